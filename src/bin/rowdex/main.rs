@@ -1,0 +1,3 @@
+//! The rowdex command.
+
+fn main() {}

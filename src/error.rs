@@ -1,0 +1,216 @@
+//! The one error type: what went wrong, where, and what to do about it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// A `Result` whose error is [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What sort of failure an [`Error`] is, for callers that branch on it.
+///
+/// New kinds may be added, so a `match` needs a `_` arm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The operating system or the store failed a read, a write or a request.
+    Io,
+    /// A file that should be there is not.
+    NotFound,
+    /// A file is there already and the caller did not ask to replace it.
+    AlreadyExists,
+    /// The index bytes are not a valid index: not one at all, truncated, or damaged.
+    InvalidIndex,
+    /// The index is of a format version, or needs a feature, that this library does not know.
+    UnsupportedIndex,
+    /// A Parquet file is malformed: not Parquet, truncated, or with damaged pages.
+    InvalidParquet,
+    /// A Parquet file is valid but uses something that cannot be read here, such as encryption.
+    UnsupportedParquet,
+    /// Two files do not have the same columns, or a column cannot be brought to the asked type.
+    Schema,
+    /// A data file is not the one that was indexed.
+    Stale,
+    /// A row id, row group or position beyond the end.
+    OutOfRange,
+    /// An argument that can never be right, such as a batch size of zero.
+    InvalidArgument,
+    /// Decoding would take more memory than the limit allows.
+    TooLarge,
+    /// A saved state or fingerprint belongs to another order, dataset or sampler.
+    StateMismatch,
+    /// A defect of this library; please report it.
+    Internal,
+}
+
+/// What went wrong, with the file, row group and column it happened in and what to do, where they are known.
+///
+/// `Display` prints all of it on one line; [`std::error::Error::source`] gives the cause. An error is cheap to clone,
+/// because every thread that waited for the same row group gets the same one.
+#[derive(Clone, thiserror::Error)]
+#[error("{}", Sentence(.inner))]
+pub struct Error {
+    inner: Box<Inner>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+#[derive(Debug, Clone)]
+struct Inner {
+    kind: ErrorKind,
+    message: Cow<'static, str>,
+    file: Option<String>,
+    row_group: Option<u64>,
+    column: Option<String>,
+    hint: Option<Cow<'static, str>>,
+}
+
+impl Error {
+    /// An error of this kind that says `message`, with no place and no advice yet.
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        let inner = Inner { kind, message: message.into(), file: None, row_group: None, column: None, hint: None };
+        Self { inner: Box::new(inner), source: None }
+    }
+
+    /// The error of a failed operating-system call; `message` says what was being done.
+    pub fn io(message: impl Into<Cow<'static, str>>, source: std::io::Error) -> Self {
+        let kind = match source.kind() {
+            std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+            std::io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
+            _ => ErrorKind::Io,
+        };
+        Self::new(kind, format!("{}: {source}", message.into())).with_source(source)
+    }
+
+    /// Names the file, unless a deeper layer has named one already.
+    #[must_use]
+    pub fn with_file(mut self, file: impl Into<String>) -> Self {
+        self.inner.file.get_or_insert_with(|| file.into());
+        self
+    }
+
+    /// Names the row group by its place in the file, unless a deeper layer has.
+    #[must_use]
+    pub fn with_row_group(mut self, row_group: u64) -> Self {
+        self.inner.row_group.get_or_insert(row_group);
+        self
+    }
+
+    /// Names the column by its dotted path, unless a deeper layer has.
+    #[must_use]
+    pub fn with_column(mut self, column: impl Into<String>) -> Self {
+        self.inner.column.get_or_insert_with(|| column.into());
+        self
+    }
+
+    /// Says what to do about it, unless a deeper layer has.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.inner.hint.get_or_insert_with(|| hint.into());
+        self
+    }
+
+    /// Keeps the cause, for [`std::error::Error::source`].
+    #[must_use]
+    pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// What sort of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        self.inner.kind
+    }
+
+    /// What went wrong, without the place and the advice.
+    pub fn message(&self) -> &str {
+        &self.inner.message
+    }
+
+    /// The file it happened in.
+    pub fn file(&self) -> Option<&str> {
+        self.inner.file.as_deref()
+    }
+
+    /// The row group it happened in, by its place in the file.
+    pub fn row_group(&self) -> Option<u64> {
+        self.inner.row_group
+    }
+
+    /// The column it happened in, by its dotted path.
+    pub fn column(&self) -> Option<&str> {
+        self.inner.column.as_deref()
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&str> {
+        self.inner.hint.as_deref()
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error({:?}: {})", self.inner.kind, Sentence(&self.inner))
+    }
+}
+
+/// `file, row group 3, column "a.b": message; hint`.
+struct Sentence<'a>(&'a Inner);
+
+impl fmt::Display for Sentence<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { message, file, row_group, column, hint, .. } = self.0;
+        let mut separator = "";
+        if let Some(file) = file {
+            write!(f, "{file}")?;
+            separator = ", ";
+        }
+        if let Some(row_group) = row_group {
+            write!(f, "{separator}row group {row_group}")?;
+            separator = ", ";
+        }
+        if let Some(column) = column {
+            write!(f, "{separator}column {column:?}")?;
+            separator = ", ";
+        }
+        if !separator.is_empty() {
+            f.write_str(": ")?;
+        }
+        f.write_str(message)?;
+        match hint {
+            Some(hint) => write!(f, "; {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_place_then_message_then_advice() {
+        let error = Error::new(ErrorKind::Stale, "12 bytes long, 10 when indexed")
+            .with_column("a.b")
+            .with_row_group(3)
+            .with_file("part-0.parquet")
+            .with_hint("build the index again");
+        assert_eq!(
+            error.to_string(),
+            "part-0.parquet, row group 3, column \"a.b\": 12 bytes long, 10 when indexed; build the index again"
+        );
+    }
+
+    #[test]
+    fn the_deepest_layer_names_the_place() {
+        let error = Error::new(ErrorKind::Io, "x").with_file("inner").with_file("outer");
+        assert_eq!(error.file(), Some("inner"));
+        assert_eq!(error.to_string(), "inner: x");
+    }
+
+    #[test]
+    fn a_missing_file_is_not_found_and_keeps_its_cause() {
+        let error = Error::io("cannot open", std::io::ErrorKind::NotFound.into());
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(std::error::Error::source(&error).is_some());
+    }
+}

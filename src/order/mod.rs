@@ -1,0 +1,1 @@
+//! Which row comes at which position.

@@ -1,0 +1,1 @@
+//! Which positions are mine.

@@ -1,0 +1,1 @@
+//! The behaviours of rowdex, tested through its public API.
