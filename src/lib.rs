@@ -1,8 +1,10 @@
 //! Parquet files as a map-style dataset for distributed training.
 
+pub mod cache;
 pub mod error;
 pub mod index;
 pub mod order;
+mod per_process;
 pub mod row_group;
 pub mod sampler;
 pub mod source;
