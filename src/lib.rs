@@ -9,3 +9,4 @@ pub mod source;
 
 pub use error::{Error, ErrorKind, Result};
 pub use order::{Order, Orders};
+pub use sampler::{DistributedSampler, Shard, Tail};
