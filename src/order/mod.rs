@@ -7,7 +7,7 @@
 //! | orders | what it serves | memory per epoch | cost of one position |
 //! | --- | --- | --- | --- |
 //! | [`Sequential`] | rows 0, 1, 2, … | none | none |
-//! | [`Global`] | a permutation of all rows, another one each epoch | 4 bytes a row up to 2^16 rows, else 80 bytes | tens of nanoseconds |
+//! | [`Global`] | a permutation of all rows, another one each epoch | 4 bytes a row up to 2^16 rows, else 88 bytes | tens of nanoseconds |
 //!
 //! Positions and row ids are `u64` below 2^63. What comes after sharding is the business of [`sampler`](crate::sampler).
 //!

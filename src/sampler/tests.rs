@@ -318,6 +318,23 @@ fn replicas_see_the_same_batches_and_together_the_whole_epoch() {
 }
 
 #[test]
+fn replicas_count_once_in_what_is_consumed() {
+    let orders = global(101);
+    for layout in [ReplicaLayout::Consecutive, ReplicaLayout::Strided] {
+        for rank in 0..12 {
+            let shard = Shard::new(rank, 12).unwrap().with_replicas(3, layout).unwrap();
+            let mut sampler = DistributedSampler::new(Arc::clone(&orders), shard, 4).unwrap();
+            let whole = batches(&sampler, 0);
+            let state = sampler.state_after(0, 1).unwrap();
+            assert_eq!(state.consumed, 2 * 4 * 4);
+            sampler.resume(&state).unwrap();
+            let rest: Vec<Vec<u64>> = batches(&sampler, 0).into_iter().map(|batch| batch.rows).collect();
+            assert!(rest.iter().eq(whole[2..].iter().map(|batch| &batch.rows)));
+        }
+    }
+}
+
+#[test]
 fn no_rows_make_no_steps() {
     for orders in [global(0), Arc::new(Sequential::new(0).unwrap())] {
         for tail in Tail::ALL {
