@@ -10,3 +10,5 @@ pub mod sampler;
 pub mod source;
 
 pub use error::{Error, ErrorKind, Result};
+pub use order::{Order, Orders};
+pub use sampler::{DistributedSampler, Shard, Tail};

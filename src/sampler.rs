@@ -1,1 +1,350 @@
 //! Which positions are mine.
+//!
+//! [`Orders`] says which row comes at which position; a [`Shard`] says which positions belong to a rank; a
+//! [`DistributedSampler`] puts both together and cuts the result into batches. All of it is arithmetic: ranks never
+//! talk, and yet every rank takes the same number of steps in every epoch.
+//!
+//! With `n` rows, `S` shards (the world size, divided by the number of replicas) and batch size `B`:
+//!
+//! - Position `q` belongs to shard `q mod S`; the p-th sample of shard `s` is position `s + p * S`. Rows are shuffled
+//!   before they are shared out, never the other way round.
+//! - The samples of a rank are as many as its [`Tail`] policy says, and its batches are those samples cut every `B`.
+//! - An epoch has `ceil(m / B)` steps, `m` being the most samples that any rank has; or, if short batches are dropped,
+//!   `floor(m / B)` with the fewest. So the last batch may be short and, with [`Tail::Uneven`], may even be empty on ranks
+//!   that have a sample less. It is a step nonetheless: the ranks must all take part in it.
+//! - Step `t` of all ranks together is the positions from `t * S * B` up to `(t + 1) * S * B`. So while `S * B` stays the
+//!   same, what a full step trains on does not depend on how many ranks there are.
+//! - A [`State`] counts consumed positions over all ranks. Resuming serves the remaining positions `[c, n)` by the same
+//!   rules, with `n - c` in the place of `n` and position `c + s + p * S` as the p-th sample.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use rowdex::order::Global;
+//! use rowdex::sampler::{DistributedSampler, Shard};
+//!
+//! # fn main() -> rowdex::Result<()> {
+//! let orders = Arc::new(Global::new(1_000_000, 42)?);
+//! let mut sampler = DistributedSampler::new(orders, Shard::new(3, 8)?, 256)?;
+//! assert_eq!((sampler.len(), sampler.steps()), (125_000, 489));
+//! for batch in sampler.batches()?.take(2) {
+//!     let batch = batch?;
+//!     assert_eq!(batch.rows.len(), 256);
+//!     let checkpoint = sampler.state_after(batch.epoch, batch.step)?.to_string();
+//! #   assert!(checkpoint.starts_with("rowdex-state-v1:"));
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod plan;
+mod shard;
+mod state;
+
+use std::sync::{Arc, Mutex};
+
+use self::plan::Counts;
+pub use self::plan::{BatchPlan, Batches, EpochPlan, Sample, Samples};
+pub use self::shard::{ReplicaLayout, Shard, Tail};
+pub use self::state::State;
+use crate::error::{Error, ErrorKind, Result};
+use crate::order::{Order, Orders};
+
+/// The samples and batches of one rank, epoch after epoch.
+///
+/// The methods that take an epoch are pure. [`iter`](Self::iter), [`batches`](Self::batches) and
+/// [`batches_of_worker`](Self::batches_of_worker) serve the current epoch and move on to the next one, so a training loop
+/// need not call [`set_epoch`](Self::set_epoch), but may.
+#[derive(Debug)]
+pub struct DistributedSampler {
+    orders: Arc<dyn Orders>,
+    shard: Shard,
+    batch_size: u64,
+    drop_last_batch: bool,
+    epoch: u64,
+    resumed: Option<Resumed>,
+    recent: Recent,
+}
+
+/// An epoch of which a part was served before this sampler existed.
+#[derive(Debug, Clone, Copy)]
+struct Resumed {
+    epoch: u64,
+    consumed: u64,
+}
+
+impl DistributedSampler {
+    /// The sampler of `shard`, at the beginning of epoch 0.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the batch size is 0, if there are more than [`MAX_LEN`](crate::order::MAX_LEN) rows, or if the
+    /// tail policy is [`Tail::Error`] and the number of shards does not divide the number of rows.
+    pub fn new(orders: Arc<dyn Orders>, shard: Shard, batch_size: usize) -> Result<Self> {
+        if batch_size == 0 {
+            return Err(Error::new(ErrorKind::InvalidArgument, "a batch size of 0").with_hint("use 1 or more"));
+        }
+        shard.share(orders.len())?;
+        let batch_size = batch_size as u64;
+        let recent = Recent::default();
+        Ok(Self { orders, shard, batch_size, drop_last_batch: false, epoch: 0, resumed: None, recent })
+    }
+
+    /// Whether to leave out the last batch of an epoch if it is short on any rank; by default it is served short.
+    ///
+    /// Every batch is then full, and steps are still equal on all ranks.
+    #[must_use]
+    pub fn with_drop_last_batch(mut self, drop_last_batch: bool) -> Self {
+        self.drop_last_batch = drop_last_batch;
+        self
+    }
+
+    /// The orders it follows.
+    pub fn orders(&self) -> &Arc<dyn Orders> {
+        &self.orders
+    }
+
+    /// The shard it serves.
+    pub fn shard(&self) -> Shard {
+        self.shard
+    }
+
+    /// Rows per batch on this rank.
+    pub fn batch_size(&self) -> u64 {
+        self.batch_size
+    }
+
+    /// The epoch that the next iteration serves.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Makes the next iteration serve `epoch`.
+    ///
+    /// An epoch that was resumed stays resumed if it is the current one already; coming back to it later serves it whole.
+    pub fn set_epoch(&mut self, epoch: u64) {
+        if epoch != self.epoch {
+            self.epoch = epoch;
+            self.resumed = None;
+        }
+    }
+
+    /// How many samples this rank has in the current epoch, pads included. After resuming within it: that are left.
+    pub fn len(&self) -> u64 {
+        self.counts(self.epoch).samples
+    }
+
+    /// Whether this rank has no sample in the current epoch.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many batches every rank has in the current epoch. After resuming within it: that are left.
+    pub fn steps(&self) -> u64 {
+        self.counts(self.epoch).steps
+    }
+
+    /// One epoch, as a value that answers for itself. Costs what [`Orders::epoch`] costs, unless it was the last epoch
+    /// asked for.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Orders::epoch`], and `Internal` if it gives an order of another length.
+    pub fn plan(&self, epoch: u64) -> Result<EpochPlan> {
+        Ok(EpochPlan {
+            order: self.recent.get(epoch, &*self.orders)?,
+            epoch,
+            start: self.start(epoch),
+            shard: self.shard,
+            batch_size: self.batch_size,
+            counts: self.counts(epoch),
+        })
+    }
+
+    /// This rank's `p`-th sample in an epoch; `None` if it has fewer.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`plan`](Self::plan) and [`EpochPlan::at`].
+    pub fn at(&self, epoch: u64, p: u64) -> Result<Option<Sample>> {
+        self.plan(epoch)?.at(p)
+    }
+
+    /// This rank's batch at a step of an epoch.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`plan`](Self::plan) and [`EpochPlan::fill`]; `OutOfRange` if the epoch has no such step.
+    pub fn batch(&self, epoch: u64, step: u64) -> Result<BatchPlan> {
+        self.plan(epoch)?.batch(step)
+    }
+
+    /// The current epoch; the one after becomes current.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`plan`](Self::plan); `OutOfRange` after epoch 2^64 - 1. The current epoch then stays current.
+    pub fn next_epoch(&mut self) -> Result<EpochPlan> {
+        let next = after(self.epoch)?;
+        let plan = self.plan(self.epoch)?;
+        self.epoch = next;
+        Ok(plan)
+    }
+
+    /// The samples of the current epoch; the one after becomes current.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`next_epoch`](Self::next_epoch).
+    pub fn iter(&mut self) -> Result<Samples> {
+        Ok(self.next_epoch()?.samples())
+    }
+
+    /// The batches of the current epoch; the one after becomes current.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`next_epoch`](Self::next_epoch).
+    pub fn batches(&mut self) -> Result<Batches> {
+        Ok(self.next_epoch()?.batches())
+    }
+
+    /// The batches of the current epoch that one of `workers` workers of this rank makes, see
+    /// [`EpochPlan::batches_of_worker`]; the epoch after becomes current. Each worker has its own clone of the sampler.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`next_epoch`](Self::next_epoch); `InvalidArgument` unless `worker` is one of them.
+    pub fn batches_of_worker(&mut self, worker: u64, workers: u64) -> Result<Batches> {
+        let next = after(self.epoch)?;
+        let batches = self.plan(self.epoch)?.batches_of_worker(worker, workers)?;
+        self.epoch = next;
+        Ok(batches)
+    }
+
+    /// Where the run stands before the current epoch's first batch.
+    pub fn state(&self) -> State {
+        State { fingerprint: self.orders.fingerprint(), epoch: self.epoch, consumed: self.start(self.epoch) }
+    }
+
+    /// Where the run stands once every rank is done with this step: the same on all of them. After an epoch's last step
+    /// that is the beginning of the next epoch.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` if the epoch has no such step.
+    pub fn state_after(&self, epoch: u64, step: u64) -> Result<State> {
+        let steps = self.counts(epoch).steps;
+        if step >= steps {
+            return Err(Error::new(ErrorKind::OutOfRange, format!("step {step} of an epoch of {steps} steps")));
+        }
+        let done = step + 1;
+        let (epoch, consumed) = if done == steps {
+            (after(epoch)?, 0)
+        } else {
+            // No overflow: another step follows, so this is the position of a sample.
+            (epoch, self.start(epoch) + done * self.batch_size * u64::from(self.shard.count()))
+        };
+        Ok(State { fingerprint: self.orders.fingerprint(), epoch, consumed })
+    }
+
+    /// Goes on from `state`, which may come from a world of another size and another batch size. O(1).
+    ///
+    /// The state's epoch becomes current, and of its order only the positions from `consumed` on are left; samples, steps
+    /// and pads are counted on them. With the shard count and batch size of the run that was interrupted, what follows is
+    /// exactly what would have followed. With others, every remaining row is still served exactly once, apart from the
+    /// pads or the dropped tail of the new world.
+    ///
+    /// # Errors
+    ///
+    /// `StateMismatch` if the state is from another order, length or seed, `OutOfRange` if more positions are consumed
+    /// than there are, and `InvalidArgument` if the tail policy is [`Tail::Error`] and the number of shards does not
+    /// divide the number of remaining positions. The sampler is then unchanged.
+    pub fn resume(&mut self, state: &State) -> Result<()> {
+        let fingerprint = self.orders.fingerprint();
+        if state.fingerprint != fingerprint {
+            let message = format!(
+                "the state is of orders with fingerprint {:016x}, these orders ({}, {} rows) have {fingerprint:016x}",
+                state.fingerprint,
+                self.orders.name(),
+                self.orders.len(),
+            );
+            return Err(Error::new(ErrorKind::StateMismatch, message)
+                .with_hint("resume with the dataset, order and seed that the state was saved with"));
+        }
+        let len = self.orders.len();
+        let Some(left) = len.checked_sub(state.consumed) else {
+            let message = format!("the state has consumed {} positions of {len}", state.consumed);
+            return Err(Error::new(ErrorKind::OutOfRange, message));
+        };
+        if left == 0 && len > 0 {
+            self.epoch = after(state.epoch)?;
+            self.resumed = None;
+            return Ok(());
+        }
+        self.shard.share(left)?;
+        self.epoch = state.epoch;
+        self.resumed = (state.consumed > 0).then_some(Resumed { epoch: state.epoch, consumed: state.consumed });
+        Ok(())
+    }
+
+    /// The position that an epoch begins at.
+    fn start(&self, epoch: u64) -> u64 {
+        self.resumed.filter(|resumed| resumed.epoch == epoch).map_or(0, |resumed| resumed.consumed)
+    }
+
+    fn counts(&self, epoch: u64) -> Counts {
+        let none = Counts { samples: 0, steps: 0 };
+        // Neither can fail: `new` and `resume` have asked for the same share.
+        let Some(left) = self.orders.len().checked_sub(self.start(epoch)) else { return none };
+        let Ok(share) = self.shard.share(left) else { return none };
+        if self.drop_last_batch {
+            let steps = share.fewest / self.batch_size;
+            Counts { samples: steps * self.batch_size, steps }
+        } else {
+            Counts { samples: share.own, steps: share.most.div_ceil(self.batch_size) }
+        }
+    }
+}
+
+impl Clone for DistributedSampler {
+    fn clone(&self) -> Self {
+        Self { orders: Arc::clone(&self.orders), recent: Recent::default(), ..*self }
+    }
+}
+
+fn after(epoch: u64) -> Result<u64> {
+    epoch.checked_add(1).ok_or_else(|| Error::new(ErrorKind::OutOfRange, "there is no epoch after 2^64 - 1"))
+}
+
+/// The order of the epoch asked for last, because making one can cost time in proportion to the number of rows.
+#[derive(Debug, Default)]
+struct Recent {
+    slot: Mutex<Option<(u64, Arc<dyn Order>)>>,
+}
+
+impl Recent {
+    /// Never waits: whoever finds the slot taken makes an order of its own. So a process forked while another thread held
+    /// the slot goes on, too.
+    fn get(&self, epoch: u64, orders: &dyn Orders) -> Result<Arc<dyn Order>> {
+        if let Ok(slot) = self.slot.try_lock()
+            && let Some((held, order)) = &*slot
+            && *held == epoch
+        {
+            return Ok(Arc::clone(order));
+        }
+        let order = orders.epoch(epoch)?;
+        if order.len() != orders.len() {
+            let message = format!("the order of epoch {epoch} has {} positions, not {}", order.len(), orders.len());
+            return Err(
+                Error::new(ErrorKind::Internal, message).with_hint("the implementation of these Orders is at fault")
+            );
+        }
+        if let Ok(mut slot) = self.slot.try_lock() {
+            *slot = Some((epoch, Arc::clone(&order)));
+        }
+        Ok(order)
+    }
+}
+
+#[cfg(test)]
+mod tests;

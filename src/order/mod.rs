@@ -1,1 +1,194 @@
 //! Which row comes at which position.
+//!
+//! An [`Order`] is one epoch's order, a pure function from position to row id. [`Orders`] gives the order of every
+//! epoch of a run, a pure function of the number of rows, the seed and the epoch. Nothing is drawn while a run goes on,
+//! so every rank, thread, worker and language that knows those three numbers agrees on the order without a word spoken.
+//!
+//! | orders | what it serves | memory per epoch | cost of one position |
+//! | --- | --- | --- | --- |
+//! | [`Sequential`] | rows 0, 1, 2, … | none | none |
+//! | [`Global`] | a permutation of all rows, another one each epoch | 4 bytes a row up to 2^16 rows, else 88 bytes | tens of nanoseconds |
+//!
+//! Positions and row ids are `u64` below 2^63. What comes after sharding is the business of [`sampler`](crate::sampler).
+//!
+//! `docs/orders.md` specifies every built-in order exactly enough to write it again in another language. A built-in
+//! order never changes: a better one would come under another name or version.
+
+mod feistel;
+mod fingerprint;
+mod fisher_yates;
+mod global;
+mod permutation;
+#[cfg(test)]
+mod quality;
+mod sequential;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+pub use self::global::Global;
+pub use self::sequential::Sequential;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The most positions an order may have: 2^63 - 1, so that positions fit the signed integers of Arrow and Python, and
+/// the pads after the last position still fit `u64`.
+pub const MAX_LEN: u64 = i64::MAX as u64;
+
+/// One epoch's order: which row is served at which position.
+///
+/// The contract:
+///
+/// - [`row`](Self::row) is pure: the same position always gives the same row, on every thread, in every process.
+/// - `row(q)` is `Some` exactly when `q < len()`.
+/// - If `position(row)` is `Some(q)`, then `row(q)` is `Some(row)`.
+///
+/// Nothing says that a row occurs once. An order may leave rows out, for which [`position`](Self::position) is `None`,
+/// and may repeat rows, for which it is one of their positions. The orders of this module that are permutations say so.
+pub trait Order: Debug + Send + Sync {
+    /// How many positions there are.
+    fn len(&self) -> u64;
+
+    /// Whether there is no position at all.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The row served at `position`; `None` from [`len`](Self::len) on.
+    fn row(&self, position: u64) -> Option<u64>;
+
+    /// A position at which `row` is served; `None` if it is not served.
+    fn position(&self, row: u64) -> Option<u64>;
+
+    /// Writes the rows at positions `first`, `first + 1`, … into `rows` and returns how many it wrote: all of `rows`, or
+    /// fewer where the order ends.
+    fn fill(&self, first: u64, rows: &mut [u64]) -> usize {
+        self.fill_strided(first, 1, rows)
+    }
+
+    /// Writes the rows at positions `first`, `first + stride`, `first + 2 * stride`, … into `rows` and returns how many
+    /// it wrote, as [`fill`](Self::fill) does. A rank of a world of size `R` reads its order with stride `R`.
+    ///
+    /// The built-in orders do this faster than one call of [`row`](Self::row) after another.
+    fn fill_strided(&self, first: u64, stride: u64, rows: &mut [u64]) -> usize {
+        let mut position = Some(first);
+        for (written, slot) in rows.iter_mut().enumerate() {
+            match position.and_then(|position| self.row(position)) {
+                Some(row) => *slot = row,
+                None => return written,
+            }
+            position = position.and_then(|position| position.checked_add(stride));
+        }
+        rows.len()
+    }
+}
+
+/// The orders of a run, one an epoch: a pure function of the length, the seed and the epoch.
+pub trait Orders: Debug + Send + Sync {
+    /// How many positions every epoch has. At most [`MAX_LEN`].
+    fn len(&self) -> u64;
+
+    /// Whether the epochs have no position at all.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The order of one epoch, of [`len`](Self::len) positions.
+    ///
+    /// May cost time and memory in proportion to the length, so keep what it returns for the length of the epoch.
+    ///
+    /// # Errors
+    ///
+    /// What the implementation says; the built-in orders of this module never fail here.
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>>;
+
+    /// A hash over everything that decides the orders: name, version, length, seed and parameters.
+    ///
+    /// Equal exactly when a run sees the same orders (up to collisions of a 64-bit hash), so a state saved in one run is
+    /// accepted in another exactly when both agree.
+    fn fingerprint(&self) -> u64;
+
+    /// The name of this sort of order, as people write it: `global`.
+    fn name(&self) -> &'static str;
+}
+
+/// How many of `room` positions `first`, `first + stride`, … lie before `len`.
+fn reachable(first: u64, stride: u64, len: u64, room: usize) -> usize {
+    let Some(left) = len.checked_sub(first).filter(|left| *left > 0) else { return 0 };
+    match left.div_ceil(stride.max(1)) {
+        _ if stride == 0 => room,
+        count => usize::try_from(count).map_or(room, |count| count.min(room)),
+    }
+}
+
+/// Refuses a length beyond [`MAX_LEN`].
+fn check_len(len: u64) -> Result<u64> {
+    if len > MAX_LEN {
+        let message = format!("an order of {len} positions is longer than the {MAX_LEN} that are possible");
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    Ok(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Serves the even rows below `2 * len`, twice each, to show what the trait permits.
+    #[derive(Debug)]
+    struct Doubled(u64);
+
+    impl Order for Doubled {
+        fn len(&self) -> u64 {
+            self.0
+        }
+
+        fn row(&self, position: u64) -> Option<u64> {
+            (position < self.0).then_some(position / 2 * 2)
+        }
+
+        fn position(&self, row: u64) -> Option<u64> {
+            (row.is_multiple_of(2) && row < self.0).then_some(row)
+        }
+    }
+
+    #[test]
+    fn the_default_fill_stops_where_the_order_ends() {
+        let order = Doubled(5);
+        let mut rows = [99; 8];
+        assert_eq!(order.fill(2, &mut rows), 3);
+        assert_eq!(rows, [2, 2, 4, 99, 99, 99, 99, 99]);
+        assert_eq!(order.fill(5, &mut rows), 0);
+        assert_eq!(order.fill(u64::MAX, &mut rows), 0);
+        assert_eq!(order.fill(0, &mut []), 0);
+    }
+
+    #[test]
+    fn the_default_fill_survives_strides_beyond_the_last_integer() {
+        let order = Doubled(5);
+        let mut rows = [99; 3];
+        assert_eq!(order.fill_strided(1, u64::MAX, &mut rows), 1);
+        assert_eq!(order.fill_strided(0, 3, &mut rows), 2);
+        assert_eq!(rows[..2], [0, 2]);
+    }
+
+    #[test]
+    fn the_count_of_reachable_positions_is_that_of_the_default_fill() {
+        let mut rows = [0; 9];
+        for len in 0..12 {
+            for first in 0..14 {
+                for stride in [0, 1, 2, 3, 11, u64::MAX] {
+                    for room in 0..9 {
+                        let written = Doubled(len).fill_strided(first, stride, &mut rows[..room]);
+                        assert_eq!(reachable(first, stride, len, room), written, "{len} {first} {stride} {room}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_that_does_not_fit_a_signed_integer_is_refused() {
+        assert_eq!(check_len(MAX_LEN).unwrap(), MAX_LEN);
+        assert_eq!(check_len(MAX_LEN + 1).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+}
