@@ -8,3 +8,4 @@ pub mod sampler;
 pub mod source;
 
 pub use error::{Error, ErrorKind, Result};
+pub use index::{Index, Location};
