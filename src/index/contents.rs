@@ -17,10 +17,12 @@ use super::format::{
 use super::path::{MAX_PATH, check_path};
 use super::rows::{RowSet, container_len};
 use super::{Root, RootKind, schema};
-use crate::Result;
+use crate::{Error, Result};
 
 /// The largest footer that is stored or given out, in bytes.
 pub(super) const MAX_FOOTER: u32 = 1 << 30;
+
+const STRING_REF: u64 = size_of::<StringRef>() as u64;
 
 /// Row ids stay below this, so that sums of two of them do not overflow.
 pub(super) const MAX_ROWS: u64 = 1 << 63;
@@ -72,7 +74,7 @@ impl Contents {
             let path = check_file(file, counted, text, &footers)?;
             counted = counted.saturating_add(u64::from(file.row_groups.get()));
             if counted > row_groups {
-                return Err(invalid("the files have more row groups than the index").with_file(path));
+                return Err(invalid(format!("{path}: the files have more row groups than the index")));
             }
         }
         if counted != row_groups {
@@ -162,7 +164,7 @@ fn resolve(text: &str, at: StringRef) -> Result<Option<&str>> {
 fn check_file<'a>(file: &FileRecord, first_row_group: u64, text: &'a str, footers: &[u8]) -> Result<&'a str> {
     let Some(path) = resolve(text, file.path)? else { return Err(invalid("a file has no path")) };
     check_path(path).map_err(|error| invalid(error.message().to_owned()))?;
-    let error = |message: &str| Err(invalid(message.to_owned()).with_file(path));
+    let error = |message: &str| Err(invalid(format!("{path}: {message}")));
     resolve(text, file.etag)?;
     if u64::from(file.first_row_group.get()) != first_row_group {
         return error("its row groups do not follow those of the file before");
@@ -253,9 +255,8 @@ fn selections(envelope: &Envelope, groups: &[RowGroupRecord]) -> Result<Option<S
     for (group, record) in groups.iter().zip(records.as_slice()) {
         let rows = group.end.get().saturating_sub(before);
         before = group.end.get();
-        let error = |error: crate::Error| {
-            error.with_file(format!("file {}", group.file)).with_row_group(u64::from(group.ordinal.get()))
-        };
+        let error =
+            |error: Error| invalid(format!("row group {} of file {}: {}", group.ordinal, group.file, error.message()));
         if record.offset.get() != place {
             return Err(error(invalid("its selection does not follow the one before")));
         }
@@ -281,7 +282,7 @@ fn partitions(
     schema: &SchemaRef,
 ) -> Result<(Vec<String>, Table<StringRef>)> {
     let Some(section) = envelope.get(id::PARTITIONS) else { return Ok((Vec::new(), Table::empty())) };
-    let refs = Table::<StringRef>::new(section, (section.bytes.len() / size_of::<StringRef>()) as u64)?;
+    let refs = Table::<StringRef>::new(section, section.bytes.len() as u64 / STRING_REF)?;
     let columns = refs.as_slice().len().checked_div(files.saturating_add(1)).unwrap_or_default();
     if columns == 0 || columns.checked_mul(files.saturating_add(1)) != Some(refs.as_slice().len()) {
         return Err(invalid(format!("{} partition values do not divide by {files} files", refs.as_slice().len())));

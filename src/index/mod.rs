@@ -9,11 +9,11 @@
 
 // The builder, which will write through this, is not here yet.
 #[cfg_attr(not(test), expect(dead_code, reason = "used by the builder"))]
-mod atomic;
+pub(crate) mod atomic;
 mod contents;
 mod format;
 mod mmap;
-mod path;
+pub(crate) mod path;
 mod rows;
 mod schema;
 #[doc(hidden)]
@@ -21,7 +21,7 @@ pub mod synthetic;
 #[cfg(test)]
 mod tests;
 #[cfg_attr(not(test), expect(dead_code, reason = "used by the builder"))]
-mod writer;
+pub(crate) mod writer;
 
 use std::fmt;
 use std::io::Read;
@@ -101,13 +101,7 @@ impl Index {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let open = || Self::new(mmap::map(path)?, Some(path.to_owned()));
-        open().map_err(|error: Error| match error.file() {
-            // The place inside of the index is worth keeping, but the index is what has to be replaced.
-            Some(inner) => Error::new(error.kind(), format!("{inner}: {}", error.message()))
-                .with_file(path.display().to_string())
-                .with_hint(error.hint().unwrap_or("build the index again").to_owned()),
-            None => error.with_file(path.display().to_string()),
-        })
+        open().map_err(|error: Error| error.with_file(path.display().to_string()))
     }
 
     /// Checks an index in memory, which may start at any alignment and is not copied.
@@ -245,7 +239,7 @@ impl Index {
     /// [`InvalidIndex`](crate::ErrorKind::InvalidIndex) when the stored bytes are not the footer that was indexed.
     pub fn footer(&self, file: u32) -> Result<Option<Bytes>> {
         let Some(entry) = self.file(file) else { return Ok(None) };
-        entry.footer().map_err(|error| error.with_file(entry.path().to_owned()))
+        entry.footer().map_err(|error| self.name(error))
     }
 
     /// The length of the index in bytes.
@@ -307,10 +301,15 @@ impl Index {
             Contents::parse(&envelope)?;
             (0..self.num_files()).try_for_each(|file| self.footer(file).map(drop))
         };
-        check().map_err(|error: Error| match self.path() {
+        check().map_err(|error| self.name(error))
+    }
+
+    /// Adds the path of the index to an error, where it has one.
+    fn name(&self, error: Error) -> Error {
+        match self.path() {
             Some(path) => error.with_file(path.display().to_string()),
             None => error,
-        })
+        }
     }
 }
 
@@ -405,7 +404,7 @@ impl<'a> FileEntry<'a> {
         let length = self.record.footer_length.get() as usize;
         let stored = self.contents.footers.get(start..start.saturating_add(length)).unwrap_or_default();
         let raw_length = u64::from(self.record.footer_raw_length.get());
-        let damaged = || invalid("its stored footer is not the one that was indexed");
+        let damaged = || invalid(format!("the stored footer of {} is not the one that was indexed", self.path()));
         // One byte more than declared is enough to see that there are too many, and memory is taken as bytes come.
         let mut raw = Vec::new();
         let decoder = zstd::stream::read::Decoder::with_buffer(stored).map_err(|error| damaged().with_source(error))?;

@@ -396,6 +396,7 @@ fn encode_bitmap(rows: &[u32], source_rows: u64, data: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 mod tests {
     use proptest::prelude::*;
 

@@ -37,6 +37,9 @@ fn footer(file: usize) -> Vec<u8> {
     (0..400_u32).flat_map(|i| (i % 7 + file as u32).to_le_bytes()).collect()
 }
 
+/// Ordinal, source rows, selection.
+type Group<'a> = (u32, u64, Option<&'a [u32]>);
+
 /// Three files, the second without row groups; six row groups, two of them empty, and every container.
 fn sample(selected: bool, footers: bool, partitions: bool) -> Vec<u8> {
     let mut writer = IndexWriter::new(Cursor::new(Vec::new())).unwrap();
@@ -44,7 +47,7 @@ fn sample(selected: bool, footers: bool, partitions: bool) -> Vec<u8> {
     let years = [Some("2023"), Some("2023"), None];
     let even: Vec<u32> = (0..600).step_by(2).collect();
     let run: Vec<u32> = (10..200).collect();
-    let groups: [&[(u32, u64, Option<&[u32]>)]; 3] = [
+    let groups: [&[Group<'_>]; 3] = [
         &[(0, 600, Some(&even)), (1, 300, Some(&run)), (4, 0, None)],
         &[],
         &[(0, 50, None), (1, 1000, Some(&[3, 500, 999])), (2, 9, Some(&[]))],
@@ -195,7 +198,7 @@ fn what_was_written_is_read_back() {
     assert!(groups[2].selection().is_none() && groups[3].selection().is_none());
     assert!(groups[5].selection().unwrap().is_empty());
     assert_eq!(groups[4].selection().unwrap().iter().collect::<Vec<_>>(), [3, 500, 999]);
-    assert_eq!(groups[1].selection().unwrap().runs().collect::<Vec<_>>(), [10..200]);
+    assert_eq!(groups[1].selection().unwrap().runs().next(), Some(10..200));
 
     let at = |row_group, file, ordinal, row, slot| Some(Location { row_group, file, ordinal, row, slot });
     assert_eq!(index.locate(0), at(0, 0, 0, 0, 0));
@@ -313,7 +316,8 @@ fn a_damaged_footer_does_not_keep_the_index_from_opening() {
     first[10] ^= 4;
     let index = Index::from_bytes(forgery.bytes).unwrap();
     let error = index.footer(0).unwrap_err();
-    assert_eq!((error.kind(), error.file()), (ErrorKind::InvalidIndex, Some("year=2023/a.parquet")));
+    assert_eq!(error.kind(), ErrorKind::InvalidIndex);
+    assert!(error.to_string().contains("footer of year=2023/a.parquet"), "{error}");
     assert!(index.footer(2).is_ok());
     assert!(index.verify().is_err());
 }
