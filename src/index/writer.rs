@@ -132,7 +132,7 @@ impl<W: Write + Seek> IndexWriter<W> {
     /// Adds a file and returns its number.
     pub(crate) fn push_file(&mut self, file: NewFile<'_>) -> Result<u32> {
         check_path(file.path)?;
-        let number = number(self.files.len(), "files")?;
+        let file_number = number(self.files.len(), "files")?;
         let first_row_group = number_of_groups(&self.row_groups)?;
         let mut flags = 0;
         if file.mtime_ns.is_some() {
@@ -160,12 +160,12 @@ impl<W: Write + Seek> IndexWriter<W> {
             self.partition_values.push(at);
         }
         self.files.push(record);
-        Ok(number)
+        Ok(file_number)
     }
 
     /// Adds a row group to the file that was added last and returns its number.
     pub(crate) fn push_row_group(&mut self, group: NewRowGroup<'_>) -> Result<u32> {
-        let number = number_of_groups(&self.row_groups)?;
+        let row_group = number_of_groups(&self.row_groups)?;
         let Some(file) = self.files.last_mut() else { return Err(misuse("a row group comes before the first file")) };
         let own = file.row_groups.get();
         let before = self.row_groups.last().filter(|_| own > 0).map(|before| before.ordinal.get());
@@ -188,11 +188,11 @@ impl<W: Write + Seek> IndexWriter<W> {
         self.source_rows = source_rows;
         self.row_groups.push(RowGroupRecord {
             end: U64::new(end),
-            file: U32::new(super::writer::number(self.files.len() - 1, "files")?),
+            file: U32::new((self.files.len() - 1) as u32),
             ordinal: U32::new(group.ordinal),
             decoded_bytes: U64::new(group.decoded_bytes),
         });
-        Ok(number)
+        Ok(row_group)
     }
 
     fn push_selection(&mut self, group: &NewRowGroup<'_>, start: u64) -> Result<()> {
