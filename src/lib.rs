@@ -10,5 +10,6 @@ pub mod sampler;
 pub mod source;
 
 pub use error::{Error, ErrorKind, Result};
+pub use index::{Index, Location};
 pub use order::{Order, Orders};
 pub use sampler::{DistributedSampler, Shard, Tail};

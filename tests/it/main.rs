@@ -1,1 +1,3 @@
 //! The behaviours of rowdex, tested through its public API.
+
+mod index_bytes;

@@ -1,0 +1,57 @@
+//! Looking rows up and opening, by the number of row groups.
+//!
+//! Row groups hold 500 to 1500 rows, so that no arithmetic shortcut finds them. Rows are drawn at random, and every
+//! lookup of the large index misses the caches, as it would under a global shuffle. Targets: `locate` within 40 ns at
+//! 10^5 row groups and 250 ns at 10^7, `open` within 40 ms at 10^6.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::fs;
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use rowdex::Index;
+use rowdex::index::synthetic;
+
+/// A random walk over row ids that does not depend on what was found.
+fn random_rows(len: u64) -> impl FnMut() -> u64 {
+    let mut state = 1_u64;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((u128::from(state) * u128::from(len)) >> 64) as u64
+    }
+}
+
+fn locate(c: &mut Criterion) {
+    let mut group = c.benchmark_group("locate");
+    group.throughput(Throughput::Elements(1));
+    for (name, row_groups) in
+        [("1e5 row groups", 100_000), ("1e6 row groups", 1_000_000), ("1e7 row groups", 10_000_000)]
+    {
+        let index = Index::from_bytes(synthetic::index(row_groups, 1000, None).unwrap()).unwrap();
+        let mut next = random_rows(index.len());
+        group.bench_function(name, |b| b.iter(|| black_box(index.locate(next()))));
+    }
+    let half = |rows: u64| (0..rows as u32).filter(|row| row.wrapping_mul(0x9E37_79B9) >> 31 == 0).collect();
+    let index = Index::from_bytes(synthetic::index(1000, 131_072, Some(&half)).unwrap()).unwrap();
+    let mut next = random_rows(index.len());
+    group.bench_function("1e3 row groups, half of the rows", |b| b.iter(|| black_box(index.locate(next()))));
+    group.finish();
+}
+
+fn open(c: &mut Criterion) {
+    let mut group = c.benchmark_group("open");
+    group.sample_size(20);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bench.rdx");
+    fs::write(&path, synthetic::index(1_000_000, 1000, None).unwrap()).unwrap();
+    group.bench_function("1e6 row groups", |b| b.iter(|| Index::open(&path).unwrap()));
+
+    let half = |rows: u64| (0..rows as u32).filter(|row| row.wrapping_mul(0x9E37_79B9) >> 31 == 0).collect();
+    fs::write(&path, synthetic::index(1000, 131_072, Some(&half)).unwrap()).unwrap();
+    group.bench_function("1.3e8 source rows, half of them", |b| b.iter(|| Index::open(&path).unwrap()));
+    group.finish();
+}
+
+criterion_group!(benches, locate, open);
+criterion_main!(benches);

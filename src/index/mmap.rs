@@ -1,0 +1,34 @@
+//! The only memory map.
+//!
+//! A map is shared by every process that opens the same index and costs no copy, but it reads a file that others
+//! could change. The contract that makes it sound: **an index file is replaced by rename, never modified in place.**
+//! This library writes indexes only that way. A file that is shortened under the map raises SIGBUS, and one that is
+//! overwritten under it gives wrong rows; [`Index::read`](super::Index::read) copies the bytes and is immune to both.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::path::Path;
+
+use bytes::Bytes;
+use memmap2::Mmap;
+
+use crate::{Error, ErrorKind, Result};
+
+/// Maps the whole file read-only. No access advice is given: opening reads it once from front to back, and by then
+/// its tables are in the page cache, where advice changes nothing.
+pub(super) fn map(path: &Path) -> Result<Bytes> {
+    let file = File::open(path).map_err(|error| Error::io("cannot open the index", error))?;
+    let metadata = file.metadata().map_err(|error| Error::io("cannot inspect the index", error))?;
+    if !metadata.is_file() {
+        return Err(Error::new(ErrorKind::InvalidIndex, "this is not a regular file").with_hint("check the path"));
+    }
+    if metadata.len() == 0 {
+        return Ok(Bytes::new());
+    }
+    // SAFETY: the map is read-only, and the contract above keeps every other process from changing the file while it
+    // is mapped. The bytes are only ever read as integers of alignment 1, for which every bit pattern is valid, and
+    // each use re-checks its bounds, so a broken contract gives wrong numbers or SIGBUS but no out-of-bounds access.
+    let map = unsafe { Mmap::map(&file) }.map_err(|error| Error::io("cannot map the index", error))?;
+    Ok(Bytes::from_owner(map))
+}
