@@ -3,6 +3,7 @@
 pub mod error;
 pub mod index;
 pub mod order;
+pub mod projection;
 pub mod row_group;
 pub mod sampler;
 pub mod source;
