@@ -5,6 +5,7 @@ pub mod error;
 pub mod index;
 pub mod order;
 mod per_process;
+pub mod projection;
 pub mod row_group;
 pub mod sampler;
 pub mod source;

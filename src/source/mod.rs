@@ -1,1 +1,159 @@
-//! Reads of byte ranges.
+//! Where bytes come from: ranged reads of whole files, by path.
+//!
+//! Decoding asks a [`Source`] for byte ranges and never sees a file, so that a local directory, an object store and a
+//! buffer in a test are all the same to it.
+
+mod local;
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::{Error, ErrorKind, Result};
+
+pub use local::LocalSource;
+
+/// What identifies the present content of a file, as far as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct FileStat {
+    /// Length in bytes.
+    pub size: u64,
+    /// Time of the last modification in nanoseconds since the Unix epoch; `None` where the store has no such time.
+    pub mtime_ns: Option<i64>,
+    /// The store's own version tag; `None` for local files.
+    pub etag: Option<String>,
+}
+
+/// Random access to files by `/`-separated paths below one root.
+///
+/// Implementations are shared by many threads. They hold nothing between two calls that a read could disturb, such as
+/// a seek position.
+pub trait Source: Debug + Send + Sync {
+    /// Size, modification time and version tag of `path` as [`read`](Source::read) would see it now.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`] if there is no such file, [`ErrorKind::Io`] if it cannot be asked for or is not a file.
+    fn stat(&self, path: &str) -> Result<FileStat>;
+
+    /// The bytes of every range, in the order asked. Neighbouring ranges are fetched together.
+    ///
+    /// Each buffer is exactly as long as its range: a file that ends early is an error, never a short buffer.
+    ///
+    /// # Errors
+    ///
+    /// As for [`stat`](Source::stat), and [`ErrorKind::Io`] if a range reaches beyond the end of the file.
+    fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
+}
+
+/// Joins ranges into fewer, larger reads: two ranges with at most `gap` bytes between them become one, unless that
+/// makes a read longer than `max`. A range that is itself longer than `max` stays whole.
+///
+/// The result is sorted, and every non-empty range lies inside exactly one of its members. Empty ranges need no read
+/// and are left out.
+pub(crate) fn coalesce(ranges: &[Range<u64>], gap: u64, max: u64) -> Vec<Range<u64>> {
+    let mut sorted: Vec<Range<u64>> = ranges.iter().filter(|range| range.start < range.end).cloned().collect();
+    sorted.sort_unstable_by_key(|range| (range.start, range.end));
+    let mut joined: Vec<Range<u64>> = Vec::with_capacity(sorted.len());
+    for range in sorted {
+        match joined.last_mut() {
+            // Overlapping ranges are joined whatever `max` says, because a range must not be split over two reads.
+            Some(last)
+                if range.start < last.end
+                    || (range.start - last.end <= gap && range.end.saturating_sub(last.start) <= max) =>
+            {
+                last.end = last.end.max(range.end);
+            }
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+/// Reads `ranges` through `fetch`, coalesced, and cuts the answers back into the ranges asked for without copying.
+pub(crate) fn read_coalesced(
+    ranges: &[Range<u64>],
+    gap: u64,
+    max: u64,
+    mut fetch: impl FnMut(Range<u64>) -> Result<Bytes>,
+) -> Result<Vec<Bytes>> {
+    let reads = coalesce(ranges, gap, max);
+    let mut fetched = Vec::with_capacity(reads.len());
+    for read in &reads {
+        let bytes = fetch(read.clone())?;
+        if bytes.len() as u64 != read.end - read.start {
+            return Err(short_read(read, bytes.len()));
+        }
+        fetched.push(bytes);
+    }
+    let cut = |range: &Range<u64>| {
+        if range.start >= range.end {
+            return Ok(Bytes::new());
+        }
+        let place = reads.partition_point(|read| read.start <= range.start).checked_sub(1);
+        place
+            .and_then(|place| {
+                let start = usize::try_from(range.start - reads[place].start).ok()?;
+                let end = usize::try_from(range.end - reads[place].start).ok()?;
+                (end <= fetched[place].len()).then(|| fetched[place].slice(start..end))
+            })
+            .ok_or_else(|| Error::new(ErrorKind::Internal, format!("the coalesced reads do not cover {range:?}")))
+    };
+    ranges.iter().map(cut).collect()
+}
+
+fn short_read(range: &Range<u64>, got: usize) -> Error {
+    Error::new(ErrorKind::Io, format!("bytes {} to {} asked for, only {got} of them are there", range.start, range.end))
+        .with_hint("the file is shorter than when it was indexed; build the index again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_ranges_are_joined_up_to_the_gap_and_the_maximum() {
+        let cases: &[(&[Range<u64>], u64, u64, &[Range<u64>])] = &[
+            (&[], 8, 100, &[]),
+            (&[5..5], 8, 100, &[]),
+            (&[0..4, 4..8], 0, 100, &[0..8]),
+            (&[0..4, 5..8], 0, 100, &[0..4, 5..8]),
+            (&[0..4, 12..16], 8, 100, &[0..16]),
+            (&[0..4, 13..16], 8, 100, &[0..4, 13..16]),
+            (&[12..16, 0..4], 8, 100, &[0..16]),
+            (&[0..60, 60..120], 8, 100, &[0..60, 60..120]),
+            (&[0..200, 200..201], 8, 100, &[0..200, 200..201]),
+            (&[0..60, 10..20, 50..120], 8, 100, &[0..120]),
+            (&[0..4, 0..4], 0, 100, &[0..4]),
+            (&[u64::MAX - 2..u64::MAX, 0..1], u64::MAX, 8, &[0..1, u64::MAX - 2..u64::MAX]),
+        ];
+        for (ranges, gap, max, want) in cases {
+            assert_eq!(&coalesce(ranges, *gap, *max), want, "{ranges:?} with gap {gap} and at most {max}");
+        }
+    }
+
+    #[test]
+    fn every_range_comes_back_whole_and_in_the_order_asked() {
+        let file: Bytes = (0..=255u8).collect::<Vec<_>>().into();
+        let ranges = [200..210, 3..3, 0..10, 5..20, 250..256, 21..30];
+        let mut reads = 0;
+        let got = read_coalesced(&ranges, 2, 64, |range| {
+            reads += 1;
+            Ok(file.slice(range.start as usize..range.end as usize))
+        })
+        .unwrap();
+        assert_eq!(reads, 3);
+        for (range, bytes) in ranges.iter().zip(got) {
+            assert_eq!(bytes, file.slice(range.start as usize..range.end as usize));
+        }
+    }
+
+    #[test]
+    fn a_short_answer_is_an_error() {
+        let error =
+            read_coalesced(std::slice::from_ref(&(0..10)), 0, 64, |_| Ok(Bytes::from_static(b"abc"))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("only 3"), "{error}");
+    }
+}

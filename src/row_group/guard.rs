@@ -1,0 +1,378 @@
+//! Looks at pages before they are decoded, so that no page can make the decoder allocate more than the limit.
+//!
+//! The decoder trusts what a page says of itself: it reserves the declared size before it decompresses, lets gzip and
+//! brotli expand as far as they like, and sizes its buffers by counts inside the page. A page of a hundred bytes can
+//! ask for gigabytes in each of these ways, and an allocation that fails ends the process. So the same numbers are
+//! read here first.
+
+use std::io::Read;
+
+use parquet::basic::{Compression, Encoding};
+
+use super::thrift::{FALSE, I32, Reader, STRUCT, TRUE};
+
+/// Why a column chunk is not handed to the decoder.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// It does not make sense.
+    Damaged(String),
+    /// It makes sense, and would take more memory than allowed.
+    TooLarge(String),
+    /// It cannot be looked into.
+    Unsupported(String),
+}
+
+/// What the pages of one column chunk add up to.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Tally {
+    /// Values of the data pages, nulls included.
+    pub(super) values: u64,
+    /// Uncompressed bytes of the data pages.
+    pub(super) data: u64,
+    /// Uncompressed bytes of the dictionary page.
+    pub(super) dictionary: u64,
+    /// Values in the dictionary page.
+    pub(super) dictionary_values: u64,
+    /// Values of the pages that refer to the dictionary.
+    pub(super) referring: u64,
+    /// Bytes that the values of prefix-shortened (`DELTA_BYTE_ARRAY`) pages have when spelled out.
+    pub(super) spelled_out: u64,
+    /// Uncompressed bytes of the largest page.
+    pub(super) largest: u64,
+}
+
+impl Tally {
+    /// Whether some data pages refer to the dictionary and others do not.
+    pub(super) fn is_mixed(&self) -> bool {
+        self.referring > 0 && self.referring < self.values
+    }
+}
+
+/// Says which column chunk is walked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Chunk {
+    pub(super) compression: Compression,
+    /// Values of the chunk according to the footer: what follows them is not read by the decoder.
+    pub(super) values: u64,
+    /// Highest repetition and definition level, which say how the levels of a page are laid out.
+    pub(super) max_levels: (i16, i16),
+    /// No page may expand to more bytes than this.
+    pub(super) page_limit: u64,
+    /// All pages together may not expand to more than this.
+    pub(super) limit: u64,
+}
+
+#[derive(Debug, Default)]
+struct Header {
+    kind: Option<i32>,
+    uncompressed: Option<i32>,
+    compressed: Option<i32>,
+    values: Option<i32>,
+    encoding: Option<i32>,
+    /// Of a version 2 page: bytes of its levels, which are never compressed, and whether the rest is.
+    levels: Option<u64>,
+    plain: bool,
+}
+
+const DATA_PAGE: i32 = 0;
+const DICTIONARY_PAGE: i32 = 2;
+const DATA_PAGE_V2: i32 = 3;
+
+/// Checks the pages that lie one behind the other in `bytes` and adds them to `tally`.
+pub(super) fn walk(bytes: &[u8], chunk: &Chunk, tally: &mut Tally) -> Result<(), Refusal> {
+    let mut at = 0;
+    while at < bytes.len() {
+        let mut reader = Reader::new(&bytes[at..]);
+        let Some(header) = read_header(&mut reader) else {
+            // Some writers pad a chunk. The decoder stops when it has all values and never sees the padding.
+            if tally.values >= chunk.values {
+                return Ok(());
+            }
+            return Err(Refusal::Damaged("a page header is damaged".into()));
+        };
+        let body = at + reader.at();
+        let sizes = header.compressed.zip(header.uncompressed);
+        let sizes = sizes.and_then(|(a, b)| Some((usize::try_from(a).ok()?, u64::try_from(b).ok()?)));
+        let Some((compressed, uncompressed)) = sizes.filter(|(compressed, _)| *compressed <= bytes.len() - body) else {
+            if tally.values >= chunk.values {
+                return Ok(());
+            }
+            return Err(Refusal::Damaged("a page declares a size that does not fit into its column chunk".into()));
+        };
+        page(&header, &bytes[body..body + compressed], uncompressed, chunk, tally)?;
+        at = body + compressed;
+    }
+    Ok(())
+}
+
+fn page(header: &Header, body: &[u8], uncompressed: u64, chunk: &Chunk, tally: &mut Tally) -> Result<(), Refusal> {
+    let kind = header.kind.unwrap_or(-1);
+    if !matches!(kind, DATA_PAGE | DICTIONARY_PAGE | DATA_PAGE_V2) {
+        return Ok(());
+    }
+    let too_large = |bytes: u64| {
+        let limit = chunk.page_limit;
+        Err(Refusal::TooLarge(format!("a page expands to {bytes} bytes, more than the {limit} allowed")))
+    };
+    if uncompressed > chunk.page_limit {
+        return too_large(uncompressed);
+    }
+    let values = u64::try_from(header.values.unwrap_or(-1))
+        .map_err(|_| Refusal::Damaged("a page does not say how many values it has".into()))?;
+    let levels = header.levels.unwrap_or(0);
+    if levels > uncompressed || levels > body.len() as u64 {
+        return Err(Refusal::Damaged("a page declares more bytes of levels than it has".into()));
+    }
+    let (levels, packed) = body.split_at(levels as usize);
+    let packed_size = uncompressed - levels.len() as u64;
+    if !header.plain && packed_size > 0 {
+        bound(packed, packed_size, chunk)?;
+    }
+    tally.largest = tally.largest.max(uncompressed);
+    if kind == DICTIONARY_PAGE {
+        tally.dictionary += uncompressed;
+        tally.dictionary_values += values;
+    } else {
+        tally.values += values;
+        tally.data += uncompressed;
+        let encoding = header.encoding.and_then(encoding);
+        match encoding {
+            Some(Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) => tally.referring += values,
+            Some(Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY) => {
+                let plain = expand(packed, packed_size, header.plain, chunk)?;
+                let data =
+                    if header.levels.is_some() { Some(&plain[..]) } else { after_levels(&plain, chunk.max_levels) };
+                let data = data.ok_or_else(|| Refusal::Damaged("a page ends inside its levels".into()))?;
+                let prefixed = encoding == Some(Encoding::DELTA_BYTE_ARRAY);
+                tally.spelled_out += spelled_out(data, values, prefixed)?;
+            }
+            _ => {}
+        }
+    }
+    let total = tally.data.saturating_add(tally.dictionary);
+    if total > chunk.limit {
+        return Err(Refusal::TooLarge(format!("its pages expand to more than the {} bytes allowed", chunk.limit)));
+    }
+    Ok(())
+}
+
+fn encoding(number: i32) -> Option<Encoding> {
+    Some(match number {
+        2 => Encoding::PLAIN_DICTIONARY,
+        6 => Encoding::DELTA_LENGTH_BYTE_ARRAY,
+        7 => Encoding::DELTA_BYTE_ARRAY,
+        8 => Encoding::RLE_DICTIONARY,
+        _ => return None,
+    })
+}
+
+fn read_header(reader: &mut Reader<'_>) -> Option<Header> {
+    let mut header = Header::default();
+    let mut last = 0;
+    while let Some((kind, id)) = reader.field(&mut last)? {
+        match (id, kind) {
+            (1, I32) => header.kind = Some(reader.i32()?),
+            (2, I32) => header.uncompressed = Some(reader.i32()?),
+            (3, I32) => header.compressed = Some(reader.i32()?),
+            (5 | 7 | 8, STRUCT) => read_details(reader, id, &mut header)?,
+            // The same id with another type would be read as something else by a parser that does not look.
+            (1..=3 | 5 | 7 | 8, _) => return None,
+            _ => reader.skip_value(kind)?,
+        }
+    }
+    Some(header)
+}
+
+/// Reads the part of a header that belongs to one kind of page; only the part of the page's own kind counts.
+fn read_details(reader: &mut Reader<'_>, part: i16, header: &mut Header) -> Option<()> {
+    let mine = header.kind
+        == Some(match part {
+            5 => DATA_PAGE,
+            7 => DICTIONARY_PAGE,
+            _ => DATA_PAGE_V2,
+        });
+    let encoding_id = if part == 8 { 4 } else { 2 };
+    let mut levels = 0u64;
+    let mut last = 0;
+    while let Some((kind, id)) = reader.field(&mut last)? {
+        match (id, kind) {
+            (1, I32) => {
+                let values = reader.i32()?;
+                header.values = if mine { Some(values) } else { header.values };
+            }
+            (id, I32) if id == encoding_id => {
+                let encoding = reader.i32()?;
+                header.encoding = if mine { Some(encoding) } else { header.encoding };
+            }
+            (5 | 6, I32) if part == 8 => levels += u64::try_from(reader.i32()?).ok()?,
+            (7, FALSE) if part == 8 => header.plain = true,
+            (7, TRUE) if part == 8 => header.plain = false,
+            (1 | 2, _) => return None,
+            _ => reader.skip_value(kind)?,
+        }
+    }
+    if part == 8 {
+        // The decoder heeds these whatever kind of page it is.
+        header.levels = Some(levels);
+    }
+    Some(())
+}
+
+/// Makes sure that decompressing cannot pass the size that the page declares.
+///
+/// snappy, lz4 and zstd write into a buffer of the declared size and stop there. The rest are run once to see how far
+/// they go, without keeping what comes out.
+fn bound(packed: &[u8], declared: u64, chunk: &Chunk) -> Result<(), Refusal> {
+    /// No byte of deflate stands for more than this many.
+    const GZIP_RATIO: u64 = 1032;
+    let stream: Box<dyn Read + '_> = match chunk.compression {
+        Compression::GZIP(_) if (packed.len() as u64).saturating_mul(GZIP_RATIO) > chunk.page_limit.max(declared) => {
+            Box::new(flate2::read::MultiGzDecoder::new(packed))
+        }
+        Compression::BROTLI(_) => Box::new(brotli::Decompressor::new(packed, 1 << 16)),
+        // This codec's name covers three layouts; the one with frames is the one that has no end given.
+        Compression::LZ4 if packed.starts_with(&[0x04, 0x22, 0x4d, 0x18]) => {
+            Box::new(lz4_flex::frame::FrameDecoder::new(packed))
+        }
+        _ => return Ok(()),
+    };
+    let mut left = declared;
+    let mut stream = stream;
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => match left.checked_sub(count as u64) {
+                Some(rest) => left = rest,
+                None => {
+                    return Err(Refusal::TooLarge(format!(
+                        "a page expands to more than the {declared} bytes it declares"
+                    )));
+                }
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Refusal::Damaged(format!("a page cannot be decompressed: {error}"))),
+        }
+    }
+}
+
+/// Decompresses a page, to no more than the size it declares.
+fn expand<'a>(
+    packed: &'a [u8],
+    declared: u64,
+    plain: bool,
+    chunk: &Chunk,
+) -> Result<std::borrow::Cow<'a, [u8]>, Refusal> {
+    let broken = |error: &dyn std::fmt::Display| Refusal::Damaged(format!("a page cannot be decompressed: {error}"));
+    if plain || chunk.compression == Compression::UNCOMPRESSED {
+        return Ok(packed.into());
+    }
+    let read = |stream: &mut dyn Read| {
+        let mut out = Vec::new();
+        stream.take(declared).read_to_end(&mut out).map_err(|error| broken(&error))?;
+        Ok(out)
+    };
+    let size = declared as usize;
+    let out = match chunk.compression {
+        Compression::SNAPPY => {
+            let mut out = vec![0; size];
+            let count = snap::raw::Decoder::new().decompress(packed, &mut out).map_err(|error| broken(&error))?;
+            out.truncate(count);
+            out
+        }
+        Compression::GZIP(_) => read(&mut flate2::read::MultiGzDecoder::new(packed))?,
+        Compression::BROTLI(_) => read(&mut brotli::Decompressor::new(packed, 1 << 16))?,
+        Compression::ZSTD(_) => zstd::bulk::decompress(packed, size).map_err(|error| broken(&error))?,
+        Compression::LZ4_RAW => {
+            let mut out = vec![0; size];
+            let count = lz4_flex::block::decompress_into(packed, &mut out).map_err(|error| broken(&error))?;
+            out.truncate(count);
+            out
+        }
+        other => return Err(Refusal::Unsupported(format!("delta-encoded strings compressed as {other}"))),
+    };
+    Ok(out.into())
+}
+
+/// What follows the levels of a version 1 page, each kind of which is preceded by its length.
+fn after_levels(mut page: &[u8], (repetition, definition): (i16, i16)) -> Option<&[u8]> {
+    for level in [repetition, definition] {
+        if level > 0 {
+            let (length, rest) = page.split_first_chunk::<4>()?;
+            page = rest.get(u32::from_le_bytes(*length) as usize..)?;
+        }
+    }
+    Some(page)
+}
+
+/// Bytes of all values of a delta-encoded page of strings. `values` is how many the page declares.
+fn spelled_out(data: &[u8], values: u64, prefixed: bool) -> Result<u64, Refusal> {
+    let damaged = || Refusal::Damaged("the lengths of a delta-encoded page do not make sense".into());
+    let (first, at) = delta_sum(data, values).ok_or_else(damaged)?;
+    if !prefixed {
+        return Ok(first);
+    }
+    let rest = data.get(at..).ok_or_else(damaged)?;
+    let (second, _) = delta_sum(rest, values).ok_or_else(damaged)?;
+    first.checked_add(second).ok_or_else(damaged)
+}
+
+/// Walks a `DELTA_BINARY_PACKED` run of lengths: their sum, and where the run ends. `None` if it is malformed, has a
+/// negative length, or more of them than `values`.
+fn delta_sum(data: &[u8], values: u64) -> Option<(u64, usize)> {
+    let mut reader = Reader::new(data);
+    let block = reader.varint()?;
+    let minis = reader.varint()?;
+    let count = reader.varint()?;
+    let mut value = reader.zigzag()?;
+    if count > values || minis == 0 || block == 0 || block % 128 != 0 || block % minis != 0 || (block / minis) % 32 != 0
+    {
+        return None;
+    }
+    if count == 0 {
+        return Some((0, reader.at()));
+    }
+    let per_mini = block / minis;
+    let mut sum = u64::try_from(value).ok()?;
+    let mut left = count - 1;
+    while left > 0 {
+        let smallest = reader.zigzag()?;
+        let widths_at = reader.at();
+        reader.skip(minis)?;
+        for mini in 0..minis as usize {
+            if left == 0 {
+                break;
+            }
+            let width = u64::from(data[widths_at + mini]);
+            let packed_at = reader.at();
+            let taken = left.min(per_mini);
+            if width > 32 {
+                return None;
+            }
+            // The last run may be cut off behind its last value.
+            let bytes = (width.checked_mul(per_mini)? / 8).min((data.len() - packed_at) as u64);
+            if bytes * 8 < width * taken {
+                return None;
+            }
+            reader.skip(bytes)?;
+            let packed = &data[packed_at..];
+            for index in 0..taken {
+                let delta = smallest.wrapping_add(unpack(packed, index * width, width) as i64);
+                // Lengths are 32-bit, and so is the decoder's arithmetic: it wraps.
+                value = i64::from((value as i32).wrapping_add(delta as i32));
+                sum = sum.checked_add(u64::try_from(value).ok()?)?;
+            }
+            left -= taken;
+        }
+    }
+    Some((sum, reader.at()))
+}
+
+/// The `width` bits, at most 32, that start at bit `at`.
+fn unpack(packed: &[u8], at: u64, width: u64) -> u64 {
+    let first = (at / 8) as usize;
+    let mut word = [0; 8];
+    let end = packed.len().min(first + 8);
+    word[..end - first].copy_from_slice(&packed[first..end]);
+    (u64::from_le_bytes(word) >> (at % 8)) & ((1 << width) - 1)
+}

@@ -1,0 +1,291 @@
+//! Files below a local directory, read by position.
+
+use std::fs::File;
+use std::io;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::UNIX_EPOCH;
+
+use bytes::Bytes;
+use lru::LruCache;
+
+use super::{FileStat, Source, read_coalesced, short_read};
+use crate::{Error, ErrorKind, Result};
+
+/// Files kept open. Enough for the working set of a loader, far below the usual limit of 1024 per process.
+const OPEN_FILES: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+
+/// Reading this many unwanted bytes costs less than another system call and another round trip to a network disk.
+const GAP: u64 = 64 << 10;
+
+/// Longest joined read. Longer ones gain nothing and would hold neighbouring columns in one allocation.
+const MAX_READ: u64 = 8 << 20;
+
+/// Files below one local directory.
+///
+/// Every read names its position (`pread`), so threads and forked processes share open files without disturbing each
+/// other; nothing is mapped, so a file that somebody truncates is an error and not a signal. Up to 256 files stay
+/// open: a file that is replaced by renaming keeps being read as the old one until it is closed to make room, so the
+/// ranges of one decode never mix two files.
+#[derive(Debug)]
+pub struct LocalSource {
+    root: PathBuf,
+    open: Mutex<LruCache<String, Arc<File>>>,
+}
+
+impl LocalSource {
+    /// Files below `root`, which is not looked at until the first read.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), open: Mutex::new(LruCache::new(OPEN_FILES)) }
+    }
+
+    /// The directory that paths are relative to.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn file(&self, path: &str) -> Result<Arc<File>> {
+        if let Some(mut open) = self.lock()
+            && let Some(file) = open.get(path)
+        {
+            return Ok(Arc::clone(file));
+        }
+        // Opened outside the lock: on a network disk an open takes long, and the others need not wait for it.
+        let file = Arc::new(open_regular(&self.resolve(path)?)?);
+        if let Some(mut open) = self.lock() {
+            if let Some(earlier) = open.get(path) {
+                return Ok(Arc::clone(earlier));
+            }
+            open.put(path.to_owned(), Arc::clone(&file));
+        }
+        Ok(file)
+    }
+
+    /// The open files, or `None` if they stay locked for longer than anybody here ever holds them: then a process was
+    /// forked while another of its threads held the lock, nobody will release it, and files are opened each time.
+    fn lock(&self) -> Option<MutexGuard<'_, LruCache<String, Arc<File>>>> {
+        for _ in 0..1000 {
+            match self.open.try_lock() {
+                Ok(open) => return Some(open),
+                // A panic with the lock held cannot leave the cache half changed, so poisoning says nothing.
+                Err(TryLockError::Poisoned(open)) => return Some(open.into_inner()),
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+            }
+        }
+        None
+    }
+
+    /// Joins root and path, and keeps the path below the root: an index from elsewhere must not name other files.
+    fn resolve(&self, path: &str) -> Result<PathBuf> {
+        let relative = Path::new(path);
+        let plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
+        if path.is_empty() || path.contains('\0') || !plain {
+            return Err(Error::new(ErrorKind::InvalidArgument, "the path is not a plain path below the root"));
+        }
+        Ok(self.root.join(relative))
+    }
+}
+
+impl Source for LocalSource {
+    fn stat(&self, path: &str) -> Result<FileStat> {
+        let stat = || {
+            let file = self.file(path)?;
+            let metadata = file.metadata().map_err(|error| Error::io("cannot stat", error))?;
+            // The name may belong to a new file by now. It is the open one that reads are served from, but a caller
+            // that asks wants to hear of the change, so the open file is given up and the new one looked at.
+            match std::fs::metadata(self.resolve(path)?) {
+                Ok(named) if same_file(&metadata, &named) => Ok(file_stat(&metadata)),
+                _ => {
+                    if let Some(mut open) = self.lock() {
+                        open.pop(path);
+                    }
+                    let metadata = self.file(path)?.metadata();
+                    Ok(file_stat(&metadata.map_err(|error| Error::io("cannot stat", error))?))
+                }
+            }
+        };
+        stat().map_err(|error: Error| error.with_file(path))
+    }
+
+    fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let read = || {
+            let file = self.file(path)?;
+            // Checked before anything is allocated, so that no range from a damaged footer can ask for more memory
+            // than the file has bytes.
+            let size = file.metadata().map_err(|error| Error::io("cannot stat", error))?.len();
+            if let Some(range) = ranges.iter().find(|range| range.start < range.end && range.end > size) {
+                return Err(short_read(range, size.saturating_sub(range.start) as usize));
+            }
+            read_coalesced(ranges, GAP, MAX_READ, |range| read_exact_at(&file, range))
+        };
+        read().map_err(|error: Error| error.with_file(path))
+    }
+}
+
+fn open_regular(path: &Path) -> Result<File> {
+    // Looked at before it is opened, because opening a named pipe waits for a writer.
+    let metadata = std::fs::metadata(path).map_err(cannot_open)?;
+    if !metadata.is_file() {
+        let what = if metadata.is_dir() { "is a directory, not a file" } else { "is not a regular file" };
+        return Err(Error::new(ErrorKind::Io, what));
+    }
+    File::open(path).map_err(cannot_open)
+}
+
+fn cannot_open(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, "there is no such file below the root")
+            .with_source(error)
+            .with_hint("it vanished since the index was built, or the root is another one than then"),
+        _ => Error::io("cannot open", error),
+    }
+}
+
+fn file_stat(metadata: &std::fs::Metadata) -> FileStat {
+    let mtime = metadata.modified().ok().and_then(|time| match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_nanos()).ok(),
+        Err(before) => i64::try_from(before.duration().as_nanos()).ok().map(|nanos| -nanos),
+    });
+    FileStat { size: metadata.len(), mtime_ns: mtime, etag: None }
+}
+
+#[cfg(unix)]
+fn same_file(a: &std::fs::Metadata, b: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+#[cfg(not(unix))]
+fn same_file(a: &std::fs::Metadata, b: &std::fs::Metadata) -> bool {
+    a.len() == b.len() && a.modified().ok() == b.modified().ok() && a.created().ok() == b.created().ok()
+}
+
+/// Reads the whole range, going on after signals and short reads.
+fn read_exact_at(file: &File, range: Range<u64>) -> Result<Bytes> {
+    let length = usize::try_from(range.end - range.start)
+        .map_err(|_| Error::new(ErrorKind::TooLarge, "a range is longer than the address space"))?;
+    let mut buffer = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        match read_at(file, &mut buffer[filled..], range.start + filled as u64) {
+            Ok(0) => return Err(short_read(&range, filled)),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::io("cannot read", error)),
+        }
+    }
+    Ok(buffer.into())
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buffer, offset)
+}
+
+/// `seek_read` moves the file's position, which nothing here relies on.
+#[cfg(windows)]
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory_with(name: &str, bytes: &[u8]) -> (tempfile::TempDir, LocalSource) {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(name), bytes).unwrap();
+        let source = LocalSource::new(directory.path());
+        (directory, source)
+    }
+
+    #[test]
+    fn a_missing_file_is_not_found_and_named() {
+        let (_directory, source) = directory_with("here", b"");
+        for error in [source.stat("gone").unwrap_err(), source.read("gone", &[0..1]).unwrap_err()] {
+            assert_eq!(error.kind(), ErrorKind::NotFound);
+            assert_eq!(error.file(), Some("gone"));
+            assert!(error.to_string().contains("vanished"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_refused() {
+        let (directory, source) = directory_with("here", b"");
+        std::fs::create_dir(directory.path().join("sub")).unwrap();
+        let error = source.stat("sub").unwrap_err();
+        assert_eq!((error.kind(), error.file()), (ErrorKind::Io, Some("sub")));
+    }
+
+    #[test]
+    fn no_path_leads_out_of_the_root() {
+        let (_directory, source) = directory_with("here", b"x");
+        for path in ["", "/etc/passwd", "../here", "a/../../here", "a\0b", "./here"] {
+            let error = source.read(path, &[0..1]).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::InvalidArgument), "{path:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_range_beyond_the_end_is_an_error_however_long() {
+        let (_directory, source) = directory_with("f", b"0123456789");
+        for range in [0..11, 10..11, 5..u64::MAX, 1 << 60..1 << 61] {
+            let error = source.read("f", std::slice::from_ref(&range)).unwrap_err();
+            assert_eq!((error.kind(), error.file()), (ErrorKind::Io, Some("f")), "{range:?}");
+        }
+        assert_eq!(source.read("f", &[3..5, 0..0, 9..10]).unwrap(), ["34", "", "9"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_replaced_file_is_read_as_the_old_one_until_somebody_asks_for_its_stat() {
+        let (directory, source) = directory_with("f", b"old bytes");
+        assert_eq!(source.stat("f").unwrap().size, 9);
+        std::fs::write(directory.path().join("new"), b"new").unwrap();
+        std::fs::rename(directory.path().join("new"), directory.path().join("f")).unwrap();
+        assert_eq!(source.read("f", &[0..9]).unwrap(), ["old bytes"]);
+        assert_eq!(source.stat("f").unwrap().size, 3);
+        assert_eq!(source.read("f", &[0..3]).unwrap(), ["new"]);
+    }
+
+    #[test]
+    fn a_truncated_file_is_an_error() {
+        let (directory, source) = directory_with("f", b"0123456789");
+        assert_eq!(source.read("f", &[0..10]).unwrap(), ["0123456789"]);
+        std::fs::write(directory.path().join("f"), b"01").unwrap();
+        assert_eq!(source.read("f", &[0..10]).unwrap_err().kind(), ErrorKind::Io);
+    }
+
+    #[test]
+    fn more_files_than_are_kept_open_can_be_read() {
+        let directory = tempfile::tempdir().unwrap();
+        for file in 0..300 {
+            std::fs::write(directory.path().join(format!("{file}")), format!("{file:04}")).unwrap();
+        }
+        let source = LocalSource::new(directory.path());
+        for file in (0..300).chain(0..300) {
+            assert_eq!(source.read(&format!("{file}"), &[0..4]).unwrap(), [format!("{file:04}")]);
+        }
+        assert_eq!(source.lock().unwrap().len(), OPEN_FILES.get());
+    }
+
+    #[test]
+    fn threads_share_a_file_without_disturbing_each_other() {
+        let bytes: Vec<u8> = (0..1u32 << 16).flat_map(u32::to_le_bytes).collect();
+        let (_directory, source) = directory_with("f", &bytes);
+        std::thread::scope(|scope| {
+            for thread in 0..16u64 {
+                let (source, bytes) = (&source, &bytes);
+                scope.spawn(move || {
+                    for turn in 0..500u64 {
+                        let start = (thread * 7919 + turn * 104_729) * 4 % (bytes.len() as u64 - 4096);
+                        let got = source.read("f", &[start..start + 4096]).unwrap();
+                        assert_eq!(got[0], bytes[start as usize..start as usize + 4096]);
+                    }
+                });
+            }
+        });
+    }
+}
