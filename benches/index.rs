@@ -14,15 +14,16 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rowdex::Index;
 use rowdex::index::synthetic;
 
-/// Looks up rows at random, each drawn with what the one before found where they are `chained`.
-fn random_lookups(index: &Index, chained: bool) -> impl FnMut() -> u64 {
-    let mask = if chained { u64::MAX } else { 0 };
+/// Looks up rows at random, each drawn with what the one before found where they are `CHAINED`.
+fn random_lookups<const CHAINED: bool>(index: &Index) -> impl FnMut() -> u64 {
     let mut state = 1_u64;
     move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let row = ((u128::from(state) * u128::from(index.len())) >> 64) as u64;
         let slot = index.locate(row).unwrap().slot;
-        state ^= slot & mask;
+        if CHAINED {
+            state ^= slot;
+        }
         slot
     }
 }
@@ -34,14 +35,14 @@ fn locate(c: &mut Criterion) {
         [("1e5 row groups", 100_000), ("1e6 row groups", 1_000_000), ("1e7 row groups", 10_000_000)]
     {
         let index = Index::from_bytes(synthetic::index(row_groups, 1000, None).unwrap()).unwrap();
-        let mut lookup = random_lookups(&index, false);
+        let mut lookup = random_lookups::<false>(&index);
         group.bench_function(name, |b| b.iter(|| black_box(lookup())));
-        let mut lookup = random_lookups(&index, true);
+        let mut lookup = random_lookups::<true>(&index);
         group.bench_function(format!("{name}, latency"), |b| b.iter(|| black_box(lookup())));
     }
     let half = |rows: u64| (0..rows as u32).filter(|row| row.wrapping_mul(0x9E37_79B9) >> 31 == 0).collect();
     let index = Index::from_bytes(synthetic::index(1000, 131_072, Some(&half)).unwrap()).unwrap();
-    let mut lookup = random_lookups(&index, false);
+    let mut lookup = random_lookups::<false>(&index);
     group.bench_function("1e3 row groups, half of the rows", |b| b.iter(|| black_box(lookup())));
     group.finish();
 }
