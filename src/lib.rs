@@ -1,6 +1,7 @@
 //! Parquet files as a map-style dataset for distributed training.
 
 pub mod cache;
+pub mod dataset;
 pub mod error;
 pub mod index;
 pub mod order;
@@ -10,6 +11,8 @@ pub mod row_group;
 pub mod sampler;
 pub mod source;
 
+pub use cache::Counters;
+pub use dataset::{Dataset, DatasetBuilder, MapDataset, Staleness};
 pub use error::{Error, ErrorKind, Result};
 pub use index::{Index, Location};
 pub use order::{Order, Orders};

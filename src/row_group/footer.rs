@@ -228,6 +228,20 @@ impl FileMetadata {
         leaves.into_iter().map(estimate).fold(0, u64::saturating_add)
     }
 
+    /// What the projection's columns of one row group take in the file, in bytes; 0 if there is no such group.
+    pub(crate) fn compressed_bytes(&self, row_group: usize, projection: &Projection) -> u64 {
+        let Some(group) = self.group(row_group) else { return 0 };
+        let leaves = super::leaves_of(self, projection, &[]);
+        leaves.into_iter().map(|leaf| group.column(leaf).byte_range().1).fold(0, u64::saturating_add)
+    }
+
+    /// Whether the file says where the pages of this row group are.
+    pub(crate) fn has_page_positions(&self, row_group: usize) -> bool {
+        let known =
+            |group: &RowGroupMetaData| group.columns().iter().all(|column| column.offset_index_offset().is_some());
+        self.group(row_group).is_some_and(known)
+    }
+
     pub(super) fn metadata(&self) -> &Arc<ParquetMetaData> {
         self.inner.whole.metadata()
     }

@@ -1,0 +1,152 @@
+//! Options for opening a dataset.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use super::{Dataset, Inner, Staleness, State};
+use crate::index::{Index, RootKind};
+use crate::per_process::PerProcess;
+use crate::projection::Projection;
+use crate::row_group::DecodeOptions;
+use crate::source::{LocalSource, Source};
+use crate::{Error, ErrorKind, Result};
+
+/// How a [`Dataset`] is opened. Made by [`Dataset::builder`].
+#[derive(Debug, Clone)]
+pub struct DatasetBuilder {
+    index: Index,
+    columns: Option<Vec<String>>,
+    cache_bytes: u64,
+    threads: Option<usize>,
+    root: Option<PathBuf>,
+    source: Option<Arc<dyn Source>>,
+    staleness: Staleness,
+    max_decoded_bytes: u64,
+}
+
+impl DatasetBuilder {
+    /// Decoded row groups kept unless said otherwise: 1 GiB.
+    pub const DEFAULT_CACHE_BYTES: u64 = 1 << 30;
+
+    pub(super) fn new(index: Index) -> Self {
+        Self {
+            index,
+            columns: None,
+            cache_bytes: Self::DEFAULT_CACHE_BYTES,
+            threads: None,
+            root: None,
+            source: None,
+            staleness: Staleness::default(),
+            max_decoded_bytes: DecodeOptions::default().max_decoded_bytes,
+        }
+    }
+
+    /// Serves these columns, in this order; all of them unless called. A path with dots names a nested field: `person.name`.
+    #[must_use]
+    pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.columns = Some(columns.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Keeps at most this many bytes of decoded row groups; 0 keeps none. Default: 1 GiB.
+    #[must_use]
+    pub fn with_cache_bytes(mut self, bytes: u64) -> Self {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// Decodes with this many threads of its own; 0 and 1 decode on the caller's. Default: one per available core, at most eight.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Finds the data files below this directory, instead of where the index says that they were.
+    ///
+    /// An index from somebody else should only be opened with a root, so that it cannot choose which directory is read.
+    #[must_use]
+    pub fn with_root(mut self, root: impl Into<PathBuf>) -> Self {
+        self.root = Some(root.into());
+        self
+    }
+
+    /// Reads the data files through this source, instead of from the local file system.
+    #[must_use]
+    pub fn with_source(mut self, source: Arc<dyn Source>) -> Self {
+        self.source = Some(source);
+        self
+    }
+
+    /// How closely files are compared with what was indexed. Default: [`Staleness::Stat`].
+    #[must_use]
+    pub fn with_staleness(mut self, staleness: Staleness) -> Self {
+        self.staleness = staleness;
+        self
+    }
+
+    /// Refuses a row group that takes more than this many bytes when decoded, before it is decoded. Default: 2 GiB.
+    ///
+    /// This is what bounds memory against hostile files, whose few bytes may claim to be many.
+    #[must_use]
+    pub fn with_max_decoded_bytes(mut self, bytes: u64) -> Self {
+        self.max_decoded_bytes = bytes;
+        self
+    }
+
+    /// Opens the dataset. Reads no data file and starts no thread.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for an unknown or repeated column, or if neither the index nor the caller says where the files are.
+    pub fn open(self) -> Result<Dataset> {
+        let schema = self.index.schema();
+        let projection = match &self.columns {
+            Some(columns) => Projection::columns(schema, columns)?,
+            None => Projection::all(schema),
+        };
+        let source = match self.source {
+            Some(source) => source,
+            None => Arc::new(LocalSource::new(match self.root {
+                Some(root) => root,
+                None => recorded_root(&self.index)?,
+            })),
+        };
+        let decode = DecodeOptions { max_decoded_bytes: self.max_decoded_bytes, ..DecodeOptions::default() };
+        let threads = self.threads.unwrap_or_else(default_threads);
+        let state = State::with_cache(self.cache_bytes, self.index.num_files());
+        Ok(Dataset {
+            inner: Arc::new(Inner {
+                index: self.index,
+                source,
+                projection,
+                decode,
+                staleness: self.staleness,
+                cache_bytes: self.cache_bytes,
+                threads,
+                decoded_bytes: OnceLock::new(),
+                state: PerProcess::new(state),
+            }),
+        })
+    }
+}
+
+/// More threads than this outrun most disks, and several ranks usually share a machine.
+const MOST_THREADS: usize = 8;
+
+fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS))
+}
+
+fn recorded_root(index: &Index) -> Result<PathBuf> {
+    let recorded = index.root();
+    match (recorded.kind, index.path()) {
+        (RootKind::Absolute, _) => Ok(PathBuf::from(&recorded.path)),
+        (RootKind::RelativeToIndex, Some(path)) => {
+            Ok(path.parent().unwrap_or_else(|| Path::new("")).join(&recorded.path))
+        }
+        (RootKind::RelativeToIndex, None) => {
+            Err(Error::new(ErrorKind::InvalidArgument, "an index from memory does not say where its files are")
+                .with_hint("open the dataset with a root"))
+        }
+    }
+}

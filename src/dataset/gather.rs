@@ -1,0 +1,123 @@
+//! From row ids in any order to row groups, and from row groups back to that order.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::{interleave_record_batch, take_record_batch};
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+
+use crate::{Error, ErrorKind, Result};
+
+/// The rows of one call, sorted by row group and slot.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    groups: Vec<WantedGroup>,
+    /// (slot, place in the caller's order).
+    entries: Vec<(u32, u32)>,
+}
+
+#[derive(Debug)]
+pub(super) struct WantedGroup {
+    pub(super) row_group: u32,
+    /// Its part of `Wanted::entries`.
+    entries: Range<usize>,
+}
+
+/// Where the rows of one row group come from.
+#[derive(Debug)]
+pub(super) enum Piece {
+    /// All its slots.
+    Whole(Arc<RecordBatch>),
+    /// The rows of these slots only.
+    Rows(RecordBatch, Vec<u32>),
+}
+
+impl Wanted {
+    pub(super) fn locate(rows: &[u64], locate: impl Fn(u64) -> Result<(u32, u32)>) -> Result<Self> {
+        if u32::try_from(rows.len()).is_err() {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("{} rows are too many for one batch", rows.len()),
+            )
+            .with_hint("take them in several calls"));
+        }
+        let mut located = Vec::with_capacity(rows.len());
+        for (place, &row) in (0u32..).zip(rows) {
+            let (row_group, slot) = locate(row)?;
+            located.push((row_group, slot, place));
+        }
+        located.sort_unstable();
+        let mut groups = Vec::new();
+        for same in located.chunk_by(|a, b| a.0 == b.0) {
+            let start = groups.last().map_or(0, |before: &WantedGroup| before.entries.end);
+            groups.push(WantedGroup { row_group: same[0].0, entries: start..start + same.len() });
+        }
+        Ok(Self { groups, entries: located.into_iter().map(|(_, slot, place)| (slot, place)).collect() })
+    }
+
+    /// The row groups, in order.
+    pub(super) fn groups(&self) -> &[WantedGroup] {
+        &self.groups
+    }
+
+    /// The slots of a row group, strictly increasing.
+    pub(super) fn distinct_slots(&self, group: &WantedGroup) -> Vec<u32> {
+        let mut slots: Vec<u32> = self.entries[group.entries.clone()].iter().map(|&(slot, _)| slot).collect();
+        slots.dedup();
+        slots
+    }
+
+    /// The rows in the caller's order; `pieces` has each row group's rows with its place in [`groups`](Self::groups).
+    pub(super) fn assemble(&self, schema: &SchemaRef, pieces: &[(usize, Piece)]) -> Result<RecordBatch> {
+        let mut places = vec![(0usize, 0usize); self.entries.len()];
+        for (batch, (group, piece)) in pieces.iter().enumerate() {
+            let entries = &self.entries[self.groups[*group].entries.clone()];
+            match piece {
+                Piece::Whole(_) => {
+                    entries.iter().for_each(|&(slot, place)| places[place as usize] = (batch, slot as usize))
+                }
+                Piece::Rows(_, slots) => {
+                    // Both are sorted by slot, so they are walked together.
+                    let mut row = 0;
+                    for &(slot, place) in entries {
+                        while slots.get(row).is_some_and(|&at| at < slot) {
+                            row += 1;
+                        }
+                        places[place as usize] = (batch, row);
+                    }
+                }
+            }
+        }
+        let batches: Vec<&RecordBatch> = pieces.iter().map(|(_, piece)| piece.batch()).collect();
+        match batches[..] {
+            [] => Ok(RecordBatch::new_empty(schema.clone())),
+            [only] => {
+                let rows: UInt32Array = places.iter().map(|&(_, row)| row as u32).collect();
+                take_record_batch(only, &rows).map_err(internal)
+            }
+            _ => interleave(&batches, &places),
+        }
+    }
+}
+
+impl Piece {
+    fn batch(&self) -> &RecordBatch {
+        match self {
+            Piece::Whole(batch) => batch,
+            Piece::Rows(batch, _) => batch,
+        }
+    }
+}
+
+fn interleave(batches: &[&RecordBatch], places: &[(usize, usize)]) -> Result<RecordBatch> {
+    interleave_record_batch(batches, places).map_err(internal)
+}
+
+/// Arrow's kernels fail here only where the rows do not fit the type: offsets of 32 bits, keys of a dictionary.
+pub(super) fn internal(error: ArrowError) -> Error {
+    Error::new(ErrorKind::TooLarge, format!("the rows do not fit one batch: {error}"))
+        .with_hint("take fewer rows at a time")
+        .with_source(error)
+}

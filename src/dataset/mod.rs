@@ -1,0 +1,402 @@
+//! The map-style dataset: where index, source, decode and cache meet.
+//!
+//! A [`Dataset`] turns row ids into Arrow [`RecordBatch`]es. It keeps decoded row groups in an LRU of a fixed size, decodes each at
+//! most once at a time however many threads want it, and reads only the pages that hold the wanted rows where a file says where its
+//! pages are.
+
+mod builder;
+#[cfg(feature = "burn")]
+mod burn;
+mod files;
+mod gather;
+mod map;
+mod staleness;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::take_record_batch;
+use arrow::datatypes::SchemaRef;
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::cache::{Cache, Counters, Weighed};
+use crate::index::Index;
+use crate::per_process::PerProcess;
+use crate::projection::Projection;
+use crate::row_group::{self, DecodeOptions, Rows};
+use crate::source::Source;
+use crate::{Error, ErrorKind, Result};
+
+use files::{FileTable, OpenFile};
+use gather::{Piece, Wanted};
+
+pub use builder::DatasetBuilder;
+pub use map::MapDataset;
+pub use staleness::Staleness;
+pub use verify::{VerifyProgress, VerifyReport};
+
+/// Rows by their row id. Cheap to clone: clones share the cache, the open files and the counters.
+///
+/// All methods take `&self` and may be called from many threads at once. No thread is started before the first [`take`](Self::take) that
+/// needs several row groups decoded, and a process forked from this one gets a cache and threads of its own at its first call.
+#[derive(Clone)]
+pub struct Dataset {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    index: Index,
+    source: Arc<dyn Source>,
+    projection: Projection,
+    decode: DecodeOptions,
+    staleness: Staleness,
+    cache_bytes: u64,
+    threads: usize,
+    decoded_bytes: OnceLock<u64>,
+    state: PerProcess<State>,
+}
+
+/// What must not be shared with a forked child.
+struct State {
+    groups: Cache<u32, RecordBatch>,
+    files: FileTable,
+    pool: OnceLock<Option<ThreadPool>>,
+    /// Bytes that partial reads of each row group have cost so far, for [`Inner::reads_pages`].
+    spent: Cache<u32, AtomicU64>,
+    decodes: AtomicU64,
+    bytes_decoded: AtomicU64,
+    bytes_read: AtomicU64,
+}
+
+/// Which of the served rows of a row group to decode; slots count them from 0.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Slots<'a> {
+    All,
+    /// Strictly increasing.
+    Some(&'a [u32]),
+}
+
+/// Decoded rows of one row group, with the internal types of the dataset.
+#[derive(Debug, Clone)]
+pub(crate) struct GroupRows {
+    pub(crate) batch: RecordBatch,
+    pub(crate) bytes_read: u64,
+}
+
+impl Dataset {
+    /// Opens the dataset of an index file, with every column and the defaults of [`DatasetBuilder`]. Reads no data file.
+    ///
+    /// # Errors
+    /// As [`Index::open`] and [`DatasetBuilder::open`].
+    pub fn open(index: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(Index::open(index)?).open()
+    }
+
+    /// Options for opening the dataset of an index.
+    pub fn builder(index: Index) -> DatasetBuilder {
+        DatasetBuilder::new(index)
+    }
+
+    /// How many rows there are; row ids are `0..len`.
+    pub fn len(&self) -> u64 {
+        self.inner.index.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The index it was opened with.
+    pub fn index(&self) -> &Index {
+        &self.inner.index
+    }
+
+    /// The schema of every batch served: the chosen columns, in the order they were chosen.
+    pub fn schema(&self) -> &SchemaRef {
+        self.inner.projection.output()
+    }
+
+    /// What it has done so far, in this process.
+    pub fn counters(&self) -> Counters {
+        let Ok(state) = self.inner.state() else { return Counters::default() };
+        Counters {
+            decodes: state.decodes.load(Ordering::Relaxed),
+            bytes_decoded: state.bytes_decoded.load(Ordering::Relaxed),
+            bytes_read: state.bytes_read.load(Ordering::Relaxed) + state.files.bytes_read(),
+            ..state.groups.counters()
+        }
+    }
+
+    /// About how many bytes the chosen columns of all rows take when decoded, as the footers tell.
+    ///
+    /// With a choice of columns the first call parses the footers of up to sixteen files and scales what they say.
+    pub fn decoded_bytes(&self) -> u64 {
+        *self.inner.decoded_bytes.get_or_init(|| self.inner.estimate_decoded_bytes())
+    }
+
+    /// One row, as a batch of one row that shares nothing with the cache.
+    ///
+    /// Microseconds when its row group is cached. Otherwise it reads the pages that hold the row; once such reads have cost as much as
+    /// decoding the whole row group would, that is what is done, and cached.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfRange`] at `len` and beyond; [`ErrorKind::Stale`] if the file is not the one that was indexed;
+    /// [`ErrorKind::InvalidParquet`], [`ErrorKind::TooLarge`], [`ErrorKind::Io`] and others from reading and decoding, naming file, row
+    /// group and, where it can be known, column.
+    pub fn get(&self, row: u64) -> Result<RecordBatch> {
+        let inner = &*self.inner;
+        let state = inner.state()?;
+        let location = inner.index.locate(row).ok_or_else(|| self.out_of_range(row))?;
+        let slot = location.slot as u32;
+        let batch = match state.groups.get(location.row_group) {
+            Some(group) => take_rows(&group, &[slot])?,
+            None => inner.load(state, location.row_group, &[slot])?,
+        };
+        row_group::finish(&batch, self.schema())
+    }
+
+    /// The rows in the order asked, as one batch; row ids may repeat, and an empty slice gives an empty batch.
+    ///
+    /// Each row group is decoded at most once per call, several in parallel on the dataset's own threads. Beyond the cache it holds
+    /// the rows asked for and one row group per thread.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); the row group that comes first in the index is reported where several fail.
+    pub fn take(&self, rows: &[u64]) -> Result<RecordBatch> {
+        let inner = &*self.inner;
+        let state = inner.state()?;
+        let wanted = Wanted::locate(rows, |row| match inner.index.locate(row) {
+            Some(location) => Ok((location.row_group, location.slot as u32)),
+            None => Err(self.out_of_range(row)),
+        })?;
+        let mut held = Vec::new();
+        let mut missing = Vec::new();
+        for (at, group) in wanted.groups().iter().enumerate() {
+            match state.groups.get(group.row_group) {
+                Some(batch) => held.push((at, Piece::Whole(batch))),
+                None => missing.push(at),
+            }
+        }
+        let load = |&at: &usize| {
+            let group = &wanted.groups()[at];
+            let slots = wanted.distinct_slots(group);
+            inner.load(state, group.row_group, &slots).map(|batch| (at, Piece::Rows(batch, slots)))
+        };
+        let pool = if missing.len() > 1 { inner.pool(state)? } else { None };
+        let loaded: Vec<Result<(usize, Piece)>> = match pool {
+            Some(pool) => pool.install(|| missing.par_iter().map(load).collect()),
+            None => missing.iter().map(load).collect(),
+        };
+        let mut pieces = held;
+        for piece in loaded {
+            pieces.push(piece?);
+        }
+        let batch = wanted.assemble(inner.projection.internal(), &pieces)?;
+        row_group::finish(&batch, self.schema())
+    }
+
+    /// The schema of what [`decode_group`](Self::decode_group) returns: long strings and binary as views.
+    pub(crate) fn internal_schema(&self) -> &SchemaRef {
+        self.inner.projection.internal()
+    }
+
+    /// Brings a batch of internal types to the types served.
+    pub(crate) fn output_types(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        row_group::finish(batch, self.schema())
+    }
+
+    /// Reads and decodes rows of one row group on the calling thread, past the cache, and counts it.
+    pub(crate) fn decode_group(&self, row_group: u32, slots: Slots<'_>) -> Result<GroupRows> {
+        self.inner.decode(self.inner.state()?, row_group, slots)
+    }
+
+    fn out_of_range(&self, row: u64) -> Error {
+        let len = self.len();
+        Error::new(ErrorKind::OutOfRange, format!("row id {row} of a dataset of {len} rows"))
+            .with_hint(format!("row ids are 0 to {}", len.saturating_sub(1)))
+    }
+}
+
+impl Inner {
+    fn state(&self) -> Result<&State> {
+        self.state
+            .get(|| State::new(self))
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "the dataset is being dropped"))
+    }
+
+    /// The rows of these slots, strictly increasing, of a row group that is not cached.
+    fn load(&self, state: &State, row_group: u32, slots: &[u32]) -> Result<RecordBatch> {
+        if self.reads_pages(state, row_group, slots.len()) {
+            let rows = self.decode(state, row_group, Slots::Some(slots))?;
+            state.groups.count_miss();
+            let spent = state.spent.get_or_load(row_group, || Ok(Weighed { value: AtomicU64::new(0), bytes: 1 }))?;
+            spent.fetch_add(rows.bytes_read, Ordering::Relaxed);
+            return Ok(rows.batch);
+        }
+        let whole = state.groups.get_or_load(row_group, || {
+            let batch = self.decode(state, row_group, Slots::All)?.batch;
+            let bytes = batch.get_array_memory_size() as u64;
+            Ok(Weighed { value: batch, bytes })
+        })?;
+        take_rows(&whole, slots)
+    }
+
+    /// Whether to read just the pages of these rows, rather than decode the row group and keep it.
+    ///
+    /// The renter's rule: go on renting (page reads) until the rent paid equals the price (the whole row group), then buy. Whatever
+    /// rows come next, that reads at most about twice what the best choice in hindsight would have (Karlin, Manasse, Rudolph and
+    /// Sleator, "Competitive snoopy caching", 1988). A row group that the cache cannot hold is never bought for a few rows.
+    fn reads_pages(&self, state: &State, row_group: u32, wanted: usize) -> bool {
+        /// Pages are rarely smaller than this many rows, so denser wishes touch every page.
+        const ROWS_PER_PAGE: u64 = 64;
+        let Some(entry) = self.index.row_group(row_group) else { return false };
+        if wanted as u64 > entry.rows() / ROWS_PER_PAGE {
+            return false;
+        }
+        let Ok(file) = state.files.get(self, entry.file()) else { return false };
+        let group = entry.ordinal() as usize;
+        let price = file.metadata.compressed_bytes(group, &self.projection);
+        if file.metadata.decoded_bytes(group, Some(&self.projection)) > self.cache_bytes {
+            return true;
+        }
+        let spent = state.spent.get(row_group).map_or(0, |spent| spent.load(Ordering::Relaxed));
+        file.metadata.has_page_positions(group) && spent < price
+    }
+
+    fn decode(&self, state: &State, row_group: u32, slots: Slots<'_>) -> Result<GroupRows> {
+        let entry = self.index.row_group(row_group);
+        let entry = entry.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no row group {row_group}")))?;
+        let located = |error: Error| match self.index.file(entry.file()) {
+            Some(file) => error.with_row_group(u64::from(entry.ordinal())).with_file(file.path()),
+            None => error,
+        };
+        let file = state.files.get(self, entry.file()).map_err(located)?;
+        let selected: Option<Vec<u32>> = match (slots, entry.selection()) {
+            (Slots::All, None) => None,
+            (Slots::All, Some(set)) => Some(set.iter().map(|row| row as u32).collect()),
+            (Slots::Some(slots), None) => Some(slots.to_vec()),
+            (Slots::Some(slots), Some(set)) => {
+                Some(slots.iter().filter_map(|&slot| set.select(u64::from(slot))).map(|row| row as u32).collect())
+            }
+        };
+        let rows = selected.as_deref().map_or(Rows::All, Rows::Selected);
+        let partitions: Vec<(&str, Option<&str>)> = match self.index.file(entry.file()) {
+            Some(file) => {
+                self.index.partition_columns().iter().map(String::as_str).zip(file.partition_values()).collect()
+            }
+            None => Vec::new(),
+        };
+        let ordinal = entry.ordinal() as usize;
+        state.decodes.fetch_add(1, Ordering::Relaxed);
+        let decoded = row_group::decode(
+            &*self.source,
+            &file.metadata,
+            ordinal,
+            &self.projection,
+            &partitions,
+            rows,
+            &self.decode,
+        );
+        let decoded = decoded.map_err(|error| self.prefer_stale(&file, error)).map_err(located)?;
+        state.bytes_read.fetch_add(decoded.bytes_read, Ordering::Relaxed);
+        state.bytes_decoded.fetch_add(decoded.batch.get_array_memory_size() as u64, Ordering::Relaxed);
+        Ok(GroupRows { batch: decoded.batch, bytes_read: decoded.bytes_read })
+    }
+
+    /// A file that was replaced while it was read looks damaged; saying that it changed is the better advice.
+    fn prefer_stale(&self, file: &OpenFile, error: Error) -> Error {
+        let entry = self.index.file(file.number);
+        match entry.map(|entry| staleness::check_stat(&*self.source, &entry)) {
+            Some(Err(stale)) if self.staleness != Staleness::Off && stale.kind() == ErrorKind::Stale => stale,
+            _ => error,
+        }
+    }
+
+    /// The dataset's own threads; `None` when it works on the caller's.
+    fn pool<'a>(&self, state: &'a State) -> Result<Option<&'a ThreadPool>> {
+        if let Some(pool) = state.pool.get() {
+            return Ok(pool.as_ref());
+        }
+        let pool = match self.threads {
+            0 | 1 => None,
+            threads => {
+                let named = |thread| format!("rowdex-decode-{thread}");
+                let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(named).build();
+                Some(pool.map_err(|error| {
+                    Error::new(ErrorKind::Io, format!("cannot start {threads} threads: {error}"))
+                        .with_hint("ask for fewer threads")
+                        .with_source(error)
+                })?)
+            }
+        };
+        Ok(state.pool.get_or_init(|| pool).as_ref())
+    }
+
+    fn estimate_decoded_bytes(&self) -> u64 {
+        const SAMPLE: usize = 16;
+        let total: u64 =
+            self.index.row_groups().map(|group| scaled(group.decoded_bytes(), group.rows(), group.source_rows())).sum();
+        let Ok(state) = self.state() else { return total };
+        let files = self.index.num_files() as usize;
+        let (mut all, mut chosen) = (0u64, 0u64);
+        for number in (0..files).step_by(files.div_ceil(SAMPLE).max(1)) {
+            let Ok(file) = state.files.get(self, number as u32) else { continue };
+            for group in 0..file.metadata.num_row_groups() {
+                all = all.saturating_add(file.metadata.decoded_bytes(group, None));
+                chosen = chosen.saturating_add(file.metadata.decoded_bytes(group, Some(&self.projection)));
+            }
+        }
+        scaled(total, chosen, all)
+    }
+}
+
+impl State {
+    fn new(inner: &Inner) -> Self {
+        Self::with_cache(inner.cache_bytes, inner.index.num_files())
+    }
+
+    fn with_cache(cache_bytes: u64, files: u32) -> Self {
+        /// Row groups whose page reads are remembered.
+        const REMEMBERED: u64 = 1 << 16;
+        Self {
+            groups: Cache::new(cache_bytes),
+            files: FileTable::new(files),
+            pool: OnceLock::new(),
+            spent: Cache::new(REMEMBERED),
+            decodes: AtomicU64::new(0),
+            bytes_decoded: AtomicU64::new(0),
+            bytes_read: AtomicU64::new(0),
+        }
+    }
+}
+
+impl fmt::Debug for Dataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dataset")
+            .field("index", &self.inner.index)
+            .field("source", &self.inner.source)
+            .field("columns", &self.schema().fields().iter().map(|field| field.name()).collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The rows at these slots, copied: a slice would keep the whole row group in memory for as long as the caller keeps one row.
+fn take_rows(batch: &RecordBatch, slots: &[u32]) -> Result<RecordBatch> {
+    take_record_batch(batch, &UInt32Array::from(slots.to_vec())).map_err(gather::internal)
+}
+
+/// `value * part / whole` without overflow; `value` where `whole` is 0.
+fn scaled(value: u64, part: u64, whole: u64) -> u64 {
+    if whole == 0 {
+        return value;
+    }
+    u64::try_from(u128::from(value) * u128::from(part) / u128::from(whole)).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,90 @@
+//! Comparing all data files with the index.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::prelude::*;
+
+use super::{Dataset, Slots, Staleness};
+use crate::index::FileEntry;
+use crate::{Error, Result};
+
+/// How far [`Dataset::verify`] has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VerifyProgress {
+    /// Files looked at so far.
+    pub files_done: u64,
+    /// Files in the index.
+    pub files: u64,
+}
+
+/// What [`Dataset::verify`] found.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Files looked at.
+    pub files: u64,
+    /// Row groups decoded; 0 below [`Staleness::Deep`].
+    pub row_groups: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// What is wrong, one error for each bad file, in the order of the files.
+    pub problems: Vec<Error>,
+}
+
+impl Dataset {
+    /// Checks the index, then every data file at this level, on the dataset's own threads.
+    ///
+    /// [`Staleness::Off`] looks at the index alone; [`Staleness::Stat`] costs a `stat` for each file; [`Staleness::Footer`] a read for each file;
+    /// [`Staleness::Deep`] decodes the chosen columns of every row group that serves rows. `progress` is called after each file.
+    ///
+    /// # Errors
+    /// As [`Index::verify`](crate::Index::verify). What is wrong with data files is in the report, so that one run finds all of it.
+    pub fn verify(&self, level: Staleness, progress: &(dyn Fn(VerifyProgress) + Sync)) -> Result<VerifyReport> {
+        let inner = &*self.inner;
+        inner.index.verify()?;
+        let mut report = VerifyReport { files: 0, row_groups: 0, rows: 0, problems: Vec::new() };
+        if level == Staleness::Off {
+            return Ok(report);
+        }
+        let state = inner.state()?;
+        let files = inner.index.num_files();
+        let done = AtomicU64::new(0);
+        let check = |number: u32| {
+            let outcome = inner.index.file(number).map_or(Ok((0, 0)), |entry| self.verify_file(&entry, level));
+            let files_done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            progress(VerifyProgress { files_done, files: u64::from(files) });
+            outcome
+        };
+        let outcomes: Vec<Result<(u64, u64)>> = match inner.pool(state)? {
+            Some(pool) => pool.install(|| (0..files).into_par_iter().map(check).collect()),
+            None => (0..files).map(check).collect(),
+        };
+        report.files = outcomes.len() as u64;
+        for outcome in outcomes {
+            match outcome {
+                Ok((row_groups, rows)) => {
+                    report.row_groups += row_groups;
+                    report.rows += rows;
+                }
+                Err(problem) => report.problems.push(problem),
+            }
+        }
+        Ok(report)
+    }
+
+    fn verify_file(&self, entry: &FileEntry<'_>, level: Staleness) -> Result<(u64, u64)> {
+        let inner = &*self.inner;
+        let state = inner.state()?;
+        state.files.check(inner, entry, level).map_err(|error| error.with_file(entry.path()))?;
+        let (mut row_groups, mut rows) = (0, 0);
+        if level == Staleness::Deep {
+            for group in entry.row_groups() {
+                let decoded = inner.decode(state, group, Slots::All)?;
+                row_groups += 1;
+                rows += decoded.batch.num_rows() as u64;
+            }
+        }
+        Ok((row_groups, rows))
+    }
+}
