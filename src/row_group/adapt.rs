@@ -160,6 +160,22 @@ fn copied_bytes(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -> Re
     Err(Error::new(ErrorKind::TooLarge, message).with_column(path).with_hint(hint))
 }
 
+/// Copies views that keep far more alive than they show, as a few rows out of large pages do.
+pub(super) fn let_go(array: &mut ArrayRef) {
+    fn compact<T: ByteViewType + ?Sized>(views: &GenericByteViewArray<T>) -> Option<ArrayRef> {
+        let held: u64 = views.data_buffers().iter().map(|buffer| buffer.len() as u64).sum();
+        (view_bytes(views) < held / 2).then(|| Arc::new(views.gc()) as ArrayRef)
+    }
+    let compacted = match array.data_type() {
+        DataType::Utf8View => compact(array.as_byte_view::<StringViewType>()),
+        DataType::BinaryView => compact(array.as_byte_view::<BinaryViewType>()),
+        _ => None,
+    };
+    if let Some(compacted) = compacted {
+        *array = compacted;
+    }
+}
+
 fn view_bytes<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> u64 {
     // The length is the low half of a view.
     array.views().iter().map(|view| u64::from(*view as u32)).sum()

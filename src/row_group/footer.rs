@@ -150,11 +150,7 @@ impl FileMetadata {
         let parse = || {
             look_ahead(footer)?;
             let options = ParquetMetaDataOptions::new().with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
-            let parsed = catch_unwind(AssertUnwindSafe(|| {
-                let metadata = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options))?;
-                ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
-            }));
-            let whole = parsed.map_err(internal_panic)?.map_err(|error| parquet_error("the footer", error))?;
+            let whole = parse_footer(footer, &options)?;
             check(whole.metadata(), file_size)?;
             let leaves = match_leaves(&whole)?;
             let (mut measures, mut dictionaries) = (Vec::new(), Vec::new());
@@ -315,7 +311,7 @@ impl FileMetadata {
         })();
         match parsed {
             // Page positions only save reading, so a file whose positions are damaged is read without them.
-            Ok(metadata) => Ok(metadata.filter(|metadata| pages_make_sense(metadata)).map(Arc::new)),
+            Ok(metadata) => Ok(metadata.filter(pages_make_sense).map(Arc::new)),
             Err(error) if error.kind() == ErrorKind::InvalidParquet => Ok(None),
             Err(error) => Err(error),
         }
@@ -356,6 +352,14 @@ impl FileMetadata {
         }
         Ok(reader)
     }
+}
+
+fn parse_footer(footer: &[u8], options: &ParquetMetaDataOptions) -> Result<ArrowReaderMetadata> {
+    let parsed = catch_unwind(AssertUnwindSafe(|| {
+        let metadata = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(options))?;
+        ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
+    }));
+    parsed.map_err(internal_panic)?.map_err(|error| parquet_error("the footer", error))
 }
 
 /// Says what the parser objected to.

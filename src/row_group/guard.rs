@@ -207,7 +207,8 @@ fn read_details(reader: &mut Reader<'_>, part: i16, header: &mut Header) -> Opti
             (5 | 6, I32) if part == 8 => levels += u64::try_from(reader.i32()?).ok()?,
             (7, FALSE) if part == 8 => header.plain = true,
             (7, TRUE) if part == 8 => header.plain = false,
-            (1 | 2, _) => return None,
+            (1, _) => return None,
+            (id, _) if id == encoding_id => return None,
             _ => reader.skip_value(kind)?,
         }
     }

@@ -23,7 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayData, ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use bytes::Bytes;
 use parquet::DecodeResult;
 use parquet::arrow::ProjectionMask;
@@ -32,7 +32,7 @@ use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder
 use parquet::basic::Type;
 use parquet::file::metadata::RowGroupMetaData;
 
-use crate::projection::{Projection, children};
+use crate::projection::{Projection, children, view_of};
 use crate::source::Source;
 use crate::{Error, ErrorKind, Result};
 use guard::{Chunk, Refusal, Tally};
@@ -111,6 +111,24 @@ pub fn decode(
     let job = Job { source: &source, file, row_group, projection, partitions, options };
     let batch = job.run(rows).map_err(|error| error.with_row_group(row_group as u64).with_file(file.path()))?;
     Ok(Decoded { batch, bytes_read: source.bytes.get(), reads: source.reads.get() })
+}
+
+/// Whether a string or binary column is better decoded as views, for [`Projection::with_views`]: if its values are
+/// long, or repeat through a dictionary. One file speaks for its dataset.
+///
+/// Measured per row group of 131 072 rows or 24 MB: 12-byte strings decode in 1.80 ms and as views in 1.95 ms, a
+/// dictionary of short words in 0.81 ms and 0.25 ms, images of 24 KB in 6.6 ms and 3.7 ms.
+pub fn views_pay(file: &FileMetadata, field: &Field) -> bool {
+    const LONG: i64 = 64;
+    const REFERENCE: i64 = 4;
+    let place = file.arrow_schema().fields().iter().position(|known| known.name() == field.name());
+    let (Some(place), Some(_)) = (place, view_of(field.data_type())) else { return false };
+    let leaf = file.leaves(place).start;
+    let columns = || file.metadata().row_groups().iter().map(|group| group.column(leaf));
+    let values = columns().map(|column| column.num_values()).fold(0, i64::saturating_add).max(1);
+    let bytes = columns().map(|column| column.uncompressed_size()).fold(0, i64::saturating_add);
+    let dictionary = columns().all(|column| column.dictionary_page_offset().is_some());
+    bytes / values >= LONG || (dictionary && bytes / values < REFERENCE)
 }
 
 /// A source that counts what it delivers.
@@ -338,7 +356,10 @@ impl Job<'_> {
         let mut rows = 0;
         pages.each_batch(leaves, |batch| {
             rows += batch.num_rows();
-            let columns = self.columns(origins, &roots, batch.columns(), batch.num_rows())?;
+            let mut columns = self.columns(origins, &roots, batch.columns(), batch.num_rows())?;
+            if pages.selection.is_some() {
+                columns.iter_mut().for_each(adapt::let_go);
+            }
             columns.iter().for_each(|column| ledger.add(&column.to_data()));
             self.within_limit(ledger.bytes)?;
             parts.push(columns);

@@ -1,1 +1,616 @@
-//! .
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use arrow::array::*;
+use arrow::datatypes::{Field, Fields, Int32Type, Schema, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+
+use super::*;
+use crate::source::{FileStat, LocalSource};
+
+/// Files in memory.
+#[derive(Debug, Default)]
+struct Memory(Mutex<HashMap<String, Bytes>>);
+
+impl Memory {
+    fn with(bytes: impl Into<Bytes>) -> Self {
+        Self(Mutex::new(HashMap::from([("f".to_owned(), bytes.into())])))
+    }
+}
+
+impl Source for Memory {
+    fn stat(&self, path: &str) -> Result<FileStat> {
+        Ok(FileStat { size: self.0.lock().unwrap()[path].len() as u64, ..FileStat::default() })
+    }
+
+    fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let file = self.0.lock().unwrap()[path].clone();
+        let cut = |range: &Range<u64>| {
+            if range.start > range.end || range.end > file.len() as u64 {
+                return Err(Error::new(ErrorKind::Io, "beyond the end"));
+            }
+            Ok(file.slice(range.start as usize..range.end as usize))
+        };
+        ranges.iter().map(cut).collect()
+    }
+}
+
+fn open(source: &dyn Source, path: &str) -> Result<FileMetadata> {
+    let footer = read_footer(source, path, &source.stat(path)?)?;
+    FileMetadata::parse(path, &footer.bytes, footer.file_size)
+}
+
+fn write(batch: &RecordBatch, properties: WriterProperties) -> Memory {
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    writer.close().unwrap();
+    Memory::with(bytes)
+}
+
+fn small_pages() -> parquet::file::properties::WriterPropertiesBuilder {
+    WriterProperties::builder().set_data_page_row_count_limit(16).set_write_batch_size(16)
+}
+
+fn without_page_index(properties: parquet::file::properties::WriterPropertiesBuilder) -> WriterProperties {
+    properties.set_offset_index_disabled(true).set_statistics_enabled(EnabledStatistics::None).build()
+}
+
+fn whole(source: &Memory, projection: &Projection) -> Result<RecordBatch> {
+    let file = open(source, "f")?;
+    decode(source, &file, 0, projection, &[], Rows::All, &DecodeOptions::default()).map(|decoded| decoded.batch)
+}
+
+/// Rows of many types, with nulls at all levels.
+fn varied(rows: usize) -> RecordBatch {
+    let null = |i: usize| i % 7 == 3;
+    let ints = Int64Array::from_iter((0..rows).map(|i| (!null(i)).then_some(i as i64)));
+    let text = |i: usize| format!("{:>1$}", i, 1 + i % 40);
+    let strings = StringArray::from_iter((0..rows).map(|i| (!null(i)).then(|| text(i))));
+    let binaries = LargeBinaryArray::from_iter((0..rows).map(|i| (i % 5 != 0).then(|| text(i).into_bytes())));
+    let cats: DictionaryArray<Int32Type> = (0..rows).map(|i| (!null(i)).then_some(["x", "yy", "zzz"][i % 3])).collect();
+    let flags = BooleanArray::from_iter((0..rows).map(|i| (i % 4 != 0).then_some(i % 3 == 0)));
+    let list =
+        |i: usize| (!null(i)).then(|| (0..i % 5).map(|j| (j != 2).then_some((i + j) as i32)).collect::<Vec<_>>());
+    let lists = ListArray::from_iter_primitive::<Int32Type, _, _>((0..rows).map(list));
+    let fixed = FixedSizeListArray::from_iter_primitive::<Int32Type, _, _>(
+        (0..rows).map(|i| (!null(i)).then(|| [Some(i as i32), (i % 2 == 0).then_some(1), Some(2)])),
+        3,
+    );
+    let fields: Fields = vec![Field::new("a", DataType::Int64, true), Field::new("b", DataType::Utf8, true)].into();
+    let inner: Vec<ArrayRef> = vec![Arc::new(ints.clone()), Arc::new(strings.clone())];
+    let validity: Vec<bool> = (0..rows).map(|i| i % 6 != 1).collect();
+    let structs = StructArray::new(fields.clone(), inner, Some(validity.into()));
+    let offsets = arrow::buffer::OffsetBuffer::from_lengths((0..rows).map(|i| usize::from(i % 3 != 0)));
+    let used = (0..rows).filter(|i| i % 3 != 0).count();
+    let points = ListArray::new(
+        Arc::new(Field::new("element", structs.data_type().clone(), true)),
+        offsets,
+        Arc::new(structs.slice(0, used)),
+        None,
+    );
+    let mut maps = MapBuilder::new(None, StringBuilder::new(), Int32Builder::new());
+    for i in 0..rows {
+        for j in 0..i % 3 {
+            maps.keys().append_value(format!("k{j}"));
+            maps.values().append_option((i % 2 == 0).then_some(i as i32));
+        }
+        maps.append(!null(i)).unwrap();
+    }
+    RecordBatch::try_from_iter_with_nullable([
+        ("ints", Arc::new(ints) as ArrayRef, true),
+        ("strings", Arc::new(strings), true),
+        ("binaries", Arc::new(binaries), true),
+        ("cats", Arc::new(cats), true),
+        ("flags", Arc::new(flags), true),
+        ("lists", Arc::new(lists), true),
+        ("fixed", Arc::new(fixed), true),
+        ("structs", Arc::new(structs), true),
+        ("points", Arc::new(points), true),
+        ("maps", Arc::new(maps.finish()), true),
+    ])
+    .unwrap()
+}
+
+fn selections(rows: u32) -> Vec<Vec<u32>> {
+    let mut state = 7u32;
+    let mut draw = |one_in: u32| -> Vec<u32> {
+        let kept = |_: &u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16).is_multiple_of(one_in)
+        };
+        (0..rows).filter(kept).collect()
+    };
+    let mut all = vec![draw(2), draw(3), draw(10), draw(50), draw(200)];
+    all.extend([vec![], vec![0], vec![rows - 1], vec![0, rows - 1], (0..rows).collect(), (5..rows - 9).collect()]);
+    all.extend((0..rows).step_by(37).map(|row| vec![row]));
+    all
+}
+
+#[test]
+fn selected_rows_are_those_of_the_whole_group() {
+    let batch = varied(400);
+    let writers = [
+        small_pages().build(),
+        without_page_index(small_pages()),
+        small_pages().set_writer_version(WriterVersion::PARQUET_2_0).set_compression(Compression::SNAPPY).build(),
+        small_pages().set_dictionary_enabled(false).set_compression(Compression::ZSTD(Default::default())).build(),
+        WriterProperties::builder().build(),
+    ];
+    for properties in writers {
+        let source = write(&batch, properties);
+        let file = open(&source, "f").unwrap();
+        for views in [false, true] {
+            let projection = Projection::all(&batch.schema()).with_views(|_| views);
+            let options = DecodeOptions::default();
+            let all = decode(&source, &file, 0, &projection, &[], Rows::All, &options).unwrap().batch;
+            assert_eq!(all.schema_ref(), projection.internal());
+            assert_eq!(finish(&all, projection.output()).unwrap(), batch);
+            for rows in selections(400) {
+                let got = decode(&source, &file, 0, &projection, &[], Rows::Selected(&rows), &options).unwrap().batch;
+                let want = arrow::compute::take_record_batch(&batch, &UInt32Array::from(rows.clone())).unwrap();
+                assert_eq!(finish(&got, projection.output()).unwrap(), want, "{rows:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_row_reads_its_page_and_not_the_group() {
+    let batch = varied(4000);
+    let source = write(&batch, small_pages().set_dictionary_enabled(false).build());
+    let file = open(&source, "f").unwrap();
+    let projection = Projection::all(&batch.schema());
+    let read = |rows| decode(&source, &file, 0, &projection, &[], rows, &DecodeOptions::default()).unwrap();
+    let group = read(Rows::All).bytes_read;
+    let cold = read(Rows::Selected(&[2000]));
+    let warm = read(Rows::Selected(&[2000]));
+    assert_eq!((cold.reads, warm.reads), (2, 1));
+    assert!(warm.bytes_read < group / 10, "{} of {group}", warm.bytes_read);
+}
+
+#[test]
+fn rows_that_cannot_be_are_refused() {
+    let source = write(&varied(10), WriterProperties::builder().build());
+    let file = open(&source, "f").unwrap();
+    let projection = Projection::all(file.arrow_schema());
+    let kind = |group, rows| {
+        let error = decode(&source, &file, group, &projection, &[], rows, &DecodeOptions::default()).unwrap_err();
+        assert_eq!(error.file(), Some("f"));
+        error.kind()
+    };
+    assert_eq!(kind(1, Rows::All), ErrorKind::OutOfRange);
+    assert_eq!(kind(0, Rows::Selected(&[10])), ErrorKind::OutOfRange);
+    assert_eq!(kind(0, Rows::Selected(&[3, 3])), ErrorKind::InvalidArgument);
+    assert_eq!(kind(0, Rows::Selected(&[3, 2])), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn nested_leaves_are_read_alone() {
+    let batch = varied(100);
+    let source = write(&batch, WriterProperties::builder().build());
+    let projection = Projection::columns(&batch.schema(), &["points.b", "structs.a", "ints"]).unwrap();
+    let got = whole(&source, &projection).unwrap();
+    assert_eq!(got.schema_ref(), projection.output());
+    let structs = batch.column_by_name("structs").unwrap().as_struct();
+    let DataType::Struct(fields) = projection.output().field(1).data_type() else { panic!() };
+    let want = StructArray::new(fields.clone(), vec![Arc::clone(structs.column(0))], structs.nulls().cloned());
+    assert_eq!(got.column(1).as_struct(), &want);
+    assert_eq!(got.column(0).as_list::<i32>().values().as_struct().num_columns(), 1);
+}
+
+#[test]
+fn columns_that_a_file_lacks_or_has_narrower_fit_the_dataset() {
+    let structs = StructArray::from(vec![(
+        Arc::new(Field::new("x", DataType::Int16, true)),
+        Arc::new(Int16Array::from(vec![Some(1), None])) as ArrayRef,
+    )]);
+    let batch = RecordBatch::try_from_iter([
+        ("small", Arc::new(Int32Array::from(vec![1, 2])) as ArrayRef),
+        ("real", Arc::new(Float32Array::from(vec![1.5, 2.5]))),
+        ("s", Arc::new(structs)),
+        ("text", Arc::new(StringArray::from(vec!["a", "b"]))),
+    ])
+    .unwrap();
+    let source = write(&batch, WriterProperties::builder().build());
+    let fields: Fields = vec![Field::new("y", DataType::Utf8, true), Field::new("x", DataType::Int64, true)].into();
+    let schema: SchemaRef = Arc::new(Schema::new(vec![
+        Field::new("text", DataType::LargeUtf8, true),
+        Field::new("gone", DataType::List(Arc::new(Field::new("item", DataType::Int8, true))), true),
+        Field::new("s", DataType::Struct(fields), true),
+        Field::new("small", DataType::Int64, false),
+        Field::new("real", DataType::Float64, true),
+    ]));
+    let got = whole(&source, &Projection::all(&schema)).unwrap();
+    assert_eq!(got.schema(), schema);
+    assert_eq!(got.column(0).as_string::<i64>().iter().flatten().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(got.column(1).null_count(), 2);
+    let s = got.column(2).as_struct();
+    assert_eq!((s.column(0).null_count(), s.column(1).null_count()), (2, 1));
+    assert_eq!(got.column(3).as_ref(), &Int64Array::from(vec![1, 2]) as &dyn Array);
+    // Only wanted fields that are missing: the struct's own nulls still come from the file.
+    let only_missing = Projection::columns(&schema, &["s.y"]).unwrap();
+    assert_eq!(whole(&source, &only_missing).unwrap().column(0).as_struct().column(0).null_count(), 2);
+}
+
+#[test]
+fn a_column_that_does_not_fit_is_named() {
+    let batch =
+        RecordBatch::try_from_iter([("n", Arc::new(Int64Array::from(vec![Some(1), None])) as ArrayRef)]).unwrap();
+    let source = write(&batch, WriterProperties::builder().build());
+    let wanted = [
+        Field::new("n", DataType::Int64, false),
+        Field::new("n", DataType::Int32, true),
+        Field::new("n", DataType::Utf8, true),
+        Field::new("gone", DataType::Utf8, false),
+    ];
+    for field in wanted {
+        let name = field.name().clone();
+        let error = whole(&source, &Projection::all(&Arc::new(Schema::new(vec![field])))).unwrap_err();
+        assert_eq!((error.kind(), error.column()), (ErrorKind::Schema, Some(name.as_str())), "{error}");
+        assert_eq!(error.row_group(), Some(0));
+    }
+}
+
+#[test]
+fn partition_values_become_columns_of_the_schemas_type() {
+    let source = write(&varied(5), WriterProperties::builder().build());
+    let file = open(&source, "f").unwrap();
+    let dictionary = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("year", DataType::Int32, true),
+        Field::new("lang", dictionary, true),
+        Field::new("day", DataType::Date32, true),
+        Field::new("none", DataType::Utf8, true),
+    ]));
+    let projection = Projection::all(&schema);
+    let values = [("lang", Some("en")), ("year", Some("2024")), ("day", Some("2024-02-29")), ("none", None)];
+    let options = DecodeOptions::default();
+    let decoded = decode(&source, &file, 0, &projection, &values, Rows::Selected(&[1, 4]), &options).unwrap();
+    assert_eq!((decoded.reads, decoded.batch.num_rows()), (0, 2));
+    assert_eq!(decoded.batch.schema(), schema);
+    assert_eq!(decoded.batch.column(0).as_primitive::<Int32Type>().values(), &[2024, 2024]);
+    assert_eq!(decoded.batch.column(3).null_count(), 2);
+    let error = decode(&source, &file, 0, &projection, &[("year", Some("x"))], Rows::All, &options).unwrap_err();
+    assert_eq!((error.kind(), error.column()), (ErrorKind::Schema, Some("year")));
+}
+
+#[test]
+fn no_columns_still_have_rows() {
+    let source = write(&varied(5), WriterProperties::builder().build());
+    let projection = Projection::columns(&varied(1).schema(), &[] as &[&str]).unwrap();
+    let file = open(&source, "f").unwrap();
+    let decoded = decode(&source, &file, 0, &projection, &[], Rows::All, &DecodeOptions::default()).unwrap();
+    assert_eq!((decoded.batch.num_rows(), decoded.bytes_read), (5, 0));
+}
+
+#[test]
+fn files_that_are_not_parquet_are_told_apart() {
+    let good = write(&varied(5), WriterProperties::builder().build()).0.into_inner().unwrap()["f"].clone();
+    let tail = |tail: &[u8]| Bytes::from([&good[..good.len() - tail.len()], tail].concat());
+    let cases: Vec<(Bytes, ErrorKind, &str)> = vec![
+        (Bytes::new(), ErrorKind::InvalidParquet, "empty"),
+        (Bytes::from_static(b"PAR1"), ErrorKind::InvalidParquet, "too few"),
+        (Bytes::from_static(b"PAR1PAR1PAR1"), ErrorKind::InvalidParquet, "claims"),
+        (Bytes::from_static(b"not a parquet file at all"), ErrorKind::InvalidParquet, "not a Parquet file"),
+        (tail(b"PARE"), ErrorKind::UnsupportedParquet, "encrypted"),
+        (tail(b"PAR2"), ErrorKind::InvalidParquet, "not a Parquet file"),
+        (tail(b"\xff\xff\xff\xffPAR1"), ErrorKind::InvalidParquet, "claims"),
+        (tail(b"\0\0\0\0PAR1"), ErrorKind::InvalidParquet, "claims"),
+        (tail(b"\x01\0\0\0PAR1"), ErrorKind::InvalidParquet, ""),
+        (good.slice(..good.len() / 2), ErrorKind::InvalidParquet, "not a Parquet file"),
+    ];
+    for (bytes, kind, says) in cases {
+        let error = open(&Memory::with(bytes), "f").unwrap_err();
+        assert_eq!((error.kind(), error.file()), (kind, Some("f")), "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_schema_nested_without_end_is_refused_before_it_is_parsed() {
+    // A list of 100 000 groups with one child each: name, then number of children.
+    let mut footer = vec![0x15, 2, 0x19, 0xfc, 0xa0, 0x8d, 0x06];
+    (0..100_000).for_each(|_| footer.extend([0x48, 1, b'g', 0x15, 2, 0]));
+    footer.extend([0x16, 0, 0x19, 0x0c, 0]);
+    let error = FileMetadata::parse("f", &footer, 1 << 30).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnsupportedParquet);
+    assert!(error.message().contains("deep"), "{error}");
+}
+
+fn codecs() -> Vec<Compression> {
+    vec![
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::GZIP(Default::default()),
+        Compression::BROTLI(Default::default()),
+        Compression::LZ4,
+        Compression::LZ4_RAW,
+        Compression::ZSTD(Default::default()),
+    ]
+}
+
+fn chunk(compression: Compression, limit: u64) -> Chunk {
+    Chunk { compression, values: 1 << 20, max_levels: (0, 0), page_limit: limit, limit }
+}
+
+fn zigzag(out: &mut Vec<u8>, value: i64) {
+    let mut value = ((value << 1) ^ (value >> 63)) as u64;
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// A version 1 data page with plain values.
+fn page(uncompressed: i64, body: &[u8]) -> Vec<u8> {
+    let mut page = vec![0x15, 0, 0x15];
+    zigzag(&mut page, uncompressed);
+    page.push(0x15);
+    zigzag(&mut page, body.len() as i64);
+    page.extend([0x2c, 0x15, 2, 0x15, 0, 0x15, 0, 0x15, 0, 0, 0]);
+    page.extend(body);
+    page
+}
+
+#[test]
+fn a_page_that_declares_too_much_is_refused_for_every_codec() {
+    for codec in codecs() {
+        let bytes = page(i64::from(i32::MAX), &[0; 40]);
+        let refusal = guard::walk(&bytes, &chunk(codec, 1 << 20), &mut Tally::default()).unwrap_err();
+        assert!(matches!(refusal, Refusal::TooLarge(_)), "{codec}: {refusal:?}");
+        let many: Vec<u8> = (0..20).flat_map(|_| page(100_000, &[])).collect();
+        if !matches!(codec, Compression::BROTLI(_)) {
+            let refusal = guard::walk(&many, &chunk(codec, 1 << 20), &mut Tally::default()).unwrap_err();
+            assert!(matches!(refusal, Refusal::TooLarge(_)), "{codec}: {refusal:?}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_goes_on_beyond_the_declared_size_is_refused() {
+    use std::io::Write;
+    let zeros = vec![0u8; 8 << 20];
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    gzip.write_all(&zeros).unwrap();
+    let mut brotli = Vec::new();
+    brotli::CompressorWriter::new(&mut brotli, 4096, 5, 22).write_all(&zeros).unwrap();
+    let mut lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
+    lz4.write_all(&zeros).unwrap();
+    let streams = [
+        (Compression::GZIP(Default::default()), gzip.finish().unwrap()),
+        (Compression::BROTLI(Default::default()), brotli),
+        (Compression::LZ4, lz4.finish().unwrap()),
+    ];
+    for (codec, stream) in streams {
+        let walk = |declared| guard::walk(&page(declared, &stream), &chunk(codec, 8 << 20), &mut Tally::default());
+        assert!(matches!(walk(1000).unwrap_err(), Refusal::TooLarge(_)), "{codec}");
+        assert_eq!(walk(8 << 20), Ok(()), "{codec}");
+    }
+}
+
+#[test]
+fn page_headers_of_garbage_are_errors() {
+    let mut state = 1u64;
+    for _ in 0..50_000 {
+        let bytes: Vec<u8> = (0..40)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 59) as u8
+            })
+            .collect();
+        let _ = guard::walk(&bytes, &chunk(Compression::SNAPPY, 1 << 20), &mut Tally::default());
+    }
+}
+
+#[test]
+fn a_value_repeated_through_a_dictionary_counts_as_often_as_it_appears() {
+    let long = "x".repeat(1 << 20);
+    let strings = StringArray::from_iter_values((0..200).map(|_| long.as_str()));
+    let batch = RecordBatch::try_from_iter([("s", Arc::new(strings) as ArrayRef)]).unwrap();
+    let properties = WriterProperties::builder().set_dictionary_page_size_limit(4 << 20).build();
+    let source = write(&batch, properties);
+    let file = open(&source, "f").unwrap();
+    let options = DecodeOptions { max_decoded_bytes: 16 << 20, ..DecodeOptions::default() };
+    let plain = Projection::all(&batch.schema());
+    let error = decode(&source, &file, 0, &plain, &[], Rows::All, &options).unwrap_err();
+    assert_eq!((error.kind(), error.column()), (ErrorKind::TooLarge, Some("s")), "{error}");
+    // As views the value is there once.
+    let views = plain.clone().with_views(|_| true);
+    let decoded = decode(&source, &file, 0, &views, &[], Rows::All, &options).unwrap();
+    let few = decoded.batch.slice(0, 3);
+    assert_eq!(finish(&few, plain.output()).unwrap(), batch.slice(0, 3));
+    let some = decode(&source, &file, 0, &plain, &[], Rows::Selected(&[0, 7]), &options).unwrap();
+    assert_eq!(some.batch, batch.slice(0, 2));
+}
+
+#[test]
+fn views_are_kept_for_long_or_repeated_values_only() {
+    let rows = 0..1000;
+    let short = StringArray::from_iter_values(rows.clone().map(|i| format!("{i:012}")));
+    let long = StringArray::from_iter_values(rows.clone().map(|i| format!("{i:0200}")));
+    let same = StringArray::from_iter_values(rows.map(|i| format!("{:012}", i % 5)));
+    let columns = [("short", short), ("long", long), ("same", same)];
+    let columns = columns.map(|(name, array)| (name, Arc::new(array) as ArrayRef));
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let file = open(&write(&batch, WriterProperties::builder().build()), "f").unwrap();
+    let pays: Vec<bool> = batch.schema().fields().iter().map(|field| views_pay(&file, field)).collect();
+    assert_eq!(pays, [false, true, true]);
+}
+
+#[test]
+fn selected_rows_do_not_hold_on_to_whole_pages() {
+    let strings = StringArray::from_iter_values((0..1000).map(|i| format!("{i:01000}")));
+    let batch = RecordBatch::try_from_iter([("s", Arc::new(strings) as ArrayRef)]).unwrap();
+    let source = write(&batch, WriterProperties::builder().set_dictionary_enabled(false).build());
+    let file = open(&source, "f").unwrap();
+    let projection = Projection::all(&batch.schema()).with_views(|_| true);
+    let options = DecodeOptions::default();
+    let decoded = decode(&source, &file, 0, &projection, &[], Rows::Selected(&[5, 900]), &options).unwrap();
+    assert!(decoded.batch.get_array_memory_size() < 20_000, "{}", decoded.batch.get_array_memory_size());
+}
+
+#[test]
+fn a_prefix_repeated_through_delta_encoding_counts_as_often_as_it_appears() {
+    let long = "x".repeat(1 << 18);
+    let strings = StringArray::from_iter_values((0..200).map(|_| long.as_str()));
+    let batch = RecordBatch::try_from_iter([("s", Arc::new(strings) as ArrayRef)]).unwrap();
+    for codec in codecs().into_iter().filter(|codec| *codec != Compression::LZ4) {
+        let properties = WriterProperties::builder()
+            .set_dictionary_enabled(false)
+            .set_encoding(Encoding::DELTA_BYTE_ARRAY)
+            .set_compression(codec)
+            .build();
+        let source = write(&batch, properties);
+        let file = open(&source, "f").unwrap();
+        let projection = Projection::all(&batch.schema());
+        let run = |limit| {
+            let options = DecodeOptions { max_decoded_bytes: limit, ..DecodeOptions::default() };
+            decode(&source, &file, 0, &projection, &[], Rows::All, &options).map(|decoded| decoded.batch)
+        };
+        assert_eq!(run(16 << 20).unwrap_err().kind(), ErrorKind::TooLarge, "{codec}");
+        assert_eq!(run(128 << 20).unwrap(), batch, "{codec}");
+    }
+}
+
+#[test]
+fn a_group_larger_than_the_limit_is_refused() {
+    let batch = varied(2000);
+    let source = write(&batch, WriterProperties::builder().build());
+    let file = open(&source, "f").unwrap();
+    let options = DecodeOptions { max_decoded_bytes: 1000, ..DecodeOptions::default() };
+    let projection = Projection::all(&batch.schema());
+    let error = decode(&source, &file, 0, &projection, &[], Rows::All, &options).unwrap_err();
+    assert_eq!((error.kind(), error.row_group()), (ErrorKind::TooLarge, Some(0)));
+}
+
+/// Bytes that anything may have happened to give rows or an error; a panic that escapes fails the test.
+fn survives(bytes: Vec<u8>) {
+    let source = Memory::with(bytes);
+    let Ok(file) = open(&source, "f") else { return };
+    let projection = Projection::all(file.arrow_schema());
+    let options = DecodeOptions { max_decoded_bytes: 64 << 20, ..DecodeOptions::default() };
+    for group in 0..file.num_row_groups() {
+        for rows in [Rows::All, Rows::Selected(&[1, 17])] {
+            if let Err(error) = decode(&source, &file, group, &projection, &[], rows, &options) {
+                assert_eq!(error.file(), Some("f"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_files_give_rows_or_errors() {
+    let batch = varied(40);
+    for (place, codec) in codecs().into_iter().enumerate() {
+        let version = if place % 2 == 0 { WriterVersion::PARQUET_1_0 } else { WriterVersion::PARQUET_2_0 };
+        let source = write(&batch, small_pages().set_writer_version(version).set_compression(codec).build());
+        let good = source.0.into_inner().unwrap()["f"].to_vec();
+        // A step that is prime visits other bytes in every file.
+        for at in (place..good.len()).step_by(11) {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << (at % 8);
+            survives(bad);
+        }
+    }
+}
+
+#[test]
+fn threads_that_share_a_source_and_a_file_get_their_own_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let batch = varied(2000);
+    let bytes = write(&batch, small_pages().build()).0.into_inner().unwrap()["f"].clone();
+    std::fs::write(directory.path().join("f"), bytes).unwrap();
+    let source = LocalSource::new(directory.path());
+    let file = open(&source, "f").unwrap();
+    let projection = Projection::all(&batch.schema());
+    std::thread::scope(|scope| {
+        for thread in 0..16u32 {
+            let (source, file, projection, batch) = (&source, &file, &projection, &batch);
+            scope.spawn(move || {
+                for turn in 0..20 {
+                    let row = (thread * 401 + turn * 97) % 2000;
+                    let rows = Rows::Selected(std::slice::from_ref(&row));
+                    let got = decode(source, file, 0, projection, &[], rows, &DecodeOptions::default()).unwrap();
+                    assert_eq!(got.batch, batch.slice(row as usize, 1));
+                }
+            });
+        }
+    });
+}
+
+fn corpus() -> Option<PathBuf> {
+    let given = std::env::var_os("ROWDEX_CORPUS").map(PathBuf::from);
+    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data/parquet-testing");
+    given.or_else(|| beside.is_dir().then_some(beside))
+}
+
+/// Whole groups, and that every third row of them comes out the same when selected.
+fn read_both_ways(source: &LocalSource, name: &str) -> Result<u64> {
+    let file = open(source, name)?;
+    let projection = Projection::all(file.arrow_schema()).with_views(|_| true);
+    let mut total = 0;
+    for group in 0..file.num_row_groups() {
+        let read = |rows: Rows<'_>| {
+            let decoded = decode(source, &file, group, &projection, &[], rows, &DecodeOptions::default())?;
+            finish(&decoded.batch, projection.output())
+        };
+        let all = read(Rows::All)?;
+        for step in [3, 50] {
+            let rows: Vec<u32> = (0..all.num_rows() as u32).step_by(step).collect();
+            let want = arrow::compute::take_record_batch(&all, &UInt32Array::from(rows.clone())).unwrap();
+            let got = read(Rows::Selected(&rows))?;
+            // NaN is unlike itself, and looks the same.
+            assert_eq!(format!("{got:?}"), format!("{want:?}"), "{name}");
+        }
+        total += all.num_rows() as u64;
+    }
+    Ok(total)
+}
+
+/// Files of the corpus's `data` that are refused, each for its reason.
+const REFUSED: &[(&str, &str)] = &[
+    // Its writer gave a field of its own the number that the format has since given to the length of bloom filters.
+    ("dict-page-offset-zero.parquet", "the footer cannot be decoded"),
+    // The column chunk declares fewer bytes than its dictionary and data take, as an early writer did.
+    ("nation.dict-malformed.parquet", "does not fit"),
+    ("datapage_v1-corrupt-checksum.parquet", "checksum"),
+    ("rle-dict-uncompressed-corrupt-checksum.parquet", "checksum"),
+];
+
+#[test]
+fn the_corpus_of_sound_files_is_read() {
+    let Some(corpus) = corpus() else { return };
+    let source = LocalSource::new(corpus.join("data"));
+    let mut wrong = Vec::new();
+    for entry in std::fs::read_dir(corpus.join("data")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if !name.ends_with(".parquet") {
+            continue;
+        }
+        let known = REFUSED.iter().find(|(refused, _)| *refused == name);
+        match (read_both_ways(&source, &name), known) {
+            (Ok(_), None) => {}
+            (Err(error), Some((_, reason))) if error.to_string().contains(reason) => {}
+            (result, _) => wrong.push(format!("{name}: {result:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_corpus_of_bad_files_is_refused() {
+    let Some(corpus) = corpus() else { return };
+    let source = LocalSource::new(corpus.join("bad_data"));
+    for entry in std::fs::read_dir(corpus.join("bad_data")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name.ends_with(".parquet") {
+            let error = read_both_ways(&source, &name).unwrap_err();
+            assert_eq!((error.kind(), error.file()), (ErrorKind::InvalidParquet, Some(name.as_str())), "{error}");
+        }
+    }
+}

@@ -109,12 +109,14 @@ fn short_read(range: &Range<u64>, got: usize) -> Error {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "one range is a list of ranges here")]
 mod tests {
     use super::*;
 
     #[test]
     fn near_ranges_are_joined_up_to_the_gap_and_the_maximum() {
-        let cases: &[(&[Range<u64>], u64, u64, &[Range<u64>])] = &[
+        type Ranges = &'static [Range<u64>];
+        let cases: &[(Ranges, u64, u64, Ranges)] = &[
             (&[], 8, 100, &[]),
             (&[5..5], 8, 100, &[]),
             (&[0..4, 4..8], 0, 100, &[0..8]),
