@@ -7,7 +7,7 @@ use super::{Dataset, Inner, Staleness, State};
 use crate::index::{Index, RootKind};
 use crate::per_process::PerProcess;
 use crate::projection::Projection;
-use crate::row_group::DecodeOptions;
+use crate::row_group::{DecodeOptions, FileMetadata, views_pay};
 use crate::source::{LocalSource, Source};
 use crate::{Error, ErrorKind, Result};
 
@@ -104,6 +104,10 @@ impl DatasetBuilder {
             Some(columns) => Projection::columns(schema, columns)?,
             None => Projection::all(schema),
         };
+        let projection = match first_file(&self.index)? {
+            Some(file) => projection.with_views(|field| views_pay(&file, field)),
+            None => projection,
+        };
         let source = match self.source {
             Some(source) => source,
             None => Arc::new(LocalSource::new(match self.root {
@@ -135,6 +139,15 @@ const MOST_THREADS: usize = 8;
 
 fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS))
+}
+
+/// A file that can be expected to be like the others, if the index has its footer.
+fn first_file(index: &Index) -> Result<Option<FileMetadata>> {
+    let Some(entry) = index.files().find(|entry| entry.rows() > 0) else { return Ok(None) };
+    match index.footer(entry.index())? {
+        Some(footer) => FileMetadata::parse(entry.path(), &footer, entry.size()).map(Some),
+        None => Ok(None),
+    }
 }
 
 fn recorded_root(index: &Index) -> Result<PathBuf> {

@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{interleave_record_batch, take_record_batch};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 
 use crate::{Error, ErrorKind, Result};
@@ -103,12 +103,31 @@ impl Wanted {
 }
 
 impl Piece {
-    fn batch(&self) -> &RecordBatch {
+    pub(super) fn batch(&self) -> &RecordBatch {
         match self {
             Piece::Whole(batch) => batch,
             Piece::Rows(batch, _) => batch,
         }
     }
+}
+
+/// Copies what view columns show, where they were asked for: they would keep the pages they were decoded from in memory.
+pub(super) fn own(batch: RecordBatch) -> Result<RecordBatch> {
+    let viewed = |column: &ArrayRef| matches!(column.data_type(), DataType::Utf8View | DataType::BinaryView);
+    if !batch.columns().iter().any(viewed) {
+        return Ok(batch);
+    }
+    let copy = |column: &ArrayRef| -> ArrayRef {
+        if let Some(strings) = column.as_string_view_opt() {
+            Arc::new(strings.gc())
+        } else if let Some(binary) = column.as_binary_view_opt() {
+            Arc::new(binary.gc())
+        } else {
+            column.clone()
+        }
+    };
+    let columns = batch.columns().iter().map(copy).collect();
+    RecordBatch::try_new(batch.schema(), columns).map_err(internal)
 }
 
 fn interleave(batches: &[&RecordBatch], places: &[(usize, usize)]) -> Result<RecordBatch> {

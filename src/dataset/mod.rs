@@ -160,7 +160,7 @@ impl Dataset {
             Some(group) => take_rows(&group, &[slot])?,
             None => inner.load(state, location.row_group, &[slot])?,
         };
-        row_group::finish(&batch, self.schema())
+        self.output_types(&batch)
     }
 
     /// The rows in the order asked, as one batch; row ids may repeat, and an empty slice gives an empty batch.
@@ -185,22 +185,32 @@ impl Dataset {
                 None => missing.push(at),
             }
         }
+        if missing.is_empty() {
+            let batch = wanted.assemble(inner.projection.internal(), &held)?;
+            return self.output_types(&batch);
+        }
+        // Each row group is let go as soon as its rows are copied out, so that those of a call need not fit in memory together.
+        let copied =
+            |at: usize, batch: RecordBatch, slots: Vec<u32>| Ok((at, Piece::Rows(self.output_types(&batch)?, slots)));
+        let copy_out = |(at, piece): (usize, Piece)| {
+            let slots = wanted.distinct_slots(&wanted.groups()[at]);
+            copied(at, take_rows(piece.batch(), &slots)?, slots)
+        };
+        let mut pieces = held.into_iter().map(copy_out).collect::<Result<Vec<_>>>()?;
         let load = |&at: &usize| {
             let group = &wanted.groups()[at];
             let slots = wanted.distinct_slots(group);
-            inner.load(state, group.row_group, &slots).map(|batch| (at, Piece::Rows(batch, slots)))
+            copied(at, inner.load(state, group.row_group, &slots)?, slots)
         };
         let pool = if missing.len() > 1 { inner.pool(state)? } else { None };
         let loaded: Vec<Result<(usize, Piece)>> = match pool {
             Some(pool) => pool.install(|| missing.par_iter().map(load).collect()),
             None => missing.iter().map(load).collect(),
         };
-        let mut pieces = held;
         for piece in loaded {
             pieces.push(piece?);
         }
-        let batch = wanted.assemble(inner.projection.internal(), &pieces)?;
-        row_group::finish(&batch, self.schema())
+        wanted.assemble(self.schema(), &pieces)
     }
 
     /// The schema of what [`decode_group`](Self::decode_group) returns: long strings and binary as views.
@@ -208,9 +218,9 @@ impl Dataset {
         self.inner.projection.internal()
     }
 
-    /// Brings a batch of internal types to the types served.
+    /// Brings rows to the types served, in memory of their own.
     pub(crate) fn output_types(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        row_group::finish(batch, self.schema())
+        gather::own(row_group::finish(batch, self.schema())?)
     }
 
     /// Reads and decodes rows of one row group on the calling thread, past the cache, and counts it.
