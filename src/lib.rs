@@ -14,6 +14,7 @@ pub mod source;
 pub use cache::Counters;
 pub use dataset::{Dataset, DatasetBuilder, MapDataset, Staleness};
 pub use error::{Error, ErrorKind, Result};
+pub use index::builder::{IndexBuilder, SchemaMode};
 pub use index::{Index, Location};
 pub use order::{Order, Orders};
 pub use sampler::{DistributedSampler, Shard, Tail};

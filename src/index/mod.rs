@@ -7,9 +7,8 @@
 //! Opening checks everything that a lookup relies on, so an [`Index`] that exists is a valid one and lookups cannot
 //! fail. Only the stored footers are left unread until they are asked for; [`Index::verify`] reads them too.
 
-// The builder, which will write through this, is not here yet.
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the builder"))]
 pub(crate) mod atomic;
+pub mod builder;
 mod contents;
 mod format;
 mod mmap;
@@ -20,7 +19,6 @@ mod schema;
 pub mod synthetic;
 #[cfg(test)]
 mod tests;
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the builder"))]
 pub(crate) mod writer;
 
 use std::fmt;

@@ -38,7 +38,6 @@ use crate::{Error, ErrorKind, Result};
 use guard::{Chunk, Refusal, Tally};
 
 pub use adapt::finish;
-#[allow(unused_imports, reason = "for the builder of indexes over files with different schemas")]
 pub(crate) use adapt::widens;
 pub use footer::{FileMetadata, Footer, read_footer};
 

@@ -1,0 +1,152 @@
+//! Which files there are below the inputs.
+
+use std::path::{Component, Path, PathBuf};
+
+use globset::{GlobBuilder, GlobMatcher};
+use walkdir::WalkDir;
+
+use crate::index::path::check_path;
+use crate::{Error, ErrorKind, Result};
+
+const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
+
+/// The files to index.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The directory that all paths are relative to.
+    pub(super) root: PathBuf,
+    /// `/`-separated, sorted bytewise, each once.
+    pub(super) paths: Vec<String>,
+}
+
+pub(super) fn discover(inputs: &[PathBuf], root: Option<&Path>) -> Result<Found> {
+    if inputs.is_empty() {
+        return Err(
+            Error::new(ErrorKind::InvalidArgument, "no data was named").with_hint("name files, folders or patterns")
+        );
+    }
+    let mut files = Vec::new();
+    let mut bases = Vec::new();
+    for input in inputs {
+        let before = files.len();
+        bases.push(expand(input, &mut files)?);
+        if files.len() == before {
+            return Err(Error::new(ErrorKind::NotFound, "there is no Parquet file here")
+                .with_file(input.display().to_string())
+                .with_hint("name a file, a folder with *.parquet files, or a pattern that matches some"));
+        }
+    }
+    let root = match root {
+        Some(root) => root.to_owned(),
+        None => common(&bases),
+    };
+    let mut paths = Vec::with_capacity(files.len());
+    for file in &files {
+        paths.push(below(&root, file)?);
+    }
+    paths.sort_unstable();
+    paths.dedup();
+    Ok(Found { root, paths })
+}
+
+/// Adds the files of one input and returns the directory they are below.
+fn expand(input: &Path, files: &mut Vec<PathBuf>) -> Result<PathBuf> {
+    match std::fs::metadata(input) {
+        Ok(metadata) if metadata.is_dir() => {
+            walk(input, files, |path| has_extension(path))?;
+            Ok(input.to_owned())
+        }
+        Ok(_) => {
+            files.push(input.to_owned());
+            Ok(input.parent().unwrap_or(Path::new("")).to_owned())
+        }
+        Err(error) => match pattern(input)? {
+            Some((base, matcher)) => {
+                walk(&base, files, |path| matcher.is_match(path))?;
+                Ok(base)
+            }
+            None => Err(Error::io("cannot find the data", error).with_file(input.display().to_string())),
+        },
+    }
+}
+
+/// A glob pattern and the directory before its first special character; `None` if there is no special character.
+fn pattern(input: &Path) -> Result<Option<(PathBuf, GlobMatcher)>> {
+    let special = |component: &Component<'_>| component.as_os_str().to_string_lossy().contains(['*', '?', '[', '{']);
+    if !input.components().any(|component| special(&component)) {
+        return Ok(None);
+    }
+    let base: PathBuf = input.components().take_while(|component| !special(component)).collect();
+    let text = input.components().collect::<PathBuf>().to_string_lossy().into_owned();
+    let glob = GlobBuilder::new(&text).literal_separator(true).build().map_err(|error| {
+        Error::new(ErrorKind::InvalidArgument, format!("not a pattern: {error}"))
+            .with_file(input.display().to_string())
+            .with_source(error)
+    })?;
+    Ok(Some((base, glob.compile_matcher())))
+}
+
+fn walk(base: &Path, files: &mut Vec<PathBuf>, wanted: impl Fn(&Path) -> bool) -> Result<()> {
+    let start = if base.as_os_str().is_empty() { Path::new(".") } else { base };
+    let visible =
+        |entry: &walkdir::DirEntry| entry.depth() == 0 || !entry.file_name().to_string_lossy().starts_with(['.', '_']);
+    for entry in WalkDir::new(start).follow_links(true).into_iter().filter_entry(visible) {
+        let entry = entry.map_err(|error| {
+            let place = error.path().unwrap_or(start).display().to_string();
+            Error::new(ErrorKind::Io, format!("cannot list the folder: {error}")).with_file(place).with_source(error)
+        })?;
+        // A path that begins with `./` would not match a pattern without it.
+        let path = if base.as_os_str().is_empty() {
+            entry.path().strip_prefix(".").unwrap_or(entry.path())
+        } else {
+            entry.path()
+        };
+        if entry.file_type().is_file() && wanted(path) {
+            files.push(path.to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn has_extension(path: &Path) -> bool {
+    path.extension()
+        .and_then(|extension| extension.to_str())
+        .is_some_and(|extension| EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension)))
+}
+
+/// The deepest directory that contains all of these.
+fn common(bases: &[PathBuf]) -> PathBuf {
+    let absolute =
+        |base: &PathBuf| std::path::absolute(if base.as_os_str().is_empty() { Path::new(".") } else { base });
+    let [first, rest @ ..] = bases else { return PathBuf::new() };
+    if rest.iter().all(|base| base == first) {
+        return first.clone();
+    }
+    let mut shared: Vec<PathBuf> = bases.iter().map(|base| absolute(base).unwrap_or_else(|_| base.clone())).collect();
+    let mut root = shared.pop().unwrap_or_default();
+    while !shared.iter().all(|base| base.starts_with(&root)) && root.pop() {}
+    root
+}
+
+/// The path below the root, as an index stores it.
+fn below(root: &Path, file: &Path) -> Result<String> {
+    let named = |error: Error| error.with_file(file.display().to_string());
+    let resolved = |path: &Path| {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        std::path::absolute(path).map_err(|error| Error::io("cannot resolve the path", error)).map_err(named)
+    };
+    let (root, absolute) = (resolved(root)?, resolved(file)?);
+    let relative = absolute.strip_prefix(&root).map_err(|_| {
+        named(
+            Error::new(ErrorKind::InvalidArgument, format!("the file is not below the root {}", root.display()))
+                .with_hint("choose a root that contains all files"),
+        )
+    })?;
+    let parts: Option<Vec<&str>> = relative.components().map(|part| part.as_os_str().to_str()).collect();
+    let path = parts.ok_or_else(|| {
+        named(Error::new(ErrorKind::InvalidArgument, "the file's name is not UTF-8").with_hint("rename the file"))
+    })?;
+    let path = path.join("/");
+    check_path(&path).map_err(named)?;
+    Ok(path)
+}

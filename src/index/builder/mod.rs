@@ -1,0 +1,472 @@
+//! From Parquet files to an index: the only part of `index` that knows what the files are.
+//!
+//! Footers are read in parallel, a window of files at a time, and written out as they come, so memory does not grow with what
+//! the footers hold. What stays per file is its path and 72 bytes, per row group 24 bytes.
+
+mod discover;
+mod partition;
+mod rows_file;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use self::discover::Found;
+use self::partition::Partitions;
+use self::rows_file::SelectedRows;
+use self::schema::Merged;
+use super::atomic::AtomicFile;
+use super::writer::{FooterRef, IndexWriter, NewFile, NewRowGroup, Summary};
+use super::{FileEntry, Index, Root, RootKind};
+use crate::row_group::{FileMetadata, Footer, read_footer};
+use crate::source::{FileStat, LocalSource, Source};
+use crate::{Error, ErrorKind, Result};
+
+pub use self::schema::SchemaMode;
+
+/// Files whose footers are in memory at once, for each thread.
+const WINDOW_PER_THREAD: usize = 32;
+
+/// How an index is built: from which files, and with which options.
+///
+/// ```no_run
+/// # fn main() -> rowdex::Result<()> {
+/// let report = rowdex::IndexBuilder::new(["data/"]).build("train.rdx")?;
+/// println!("{} rows in {} row groups", report.rows, report.row_groups);
+/// # Ok(()) }
+/// ```
+pub struct IndexBuilder {
+    inputs: Vec<PathBuf>,
+    root: Option<PathBuf>,
+    schema_mode: SchemaMode,
+    footers: bool,
+    partitions: bool,
+    threads: Option<usize>,
+    overwrite: bool,
+    update: bool,
+    rows: Option<PathBuf>,
+    progress: Box<Progress>,
+}
+
+type Progress = dyn Fn(BuildProgress) + Send + Sync;
+
+/// How far a build has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BuildProgress {
+    /// Files whose footers are read.
+    pub files_done: u64,
+    /// Files in all.
+    pub files: u64,
+    /// Rows found so far.
+    pub rows: u64,
+}
+
+/// What a build made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BuildReport {
+    /// Files in the index.
+    pub files: u64,
+    /// Files taken over from the index that was updated, without reading them.
+    pub kept_files: u64,
+    /// Row groups in the index.
+    pub row_groups: u64,
+    /// Rows served: row ids are `0..rows`.
+    pub rows: u64,
+    /// Rows in those row groups; more than `rows` where rows were selected.
+    pub source_rows: u64,
+    /// Length of the index file in bytes.
+    pub index_bytes: u64,
+}
+
+impl IndexBuilder {
+    /// An index of these files, folders and glob patterns, on the local file system.
+    ///
+    /// Folders are searched recursively for `*.parquet`, `*.parq` and `*.pq`, leaving out names that begin with `.` or `_`; files and
+    /// matches of a pattern are taken as they are. The index lists them by path, bytewise, whatever the order given here.
+    pub fn new(inputs: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        Self {
+            inputs: inputs.into_iter().map(Into::into).collect(),
+            root: None,
+            schema_mode: SchemaMode::default(),
+            footers: true,
+            partitions: true,
+            threads: None,
+            overwrite: false,
+            update: false,
+            rows: None,
+            progress: Box::new(|_| ()),
+        }
+    }
+
+    /// Stores paths relative to this directory, which must contain all files. Default: the deepest one that does.
+    #[must_use]
+    pub fn with_root(mut self, root: impl Into<PathBuf>) -> Self {
+        self.root = Some(root.into());
+        self
+    }
+
+    /// How the schemas of the files are brought together. Default: [`SchemaMode::Strict`].
+    #[must_use]
+    pub fn with_schema_mode(mut self, mode: SchemaMode) -> Self {
+        self.schema_mode = mode;
+        self
+    }
+
+    /// Whether to store the footers, so that nobody who opens the index needs to read them again. Default: yes.
+    #[must_use]
+    pub fn with_footers(mut self, footers: bool) -> Self {
+        self.footers = footers;
+        self
+    }
+
+    /// Whether folders named `key=value` below the root become columns (hive partitioning). Default: yes.
+    #[must_use]
+    pub fn with_partitions(mut self, partitions: bool) -> Self {
+        self.partitions = partitions;
+        self
+    }
+
+    /// Reads footers with this many threads. Default: one per available core.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Whether to replace an existing file. Default: no.
+    #[must_use]
+    pub fn with_overwrite(mut self, overwrite: bool) -> Self {
+        self.overwrite = overwrite;
+        self
+    }
+
+    /// Whether to update the index at the output path, if there is one: its leading files that have not changed keep their row ids and are
+    /// not read, all others follow, by path. Default: no.
+    #[must_use]
+    pub fn with_update(mut self, update: bool) -> Self {
+        self.update = update;
+        self
+    }
+
+    /// Serves only the rows that this file lists, in the order of the data.
+    ///
+    /// A Parquet or CSV file (by its extension) with either a column `row_id` (places in the index built without this option) or the
+    /// columns `file` (a path relative to the root), `row_group` and `row` (both counted from 0).
+    #[must_use]
+    pub fn with_rows(mut self, rows: impl Into<PathBuf>) -> Self {
+        self.rows = Some(rows.into());
+        self
+    }
+
+    /// Is called after each window of files, on the building thread.
+    #[must_use]
+    pub fn with_progress(mut self, progress: impl Fn(BuildProgress) + Send + Sync + 'static) -> Self {
+        self.progress = Box::new(progress);
+        self
+    }
+
+    /// Builds the index at `output`: the path holds what it held, or the whole new index, at any moment.
+    ///
+    /// Costs about one read per file. Nothing is decoded.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] if there is a file and neither overwriting nor updating was asked for; [`ErrorKind::NotFound`] if an
+    /// input does not exist or nothing matches; [`ErrorKind::InvalidParquet`] and [`ErrorKind::UnsupportedParquet`] for a file that
+    /// cannot be read; [`ErrorKind::Schema`] for files that do not fit together, naming both and the field;
+    /// [`ErrorKind::InvalidArgument`] for options that contradict each other or the data.
+    pub fn build(&self, output: impl AsRef<Path>) -> Result<BuildReport> {
+        let output = output.as_ref();
+        let old = self.old_index(output)?;
+        let mut file =
+            AtomicFile::create(output, self.overwrite || self.update).map_err(|error| match error.kind() {
+                ErrorKind::AlreadyExists => Error::new(ErrorKind::AlreadyExists, "the index exists already")
+                    .with_file(output.display().to_string())
+                    .with_hint("overwrite it (`--force`), update it (`--update`) or choose another path"),
+                _ => error,
+            })?;
+        let found = discover::discover(&self.inputs, self.root.as_deref())?;
+        let report = self.write(&mut file, output, &found, old.as_ref())?;
+        file.commit()?;
+        Ok(report)
+    }
+
+    fn old_index(&self, output: &Path) -> Result<Option<Index>> {
+        if !self.update {
+            return Ok(None);
+        }
+        if self.rows.is_some() {
+            return Err(Error::new(ErrorKind::InvalidArgument, "an update cannot select rows")
+                .with_hint("build the index anew with the list of rows"));
+        }
+        if !output.exists() {
+            return Ok(None);
+        }
+        let old = Index::open(output)?;
+        if old.row_groups().any(|group| group.selection().is_some()) {
+            return Err(Error::new(ErrorKind::InvalidArgument, "an index of selected rows cannot be updated")
+                .with_file(output.display().to_string())
+                .with_hint("build it anew (`--force`) with a new list of rows"));
+        }
+        Ok(Some(old))
+    }
+
+    fn write(&self, out: &mut AtomicFile, output: &Path, found: &Found, old: Option<&Index>) -> Result<BuildReport> {
+        let source = LocalSource::new(&found.root);
+        let root = recorded_root(output, &found.root)?;
+        let kept = match old {
+            Some(old) => unchanged_prefix(old, &root, found, &source),
+            None => 0,
+        };
+        let kept_paths: std::collections::HashSet<&str> =
+            old.iter().flat_map(|old| old.files().take(kept)).map(|file| file.path()).collect();
+        let fresh: Vec<&str> =
+            found.paths.iter().map(String::as_str).filter(|path| !kept_paths.contains(path)).collect();
+        let all = || kept_paths_in_order(old, kept).chain(fresh.iter().copied());
+        let partitions = if self.partitions { Partitions::of(all())? } else { Partitions::default() };
+        let mut selected = match &self.rows {
+            Some(path) => Some(SelectedRows::read(path)?),
+            None => None,
+        };
+
+        let pool = self.pool()?;
+        let mut build = Build {
+            writer: IndexWriter::new(out)?,
+            merged: Merged::new(self.schema_mode),
+            partitions: &partitions,
+            footers: self.footers,
+            report: BuildReport {
+                files: 0,
+                kept_files: kept as u64,
+                row_groups: 0,
+                rows: 0,
+                source_rows: 0,
+                index_bytes: 0,
+            },
+        };
+        let total = kept + fresh.len();
+        let progress = |report: &BuildReport| {
+            (self.progress)(BuildProgress { files_done: report.files, files: total as u64, rows: report.rows });
+        };
+        if let Some(old) = old {
+            build.merged.start_with(old, kept, &partitions)?;
+            for entry in old.files().take(kept) {
+                build.keep(old, &entry, &source)?;
+            }
+        }
+        progress(&build.report);
+        let threads = pool.current_num_threads();
+        for window in fresh.chunks(threads * WINDOW_PER_THREAD) {
+            let read = |path: &&str| Scanned::read(&source, path);
+            let scanned: Vec<Result<Scanned>> = pool.install(|| window.par_iter().map(read).collect());
+            for file in scanned {
+                build.add(file?, selected.as_mut())?;
+            }
+            progress(&build.report);
+        }
+        if let Some(selected) = selected {
+            selected.check_all_found(build.report.source_rows)?;
+        }
+        build.finish(&root, self)
+    }
+
+    fn pool(&self) -> Result<ThreadPool> {
+        let threads = self.threads.unwrap_or(0);
+        let named = |thread| format!("rowdex-build-{thread}");
+        ThreadPoolBuilder::new().num_threads(threads).thread_name(named).build().map_err(|error| {
+            Error::new(ErrorKind::Io, format!("cannot start threads: {error}"))
+                .with_hint("ask for fewer")
+                .with_source(error)
+        })
+    }
+}
+
+impl fmt::Debug for IndexBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IndexBuilder")
+            .field("inputs", &self.inputs)
+            .field("root", &self.root)
+            .field("schema_mode", &self.schema_mode)
+            .field("update", &self.update)
+            .field("rows", &self.rows)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A file whose footer is read and parsed.
+struct Scanned {
+    stat: FileStat,
+    footer: Footer,
+    metadata: FileMetadata,
+}
+
+impl Scanned {
+    fn read(source: &LocalSource, path: &str) -> Result<Self> {
+        let stat = source.stat(path)?;
+        let footer = read_footer(source, path, &stat)?;
+        let metadata = FileMetadata::parse(path, &footer.bytes, footer.file_size)?;
+        Ok(Self { stat, footer, metadata })
+    }
+}
+
+/// An index being written.
+struct Build<'a> {
+    writer: IndexWriter<&'a mut AtomicFile>,
+    merged: Merged,
+    partitions: &'a Partitions,
+    footers: bool,
+    report: BuildReport,
+}
+
+impl Build<'_> {
+    fn add(&mut self, file: Scanned, mut selected: Option<&mut SelectedRows>) -> Result<()> {
+        let path = file.metadata.path();
+        self.merged.add(path, file.metadata.arrow_schema(), self.partitions)?;
+        let footer = self.footer(&file.footer.bytes).map_err(|error| error.with_file(path))?;
+        self.push_file(path, &file.stat, footer)?;
+        let groups = 0..file.metadata.num_row_groups();
+        for ordinal in groups {
+            let source_rows = u64::from(file.metadata.row_group_rows(ordinal));
+            let rows = match &mut selected {
+                Some(selected) => {
+                    Some(selected.of_row_group(path, ordinal as u32, self.report.source_rows, source_rows)?)
+                }
+                None => None,
+            };
+            let decoded_bytes = file.metadata.decoded_bytes(ordinal, None);
+            let selection = rows.as_deref();
+            self.push_row_group(NewRowGroup { ordinal: ordinal as u32, source_rows, decoded_bytes, selection })?;
+        }
+        Ok(())
+    }
+
+    /// Takes a file over from the index that is updated.
+    fn keep(&mut self, old: &Index, entry: &FileEntry<'_>, source: &LocalSource) -> Result<()> {
+        let footer = match old.footer(entry.index())? {
+            Some(raw) => self.footer(&raw)?,
+            None => {
+                let stat = source.stat(entry.path())?;
+                self.footer(&read_footer(source, entry.path(), &stat)?.bytes)?
+            }
+        };
+        let etag = entry.etag().map(str::to_owned);
+        let stat = FileStat { size: entry.size(), mtime_ns: entry.mtime_ns(), etag };
+        self.push_file(entry.path(), &stat, footer)?;
+        for group in entry.row_groups().filter_map(|group| old.row_group(group)) {
+            self.push_row_group(NewRowGroup {
+                ordinal: group.ordinal(),
+                source_rows: group.source_rows(),
+                decoded_bytes: group.decoded_bytes(),
+                selection: None,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn footer(&mut self, raw: &[u8]) -> Result<FooterRef> {
+        if self.footers { self.writer.push_footer(raw) } else { Ok(FooterRef::not_stored(raw)) }
+    }
+
+    fn push_file(&mut self, path: &str, stat: &FileStat, footer: FooterRef) -> Result<()> {
+        let values = self.partitions.values_of(path)?;
+        let values: Vec<Option<&str>> = values.iter().map(Option::as_deref).collect();
+        self.writer.push_file(NewFile {
+            path,
+            size: stat.size,
+            mtime_ns: stat.mtime_ns,
+            etag: stat.etag.as_deref(),
+            footer,
+            partition_values: &values,
+        })?;
+        self.report.files += 1;
+        Ok(())
+    }
+
+    fn push_row_group(&mut self, group: NewRowGroup<'_>) -> Result<()> {
+        let rows = group.selection.map_or(group.source_rows, |rows| rows.len() as u64);
+        let source_rows = group.source_rows;
+        self.writer.push_row_group(group)?;
+        self.report.rows += rows;
+        self.report.source_rows += source_rows;
+        self.report.row_groups += 1;
+        Ok(())
+    }
+
+    fn finish(mut self, root: &Root, builder: &IndexBuilder) -> Result<BuildReport> {
+        let schema: Arc<Schema> = self.merged.finish(self.partitions)?;
+        // Only what the index follows from belongs here: a time of day would make equal builds unequal.
+        let info = format!(
+            r#"{{"rowdex":"{}","schema":"{}","footers":{},"partitions":{},"selected":{}}}"#,
+            env!("CARGO_PKG_VERSION"),
+            builder.schema_mode,
+            builder.footers,
+            builder.partitions,
+            builder.rows.is_some()
+        );
+        let summary = Summary { schema: &schema, partition_columns: self.partitions.names(), root, build_info: &info };
+        let out = self.writer.finish(&summary)?;
+        use std::io::Seek;
+        self.report.index_bytes =
+            out.seek(std::io::SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))?;
+        Ok(self.report)
+    }
+}
+
+/// How many leading files of the old index are there and have not changed.
+fn unchanged_prefix(old: &Index, root: &Root, found: &Found, source: &LocalSource) -> usize {
+    // Paths mean other files below another root.
+    if old.root() != root {
+        return 0;
+    }
+    let unchanged = |entry: &FileEntry<'_>| {
+        found.paths.binary_search_by(|path| path.as_str().cmp(entry.path())).is_ok()
+            && source
+                .stat(entry.path())
+                .is_ok_and(|now| now.size == entry.size() && now.mtime_ns.is_some() && now.mtime_ns == entry.mtime_ns())
+    };
+    old.files().take_while(unchanged).count()
+}
+
+fn kept_paths_in_order(old: Option<&Index>, kept: usize) -> impl Iterator<Item = &str> {
+    old.into_iter().flat_map(move |old| old.files().take(kept)).map(|file| file.path())
+}
+
+/// The root relative to the directory of the index if it can be written so, absolute otherwise.
+fn recorded_root(output: &Path, root: &Path) -> Result<Root> {
+    let canonical = |path: &Path| {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        path.canonicalize()
+            .map_err(|error| Error::io("cannot resolve the directory", error).with_file(path.display().to_string()))
+    };
+    let root = canonical(root)?;
+    let directory = canonical(output.parent().unwrap_or(Path::new("")))?;
+    let (kind, path) = match relative(&directory, &root) {
+        Some(path) => (RootKind::RelativeToIndex, path),
+        None => (RootKind::Absolute, root),
+    };
+    let path = path.to_str().map(|path| path.replace(std::path::MAIN_SEPARATOR, "/")).ok_or_else(|| {
+        Error::new(ErrorKind::InvalidArgument, "the path of the data is not UTF-8")
+            .with_file(path.display().to_string())
+    })?;
+    Ok(Root { kind, path })
+}
+
+/// The way from one absolute directory to another; `None` between drives.
+fn relative(from: &Path, to: &Path) -> Option<PathBuf> {
+    let (from, to): (Vec<Component<'_>>, Vec<Component<'_>>) = (from.components().collect(), to.components().collect());
+    let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+    if shared == 0 {
+        return None;
+    }
+    let up = from[shared..].iter().map(|_| Component::ParentDir);
+    let path: PathBuf = up.chain(to[shared..].iter().copied()).collect();
+    Some(if path.as_os_str().is_empty() { PathBuf::from(".") } else { path })
+}
