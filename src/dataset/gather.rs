@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::{interleave_record_batch, take_record_batch};
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
@@ -95,7 +95,7 @@ impl Wanted {
             [] => Ok(RecordBatch::new_empty(schema.clone())),
             [only] => {
                 let rows: UInt32Array = places.iter().map(|&(_, row)| row as u32).collect();
-                take_record_batch(only, &rows).map_err(internal)
+                take(only, &rows)
             }
             _ => interleave(&batches, &places),
         }
@@ -131,11 +131,28 @@ pub(super) fn own(batch: RecordBatch) -> Result<RecordBatch> {
 }
 
 fn interleave(batches: &[&RecordBatch], places: &[(usize, usize)]) -> Result<RecordBatch> {
-    interleave_record_batch(batches, places).map_err(internal)
+    match batches {
+        [first, ..] if first.num_columns() == 0 => without_columns(first, places.len()),
+        _ => interleave_record_batch(batches, places).map_err(internal),
+    }
+}
+
+/// The rows of a batch in the order asked, copied.
+pub(super) fn take(batch: &RecordBatch, rows: &UInt32Array) -> Result<RecordBatch> {
+    if batch.num_columns() == 0 {
+        return without_columns(batch, rows.len());
+    }
+    take_record_batch(batch, rows).map_err(internal)
+}
+
+/// Arrow's kernels cannot tell how many rows no columns have.
+fn without_columns(batch: &RecordBatch, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(batch.schema(), Vec::new(), &options).map_err(internal)
 }
 
 /// Arrow's kernels fail here only where the rows do not fit the type: offsets of 32 bits, keys of a dictionary.
-pub(super) fn internal(error: ArrowError) -> Error {
+fn internal(error: ArrowError) -> Error {
     Error::new(ErrorKind::TooLarge, format!("the rows do not fit one batch: {error}"))
         .with_hint("take fewer rows at a time")
         .with_source(error)

@@ -21,7 +21,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{RecordBatch, UInt32Array};
-use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -400,7 +399,7 @@ impl fmt::Debug for Dataset {
 
 /// The rows at these slots, copied: a slice would keep the whole row group in memory for as long as the caller keeps one row.
 fn take_rows(batch: &RecordBatch, slots: &[u32]) -> Result<RecordBatch> {
-    take_record_batch(batch, &UInt32Array::from(slots.to_vec())).map_err(gather::internal)
+    gather::take(batch, &UInt32Array::from(slots.to_vec()))
 }
 
 /// `value * part / whole` without overflow; `value` where `whole` is 0.
