@@ -9,6 +9,7 @@ mod builder;
 mod burn;
 mod files;
 mod gather;
+mod interleave;
 mod map;
 mod staleness;
 #[cfg(test)]
