@@ -9,6 +9,7 @@ mod builder;
 mod burn;
 mod files;
 mod gather;
+mod interleave;
 mod map;
 mod staleness;
 #[cfg(test)]
@@ -250,6 +251,10 @@ impl Inner {
             spent.fetch_add(rows.bytes_read, Ordering::Relaxed);
             return Ok(rows.batch);
         }
+        if let Some(spent) = state.spent.get(row_group) {
+            // Bought: should it be evicted, renting starts over.
+            spent.store(0, Ordering::Relaxed);
+        }
         let whole = state.groups.get_or_load(row_group, || {
             let batch = self.decode(state, row_group, Slots::All)?.batch;
             let bytes = batch.get_array_memory_size() as u64;
@@ -264,18 +269,20 @@ impl Inner {
     /// rows come next, that reads at most about twice what the best choice in hindsight would have (Karlin, Manasse, Rudolph and
     /// Sleator, "Competitive snoopy caching", 1988). A row group that the cache cannot hold is never bought for a few rows.
     fn reads_pages(&self, state: &State, row_group: u32, wanted: usize) -> bool {
-        /// Pages are rarely smaller than this many rows, so denser wishes touch every page.
+        /// More rows of one row group at once are a scan in the making, or touch most pages anyway.
+        const FEW: u64 = 8;
+        /// Pages are rarely smaller than this many rows.
         const ROWS_PER_PAGE: u64 = 64;
         let Some(entry) = self.index.row_group(row_group) else { return false };
-        if wanted as u64 > entry.rows() / ROWS_PER_PAGE {
+        if wanted as u64 > FEW.min(entry.rows() / ROWS_PER_PAGE) {
             return false;
         }
         let Ok(file) = state.files.get(self, entry.file()) else { return false };
         let group = entry.ordinal() as usize;
-        let price = file.metadata.compressed_bytes(group, &self.projection);
         if file.metadata.decoded_bytes(group, Some(&self.projection)) > self.cache_bytes {
             return true;
         }
+        let price = file.metadata.compressed_bytes(group, &self.projection);
         let spent = state.spent.get(row_group).map_or(0, |spent| spent.load(Ordering::Relaxed));
         file.metadata.has_page_positions(group) && spent < price
     }

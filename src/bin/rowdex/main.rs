@@ -22,6 +22,10 @@ use clap::Parser;
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
 
+/// Asks for huge pages, without which random reads of decoded rows wait for the page tables.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(&cli.command) {
