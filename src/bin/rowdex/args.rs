@@ -343,13 +343,11 @@ pub(crate) struct DataArgs {
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub(crate) columns: Option<Vec<String>>,
 
-    /// How closely to compare each file with what was indexed: off, stat, footer or deep.
+    /// How closely to compare each file with what was indexed.
     #[arg(
         long,
         value_name = "LEVEL",
         default_value = "stat",
-        hide_default_value = true,
-        hide_possible_values = true,
         value_parser = named::<Staleness>(LEVELS)
     )]
     pub(crate) staleness: Staleness,

@@ -127,7 +127,7 @@ fn next(kept: Option<&Path>, index: &Path) -> String {
     for line in [
         format!("info {index}"),
         format!("get {index} 7 77777 --columns label,text"),
-        format!("epoch {index} --world-size 7 --batch-size 64 --memory 50%"),
+        format!("epoch {index} --world-size 7 --batch-size 64 --tail uneven"),
         "build YOUR/DATA -o train.rdx".to_owned(),
     ] {
         text.push_str(&format!("  {program} {line}\n"));

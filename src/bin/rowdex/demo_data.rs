@@ -10,12 +10,13 @@ use arrow::array::{
 };
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
+use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
-use rowdex::Error;
+use rowdex::{Error, ErrorKind};
 
 use crate::failure::Failure;
 
-pub(crate) const FILES: u64 = 8;
+const FILES: u64 = 8;
 const GROUPS_PER_FILE: u64 = 4;
 const ROWS_PER_GROUP: u64 = 6250;
 
@@ -23,35 +24,29 @@ const ROWS_PER_GROUP: u64 = 6250;
 pub(crate) fn write(folder: &Path) -> Result<(), Failure> {
     for number in 0..FILES {
         let path = folder.join(format!("part-{number:02}.parquet"));
-        write_file(&path, number).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        let named = |error: Error| Failure::from(error.with_file(path.display().to_string()));
+        let file = File::create(&path).map_err(|error| named(Error::io("cannot create the file", error)))?;
+        write_file(file, number)
+            .map_err(|error| named(Error::new(ErrorKind::Io, format!("cannot write the file: {error}"))))?;
     }
     Ok(())
 }
 
-fn write_file(path: &Path, number: u64) -> Result<(), parquet::errors::ParquetError> {
-    let file = File::create(path).map_err(|error| Error::io("cannot create the file", error));
-    let file = file.map_err(|error| parquet::errors::ParquetError::General(error.to_string()))?;
+fn write_file(file: File, number: u64) -> Result<(), ParquetError> {
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(Default::default()))
         .set_max_row_group_row_count(Some(ROWS_PER_GROUP as usize))
         .build();
     let mut random = Random(number);
-    let mut writer: Option<ArrowWriter<File>> = None;
-    let mut file = Some(file);
-    for group in 0..GROUPS_PER_FILE {
-        let first = (number * GROUPS_PER_FILE + group) * ROWS_PER_GROUP;
-        let batch = rows(first, &mut random)?;
-        if let Some(file) = file.take() {
-            writer = Some(ArrowWriter::try_new(file, batch.schema(), Some(properties.clone()))?);
-        }
-        if let Some(writer) = &mut writer {
-            writer.write(&batch)?;
-        }
+    let first = number * ROWS_PER_GROUP * GROUPS_PER_FILE;
+    let batch = rows(first, &mut random)?;
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties))?;
+    writer.write(&batch)?;
+    for group in 1..GROUPS_PER_FILE {
+        writer.write(&rows(first + group * ROWS_PER_GROUP, &mut random)?)?;
     }
-    match writer {
-        Some(writer) => writer.close().map(drop),
-        None => Ok(()),
-    }
+    writer.close()?;
+    Ok(())
 }
 
 fn rows(first: u64, random: &mut Random) -> Result<RecordBatch, arrow::error::ArrowError> {
