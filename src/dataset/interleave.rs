@@ -91,7 +91,7 @@ fn fixed<T: ArrowPrimitiveType>(arrays: &[&dyn Array], places: &[Place]) -> Arra
 
 fn bytes<T: ByteArrayType>(arrays: &[&dyn Array], places: &[Place]) -> Result<ArrayRef, ArrowError> {
     let arrays_of_type: Vec<&GenericByteArray<T>> = arrays.iter().map(|array| array.as_bytes::<T>()).collect();
-    let offsets: Vec<&[T::Offset]> = arrays_of_type.iter().map(|array| &array.value_offsets()[..]).collect();
+    let offsets: Vec<&[T::Offset]> = arrays_of_type.iter().map(|array| array.value_offsets()).collect();
     let data: Vec<&[u8]> = arrays_of_type.iter().map(|array| array.value_data()).collect();
     // All offsets first: their misses do not wait for one another, as they would behind the copy of each value.
     let mut spans = Vec::with_capacity(places.len());
