@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::take_record_batch;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 
-use super::interleave::interleave;
+use super::interleave::{Place, interleave};
+use crate::row_group;
 use crate::{Error, ErrorKind, Result};
 
 /// The rows of one call, by row group.
@@ -77,8 +77,9 @@ impl Wanted {
         slots
     }
 
-    /// The rows in the caller's order; `pieces` has each row group's rows with its place in [`groups`](Self::groups).
-    pub(super) fn assemble(&self, schema: &SchemaRef, pieces: &[(usize, Piece)]) -> Result<RecordBatch> {
+    /// The rows in the caller's order, of the types in `output`; `pieces` has each row group's rows with its place in
+    /// [`groups`](Self::groups).
+    pub(super) fn assemble(&self, output: &SchemaRef, pieces: &[(usize, Piece)]) -> Result<RecordBatch> {
         let mut rows = vec![(0, 0); self.slots.len()];
         for (batch, (group, piece)) in (0u32..).zip(pieces) {
             for &place in &self.places[self.groups[*group].places.clone()] {
@@ -90,14 +91,7 @@ impl Wanted {
             }
         }
         let batches: Vec<&RecordBatch> = pieces.iter().map(|(_, piece)| piece.batch()).collect();
-        match batches[..] {
-            [] => Ok(RecordBatch::new_empty(schema.clone())),
-            [only] => {
-                let rows: UInt32Array = rows.iter().map(|&(_, row)| row).collect();
-                take(only, &rows)
-            }
-            _ => interleave(&batches, &rows).map_err(internal),
-        }
+        gather(&batches, &rows, output)
     }
 }
 
@@ -129,18 +123,13 @@ pub(super) fn own(batch: RecordBatch) -> Result<RecordBatch> {
     RecordBatch::try_new(batch.schema(), columns).map_err(internal)
 }
 
-/// The rows of a batch in the order asked, copied.
-pub(super) fn take(batch: &RecordBatch, rows: &UInt32Array) -> Result<RecordBatch> {
-    if batch.num_columns() == 0 {
-        return without_columns(batch, rows.len());
+/// The rows at these places, of the types in `output`, in memory of their own.
+pub(super) fn gather(batches: &[&RecordBatch], places: &[Place], output: &SchemaRef) -> Result<RecordBatch> {
+    if batches.is_empty() {
+        return Ok(RecordBatch::new_empty(output.clone()));
     }
-    take_record_batch(batch, rows).map_err(internal)
-}
-
-/// Arrow's kernels cannot tell how many rows no columns have.
-fn without_columns(batch: &RecordBatch, rows: usize) -> Result<RecordBatch> {
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(batch.schema(), Vec::new(), &options).map_err(internal)
+    let batch = interleave(batches, places, output).map_err(internal)?;
+    own(row_group::finish(&batch, output)?)
 }
 
 /// Arrow's kernels fail here only where the rows do not fit the type: offsets of 32 bits, keys of a dictionary.

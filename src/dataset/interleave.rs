@@ -7,28 +7,36 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, GenericByteArray, PrimitiveArray, RecordBatch, RecordBatchOptions,
-    downcast_primitive,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, GenericByteArray, GenericByteViewArray, PrimitiveArray, RecordBatch,
+    RecordBatchOptions, downcast_primitive,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
-    ArrowNativeType, BinaryType, ByteArrayType, DataType, LargeBinaryType, LargeUtf8Type, Utf8Type,
+    ArrowNativeType, BinaryType, BinaryViewType, ByteArrayType, ByteViewType, DataType, LargeBinaryType, LargeUtf8Type,
+    SchemaRef, StringViewType, Utf8Type,
 };
 use arrow::error::ArrowError;
 
 /// A row: which batch, and which row of it.
 pub(super) type Place = (u32, u32);
 
-/// The rows at `places`, in that order. All batches have the same schema, and there is at least one; places are inside them.
-pub(super) fn interleave(batches: &[&RecordBatch], places: &[Place]) -> Result<RecordBatch, ArrowError> {
-    let schema = batches[0].schema();
+/// The rows at `places`, in that order, in memory of their own. All batches have the same schema, and there is at least one; places are
+/// inside them. Views become strings or bytes where `output` has those; everything else keeps its type.
+pub(super) fn interleave(
+    batches: &[&RecordBatch],
+    places: &[Place],
+    output: &SchemaRef,
+) -> Result<RecordBatch, ArrowError> {
+    let internal = batches[0].schema_ref();
     let mut for_arrow = None;
     let mut arrays: Vec<&dyn Array> = Vec::with_capacity(batches.len());
-    let mut columns = Vec::with_capacity(schema.fields().len());
-    for column in 0..schema.fields().len() {
+    let mut columns = Vec::with_capacity(internal.fields().len());
+    let mut finished = true;
+    for column in 0..internal.fields().len() {
+        let wanted = output.field(column).data_type();
         arrays.clear();
         arrays.extend(batches.iter().map(|batch| batch.column(column).as_ref()));
-        columns.push(match direct(&arrays, places)? {
+        let array = match direct(&arrays, places, wanted)? {
             Some(array) => array,
             None => {
                 let places = for_arrow.get_or_insert_with(|| {
@@ -36,15 +44,18 @@ pub(super) fn interleave(batches: &[&RecordBatch], places: &[Place]) -> Result<R
                 });
                 arrow::compute::interleave(&arrays, places)?
             }
-        });
+        };
+        finished &= array.data_type() == wanted;
+        columns.push(array);
     }
     // Without columns, the number of rows must be said.
     let options = RecordBatchOptions::new().with_row_count(Some(places.len()));
-    RecordBatch::try_new_with_options(schema, columns, &options)
+    let schema = if finished { output } else { internal };
+    RecordBatch::try_new_with_options(schema.clone(), columns, &options)
 }
 
 /// The types worth doing here; `None` for the others.
-fn direct(arrays: &[&dyn Array], places: &[Place]) -> Result<Option<ArrayRef>, ArrowError> {
+fn direct(arrays: &[&dyn Array], places: &[Place], wanted: &DataType) -> Result<Option<ArrayRef>, ArrowError> {
     macro_rules! fixed {
         ($type:ty) => {
             Ok(Some(fixed::<$type>(arrays, places)))
@@ -52,6 +63,16 @@ fn direct(arrays: &[&dyn Array], places: &[Place]) -> Result<Option<ArrayRef>, A
     }
     downcast_primitive! {
         arrays[0].data_type() => (fixed),
+        DataType::Utf8View => match wanted {
+            DataType::Utf8 => views::<StringViewType, Utf8Type>(arrays, places).map(Some),
+            DataType::LargeUtf8 => views::<StringViewType, LargeUtf8Type>(arrays, places).map(Some),
+            _ => Ok(None),
+        },
+        DataType::BinaryView => match wanted {
+            DataType::Binary => views::<BinaryViewType, BinaryType>(arrays, places).map(Some),
+            DataType::LargeBinary => views::<BinaryViewType, LargeBinaryType>(arrays, places).map(Some),
+            _ => Ok(None),
+        },
         DataType::Utf8 => bytes::<Utf8Type>(arrays, places).map(Some),
         DataType::Binary => bytes::<BinaryType>(arrays, places).map(Some),
         DataType::LargeUtf8 => bytes::<LargeUtf8Type>(arrays, places).map(Some),
@@ -92,6 +113,26 @@ fn bytes<T: ByteArrayType>(arrays: &[&dyn Array], places: &[Place]) -> Result<Ar
     Ok(Arc::new(GenericByteArray::<T>::try_new(ends, Buffer::from_vec(values), nulls(arrays, places))?))
 }
 
+fn views<V: ByteViewType, T: ByteArrayType>(arrays: &[&dyn Array], places: &[Place]) -> Result<ArrayRef, ArrowError> {
+    let arrays_of_type: Vec<&GenericByteViewArray<V>> = arrays.iter().map(|array| array.as_byte_view::<V>()).collect();
+    let mut ends = Vec::with_capacity(places.len() + 1);
+    let mut length = 0usize;
+    ends.push(T::Offset::default());
+    let mut spans: Vec<&[u8]> = Vec::with_capacity(places.len());
+    for &(batch, row) in places {
+        let array = arrays_of_type[batch as usize];
+        // A null may have any view, and is written as no bytes.
+        let value: &[u8] = if array.is_valid(row as usize) { array.value(row as usize).as_ref() } else { &[] };
+        length += value.len();
+        spans.push(value);
+        ends.push(T::Offset::from_usize(length).ok_or(ArrowError::OffsetOverflowError(length))?);
+    }
+    let mut values = Vec::with_capacity(length);
+    spans.into_iter().for_each(|value| values.extend_from_slice(value));
+    let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
+    Ok(Arc::new(GenericByteArray::<T>::try_new(ends, Buffer::from_vec(values), nulls(arrays, places))?))
+}
+
 fn nulls(arrays: &[&dyn Array], places: &[Place]) -> Option<NullBuffer> {
     let nulls: Vec<Option<&NullBuffer>> = arrays.iter().map(|array| array.nulls()).collect();
     if nulls.iter().all(Option::is_none) {
@@ -110,6 +151,7 @@ mod tests {
         BinaryArray, BooleanArray, Decimal128Array, Float32Array, Int64Array, LargeStringArray, StringArray,
         StringViewArray, TimestampMicrosecondArray,
     };
+    use arrow::datatypes::{Fields, Schema};
     use proptest::prelude::*;
 
     use super::*;
@@ -162,9 +204,20 @@ mod tests {
             }).collect();
             let batches: Vec<&RecordBatch> = batches.iter().collect();
             let wide: Vec<(usize, usize)> = places.iter().map(|&(batch, row)| (batch as usize, row as usize)).collect();
-            let ours = interleave(&batches, &places).unwrap();
+            let schema = batches[0].schema();
+            let ours = interleave(&batches, &places, &schema).unwrap();
             if !places.is_empty() {
-                prop_assert_eq!(ours, arrow::compute::interleave_record_batch(&batches, &wide).unwrap());
+                let theirs = arrow::compute::interleave_record_batch(&batches, &wide).unwrap();
+                prop_assert_eq!(&ours, &theirs);
+                let fields = schema.fields().iter().map(|field| match field.name().as_str() {
+                    "view" => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8)),
+                    _ => field.clone(),
+                });
+                let output = Arc::new(Schema::new(fields.collect::<Fields>()));
+                let ours = interleave(&batches, &places, &output).unwrap();
+                let spelled_out = arrow::compute::cast(theirs.column_by_name("view").unwrap(), &DataType::Utf8).unwrap();
+                prop_assert_eq!(ours.schema(), output);
+                prop_assert_eq!(ours.column_by_name("view").unwrap(), &spelled_out);
             }
         }
     }

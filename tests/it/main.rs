@@ -3,3 +3,4 @@
 #[cfg(feature = "cli")]
 mod cli;
 mod index_bytes;
+mod oracle;
