@@ -54,7 +54,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     ))?;
     let report = epoch::read(&dataset, &PLAN)?;
     output::print(&report.to_text())?;
-    output::print(&format!("\n{}\n", verdict(&report)))?;
+    output::print(&format!("\n{}\n", verdict(&report)?))?;
 
     output::print("\n4. Stopping in the middle of an epoch and going on with three ranks ...\n")?;
     output::print(&resume(&dataset)?)?;
@@ -64,15 +64,14 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
 }
 
 /// The promises, as they turned out.
-fn verdict(report: &Report) -> String {
-    let equal = report.ranks.iter().all(|rank| rank.steps == report.steps && rank.samples == report.ranks[0].samples);
-    let whole = report.coverage.missing == 0;
-    match (equal, whole) {
-        (true, true) => {
-            format!("Every rank took {} steps with the same number of samples, and no row was left out.", report.steps)
-        }
-        _ => "The ranks were not served equally, which is a defect of rowdex: please report it.".to_owned(),
+fn verdict(report: &Report) -> Result<String, Failure> {
+    let samples = report.ranks.first().map_or(0, |rank| rank.samples);
+    let equal = report.ranks.iter().all(|rank| rank.steps == report.steps && rank.samples == samples);
+    if equal && report.coverage.missing == 0 {
+        let steps = report.steps;
+        return Ok(format!("Every rank took {steps} steps with {samples} samples, and no row was left out."));
     }
+    Err(Failure::new("the ranks were not served equally, which is a defect; please report it"))
 }
 
 /// Only positions and row ids are needed to see that nothing is lost or repeated.
@@ -105,12 +104,11 @@ fn resume(dataset: &Dataset) -> Result<String, Failure> {
             count(&batch?.rows);
         }
     }
-    let once = times.iter().filter(|&&times| times == 1).count();
-    Ok(format!(
-        "   checkpoint {state}\n   {} of {} rows were served exactly once\n",
-        HumanCount(once as u64),
-        HumanCount(dataset.len())
-    ))
+    if times.iter().any(|&times| times != 1) {
+        return Err(Failure::new("rows were lost or repeated when resuming, which is a defect; please report it"));
+    }
+    let rows = HumanCount(dataset.len());
+    Ok(format!("   checkpoint {state}\n   before and after it together, each of {rows} rows was served exactly once\n"))
 }
 
 fn next(kept: Option<&Path>, index: &Path) -> String {

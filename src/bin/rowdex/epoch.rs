@@ -26,8 +26,12 @@ pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
     let decoded_bytes = args.data.open(index.clone(), None)?.decoded_bytes();
     let dataset = args.data.open(index, Some(args.memory.bytes(decoded_bytes)))?;
     let report = read(&dataset, &args.plan)?;
-    if report.epochs.iter().any(|epoch| epoch.passes > MANY_PASSES) {
-        complain("row groups were decoded many times each; more memory (`--memory`) or fewer columns would help");
+    let most = report.epochs.iter().map(|epoch| epoch.passes).fold(0.0, f64::max);
+    if most > MANY_PASSES {
+        complain(format!(
+            "row groups were decoded {most:.0} times each in an epoch; more memory (`--memory`) or fewer columns \
+             (`--columns`) would help"
+        ));
     }
     if args.json.json { output::print_json(&report.to_json()) } else { output::print(&report.to_text()) }
 }
@@ -87,7 +91,7 @@ pub(crate) fn read(dataset: &Dataset, plan: &PlanArgs) -> Result<Report, Failure
 
     let before = dataset.counters();
     let started = Instant::now();
-    let mut served = Served::new(rows);
+    let mut served = Served::new(rows)?;
     let mut total_served = 0;
     let mut peak_held_bytes = 0;
     let mut epochs = Vec::new();
@@ -209,8 +213,14 @@ struct Served {
 }
 
 impl Served {
-    fn new(rows: u64) -> Self {
-        Self { rows, bits: vec![0; rows.div_ceil(64) as usize], count: 0 }
+    /// An index may claim any number of rows, and memory runs out before the numbers do.
+    fn new(rows: u64) -> Result<Self, Failure> {
+        let too_many = || Failure::new(format!("no memory to count which of {rows} rows are served"));
+        let words = usize::try_from(rows.div_ceil(64)).map_err(|_| too_many())?;
+        let mut bits = Vec::new();
+        bits.try_reserve_exact(words).map_err(|_| too_many())?;
+        bits.resize(words, 0);
+        Ok(Self { rows, bits, count: 0 })
     }
 
     fn clear(&mut self) {

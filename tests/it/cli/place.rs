@@ -132,7 +132,7 @@ impl Outcome {
     }
 
     #[track_caller]
-    pub(super) fn is_called_wrongly(self) -> Self {
+    pub(super) fn exits_with_usage(self) -> Self {
         assert_eq!(self.code, Some(2), "{}: {}", self.arguments, self.stderr);
         assert!(self.stdout.is_empty());
         self
