@@ -6,7 +6,6 @@ use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, RecordBatch
 use arrow::compute::take;
 use arrow::datatypes::DataType;
 
-use super::plan::PIECES;
 use crate::{Error, ErrorKind, Result};
 
 /// Rows of one group in the order in which they are due, that share no memory with other pieces.
@@ -108,10 +107,10 @@ impl Lot {
         Self { pieces: Err(error), bytes: 0 }
     }
 
-    /// Copies rows out of a decoded group, in the order given.
-    pub(crate) fn extract(batch: &RecordBatch, slots: Vec<u32>) -> Result<Self> {
+    /// Copies rows out of a decoded group, in the order given, into at most so many pieces.
+    pub(crate) fn extract(batch: &RecordBatch, slots: Vec<u32>, pieces: usize) -> Result<Self> {
         let count = slots.len();
-        let piece = count.div_ceil(PIECES).max(MIN_PIECE);
+        let piece = count.div_ceil(pieces).max(MIN_PIECE);
         let slots = UInt32Array::from(slots);
         let mut pieces = VecDeque::with_capacity(count.div_ceil(piece));
         for start in (0..count).step_by(piece) {

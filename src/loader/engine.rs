@@ -14,7 +14,7 @@ use arrow::array::RecordBatch;
 use super::assemble::{Assembled, assemble};
 use super::carousel::{Carousel, Claimed, Lot, bytes_of};
 use super::groups::Groups;
-use super::plan::{Extract, GroupSize, Next, Plan, Segment};
+use super::plan::{Extract, GroupSize, Next, PIECES, Plan, Segment};
 use super::walk::{Span, Walk};
 use super::{Batch, LoaderStats};
 use crate::{Error, ErrorKind, Result};
@@ -58,8 +58,8 @@ struct State {
     driver: Option<Box<Driver>>,
     /// Everything is planned; the error is what comes after the last segment.
     planned: Option<Option<Error>>,
-    /// Rows estimated and measured since the driver was last at work.
-    measured: Vec<(u64, u64)>,
+    /// What was measured since the driver was last at work.
+    measured: Vec<Measured>,
     jobs: VecDeque<(u64, Extract)>,
     next_job: u64,
     /// All extractions before this one are done, and these after it.
@@ -89,8 +89,15 @@ struct Ticket {
     parts: Vec<(u32, u32)>,
 }
 
+/// Bytes estimated and real.
+#[derive(Debug, Clone, Copy)]
+enum Measured {
+    Kept(u64, u64),
+    Decoded(u64, u64),
+}
+
 enum Task {
-    Plan(Box<Driver>, Vec<(u64, u64)>),
+    Plan(Box<Driver>, Vec<Measured>),
     Extract { number: u64, extract: Extract, whole: Option<RecordBatch>, needs: u64 },
     Assemble { ticket: Ticket, claimed: Claimed },
 }
@@ -336,9 +343,14 @@ impl Shared {
         }
     }
 
-    fn plan(&self, mut driver: Box<Driver>, measured: &[(u64, u64)]) {
+    fn plan(&self, mut driver: Box<Driver>, measured: &[Measured]) {
         let planned = catch_unwind(AssertUnwindSafe(|| {
-            measured.iter().for_each(|&(estimate, real)| driver.plan.measure(estimate, real));
+            for measured in measured {
+                match *measured {
+                    Measured::Kept(estimate, real) => driver.plan.measure_kept(estimate, real),
+                    Measured::Decoded(estimate, real) => driver.plan.measure_decoded(estimate, real),
+                }
+            }
             driver.advance(&*self.groups)
         }));
         let planned = planned.unwrap_or_else(|_| Planned::End(Some(panicked("the order"))));
@@ -370,27 +382,31 @@ impl Shared {
         let held = whole.is_some();
         let group = extract.group;
         let slots = std::mem::take(&mut extract.slots);
-        let work = || -> Result<(Lot, Option<RecordBatch>)> {
-            let all = match whole {
-                Some(whole) => whole,
-                None if !extract.keep && is_sparse(slots.len(), self.groups.size(group).rows) => {
-                    let (wanted, slots) = distinct(&slots);
-                    let batch = self.groups.decode(group, Some(&wanted))?;
-                    return Ok((Lot::extract(&batch, slots)?, None));
-                }
-                None => self.groups.decode(group, None)?,
-            };
-            let lot = Lot::extract(&all, slots)?;
-            Ok((lot, extract.keep.then_some(all)))
+        let size = self.groups.size(group);
+        let mut measured = None;
+        let work = || -> Result<(Lot, Option<RecordBatch>, u64)> {
+            let pieces = if extract.keep { 1 } else { PIECES };
+            if let Some(whole) = whole {
+                return Ok((Lot::extract(&whole, slots, pieces)?, Some(whole), 0));
+            }
+            if !extract.keep && is_sparse(slots.len(), size.rows) {
+                let (wanted, slots) = distinct(&slots);
+                let batch = self.groups.decode(group, Some(&wanted))?;
+                return Ok((Lot::extract(&batch, slots, pieces)?, None, 0));
+            }
+            let all = self.groups.decode(group, None)?;
+            let bytes = bytes_of(&all);
+            measured = Some(Measured::Decoded(size.bytes, bytes));
+            let lot = Lot::extract(&all, slots, pieces)?;
+            Ok((lot, extract.keep.then_some(all), bytes))
         };
         let result = catch_unwind(AssertUnwindSafe(work));
         let result = result.unwrap_or_else(|_| Err(panicked(&format!("decoding row group {group}"))));
-        let (lot, stays) = match result {
-            Ok((lot, stays)) => (lot, stays),
-            Err(error) => (Lot::failed(error), None),
+        let (lot, stays, whole_bytes) = match result {
+            Ok(done) => done,
+            Err(error) => (Lot::failed(error), None, 0),
         };
         let real = lot.bytes();
-        let whole_bytes = stays.as_ref().map_or(0, bytes_of);
         let mut state = self.lock();
         state.running -= 1;
         state.in_flight -= needs;
@@ -402,7 +418,11 @@ impl Shared {
         state.held += real;
         state.stats.decodes += u64::from(!held);
         state.stats.extractions += 1;
-        state.measured.push((extract.estimate, real));
+        state.measured.extend(measured);
+        if !extract.keep {
+            // Short extractions from groups that stay would say more of allocations than of rows.
+            state.measured.push(Measured::Kept(extract.estimate, real));
+        }
         state.carousel.insert(group, number, lot);
         state.done.insert(number);
         while let done = state.done_before

@@ -439,3 +439,6 @@ impl Iterator for Epoch<'_> {
         next
     }
 }
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub fn bytes_of_batch(b: &RecordBatch) -> u64 { carousel::bytes_of(b) }

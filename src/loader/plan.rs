@@ -120,9 +120,10 @@ pub(crate) struct Plan {
     bytes: f64,
     largest: f64,
     batch_rows: u64,
-    /// Bytes measured per byte estimated.
-    ratio: f64,
-    measured: (f64, f64),
+    /// Bytes per byte estimated, of rows that are kept.
+    kept: Ratio,
+    /// The same of groups as they are decoded.
+    decoded: Ratio,
     tuned: Tuned,
     /// The bytes of the groups before each in the order of choice, as a part of all.
     rank: Vec<f64>,
@@ -135,6 +136,39 @@ pub(crate) struct Plan {
     staying: f64,
     decodes: u64,
     peak: f64,
+}
+
+/// How far estimates are off.
+#[derive(Debug)]
+struct Ratio {
+    value: f64,
+    estimated: f64,
+    real: f64,
+}
+
+impl Default for Ratio {
+    fn default() -> Self {
+        Self { value: 1.0, estimated: 0.0, real: 0.0 }
+    }
+}
+
+impl Ratio {
+    /// Returns whether it changed noticeably.
+    fn measure(&mut self, estimate: u64, real: u64, memory: f64) -> bool {
+        // Older rows count less and less, so that a change in the data is followed.
+        if self.estimated > memory.max(1.0) {
+            self.estimated /= 2.0;
+            self.real /= 2.0;
+        }
+        self.estimated += estimate as f64;
+        self.real += real as f64;
+        let value = self.real / self.estimated;
+        let changed = value > 0.0 && value.is_finite() && (value / self.value - 1.0).abs() > 0.002;
+        if changed {
+            self.value = value;
+        }
+        changed
+    }
 }
 
 /// What follows from the memory and the measured size of rows.
@@ -200,8 +234,8 @@ impl Plan {
             bytes,
             largest: sizes.iter().map(|size| size.cost.max(size.bytes) as f64).fold(0.0, f64::max),
             batch_rows: batch_rows.max(1),
-            ratio: 1.0,
-            measured: (0.0, 0.0),
+            kept: Ratio::default(),
+            decoded: Ratio::default(),
             tuned: Tuned::default(),
             rank,
             ahead: VecDeque::new(),
@@ -257,22 +291,17 @@ impl Plan {
         self.ended = true;
     }
 
-    /// Says what rows that were estimated at `estimate` bytes really take.
-    pub(crate) fn measure(&mut self, estimate: u64, real: u64) {
-        let (sum, total) = &mut self.measured;
-        // Older rows count less and less, so that a change in the data is followed.
-        if *sum > self.memory.max(1.0) {
-            *sum /= 2.0;
-            *total /= 2.0;
+    /// Says what rows that were estimated at `estimate` bytes really take where they are kept.
+    pub(crate) fn measure_kept(&mut self, estimate: u64, real: u64) {
+        if self.kept.measure(estimate, real, self.memory) {
+            self.tune();
         }
-        *sum += estimate as f64;
-        *total += real as f64;
-        if *sum > 0.0 && *total > 0.0 {
-            let ratio = *total / *sum;
-            if (ratio / self.ratio - 1.0).abs() > 0.002 {
-                self.ratio = ratio;
-                self.tune();
-            }
+    }
+
+    /// Says what a group, or rows of it, that was estimated at `estimate` bytes really takes when it is decoded.
+    pub(crate) fn measure_decoded(&mut self, estimate: u64, real: u64) {
+        if self.decoded.measure(estimate, real, self.memory) {
+            self.tune();
         }
     }
 
@@ -287,20 +316,23 @@ impl Plan {
     }
 
     fn tune(&mut self) {
-        let all = self.bytes * self.ratio;
-        let row = (all / (self.rows as f64).max(1.0)).max(1e-3);
+        let all = self.bytes * self.decoded.value;
+        let largest = self.largest * self.decoded.value;
+        let rows = self.rows as f64;
+        let row = (self.bytes * self.kept.value / rows.max(1.0)).max(1e-3);
         let batch = self.batch_rows as f64;
         let segment = (SEGMENT_BYTES.min(self.memory / SEGMENTS) / row).max(batch);
-        let short = (1024.0 * self.groups.len() as f64).min(self.largest * self.ratio / 2.0 / row).max(segment);
+        // Long enough that picking rows out of a group is not all overhead, and a small part of the memory.
+        let short = (1024.0 * self.groups.len() as f64).min(largest / 2.0 / row).max(segment);
         let under_way = UNDER_WAY.min(1.0 + self.memory / (segment * row * 8.0));
         let free = self.memory * (1.0 - 1.0 / PIECES as f64) - under_way * segment * row;
         let free = free.max(self.memory / 4.0);
-        self.tuned = if all + short * row <= self.memory + self.largest * self.ratio {
-            Tuned { horizon: self.rows as f64, short, stay: 1.0, carousel: self.memory, segment, row }
+        self.tuned = if all + short * row <= self.memory + largest {
+            Tuned { horizon: rows, short, stay: 1.0, carousel: self.memory, segment, row }
         } else {
             let stay = (2.0 * (free - short * row) / all - 1.0).clamp(0.0, 1.0);
-            let carousel = free - stay * (all + short * row);
-            let horizon = (2.0 * carousel / (row * (1.0 - stay).max(1e-9))).min(self.rows as f64);
+            let carousel = free - if stay > 0.0 { stay * (all + short * row) } else { 0.0 };
+            let horizon = (2.0 * carousel / (row * (1.0 - stay).max(1e-9))).min(rows);
             Tuned { horizon: horizon.max(1.0), short, stay, carousel, segment, row }
         };
     }
@@ -332,7 +364,7 @@ impl Plan {
     /// Puts the groups that the oldest segment needs in order, those with the nearest ends of horizon first, so that
     /// the first of them need not wait for a walk over the whole horizon.
     fn arrive(&mut self) {
-        let free = (self.tuned.carousel * (1.0 + 1.0 / 32.0) - self.held).max(0.0);
+        let free = (self.tuned.carousel * (1.0 + 1.0 / 8.0) - self.held).max(0.0);
         let Some(oldest) = self.ahead.front() else { return };
         let start = oldest.start;
         let mut due: Vec<(u64, u64, u32)> = oldest
@@ -381,7 +413,7 @@ impl Plan {
             _ => f64::INFINITY,
         };
         let state = &mut self.groups[group as usize];
-        let bytes_of = state.size.bytes as f64 * self.ratio / (state.size.rows as f64).max(1.0);
+        let bytes_of = state.size.bytes as f64 * self.kept.value / (state.size.rows as f64).max(1.0);
         let (mut rows, mut taken) = (0usize, 0usize);
         for mark in &state.marks {
             let Some(segment) = self.ahead.get_mut(mark.segment.wrapping_sub(first) as usize) else { break };
@@ -404,7 +436,7 @@ impl Plan {
             segment.due.push(group);
         }
         let bytes = rows as f64 * bytes_of;
-        let whole = state.size.bytes.max(state.size.cost) as f64 * self.ratio;
+        let whole = state.size.bytes.max(state.size.cost) as f64 * self.decoded.value;
         let decode = !state.stays;
         let was = if state.stays { whole } else { 0.0 };
         self.staying += if keep { whole } else { 0.0 } - was;
@@ -412,7 +444,7 @@ impl Plan {
         self.decodes += u64::from(decode);
         self.held += bytes;
         self.peak = self.peak.max(self.held + self.staying);
-        let estimate = (bytes / self.ratio) as u64;
+        let estimate = (bytes / self.kept.value) as u64;
         Extract { group, slots, keep, decode, estimate, bytes: bytes as u64, whole: whole as u64 }
     }
 }
@@ -429,4 +461,61 @@ fn scrambled(seed: u64, number: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::{Global, Orders, Sequential};
+
+    /// Decodes of each epoch, of a run over groups of these sizes.
+    fn decodes(sizes: &[GroupSize], memory: u64, orders: &dyn Orders, batch: u64, epochs: u64) -> (Vec<f64>, u64) {
+        let mut starts = vec![0u64];
+        for size in sizes {
+            starts.push(starts[starts.len() - 1] + size.rows);
+        }
+        let place = |row: u64| {
+            let group = starts.partition_point(|start| *start <= row) - 1;
+            (group as u32, (row - starts[group]) as u32)
+        };
+        let mut plan = Plan::new(sizes, memory, batch, 1);
+        let (mut counts, mut at, mut served, mut last) = (Vec::new(), 0, 0, 0);
+        let (len, mut epoch) = (orders.len(), 0);
+        let mut order = orders.epoch(0).unwrap();
+        loop {
+            match plan.next() {
+                Next::Look if epoch == epochs => plan.end(),
+                Next::Look => {
+                    let rows = plan.segment_rows().next_multiple_of(batch).min(len - at);
+                    let rows: Vec<_> = (at..at + rows).map(|q| place(order.row(q).unwrap())).collect();
+                    at += rows.len() as u64;
+                    plan.push(&rows);
+                    if at == len {
+                        (at, epoch) = (0, epoch + 1);
+                        order = orders.epoch(epoch).unwrap();
+                    }
+                }
+                Next::Extract(_) => {}
+                Next::Segment(segment) => {
+                    served += segment.parts.iter().map(|(_, rows)| u64::from(*rows)).sum::<u64>();
+                    if served == len {
+                        counts.push((plan.decodes() - last) as f64 / sizes.len() as f64);
+                        (served, last) = (0, plan.decodes());
+                    }
+                }
+                Next::End => return (counts, plan.peak()),
+            }
+        }
+    }
+
+    #[test]
+    fn show() {
+        let sizes = vec![GroupSize { rows: 8000, bytes: 800_000, cost: 800_000 }; 64];
+        let n = 64 * 8000;
+        for m in [0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0] {
+            let memory = (51_200_000.0 * m) as u64;
+            println!("{m} global {:?} {}", decodes(&sizes, memory, &Global::new(n, 1).unwrap(), 16, 5), memory);
+            println!("{m} seq {:?}", decodes(&sizes, memory, &Sequential::new(n).unwrap(), 16, 3));
+        }
+    }
 }
