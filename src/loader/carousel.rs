@@ -1,0 +1,178 @@
+//! The rows that are held: extractions, in the order in which they are due, in pieces that are freed one by one.
+
+use std::collections::{HashSet, VecDeque};
+
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::take;
+use arrow::datatypes::DataType;
+
+use crate::{Error, ErrorKind, Result};
+
+/// Rows of one group in the order in which they are due, that share no memory with other pieces.
+///
+/// An Arrow slice keeps everything alive that it was cut from, so memory is released by whole pieces only.
+#[derive(Debug)]
+struct Piece {
+    batch: RecordBatch,
+    used: usize,
+    bytes: u64,
+}
+
+/// What one extraction brought.
+#[derive(Debug)]
+pub(crate) struct Lot {
+    pieces: Result<VecDeque<Piece>>,
+    bytes: u64,
+}
+
+/// Rows that a segment takes off the carousel.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    /// For each of the segment's parts, its rows in the order in which they are due, or why there are none.
+    pub(crate) parts: Vec<(u32, Result<Vec<RecordBatch>>)>,
+    /// Bytes that are freed once `parts` is dropped.
+    pub(crate) bytes: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Carousel {
+    /// For every group its lots, by the number of the extraction.
+    lots: Vec<VecDeque<(u64, Lot)>>,
+    whole: Vec<Option<(RecordBatch, u64)>>,
+}
+
+impl Carousel {
+    pub(crate) fn new(groups: usize) -> Self {
+        Self { lots: (0..groups).map(|_| VecDeque::new()).collect(), whole: vec![None; groups] }
+    }
+
+    /// The group, if it stayed decoded.
+    pub(crate) fn whole(&self, group: u32) -> Option<RecordBatch> {
+        self.whole.get(group as usize)?.as_ref().map(|(batch, _)| batch.clone())
+    }
+
+    /// Keeps a decoded group, or lets it go. Returns the bytes added and removed.
+    pub(crate) fn stay(&mut self, group: u32, batch: Option<RecordBatch>, bytes: u64) -> (u64, u64) {
+        let Some(place) = self.whole.get_mut(group as usize) else { return (0, 0) };
+        let kept = batch.map(|batch| (batch, bytes));
+        let added = kept.as_ref().map_or(0, |(_, bytes)| *bytes);
+        let removed = std::mem::replace(place, kept).map_or(0, |(_, bytes)| bytes);
+        (added, removed)
+    }
+
+    pub(crate) fn insert(&mut self, group: u32, number: u64, lot: Lot) {
+        if let Some(lots) = self.lots.get_mut(group as usize) {
+            let at = lots.partition_point(|(other, _)| *other < number);
+            lots.insert(at, (number, lot));
+        }
+    }
+
+    /// Takes the rows of a segment, given as how many of which group. All extractions that it needs are inserted.
+    pub(crate) fn claim(&mut self, parts: &[(u32, u32)]) -> Claimed {
+        let mut claimed = Claimed { parts: Vec::with_capacity(parts.len()), bytes: 0 };
+        for &(group, rows) in parts {
+            let rows = self.claim_part(group, rows as usize, &mut claimed.bytes);
+            claimed.parts.push((group, rows));
+        }
+        claimed
+    }
+
+    fn claim_part(&mut self, group: u32, mut rows: usize, freed: &mut u64) -> Result<Vec<RecordBatch>> {
+        let lost = || Error::new(ErrorKind::Internal, format!("rows of row group {group} are not held"));
+        let lots = self.lots.get_mut(group as usize).ok_or_else(lost)?;
+        let mut slices = Vec::with_capacity(1);
+        let (_, lot) = lots.front_mut().ok_or_else(lost)?;
+        let pieces = lot.pieces.as_mut().map_err(|error| error.clone())?;
+        while rows > 0 {
+            let piece = pieces.front_mut().ok_or_else(lost)?;
+            let count = rows.min(piece.batch.num_rows() - piece.used);
+            slices.push(piece.batch.slice(piece.used, count));
+            piece.used += count;
+            rows -= count;
+            if piece.used == piece.batch.num_rows() {
+                *freed += piece.bytes;
+                pieces.pop_front();
+            }
+        }
+        if pieces.is_empty() {
+            lots.pop_front();
+        }
+        Ok(slices)
+    }
+}
+
+impl Lot {
+    /// An extraction that failed: the error comes up when its first row is claimed.
+    pub(crate) fn failed(error: Error) -> Self {
+        Self { pieces: Err(error), bytes: 0 }
+    }
+
+    /// Copies rows out of a decoded group, in the order given, into at most so many pieces.
+    pub(crate) fn extract(batch: &RecordBatch, slots: Vec<u32>, pieces: usize) -> Result<Self> {
+        let count = slots.len();
+        let piece = count.div_ceil(pieces).max(MIN_PIECE);
+        let slots = UInt32Array::from(slots);
+        let mut pieces = VecDeque::with_capacity(count.div_ceil(piece));
+        for start in (0..count).step_by(piece) {
+            let slots = slots.slice(start, piece.min(count - start));
+            let columns = batch.columns().iter().map(|column| compact(take(column, &slots, None)?));
+            let options = RecordBatchOptions::new().with_row_count(Some(slots.len()));
+            let columns = columns.collect::<Result<Vec<_>, _>>().map_err(broken)?;
+            let batch = RecordBatch::try_new_with_options(batch.schema(), columns, &options).map_err(broken)?;
+            pieces.push_back(Piece { batch, used: 0, bytes: 0 });
+        }
+        // A buffer that several pieces share is freed with the last of them.
+        let mut ledger = Ledger::default();
+        for piece in pieces.iter_mut().rev() {
+            piece.bytes = ledger.add(&piece.batch);
+        }
+        let bytes = pieces.iter().map(|piece| piece.bytes).sum();
+        Ok(Self { pieces: Ok(pieces), bytes })
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// Fewer rows are not worth a piece: their arrays' headers would take more memory than freeing them early saves.
+const MIN_PIECE: usize = 64;
+
+/// Views hold on to all the pages that they came from, until the values are copied out.
+fn compact(array: ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError> {
+    Ok(match array.data_type() {
+        DataType::Utf8View => std::sync::Arc::new(array.as_string_view().gc()),
+        DataType::BinaryView => std::sync::Arc::new(array.as_binary_view().gc()),
+        _ => array,
+    })
+}
+
+pub(crate) fn broken(error: arrow::error::ArrowError) -> Error {
+    Error::new(ErrorKind::Internal, format!("cannot copy rows: {error}")).with_source(error)
+}
+
+/// Bytes of memory that a batch keeps alive.
+pub(crate) fn bytes_of(batch: &RecordBatch) -> u64 {
+    Ledger::default().add(batch)
+}
+
+/// Counts each buffer once, however many arrays share it.
+#[derive(Debug, Default)]
+struct Ledger {
+    seen: HashSet<usize>,
+}
+
+impl Ledger {
+    fn add(&mut self, batch: &RecordBatch) -> u64 {
+        batch.columns().iter().map(|column| self.add_data(&column.to_data())).sum()
+    }
+
+    fn add_data(&mut self, data: &ArrayData) -> u64 {
+        let nulls = data.nulls().map(|nulls| nulls.buffer());
+        let own = data.buffers().iter().chain(nulls).map(|buffer| {
+            if self.seen.insert(buffer.data_ptr().as_ptr() as usize) { buffer.capacity() as u64 } else { 0 }
+        });
+        let own: u64 = own.sum();
+        own + data.child_data().iter().map(|child| self.add_data(child)).sum::<u64>()
+    }
+}

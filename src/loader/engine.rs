@@ -1,0 +1,484 @@
+//! Who does what when: plans, extracts and assembles on threads of its own, within the memory.
+//!
+//! All state is behind one lock, which nobody holds while working. A thread that is free takes, in this order, a segment
+//! whose rows are all there, an extraction that the memory permits, or the plan to walk on with. Segments are claimed
+//! and handed out in order, so nothing that is served depends on which thread was when where.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use arrow::array::RecordBatch;
+
+use super::assemble::{Assembled, assemble};
+use super::carousel::{Carousel, Claimed, Lot, bytes_of};
+use super::groups::Groups;
+use super::plan::{Extract, GroupSize, Next, PIECES, Plan, Segment};
+use super::walk::{Span, Walk};
+use super::{Batch, LoaderStats};
+use crate::{Error, ErrorKind, Result};
+
+/// What an engine is made for.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) memory: u64,
+    pub(crate) threads: usize,
+    /// Batches that may wait for the consumer; `None` leaves it to the plan.
+    pub(crate) read_ahead: Option<usize>,
+    pub(crate) batch_rows: u64,
+    pub(crate) seed: u64,
+}
+
+/// Threads that work a run off from a given batch on. Dropping it ends them.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    inline: bool,
+}
+
+struct Shared {
+    groups: Arc<dyn Groups>,
+    memory: u64,
+    /// By how much the memory may be exceeded: the largest group.
+    excess: u64,
+    /// How many extractions are planned before the first of them has begun.
+    jobs_ahead: usize,
+    read_ahead: Option<usize>,
+    state: Mutex<State>,
+    /// There may be something to do.
+    work: Condvar,
+    /// There may be something to serve.
+    ready: Condvar,
+}
+
+struct State {
+    stop: bool,
+    driver: Option<Box<Driver>>,
+    /// Everything is planned; the error is what comes after the last segment.
+    planned: Option<Option<Error>>,
+    /// What was measured since the driver was last at work.
+    measured: Vec<Measured>,
+    jobs: VecDeque<(u64, Extract)>,
+    next_job: u64,
+    /// All extractions before this one are done, and these after it.
+    done_before: u64,
+    done: BTreeSet<u64>,
+    /// Groups that are being decoded to stay.
+    busy: BTreeSet<u32>,
+    tickets: VecDeque<Ticket>,
+    next_ticket: u64,
+    carousel: Carousel,
+    running: usize,
+    assembling: usize,
+    ready_limit: usize,
+    out: BTreeMap<u64, (Assembled, u64)>,
+    next_out: u64,
+    held: u64,
+    in_flight: u64,
+    stats: LoaderStats,
+}
+
+/// A segment that waits for its rows.
+struct Ticket {
+    number: u64,
+    /// The extractions before this one must be done.
+    needs: u64,
+    span: Span,
+    parts: Vec<(u32, u32)>,
+}
+
+/// Bytes estimated and real.
+#[derive(Debug, Clone, Copy)]
+enum Measured {
+    Kept(u64, u64),
+    Decoded(u64, u64),
+}
+
+enum Task {
+    Plan(Box<Driver>, Vec<Measured>),
+    Extract { number: u64, extract: Extract, whole: Option<RecordBatch>, needs: u64 },
+    Assemble { ticket: Ticket, claimed: Claimed },
+}
+
+/// The plan and the order that it follows.
+struct Driver {
+    plan: Plan,
+    walk: Walk,
+    spans: VecDeque<Span>,
+    places: Vec<(u32, u32)>,
+    error: Option<Error>,
+}
+
+enum Planned {
+    Walked,
+    Extract(Extract),
+    Segment(Span, Segment),
+    End(Option<Error>),
+}
+
+impl Driver {
+    /// Walks on by at most one segment.
+    fn advance(&mut self, groups: &dyn Groups) -> Planned {
+        match self.plan.next() {
+            Next::Extract(extract) => Planned::Extract(extract),
+            Next::Segment(segment) => match self.spans.pop_front() {
+                Some(span) => Planned::Segment(span, segment),
+                None => Planned::End(Some(Error::new(ErrorKind::Internal, "a segment that nobody asked for"))),
+            },
+            Next::End => Planned::End(self.error.take()),
+            Next::Look => {
+                let places = &mut self.places;
+                places.clear();
+                let span = self.walk.span(self.plan.segment_rows(), |rows| {
+                    let before = places.len();
+                    for &row in rows {
+                        let Some(place) = groups.locate(row) else {
+                            places.truncate(before);
+                            return Err(Error::new(ErrorKind::OutOfRange, format!("the order has row id {row}"))
+                                .with_hint("make the order for as many rows as the dataset has"));
+                        };
+                        places.push(place);
+                    }
+                    Ok(())
+                });
+                match span {
+                    Ok(Some(span)) => {
+                        self.plan.push(places);
+                        self.spans.push_back(span);
+                    }
+                    Ok(None) => self.plan.end(),
+                    Err(error) => {
+                        self.error = Some(error);
+                        self.plan.end();
+                    }
+                }
+                Planned::Walked
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Starts its threads, if any.
+    pub(crate) fn start(groups: Arc<dyn Groups>, walk: Walk, settings: &Settings) -> Result<Self> {
+        let sizes: Vec<GroupSize> = (0..groups.count()).map(|group| groups.size(group)).collect();
+        let plan = Plan::new(&sizes, settings.memory, settings.batch_rows, settings.seed);
+        let driver = Driver { plan, walk, spans: VecDeque::new(), places: Vec::new(), error: None };
+        let state = State {
+            stop: false,
+            driver: Some(Box::new(driver)),
+            planned: None,
+            measured: Vec::new(),
+            jobs: VecDeque::new(),
+            next_job: 0,
+            done_before: 0,
+            done: BTreeSet::new(),
+            busy: BTreeSet::new(),
+            tickets: VecDeque::new(),
+            next_ticket: 0,
+            carousel: Carousel::new(sizes.len()),
+            running: 0,
+            assembling: 0,
+            ready_limit: 1,
+            out: BTreeMap::new(),
+            next_out: 0,
+            held: 0,
+            in_flight: 0,
+            stats: LoaderStats::default(),
+        };
+        let shared = Arc::new(Shared {
+            memory: settings.memory,
+            excess: sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0),
+            jobs_ahead: 2 * settings.threads + 1,
+            read_ahead: settings.read_ahead,
+            groups,
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            ready: Condvar::new(),
+        });
+        let mut engine = Self { shared, threads: Vec::new(), inline: settings.threads == 0 };
+        for number in 0..settings.threads {
+            let shared = Arc::clone(&engine.shared);
+            let thread = std::thread::Builder::new().name(format!("rowdex-loader-{number}"));
+            let thread = thread.spawn(move || shared.work()).map_err(|error| {
+                Error::io("cannot start a thread of the loader", error).with_hint("ask for fewer threads")
+            })?;
+            engine.threads.push(thread);
+        }
+        Ok(engine)
+    }
+
+    /// The next segment; `None` at the end of the run. Waits for it, or works for it if there are no threads.
+    pub(crate) fn next(&self) -> Result<Option<Assembled>> {
+        let shared = &*self.shared;
+        let mut state = shared.lock();
+        loop {
+            let number = state.next_out;
+            if let Some((assembled, bytes)) = state.out.remove(&number) {
+                state.next_out += 1;
+                state.held -= bytes;
+                shared.work.notify_all();
+                return Ok(Some(assembled));
+            }
+            if let Some(error) = &state.planned
+                && state.tickets.is_empty()
+                && state.next_ticket == number
+            {
+                return error.clone().map_or(Ok(None), Err);
+            }
+            if self.inline {
+                let Some(task) = shared.pick(&mut state) else {
+                    return Err(Error::new(ErrorKind::Internal, "the loader has nothing to do and is not done"));
+                };
+                drop(state);
+                shared.run(task);
+                state = shared.lock();
+            } else {
+                state = shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    pub(crate) fn stats(&self) -> LoaderStats {
+        let state = self.shared.lock();
+        LoaderStats { held_bytes: state.held + state.in_flight, ..state.stats }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread of the loader catches what it runs, so there is no panic to pass on.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut state = self.lock();
+        while !state.stop {
+            match self.pick(&mut state) {
+                Some(task) => {
+                    drop(state);
+                    self.run(task);
+                    state = self.lock();
+                }
+                None => state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    fn pick(&self, state: &mut State) -> Option<Task> {
+        if let Some(ticket) = state.tickets.front()
+            && ticket.needs <= state.done_before
+            && self.has_room(state)
+            && let Some(ticket) = state.tickets.pop_front()
+        {
+            state.assembling += 1;
+            state.running += 1;
+            let claimed = state.carousel.claim(&ticket.parts);
+            return Some(Task::Assemble { ticket, claimed });
+        }
+        if let Some(task) = self.pick_extract(state) {
+            return Some(task);
+        }
+        // So far ahead that the memory, not the plan, is what holds the threads up.
+        const TICKETS_AHEAD: usize = 16;
+        if state.jobs.len() < self.jobs_ahead
+            && state.tickets.len() < TICKETS_AHEAD
+            && let Some(driver) = state.driver.take()
+        {
+            return Some(Task::Plan(driver, std::mem::take(&mut state.measured)));
+        }
+        None
+    }
+
+    fn has_room(&self, state: &State) -> bool {
+        match self.read_ahead {
+            None => state.out.len() + state.assembling < state.ready_limit,
+            Some(limit) => {
+                let waiting: usize = state.out.values().map(|(assembled, _)| assembled.batches.len()).sum();
+                state.assembling == 0 && (waiting < limit || state.out.is_empty())
+            }
+        }
+    }
+
+    fn pick_extract(&self, state: &mut State) -> Option<Task> {
+        let (number, extract) = state.jobs.front()?;
+        let whole = state.carousel.whole(extract.group);
+        if whole.is_none() && state.busy.contains(&extract.group) {
+            return None;
+        }
+        let needs = extract.bytes + if whole.is_none() { extract.whole } else { 0 };
+        // When nothing else goes on and the consumer waits for just this, it must be done whatever it takes.
+        let due = state.tickets.front().is_none_or(|ticket| *number < ticket.needs);
+        let must = due && state.running == 0 && state.out.is_empty();
+        if !must && state.held + state.in_flight + needs > self.memory + self.excess {
+            return None;
+        }
+        let (number, extract) = state.jobs.pop_front()?;
+        state.running += 1;
+        state.in_flight += needs;
+        state.stats.peak_bytes = state.stats.peak_bytes.max(state.held + state.in_flight);
+        if whole.is_none() && extract.keep {
+            state.busy.insert(extract.group);
+        }
+        Some(Task::Extract { number, extract, whole, needs })
+    }
+
+    fn run(&self, task: Task) {
+        match task {
+            Task::Plan(driver, measured) => self.plan(driver, &measured),
+            Task::Extract { number, extract, whole, needs } => self.extract(number, extract, whole, needs),
+            Task::Assemble { ticket, claimed } => self.assemble(&ticket, claimed),
+        }
+    }
+
+    fn plan(&self, mut driver: Box<Driver>, measured: &[Measured]) {
+        let planned = catch_unwind(AssertUnwindSafe(|| {
+            for measured in measured {
+                match *measured {
+                    Measured::Kept(estimate, real) => driver.plan.measure_kept(estimate, real),
+                    Measured::Decoded(estimate, real) => driver.plan.measure_decoded(estimate, real),
+                }
+            }
+            driver.advance(&*self.groups)
+        }));
+        let planned = planned.unwrap_or_else(|_| Planned::End(Some(panicked("the order"))));
+        let mut state = self.lock();
+        state.ready_limit = driver.plan.segments_ready();
+        match planned {
+            Planned::Walked => {}
+            Planned::Extract(extract) => {
+                let number = state.next_job;
+                state.next_job += 1;
+                state.jobs.push_back((number, extract));
+            }
+            Planned::Segment(span, segment) => {
+                let (number, needs) = (state.next_ticket, state.next_job);
+                state.next_ticket += 1;
+                state.tickets.push_back(Ticket { number, needs, span, parts: segment.parts });
+            }
+            Planned::End(error) => {
+                state.planned = Some(error);
+                self.ready.notify_all();
+                return;
+            }
+        }
+        state.driver = Some(driver);
+        self.work.notify_all();
+    }
+
+    fn extract(&self, number: u64, mut extract: Extract, whole: Option<RecordBatch>, needs: u64) {
+        let held = whole.is_some();
+        let group = extract.group;
+        let slots = std::mem::take(&mut extract.slots);
+        let size = self.groups.size(group);
+        let mut measured = None;
+        let work = || -> Result<(Lot, Option<RecordBatch>, u64)> {
+            let pieces = if extract.keep { 1 } else { PIECES };
+            if let Some(whole) = whole {
+                return Ok((Lot::extract(&whole, slots, pieces)?, Some(whole), 0));
+            }
+            if !extract.keep && is_sparse(slots.len(), size.rows) {
+                let (wanted, slots) = distinct(&slots);
+                let batch = self.groups.decode(group, Some(&wanted))?;
+                return Ok((Lot::extract(&batch, slots, pieces)?, None, 0));
+            }
+            let all = self.groups.decode(group, None)?;
+            let bytes = bytes_of(&all);
+            measured = Some(Measured::Decoded(size.bytes, bytes));
+            let lot = Lot::extract(&all, slots, pieces)?;
+            Ok((lot, extract.keep.then_some(all), bytes))
+        };
+        let result = catch_unwind(AssertUnwindSafe(work));
+        let result = result.unwrap_or_else(|_| Err(panicked(&format!("decoding row group {group}"))));
+        let (lot, stays, whole_bytes) = match result {
+            Ok(done) => done,
+            Err(error) => (Lot::failed(error), None, 0),
+        };
+        let real = lot.bytes();
+        let mut state = self.lock();
+        state.running -= 1;
+        state.in_flight -= needs;
+        state.busy.remove(&group);
+        if !(held && extract.keep) {
+            let (added, removed) = state.carousel.stay(group, stays, whole_bytes);
+            state.held = (state.held + added) - removed;
+        }
+        state.held += real;
+        state.stats.decodes += u64::from(!held);
+        state.stats.extractions += 1;
+        state.measured.extend(measured);
+        if !extract.keep {
+            // Short extractions from groups that stay would say more of allocations than of rows.
+            state.measured.push(Measured::Kept(extract.estimate, real));
+        }
+        state.carousel.insert(group, number, lot);
+        state.done.insert(number);
+        while let done = state.done_before
+            && state.done.remove(&done)
+        {
+            state.done_before += 1;
+        }
+        self.settle(&mut state);
+    }
+
+    fn assemble(&self, ticket: &Ticket, claimed: Claimed) {
+        let assembled = catch_unwind(AssertUnwindSafe(|| assemble(&*self.groups, &ticket.span, &claimed)));
+        let assembled = assembled
+            .unwrap_or_else(|_| Assembled { batches: Vec::new(), error: Some(panicked("assembling batches")) });
+        let freed = claimed.bytes;
+        drop(claimed);
+        let bytes = assembled.batches.iter().map(|batch: &Batch| bytes_of(&batch.records)).sum();
+        let mut state = self.lock();
+        state.running -= 1;
+        state.assembling -= 1;
+        state.held = state.held + bytes - freed;
+        state.stats.rows += assembled.batches.iter().map(|batch| batch.row_ids.len() as u64).sum::<u64>();
+        state.out.insert(ticket.number, (assembled, bytes));
+        self.settle(&mut state);
+        self.ready.notify_all();
+    }
+
+    fn settle(&self, state: &mut State) {
+        state.stats.peak_bytes = state.stats.peak_bytes.max(state.held + state.in_flight);
+        self.work.notify_all();
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("memory", &self.memory).finish_non_exhaustive()
+    }
+}
+
+/// Whether to decode only the wanted rows of a group, rather than all and then pick.
+///
+/// Skipping between wanted rows costs the decoder about as much as decoding sixteen rows, so it pays only when fewer
+/// than every sixteenth row is wanted; and then it may leave out whole pages.
+fn is_sparse(wanted: usize, rows: u64) -> bool {
+    (wanted as u64).saturating_mul(16) <= rows
+}
+
+/// The slots in rising order, each once, and where each of the given slots is among them.
+fn distinct(slots: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    let mut wanted = slots.to_vec();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let places = slots.iter().map(|slot| wanted.partition_point(|other| other < slot) as u32).collect();
+    (wanted, places)
+}
+
+fn panicked(what: &str) -> Error {
+    Error::new(ErrorKind::Internal, format!("{what} panicked")).with_hint("please report this")
+}

@@ -1,0 +1,444 @@
+//! Batches in the order of a sampler, at about the speed of a scan, inside a memory budget.
+//!
+//! A [`Loader`] knows the order in advance. It decodes each row group once per *horizon*, keeps only the rows that are
+//! due within it, and hands out batches in exactly the sampler's order, however many threads it has and however much
+//! memory. A kept row waits half a horizon on average, so by Little's law (L = λW) memory for `M` rows allows a horizon
+//! of `2M` rows:
+//!
+//! **each row group is decoded `n / (2M)` times an epoch**, `n` being the rows that the loader serves in an epoch.
+//!
+//! With memory for a tenth of the data that is five times, with a quarter twice, with a half once. From there on some
+//! row groups stay decoded, and when all fit, nothing is decoded after the first pass. An order that follows the files
+//! needs no more memory than a few row groups to decode each of them once. A cache of whole row groups of a tenth of the data,
+//! under the same global shuffle, decodes each row group hundreds of times.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use rowdex::{Dataset, DistributedSampler, Loader, Shard};
+//! use rowdex::order::Global;
+//!
+//! # fn main() -> rowdex::Result<()> {
+//! let dataset = Dataset::open("train.rdx")?;
+//! let orders = Arc::new(Global::new(dataset.len(), 42)?);
+//! let sampler = DistributedSampler::new(orders, Shard::new(0, 8)?, 256)?;
+//! let mut loader = Loader::builder(&dataset, sampler).memory(4 << 30).threads(4).epochs(10).build()?;
+//! while let Some(batch) = loader.next() {
+//!     let batch = batch?;
+//!     println!("epoch {} step {} of {}: {} rows", batch.epoch, batch.step, batch.steps, batch.records.num_rows());
+//!     if batch.step % 1000 == 999 {
+//!         println!("checkpoint {}", loader.state());
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod assemble;
+mod carousel;
+mod engine;
+mod groups;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::buffer::BooleanBuffer;
+
+use self::engine::{Engine, Settings};
+use self::groups::{DatasetGroups, Groups};
+use self::walk::Walk;
+use crate::dataset::Dataset;
+use crate::sampler::{DistributedSampler, State};
+use crate::{Error, ErrorKind, Result};
+
+/// The rows of one step on one rank.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batch {
+    /// The epoch that it is from.
+    pub epoch: u64,
+    /// Which step of the epoch, from 0. After resuming within an epoch, steps count from there.
+    pub step: u64,
+    /// How many steps the epoch has. After resuming: that were left.
+    pub steps: u64,
+    /// The rank that it is for.
+    pub rank: u32,
+    /// The rows, with the dataset's schema. Shares no memory with other batches.
+    pub records: RecordBatch,
+    /// The row ids, one for each row.
+    pub row_ids: Vec<u64>,
+    /// How many of the rows are pads, which another rank or an earlier step serves too. These are always the last ones.
+    pub pads: usize,
+}
+
+impl Batch {
+    /// Whether this is the last step of its epoch.
+    pub fn is_last(&self) -> bool {
+        self.step + 1 >= self.steps
+    }
+
+    /// Which rows are pads, as a column beside [`records`](Self::records).
+    pub fn pad_mask(&self) -> BooleanArray {
+        let own = self.row_ids.len().saturating_sub(self.pads);
+        BooleanArray::new(BooleanBuffer::collect_bool(self.row_ids.len(), |row| row >= own), None)
+    }
+}
+
+/// What a loader did since it was started, or started again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoaderStats {
+    /// Row groups decoded, whole or in part.
+    pub decodes: u64,
+    /// Times that rows of a row group were picked out, from one just decoded or from one that stayed.
+    pub extractions: u64,
+    /// Rows put into batches; some of them may wait to be asked for.
+    pub rows: u64,
+    /// Bytes held now: rows on the carousel, row groups that stay, those being decoded, and batches that wait.
+    pub held_bytes: u64,
+    /// The most that was ever held.
+    pub peak_bytes: u64,
+}
+
+/// Options of a [`Loader`], from [`Loader::builder`].
+#[derive(Debug)]
+pub struct LoaderBuilder {
+    groups: Arc<DatasetGroups>,
+    samplers: Vec<DistributedSampler>,
+    options: Options,
+}
+
+#[derive(Debug, Clone)]
+struct Options {
+    memory: u64,
+    threads: usize,
+    read_ahead: Option<usize>,
+    epochs: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { memory: 1 << 30, threads: 2, read_ahead: None, epochs: None }
+    }
+}
+
+impl LoaderBuilder {
+    /// How many bytes of decoded rows to hold at most, those being decoded and the batches that wait included. Default: 1 GiB.
+    ///
+    /// It may be exceeded by one row group, and by the rows of two batches where these take more. The compressed bytes and pages of
+    /// the row groups being decoded come on top, and 4 bytes for each row within the horizon that is not decoded yet.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.options.memory = bytes;
+        self
+    }
+
+    /// How many threads the loader has. With 0 all work is done on the thread that asks for batches. Default: 2.
+    ///
+    /// What is served does not depend on it. No thread exists before the first batch is asked for, nor after the end.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.options.threads = threads;
+        self
+    }
+
+    /// How many finished batches may wait to be asked for, about. Default: a few, fewer of wide rows than of narrow ones.
+    #[must_use]
+    pub fn read_ahead(mut self, batches: usize) -> Self {
+        self.options.read_ahead = Some(batches);
+        self
+    }
+
+    /// How many epochs the run has: it ends before epoch `epochs`, wherever it was started or resumed. Default: no end.
+    #[must_use]
+    pub fn epochs(mut self, epochs: u64) -> Self {
+        self.options.epochs = Some(epochs);
+        self
+    }
+
+    /// Serves the batches of these ranks, too: at every step one after another, the first sampler's first. All together
+    /// share the memory, so it goes as far as if there were one rank.
+    #[must_use]
+    pub fn and_ranks(mut self, samplers: impl IntoIterator<Item = DistributedSampler>) -> Self {
+        self.samplers.extend(samplers);
+        self
+    }
+
+    /// The loader, at the state of the sampler. Reads nothing and starts no thread.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the samplers of several ranks differ in anything but the rank.
+    pub fn build(self) -> Result<Loader> {
+        Loader::new(self.groups, self.samplers, self.options)
+    }
+}
+
+/// Serves batches in the order of a sampler, epoch after epoch.
+///
+/// It is an iterator over the batches of the run; [`epoch`](Self::epoch) gives those of one epoch at a time. Dropping it ends its
+/// threads, each once it is done with the row group at hand.
+///
+/// After an error it is at its end: what came before was served, and [`state`](Self::state) is where to go on.
+///
+/// In a forked child it starts again after the last batch that was served, with threads of its own.
+#[derive(Debug)]
+pub struct Loader {
+    groups: Arc<dyn Groups>,
+    samplers: Arc<[DistributedSampler]>,
+    options: Options,
+    engine: Option<Owned>,
+    waiting: VecDeque<Batch>,
+    /// What comes after `waiting`.
+    error: Option<Error>,
+    ended: bool,
+    place: Place,
+    state: State,
+}
+
+/// The next batch, counted over the ranks and steps of its epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    epoch: u64,
+    batch: u64,
+}
+
+/// An engine, and the process that its threads are in.
+#[derive(Debug)]
+struct Owned {
+    process: u32,
+    /// `None` only while being dropped.
+    engine: Option<Engine>,
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // The threads of a forked child's parent can be neither woken nor joined, and their locks may be held for ever.
+        if self.process != std::process::id() {
+            std::mem::forget(self.engine.take());
+        }
+    }
+}
+
+impl Loader {
+    /// Options for serving `sampler`'s batches of rows of `dataset`.
+    pub fn builder(dataset: &Dataset, sampler: DistributedSampler) -> LoaderBuilder {
+        let groups = Arc::new(DatasetGroups::new(dataset.clone()));
+        LoaderBuilder { groups, samplers: vec![sampler], options: Options::default() }
+    }
+
+    fn new(groups: Arc<dyn Groups>, samplers: Vec<DistributedSampler>, options: Options) -> Result<Self> {
+        let Some(first) = samplers.first() else {
+            return Err(Error::new(ErrorKind::InvalidArgument, "a loader for no rank at all"));
+        };
+        let state = first.state();
+        let same = |other: &DistributedSampler| {
+            other.state() == state
+                && other.steps() == first.steps()
+                && other.batch_size() == first.batch_size()
+                && other.shard().count() == first.shard().count()
+                && other.shard().tail() == first.shard().tail()
+        };
+        if !samplers.iter().all(same) {
+            return Err(Error::new(ErrorKind::InvalidArgument, "the ranks of a loader differ in more than the rank")
+                .with_hint("use one order, state, batch size, world and tail policy"));
+        }
+        let place = Place { epoch: first.epoch(), batch: 0 };
+        let (engine, waiting, error) = (None, VecDeque::new(), None);
+        Ok(Self { groups, samplers: samplers.into(), options, engine, waiting, error, ended: false, place, state })
+    }
+
+    /// Where the run stands after the last step of which all batches were handed out. A loader, or a bare sampler, that resumes
+    /// from it goes on with the batch after.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Goes on from `state`, as [`DistributedSampler::resume`] does. What was read ahead is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`DistributedSampler::resume`]; the loader is then unchanged.
+    pub fn resume(&mut self, state: &State) -> Result<()> {
+        let mut samplers = self.samplers.to_vec();
+        for sampler in &mut samplers {
+            sampler.resume(state)?;
+        }
+        self.samplers = samplers.into();
+        let epoch = self.samplers.first().map_or(state.epoch, DistributedSampler::epoch);
+        self.go_to(epoch);
+        Ok(())
+    }
+
+    /// Goes on with the first batch of `epoch`. What was read ahead is dropped, unless that is what comes next anyway.
+    pub fn set_epoch(&mut self, epoch: u64) {
+        if self.place != (Place { epoch, batch: 0 }) || self.ended {
+            let mut samplers = self.samplers.to_vec();
+            for sampler in &mut samplers {
+                // An epoch that was resumed, and left since, is served whole when it comes again.
+                sampler.set_epoch(self.place.epoch);
+                sampler.set_epoch(epoch);
+            }
+            self.samplers = samplers.into();
+            self.go_to(epoch);
+        }
+    }
+
+    fn go_to(&mut self, epoch: u64) {
+        self.engine = None;
+        self.waiting.clear();
+        (self.error, self.ended) = (None, false);
+        self.place = Place { epoch, batch: 0 };
+        if let Some(sampler) = self.samplers.first() {
+            self.state = State { epoch, ..sampler.state() };
+        }
+    }
+
+    /// The batches of one epoch: of the next one that was not begun, or of one that was resumed.
+    ///
+    /// If some of the current epoch's batches were served and others not, these are dropped. From an epoch that was served to its
+    /// end, the loader goes on to the next without a pause: its first batches are read while the last ones are served.
+    pub fn epoch(&mut self) -> Epoch<'_> {
+        if self.place.batch > 0 {
+            self.set_epoch(self.place.epoch.saturating_add(1));
+        }
+        Epoch { epoch: self.place.epoch, loader: self, ended: false }
+    }
+
+    /// What was done since the loader was started, resumed or set to another epoch.
+    pub fn stats(&self) -> LoaderStats {
+        let own = self.engine.as_ref().filter(|owned| owned.process == std::process::id());
+        own.and_then(|owned| owned.engine.as_ref()).map_or_else(LoaderStats::default, Engine::stats)
+    }
+
+    fn fetch(&mut self) -> Result<bool> {
+        if self.engine.as_ref().is_some_and(|owned| owned.process != std::process::id()) {
+            self.waiting.clear();
+            self.engine = None;
+        }
+        if !self.waiting.is_empty() {
+            return Ok(true);
+        }
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        if self.engine.is_none() {
+            self.engine = Some(Owned { process: std::process::id(), engine: Some(self.start()?) });
+        }
+        let Some(engine) = self.engine.as_ref().and_then(|owned| owned.engine.as_ref()) else { return Ok(false) };
+        while self.waiting.is_empty() {
+            let Some(assembled) = engine.next()? else { return Ok(false) };
+            self.waiting.extend(assembled.batches);
+            self.error = assembled.error;
+            if let Some(error) = self.error.take_if(|_| self.waiting.is_empty()) {
+                return Err(error);
+            }
+        }
+        Ok(true)
+    }
+
+    fn start(&self) -> Result<Engine> {
+        let epochs = self.options.epochs.map(|epochs| epochs.saturating_sub(self.place.epoch));
+        let first = self.samplers.first();
+        let settings = Settings {
+            memory: self.options.memory,
+            threads: self.options.threads,
+            read_ahead: self.options.read_ahead,
+            batch_rows: first.map_or(1, |sampler| sampler.batch_size().min(sampler.orders().len()).max(1)),
+            seed: self.state.fingerprint,
+        };
+        let walk = Walk::new(Arc::clone(&self.samplers), self.place.epoch, self.place.batch, epochs);
+        Engine::start(Arc::clone(&self.groups), walk, &settings)
+    }
+
+    /// Notes that a batch is handed out.
+    fn pass(&mut self, batch: &Batch) {
+        let ranks = self.samplers.len() as u64;
+        let position = self.samplers.iter().position(|sampler| sampler.shard().rank() == batch.rank);
+        let position = position.unwrap_or_default() as u64;
+        let next = batch.step.saturating_mul(ranks) + position + 1;
+        self.place = match batch.is_last() && position + 1 == ranks {
+            true => Place { epoch: batch.epoch.saturating_add(1), batch: 0 },
+            false => Place { epoch: batch.epoch, batch: next },
+        };
+        if position + 1 == ranks
+            && let Some(sampler) = self.samplers.first()
+        {
+            // The last of all epochs has no state after it; the one before stays.
+            self.state = sampler.state_after(batch.epoch, batch.step).unwrap_or(self.state);
+        }
+    }
+}
+
+impl Loader {
+    /// The next batch; if `only` is given, only one of that epoch.
+    fn serve(&mut self, only: Option<u64>) -> Option<Result<Batch>> {
+        if self.ended {
+            return None;
+        }
+        match self.fetch() {
+            Ok(true) => {
+                let batch = self.waiting.pop_front_if(|batch| only.is_none_or(|only| only == batch.epoch))?;
+                self.pass(&batch);
+                Some(Ok(batch))
+            }
+            other => {
+                self.ended = true;
+                self.engine = None;
+                other.err().map(Err)
+            }
+        }
+    }
+}
+
+impl Iterator for Loader {
+    type Item = Result<Batch>;
+
+    /// The next batch. `None` at the end of the run, and after an error.
+    fn next(&mut self) -> Option<Result<Batch>> {
+        self.serve(None)
+    }
+}
+
+/// The batches of one epoch, from [`Loader::epoch`].
+#[derive(Debug)]
+pub struct Epoch<'a> {
+    loader: &'a mut Loader,
+    epoch: u64,
+    ended: bool,
+}
+
+impl Epoch<'_> {
+    /// Which epoch it is.
+    pub fn number(&self) -> u64 {
+        self.epoch
+    }
+
+    /// As [`Loader::state`].
+    pub fn state(&self) -> State {
+        self.loader.state()
+    }
+}
+
+impl Iterator for Epoch<'_> {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Result<Batch>> {
+        if self.ended || self.loader.place.epoch != self.epoch {
+            return None;
+        }
+        // An epoch without a batch is over before it has begun: what comes next is of a later one.
+        let next = self.loader.serve(Some(self.epoch));
+        if next.is_none() {
+            self.ended = true;
+            self.loader.place = Place { epoch: self.epoch.saturating_add(1), batch: 0 };
+        }
+        next
+    }
+}
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub fn bytes_of_batch(b: &RecordBatch) -> u64 { carousel::bytes_of(b) }

@@ -1,0 +1,521 @@
+//! What to read when: which row group to decode next, and which of its rows to keep.
+//!
+//! The order is known, so the plan walks it ahead of the consumer. When a row is due that is not held, its group is
+//! decoded once and every row of it that is due within the next `T` rows, the horizon, is kept. A kept row then waits
+//! `T / 2` on average, so by Little's law (L = λW, J. D. C. Little, "A proof for the queuing formula", 1961) the rows
+//! held are `T / 2`, and a memory of `M` rows allows `T = 2M`: each group is decoded every `2M` rows.
+//!
+//! - Groups whose horizons end at the same time would be decoded at the same time, and the rows held would swing
+//!   between nothing and `2M`. So at first the horizons end evenly spaced over `T`, each group at its own phase; and
+//!   where several groups become due together later, the memory that is left is dealt out in a stair.
+//! - Groups that cost more per byte kept are decoded less often: minimising `Σ cost / T` under `Σ bytes · T = M` gives
+//!   `T ∝ √(cost / bytes)`.
+//! - Memory beyond half of the dataset is better spent on whole groups that stay decoded: with a part `f` of the data
+//!   kept, the decodes per row are proportional to `(1 - f)² / (M - f)`, least at `f = 2M - 1`. At `M = 1` all stay.
+//!
+//! The plan knows neither files nor threads nor Arrow. It counts in *segments*, runs of batches that are assembled
+//! together, and whoever drives it walks the order and [`push`](Plan::push)es one segment whenever it
+//! [`needs`](Next::Look) one.
+
+use std::collections::VecDeque;
+
+/// What the plan knows of one row group beforehand.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct GroupSize {
+    /// Rows that are served.
+    pub(crate) rows: u64,
+    /// Bytes of those rows when decoded, as estimated; only their proportion among groups must be right.
+    pub(crate) bytes: u64,
+    /// Bytes that are decoded to get at them: more than `bytes` where rows were left out by the index.
+    pub(crate) cost: u64,
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Walk the order further: [`Plan::push`] a segment, or [`Plan::end`].
+    Look,
+    /// Get rows of a group.
+    Extract(Extract),
+    /// Everything that the oldest segment needs was asked for by the extractions so far.
+    Segment(Segment),
+    /// There is nothing more to do.
+    End,
+}
+
+/// Rows of one group to get and keep.
+#[derive(Debug)]
+pub(crate) struct Extract {
+    pub(crate) group: u32,
+    /// The slots in the order in which they are due. A slot that is due twice is there twice.
+    pub(crate) slots: Vec<u32>,
+    /// Whether the group stays decoded after that.
+    pub(crate) keep: bool,
+    /// Whether the group must be decoded for it, not being one that stayed.
+    pub(crate) decode: bool,
+    /// How many bytes the rows take by the sizes that the plan was given, for [`Plan::measure`].
+    pub(crate) estimate: u64,
+    /// About how many bytes the rows really take.
+    pub(crate) bytes: u64,
+    /// About how many bytes the whole group takes.
+    pub(crate) whole: u64,
+}
+
+/// One segment whose rows were all asked for.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    /// How many rows of which group it is made of; every group once.
+    pub(crate) parts: Vec<(u32, u32)>,
+}
+
+#[derive(Debug)]
+struct Group {
+    size: GroupSize,
+    /// Where in `(0, 1]` of the horizon its first extraction ends.
+    phase: f64,
+    /// How long its horizon is, compared to the others.
+    weight: f64,
+    /// Slots that are due and not yet asked for, in order, and how many of them each segment needs.
+    pending: Vec<u32>,
+    marks: VecDeque<Mark>,
+    seen: bool,
+    stays: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    /// The number of a segment, modulo 2^32.
+    segment: u32,
+    rows: u32,
+}
+
+#[derive(Debug)]
+struct Ahead {
+    /// How many rows come before it.
+    start: u64,
+    rows: u64,
+    /// Groups whose first row not yet asked for is in this segment; with `stair`, by falling end of horizon.
+    due: Vec<u32>,
+    /// Set when it becomes the oldest segment.
+    stair: Option<Stair>,
+    parts: Vec<(u32, u32)>,
+    held: f64,
+}
+
+/// How the memory that is left is dealt out among the groups that are due together: the `i`-th gets `i` shares.
+#[derive(Debug, Clone, Copy)]
+struct Stair {
+    bytes: f64,
+    groups: f64,
+    step: f64,
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    groups: Vec<Group>,
+    /// The groups in the order in which they are chosen to stay decoded, with the bytes up to and including each.
+    memory: f64,
+    rows: u64,
+    bytes: f64,
+    largest: f64,
+    batch_rows: u64,
+    /// Bytes per byte estimated, of rows that are kept.
+    kept: Ratio,
+    /// The same of groups as they are decoded.
+    decoded: Ratio,
+    tuned: Tuned,
+    /// The bytes of the groups before each in the order of choice, as a part of all.
+    rank: Vec<f64>,
+    ahead: VecDeque<Ahead>,
+    /// The number of `ahead`'s first segment.
+    first: u64,
+    walked: u64,
+    ended: bool,
+    held: f64,
+    staying: f64,
+    decodes: u64,
+    peak: f64,
+}
+
+/// How far estimates are off.
+#[derive(Debug)]
+struct Ratio {
+    value: f64,
+    estimated: f64,
+    real: f64,
+}
+
+impl Default for Ratio {
+    fn default() -> Self {
+        Self { value: 1.0, estimated: 0.0, real: 0.0 }
+    }
+}
+
+impl Ratio {
+    /// Returns whether it changed noticeably.
+    fn measure(&mut self, estimate: u64, real: u64, memory: f64) -> bool {
+        // Older rows count less and less, so that a change in the data is followed.
+        if self.estimated > memory.max(1.0) {
+            self.estimated /= 2.0;
+            self.real /= 2.0;
+        }
+        self.estimated += estimate as f64;
+        self.real += real as f64;
+        let value = self.real / self.estimated;
+        let changed = value > 0.0 && value.is_finite() && (value / self.value - 1.0).abs() > 0.002;
+        if changed {
+            self.value = value;
+        }
+        changed
+    }
+}
+
+/// What follows from the memory and the measured size of rows.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tuned {
+    /// In rows.
+    horizon: f64,
+    /// The horizon of groups that stay decoded.
+    short: f64,
+    /// The part of the data that stays decoded.
+    stay: f64,
+    /// What rows on the carousel may take, in bytes.
+    carousel: f64,
+    /// Rows of a segment.
+    segment: f64,
+    /// Bytes of one row.
+    row: f64,
+}
+
+/// No segment is larger than this, so that its rows, and the batches made of them, are still in a core's cache.
+const SEGMENT_BYTES: f64 = (1 << 20) as f64;
+/// A segment is at most this part of the memory: several are on their way at any time.
+const SEGMENTS: f64 = 96.0;
+/// Segments that are being assembled or wait for the consumer, whose rows are in memory but no longer on the carousel.
+const UNDER_WAY: f64 = 3.0;
+/// An extraction is cut into at most this many pieces; on average half a piece is held that is consumed already.
+pub(crate) const PIECES: usize = 64;
+/// What it takes to decode a group besides its bytes, in bytes that could be decoded meanwhile.
+const CALL: f64 = (64 << 10) as f64;
+
+impl Plan {
+    /// A plan for row groups of these sizes, holding about `memory` bytes, for batches of `batch_rows`.
+    ///
+    /// `seed` decides which group is decoded when at first; it does not change what is served.
+    pub(crate) fn new(sizes: &[GroupSize], memory: u64, batch_rows: u64, seed: u64) -> Self {
+        // A size of nothing would be an horizon without end.
+        let known = |size: &GroupSize| GroupSize { bytes: size.bytes.max(size.rows), ..*size };
+        let sizes: Vec<GroupSize> = sizes.iter().map(known).collect();
+        let bytes: f64 = sizes.iter().map(|size| size.bytes as f64).sum();
+        let rows: u64 = sizes.iter().map(|size| size.rows).sum();
+        let weight = |size: &GroupSize| ((size.cost as f64 + CALL) / (size.bytes as f64).max(1.0)).sqrt();
+        let mean = sizes.iter().map(|size| size.bytes as f64 * weight(size)).sum::<f64>() / bytes.max(1.0);
+        let mut order: Vec<usize> = (0..sizes.len()).collect();
+        order.sort_by_key(|&group| scrambled(seed, group as u64));
+        let (mut before, mut rank) = (0.0, vec![0.0; sizes.len()]);
+        for &group in &order {
+            rank[group] = (before + sizes[group].bytes as f64 / 2.0) / bytes.max(1.0);
+            before += sizes[group].bytes as f64;
+        }
+        let groups = sizes.iter().zip(&rank).map(|(size, &phase)| Group {
+            size: *size,
+            phase: phase.clamp(1e-9, 1.0),
+            weight: (weight(size) / mean.max(1e-9)).clamp(0.25, 4.0),
+            pending: Vec::new(),
+            marks: VecDeque::new(),
+            seen: false,
+            stays: false,
+        });
+        let mut plan = Self {
+            groups: groups.collect(),
+            memory: memory as f64,
+            rows,
+            bytes,
+            largest: sizes.iter().map(|size| size.cost.max(size.bytes) as f64).fold(0.0, f64::max),
+            batch_rows: batch_rows.max(1),
+            kept: Ratio::default(),
+            decoded: Ratio::default(),
+            tuned: Tuned::default(),
+            rank,
+            ahead: VecDeque::new(),
+            first: 0,
+            walked: 0,
+            ended: false,
+            held: 0.0,
+            staying: 0.0,
+            decodes: 0,
+            peak: 0.0,
+        };
+        plan.tune();
+        plan
+    }
+
+    /// How many rows the next segment should have: one batch at the very beginning, so that the first batch waits for
+    /// no group but its own, and then more and more.
+    pub(crate) fn segment_rows(&self) -> u64 {
+        let number = self.first + self.ahead.len() as u64;
+        let early = self.batch_rows.saturating_mul(1 << number.min(32));
+        early.min(self.tuned.segment as u64).max(1)
+    }
+
+    /// How many segments may wait for the consumer.
+    pub(crate) fn segments_ready(&self) -> usize {
+        if self.batch_rows as f64 * self.tuned.row > self.memory / SEGMENTS { 1 } else { 2 }
+    }
+
+    /// Adds a segment of rows, each given by its group and slot.
+    pub(crate) fn push(&mut self, rows: &[(u32, u32)]) {
+        let number = (self.first + self.ahead.len() as u64) as u32;
+        let mut due = Vec::new();
+        for &(group, slot) in rows {
+            let Some(state) = self.groups.get_mut(group as usize) else { continue };
+            state.pending.push(slot);
+            match state.marks.back_mut() {
+                Some(mark) if mark.segment == number => mark.rows += 1,
+                last => {
+                    if last.is_none() {
+                        due.push(group);
+                    }
+                    state.marks.push_back(Mark { segment: number, rows: 1 });
+                }
+            }
+        }
+        let rows = rows.len() as u64;
+        self.ahead.push_back(Ahead { start: self.walked, rows, due, stair: None, parts: Vec::new(), held: 0.0 });
+        self.walked += rows;
+    }
+
+    /// Says that the order ends here.
+    pub(crate) fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Says what rows that were estimated at `estimate` bytes really take where they are kept.
+    pub(crate) fn measure_kept(&mut self, estimate: u64, real: u64) {
+        if self.kept.measure(estimate, real, self.memory) {
+            self.tune();
+        }
+    }
+
+    /// Says what a group, or rows of it, that was estimated at `estimate` bytes really takes when it is decoded.
+    pub(crate) fn measure_decoded(&mut self, estimate: u64, real: u64) {
+        if self.decoded.measure(estimate, real, self.memory) {
+            self.tune();
+        }
+    }
+
+    /// Groups decoded so far.
+    pub(crate) fn decodes(&self) -> u64 {
+        self.decodes
+    }
+
+    /// The most bytes of rows held so far, as planned.
+    pub(crate) fn peak(&self) -> u64 {
+        self.peak as u64
+    }
+
+    fn tune(&mut self) {
+        let all = self.bytes * self.decoded.value;
+        let largest = self.largest * self.decoded.value;
+        let rows = self.rows as f64;
+        let row = (self.bytes * self.kept.value / rows.max(1.0)).max(1e-3);
+        let batch = self.batch_rows as f64;
+        let segment = (SEGMENT_BYTES.min(self.memory / SEGMENTS) / row).max(batch);
+        // Long enough that picking rows out of a group is not all overhead, and a small part of the memory.
+        let short = (1024.0 * self.groups.len() as f64).min(largest / 2.0 / row).max(segment);
+        let under_way = UNDER_WAY.min(1.0 + self.memory / (segment * row * 8.0));
+        let free = self.memory * (1.0 - 1.0 / PIECES as f64) - under_way * segment * row;
+        let free = free.max(self.memory / 4.0);
+        self.tuned = if all + short * row <= self.memory + largest {
+            Tuned { horizon: rows, short, stay: 1.0, carousel: self.memory, segment, row }
+        } else {
+            let stay = (2.0 * (free - short * row) / all - 1.0).clamp(0.0, 1.0);
+            let carousel = free - if stay > 0.0 { stay * (all + short * row) } else { 0.0 };
+            let horizon = (2.0 * carousel / (row * (1.0 - stay).max(1e-9))).min(rows);
+            Tuned { horizon: horizon.max(1.0), short, stay, carousel, segment, row }
+        };
+    }
+
+    /// What to do next.
+    pub(crate) fn next(&mut self) -> Next {
+        loop {
+            let Some(oldest) = self.ahead.front() else {
+                return if self.ended { Next::End } else { Next::Look };
+            };
+            if oldest.stair.is_none() {
+                self.arrive();
+                continue;
+            }
+            let Some(&group) = oldest.due.last() else {
+                let Some(oldest) = self.ahead.pop_front() else { return Next::End };
+                self.first += 1;
+                self.held -= oldest.held;
+                return Next::Segment(Segment { parts: oldest.parts });
+            };
+            let until = self.until(group, oldest.start);
+            if self.walked < until && !self.ended {
+                return Next::Look;
+            }
+            return Next::Extract(self.extract(group, until));
+        }
+    }
+
+    /// Puts the groups that the oldest segment needs in order, those with the nearest ends of horizon first, so that
+    /// the first of them need not wait for a walk over the whole horizon.
+    fn arrive(&mut self) {
+        let free = (self.tuned.carousel * (1.0 + 1.0 / 8.0) - self.held).max(0.0);
+        let Some(oldest) = self.ahead.front() else { return };
+        let start = oldest.start;
+        let mut due: Vec<(u64, u64, u32)> = oldest
+            .due
+            .iter()
+            .map(|&group| (self.until(group, start), (self.groups[group as usize].phase * 1e12) as u64, group))
+            .collect();
+        due.sort_unstable_by(|a, b| b.cmp(a));
+        let due: Vec<u32> = due.into_iter().map(|(_, _, group)| group).collect();
+        let count = due.iter().filter(|&&group| !self.stays(group)).count() as f64;
+        if let Some(oldest) = self.ahead.front_mut() {
+            oldest.due = due;
+            oldest.stair = Some(Stair { bytes: free, groups: count, step: 0.0 });
+        }
+    }
+
+    fn stays(&self, group: u32) -> bool {
+        self.rank[group as usize] < self.tuned.stay
+    }
+
+    /// Where the horizon ends of a group that is due at `start`, in rows from the beginning.
+    fn until(&self, group: u32, start: u64) -> u64 {
+        if self.stays(group) {
+            return start.saturating_add(self.tuned.short as u64);
+        }
+        let state = &self.groups[group as usize];
+        let horizon = (self.tuned.horizon * state.weight).min(self.rows as f64).max(1.0);
+        let mut until = start as f64 + horizon;
+        if !state.seen && (start as f64) < horizon {
+            let phase = state.phase * horizon;
+            until = if phase > start as f64 { phase } else { phase + horizon };
+        }
+        until as u64
+    }
+
+    fn extract(&mut self, group: u32, until: u64) -> Extract {
+        let keep = self.stays(group);
+        let first = self.first as u32;
+        let Some(oldest) = self.ahead.front_mut() else { return Extract::nothing(group) };
+        oldest.due.pop();
+        let limit = match &mut oldest.stair {
+            Some(stair) if !keep => {
+                stair.step += 1.0;
+                2.0 * stair.bytes * stair.step / (stair.groups * (stair.groups + 1.0)).max(1.0)
+            }
+            _ => f64::INFINITY,
+        };
+        let state = &mut self.groups[group as usize];
+        let bytes_of = state.size.bytes as f64 * self.kept.value / (state.size.rows as f64).max(1.0);
+        let (mut rows, mut taken) = (0usize, 0usize);
+        for mark in &state.marks {
+            let Some(segment) = self.ahead.get_mut(mark.segment.wrapping_sub(first) as usize) else { break };
+            let bytes = f64::from(mark.rows) * bytes_of;
+            // The segment that is due is asked for in any case.
+            if taken > 0 && (segment.start + segment.rows / 2 >= until || rows as f64 * bytes_of + bytes > limit) {
+                break;
+            }
+            segment.parts.push((group, mark.rows));
+            segment.held += bytes;
+            rows += mark.rows as usize;
+            taken += 1;
+        }
+        state.marks.drain(..taken);
+        let rest = state.pending.split_off(rows);
+        let slots = std::mem::replace(&mut state.pending, rest);
+        if let Some(next) = state.marks.front()
+            && let Some(segment) = self.ahead.get_mut(next.segment.wrapping_sub(first) as usize)
+        {
+            segment.due.push(group);
+        }
+        let bytes = rows as f64 * bytes_of;
+        let whole = state.size.bytes.max(state.size.cost) as f64 * self.decoded.value;
+        let decode = !state.stays;
+        let was = if state.stays { whole } else { 0.0 };
+        self.staying += if keep { whole } else { 0.0 } - was;
+        (state.seen, state.stays) = (true, keep);
+        self.decodes += u64::from(decode);
+        self.held += bytes;
+        self.peak = self.peak.max(self.held + self.staying);
+        let estimate = (bytes / self.kept.value) as u64;
+        Extract { group, slots, keep, decode, estimate, bytes: bytes as u64, whole: whole as u64 }
+    }
+}
+
+impl Extract {
+    fn nothing(group: u32) -> Self {
+        Self { group, slots: Vec::new(), keep: false, decode: false, estimate: 0, bytes: 0, whole: 0 }
+    }
+}
+
+/// A number that looks random and depends on nothing else (the finaliser of SplitMix64).
+fn scrambled(seed: u64, number: u64) -> u64 {
+    let mut z = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::{Global, Orders, Sequential};
+
+    /// Decodes of each epoch, of a run over groups of these sizes.
+    fn decodes(sizes: &[GroupSize], memory: u64, orders: &dyn Orders, batch: u64, epochs: u64) -> (Vec<f64>, u64) {
+        let mut starts = vec![0u64];
+        for size in sizes {
+            starts.push(starts[starts.len() - 1] + size.rows);
+        }
+        let place = |row: u64| {
+            let group = starts.partition_point(|start| *start <= row) - 1;
+            (group as u32, (row - starts[group]) as u32)
+        };
+        let mut plan = Plan::new(sizes, memory, batch, 1);
+        let (mut counts, mut at, mut served, mut last) = (Vec::new(), 0, 0, 0);
+        let (len, mut epoch) = (orders.len(), 0);
+        let mut order = orders.epoch(0).unwrap();
+        loop {
+            match plan.next() {
+                Next::Look if epoch == epochs => plan.end(),
+                Next::Look => {
+                    let rows = plan.segment_rows().next_multiple_of(batch).min(len - at);
+                    let rows: Vec<_> = (at..at + rows).map(|q| place(order.row(q).unwrap())).collect();
+                    at += rows.len() as u64;
+                    plan.push(&rows);
+                    if at == len {
+                        (at, epoch) = (0, epoch + 1);
+                        order = orders.epoch(epoch).unwrap();
+                    }
+                }
+                Next::Extract(_) => {}
+                Next::Segment(segment) => {
+                    served += segment.parts.iter().map(|(_, rows)| u64::from(*rows)).sum::<u64>();
+                    if served == len {
+                        counts.push((plan.decodes() - last) as f64 / sizes.len() as f64);
+                        (served, last) = (0, plan.decodes());
+                    }
+                }
+                Next::End => return (counts, plan.peak()),
+            }
+        }
+    }
+
+    #[test]
+    fn show() {
+        let sizes = vec![GroupSize { rows: 8000, bytes: 800_000, cost: 800_000 }; 64];
+        let n = 64 * 8000;
+        for m in [0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0] {
+            let memory = (51_200_000.0 * m) as u64;
+            println!("{m} global {:?} {}", decodes(&sizes, memory, &Global::new(n, 1).unwrap(), 16, 5), memory);
+            println!("{m} seq {:?}", decodes(&sizes, memory, &Sequential::new(n).unwrap(), 16, 3));
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The batches of a run, one after another over ranks, steps and epochs.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::sampler::{BatchPlan, DistributedSampler, EpochPlan};
+use crate::{Error, ErrorKind, Result};
+
+/// One epoch of all the ranks that a loader serves.
+#[derive(Debug)]
+pub(crate) struct EpochPlans {
+    ranks: Vec<EpochPlan>,
+    pub(crate) epoch: u64,
+    pub(crate) steps: u64,
+}
+
+impl EpochPlans {
+    fn new(samplers: &[DistributedSampler], epoch: u64) -> Result<Self> {
+        let ranks = samplers.iter().map(|sampler| sampler.plan(epoch)).collect::<Result<Vec<_>>>()?;
+        let steps = ranks.first().map_or(0, EpochPlan::steps);
+        Ok(Self { ranks, epoch, steps })
+    }
+
+    /// How many batches there are. Batch `b` is that of rank `b mod ranks` at step `b / ranks`.
+    pub(crate) fn batches(&self) -> u64 {
+        self.steps.saturating_mul(self.ranks.len() as u64)
+    }
+
+    /// Writes batch `b` over `batch` and returns the rank that it is for.
+    pub(crate) fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32> {
+        let count = self.ranks.len().max(1) as u64;
+        let Some(rank) = self.ranks.get((b % count) as usize) else {
+            return Err(Error::new(ErrorKind::Internal, "a loader without ranks"));
+        };
+        rank.fill(b / count, batch)?;
+        Ok(rank.shard().rank())
+    }
+}
+
+/// Consecutive batches of one epoch.
+#[derive(Debug, Clone)]
+pub(crate) struct Span {
+    pub(crate) plans: Arc<EpochPlans>,
+    pub(crate) batches: Range<u64>,
+}
+
+/// Walks over a run, ahead of whoever consumes it.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    samplers: Arc<[DistributedSampler]>,
+    epoch: u64,
+    /// The next batch of `epoch`.
+    next: u64,
+    /// Epochs to serve, the current one included; `None` is without end.
+    left: Option<u64>,
+    plans: Option<Arc<EpochPlans>>,
+    batch: BatchPlan,
+}
+
+impl Walk {
+    /// Starts at batch `next` of `epoch`.
+    pub(crate) fn new(samplers: Arc<[DistributedSampler]>, epoch: u64, next: u64, epochs: Option<u64>) -> Self {
+        Self { samplers, epoch, next, left: epochs, plans: None, batch: BatchPlan::default() }
+    }
+
+    /// The next batches of one epoch, with about `target` rows and at least one batch; `None` at the end of the run.
+    ///
+    /// `each` is given the rows of every batch and may refuse them. What it refuses, or the order breaks, is not in the
+    /// span: the span ends before, and the next call returns the error.
+    pub(crate) fn span(&mut self, target: u64, mut each: impl FnMut(&[u64]) -> Result<()>) -> Result<Option<Span>> {
+        let Some(plans) = self.plans()? else { return Ok(None) };
+        let first = self.next;
+        let mut rows = 0;
+        while self.next < plans.batches() && (self.next == first || rows < target) {
+            let filled = plans.fill(self.next, &mut self.batch).and_then(|_| each(&self.batch.rows));
+            if let Err(error) = filled {
+                if self.next == first {
+                    return Err(error);
+                }
+                break;
+            }
+            rows += self.batch.rows.len() as u64;
+            self.next += 1;
+        }
+        Ok(Some(Span { batches: first..self.next, plans }))
+    }
+
+    /// The plans of the epoch that the next batch is from.
+    fn plans(&mut self) -> Result<Option<Arc<EpochPlans>>> {
+        loop {
+            if self.left == Some(0) {
+                return Ok(None);
+            }
+            let plans = match &self.plans {
+                Some(plans) => Arc::clone(plans),
+                None => Arc::clone(self.plans.insert(Arc::new(EpochPlans::new(&self.samplers, self.epoch)?))),
+            };
+            if self.next < plans.batches() {
+                return Ok(Some(plans));
+            }
+            // An epoch without a step, of which nothing was served before: so are all that follow.
+            let whole = plans.ranks.iter().all(|rank| rank.start() == 0);
+            let Some(epoch) = self.epoch.checked_add(1).filter(|_| plans.steps > 0 || !whole) else {
+                self.left = Some(0);
+                return Ok(None);
+            };
+            (self.epoch, self.next, self.plans) = (epoch, 0, None);
+            self.left = self.left.map(|left| left - 1);
+        }
+    }
+}
