@@ -441,4 +441,6 @@ impl Iterator for Epoch<'_> {
 }
 #[doc(hidden)]
 #[allow(missing_docs)]
-pub fn bytes_of_batch(b: &RecordBatch) -> u64 { carousel::bytes_of(b) }
+pub fn bytes_of_batch(b: &RecordBatch) -> u64 {
+    carousel::bytes_of(b)
+}

@@ -143,7 +143,7 @@ fn cannot_open(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, "there is no such file below the root")
             .with_source(error)
-            .with_hint("it vanished since the index was built, or the root is another one than then"),
+            .with_hint("it vanished since the index was built, or the root is another one: restore it, name the root, or build the index again"),
         _ => Error::io("cannot open", error),
     }
 }
