@@ -89,6 +89,11 @@ impl LocalSource {
 }
 
 impl Source for LocalSource {
+    fn footer_guess(&self) -> u64 {
+        // Copying more than most footers need costs more than reading again for the others.
+        8 << 10
+    }
+
     fn stat(&self, path: &str) -> Result<FileStat> {
         let stat = || {
             let file = self.file(path)?;
