@@ -6,6 +6,7 @@ pub mod error;
 pub mod index;
 pub mod order;
 mod per_process;
+mod pool;
 pub mod projection;
 pub mod row_group;
 pub mod sampler;
