@@ -67,6 +67,7 @@ pub mod index;
 pub mod loader;
 pub mod order;
 mod per_process;
+mod pool;
 pub mod projection;
 pub mod row_group;
 pub mod sampler;

@@ -29,6 +29,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use crate::cache::{Cache, Counters, Weighed};
 use crate::index::Index;
 use crate::per_process::PerProcess;
+use crate::pool::run_on;
 use crate::projection::Projection;
 use crate::row_group::{self, DecodeOptions, Rows};
 use crate::source::Source;
@@ -201,7 +202,7 @@ impl Dataset {
         };
         let pool = if missing.len() > 1 { inner.pool(state)? } else { None };
         let loaded: Vec<Result<(usize, Piece)>> = match pool {
-            Some(pool) => pool.install(|| missing.par_iter().map(load).collect()),
+            Some(pool) => run_on(pool, || missing.par_iter().map(load).collect())?,
             None => missing.iter().map(load).collect(),
         };
         for piece in loaded {

@@ -341,3 +341,33 @@ proptest! {
         prop_assert!(dataset.counters().held_bytes <= cache_kib << 10);
     }
 }
+
+#[test]
+fn a_worker_of_another_pool_begins_nothing_else_while_it_waits() {
+    thread_local!(static DEPTH: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
+    let folder = corpus();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let alone = |work: &dyn Fn()| {
+        DEPTH.set(DEPTH.get() + 1);
+        work();
+        let depth = DEPTH.get();
+        DEPTH.set(depth - 1);
+        depth
+    };
+    let deepest = pool.install(|| {
+        let one = |turn: usize| {
+            let taken = alone(&|| {
+                let dataset = open(&folder).with_threads(2).open().unwrap();
+                assert_eq!(dataset.take(&[5, 105, 205, 305]).unwrap().num_rows(), 4);
+                assert!(dataset.verify(Staleness::Stat, &|_| ()).unwrap().problems.is_empty());
+            });
+            let built = alone(&|| {
+                let index = folder.path().join(format!("{turn}.rdx"));
+                IndexBuilder::new([folder.path()]).with_threads(2).build(index).unwrap();
+            });
+            taken.max(built)
+        };
+        (0..100).into_par_iter().map(one).max()
+    });
+    assert_eq!(deepest, Some(1));
+}

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::{Dataset, Slots, Staleness};
 use crate::index::FileEntry;
+use crate::pool::run_on;
 use crate::{Error, Result};
 
 /// How far [`Dataset::verify`] has come.
@@ -57,7 +58,7 @@ impl Dataset {
             outcome
         };
         let outcomes: Vec<Result<(u64, u64)>> = match inner.pool(state)? {
-            Some(pool) => pool.install(|| (0..files).into_par_iter().map(check).collect()),
+            Some(pool) => run_on(pool, || (0..files).into_par_iter().map(check).collect())?,
             None => (0..files).map(check).collect(),
         };
         report.files = outcomes.len() as u64;

@@ -25,6 +25,7 @@ use self::schema::Merged;
 use super::atomic::AtomicFile;
 use super::writer::{FooterCompressor, FooterRef, IndexWriter, NewFile, NewRowGroup, StoredFooter, Summary};
 use super::{FileEntry, Index, Root, RootKind};
+use crate::pool::run_on;
 use crate::row_group::{FileMetadata, Footer, read_footer};
 use crate::source::{FileStat, LocalSource, Source};
 use crate::{Error, ErrorKind, Result};
@@ -270,7 +271,8 @@ impl IndexBuilder {
                 let compressor = compressor.as_mut().map_err(|error| error.clone())?;
                 Scanned::read(&source, path, compressor.as_mut())
             };
-            let scanned: Vec<Result<Scanned>> = pool.install(|| window.par_iter().map_init(compressor, read).collect());
+            let scanned: Vec<Result<Scanned>> =
+                run_on(&pool, || window.par_iter().map_init(compressor, read).collect())?;
             for file in scanned {
                 build.add(file?, selected.as_mut())?;
             }

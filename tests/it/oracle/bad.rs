@@ -15,9 +15,40 @@ use ErrorKind::{InvalidParquet, UnsupportedParquet};
 /// A file by name, the kind of its error, and what the error says.
 type Refusal = (&'static str, ErrorKind, &'static str);
 
-pub(super) const GENERATED: &[Refusal] = &[];
+pub(super) const GENERATED: &[Refusal] = &[
+    ("cut_off.parquet", InvalidParquet, "does not end in PAR1"),
+    ("encrypted_column.parquet", UnsupportedParquet, "encrypted columns"),
+    ("encrypted_footer.parquet", UnsupportedParquet, "footer is encrypted"),
+    ("footer_damaged.parquet", InvalidParquet, "the footer cannot be decoded"),
+    ("footer_of_zeros.parquet", InvalidParquet, "the footer cannot be decoded"),
+    ("footer_too_long.parquet", InvalidParquet, "the footer claims"),
+    ("magic_only.parquet", InvalidParquet, "too few"),
+    ("no_bytes.parquet", InvalidParquet, "the file is empty"),
+    ("page_damaged.parquet", InvalidParquet, "row group 0, column \"n\": the row group cannot be decoded"),
+    ("page_header_of_zeros.parquet", InvalidParquet, "row group 0, column \"n\": a page declares a size"),
+    ("tail_only.parquet", InvalidParquet, "the footer claims"),
+    ("text.parquet", InvalidParquet, "does not end in PAR1"),
+];
 
-pub(super) const PUBLIC: &[Refusal] = &[];
+pub(super) const PUBLIC: &[Refusal] = &[
+    ("ARROW-GH-41317.parquet", InvalidParquet, "the footer cannot be decoded"),
+    ("ARROW-GH-41321.parquet", InvalidParquet, "row group 0, column \"int64\": the row group cannot be decoded"),
+    ("ARROW-GH-45185.parquet", InvalidParquet, "row group 0, column \"x\": the row group cannot be decoded"),
+    ("ARROW-GH-47662.parquet", InvalidParquet, "row group 0, column \"flba_field\": the row group cannot be decoded"),
+    ("ARROW-RS-GH-6229-DICTHEADER.parquet", InvalidParquet, "row group 0, column \"region_key\": claims 125 bytes"),
+    (
+        "datapage_v1-corrupt-checksum.parquet",
+        InvalidParquet,
+        "row group 0, column \"a\": the row group cannot be decoded",
+    ),
+    // pyarrow reads it. Its column chunks declare fewer bytes than their pages take, as those of an early writer did.
+    ("nation.dict-malformed.parquet", InvalidParquet, "column \"name\": a page declares a size that does not fit"),
+    (
+        "rle-dict-uncompressed-corrupt-checksum.parquet",
+        InvalidParquet,
+        "column \"long_field\": the row group cannot be",
+    ),
+];
 
 /// Tells the process that reads one file which one.
 const FILE: &str = "ROWDEX_ORACLE_FILE";

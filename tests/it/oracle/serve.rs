@@ -23,10 +23,10 @@ use super::compare::{batch_of, nested_paths, plain_batch, prune, rows_of, type_d
 const SMALL: usize = 6000;
 
 /// Of larger files, so many rows are.
-const SAMPLE: usize = 100;
+const SAMPLE: usize = 60;
 
 /// Of more columns than this, so many are read alone; others of the same types in another file.
-const FEW: usize = 16;
+const FEW: usize = 8;
 
 /// How a file is known to differ.
 #[derive(Debug, Clone, Copy)]
@@ -176,9 +176,9 @@ impl Reader<'_> {
     fn pages(&mut self) -> Result<(), String> {
         let dataset = open(Dataset::builder(self.index.clone()).with_cache_bytes(0).with_threads(0))?;
         let want = self.want.clone();
-        let rows = self.some_rows(8);
+        let rows = self.some_rows(3);
         self.get("get without cache", &dataset, &rows, &want)?;
-        for _ in 0..4 {
+        for _ in 0..2 {
             let rows = self.some_rows(3);
             self.take("take without cache", &dataset, &rows, &want)?;
         }
