@@ -9,6 +9,7 @@ mod builder;
 mod burn;
 mod files;
 mod gather;
+mod interleave;
 mod map;
 mod staleness;
 #[cfg(test)]
@@ -20,7 +21,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{RecordBatch, UInt32Array};
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -155,11 +156,10 @@ impl Dataset {
         let state = inner.state()?;
         let location = inner.index.locate(row).ok_or_else(|| self.out_of_range(row))?;
         let slot = location.slot as u32;
-        let batch = match state.groups.get(location.row_group) {
-            Some(group) => take_rows(&group, &[slot])?,
-            None => inner.load(state, location.row_group, &[slot])?,
-        };
-        self.output_types(&batch)
+        match state.groups.get(location.row_group) {
+            Some(group) => self.copy_out(&group, &[slot]),
+            None => inner.load(state, location.row_group, &[slot], |rows, slots| self.copy_out(rows, slots)),
+        }
     }
 
     /// The rows in the order asked, as one batch; row ids may repeat, and an empty slice gives an empty batch.
@@ -185,21 +185,19 @@ impl Dataset {
             }
         }
         if missing.is_empty() {
-            let batch = wanted.assemble(inner.projection.internal(), &held)?;
-            return self.output_types(&batch);
+            return wanted.assemble(self.schema(), &held);
         }
         // Each row group is let go as soon as its rows are copied out, so that those of a call need not fit in memory together.
-        let copied =
-            |at: usize, batch: RecordBatch, slots: Vec<u32>| Ok((at, Piece::Rows(self.output_types(&batch)?, slots)));
-        let copy_out = |(at, piece): (usize, Piece)| {
+        let copy_held = |(at, piece): (usize, Piece)| {
             let slots = wanted.distinct_slots(&wanted.groups()[at]);
-            copied(at, take_rows(piece.batch(), &slots)?, slots)
+            Ok((at, Piece::Rows(self.copy_out(piece.batch(), &slots)?, slots)))
         };
-        let mut pieces = held.into_iter().map(copy_out).collect::<Result<Vec<_>>>()?;
+        let mut pieces = held.into_iter().map(copy_held).collect::<Result<Vec<_>>>()?;
         let load = |&at: &usize| {
             let group = &wanted.groups()[at];
             let slots = wanted.distinct_slots(group);
-            copied(at, inner.load(state, group.row_group, &slots)?, slots)
+            let rows = inner.load(state, group.row_group, &slots, |rows, slots| self.copy_out(rows, slots))?;
+            Ok((at, Piece::Rows(rows, slots)))
         };
         let pool = if missing.len() > 1 { inner.pool(state)? } else { None };
         let loaded: Vec<Result<(usize, Piece)>> = match pool {
@@ -227,6 +225,18 @@ impl Dataset {
         self.inner.decode(self.inner.state()?, row_group, slots)
     }
 
+    /// The rows at these slots, of the types served: a slice would keep the whole row group in memory for as long as the caller keeps
+    /// one row.
+    fn copy_out(&self, group: &RecordBatch, slots: &[u32]) -> Result<RecordBatch> {
+        match slots {
+            [slot] => gather::gather(&[group], &[(0, *slot)], self.schema()),
+            _ => {
+                let places: Vec<_> = slots.iter().map(|&slot| (0, slot)).collect();
+                gather::gather(&[group], &places, self.schema())
+            }
+        }
+    }
+
     fn out_of_range(&self, row: u64) -> Error {
         let len = self.len();
         Error::new(ErrorKind::OutOfRange, format!("row id {row} of a dataset of {len} rows"))
@@ -241,21 +251,32 @@ impl Inner {
             .ok_or_else(|| Error::new(ErrorKind::Internal, "the dataset is being dropped"))
     }
 
-    /// The rows of these slots, strictly increasing, of a row group that is not cached.
-    fn load(&self, state: &State, row_group: u32, slots: &[u32]) -> Result<RecordBatch> {
+    /// The rows of these slots, strictly increasing, of a row group that is not cached: `copy_out` takes them from its decoded rows.
+    fn load(
+        &self,
+        state: &State,
+        row_group: u32,
+        slots: &[u32],
+        copy_out: impl Fn(&RecordBatch, &[u32]) -> Result<RecordBatch>,
+    ) -> Result<RecordBatch> {
         if self.reads_pages(state, row_group, slots.len()) {
             let rows = self.decode(state, row_group, Slots::Some(slots))?;
             state.groups.count_miss();
             let spent = state.spent.get_or_load(row_group, || Ok(Weighed { value: AtomicU64::new(0), bytes: 1 }))?;
             spent.fetch_add(rows.bytes_read, Ordering::Relaxed);
-            return Ok(rows.batch);
+            let all: Vec<u32> = (0..slots.len() as u32).collect();
+            return copy_out(&rows.batch, &all);
+        }
+        if let Some(spent) = state.spent.get(row_group) {
+            // Bought: should it be evicted, renting starts over.
+            spent.store(0, Ordering::Relaxed);
         }
         let whole = state.groups.get_or_load(row_group, || {
             let batch = self.decode(state, row_group, Slots::All)?.batch;
             let bytes = batch.get_array_memory_size() as u64;
             Ok(Weighed { value: batch, bytes })
         })?;
-        take_rows(&whole, slots)
+        copy_out(&whole, slots)
     }
 
     /// Whether to read just the pages of these rows, rather than decode the row group and keep it.
@@ -264,18 +285,20 @@ impl Inner {
     /// rows come next, that reads at most about twice what the best choice in hindsight would have (Karlin, Manasse, Rudolph and
     /// Sleator, "Competitive snoopy caching", 1988). A row group that the cache cannot hold is never bought for a few rows.
     fn reads_pages(&self, state: &State, row_group: u32, wanted: usize) -> bool {
-        /// Pages are rarely smaller than this many rows, so denser wishes touch every page.
+        /// More rows of one row group at once are a scan in the making, or touch most pages anyway.
+        const FEW: u64 = 8;
+        /// Pages are rarely smaller than this many rows.
         const ROWS_PER_PAGE: u64 = 64;
         let Some(entry) = self.index.row_group(row_group) else { return false };
-        if wanted as u64 > entry.rows() / ROWS_PER_PAGE {
+        if wanted as u64 > FEW.min(entry.rows() / ROWS_PER_PAGE) {
             return false;
         }
         let Ok(file) = state.files.get(self, entry.file()) else { return false };
         let group = entry.ordinal() as usize;
-        let price = file.metadata.compressed_bytes(group, &self.projection);
         if file.metadata.decoded_bytes(group, Some(&self.projection)) > self.cache_bytes {
             return true;
         }
+        let price = file.metadata.compressed_bytes(group, &self.projection);
         let spent = state.spent.get(row_group).map_or(0, |spent| spent.load(Ordering::Relaxed));
         file.metadata.has_page_positions(group) && spent < price
     }
@@ -395,11 +418,6 @@ impl fmt::Debug for Dataset {
             .field("columns", &self.schema().fields().iter().map(|field| field.name()).collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
-}
-
-/// The rows at these slots, copied: a slice would keep the whole row group in memory for as long as the caller keeps one row.
-fn take_rows(batch: &RecordBatch, slots: &[u32]) -> Result<RecordBatch> {
-    gather::take(batch, &UInt32Array::from(slots.to_vec()))
 }
 
 /// `value * part / whole` without overflow; `value` where `whole` is 0.

@@ -57,10 +57,7 @@ impl FromStr for Staleness {
 
 /// Compares size and modification time, or entity tag where both sides have one.
 pub(super) fn check_stat(source: &dyn Source, entry: &FileEntry<'_>) -> Result<()> {
-    let now = source.stat(entry.path()).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => error.with_hint("restore the file, or build the index again"),
-        _ => error,
-    })?;
+    let now = source.stat(entry.path())?;
     if now.size != entry.size() {
         return Err(stale(
             entry,

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, DictionaryArray, Int64Array, ListArray, RecordBatch, StringArray,
+    UInt32Array,
 };
 use arrow::compute::take_record_batch;
 use arrow::datatypes::{DataType, Int32Type, Int64Type};

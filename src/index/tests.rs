@@ -54,7 +54,11 @@ fn sample(selected: bool, footers: bool, partitions: bool) -> Vec<u8> {
     ];
     for (file, groups) in groups.iter().enumerate() {
         let raw = footer(file);
-        let footer = if footers { writer.push_footer(&raw).unwrap() } else { FooterRef::not_stored(&raw) };
+        let footer = if footers {
+            writer.push_footer(&FooterCompressor::new().unwrap().compress(&raw).unwrap()).unwrap()
+        } else {
+            FooterRef::not_stored(&raw)
+        };
         let entry = NewFile {
             path: names[file],
             size: 1000 + file as u64,
@@ -326,7 +330,7 @@ fn a_damaged_footer_does_not_keep_the_index_from_opening() {
 fn a_footer_that_grows_when_decompressed_is_cut_off() {
     let bomb = vec![0; 50_000_000];
     let mut writer = IndexWriter::new(Cursor::new(Vec::new())).unwrap();
-    let footer = writer.push_footer(&bomb).unwrap();
+    let footer = writer.push_footer(&FooterCompressor::new().unwrap().compress(&bomb).unwrap()).unwrap();
     let file = NewFile { path: "a", size: 0, mtime_ns: None, etag: None, footer, partition_values: &[] };
     writer.push_file(file).unwrap();
     let bytes = writer.finish(&summary(&schema(), &[], &relative_root())).unwrap().into_inner();

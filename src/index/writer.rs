@@ -74,13 +74,40 @@ impl FooterRef {
     }
 }
 
+/// Compresses footers, which takes longer than reading them, so each thread that reads has its own.
+pub(crate) struct FooterCompressor {
+    zstd: zstd::bulk::Compressor<'static>,
+}
+
+/// A footer as it is stored.
+#[derive(Debug)]
+pub(crate) struct StoredFooter {
+    hash: u64,
+    raw_length: u32,
+    bytes: Vec<u8>,
+}
+
+impl FooterCompressor {
+    pub(crate) fn new() -> Result<Self> {
+        let mut zstd = zstd::bulk::Compressor::new(FOOTER_COMPRESSION).map_err(write_error)?;
+        zstd.include_contentsize(true).map_err(write_error)?;
+        Ok(Self { zstd })
+    }
+
+    pub(crate) fn compress(&mut self, raw: &[u8]) -> Result<StoredFooter> {
+        let too_large = || Error::new(ErrorKind::TooLarge, format!("a footer of {} bytes is not stored", raw.len()));
+        let raw_length = u32::try_from(raw.len()).ok().filter(|&length| length <= MAX_FOOTER).ok_or_else(too_large)?;
+        let bytes = self.zstd.compress(raw).map_err(write_error)?;
+        Ok(StoredFooter { hash: hash(raw), raw_length, bytes })
+    }
+}
+
 pub(crate) struct IndexWriter<W> {
     out: W,
     /// Bytes written so far.
     position: u64,
     sections: Vec<SectionRecord>,
     footers: Xxh3Default,
-    compressor: zstd::bulk::Compressor<'static>,
     strings: Vec<u8>,
     /// Partition values repeat in file after file; paths do not.
     repeated: HashMap<String, StringRef>,
@@ -98,14 +125,11 @@ impl<W: Write + Seek> IndexWriter<W> {
     pub(crate) fn new(mut out: W) -> Result<Self> {
         // The header needs what is known at the end; zeros are no index, should the end never come.
         out.write_all(&[0; size_of::<Header>()]).map_err(write_error)?;
-        let mut compressor = zstd::bulk::Compressor::new(FOOTER_COMPRESSION).map_err(write_error)?;
-        compressor.include_contentsize(true).map_err(write_error)?;
         Ok(Self {
             out,
             position: size_of::<Header>() as u64,
             sections: Vec::new(),
             footers: Xxh3Default::new(),
-            compressor,
             strings: Vec::new(),
             repeated: HashMap::new(),
             files: Vec::new(),
@@ -117,16 +141,14 @@ impl<W: Write + Seek> IndexWriter<W> {
         })
     }
 
-    /// Compresses and writes the raw footer of a file that will be added.
-    pub(crate) fn push_footer(&mut self, raw: &[u8]) -> Result<FooterRef> {
-        let too_large = || Error::new(ErrorKind::TooLarge, format!("a footer of {} bytes is not stored", raw.len()));
-        let raw_length = u32::try_from(raw.len()).ok().filter(|&length| length <= MAX_FOOTER).ok_or_else(too_large)?;
-        let stored = self.compressor.compress(raw).map_err(write_error)?;
-        let length = u32::try_from(stored.len()).map_err(|_| too_large())?;
+    /// Writes the footer of a file that will be added.
+    pub(crate) fn push_footer(&mut self, footer: &StoredFooter) -> Result<FooterRef> {
+        let length = u32::try_from(footer.bytes.len())
+            .map_err(|_| Error::new(ErrorKind::TooLarge, "a footer of more than 4 GiB is not stored"))?;
         let offset = self.position - size_of::<Header>() as u64;
-        self.footers.update(&stored);
-        self.write(&stored)?;
-        Ok(FooterRef { hash: hash(raw), offset, length, raw_length, stored: true })
+        self.footers.update(&footer.bytes);
+        self.write(&footer.bytes)?;
+        Ok(FooterRef { hash: footer.hash, offset, length, raw_length: footer.raw_length, stored: true })
     }
 
     /// Adds a file and returns its number.

@@ -28,9 +28,6 @@ const TAIL: u64 = 8;
 /// Magic number at the start, length and magic number at the end.
 const SMALLEST: u64 = 12;
 
-/// The first read takes this much of the end of the file, which most footers fit into.
-const GUESS: u64 = 64 << 10;
-
 /// A longer footer is not believed: parsed, it would take several times as much memory.
 const MAX_FOOTER: u64 = 512 << 20;
 
@@ -54,7 +51,7 @@ pub struct Footer {
     pub file_size: u64,
 }
 
-/// Reads the footer of `path`: one read of at most 64 KiB, and a second one if the footer is longer than that.
+/// Reads the footer of `path`: one read of [`Source::footer_guess`] bytes, and a second one if the footer is longer than that.
 ///
 /// # Errors
 ///
@@ -72,7 +69,7 @@ fn read_footer_of(source: &dyn Source, path: &str, file_size: u64) -> Result<Foo
     if file_size < SMALLEST {
         return invalid(format!("{file_size} bytes are too few for a Parquet file"));
     }
-    let start = file_size.saturating_sub(GUESS);
+    let start = file_size.saturating_sub(source.footer_guess().max(SMALLEST));
     let end = read_one(source, path, start..file_size)?;
     let Some((before, tail)) = end.split_last_chunk::<{ TAIL as usize }>() else {
         return invalid("the file is too short for a Parquet file".into());

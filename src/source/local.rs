@@ -89,6 +89,11 @@ impl LocalSource {
 }
 
 impl Source for LocalSource {
+    fn footer_guess(&self) -> u64 {
+        // Copying more than most footers need costs more than reading again for the others.
+        8 << 10
+    }
+
     fn stat(&self, path: &str) -> Result<FileStat> {
         let stat = || {
             let file = self.file(path)?;
@@ -138,7 +143,7 @@ fn cannot_open(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, "there is no such file below the root")
             .with_source(error)
-            .with_hint("it vanished since the index was built, or the root is another one than then"),
+            .with_hint("it vanished since the index was built, or the root is another one: restore it, name the root, or build the index again"),
         _ => Error::io("cannot open", error),
     }
 }

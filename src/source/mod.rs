@@ -37,6 +37,13 @@ pub trait Source: Debug + Send + Sync {
     /// [`ErrorKind::NotFound`] if there is no such file, [`ErrorKind::Io`] if it cannot be asked for or is not a file.
     fn stat(&self, path: &str) -> Result<FileStat>;
 
+    /// How much of the end of a file to read when the length of its footer is not known, in bytes.
+    ///
+    /// Where a request costs much, one that is too long is cheaper than a second one.
+    fn footer_guess(&self) -> u64 {
+        64 << 10
+    }
+
     /// The bytes of every range, in the order asked. Neighbouring ranges are fetched together.
     ///
     /// Each buffer is exactly as long as its range: a file that ends early is an error, never a short buffer.

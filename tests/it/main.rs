@@ -1,3 +1,6 @@
 //! The behaviours of rowdex, tested through its public API.
 
+#[cfg(feature = "cli")]
+mod cli;
 mod index_bytes;
+mod oracle;

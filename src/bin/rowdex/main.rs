@@ -1,3 +1,47 @@
-//! The rowdex command.
+//! The rowdex command: results on stdout, everything else on stderr; exit 0, 1 when it failed, 2 when it was called wrongly.
 
-fn main() {}
+mod args;
+mod build;
+mod demo;
+mod demo_data;
+mod digest;
+mod epoch;
+mod failure;
+mod get;
+mod info;
+mod locate;
+mod output;
+mod progress;
+mod size;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+use crate::failure::Failure;
+
+/// Asks for huge pages, without which random reads of decoded rows wait for the page tables.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Build(args) => build::run(args),
+        Command::Info(args) => info::run(args),
+        Command::Verify(args) => verify::run(args),
+        Command::Locate(args) => locate::run(args),
+        Command::Get(args) => get::run(args),
+        Command::Epoch(args) => epoch::run(args),
+        Command::Demo(args) => demo::run(args),
+    }
+}

@@ -53,7 +53,7 @@ pub(super) fn discover(inputs: &[PathBuf], root: Option<&Path>) -> Result<Found>
 fn expand(input: &Path, files: &mut Vec<PathBuf>) -> Result<PathBuf> {
     match std::fs::metadata(input) {
         Ok(metadata) if metadata.is_dir() => {
-            walk(input, files, |path| has_extension(path))?;
+            walk(input, files, has_extension)?;
             Ok(input.to_owned())
         }
         Ok(_) => {
@@ -90,7 +90,7 @@ fn walk(base: &Path, files: &mut Vec<PathBuf>, wanted: impl Fn(&Path) -> bool) -
     let start = if base.as_os_str().is_empty() { Path::new(".") } else { base };
     let visible =
         |entry: &walkdir::DirEntry| entry.depth() == 0 || !entry.file_name().to_string_lossy().starts_with(['.', '_']);
-    for entry in WalkDir::new(start).follow_links(true).into_iter().filter_entry(visible) {
+    for entry in WalkDir::new(start).follow_links(true).sort_by_file_name().into_iter().filter_entry(visible) {
         let entry = entry.map_err(|error| {
             let place = error.path().unwrap_or(start).display().to_string();
             Error::new(ErrorKind::Io, format!("cannot list the folder: {error}")).with_file(place).with_source(error)

@@ -23,7 +23,7 @@ use self::partition::Partitions;
 use self::rows_file::SelectedRows;
 use self::schema::Merged;
 use super::atomic::AtomicFile;
-use super::writer::{FooterRef, IndexWriter, NewFile, NewRowGroup, Summary};
+use super::writer::{FooterCompressor, FooterRef, IndexWriter, NewFile, NewRowGroup, StoredFooter, Summary};
 use super::{FileEntry, Index, Root, RootKind};
 use crate::row_group::{FileMetadata, Footer, read_footer};
 use crate::source::{FileStat, LocalSource, Source};
@@ -242,7 +242,7 @@ impl IndexBuilder {
             writer: IndexWriter::new(out)?,
             merged: Merged::new(self.schema_mode),
             partitions: &partitions,
-            footers: self.footers,
+            compressor: self.footers.then(FooterCompressor::new).transpose()?,
             report: BuildReport {
                 files: 0,
                 kept_files: kept as u64,
@@ -265,8 +265,12 @@ impl IndexBuilder {
         progress(&build.report);
         let threads = pool.current_num_threads();
         for window in fresh.chunks(threads * WINDOW_PER_THREAD) {
-            let read = |path: &&str| Scanned::read(&source, path);
-            let scanned: Vec<Result<Scanned>> = pool.install(|| window.par_iter().map(read).collect());
+            let compressor = || self.footers.then(FooterCompressor::new).transpose();
+            let read = |compressor: &mut Result<Option<FooterCompressor>>, path: &&str| {
+                let compressor = compressor.as_mut().map_err(|error| error.clone())?;
+                Scanned::read(&source, path, compressor.as_mut())
+            };
+            let scanned: Vec<Result<Scanned>> = pool.install(|| window.par_iter().map_init(compressor, read).collect());
             for file in scanned {
                 build.add(file?, selected.as_mut())?;
             }
@@ -306,14 +310,17 @@ struct Scanned {
     stat: FileStat,
     footer: Footer,
     metadata: FileMetadata,
+    /// `None` for an index without footers.
+    stored: Option<StoredFooter>,
 }
 
 impl Scanned {
-    fn read(source: &LocalSource, path: &str) -> Result<Self> {
+    fn read(source: &LocalSource, path: &str, compressor: Option<&mut FooterCompressor>) -> Result<Self> {
         let stat = source.stat(path)?;
         let footer = read_footer(source, path, &stat)?;
         let metadata = FileMetadata::parse(path, &footer.bytes, footer.file_size)?;
-        Ok(Self { stat, footer, metadata })
+        let stored = compressor.map(|compressor| compressor.compress(&footer.bytes)).transpose();
+        Ok(Self { stat, footer, metadata, stored: stored.map_err(|error| error.with_file(path))? })
     }
 }
 
@@ -322,7 +329,8 @@ struct Build<'a> {
     writer: IndexWriter<&'a mut AtomicFile>,
     merged: Merged,
     partitions: &'a Partitions,
-    footers: bool,
+    /// For footers that are kept; `None` for an index without footers.
+    compressor: Option<FooterCompressor>,
     report: BuildReport,
 }
 
@@ -330,7 +338,10 @@ impl Build<'_> {
     fn add(&mut self, file: Scanned, mut selected: Option<&mut SelectedRows>) -> Result<()> {
         let path = file.metadata.path();
         self.merged.add(path, file.metadata.arrow_schema(), self.partitions)?;
-        let footer = self.footer(&file.footer.bytes).map_err(|error| error.with_file(path))?;
+        let footer = match &file.stored {
+            Some(stored) => self.writer.push_footer(stored)?,
+            None => FooterRef::not_stored(&file.footer.bytes),
+        };
         self.push_file(path, &file.stat, footer)?;
         let groups = 0..file.metadata.num_row_groups();
         for ordinal in groups {
@@ -372,7 +383,10 @@ impl Build<'_> {
     }
 
     fn footer(&mut self, raw: &[u8]) -> Result<FooterRef> {
-        if self.footers { self.writer.push_footer(raw) } else { Ok(FooterRef::not_stored(raw)) }
+        match &mut self.compressor {
+            Some(compressor) => self.writer.push_footer(&compressor.compress(raw)?),
+            None => Ok(FooterRef::not_stored(raw)),
+        }
     }
 
     fn push_file(&mut self, path: &str, stat: &FileStat, footer: FooterRef) -> Result<()> {

@@ -1,0 +1,447 @@
+//! What can be asked, as types.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use rowdex::sampler::ReplicaLayout;
+use rowdex::{Dataset, Index, SchemaMode, Staleness, Tail};
+
+use crate::failure::Failure;
+use crate::size::Memory;
+
+/// Parquet files as a map-style dataset for distributed training.
+///
+/// `build` reads the footers of Parquet files and writes an index, in which every row has a number. All other commands take
+/// that index: they say where a row is, fetch rows, or run whole epochs as the ranks of a training job would.
+#[derive(Debug, Parser)]
+#[command(name = "rowdex", version, propagate_version = true, after_help = CLI_HELP)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const CLI_HELP: &str = "\
+Examples:
+  rowdex demo
+  rowdex build data/ -o train.rdx
+  rowdex get train.rdx 0 41 99
+  rowdex epoch train.rdx --world-size 8 --batch-size 256
+
+Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 called wrongly.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Index Parquet files.
+    Build(BuildArgs),
+    /// Say what is in an index.
+    Info(InfoArgs),
+    /// Check an index, and the files it is of.
+    Verify(VerifyArgs),
+    /// Say in which file, row group and row a row id is.
+    Locate(LocateArgs),
+    /// Fetch rows by their ids, in the order asked.
+    Get(GetArgs),
+    /// Read whole epochs as the ranks of a training job would, and report what each rank got.
+    Epoch(EpochArgs),
+    /// Make a small dataset, index it and train on it for show.
+    Demo(DemoArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  rowdex build data/ -o train.rdx
+  rowdex build 'data/2024-*/*.parquet' more/extra.parquet -o train.rdx --root .
+  rowdex build data/ -o train.rdx --update
+  rowdex build data/ -o subset.rdx --rows rows.csv")]
+pub(crate) struct BuildArgs {
+    /// Parquet files, folders to search for them, and quoted glob patterns.
+    #[arg(required = true, value_name = "DATA")]
+    pub(crate) data: Vec<PathBuf>,
+
+    /// The index to write.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+
+    /// Replace the index if there is one.
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// Go on from the index if there is one: leading files that have not changed keep their row ids, the others follow.
+    #[arg(long, conflicts_with_all = ["force", "rows"])]
+    pub(crate) update: bool,
+
+    /// Store paths relative to this directory instead of to the deepest one that contains all files.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+
+    /// How to bring the schemas together: `strict` wants the same columns in every file, `union` fills missing columns
+    /// with nulls and widens types.
+    #[arg(long, value_name = "MODE", default_value = "strict", value_parser = named::<SchemaMode>(&["strict", "union"]))]
+    pub(crate) schema: SchemaMode,
+
+    /// Do not store the footers: a smaller index, but everyone who opens it reads them again.
+    #[arg(long)]
+    pub(crate) no_footers: bool,
+
+    /// Do not make columns of folders named key=value.
+    #[arg(long)]
+    pub(crate) no_partitions: bool,
+
+    /// Index only the rows in this Parquet or CSV file, with a column `row_id` or the columns `file`, `row_group` and
+    /// `row`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rows: Option<PathBuf>,
+
+    /// Read footers with this many threads [default: one per core].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+
+    #[command(flatten)]
+    pub(crate) json: JsonArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    #[command(flatten)]
+    pub(crate) index: IndexArg,
+
+    #[command(flatten)]
+    pub(crate) json: JsonArg,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Levels:
+  off     every byte of the index
+  stat    and the size and time of every file
+  footer  and the footer of every file
+  deep    and every value of every file")]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    pub(crate) index: IndexArg,
+
+    /// How closely to look.
+    #[arg(long, value_name = "LEVEL", default_value = "stat", value_parser = named::<Staleness>(LEVELS))]
+    pub(crate) level: Staleness,
+
+    #[command(flatten)]
+    pub(crate) root: RootArg,
+
+    #[command(flatten)]
+    pub(crate) threads: ThreadsArg,
+
+    #[command(flatten)]
+    pub(crate) json: JsonArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LocateArgs {
+    #[command(flatten)]
+    pub(crate) index: IndexArg,
+
+    #[command(flatten)]
+    pub(crate) rows: RowsArg,
+
+    #[command(flatten)]
+    pub(crate) json: JsonArg,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  rowdex get train.rdx 0 41 99 --columns label,text
+  rowdex get train.rdx 1000..2000 --output rows.parquet
+  rowdex get train.rdx 7 --format json")]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
+    pub(crate) index: IndexArg,
+
+    #[command(flatten)]
+    pub(crate) rows: RowsArg,
+
+    /// How to write the rows [default: by the extension of --output, else table]. `arrow` is an Arrow IPC file.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<Format>,
+
+    /// Write to this file instead of to stdout.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Replace the file if there is one.
+    #[arg(long, requires = "output")]
+    pub(crate) force: bool,
+
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Table,
+    Json,
+    Csv,
+    Arrow,
+    Parquet,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  rowdex epoch train.rdx --world-size 8 --batch-size 256
+  rowdex epoch train.rdx --world-size 8 --rank 3 --epochs 2 --memory 25% --json
+  rowdex epoch train.rdx --order sequential --tail uneven --columns label,text")]
+pub(crate) struct EpochArgs {
+    #[command(flatten)]
+    pub(crate) index: IndexArg,
+
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+
+    /// Keep at most this much of decoded row groups: bytes, a size like 4GiB, or a share like 25% of the chosen columns
+    /// when decoded.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    pub(crate) memory: Memory,
+
+    /// What reads the rows: `lru` keeps the row groups used last.
+    #[arg(long, value_enum, default_value_t = Loader::Lru)]
+    pub(crate) loader: Loader,
+
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+
+    #[command(flatten)]
+    pub(crate) json: JsonArg,
+}
+
+/// Who gets which rows when.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PlanArgs {
+    /// The order of the rows before they are dealt to the ranks.
+    #[arg(long, value_enum, default_value_t = OrderName::Global)]
+    pub(crate) order: OrderName,
+
+    /// The seed of the shuffle, the same on all ranks.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(crate) seed: u64,
+
+    /// The first epoch to run.
+    #[arg(long, value_name = "E", default_value_t = 0)]
+    pub(crate) epoch: u64,
+
+    /// How many epochs to run.
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) epochs: u64,
+
+    /// How many ranks there are.
+    #[arg(long, value_name = "R", default_value_t = 1)]
+    pub(crate) world_size: u32,
+
+    /// The rank to be, or `all` of them, step by step.
+    #[arg(long, value_name = "RANK", default_value = "all")]
+    pub(crate) rank: Rank,
+
+    /// How many ranks get the same rows, as those of a model-parallel group must.
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    pub(crate) replicas: u32,
+
+    /// Which ranks form a group: `consecutive` (0 and 1, 2 and 3) or `strided` (0 and 2, 1 and 3).
+    #[arg(
+        long,
+        value_name = "LAYOUT",
+        default_value = "consecutive",
+        value_parser = named::<ReplicaLayout>(&["consecutive", "strided"])
+    )]
+    pub(crate) replica_layout: ReplicaLayout,
+
+    /// Rows per step and rank.
+    #[arg(long, value_name = "B", default_value_t = 256)]
+    pub(crate) batch_size: usize,
+
+    /// What becomes of rows that do not divide evenly among the ranks: `wrap` repeats the first ones, `drop` leaves them
+    /// out, `uneven` gives some ranks one more, `error` refuses.
+    #[arg(
+        long,
+        value_name = "TAIL",
+        default_value = "wrap",
+        value_parser = named::<Tail>(&["wrap", "drop", "uneven", "error"])
+    )]
+    pub(crate) tail: Tail,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OrderName {
+    /// Row 0, 1, 2, …
+    Sequential,
+    /// All rows shuffled among all rows.
+    Global,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Loader {
+    Lru,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rank {
+    All,
+    One(u32),
+}
+
+impl FromStr for Rank {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Self::All),
+            _ => text.parse().map(Self::One).map_err(|_| format!("{text:?} is neither a rank nor `all`")),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Keep the dataset and its index in this new folder, instead of a temporary one that is removed at the end.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keep: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct IndexArg {
+    /// An index that `rowdex build` wrote.
+    #[arg(value_name = "INDEX")]
+    pub(crate) index: PathBuf,
+}
+
+impl IndexArg {
+    pub(crate) fn open(&self) -> Result<Index, Failure> {
+        Ok(Index::open(&self.index)?)
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RootArg {
+    /// Find the data below this directory, instead of where it was when the index was built.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ThreadsArg {
+    /// Decode with this many threads [default: one per core, at most eight].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
+    pub(crate) threads: Option<u16>,
+}
+
+/// How the data of an index is read.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DataArgs {
+    /// Read only these columns, in this order; `a.b` is field b of column a.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub(crate) columns: Option<Vec<String>>,
+
+    /// How closely to compare each file with what was indexed.
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "stat",
+        value_parser = named::<Staleness>(LEVELS)
+    )]
+    pub(crate) staleness: Staleness,
+
+    #[command(flatten)]
+    pub(crate) root: RootArg,
+
+    #[command(flatten)]
+    pub(crate) threads: ThreadsArg,
+}
+
+impl DataArgs {
+    pub(crate) fn open(&self, index: Index, cache_bytes: Option<u64>) -> Result<Dataset, Failure> {
+        let mut builder = Dataset::builder(index).with_staleness(self.staleness);
+        if let Some(bytes) = cache_bytes {
+            builder = builder.with_cache_bytes(bytes);
+        }
+        if let Some(columns) = &self.columns {
+            builder = builder.with_columns(columns);
+        }
+        if let Some(root) = &self.root.root {
+            builder = builder.with_root(root);
+        }
+        if let Some(threads) = self.threads.threads {
+            builder = builder.with_threads(usize::from(threads));
+        }
+        Ok(builder.open()?)
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RowsArg {
+    /// Row ids, and ranges of them: 10..20 is 10 to 19.
+    #[arg(required = true, value_name = "ROW")]
+    rows: Vec<RowIds>,
+}
+
+impl RowsArg {
+    /// The row ids in the order asked; all of them are checked before the first is given out, so that a typing error
+    /// does not show after a gigabyte of output.
+    pub(crate) fn ids(&self, index: &Index) -> Result<impl Iterator<Item = u64>, Failure> {
+        let last = self.rows.iter().map(|ids| ids.0.end.saturating_sub(1));
+        match last.filter(|&row| row >= index.len()).max() {
+            None => Ok(self.rows.iter().flat_map(|ids| ids.0.clone())),
+            Some(row) => Err(out_of_range(row, index)),
+        }
+    }
+}
+
+fn out_of_range(row: u64, index: &Index) -> Failure {
+    let path = index.path().map(|path| path.display().to_string()).unwrap_or_default();
+    let hint = match index.len().checked_sub(1) {
+        Some(last) => format!("row ids are 0 to {last}"),
+        None => "it has no rows".to_owned(),
+    };
+    rowdex::Error::new(rowdex::ErrorKind::OutOfRange, format!("row id {row} is beyond the end"))
+        .with_file(path)
+        .with_hint(hint)
+        .into()
+}
+
+/// One row id or a range of them.
+#[derive(Debug, Clone)]
+struct RowIds(Range<u64>);
+
+impl FromStr for RowIds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is neither a row id nor a range like 10..20");
+        let (first, end) = match text.split_once("..") {
+            None => {
+                let row: u64 = text.parse().map_err(|_| bad())?;
+                (row, row.saturating_add(1))
+            }
+            Some((first, end)) => (first.parse().map_err(|_| bad())?, end.parse().map_err(|_| bad())?),
+        };
+        if first < end { Ok(Self(first..end)) } else { Err(format!("{text:?} is an empty range")) }
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct JsonArg {
+    /// Write the result as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const LEVELS: &[&str] = &["off", "stat", "footer", "deep"];
+
+/// Parses what the library parses, and lets the usage text list the names.
+fn named<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err = rowdex::Error> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<T>())
+}

@@ -1,0 +1,322 @@
+//! `rowdex epoch`: what the ranks of a training job do, without the training.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use indicatif::{HumanBytes, HumanCount};
+use rowdex::order::{Global, Sequential};
+use rowdex::sampler::{BatchPlan, EpochPlan};
+use rowdex::{Dataset, DistributedSampler, Orders, Shard};
+use serde_json::{Value, json};
+
+use crate::args::{EpochArgs, OrderName, PlanArgs, Rank};
+use crate::digest::Digest;
+use crate::failure::{Failure, complain};
+use crate::output;
+use crate::progress;
+
+/// More ranks than this in one process would take gigabytes just to be counted.
+const MOST_RANKS: u32 = 1 << 16;
+
+/// Row groups decoded more often than this in an epoch are worth a word.
+const MANY_PASSES: f64 = 4.0;
+
+pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
+    let index = args.index.open()?;
+    let decoded_bytes = args.data.open(index.clone(), None)?.decoded_bytes();
+    let dataset = args.data.open(index, Some(args.memory.bytes(decoded_bytes)))?;
+    let report = read(&dataset, &args.plan)?;
+    let most = report.epochs.iter().map(|epoch| epoch.passes).fold(0.0, f64::max);
+    if most > MANY_PASSES {
+        complain(format!(
+            "row groups were decoded {most:.0} times each in an epoch; more memory (`--memory`) or fewer columns \
+             (`--columns`) would help"
+        ));
+    }
+    if args.json.json { output::print_json(&report.to_json()) } else { output::print(&report.to_text()) }
+}
+
+/// What was served and what it cost. Counts of rows are of one epoch, the last; costs and digests are of all of them.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) rows: u64,
+    pub(crate) world_size: u32,
+    pub(crate) steps: u64,
+    pub(crate) ranks: Vec<RankReport>,
+    pub(crate) coverage: Coverage,
+    pub(crate) decodes: u64,
+    pub(crate) passes: f64,
+    pub(crate) bytes_read: u64,
+    pub(crate) seconds: f64,
+    pub(crate) rows_per_second: f64,
+    pub(crate) peak_held_bytes: u64,
+    pub(crate) epochs: Vec<EpochReport>,
+}
+
+#[derive(Debug)]
+pub(crate) struct RankReport {
+    pub(crate) rank: u32,
+    pub(crate) steps: u64,
+    pub(crate) samples: u64,
+    pub(crate) pads: u64,
+    pub(crate) digest: u64,
+}
+
+/// Which rows the chosen ranks were served, all together.
+#[derive(Debug)]
+pub(crate) struct Coverage {
+    pub(crate) served: u64,
+    pub(crate) distinct: u64,
+    pub(crate) repeated: u64,
+    pub(crate) missing: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct EpochReport {
+    pub(crate) epoch: u64,
+    pub(crate) decodes: u64,
+    pub(crate) passes: f64,
+    pub(crate) seconds: f64,
+    pub(crate) rows_per_second: f64,
+}
+
+/// Reads every batch of every chosen rank, step by step, so that the rows of a step are neighbours in the order.
+pub(crate) fn read(dataset: &Dataset, plan: &PlanArgs) -> Result<Report, Failure> {
+    let rows = dataset.len();
+    let mut ranks = ranks(rows, plan)?;
+    let end = plan.epoch.checked_add(plan.epochs).ok_or_else(|| Failure::new("there is no epoch after 2^64 - 1"))?;
+    let groups = dataset.index().row_groups().filter(|group| group.rows() > 0).count();
+    let passes = |decodes: u64| if groups == 0 { 0.0 } else { decodes as f64 / groups as f64 };
+    let bar = progress::bar("steps", 0);
+
+    let before = dataset.counters();
+    let started = Instant::now();
+    let mut served = Served::new(rows)?;
+    let mut total_served = 0;
+    let mut peak_held_bytes = 0;
+    let mut epochs = Vec::new();
+    for epoch in plan.epoch..end {
+        let (before, started) = (dataset.counters(), Instant::now());
+        served.clear();
+        let plans = ranks.iter().map(|rank| rank.sampler.plan(epoch)).collect::<rowdex::Result<Vec<_>>>()?;
+        let steps = plans.first().map_or(0, EpochPlan::steps);
+        bar.set_length(steps.saturating_mul(plan.epochs));
+        let mut batch = BatchPlan::default();
+        for rank in &mut ranks {
+            rank.start_epoch();
+        }
+        for step in 0..steps {
+            for (rank, plan) in ranks.iter_mut().zip(&plans) {
+                plan.fill(step, &mut batch)?;
+                let values = dataset.take(&batch.rows)?;
+                rank.add(&batch, &values)?;
+                served.add(&batch.rows);
+                peak_held_bytes = peak_held_bytes.max(dataset.counters().held_bytes);
+            }
+            bar.inc(1);
+        }
+        total_served += served.count;
+        let decodes = (dataset.counters() - before).decodes;
+        let seconds = started.elapsed().as_secs_f64();
+        let rows_per_second = rate(served.count, seconds);
+        epochs.push(EpochReport { epoch, decodes, passes: passes(decodes), seconds, rows_per_second });
+    }
+    bar.finish_and_clear();
+
+    let cost = dataset.counters() - before;
+    let seconds = started.elapsed().as_secs_f64();
+    let reports: Vec<RankReport> = ranks.iter().map(RankState::report).collect();
+    Ok(Report {
+        rows,
+        world_size: plan.world_size,
+        steps: reports.first().map_or(0, |rank| rank.steps),
+        ranks: reports,
+        coverage: served.coverage(),
+        decodes: cost.decodes,
+        passes: passes(cost.decodes),
+        bytes_read: cost.bytes_read,
+        seconds,
+        rows_per_second: rate(total_served, seconds),
+        peak_held_bytes,
+        epochs,
+    })
+}
+
+fn rate(rows: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { rows as f64 / seconds } else { 0.0 }
+}
+
+fn ranks(rows: u64, plan: &PlanArgs) -> Result<Vec<RankState>, Failure> {
+    let chosen = match plan.rank {
+        Rank::One(rank) => rank..rank.saturating_add(1),
+        Rank::All if plan.world_size > MOST_RANKS => {
+            return Err(Failure::new(format!(
+                "{} ranks are too many to be all of; choose one (`--rank`) of them",
+                plan.world_size
+            )));
+        }
+        // An empty world has no rank 0, and the library says so better.
+        Rank::All => 0..plan.world_size.max(1),
+    };
+    let orders = orders(rows, plan)?;
+    chosen.map(|rank| RankState::new(rank, &orders, plan)).collect()
+}
+
+pub(crate) fn orders(rows: u64, plan: &PlanArgs) -> Result<Arc<dyn Orders>, Failure> {
+    Ok(match plan.order {
+        OrderName::Sequential => Arc::new(Sequential::new(rows)?),
+        OrderName::Global => Arc::new(Global::new(rows, plan.seed)?),
+    })
+}
+
+/// One rank, and what it got so far.
+struct RankState {
+    rank: u32,
+    sampler: DistributedSampler,
+    steps: u64,
+    samples: u64,
+    pads: u64,
+    digest: Digest,
+}
+
+impl RankState {
+    fn new(rank: u32, orders: &Arc<dyn Orders>, plan: &PlanArgs) -> Result<Self, Failure> {
+        let shard = Shard::new(rank, plan.world_size)?
+            .with_tail(plan.tail)
+            .with_replicas(plan.replicas, plan.replica_layout)?;
+        let sampler = DistributedSampler::new(Arc::clone(orders), shard, plan.batch_size)?;
+        Ok(Self { rank, sampler, steps: 0, samples: 0, pads: 0, digest: Digest::new() })
+    }
+
+    fn start_epoch(&mut self) {
+        (self.steps, self.samples, self.pads) = (0, 0, 0);
+    }
+
+    fn add(&mut self, batch: &BatchPlan, values: &arrow::array::RecordBatch) -> Result<(), Failure> {
+        self.steps += 1;
+        self.samples += batch.rows.len() as u64;
+        self.pads += batch.pads as u64;
+        self.digest.add(batch.first, batch.stride, &batch.rows, values)
+    }
+
+    fn report(&self) -> RankReport {
+        let &Self { rank, steps, samples, pads, .. } = self;
+        RankReport { rank, steps, samples, pads, digest: self.digest.finish() }
+    }
+}
+
+/// A bit for each row that was served.
+struct Served {
+    rows: u64,
+    bits: Vec<u64>,
+    count: u64,
+}
+
+impl Served {
+    /// An index may claim any number of rows, and memory runs out before the numbers do.
+    fn new(rows: u64) -> Result<Self, Failure> {
+        let too_many = || Failure::new(format!("no memory to count which of {rows} rows are served"));
+        let words = usize::try_from(rows.div_ceil(64)).map_err(|_| too_many())?;
+        let mut bits = Vec::new();
+        bits.try_reserve_exact(words).map_err(|_| too_many())?;
+        bits.resize(words, 0);
+        Ok(Self { rows, bits, count: 0 })
+    }
+
+    fn clear(&mut self) {
+        self.bits.fill(0);
+        self.count = 0;
+    }
+
+    fn add(&mut self, rows: &[u64]) {
+        self.count += rows.len() as u64;
+        for &row in rows {
+            if let Some(bits) = self.bits.get_mut((row / 64) as usize) {
+                *bits |= 1 << (row % 64);
+            }
+        }
+    }
+
+    fn coverage(&self) -> Coverage {
+        let distinct = self.bits.iter().map(|bits| u64::from(bits.count_ones())).sum();
+        Coverage {
+            served: self.count,
+            distinct,
+            repeated: self.count.saturating_sub(distinct),
+            missing: self.rows.saturating_sub(distinct),
+        }
+    }
+}
+
+impl Report {
+    fn to_json(&self) -> Value {
+        let rank = |rank: &RankReport| {
+            json!({
+                "rank": rank.rank,
+                "steps": rank.steps,
+                "samples": rank.samples,
+                "pads": rank.pads,
+                "digest": format!("{:016x}", rank.digest),
+            })
+        };
+        let epoch = |epoch: &EpochReport| {
+            json!({
+                "epoch": epoch.epoch,
+                "decodes": epoch.decodes,
+                "passes": epoch.passes,
+                "seconds": epoch.seconds,
+                "rows_per_second": epoch.rows_per_second,
+            })
+        };
+        json!({
+            "rows": self.rows,
+            "world_size": self.world_size,
+            "steps": self.steps,
+            "ranks": self.ranks.iter().map(rank).collect::<Vec<_>>(),
+            "coverage": {
+                "served": self.coverage.served,
+                "distinct": self.coverage.distinct,
+                "repeated": self.coverage.repeated,
+                "missing": self.coverage.missing,
+            },
+            "decodes": self.decodes,
+            "passes": self.passes,
+            "bytes_read": self.bytes_read,
+            "seconds": self.seconds,
+            "rows_per_second": self.rows_per_second,
+            "peak_held_bytes": self.peak_held_bytes,
+            "epochs": self.epochs.iter().map(epoch).collect::<Vec<_>>(),
+        })
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        let mut ranks = vec![["rank", "steps", "samples", "pads", "digest"].map(str::to_owned).to_vec()];
+        ranks.extend(self.ranks.iter().map(|rank| {
+            let counts =
+                [rank.rank.to_string(), rank.steps.to_string(), rank.samples.to_string(), rank.pads.to_string()];
+            counts.into_iter().chain([format!("{:016x}", rank.digest)]).collect()
+        }));
+        let mut epochs = vec![["epoch", "seconds", "rows/s", "decodes", "passes"].map(str::to_owned).to_vec()];
+        epochs.extend(self.epochs.iter().map(|epoch| {
+            vec![
+                epoch.epoch.to_string(),
+                format!("{:.2}", epoch.seconds),
+                HumanCount(epoch.rows_per_second as u64).to_string(),
+                epoch.decodes.to_string(),
+                format!("{:.2}", epoch.passes),
+            ]
+        }));
+        format!(
+            "{}\n{} rows: {} served, {} distinct, {} repeated, {} missing\n\n{}\n{} read, {} decoded held at most\n",
+            output::columns(&ranks),
+            HumanCount(self.rows),
+            HumanCount(self.coverage.served),
+            HumanCount(self.coverage.distinct),
+            HumanCount(self.coverage.repeated),
+            HumanCount(self.coverage.missing),
+            output::columns(&epochs),
+            HumanBytes(self.bytes_read),
+            HumanBytes(self.peak_held_bytes)
+        )
+    }
+}

@@ -1,0 +1,53 @@
+//! Why a command stopped, and what its caller is told.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// One sentence says it all.
+    Said(String),
+    /// The errors were written already, where they were found.
+    Reported,
+    /// Whoever read stdout has gone, as `head` does when it has enough. Nothing is wrong.
+    ReaderGone,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self::Said(message.into())
+    }
+
+    pub(crate) fn report(self) -> ExitCode {
+        match self {
+            Self::Said(message) => {
+                complain(message);
+                ExitCode::FAILURE
+            }
+            Self::Reported => ExitCode::FAILURE,
+            Self::ReaderGone => ExitCode::SUCCESS,
+        }
+    }
+}
+
+impl From<rowdex::Error> for Failure {
+    fn from(error: rowdex::Error) -> Self {
+        Self::Said(error.to_string())
+    }
+}
+
+/// For writes to stdout; whatever else can fail in the operating system comes as a [`rowdex::Error`].
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::ReaderGone,
+            _ => Self::Said(format!("cannot write to stdout: {error}")),
+        }
+    }
+}
+
+/// Writes a line to stderr. If that fails there is nobody left to tell.
+pub(crate) fn complain(message: impl Display) {
+    let _ = writeln!(io::stderr(), "rowdex: {message}");
+}

@@ -1,0 +1,166 @@
+//! `rowdex get`: rows by their ids, in one of several formats.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
+use arrow::error::ArrowError;
+use arrow::ipc::writer::FileWriter;
+use arrow::json::writer::JsonArray;
+use arrow::util::pretty::pretty_format_batches_with_schema;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
+use rowdex::{Dataset, Error, ErrorKind};
+
+use crate::args::{Format, GetArgs};
+use crate::failure::Failure;
+use crate::output::Sink;
+
+/// Rows are fetched in pieces of about this size, so that any number of them can be written in little memory.
+const PIECE_BYTES: u64 = 64 << 20;
+const PIECE_ROWS: u64 = 8192;
+
+pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
+    let format = args.format.unwrap_or_else(|| by_extension(args.output.as_deref()));
+    let index = args.index.open()?;
+    let rows = args.rows.ids(&index)?;
+    let dataset = args.data.open(index.clone(), None)?;
+    check(format, dataset.schema())?;
+    let mut sink = match &args.output {
+        Some(path) => Sink::file(path, args.force)?,
+        None => Sink::stdout(),
+    };
+    if matches!(format, Format::Arrow | Format::Parquet) && !sink.is_file() && io::stdout().is_terminal() {
+        return Err(Failure::new("a terminal cannot show this format; use --output FILE, or send stdout elsewhere"));
+    }
+    write(format, pieces(&dataset, rows), dataset.schema(), &mut sink)?;
+    sink.commit()
+}
+
+fn by_extension(output: Option<&Path>) -> Format {
+    match output.and_then(Path::extension).and_then(|extension| extension.to_str()) {
+        Some("json") => Format::Json,
+        Some("csv") => Format::Csv,
+        Some("arrow" | "feather" | "ipc") => Format::Arrow,
+        Some("parquet" | "parq" | "pq") => Format::Parquet,
+        _ => Format::Table,
+    }
+}
+
+/// Refuses what a format has no way to say before anything is read.
+fn check(format: Format, schema: &Schema) -> Result<(), Failure> {
+    if format != Format::Csv {
+        return Ok(());
+    }
+    match schema.fields().iter().find(|field| field.data_type().is_nested()) {
+        None => Ok(()),
+        Some(field) => Err(Error::new(ErrorKind::InvalidArgument, format!("CSV cannot hold a {}", field.data_type()))
+            .with_column(field.name())
+            .with_hint("choose other columns (`--columns`) or another format (`--format json`)")
+            .into()),
+    }
+}
+
+fn pieces(dataset: &Dataset, mut rows: impl Iterator<Item = u64>) -> impl Iterator<Item = rowdex::Result<RecordBatch>> {
+    let row_bytes = (dataset.decoded_bytes() / dataset.len().max(1)).max(1);
+    let size = (PIECE_BYTES / row_bytes).clamp(1, PIECE_ROWS) as usize;
+    std::iter::from_fn(move || {
+        let piece: Vec<u64> = rows.by_ref().take(size).collect();
+        (!piece.is_empty()).then(|| dataset.take(&piece))
+    })
+}
+
+type Batches<'a> = dyn Iterator<Item = rowdex::Result<RecordBatch>> + 'a;
+
+fn write(
+    format: Format,
+    mut pieces: impl Iterator<Item = rowdex::Result<RecordBatch>>,
+    schema: &arrow::datatypes::SchemaRef,
+    sink: &mut Sink,
+) -> Result<(), Failure> {
+    let pieces: &mut Batches<'_> = &mut pieces;
+    let written = match format {
+        Format::Table => table(pieces, schema, sink),
+        Format::Json => json(pieces, sink),
+        Format::Csv => csv(pieces, sink),
+        Format::Arrow => ipc(pieces, schema, sink),
+        Format::Parquet => parquet(pieces, schema, sink),
+    };
+    written.map_err(|stop| match stop {
+        Stop::Read(error) => error.into(),
+        Stop::Write(message) => sink.failure(message),
+    })
+}
+
+/// Why writing stopped: the rows could not be read, or the format or the sink did not take them.
+enum Stop {
+    Read(Error),
+    Write(String),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl From<ArrowError> for Stop {
+    fn from(error: ArrowError) -> Self {
+        Self::Write(format!("cannot write the rows in this format: {error}"))
+    }
+}
+
+impl From<parquet::errors::ParquetError> for Stop {
+    fn from(error: parquet::errors::ParquetError) -> Self {
+        Self::Write(format!("cannot write the rows in this format: {error}"))
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error.to_string())
+    }
+}
+
+fn table(pieces: &mut Batches<'_>, schema: &arrow::datatypes::SchemaRef, sink: &mut Sink) -> Result<(), Stop> {
+    let batches = pieces.collect::<rowdex::Result<Vec<_>>>()?;
+    let table = pretty_format_batches_with_schema(schema.clone(), &batches)?;
+    Ok(writeln!(sink, "{table}")?)
+}
+
+fn json(pieces: &mut Batches<'_>, sink: &mut Sink) -> Result<(), Stop> {
+    let mut writer = arrow::json::WriterBuilder::new().with_explicit_nulls(true).build::<_, JsonArray>(&mut *sink);
+    for piece in pieces {
+        writer.write(&piece?)?;
+    }
+    writer.finish()?;
+    Ok(writeln!(sink)?)
+}
+
+fn csv(pieces: &mut Batches<'_>, sink: &mut Sink) -> Result<(), Stop> {
+    let mut writer = arrow::csv::WriterBuilder::new().with_header(true).build(sink);
+    for piece in pieces {
+        writer.write(&piece?)?;
+    }
+    Ok(())
+}
+
+fn ipc(pieces: &mut Batches<'_>, schema: &Schema, sink: &mut Sink) -> Result<(), Stop> {
+    let mut writer = FileWriter::try_new(sink, schema)?;
+    for piece in pieces {
+        writer.write(&piece?)?;
+    }
+    Ok(writer.finish()?)
+}
+
+fn parquet(pieces: &mut Batches<'_>, schema: &arrow::datatypes::SchemaRef, sink: &mut Sink) -> Result<(), Stop> {
+    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default())).build();
+    let mut writer = ArrowWriter::try_new(sink, schema.clone(), Some(properties))?;
+    for piece in pieces {
+        writer.write(&piece?)?;
+    }
+    writer.close()?;
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! What cannot be right: the message names the file and says what to do, nothing half-written stays, the exit status is 1.
+
+use std::fs;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+
+use super::place::{Place, rows_from};
+
+/// The program fails with these words and leaves the folder as it is.
+#[track_caller]
+fn refused(place: &Place, arguments: &str, words: &[&str]) {
+    let before = place.names();
+    place.run(arguments).fails().complains(words);
+    assert_eq!(place.names(), before, "{arguments}");
+}
+
+#[test]
+fn files_that_are_not_whole_parquet_are_named_and_no_index_is_written() {
+    let good = {
+        let place = Place::with_data();
+        fs::read(place.path("data/part-0.parquet")).unwrap()
+    };
+    let with = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] ^= byte;
+        bytes
+    };
+    let encrypted = [&good[..good.len() - 4], b"PARE"].concat();
+    let cases: [(&str, Vec<u8>); 8] = [
+        ("zero bytes", Vec::new()),
+        ("a few bytes", b"PAR1".to_vec()),
+        ("text", b"this is not a Parquet file\n".repeat(20)),
+        ("cut in the middle", good[..good.len() / 2].to_vec()),
+        ("one byte short", good[..good.len() - 1].to_vec()),
+        ("a damaged length", with(good.len() - 6, 0xff)),
+        ("a damaged footer", with(good.len() - 20, 0xff)),
+        ("encrypted", encrypted),
+    ];
+    for (what, bytes) in cases {
+        let place = Place::with_data();
+        fs::write(place.path("data/part-2.parquet"), bytes).unwrap();
+        let outcome = place.run("build data -o train.rdx");
+        // A footer has bytes that decide nothing, and damage there can go unseen.
+        if what == "a damaged footer" && outcome.stderr.is_empty() {
+            continue;
+        }
+        outcome.fails().complains(&["part-2.parquet"]);
+        assert_eq!(place.names(), ["data"], "{what}");
+    }
+}
+
+#[test]
+fn data_that_is_not_there_is_named() {
+    let place = Place::with_data();
+    fs::create_dir(place.path("empty")).unwrap();
+    refused(&place, "build nowhere -o train.rdx", &["nowhere"]);
+    refused(&place, "build empty -o train.rdx", &["empty", "no Parquet file"]);
+    refused(&place, "build data/*.csv -o train.rdx", &["*.csv"]);
+    refused(&place, "build data -o nowhere/train.rdx", &["nowhere/train.rdx"]);
+    refused(&place, "build data -o data", &["data"]);
+    refused(&place, "build data -o train.rdx --rows nowhere.csv", &["nowhere.csv"]);
+    refused(&place, "build data -o train.rdx --root empty", &["data/part-", "not below the root"]);
+}
+
+#[test]
+fn schemas_that_differ_name_both_files_and_the_field() {
+    let place = Place::with_data();
+    let good = rows_from(0, 2);
+    let text: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
+    let columns = good.schema_ref().fields().iter().zip(good.columns()).map(|(field, column)| {
+        let column = if field.name() == "score" { Arc::clone(&text) } else { Arc::clone(column) };
+        (field.name().clone(), column, true)
+    });
+    place.write("data/part-7.parquet", &RecordBatch::try_from_iter_with_nullable(columns).unwrap());
+    refused(&place, "build data -o train.rdx", &["part-0.parquet", "part-7.parquet", "score"]);
+
+    let place = Place::with_data();
+    place.write("data/part-7.parquet", &good.project(&[0, 1, 2, 4]).unwrap());
+    refused(&place, "build data -o train.rdx", &["part-0.parquet", "part-7.parquet", "time"]);
+    place.run("build data -o train.rdx --schema union").succeeds();
+}
+
+#[test]
+fn files_that_vanished_or_changed_are_noticed() {
+    let commands = ["get train.rdx 0", "epoch train.rdx", "verify train.rdx", "verify train.rdx --level deep"];
+    let again = "build the index again";
+    let place = Place::with_index();
+    let first = place.path("data/part-0.parquet");
+    let whole = fs::read(&first).unwrap();
+    for command in commands {
+        fs::write(&first, [&whole[..], b"more"].concat()).unwrap();
+        refused(&place, command, &["part-0.parquet", again]);
+        fs::write(&first, &whole[..whole.len() / 2]).unwrap();
+        refused(&place, command, &["part-0.parquet", again]);
+        fs::remove_file(&first).unwrap();
+        refused(&place, command, &["part-0.parquet", "vanished since the index was built", "root"]);
+    }
+    let unchecked = format!("{} --staleness off", commands[0]);
+    fs::write(&first, &whole[..whole.len() / 2]).unwrap();
+    refused(&place, &unchecked, &["part-0.parquet"]);
+    fs::write(&first, &whole).unwrap();
+    place.run(&unchecked).succeeds();
+}
+
+#[test]
+fn an_index_that_is_not_one_or_is_damaged_is_named() {
+    let place = Place::with_index();
+    let good = fs::read(place.path("train.rdx")).unwrap();
+    let commands = ["info", "verify", "locate", "get", "epoch"];
+    let call = |command: &str| match command {
+        "locate" | "get" => format!("{command} bad.rdx 0"),
+        _ => format!("{command} bad.rdx"),
+    };
+    let mut bad = vec![Vec::new(), b"not an index".repeat(20), good[..good.len() - 1].to_vec(), good[..40].to_vec()];
+    for at in [0, 9, 20, 100, good.len() / 2] {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        bad.push(bytes);
+    }
+    for bytes in bad {
+        fs::write(place.path("bad.rdx"), bytes).unwrap();
+        // The stored footers are read and checked when they are needed, which `locate` never does.
+        for command in commands {
+            let outcome = place.run(&call(command));
+            match command {
+                "verify" => drop(outcome.fails().complains(&["bad.rdx"])),
+                _ if outcome.stderr.is_empty() => drop(outcome.succeeds()),
+                _ => drop(outcome.fails().complains(&["bad.rdx"])),
+            }
+        }
+    }
+    fs::remove_file(place.path("bad.rdx")).unwrap();
+    for command in commands {
+        place.run(&call(command)).fails().complains(&["bad.rdx"]);
+    }
+    let given = fs::read(place.path("data/part-0.parquet")).unwrap();
+    fs::write(place.path("bad.rdx"), given).unwrap();
+    place.run("info bad.rdx").fails().complains(&["bad.rdx"]);
+}
+
+#[test]
+fn arguments_that_do_not_fit_the_dataset_are_refused() {
+    let place = Place::with_index();
+    refused(&place, "get train.rdx 1003", &["train.rdx", "1003", "0 to 1002"]);
+    refused(&place, "get train.rdx 0 18446744073709551614", &["18446744073709551614", "0 to 1002"]);
+    refused(&place, "get train.rdx 1000..1004 --output rows.csv", &["1003"]);
+    refused(&place, "locate train.rdx 1003", &["1003", "0 to 1002"]);
+    refused(&place, "get train.rdx 0 --columns id,labl", &["labl", "label"]);
+    refused(&place, "epoch train.rdx --columns nothing", &["nothing"]);
+    refused(&place, "epoch train.rdx --batch-size 0", &["batch size", "1 or more"]);
+    refused(&place, "epoch train.rdx --world-size 4 --rank 4", &["rank 4", "world of 4"]);
+    refused(&place, "epoch train.rdx --world-size 0", &["world of 0"]);
+    refused(&place, "epoch train.rdx --world-size 4 --replicas 3", &["3", "divide"]);
+    refused(&place, "epoch train.rdx --world-size 4294967295", &["--rank"]);
+    refused(&place, "epoch train.rdx --epoch 18446744073709551615", &["epoch"]);
+    refused(&place, "get train.rdx 0 --root nowhere", &["part-0.parquet"]);
+}

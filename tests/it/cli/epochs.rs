@@ -1,0 +1,163 @@
+//! What the ranks are served, whatever their number, threads and memory.
+
+use serde_json::{Value, json};
+
+use super::place::{Place, ROWS};
+
+const NAMES: [&str; 12] = [
+    "rows",
+    "world_size",
+    "steps",
+    "ranks",
+    "coverage",
+    "decodes",
+    "passes",
+    "bytes_read",
+    "seconds",
+    "rows_per_second",
+    "peak_held_bytes",
+    "epochs",
+];
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+fn sum(report: &Value, name: &str) -> u64 {
+    report["ranks"].as_array().unwrap().iter().map(|rank| rank[name].as_u64().unwrap()).sum()
+}
+
+fn digests(report: &Value) -> Vec<&str> {
+    report["ranks"].as_array().unwrap().iter().map(|rank| rank["digest"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn all_ranks_take_the_same_steps_and_miss_nothing() {
+    let place = Place::with_index();
+    for ranks in [1, 3, 4, 7] {
+        let report = place.json(&format!("epoch train.rdx --world-size {ranks} --batch-size 32 --seed 7"));
+        let samples = ROWS.div_ceil(ranks);
+        let steps = samples.div_ceil(32);
+        assert_eq!((&report["rows"], &report["steps"]), (&json!(ROWS), &json!(steps)));
+        assert_eq!(report["ranks"].as_array().unwrap().len(), ranks);
+        for rank in report["ranks"].as_array().unwrap() {
+            assert_eq!((&rank["steps"], &rank["samples"]), (&json!(steps), &json!(samples)));
+        }
+        let (served, pads) = (samples * ranks, samples * ranks - ROWS);
+        assert_eq!((sum(&report, "samples"), sum(&report, "pads")), (served as u64, pads as u64));
+        let coverage = json!({"served": served, "distinct": ROWS, "repeated": pads, "missing": 0});
+        assert_eq!(report["coverage"], coverage);
+    }
+}
+
+#[test]
+fn digests_do_not_depend_on_threads_or_memory() {
+    let place = Place::with_index();
+    for order in ["global", "sequential"] {
+        let run = |options: &str| {
+            place.json(&format!("epoch train.rdx --order {order} --world-size 3 --batch-size 50 --epochs 2 {options}"))
+        };
+        let report = run("");
+        for options in ["--threads 1", "--threads 2", "--memory 25%", "--memory 0", "--memory 10KiB --threads 2"] {
+            assert_eq!(digests(&run(options)), digests(&report), "{order} {options}");
+        }
+        let held = run("--memory 25%")["peak_held_bytes"].as_u64().unwrap();
+        let decoded = place.json("info train.rdx")["decoded_bytes"].as_u64().unwrap();
+        assert!(held > 0 && held <= decoded / 4, "{held} of {decoded}");
+        assert_eq!(run("--memory 0")["peak_held_bytes"], json!(0));
+    }
+}
+
+#[test]
+fn digests_tell_seeds_epochs_columns_and_values_apart() {
+    let place = Place::with_index();
+    let mut all = Vec::new();
+    for options in ["", "--seed 1", "--epoch 1", "--epochs 2", "--columns id,label", "--columns label,id"] {
+        let report = place.json(&format!("epoch train.rdx {options}"));
+        all.extend(digests(&report).into_iter().map(str::to_owned));
+    }
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 6);
+}
+
+#[test]
+fn one_rank_alone_gets_what_it_gets_among_all() {
+    let place = Place::with_index();
+    let all = place.json("epoch train.rdx --world-size 4 --batch-size 32");
+    for rank in 0..4 {
+        let one = place.json(&format!("epoch train.rdx --world-size 4 --batch-size 32 --rank {rank}"));
+        assert_eq!(one["ranks"], json!([all["ranks"][rank]]));
+        assert_eq!(one["coverage"]["missing"], json!(ROWS - 251));
+    }
+}
+
+#[test]
+fn every_tail_does_what_it_says() {
+    let place = Place::with_index();
+    let run = |options: &str| place.json(&format!("epoch train.rdx --batch-size 25 {options}"));
+    let samples = |report: &Value| -> Vec<u64> {
+        report["ranks"].as_array().unwrap().iter().map(|rank| rank["samples"].as_u64().unwrap()).collect()
+    };
+    let drop = run("--world-size 4 --tail drop");
+    assert_eq!((samples(&drop), &drop["coverage"]["missing"]), (vec![250; 4], &json!(3)));
+    let uneven = run("--world-size 4 --tail uneven");
+    assert_eq!(samples(&uneven), [251, 251, 251, 250]);
+    assert_eq!(uneven["coverage"], json!({"served": ROWS, "distinct": ROWS, "repeated": 0, "missing": 0}));
+    for rank in uneven["ranks"].as_array().unwrap() {
+        assert_eq!(rank["steps"], json!(11));
+    }
+    assert_eq!(samples(&run("--world-size 17 --tail error")), vec![59; 17]);
+    let refused = place.run("epoch train.rdx --world-size 4 --tail error").fails();
+    refused.complains(&["1003", "4"]);
+}
+
+#[test]
+fn replicas_are_served_the_same() {
+    let place = Place::with_index();
+    let report = place.json("epoch train.rdx --world-size 4 --replicas 2");
+    let digests = digests(&report);
+    assert!(digests[0] == digests[1] && digests[2] == digests[3] && digests[0] != digests[2]);
+    let strided = place.json("epoch train.rdx --world-size 4 --replicas 2 --replica-layout strided");
+    assert_eq!(strided["ranks"][2]["digest"], report["ranks"][1]["digest"]);
+}
+
+#[test]
+fn the_report_has_its_names_and_adds_up() {
+    let place = Place::with_index();
+    let report = place.json("epoch train.rdx --epochs 3 --epoch 5 --memory 20% --world-size 2");
+    assert_eq!(keys(&report), NAMES);
+    assert_eq!(keys(&report["ranks"][0]), ["rank", "steps", "samples", "pads", "digest"]);
+    assert_eq!(keys(&report["coverage"]), ["served", "distinct", "repeated", "missing"]);
+    let epochs = report["epochs"].as_array().unwrap();
+    assert_eq!(keys(&epochs[0]), ["epoch", "decodes", "passes", "seconds", "rows_per_second"]);
+    assert_eq!(epochs.iter().map(|epoch| epoch["epoch"].as_u64().unwrap()).collect::<Vec<_>>(), [5, 6, 7]);
+    let decodes: u64 = epochs.iter().map(|epoch| epoch["decodes"].as_u64().unwrap()).sum();
+    assert_eq!(report["decodes"], json!(decodes));
+    let groups = place.json("info train.rdx")["row_groups"].as_u64().unwrap();
+    assert_eq!(report["passes"], json!(decodes as f64 / groups as f64));
+    assert!(report["rows_per_second"].as_f64().unwrap() > 0.0);
+    assert!(report["bytes_read"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn an_empty_dataset_has_epochs_without_steps() {
+    let place = Place::new();
+    place.write("data/empty.parquet", &super::place::rows_from(0, 0));
+    place.run("build data -o train.rdx").succeeds();
+    let report = place.json("epoch train.rdx --world-size 3");
+    assert_eq!((&report["steps"], &report["passes"]), (&json!(0), &json!(0.0)));
+    place.run("epoch train.rdx").succeeds();
+    place.run("get train.rdx 0").fails().complains(&["train.rdx", "no rows"]);
+}
+
+#[test]
+fn the_table_for_people_has_the_same_numbers() {
+    let place = Place::with_index();
+    let text = place.run("epoch train.rdx --world-size 3").succeeds().text();
+    let report = place.json("epoch train.rdx --world-size 3");
+    for digest in digests(&report) {
+        assert!(text.contains(digest), "{text}");
+    }
+    assert!(text.contains("1,005 served, 1,003 distinct, 2 repeated, 0 missing"), "{text}");
+}

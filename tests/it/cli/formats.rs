@@ -1,0 +1,129 @@
+//! Every format of `get`, read again.
+
+use std::fs::File;
+use std::io::Cursor;
+use std::sync::Arc;
+
+use arrow::array::{Float64Array, Int64Array, RecordBatch, RecordBatchReader, StringArray, UInt64Array};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::ipc::reader::FileReader;
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use serde_json::Value;
+
+use super::place::{Place, ROWS, rows_from};
+
+/// Not in order, one of them twice, from the first and the last file.
+const ASKED: &str = "1002 3 3 400..403 0";
+const IDS: [u64; 7] = [1002, 3, 3, 400, 401, 402, 0];
+
+fn expected() -> RecordBatch {
+    take_record_batch(&rows_from(0, ROWS), &UInt64Array::from(IDS.to_vec())).unwrap()
+}
+
+fn collect(reader: impl RecordBatchReader) -> RecordBatch {
+    let schema = reader.schema();
+    let batches: Vec<RecordBatch> = reader.map(|batch| batch.unwrap()).collect();
+    concat_batches(&schema, &batches).unwrap()
+}
+
+fn columns_equal(got: &RecordBatch, expected: &RecordBatch) {
+    assert_eq!(got.num_rows(), expected.num_rows());
+    for (field, column) in expected.schema().fields().iter().zip(expected.columns()) {
+        assert_eq!(got.column_by_name(field.name()).unwrap(), column, "{}", field.name());
+    }
+}
+
+#[test]
+fn parquet_reads_back_equal() {
+    let place = Place::with_index();
+    let bytes = place.run(&format!("get train.rdx {ASKED} --format parquet")).succeeds().stdout;
+    let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes)).unwrap().build().unwrap();
+    columns_equal(&collect(reader), &expected());
+}
+
+#[test]
+fn arrow_reads_back_equal() {
+    let place = Place::with_index();
+    let bytes = place.run(&format!("get train.rdx {ASKED} --format arrow")).succeeds().stdout;
+    columns_equal(&collect(FileReader::try_new(Cursor::new(bytes), None).unwrap()), &expected());
+}
+
+#[test]
+fn json_is_an_array_with_nulls_in_it() {
+    let place = Place::with_index();
+    let rows = place.run(&format!("get train.rdx {ASKED} --format json")).succeeds().without_a_word().json();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), IDS.len());
+    for (row, id) in rows.iter().zip(IDS) {
+        assert_eq!(row["id"], Value::from(id));
+        assert_eq!(row["score"].as_f64(), Some(id as f64 / 8.0));
+        let label = if id % 7 == 0 { Value::Null } else { format!("label {id}").into() };
+        assert_eq!(row.get("label"), Some(&label));
+        let tags = if id % 5 == 0 { Value::Null } else { (0..id % 4).collect::<Vec<_>>().into() };
+        assert_eq!(row["tags"], tags);
+        assert!(row["time"].as_str().unwrap().starts_with("1970-01-01T00:00:00"));
+    }
+}
+
+#[test]
+fn csv_reads_back_equal() {
+    let place = Place::with_index();
+    let text = place.run(&format!("get train.rdx {ASKED} --columns score,id,label --format csv")).succeeds().stdout;
+    let fields = [("score", DataType::Float64), ("id", DataType::Int64), ("label", DataType::Utf8)];
+    let schema = Arc::new(Schema::new(fields.map(|(name, data_type)| Field::new(name, data_type, true)).to_vec()));
+    let reader = arrow::csv::ReaderBuilder::new(schema).with_header(true).build(Cursor::new(text)).unwrap();
+    let got = collect(reader);
+    columns_equal(&got, &expected().project(&[0, 1, 2]).unwrap());
+    let types = |at| got.column(at).as_any();
+    assert!(types(0).is::<Float64Array>() && types(1).is::<Int64Array>() && types(2).is::<StringArray>());
+}
+
+#[test]
+fn csv_refuses_nested_columns_before_it_reads_any() {
+    let place = Place::with_index();
+    let refused = place.run("get train.rdx 0 --format csv").fails();
+    refused.complains(&["\"tags\"", "List", "--columns", "--format json"]);
+}
+
+#[test]
+fn a_table_shows_the_rows_in_the_order_asked() {
+    let place = Place::with_index();
+    let table = place.run("get train.rdx 6 5 --columns id,label,time").succeeds().without_a_word().text();
+    let (six, five) = (table.find("label 6").unwrap(), table.find("label 5").unwrap());
+    assert!(six < five && table.contains("1970-01-01T00:00:00.000005Z"), "{table}");
+}
+
+#[test]
+fn the_name_of_the_output_chooses_the_format() {
+    let place = Place::with_index();
+    for (name, start) in [("a.parquet", &b"PAR1"[..]), ("a.arrow", b"ARROW1"), ("a.json", b"[{"), ("a.txt", b"+--")] {
+        let done = place.run(&format!("get train.rdx 1 --output {name}")).succeeds().without_a_word();
+        assert!(done.stdout.is_empty());
+        assert!(std::fs::read(place.path(name)).unwrap().starts_with(start), "{name}");
+    }
+    place.run("get train.rdx 1 --output a.csv --columns id").succeeds();
+    assert_eq!(std::fs::read_to_string(place.path("a.csv")).unwrap(), "id\n1\n");
+    assert_eq!(place.names(), ["a.arrow", "a.csv", "a.json", "a.parquet", "a.txt", "data", "train.rdx"]);
+}
+
+#[test]
+fn an_output_that_exists_is_kept_unless_told_to_replace_it() {
+    let place = Place::with_index();
+    std::fs::write(place.path("rows.parquet"), "precious").unwrap();
+    place.run("get train.rdx 1 --output rows.parquet").fails().complains(&["rows.parquet", "exists", "--force"]);
+    assert_eq!(std::fs::read(place.path("rows.parquet")).unwrap(), b"precious");
+    place.run("get train.rdx 1 --output rows.parquet --force").succeeds();
+    let file = File::open(place.path("rows.parquet")).unwrap();
+    assert_eq!(ParquetRecordBatchReaderBuilder::try_new(file).unwrap().metadata().file_metadata().num_rows(), 1);
+}
+
+#[test]
+fn an_output_that_cannot_be_finished_is_not_there() {
+    let place = Place::with_index();
+    std::fs::remove_file(place.path("data/part-4.parquet")).unwrap();
+    place.run("get train.rdx 0..1003 --output rows.parquet").fails().complains(&["part-4.parquet"]);
+    place.run("get train.rdx 0 --output nowhere/rows.parquet").fails().complains(&["nowhere/rows.parquet"]);
+    assert_eq!(place.names(), ["data", "train.rdx"]);
+}

@@ -1,0 +1,90 @@
+//! rowdex serves what pyarrow reads, row by row, and refuses what nobody should read.
+//!
+//! Two corpora: one that pyarrow generates here (`tools/oracle`), and the public one of the Parquet project if it is at
+//! hand. Without a Python that can install pyarrow these tests say what they leave out and pass, unless `ROWDEX_ORACLE`
+//! is `required`.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod bad;
+mod compare;
+mod python;
+mod serve;
+
+use std::path::{Path, PathBuf};
+
+use python::{oracle, public_corpus, say};
+use serve::{Known, Served};
+use tempfile::TempDir;
+
+/// Where rowdex does not do as pyarrow does with a file of the public corpus, and why.
+const PUBLIC: &[(&str, Known)] = &[
+    // Its writer gave a field of its own the number that the format has since given to the length of bloom filters, so
+    // the parquet crate cannot parse the footer.
+    ("dict-page-offset-zero.parquet", Known::Refused("the footer cannot be decoded")),
+    // The keys of its map may be null, which the format forbids. None is, so what rowdex reads is what was written.
+    (
+        "incorrect_map_schema.parquet",
+        Known::PyarrowRefuses("Map keys must be annotated as required", &["{parent: another, name: report}"]),
+    ),
+    // A day of the year 290 000, which wraps in 64 bits of nanoseconds. Spark wrote a Julian day below zero, which the
+    // parquet crate takes as signed and pyarrow as unsigned.
+    (
+        "int96_from_spark.parquet",
+        Known::Overflow { row: 5, pyarrow: 5_606_152_519_850_745_856, rowdex: -4_864_435_138_808_946_688 },
+    ),
+];
+
+#[test]
+fn every_generated_file_is_served_as_pyarrow_reads_it() {
+    let Some(oracle) = oracle() else { return };
+    let files = parquet_files(&oracle.corpus.join("good"));
+    let served = serve::all(&files, &oracle.corpus, &oracle.expected, &[]);
+    report("generated corpus", &served);
+    assert!(served.files > 300, "{}", served.files);
+}
+
+#[test]
+fn every_sound_file_of_the_public_corpus_is_served_as_pyarrow_reads_it() {
+    let (Some(corpus), Some(oracle)) = (public_corpus(), oracle()) else { return };
+    let expected = TempDir::new().unwrap();
+    oracle.expect(&corpus, expected.path()).unwrap();
+    let files: Vec<_> =
+        parquet_files(&corpus.join("data")).into_iter().filter(|file| !bad::is_bad_by_name(file)).collect();
+    let served = serve::all(&files, &corpus, expected.path(), PUBLIC);
+    report("public corpus", &served);
+}
+
+#[test]
+fn every_bad_generated_file_is_refused_with_its_name_and_little_memory() {
+    let Some(oracle) = oracle() else { return };
+    bad::check(&parquet_files(&oracle.corpus.join("bad")), bad::GENERATED);
+}
+
+#[test]
+fn every_bad_file_of_the_public_corpus_is_refused_with_its_name_and_little_memory() {
+    let Some(corpus) = public_corpus() else { return };
+    let files = parquet_files(&corpus);
+    bad::check(&files.into_iter().filter(|file| bad::is_bad_by_name(file)).collect::<Vec<_>>(), bad::PUBLIC);
+}
+
+/// Files below a folder, by path.
+fn parquet_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(parquet_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "parquet") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn report(what: &str, served: &Served) {
+    let Served { files, rows, columns, values, wrong } = served;
+    say(&format!("{what}: {files} files, {rows} rows, {columns} columns, {values} values compared"));
+    assert!(wrong.is_empty(), "{} of {files} files:\n{}", wrong.len(), wrong.join("\n"));
+}

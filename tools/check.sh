@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The whole gate: formatting, lints for each feature set, documentation, tests with the pyarrow oracle, and the demo.
+# Needs a Rust toolchain with rustfmt and clippy, and Python 3 with venv; installs the rest below target/.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
+# A missing oracle must fail the gate, not pass it silently.
+export ROWDEX_ORACLE=${ROWDEX_ORACLE:-required}
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "format"
+cargo fmt --all --check
+
+for features in "" "--no-default-features" "--no-default-features --features serde" "--all-features"; do
+  step "lints ${features:-with the default features}"
+  # shellcheck disable=SC2086
+  cargo clippy --locked --all-targets $features -- -D warnings
+done
+
+step "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
+
+step "the pyarrow oracle's environment"
+if [ "$ROWDEX_ORACLE" = required ]; then bash tools/oracle/setup.sh; fi
+
+step "tests"
+cargo test --locked --all-features
+
+step "the main job"
+cargo run --locked --quiet -- demo
+
+printf '\nall checks passed\n'

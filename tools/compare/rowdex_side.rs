@@ -1,0 +1,80 @@
+//! The rowdex side of `tools/compare/compare.py`: does one burst of work for each line on stdin, and answers with what it took.
+//!
+//! Both sides stay alive and take turns, so that a machine whose speed drifts is fair to both.
+
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::time::Instant;
+
+use rowdex::{Dataset, Index, IndexBuilder, Result};
+
+/// As in the `rowdex` command; pyarrow has the same one.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Rows per batch of the take comparison.
+const BATCH: usize = 256;
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [task, data, scratch] = arguments.as_slice() else {
+        eprintln!("usage: rowdex_side take|get|cold-get|build DATA SCRATCH");
+        std::process::exit(2);
+    };
+    let index = Path::new(scratch).join(format!("{task}.rdx"));
+    let build = || IndexBuilder::new([data]).with_overwrite(true).build(&index);
+    let report = build()?;
+    let open = |cache| Dataset::builder(Index::open(&index)?).with_cache_bytes(cache).with_threads(1).open();
+    let warm = open(64 << 30)?;
+    if matches!(task.as_str(), "take" | "get") {
+        for group in warm.index().row_groups() {
+            warm.take(&group.row_ids().collect::<Vec<_>>()[..])?;
+        }
+    }
+    let mut random = Random(42);
+    for line in std::io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        let bursts: usize = line.trim().parse().unwrap_or(1);
+        let draws: Vec<u64> = (0..bursts * BATCH).map(|_| random.below(report.rows)).collect();
+        let before = warm.counters();
+        let start = Instant::now();
+        let (mut rows, mut bytes_read) = (0, 0);
+        match task.as_str() {
+            "take" => {
+                for batch in draws.chunks(BATCH) {
+                    rows += warm.take(batch)?.num_rows();
+                }
+            }
+            "get" => {
+                for &row in &draws {
+                    rows += warm.get(row)?.num_rows();
+                }
+            }
+            "cold-get" => {
+                for &row in &draws[..bursts] {
+                    let cold = open(0)?;
+                    rows += cold.get(row)?.num_rows();
+                    bytes_read += cold.counters().bytes_read;
+                }
+            }
+            _ => rows += build()?.files as usize,
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        bytes_read += (warm.counters() - before).bytes_read;
+        println!("{rows} {seconds} {bytes_read}");
+        std::io::stdout().flush().map_err(|error| rowdex::Error::io("cannot answer", error))?;
+    }
+    Ok(())
+}
+
+/// xorshift64*, by Vigna; any draw would do.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        ((u128::from(self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)) * u128::from(limit)) >> 64) as u64
+    }
+}
