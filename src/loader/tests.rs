@@ -2,12 +2,18 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arrow::array::{ArrayRef, AsArray, StringViewArray, UInt64Array};
+use arrow::array::{
+    ArrayRef, AsArray, Int32Builder, LargeBinaryArray, ListBuilder, StringArray, StringViewArray,
+    TimestampMillisecondArray, UInt64Array,
+};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 
 use super::plan::GroupSize;
 use super::*;
+use crate::index::builder::IndexBuilder;
 use crate::order::{Global, Orders, Sequential};
 use crate::row_group;
 use crate::sampler::{Shard, Tail};
@@ -386,4 +392,56 @@ fn pads_are_marked() {
     assert_eq!(batches[1].row_ids, [0]);
     assert_eq!(batches[1].pad_mask(), BooleanArray::from(vec![true]));
     assert_eq!(batches[0].pad_mask(), BooleanArray::from(vec![false, false]));
+}
+
+/// Two files of three row groups, with nulls, long and short strings, lists and dictionary keys.
+fn files() -> (tempfile::TempDir, Dataset) {
+    let dir = tempfile::tempdir().unwrap();
+    for file in 0..2u64 {
+        let ids: Vec<u64> = (file * 500..(file + 1) * 500).collect();
+        let text = |id: &u64| (id % 7 > 0).then(|| format!("{id} ").repeat((id % 90) as usize));
+        let mut lists = ListBuilder::new(Int32Builder::new());
+        ids.iter().for_each(|id| lists.append_option((id % 5 > 0).then(|| (0..*id as i32 % 9).map(Some))));
+        let times = TimestampMillisecondArray::from_iter(ids.iter().map(|id| (id % 3 > 0).then_some(*id as i64)));
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("id", Arc::new(UInt64Array::from(ids.clone()))),
+            ("text", Arc::new(StringArray::from_iter(ids.iter().map(text)))),
+            ("bytes", Arc::new(LargeBinaryArray::from_iter_values(ids.iter().map(|id| vec![*id as u8; 700])))),
+            ("list", Arc::new(lists.finish())),
+            ("time", Arc::new(times.with_timezone("UTC"))),
+            ("flag", Arc::new(BooleanArray::from_iter(ids.iter().map(|id| (id % 4 > 0).then_some(id % 2 > 0))))),
+        ];
+        let batch = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true))).unwrap();
+        let properties = WriterProperties::builder().set_max_row_group_row_count(Some(190)).build();
+        let out = std::fs::File::create(dir.path().join(format!("{file}.parquet"))).unwrap();
+        let mut writer = ArrowWriter::try_new(out, batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    }
+    let index = dir.path().join("data.rdx");
+    IndexBuilder::new([dir.path()]).build(&index).unwrap();
+    let dataset = Dataset::open(index).unwrap();
+    (dir, dataset)
+}
+
+#[test]
+fn batches_are_what_the_dataset_takes() {
+    let (_dir, dataset) = files();
+    let all = dataset.decoded_bytes();
+    for (batch, global) in [(1, true), (30, true), (64, false), (600, true)] {
+        for (memory, threads) in [(0, 2), (all / 10, 0), (all / 3, 4), (all * 3 / 4, 2), (all * 2, 1)] {
+            let sampler = sampler(&orders(global, dataset.len()), 1, 2, batch, Tail::Wrap);
+            let builder = Loader::builder(&dataset, sampler.clone()).memory(memory).threads(threads).epochs(2);
+            let mut loader = builder.build().unwrap();
+            for epoch in 0..2 {
+                let plan = sampler.plan(epoch).unwrap();
+                for expected in plan.batches() {
+                    let batch = loader.next().unwrap().unwrap();
+                    assert_eq!(batch.row_ids, expected.unwrap().rows);
+                    assert_eq!(batch.records, dataset.take(&batch.row_ids).unwrap());
+                }
+            }
+            assert!(loader.next().is_none());
+        }
+    }
 }
