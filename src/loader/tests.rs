@@ -399,17 +399,23 @@ fn files() -> (tempfile::TempDir, Dataset) {
     let dir = tempfile::tempdir().unwrap();
     for file in 0..2u64 {
         let ids: Vec<u64> = (file * 500..(file + 1) * 500).collect();
-        let text = |id: &u64| (id % 7 > 0).then(|| format!("{id} ").repeat((id % 90) as usize));
+        let text = |id: &u64| (!id.is_multiple_of(7)).then(|| format!("{id} ").repeat((id % 90) as usize));
         let mut lists = ListBuilder::new(Int32Builder::new());
-        ids.iter().for_each(|id| lists.append_option((id % 5 > 0).then(|| (0..*id as i32 % 9).map(Some))));
-        let times = TimestampMillisecondArray::from_iter(ids.iter().map(|id| (id % 3 > 0).then_some(*id as i64)));
+        ids.iter().for_each(|id| lists.append_option((!id.is_multiple_of(5)).then(|| (0..*id as i32 % 9).map(Some))));
+        let times =
+            TimestampMillisecondArray::from_iter(ids.iter().map(|id| (!id.is_multiple_of(3)).then_some(*id as i64)));
         let columns: Vec<(&str, ArrayRef)> = vec![
             ("id", Arc::new(UInt64Array::from(ids.clone()))),
             ("text", Arc::new(StringArray::from_iter(ids.iter().map(text)))),
             ("bytes", Arc::new(LargeBinaryArray::from_iter_values(ids.iter().map(|id| vec![*id as u8; 700])))),
             ("list", Arc::new(lists.finish())),
             ("time", Arc::new(times.with_timezone("UTC"))),
-            ("flag", Arc::new(BooleanArray::from_iter(ids.iter().map(|id| (id % 4 > 0).then_some(id % 2 > 0))))),
+            (
+                "flag",
+                Arc::new(BooleanArray::from_iter(
+                    ids.iter().map(|id| (!id.is_multiple_of(4)).then_some(id.is_multiple_of(2))),
+                )),
+            ),
         ];
         let batch = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true))).unwrap();
         let properties = WriterProperties::builder().set_max_row_group_row_count(Some(190)).build();
