@@ -428,10 +428,3 @@ fn scaled(value: u64, part: u64, whole: u64) -> u64 {
     }
     u64::try_from(u128::from(value) * u128::from(part) / u128::from(whole)).unwrap_or(u64::MAX)
 }
-impl Dataset {
-    #[doc(hidden)]
-    #[allow(missing_docs)]
-    pub fn measure_decode(&self, g: u32) -> u64 {
-        self.decode_group(g, Slots::All).map_or(0, |g| crate::loader::bytes_of_batch(&g.batch))
-    }
-}

@@ -1,7 +1,15 @@
 //! From rows that are held to batches.
 
-use arrow::array::{RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::{concat_batches, take};
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array,
+    downcast_primitive, new_empty_array,
+};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::compute::{concat, interleave, take};
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow::error::ArrowError;
 
 use super::Batch;
 use super::carousel::{Claimed, broken};
@@ -27,42 +35,91 @@ pub(crate) fn assemble(groups: &dyn Groups, span: &Span, claimed: &Claimed) -> A
     Assembled { batches, error }
 }
 
-/// Where the rows of a part are.
-const LOST: u32 = u32::MAX;
+/// Where a row is: in which slice, and where in it.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    slice: u32,
+    row: u32,
+}
+
+/// The rest of a part: its current slice, the rows used of it, and the slice after its last.
+#[derive(Debug, Clone, Copy)]
+struct Cursor {
+    slice: u32,
+    row: u32,
+    end: u32,
+}
+
+/// A part without rows, because they could not be had or because there is none.
+const LOST: Cursor = Cursor { slice: 0, row: 0, end: 0 };
+
+/// Gives every row of a segment its place, batch by batch.
+struct Places<'a> {
+    groups: &'a dyn Groups,
+    claimed: &'a Claimed,
+    slices: Vec<&'a RecordBatch>,
+    cursors: Vec<Cursor>,
+    places: Vec<Place>,
+}
+
+impl<'a> Places<'a> {
+    fn new(groups: &'a dyn Groups, claimed: &'a Claimed) -> Self {
+        let mut cursors = vec![LOST; groups.count() as usize];
+        let mut slices = Vec::with_capacity(claimed.parts.len());
+        for (group, part) in &claimed.parts {
+            let slice = slices.len() as u32;
+            slices.extend(part.iter().flatten());
+            if let Some(cursor) = cursors.get_mut(*group as usize) {
+                *cursor = Cursor { slice, row: 0, end: slices.len() as u32 };
+            }
+        }
+        Self { groups, claimed, slices, cursors, places: Vec::new() }
+    }
+
+    fn add(&mut self, rows: &[u64]) -> Result<()> {
+        for &row in rows {
+            let (group, _) = self.groups.locate(row).ok_or_else(|| lost(row))?;
+            let cursor = self.cursors.get_mut(group as usize).ok_or_else(|| lost(row))?;
+            let slice = self.slices.get(cursor.slice as usize).filter(|_| cursor.slice < cursor.end);
+            let Some(slice) = slice else {
+                return Err(why(self.claimed, group).unwrap_or_else(|| lost(row)));
+            };
+            self.places.push(Place { slice: cursor.slice, row: cursor.row });
+            cursor.row += 1;
+            if cursor.row as usize == slice.num_rows() {
+                (cursor.slice, cursor.row) = (cursor.slice + 1, 0);
+            }
+        }
+        Ok(())
+    }
+}
 
 fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<Batch>) -> Result<()> {
-    let mut next = vec![LOST; groups.count() as usize];
-    let mut slices: Vec<&RecordBatch> = Vec::with_capacity(claimed.parts.len());
-    let mut rows = 0;
-    for (group, part) in &claimed.parts {
-        let Ok(part) = part else { continue };
-        if let Some(next) = next.get_mut(*group as usize) {
-            *next = rows;
+    let mut places = Places::new(groups, claimed);
+    let mut plans: Vec<(u32, BatchPlan)> = Vec::with_capacity((span.batches.end - span.batches.start) as usize);
+    let mut ends = Vec::with_capacity(plans.capacity());
+    let mut error = None;
+    for b in span.batches.clone() {
+        let mut plan = BatchPlan::default();
+        let rank = span.plans.fill(b, &mut plan)?;
+        let end = places.places.len() + plan.rows.len();
+        if let Err(why) = places.add(&plan.rows) {
+            error = Some(why);
+            break;
         }
-        for slice in part {
-            rows += slice.num_rows() as u32;
-            slices.push(slice);
-        }
+        ends.push(end);
+        plans.push((rank, plan));
     }
     let schema = groups.schema();
-    let segment = concat_batches(&schema, slices).map_err(broken)?;
-    let mut plan = BatchPlan::default();
-    for b in span.batches.clone() {
-        let rank = span.plans.fill(b, &mut plan)?;
-        let mut indices = Vec::with_capacity(plan.rows.len());
-        for &row in &plan.rows {
-            let (group, _) = groups.locate(row).ok_or_else(|| lost(row))?;
-            let place = next.get_mut(group as usize).ok_or_else(|| lost(row))?;
-            if *place == LOST {
-                return Err(why(claimed, group).unwrap_or_else(|| lost(row)));
-            }
-            indices.push(*place);
-            *place += 1;
+    let mut columns: Vec<Vec<ArrayRef>> = vec![Vec::with_capacity(schema.fields().len()); plans.len()];
+    for column in 0..schema.fields().len() {
+        let sources: Vec<&dyn Array> = places.slices.iter().map(|slice| slice.column(column).as_ref()).collect();
+        for (columns, array) in columns.iter_mut().zip(gather(&sources, &places.places, &ends, &schema, column)?) {
+            columns.push(array);
         }
-        let indices = UInt32Array::from(indices);
-        let columns = segment.columns().iter().map(|column| take(column, &indices, None)).collect::<Result<_, _>>();
-        let options = RecordBatchOptions::new().with_row_count(Some(indices.len()));
-        let columns = columns.map_err(broken)?;
+    }
+    for ((rank, plan), columns) in plans.into_iter().zip(columns) {
+        let options = RecordBatchOptions::new().with_row_count(Some(plan.rows.len()));
         let records = RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(broken)?;
         batches.push(Batch {
             epoch: plan.epoch,
@@ -70,11 +127,85 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
             steps: span.plans.steps,
             rank,
             records: groups.output(&records)?,
-            row_ids: std::mem::take(&mut plan.rows),
+            row_ids: plan.rows,
             pads: plan.pads,
         });
     }
-    Ok(())
+    error.map_or(Ok(()), Err)
+}
+
+/// One column of all batches; `ends` says where each batch ends among the places.
+fn gather(
+    sources: &[&dyn Array],
+    places: &[Place],
+    ends: &[usize],
+    schema: &SchemaRef,
+    column: usize,
+) -> Result<Vec<ArrayRef>> {
+    let data_type = schema.field(column).data_type();
+    if sources.is_empty() {
+        return Ok(ends.iter().map(|_| new_empty_array(data_type)).collect());
+    }
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    let batches = starts.zip(ends).map(|(start, &end)| &places[start..end]);
+    macro_rules! primitive {
+        ($t:ty) => {
+            Ok(primitives::<$t>(sources, batches, data_type))
+        };
+    }
+    downcast_primitive! {
+        data_type => (primitive),
+        // Joined first, the rows of many batches are cheaper to find; those of one or two are not worth a copy.
+        _ if ends.len() <= 2 => interleaved(sources, batches).map_err(broken),
+        _ => joined(sources, batches).map_err(broken)
+    }
+}
+
+fn primitives<'a, T: ArrowPrimitiveType>(
+    sources: &[&dyn Array],
+    batches: impl Iterator<Item = &'a [Place]>,
+    data_type: &DataType,
+) -> Vec<ArrayRef> {
+    let sources: Vec<&PrimitiveArray<T>> = sources.iter().filter_map(|source| source.as_primitive_opt::<T>()).collect();
+    let values: Vec<&[T::Native]> = sources.iter().map(|source| source.values().as_ref()).collect();
+    let nulls = sources.iter().any(|source| source.null_count() > 0);
+    let batch = |places: &[Place]| -> ArrayRef {
+        let values: Vec<T::Native> =
+            places.iter().map(|place| values[place.slice as usize][place.row as usize]).collect();
+        let nulls = nulls.then(|| {
+            let valid = |i: usize| sources[places[i].slice as usize].is_valid(places[i].row as usize);
+            NullBuffer::new(BooleanBuffer::collect_bool(places.len(), valid))
+        });
+        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        Arc::new(PrimitiveArray::<T>::new(values.into(), nulls).with_data_type(data_type.clone()))
+    };
+    batches.map(batch).collect()
+}
+
+fn interleaved<'a>(
+    sources: &[&dyn Array],
+    batches: impl Iterator<Item = &'a [Place]>,
+) -> Result<Vec<ArrayRef>, ArrowError> {
+    let batch = |places: &[Place]| {
+        let indices: Vec<_> = places.iter().map(|place| (place.slice as usize, place.row as usize)).collect();
+        interleave(sources, &indices)
+    };
+    batches.map(batch).collect()
+}
+
+fn joined<'a>(sources: &[&dyn Array], batches: impl Iterator<Item = &'a [Place]>) -> Result<Vec<ArrayRef>, ArrowError> {
+    let whole = concat(sources)?;
+    let mut base = Vec::with_capacity(sources.len());
+    let mut rows = 0;
+    for source in sources {
+        base.push(rows);
+        rows += source.len() as u32;
+    }
+    let batch = |places: &[Place]| {
+        let indices: Vec<u32> = places.iter().map(|place| base[place.slice as usize] + place.row).collect();
+        take(&whole, &UInt32Array::from(indices), None)
+    };
+    batches.map(batch).collect()
 }
 
 fn why(claimed: &Claimed, group: u32) -> Option<Error> {

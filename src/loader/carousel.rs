@@ -6,6 +6,7 @@ use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, RecordBatch
 use arrow::compute::take;
 use arrow::datatypes::DataType;
 
+use super::plan::MIN_PIECE;
 use crate::{Error, ErrorKind, Result};
 
 /// Rows of one group in the order in which they are due, that share no memory with other pieces.
@@ -134,9 +135,6 @@ impl Lot {
         self.bytes
     }
 }
-
-/// Fewer rows are not worth a piece: their arrays' headers would take more memory than freeing them early saves.
-const MIN_PIECE: usize = 64;
 
 /// Views hold on to all the pages that they came from, until the values are copied out.
 fn compact(array: ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError> {

@@ -8,13 +8,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 
 use super::assemble::{Assembled, assemble};
 use super::carousel::{Carousel, Claimed, Lot, bytes_of};
+use super::driver::{Driver, Planned};
 use super::groups::Groups;
-use super::plan::{Extract, GroupSize, Next, PIECES, Plan, Segment};
+use super::plan::{Extract, GroupSize, PIECES, Plan};
 use super::walk::{Span, Walk};
 use super::{Batch, LoaderStats};
 use crate::{Error, ErrorKind, Result};
@@ -41,7 +43,8 @@ pub(crate) struct Engine {
 struct Shared {
     groups: Arc<dyn Groups>,
     memory: u64,
-    /// By how much the memory may be exceeded: the largest group.
+    /// By how much the memory may be exceeded: the largest group on every thread. With only one for all, the threads
+    /// would wait for each other: a decoded group can be a good part of a small memory, and rows fill the rest.
     excess: u64,
     /// How many extractions are planned before the first of them has begun.
     jobs_ahead: usize,
@@ -73,6 +76,8 @@ struct State {
     running: usize,
     assembling: usize,
     ready_limit: usize,
+    /// About how many bytes the batches of a segment take.
+    segment_bytes: u64,
     out: BTreeMap<u64, (Assembled, u64)>,
     next_out: u64,
     held: u64,
@@ -102,70 +107,13 @@ enum Task {
     Assemble { ticket: Ticket, claimed: Claimed },
 }
 
-/// The plan and the order that it follows.
-struct Driver {
-    plan: Plan,
-    walk: Walk,
-    spans: VecDeque<Span>,
-    places: Vec<(u32, u32)>,
-    error: Option<Error>,
-}
-
-enum Planned {
-    Walked,
-    Extract(Extract),
-    Segment(Span, Segment),
-    End(Option<Error>),
-}
-
-impl Driver {
-    /// Walks on by at most one segment.
-    fn advance(&mut self, groups: &dyn Groups) -> Planned {
-        match self.plan.next() {
-            Next::Extract(extract) => Planned::Extract(extract),
-            Next::Segment(segment) => match self.spans.pop_front() {
-                Some(span) => Planned::Segment(span, segment),
-                None => Planned::End(Some(Error::new(ErrorKind::Internal, "a segment that nobody asked for"))),
-            },
-            Next::End => Planned::End(self.error.take()),
-            Next::Look => {
-                let places = &mut self.places;
-                places.clear();
-                let span = self.walk.span(self.plan.segment_rows(), |rows| {
-                    let before = places.len();
-                    for &row in rows {
-                        let Some(place) = groups.locate(row) else {
-                            places.truncate(before);
-                            return Err(Error::new(ErrorKind::OutOfRange, format!("the order has row id {row}"))
-                                .with_hint("make the order for as many rows as the dataset has"));
-                        };
-                        places.push(place);
-                    }
-                    Ok(())
-                });
-                match span {
-                    Ok(Some(span)) => {
-                        self.plan.push(places);
-                        self.spans.push_back(span);
-                    }
-                    Ok(None) => self.plan.end(),
-                    Err(error) => {
-                        self.error = Some(error);
-                        self.plan.end();
-                    }
-                }
-                Planned::Walked
-            }
-        }
-    }
-}
-
 impl Engine {
     /// Starts its threads, if any.
     pub(crate) fn start(groups: Arc<dyn Groups>, walk: Walk, settings: &Settings) -> Result<Self> {
         let sizes: Vec<GroupSize> = (0..groups.count()).map(|group| groups.size(group)).collect();
+        let largest = sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0);
         let plan = Plan::new(&sizes, settings.memory, settings.batch_rows, settings.seed);
-        let driver = Driver { plan, walk, spans: VecDeque::new(), places: Vec::new(), error: None };
+        let driver = Driver::new(plan, walk);
         let state = State {
             stop: false,
             driver: Some(Box::new(driver)),
@@ -182,6 +130,7 @@ impl Engine {
             running: 0,
             assembling: 0,
             ready_limit: 1,
+            segment_bytes: 0,
             out: BTreeMap::new(),
             next_out: 0,
             held: 0,
@@ -190,7 +139,7 @@ impl Engine {
         };
         let shared = Arc::new(Shared {
             memory: settings.memory,
-            excess: sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0),
+            excess: largest.saturating_mul(settings.threads.max(1) as u64),
             jobs_ahead: 2 * settings.threads + 1,
             read_ahead: settings.read_ahead,
             groups,
@@ -293,7 +242,9 @@ impl Shared {
         }
         // So far ahead that the memory, not the plan, is what holds the threads up.
         const TICKETS_AHEAD: usize = 16;
-        if state.jobs.len() < self.jobs_ahead
+        // Until a group is decoded nobody knows what rows really take, so no more is planned than must be.
+        let unmeasured = state.stats.decodes == 0 && state.next_job > 0;
+        if state.jobs.len() < (if unmeasured { 1 } else { self.jobs_ahead })
             && state.tickets.len() < TICKETS_AHEAD
             && let Some(driver) = state.driver.take()
         {
@@ -322,7 +273,9 @@ impl Shared {
         // When nothing else goes on and the consumer waits for just this, it must be done whatever it takes.
         let due = state.tickets.front().is_none_or(|ticket| *number < ticket.needs);
         let must = due && state.running == 0 && state.out.is_empty();
-        if !must && state.held + state.in_flight + needs > self.memory + self.excess {
+        let segments = state.ready_limit.saturating_sub(state.out.len()) as u64;
+        let needed = state.held + state.in_flight + needs + segments * state.segment_bytes;
+        if !must && needed > self.memory + self.excess {
             return None;
         }
         let (number, extract) = state.jobs.pop_front()?;
@@ -344,6 +297,7 @@ impl Shared {
     }
 
     fn plan(&self, mut driver: Box<Driver>, measured: &[Measured]) {
+        let began = Instant::now();
         let planned = catch_unwind(AssertUnwindSafe(|| {
             for measured in measured {
                 match *measured {
@@ -351,11 +305,13 @@ impl Shared {
                     Measured::Decoded(estimate, real) => driver.plan.measure_decoded(estimate, real),
                 }
             }
-            driver.advance(&*self.groups)
+            driver.advance(|row| self.groups.locate(row))
         }));
         let planned = planned.unwrap_or_else(|_| Planned::End(Some(panicked("the order"))));
         let mut state = self.lock();
+        state.stats.planning += began.elapsed();
         state.ready_limit = driver.plan.segments_ready();
+        state.segment_bytes = driver.plan.segment_bytes();
         match planned {
             Planned::Walked => {}
             Planned::Extract(extract) => {
@@ -384,6 +340,13 @@ impl Shared {
         let slots = std::mem::take(&mut extract.slots);
         let size = self.groups.size(group);
         let mut measured = None;
+        let began = Instant::now();
+        let mut decoding = Duration::ZERO;
+        let mut decode = |slots: Option<&[u32]>| {
+            let decoded = self.groups.decode(group, slots);
+            decoding = began.elapsed();
+            decoded
+        };
         let work = || -> Result<(Lot, Option<RecordBatch>, u64)> {
             let pieces = if extract.keep { 1 } else { PIECES };
             if let Some(whole) = whole {
@@ -391,10 +354,10 @@ impl Shared {
             }
             if !extract.keep && is_sparse(slots.len(), size.rows) {
                 let (wanted, slots) = distinct(&slots);
-                let batch = self.groups.decode(group, Some(&wanted))?;
+                let batch = decode(Some(&wanted))?;
                 return Ok((Lot::extract(&batch, slots, pieces)?, None, 0));
             }
-            let all = self.groups.decode(group, None)?;
+            let all = decode(None)?;
             let bytes = bytes_of(&all);
             measured = Some(Measured::Decoded(size.bytes, bytes));
             let lot = Lot::extract(&all, slots, pieces)?;
@@ -407,6 +370,7 @@ impl Shared {
             Err(error) => (Lot::failed(error), None, 0),
         };
         let real = lot.bytes();
+        let took = began.elapsed();
         let mut state = self.lock();
         state.running -= 1;
         state.in_flight -= needs;
@@ -416,6 +380,8 @@ impl Shared {
             state.held = (state.held + added) - removed;
         }
         state.held += real;
+        state.stats.decoding += decoding;
+        state.stats.extracting += took.saturating_sub(decoding);
         state.stats.decodes += u64::from(!held);
         state.stats.extractions += 1;
         state.measured.extend(measured);
@@ -434,6 +400,7 @@ impl Shared {
     }
 
     fn assemble(&self, ticket: &Ticket, claimed: Claimed) {
+        let began = Instant::now();
         let assembled = catch_unwind(AssertUnwindSafe(|| assemble(&*self.groups, &ticket.span, &claimed)));
         let assembled = assembled
             .unwrap_or_else(|_| Assembled { batches: Vec::new(), error: Some(panicked("assembling batches")) });
@@ -443,6 +410,7 @@ impl Shared {
         let mut state = self.lock();
         state.running -= 1;
         state.assembling -= 1;
+        state.stats.assembling += began.elapsed();
         state.held = state.held + bytes - freed;
         state.stats.rows += assembled.batches.iter().map(|batch| batch.row_ids.len() as u64).sum::<u64>();
         state.out.insert(ticket.number, (assembled, bytes));

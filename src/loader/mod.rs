@@ -35,21 +35,25 @@
 
 mod assemble;
 mod carousel;
+mod driver;
 mod engine;
 mod groups;
 mod plan;
+mod predict;
 #[cfg(test)]
 mod tests;
 mod walk;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 
 use self::engine::{Engine, Settings};
 use self::groups::{DatasetGroups, Groups};
+pub use self::predict::Prediction;
 use self::walk::Walk;
 use crate::dataset::Dataset;
 use crate::sampler::{DistributedSampler, State};
@@ -87,7 +91,7 @@ impl Batch {
     }
 }
 
-/// What a loader did since it was started, or started again.
+/// What a loader did since it was started, or started again. Times are as on a clock, added up over the threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoaderStats {
@@ -101,6 +105,14 @@ pub struct LoaderStats {
     pub held_bytes: u64,
     /// The most that was ever held.
     pub peak_bytes: u64,
+    /// Time that the threads together spent walking the order and deciding what to read.
+    pub planning: Duration,
+    /// Time that they spent reading and decoding.
+    pub decoding: Duration,
+    /// Time that they spent picking rows out of what was decoded.
+    pub extracting: Duration,
+    /// Time that they spent putting batches together.
+    pub assembling: Duration,
 }
 
 /// Options of a [`Loader`], from [`Loader::builder`].
@@ -128,7 +140,7 @@ impl Default for Options {
 impl LoaderBuilder {
     /// How many bytes of decoded rows to hold at most, those being decoded and the batches that wait included. Default: 1 GiB.
     ///
-    /// It may be exceeded by one row group, and by the rows of two batches where these take more. The compressed bytes and pages of
+    /// It may be exceeded by one row group for each thread, and by the rows of two batches where these take more. The compressed bytes and pages of
     /// the row groups being decoded come on top, and 4 bytes for each row within the horizon that is not decoded yet.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
@@ -165,6 +177,15 @@ impl LoaderBuilder {
     pub fn and_ranks(mut self, samplers: impl IntoIterator<Item = DistributedSampler>) -> Self {
         self.samplers.extend(samplers);
         self
+    }
+
+    /// What the loader will do, from the index alone: reads no data file but a few footers. Takes a fraction of a second.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Orders::epoch`](crate::order::Orders::epoch), and `OutOfRange` if the order has a row that is not there.
+    pub fn predict(&self) -> Result<Prediction> {
+        predict::predict(&*self.groups, &self.samplers.clone().into(), self.options.memory)
     }
 
     /// The loader, at the state of the sampler. Reads nothing and starts no thread.
@@ -438,9 +459,4 @@ impl Iterator for Epoch<'_> {
         }
         next
     }
-}
-#[doc(hidden)]
-#[allow(missing_docs)]
-pub fn bytes_of_batch(b: &RecordBatch) -> u64 {
-    carousel::bytes_of(b)
 }

@@ -15,7 +15,7 @@
 //!
 //! The plan knows neither files nor threads nor Arrow. It counts in *segments*, runs of batches that are assembled
 //! together, and whoever drives it walks the order and [`push`](Plan::push)es one segment whenever it
-//! [`needs`](Next::Look) one.
+//! asks for one ([`Next::Look`]).
 
 use std::collections::VecDeque;
 
@@ -114,7 +114,6 @@ struct Stair {
 #[derive(Debug)]
 pub(crate) struct Plan {
     groups: Vec<Group>,
-    /// The groups in the order in which they are chosen to stay decoded, with the bytes up to and including each.
     memory: f64,
     rows: u64,
     bytes: f64,
@@ -134,7 +133,6 @@ pub(crate) struct Plan {
     ended: bool,
     held: f64,
     staying: f64,
-    decodes: u64,
     peak: f64,
 }
 
@@ -191,11 +189,13 @@ struct Tuned {
 /// No segment is larger than this, so that its rows, and the batches made of them, are still in a core's cache.
 const SEGMENT_BYTES: f64 = (1 << 20) as f64;
 /// A segment is at most this part of the memory: several are on their way at any time.
-const SEGMENTS: f64 = 96.0;
+const SEGMENTS: f64 = 128.0;
 /// Segments that are being assembled or wait for the consumer, whose rows are in memory but no longer on the carousel.
 const UNDER_WAY: f64 = 3.0;
-/// An extraction is cut into at most this many pieces; on average half a piece is held that is consumed already.
+/// An extraction is cut into at most this many pieces, which are freed one by one.
 pub(crate) const PIECES: usize = 64;
+/// Fewer rows are not worth a piece: their arrays' headers would take more memory than freeing them early saves.
+pub(crate) const MIN_PIECE: usize = 32;
 /// What it takes to decode a group besides its bytes, in bytes that could be decoded meanwhile.
 const CALL: f64 = (64 << 10) as f64;
 
@@ -244,7 +244,6 @@ impl Plan {
             ended: false,
             held: 0.0,
             staying: 0.0,
-            decodes: 0,
             peak: 0.0,
         };
         plan.tune();
@@ -262,6 +261,11 @@ impl Plan {
     /// How many segments may wait for the consumer.
     pub(crate) fn segments_ready(&self) -> usize {
         if self.batch_rows as f64 * self.tuned.row > self.memory / SEGMENTS { 1 } else { 2 }
+    }
+
+    /// About how many bytes the batches of a segment take.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        (self.tuned.segment * self.tuned.row) as u64
     }
 
     /// Adds a segment of rows, each given by its group and slot.
@@ -301,13 +305,12 @@ impl Plan {
     /// Says what a group, or rows of it, that was estimated at `estimate` bytes really takes when it is decoded.
     pub(crate) fn measure_decoded(&mut self, estimate: u64, real: u64) {
         if self.decoded.measure(estimate, real, self.memory) {
+            // Until rows were kept, the group that they are in is the best guess at their size.
+            if self.kept.estimated == 0.0 {
+                self.kept.value = self.decoded.value;
+            }
             self.tune();
         }
-    }
-
-    /// Groups decoded so far.
-    pub(crate) fn decodes(&self) -> u64 {
-        self.decodes
     }
 
     /// The most bytes of rows held so far, as planned.
@@ -325,14 +328,17 @@ impl Plan {
         // Long enough that picking rows out of a group is not all overhead, and a small part of the memory.
         let short = (1024.0 * self.groups.len() as f64).min(largest / 2.0 / row).max(segment);
         let under_way = UNDER_WAY.min(1.0 + self.memory / (segment * row * 8.0));
-        let free = self.memory * (1.0 - 1.0 / PIECES as f64) - under_way * segment * row;
-        let free = free.max(self.memory / 4.0);
+        let free = (self.memory - under_way * segment * row).max(self.memory / 4.0);
         self.tuned = if all + short * row <= self.memory + largest {
             Tuned { horizon: rows, short, stay: 1.0, carousel: self.memory, segment, row }
         } else {
             let stay = (2.0 * (free - short * row) / all - 1.0).clamp(0.0, 1.0);
             let carousel = free - if stay > 0.0 { stay * (all + short * row) } else { 0.0 };
-            let horizon = (2.0 * carousel / (row * (1.0 - stay).max(1e-9))).min(rows);
+            // Half a piece of each group is held that is consumed already.
+            let share = (1.0 - stay).max(1e-9);
+            let halves = self.groups.len() as f64 * share * MIN_PIECE as f64 / 2.0 * row;
+            let carousel = (carousel / (1.0 + 1.0 / PIECES as f64)).min((carousel - halves).max(carousel / 2.0));
+            let horizon = (2.0 * carousel / (row * share)).min(rows);
             Tuned { horizon: horizon.max(1.0), short, stay, carousel, segment, row }
         };
     }
@@ -441,7 +447,6 @@ impl Plan {
         let was = if state.stays { whole } else { 0.0 };
         self.staying += if keep { whole } else { 0.0 } - was;
         (state.seen, state.stays) = (true, keep);
-        self.decodes += u64::from(decode);
         self.held += bytes;
         self.peak = self.peak.max(self.held + self.staying);
         let estimate = (bytes / self.kept.value) as u64;
@@ -479,7 +484,7 @@ mod tests {
             (group as u32, (row - starts[group]) as u32)
         };
         let mut plan = Plan::new(sizes, memory, batch, 1);
-        let (mut counts, mut at, mut served, mut last) = (Vec::new(), 0, 0, 0);
+        let (mut counts, mut at, mut served, mut decodes) = (Vec::new(), 0, 0, 0);
         let (len, mut epoch) = (orders.len(), 0);
         let mut order = orders.epoch(0).unwrap();
         loop {
@@ -495,12 +500,12 @@ mod tests {
                         order = orders.epoch(epoch).unwrap();
                     }
                 }
-                Next::Extract(_) => {}
+                Next::Extract(extract) => decodes += u32::from(extract.decode),
                 Next::Segment(segment) => {
                     served += segment.parts.iter().map(|(_, rows)| u64::from(*rows)).sum::<u64>();
                     if served == len {
-                        counts.push((plan.decodes() - last) as f64 / sizes.len() as f64);
-                        (served, last) = (0, plan.decodes());
+                        counts.push(f64::from(decodes) / sizes.len() as f64);
+                        (served, decodes) = (0, 0);
                     }
                 }
                 Next::End => return (counts, plan.peak()),
@@ -508,14 +513,86 @@ mod tests {
         }
     }
 
+    fn even(groups: usize, rows: u64) -> Vec<GroupSize> {
+        vec![GroupSize { rows, bytes: rows * 100, cost: rows * 100 }; groups]
+    }
+
+    fn bytes(sizes: &[GroupSize]) -> f64 {
+        sizes.iter().map(|size| size.bytes as f64).sum()
+    }
+
     #[test]
-    fn show() {
-        let sizes = vec![GroupSize { rows: 8000, bytes: 800_000, cost: 800_000 }; 64];
-        let n = 64 * 8000;
-        for m in [0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0] {
-            let memory = (51_200_000.0 * m) as u64;
-            println!("{m} global {:?} {}", decodes(&sizes, memory, &Global::new(n, 1).unwrap(), 16, 5), memory);
-            println!("{m} seq {:?}", decodes(&sizes, memory, &Sequential::new(n).unwrap(), 16, 3));
+    fn a_group_is_decoded_every_two_memories_under_a_global_order() {
+        let sizes = even(32, 8000);
+        let orders = Global::new(256_000, 1).unwrap();
+        for (part, ideal) in [(0.1, 5.0), (0.25, 2.0), (0.5, 1.0), (0.75, 0.5)] {
+            let memory = (bytes(&sizes) * part) as u64;
+            let (epochs, peak) = decodes(&sizes, memory, &orders, 16, 4);
+            for steady in &epochs[1..3] {
+                assert!((ideal * 0.99..ideal * 1.1 + 0.15).contains(steady), "{part}: {epochs:?}");
+            }
+            assert!(epochs[0] <= ideal * 1.1 + 1.15, "{part}: {epochs:?}");
+            assert!(peak as f64 <= memory as f64 * 1.1, "{part}: {peak} of {memory}");
         }
+    }
+
+    #[test]
+    fn everything_is_decoded_once_when_it_fits() {
+        let sizes = even(64, 2000);
+        for memory in [1.0, 3.0] {
+            let memory = (bytes(&sizes) * memory) as u64;
+            let (epochs, _) = decodes(&sizes, memory, &Global::new(128_000, 1).unwrap(), 16, 3);
+            assert_eq!(epochs, [1.0, 0.0, 0.0]);
+        }
+    }
+
+    #[test]
+    fn an_order_that_follows_the_files_is_a_scan() {
+        let sizes = even(64, 2000);
+        for part in [0.03, 0.1, 0.5] {
+            let memory = (bytes(&sizes) * part) as u64;
+            let (epochs, peak) = decodes(&sizes, memory, &Sequential::new(128_000).unwrap(), 16, 3);
+            assert!(epochs.iter().all(|epoch| *epoch <= 1.1), "{part}: {epochs:?}");
+            assert!(peak as f64 <= memory as f64 * 1.05, "{part}: {peak} of {memory}");
+        }
+    }
+
+    #[test]
+    fn groups_of_all_sizes_keep_to_the_memory() {
+        let size =
+            |group: u64| GroupSize { rows: 50 * (group % 17), bytes: 5000 * (group % 17), cost: 5000 * (group % 17) };
+        let sizes: Vec<GroupSize> = (0..200).map(size).collect();
+        let rows = sizes.iter().map(|size| size.rows).sum();
+        let memory = bytes(&sizes) / 10.0;
+        let (epochs, peak) = decodes(&sizes, memory as u64, &Global::new(rows, 1).unwrap(), 16, 4);
+        assert!(epochs[1..3].iter().all(|epoch| (4.0..8.0).contains(epoch)), "{epochs:?}");
+        assert!(peak as f64 <= memory * 1.1, "{peak} of {memory}");
+    }
+
+    #[test]
+    fn groups_that_cost_more_are_decoded_less_often() {
+        let mut sizes = even(64, 2000);
+        sizes[..8].iter_mut().for_each(|size| size.cost *= 9);
+        let mut plan = Plan::new(&sizes, bytes(&sizes) as u64 / 10, 16, 1);
+        plan.groups.iter_mut().for_each(|group| group.seen = true);
+        let dear = plan.until(0, 0) as f64 / plan.until(63, 0) as f64;
+        assert!((2.5..3.1).contains(&dear), "{dear}");
+    }
+
+    #[test]
+    fn the_first_batch_asks_for_no_group_but_its_own() {
+        let mut plan = Plan::new(&even(64, 2000), 1 << 20, 4, 1);
+        let mut asked = 0;
+        loop {
+            match plan.next() {
+                Next::Look => {
+                    let rows: Vec<_> = (0..plan.segment_rows()).map(|i| ((i * 7 % 64) as u32, 0)).collect();
+                    plan.push(&rows);
+                }
+                Next::Extract(_) => asked += 1,
+                _ => break,
+            }
+        }
+        assert_eq!(asked, 4);
     }
 }

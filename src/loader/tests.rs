@@ -1,14 +1,20 @@
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arrow::array::{ArrayRef, AsArray, StringViewArray, UInt64Array};
+use arrow::array::{
+    ArrayRef, AsArray, Int32Builder, LargeBinaryArray, ListBuilder, StringArray, StringViewArray,
+    TimestampMillisecondArray, UInt64Array,
+};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 
 use super::plan::GroupSize;
 use super::*;
-use crate::order::{Global, Order, Orders, Sequential};
+use crate::index::builder::IndexBuilder;
+use crate::order::{Global, Orders, Sequential};
 use crate::row_group;
 use crate::sampler::{Shard, Tail};
 
@@ -23,8 +29,6 @@ struct Fake {
     failing: BTreeSet<u32>,
     panicking: BTreeSet<u32>,
     decodes: AtomicU64,
-    rows_decoded: AtomicU64,
-    busy: AtomicBool,
 }
 
 const ROW_BYTES: u64 = 8 + 16 + 20;
@@ -42,8 +46,6 @@ impl Fake {
             failing: BTreeSet::new(),
             panicking: BTreeSet::new(),
             decodes: AtomicU64::new(0),
-            rows_decoded: AtomicU64::new(0),
-            busy: AtomicBool::new(false),
         }
     }
 
@@ -53,7 +55,7 @@ impl Fake {
 
     fn batch(rows: impl Iterator<Item = u64>) -> RecordBatch {
         let ids: Vec<u64> = rows.collect();
-        let texts = StringViewArray::from_iter_values(ids.iter().map(|id| format!("row number {id:9}")));
+        let texts = StringViewArray::from_iter_values(ids.iter().map(|id| format!("row number {id:9}"))).gc();
         let columns: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from(ids)), Arc::new(texts)];
         RecordBatch::try_new(schema(DataType::Utf8View), columns).unwrap()
     }
@@ -87,9 +89,7 @@ impl Groups for Fake {
     }
 
     fn decode(&self, group: u32, slots: Option<&[u32]>) -> Result<RecordBatch> {
-        self.busy.store(true, Ordering::SeqCst);
         std::thread::sleep(self.delay);
-        self.busy.store(false, Ordering::SeqCst);
         assert!(!self.panicking.contains(&group), "a defect");
         if self.failing.contains(&group) {
             return Err(Error::new(ErrorKind::InvalidParquet, "damaged").with_row_group(u64::from(group)));
@@ -103,7 +103,6 @@ impl Groups for Fake {
                 Self::batch(slots.iter().map(|slot| start + u64::from(*slot)))
             }
         };
-        self.rows_decoded.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
         Ok(batch)
     }
 
@@ -184,5 +183,271 @@ proptest! {
         check(&mut loader, &mut samplers, 4);
         drop(loader);
         prop_assert_eq!(Arc::strong_count(&fake), 1);
+    }
+}
+
+fn loader(fake: &Arc<Fake>, orders: &Arc<dyn Orders>, batch: usize, options: Options) -> Loader {
+    Loader::new(fake.clone(), vec![sampler(orders, 0, 1, batch, Tail::Wrap)], options).unwrap()
+}
+
+#[test]
+fn an_error_comes_at_the_step_that_needs_the_group_and_not_before() {
+    for (threads, panics) in [(0, false), (2, false), (0, true), (3, true)] {
+        for global in [false, true] {
+            for bad in [0, 3, 9] {
+                let mut fake = Fake::new(&[40; 10]);
+                if panics { &mut fake.panicking } else { &mut fake.failing }.insert(bad);
+                let fake = Arc::new(fake);
+                let orders = orders(global, 400);
+                let memory = 100 * ROW_BYTES;
+                let mut loader = loader(&fake, &orders, 3, options(memory, threads, 2));
+                let order = orders.epoch(0).unwrap();
+                let first = (0..400).position(|q| order.row(q).unwrap() / 40 == u64::from(bad)).unwrap();
+                for step in 0..first / 3 {
+                    let batch = loader.next().unwrap().unwrap();
+                    assert_eq!(batch.step, step as u64);
+                    assert_values(&batch);
+                }
+                let state = loader.state();
+                assert_eq!(state.consumed, first as u64 / 3 * 3);
+                let error = loader.next().unwrap().unwrap_err();
+                if panics {
+                    assert_eq!(error.kind(), ErrorKind::Internal);
+                    assert!(error.to_string().contains(&format!("row group {bad}")), "{error}");
+                } else {
+                    assert_eq!((error.kind(), error.row_group()), (ErrorKind::InvalidParquet, Some(u64::from(bad))));
+                }
+                assert!(loader.next().is_none());
+                assert_eq!(loader.state(), state);
+                drop(loader);
+                assert_eq!(Arc::strong_count(&fake), 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_that_is_not_there_is_an_error_at_its_step() {
+    let fake = Arc::new(Fake::new(&[40; 2]));
+    let orders = orders(false, 100);
+    for threads in [0, 2] {
+        let mut loader = loader(&fake, &orders, 9, options(1 << 20, threads, 1));
+        assert_eq!(loader.by_ref().take(8).filter(Result::is_ok).count(), 8);
+        assert_eq!(loader.next().unwrap().unwrap_err().kind(), ErrorKind::OutOfRange);
+        assert!(loader.next().is_none());
+    }
+}
+
+#[test]
+fn a_loader_dropped_at_any_time_leaves_no_thread_behind() {
+    let mut fake = Fake::new(&[50; 30]);
+    fake.delay = Duration::from_millis(2);
+    let fake = Arc::new(fake);
+    let orders = orders(true, 1500);
+    for steps in [0, 1, 2, 5, 30, 149, 150, 151, 299] {
+        for threads in [0, 1, 4] {
+            let mut loader = loader(&fake, &orders, 10, options(300 * ROW_BYTES, threads, 2));
+            assert_eq!(loader.by_ref().take(steps).filter(Result::is_ok).count(), steps);
+            assert_eq!(
+                Arc::strong_count(&fake),
+                if steps == 0 { 2 } else { 3 },
+                "started before a batch was asked for"
+            );
+            let began = Instant::now();
+            drop(loader);
+            assert!(began.elapsed() < Duration::from_millis(500));
+            assert_eq!(Arc::strong_count(&fake), 1);
+        }
+    }
+}
+
+#[test]
+fn epochs_follow_each_other_and_an_abandoned_one_is_not_taken_up_again() {
+    let fake = Arc::new(Fake::new(&[30; 4]));
+    let orders = orders(true, 120);
+    for threads in [0, 2] {
+        let mut loader = loader(&fake, &orders, 16, options(60 * ROW_BYTES, threads, 5));
+        assert_eq!(loader.epoch().map(|batch| batch.unwrap().epoch).collect::<Vec<_>>(), [0; 8]);
+        assert_eq!((loader.state().epoch, loader.state().consumed), (1, 0));
+        assert_eq!(loader.epoch().take(3).filter(Result::is_ok).count(), 3);
+        assert_eq!((loader.state().epoch, loader.state().consumed), (1, 48));
+        assert_eq!(loader.epoch().number(), 2);
+        assert_eq!((loader.state().epoch, loader.state().consumed), (2, 0));
+        let last: Vec<_> = loader.epoch().map(|batch| batch.unwrap()).collect();
+        assert_eq!((last[7].epoch, last[7].step, last[7].is_last(), last[6].is_last()), (2, 7, true, false));
+        loader.set_epoch(4);
+        assert_eq!(loader.epoch().count(), 8);
+        assert_eq!(loader.epoch().count(), 0);
+        assert!(loader.next().is_none());
+        loader.resume(&State { epoch: 3, consumed: 112, ..loader.state() }).unwrap();
+        assert_eq!(loader.epoch().count(), 1);
+        assert_eq!(loader.epoch().count(), 8);
+        loader.set_epoch(3);
+        assert_eq!(loader.epoch().count(), 8);
+        let bad = State { fingerprint: 1, ..loader.state() };
+        assert_eq!(loader.resume(&bad).unwrap_err().kind(), ErrorKind::StateMismatch);
+    }
+}
+
+#[test]
+fn no_rows_make_no_batches_and_no_endless_loop() {
+    let fake = Arc::new(Fake::new(&[0, 0]));
+    for threads in [0, 2] {
+        let mut loader = loader(&fake, &orders(true, 0), 4, Options { epochs: None, ..options(100, threads, 1) });
+        assert_eq!(loader.epoch().count(), 0);
+        assert!(loader.next().is_none());
+    }
+}
+
+#[test]
+fn what_is_held_keeps_to_the_memory_even_if_sizes_are_told_wrong() {
+    for lie in [0.25, 1.0, 4.0] {
+        for (part, threads) in [(0.1, 2), (0.25, 1), (0.5, 4), (0.75, 2)] {
+            let mut fake = Fake::new(&[500; 40]);
+            fake.lie = lie;
+            let fake = Arc::new(fake);
+            let all = 20_000.0 * ROW_BYTES as f64;
+            let memory = (all * part) as u64;
+            let mut loader = loader(&fake, &orders(true, 20_000), 32, options(memory, threads, 3));
+            assert_eq!(loader.by_ref().filter(Result::is_ok).count(), 3 * 625);
+            let mut loader = self::loader(&fake, &orders(true, 20_000), 32, options(memory, threads, 3));
+            assert_eq!(loader.by_ref().take(1800).filter(Result::is_ok).count(), 1800);
+            let groups = threads as u64 * 500 * ROW_BYTES * 2;
+            let stats = loader.stats();
+            assert!(stats.peak_bytes <= memory + groups + memory / 5, "{lie} {part}: {} of {memory}", stats.peak_bytes);
+        }
+    }
+}
+
+#[test]
+fn a_prediction_comes_true() {
+    for (part, global) in [(0.1, true), (0.25, true), (0.8, true), (1.2, true), (0.1, false)] {
+        let fake = Arc::new(Fake::new(&[2000; 64]));
+        let all = 128_000.0 * ROW_BYTES as f64 * 1.03;
+        let memory = (all * part) as u64;
+        let orders = orders(global, 128_000);
+        let samplers: Arc<[DistributedSampler]> = vec![sampler(&orders, 0, 1, 64, Tail::Wrap)].into();
+        let told = predict::predict(&*fake, &samplers, memory).unwrap();
+        let mut loader = loader(&fake, &orders, 64, options(memory, 2, 5));
+        let mut decodes = Vec::new();
+        for _ in 0..4 {
+            let before = loader.stats().decodes;
+            assert_eq!(loader.epoch().filter(Result::is_ok).count(), 2000);
+            decodes.push((loader.stats().decodes - before) as f64);
+        }
+        let steady = decodes[1..4].iter().sum::<f64>() / 3.0;
+        assert!((steady - told.decodes).abs() <= told.decodes * 0.1 + 4.0, "{part}: {told:?} {decodes:?}");
+        assert!((decodes[0] / 64.0 - told.first_passes).abs() <= told.first_passes * 0.1 + 0.2, "{told:?} {decodes:?}");
+        let counted = loader.stats().decodes;
+        drop(loader);
+        assert!(fake.decodes.load(Ordering::Relaxed).abs_diff(counted) <= 4);
+    }
+}
+
+#[test]
+fn a_prediction_of_many_rows_is_made_on_a_smaller_scale() {
+    let fake = Fake::new(&[1 << 24; 64]);
+    let orders = orders(true, fake.len());
+    let samplers: Arc<[DistributedSampler]> = vec![sampler(&orders, 0, 1, 256, Tail::Wrap)].into();
+    let told = predict::predict(&fake, &samplers, fake.len() * ROW_BYTES / 10).unwrap();
+    assert!((5.0..5.5).contains(&told.passes), "{told:?}");
+    assert_eq!(told.first_batch_decodes, 64);
+}
+
+#[test]
+fn a_forked_child_goes_on_after_the_last_batch() {
+    let fake = Arc::new(Fake::new(&[50; 8]));
+    let mut loader = loader(&fake, &orders(true, 400), 7, options(100 * ROW_BYTES, 2, 1));
+    let mut rows: Vec<u64> = loader.by_ref().take(5).flat_map(|batch| batch.unwrap().row_ids).collect();
+    // As it looks to a child: the threads belong to a process of another number.
+    loader.engine.as_mut().unwrap().process ^= 1;
+    assert_eq!(loader.stats(), LoaderStats::default());
+    rows.extend(loader.flat_map(|batch| batch.unwrap().row_ids));
+    rows.sort_unstable();
+    assert!(rows.into_iter().eq(0..400));
+}
+
+#[test]
+fn ranks_that_differ_in_more_than_the_rank_are_refused() {
+    let fake = Arc::new(Fake::new(&[50; 2]));
+    let orders = orders(true, 100);
+    let one = sampler(&orders, 0, 2, 8, Tail::Wrap);
+    for other in [
+        sampler(&orders, 1, 2, 9, Tail::Wrap),
+        sampler(&orders, 1, 2, 8, Tail::Drop),
+        sampler(&orders, 1, 3, 8, Tail::Wrap),
+    ] {
+        let built = Loader::new(fake.clone(), vec![one.clone(), other], Options::default());
+        assert_eq!(built.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+    assert!(Loader::new(fake, Vec::new(), Options::default()).is_err());
+}
+
+#[test]
+fn pads_are_marked() {
+    let fake = Arc::new(Fake::new(&[5; 2]));
+    let orders = orders(false, 10);
+    let mut loader = Loader::new(fake, vec![sampler(&orders, 2, 4, 2, Tail::Wrap)], options(1000, 0, 1)).unwrap();
+    let batches: Vec<Batch> = loader.by_ref().map(|batch| batch.unwrap()).collect();
+    assert_eq!(batches[1].row_ids, [0]);
+    assert_eq!(batches[1].pad_mask(), BooleanArray::from(vec![true]));
+    assert_eq!(batches[0].pad_mask(), BooleanArray::from(vec![false, false]));
+}
+
+/// Two files of three row groups, with nulls, long and short strings, lists and dictionary keys.
+fn files() -> (tempfile::TempDir, Dataset) {
+    let dir = tempfile::tempdir().unwrap();
+    for file in 0..2u64 {
+        let ids: Vec<u64> = (file * 500..(file + 1) * 500).collect();
+        let text = |id: &u64| (!id.is_multiple_of(7)).then(|| format!("{id} ").repeat((id % 90) as usize));
+        let mut lists = ListBuilder::new(Int32Builder::new());
+        ids.iter().for_each(|id| lists.append_option((!id.is_multiple_of(5)).then(|| (0..*id as i32 % 9).map(Some))));
+        let times =
+            TimestampMillisecondArray::from_iter(ids.iter().map(|id| (!id.is_multiple_of(3)).then_some(*id as i64)));
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("id", Arc::new(UInt64Array::from(ids.clone()))),
+            ("text", Arc::new(StringArray::from_iter(ids.iter().map(text)))),
+            ("bytes", Arc::new(LargeBinaryArray::from_iter_values(ids.iter().map(|id| vec![*id as u8; 700])))),
+            ("list", Arc::new(lists.finish())),
+            ("time", Arc::new(times.with_timezone("UTC"))),
+            (
+                "flag",
+                Arc::new(BooleanArray::from_iter(
+                    ids.iter().map(|id| (!id.is_multiple_of(4)).then_some(id.is_multiple_of(2))),
+                )),
+            ),
+        ];
+        let batch = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true))).unwrap();
+        let properties = WriterProperties::builder().set_max_row_group_row_count(Some(190)).build();
+        let out = std::fs::File::create(dir.path().join(format!("{file}.parquet"))).unwrap();
+        let mut writer = ArrowWriter::try_new(out, batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    }
+    let index = dir.path().join("data.rdx");
+    IndexBuilder::new([dir.path()]).build(&index).unwrap();
+    let dataset = Dataset::open(index).unwrap();
+    (dir, dataset)
+}
+
+#[test]
+fn batches_are_what_the_dataset_takes() {
+    let (_dir, dataset) = files();
+    let all = dataset.decoded_bytes();
+    for (batch, global) in [(1, true), (30, true), (64, false), (600, true)] {
+        for (memory, threads) in [(0, 2), (all / 10, 0), (all / 3, 4), (all * 3 / 4, 2), (all * 2, 1)] {
+            let sampler = sampler(&orders(global, dataset.len()), 1, 2, batch, Tail::Wrap);
+            let builder = Loader::builder(&dataset, sampler.clone()).memory(memory).threads(threads).epochs(2);
+            let mut loader = builder.build().unwrap();
+            for epoch in 0..2 {
+                let plan = sampler.plan(epoch).unwrap();
+                for expected in plan.batches() {
+                    let batch = loader.next().unwrap().unwrap();
+                    assert_eq!(batch.row_ids, expected.unwrap().rows);
+                    assert_eq!(batch.records, dataset.take(&batch.row_ids).unwrap());
+                }
+            }
+            assert!(loader.next().is_none());
+        }
     }
 }

@@ -10,7 +10,6 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Debug)]
 pub(crate) struct EpochPlans {
     ranks: Vec<EpochPlan>,
-    pub(crate) epoch: u64,
     pub(crate) steps: u64,
 }
 
@@ -18,7 +17,7 @@ impl EpochPlans {
     fn new(samplers: &[DistributedSampler], epoch: u64) -> Result<Self> {
         let ranks = samplers.iter().map(|sampler| sampler.plan(epoch)).collect::<Result<Vec<_>>>()?;
         let steps = ranks.first().map_or(0, EpochPlan::steps);
-        Ok(Self { ranks, epoch, steps })
+        Ok(Self { ranks, steps })
     }
 
     /// How many batches there are. Batch `b` is that of rank `b mod ranks` at step `b / ranks`.
