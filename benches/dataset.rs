@@ -4,6 +4,8 @@
 //! thousand values. Rows are drawn at random over all of it, so nearly every value is a cache miss: that is what training does, and what
 //! the figures are bound by.
 
+#![allow(clippy::expect_used, reason = "a bench that cannot set up has nothing better to do")]
+
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;

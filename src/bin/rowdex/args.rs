@@ -206,8 +206,8 @@ pub(crate) struct EpochArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub(crate) memory: Memory,
 
-    /// What reads the rows: `lru` keeps the row groups used last.
-    #[arg(long, value_enum, default_value_t = Loader::Lru)]
+    /// What reads the rows: `carousel` looks ahead in the order and keeps the rows that are due, `lru` keeps the row groups used last.
+    #[arg(long, value_enum, default_value_t = Loader::Carousel)]
     pub(crate) loader: Loader,
 
     #[command(flatten)]
@@ -282,6 +282,7 @@ pub(crate) enum OrderName {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Loader {
+    Carousel,
     Lru,
 }
 

@@ -8,7 +8,7 @@ use rowdex::sampler::ReplicaLayout;
 use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard, Tail};
 
 use crate::args::{DemoArgs, OrderName, PlanArgs, Rank};
-use crate::epoch::{self, Report};
+use crate::epoch::{self, Reading, Report};
 use crate::failure::Failure;
 use crate::{demo_data, output};
 
@@ -26,6 +26,9 @@ const PLAN: PlanArgs = PlanArgs {
     batch_size: 384,
     tail: Tail::Wrap,
 };
+
+/// Enough for all rows of the demo, as memory is for most datasets of its kind.
+const MEMORY: u64 = 256 << 20;
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let folder = Folder::new(args.keep.as_deref())?;
@@ -52,7 +55,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         "3. Running {} ranks for {} epochs, batch size {}, every epoch shuffled over all files ...\n\n",
         PLAN.world_size, PLAN.epochs, PLAN.batch_size
     ))?;
-    let report = epoch::read(&dataset, &PLAN)?;
+    let report = epoch::read(&dataset, &PLAN, Reading::Carousel { memory: MEMORY, threads: 2 })?;
     output::print(&report.to_text())?;
     output::print(&format!("\n{}\n", verdict(&report)?))?;
 

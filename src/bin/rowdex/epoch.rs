@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use arrow::array::RecordBatch;
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::order::{Global, Sequential};
 use rowdex::sampler::{BatchPlan, EpochPlan};
-use rowdex::{Dataset, DistributedSampler, Orders, Shard};
+use rowdex::{Dataset, DistributedSampler, Loader, Orders, Shard};
 use serde_json::{Value, json};
 
-use crate::args::{EpochArgs, OrderName, PlanArgs, Rank};
+use crate::args::{self, EpochArgs, OrderName, PlanArgs, Rank};
 use crate::digest::Digest;
 use crate::failure::{Failure, complain};
 use crate::output;
@@ -24,8 +25,15 @@ const MANY_PASSES: f64 = 4.0;
 pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
     let index = args.index.open()?;
     let decoded_bytes = args.data.open(index.clone(), None)?.decoded_bytes();
-    let dataset = args.data.open(index, Some(args.memory.bytes(decoded_bytes)))?;
-    let report = read(&dataset, &args.plan)?;
+    let memory = args.memory.bytes(decoded_bytes);
+    let (dataset, reading) = match args.loader {
+        args::Loader::Lru => (args.data.open(index, Some(memory))?, Reading::Lru),
+        args::Loader::Carousel => {
+            let threads = args.data.threads.threads.map_or_else(default_threads, usize::from);
+            (args.data.open(index, Some(0))?, Reading::Carousel { memory, threads })
+        }
+    };
+    let report = read(&dataset, &args.plan, reading)?;
     let most = report.epochs.iter().map(|epoch| epoch.passes).fold(0.0, f64::max);
     if most > MANY_PASSES {
         complain(format!(
@@ -34,6 +42,19 @@ pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
         ));
     }
     if args.json.json { output::print_json(&report.to_json()) } else { output::print(&report.to_text()) }
+}
+
+/// What fetches the rows of a step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Reading {
+    /// `Dataset::take`, with the dataset's own cache.
+    Lru,
+    /// The loader, within this many bytes.
+    Carousel { memory: u64, threads: usize },
+}
+
+fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(8))
 }
 
 /// What was served and what it cost. Counts of rows are of one epoch, the last; costs and digests are of all of them.
@@ -81,13 +102,21 @@ pub(crate) struct EpochReport {
 }
 
 /// Reads every batch of every chosen rank, step by step, so that the rows of a step are neighbours in the order.
-pub(crate) fn read(dataset: &Dataset, plan: &PlanArgs) -> Result<Report, Failure> {
+pub(crate) fn read(dataset: &Dataset, plan: &PlanArgs, reading: Reading) -> Result<Report, Failure> {
     let rows = dataset.len();
     let mut ranks = ranks(rows, plan)?;
     let end = plan.epoch.checked_add(plan.epochs).ok_or_else(|| Failure::new("there is no epoch after 2^64 - 1"))?;
     let groups = dataset.index().row_groups().filter(|group| group.rows() > 0).count();
     let passes = |decodes: u64| if groups == 0 { 0.0 } else { decodes as f64 / groups as f64 };
     let bar = progress::bar("steps", 0);
+
+    for rank in &mut ranks {
+        rank.sampler.set_epoch(plan.epoch);
+    }
+    let mut loader = match reading {
+        Reading::Lru => None,
+        Reading::Carousel { memory, threads } => carousel(dataset, &ranks, end, memory, threads)?,
+    };
 
     let before = dataset.counters();
     let started = Instant::now();
@@ -108,10 +137,14 @@ pub(crate) fn read(dataset: &Dataset, plan: &PlanArgs) -> Result<Report, Failure
         for step in 0..steps {
             for (rank, plan) in ranks.iter_mut().zip(&plans) {
                 plan.fill(step, &mut batch)?;
-                let values = dataset.take(&batch.rows)?;
+                let values = match &mut loader {
+                    Some(loader) => next(loader, &batch.rows)?,
+                    None => dataset.take(&batch.rows)?,
+                };
                 rank.add(&batch, &values)?;
                 served.add(&batch.rows);
-                peak_held_bytes = peak_held_bytes.max(dataset.counters().held_bytes);
+                let held = loader.as_ref().map_or(dataset.counters().held_bytes, |loader| loader.stats().peak_bytes);
+                peak_held_bytes = peak_held_bytes.max(held);
             }
             bar.inc(1);
         }
@@ -140,6 +173,32 @@ pub(crate) fn read(dataset: &Dataset, plan: &PlanArgs) -> Result<Report, Failure
         peak_held_bytes,
         epochs,
     })
+}
+
+/// A loader for all of these ranks; `None` where there are none.
+fn carousel(
+    dataset: &Dataset,
+    ranks: &[RankState],
+    end: u64,
+    memory: u64,
+    threads: usize,
+) -> Result<Option<Loader>, Failure> {
+    let Some((first, others)) = ranks.split_first() else { return Ok(None) };
+    let loader = Loader::builder(dataset, first.sampler.clone())
+        .and_ranks(others.iter().map(|rank| rank.sampler.clone()))
+        .memory(memory)
+        .threads(threads)
+        .epochs(end)
+        .build()?;
+    Ok(Some(loader))
+}
+
+/// The next batch, which must be of just the rows that the sampler has next.
+fn next(loader: &mut Loader, rows: &[u64]) -> Result<RecordBatch, Failure> {
+    match loader.next().transpose()? {
+        Some(batch) if batch.row_ids == rows => Ok(batch.records),
+        _ => Err(Failure::new("the loader's rows are not the sampler's; this is a defect of rowdex")),
+    }
 }
 
 fn rate(rows: u64, seconds: f64) -> f64 {
@@ -192,7 +251,7 @@ impl RankState {
         (self.steps, self.samples, self.pads) = (0, 0, 0);
     }
 
-    fn add(&mut self, batch: &BatchPlan, values: &arrow::array::RecordBatch) -> Result<(), Failure> {
+    fn add(&mut self, batch: &BatchPlan, values: &RecordBatch) -> Result<(), Failure> {
         self.steps += 1;
         self.samples += batch.rows.len() as u64;
         self.pads += batch.pads as u64;
