@@ -41,7 +41,7 @@ pub(super) const PUBLIC: &[Refusal] = &[
         InvalidParquet,
         "row group 0, column \"a\": the row group cannot be decoded",
     ),
-    // pyarrow reads it. Its column chunks declare fewer bytes than their pages take, as those of an early writer did.
+    // pyarrow reads it, the parquet crate does not either: its column chunks declare fewer bytes than their pages take.
     ("nation.dict-malformed.parquet", InvalidParquet, "column \"name\": a page declares a size that does not fit"),
     (
         "rle-dict-uncompressed-corrupt-checksum.parquet",
