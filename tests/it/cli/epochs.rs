@@ -58,13 +58,16 @@ fn digests_do_not_depend_on_threads_or_memory() {
             place.json(&format!("epoch train.rdx --order {order} --world-size 3 --batch-size 50 --epochs 2 {options}"))
         };
         let report = run("");
-        for options in ["--threads 1", "--threads 2", "--memory 25%", "--memory 0", "--memory 10KiB --threads 2"] {
-            assert_eq!(digests(&run(options)), digests(&report), "{order} {options}");
+        for loader in ["carousel", "lru"] {
+            for options in ["--threads 1", "--threads 2", "--memory 25%", "--memory 0", "--memory 10KiB --threads 2"] {
+                let report_of = run(&format!("--loader {loader} {options}"));
+                assert_eq!(digests(&report_of), digests(&report), "{order} {loader} {options}");
+            }
         }
-        let held = run("--memory 25%")["peak_held_bytes"].as_u64().unwrap();
+        let held = run("--loader lru --memory 25%")["peak_held_bytes"].as_u64().unwrap();
         let decoded = place.json("info train.rdx")["decoded_bytes"].as_u64().unwrap();
         assert!(held > 0 && held <= decoded / 4, "{held} of {decoded}");
-        assert_eq!(run("--memory 0")["peak_held_bytes"], json!(0));
+        assert_eq!(run("--loader lru --memory 0")["peak_held_bytes"], json!(0));
     }
 }
 
