@@ -44,6 +44,7 @@
 //! | Where is a row? | [`Index`], made by [`IndexBuilder`] |
 //! | What is in it? | [`Dataset`], or any [`MapDataset`] |
 //! | Which row comes at which position of an epoch? | [`Orders`] and [`Order`], in [`order`] |
+//! | What comes in the next batch, and fast? | [`Loader`], in [`loader`] |
 //! | Which positions are mine? | [`Shard`] with its [`Tail`], and [`DistributedSampler`], in [`sampler`] |
 //! | What did it cost? | [`Counters`] |
 //!
