@@ -1,6 +1,6 @@
 """rowdex beside pyarrow, in turns, on the benchmark sets: python tools/compare/compare.py DATA [TASK ...]
 
-DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. Tasks: take, get, cold-get, build. Both sides stay alive and
+DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. Tasks: take, get, cold-get, build, loader. Both sides stay alive and
 take turns, so a machine whose speed drifts is fair to both; medians of the rates and of the ratios are printed. Build first:
 
     cargo build --release --example rowdex_side
@@ -31,6 +31,7 @@ class Rowdex:
     """The other process."""
 
     def __init__(self, task: str, data: pathlib.Path, scratch: str) -> None:
+        self.rows = self.decodes = 0
         program = REPOSITORY / "target/release/examples/rowdex_side"
         self.process = subprocess.Popen(
             [program, task, data, scratch], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -40,7 +41,9 @@ class Rowdex:
         """Rows (or files), seconds and bytes read."""
         assert self.process.stdin and self.process.stdout
         print(size, file=self.process.stdin, flush=True)
-        rows, seconds, read = self.process.stdout.readline().split()
+        rows, seconds, read, decodes = self.process.stdout.readline().split()
+        self.rows += int(rows)
+        self.decodes += int(decodes)
         return float(rows), float(seconds), float(read)
 
     def close(self) -> None:
@@ -122,7 +125,32 @@ def build(data: pathlib.Path, scratch: str) -> None:
     print(f"build, {SMALL_FILES} files: rowdex {ours:,.0f} files/s, pyarrow.parquet.read_metadata {theirs:,.0f} files/s, {ratio:.1f}x")
 
 
-TASKS = {"take": take, "get": get, "cold-get": cold_get, "build": build}
+def loader(data: pathlib.Path, scratch: str) -> None:
+    for name, batches, shares in [("tab", 4000, [10, 25, 50, 100]), ("tok", 100, [25, 100]), ("img", 20, [25, 100])]:
+        table = pq.read_table(data / name).combine_chunks()
+        files = sorted(glob.glob(str(data / name / "*.parquet")))
+        groups = sum(pq.ParquetFile(file).metadata.num_row_groups for file in files)
+        random = np.random.default_rng(1)
+
+        def peer() -> tuple[float, float]:
+            picks = [pa.array(random.integers(0, len(table), BATCH)) for _ in range(max(batches // 10, 10))]
+            start = time.perf_counter()
+            for pick in picks:
+                table.take(pick)
+            return len(picks) * BATCH, time.perf_counter() - start
+
+        for share in shares:
+            rowdex = Rowdex(f"loader-{share}", data / name, scratch)
+            ours, theirs, ratio = in_turns(rowdex, batches, peer)
+            rowdex.close()
+            passes = rowdex.decodes / groups / (rowdex.rows / len(table))
+            print(
+                f"loader, global shuffle, {name}, memory {share} %: {passes:.2f} passes an epoch, rowdex {ours:,.0f} rows/s, "
+                f"pyarrow.Table.take {theirs:,.0f} rows/s, {ratio:.2f}x"
+            )
+
+
+TASKS = {"loader": loader, "take": take, "get": get, "cold-get": cold_get, "build": build}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or any(task not in TASKS for task in sys.argv[2:]):

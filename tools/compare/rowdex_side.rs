@@ -4,9 +4,11 @@
 
 use std::io::{BufRead, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
-use rowdex::{Dataset, Index, IndexBuilder, Result};
+use rowdex::order::Global;
+use rowdex::{Dataset, DistributedSampler, Index, IndexBuilder, Loader, Result, Shard};
 
 /// As in the `rowdex` command; pyarrow has the same one.
 #[global_allocator]
@@ -18,7 +20,7 @@ const BATCH: usize = 256;
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [task, data, scratch] = arguments.as_slice() else {
-        eprintln!("usage: rowdex_side take|get|cold-get|build DATA SCRATCH");
+        eprintln!("usage: rowdex_side take|get|cold-get|build|loader-PERCENT DATA SCRATCH");
         std::process::exit(2);
     };
     let index = Path::new(scratch).join(format!("{task}.rdx"));
@@ -31,6 +33,21 @@ fn main() -> Result<()> {
             warm.take(&group.row_ids().collect::<Vec<_>>()[..])?;
         }
     }
+    let mut loader = match task.strip_prefix("loader-") {
+        Some(percent) => {
+            let percent: u64 = percent.parse().unwrap_or(100);
+            let order = Arc::new(Global::new(report.rows, 42)?);
+            let sampler = DistributedSampler::new(order, Shard::new(0, 1)?, BATCH)?;
+            let memory = warm.decoded_bytes() / 100 * percent;
+            let mut loader = Loader::builder(&warm, sampler).memory(memory).threads(2).build()?;
+            // The first epoch fills the memory; what follows is the steady state.
+            for batch in loader.epoch() {
+                batch?;
+            }
+            Some(loader)
+        }
+        None => None,
+    };
     let mut random = Random(42);
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
@@ -57,11 +74,17 @@ fn main() -> Result<()> {
                     bytes_read += cold.counters().bytes_read;
                 }
             }
-            _ => rows += build()?.files as usize,
+            "build" => rows += build()?.files as usize,
+            _ => {
+                for batch in loader.iter_mut().flatten().take(bursts) {
+                    rows += batch?.records.num_rows();
+                }
+            }
         }
         let seconds = start.elapsed().as_secs_f64();
         bytes_read += (warm.counters() - before).bytes_read;
-        println!("{rows} {seconds} {bytes_read}");
+        let decodes = (warm.counters() - before).decodes;
+        println!("{rows} {seconds} {bytes_read} {decodes}");
         std::io::stdout().flush().map_err(|error| rowdex::Error::io("cannot answer", error))?;
     }
     Ok(())
