@@ -129,7 +129,7 @@ pub(super) fn gather(batches: &[&RecordBatch], places: &[Place], output: &Schema
         return Ok(RecordBatch::new_empty(output.clone()));
     }
     let batch = interleave(batches, places, output).map_err(internal)?;
-    own(row_group::finish(&batch, output)?)
+    own(if Arc::ptr_eq(batch.schema_ref(), output) { batch } else { row_group::finish(&batch, output)? })
 }
 
 /// Arrow's kernels fail here only where the rows do not fit the type: offsets of 32 bits, keys of a dictionary.

@@ -82,9 +82,18 @@ fn direct(arrays: &[&dyn Array], places: &[Place], wanted: &DataType) -> Result<
 }
 
 fn fixed<T: ArrowPrimitiveType>(arrays: &[&dyn Array], places: &[Place]) -> ArrayRef {
-    let values: Vec<&[T::Native]> = arrays.iter().map(|array| &array.as_primitive::<T>().values()[..]).collect();
-    let values: ScalarBuffer<T::Native> =
-        places.iter().map(|&(batch, row)| values[batch as usize][row as usize]).collect();
+    let values: ScalarBuffer<T::Native> = match arrays {
+        // One row of one row group is the most frequent wish, and needs no list of slices.
+        [only] => {
+            let values = &only.as_primitive::<T>().values()[..];
+            places.iter().map(|&(_, row)| values[row as usize]).collect()
+        }
+        _ => {
+            let values: Vec<&[T::Native]> =
+                arrays.iter().map(|array| &array.as_primitive::<T>().values()[..]).collect();
+            places.iter().map(|&(batch, row)| values[batch as usize][row as usize]).collect()
+        }
+    };
     let array = PrimitiveArray::<T>::new(values, nulls(arrays, places));
     Arc::new(array.with_data_type(arrays[0].data_type().clone()))
 }
@@ -134,10 +143,10 @@ fn views<V: ByteViewType, T: ByteArrayType>(arrays: &[&dyn Array], places: &[Pla
 }
 
 fn nulls(arrays: &[&dyn Array], places: &[Place]) -> Option<NullBuffer> {
-    let nulls: Vec<Option<&NullBuffer>> = arrays.iter().map(|array| array.nulls()).collect();
-    if nulls.iter().all(Option::is_none) {
+    if arrays.iter().all(|array| array.nulls().is_none()) {
         return None;
     }
+    let nulls: Vec<Option<&NullBuffer>> = arrays.iter().map(|array| array.nulls()).collect();
     let valid = BooleanBuffer::collect_bool(places.len(), |at| {
         let (batch, row) = places[at];
         nulls[batch as usize].is_none_or(|nulls| nulls.is_valid(row as usize))
