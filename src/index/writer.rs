@@ -22,7 +22,7 @@ use super::{Root, RootKind, rows, schema};
 use crate::{Error, ErrorKind, Result};
 
 /// Changing it changes the bytes of every index.
-const FOOTER_COMPRESSION: i32 = 3;
+const FOOTER_COMPRESSION: i32 = 1;
 
 /// A file to add; the row groups that follow are its own.
 #[derive(Clone, Debug)]
