@@ -10,7 +10,9 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::fmt;
+use std::io::{Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -227,7 +229,7 @@ impl IndexBuilder {
             Some(old) => unchanged_prefix(old, &root, found, &source),
             None => 0,
         };
-        let kept_paths: std::collections::HashSet<&str> =
+        let kept_paths: HashSet<&str> =
             old.iter().flat_map(|old| old.files().take(kept)).map(|file| file.path()).collect();
         let fresh: Vec<&str> =
             found.paths.iter().map(String::as_str).filter(|path| !kept_paths.contains(path)).collect();
@@ -429,9 +431,8 @@ impl Build<'_> {
         );
         let summary = Summary { schema: &schema, partition_columns: self.partitions.names(), root, build_info: &info };
         let out = self.writer.finish(&summary)?;
-        use std::io::Seek;
         self.report.index_bytes =
-            out.seek(std::io::SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))?;
+            out.seek(SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))?;
         Ok(self.report)
     }
 }
