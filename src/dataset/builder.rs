@@ -28,6 +28,12 @@ impl DatasetBuilder {
     /// Decoded row groups kept unless said otherwise: 1 GiB.
     pub const DEFAULT_CACHE_BYTES: u64 = 1 << 30;
 
+    /// Threads used unless said otherwise: one per available core, at most eight, because more outrun most disks and several ranks
+    /// usually share a machine.
+    pub fn default_threads() -> usize {
+        std::thread::available_parallelism().map_or(1, |cores| cores.get().min(8))
+    }
+
     pub(super) fn new(index: Index) -> Self {
         Self {
             index,
@@ -55,7 +61,7 @@ impl DatasetBuilder {
         self
     }
 
-    /// Decodes with this many threads of its own; 0 and 1 decode on the caller's. Default: one per available core, at most eight.
+    /// Decodes with this many threads of its own; 0 and 1 decode on the caller's. Default: [`default_threads`](Self::default_threads).
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
@@ -116,7 +122,7 @@ impl DatasetBuilder {
             })),
         };
         let decode = DecodeOptions { max_decoded_bytes: self.max_decoded_bytes, ..DecodeOptions::default() };
-        let threads = self.threads.unwrap_or_else(default_threads);
+        let threads = self.threads.unwrap_or_else(Self::default_threads);
         let state = State::with_cache(self.cache_bytes, self.index.num_files());
         Ok(Dataset {
             inner: Arc::new(Inner {
@@ -132,13 +138,6 @@ impl DatasetBuilder {
             }),
         })
     }
-}
-
-/// More threads than this outrun most disks, and several ranks usually share a machine.
-const MOST_THREADS: usize = 8;
-
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS))
 }
 
 /// A file that can be expected to be like the others, if the index has its footer.

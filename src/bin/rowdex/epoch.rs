@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::order::{Global, Sequential};
 use rowdex::sampler::{BatchPlan, EpochPlan};
-use rowdex::{Dataset, DistributedSampler, Loader, Orders, Shard};
+use rowdex::{Dataset, DatasetBuilder, DistributedSampler, Loader, Orders, Shard};
 use serde_json::{Value, json};
 
 use crate::args::{self, EpochArgs, OrderName, PlanArgs, Rank};
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
     let (dataset, reading) = match args.loader {
         args::Loader::Lru => (args.data.open(index, Some(memory))?, Reading::Lru),
         args::Loader::Carousel => {
-            let threads = args.data.threads.threads.map_or_else(default_threads, usize::from);
+            let threads = args.data.threads.threads.map_or_else(DatasetBuilder::default_threads, usize::from);
             (args.data.open(index, Some(0))?, Reading::Carousel { memory, threads })
         }
     };
@@ -51,10 +51,6 @@ pub(crate) enum Reading {
     Lru,
     /// The loader, within this many bytes.
     Carousel { memory: u64, threads: usize },
-}
-
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(8))
 }
 
 /// What was served and what it cost. Counts of rows are of one epoch, the last; costs and digests are of all of them.
