@@ -22,12 +22,14 @@ mod permutation;
 #[cfg(test)]
 mod quality;
 mod sequential;
+mod spec;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use self::global::Global;
 pub use self::sequential::Sequential;
+pub use self::spec::OrderSpec;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The most positions an order may have: 2^63 - 1, so that positions fit the signed integers of Arrow and Python, and

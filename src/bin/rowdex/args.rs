@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use rowdex::sampler::ReplicaLayout;
-use rowdex::{Dataset, Index, SchemaMode, Staleness, Tail};
+use rowdex::{Dataset, Index, SchemaMode, Staleness};
 
 use crate::failure::Failure;
+use crate::sampling::SamplingArgs;
 use crate::size::Memory;
 
 /// Parquet files as a map-style dataset for distributed training.
@@ -199,7 +199,7 @@ pub(crate) struct EpochArgs {
     pub(crate) index: IndexArg,
 
     #[command(flatten)]
-    pub(crate) plan: PlanArgs,
+    pub(crate) sampling: SamplingArgs,
 
     /// Keep at most this much of decoded row groups: bytes, a size like 4GiB, or a share like 25% of the chosen columns
     /// when decoded.
@@ -217,90 +217,10 @@ pub(crate) struct EpochArgs {
     pub(crate) json: JsonArg,
 }
 
-/// Who gets which rows when.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct PlanArgs {
-    /// The order of the rows before they are dealt to the ranks.
-    #[arg(long, value_enum, default_value_t = OrderName::Global)]
-    pub(crate) order: OrderName,
-
-    /// The seed of the shuffle, the same on all ranks.
-    #[arg(long, value_name = "S", default_value_t = 0)]
-    pub(crate) seed: u64,
-
-    /// The first epoch to run.
-    #[arg(long, value_name = "E", default_value_t = 0)]
-    pub(crate) epoch: u64,
-
-    /// How many epochs to run.
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) epochs: u64,
-
-    /// How many ranks there are.
-    #[arg(long, value_name = "R", default_value_t = 1)]
-    pub(crate) world_size: u32,
-
-    /// The rank to be, or `all` of them, step by step.
-    #[arg(long, value_name = "RANK", default_value = "all")]
-    pub(crate) rank: Rank,
-
-    /// How many ranks get the same rows, as those of a model-parallel group must.
-    #[arg(long, value_name = "K", default_value_t = 1)]
-    pub(crate) replicas: u32,
-
-    /// Which ranks form a group: `consecutive` (0 and 1, 2 and 3) or `strided` (0 and 2, 1 and 3).
-    #[arg(
-        long,
-        value_name = "LAYOUT",
-        default_value = "consecutive",
-        value_parser = named::<ReplicaLayout>(&["consecutive", "strided"])
-    )]
-    pub(crate) replica_layout: ReplicaLayout,
-
-    /// Rows per step and rank.
-    #[arg(long, value_name = "B", default_value_t = 256)]
-    pub(crate) batch_size: usize,
-
-    /// What becomes of rows that do not divide evenly among the ranks: `wrap` repeats the first ones, `drop` leaves them
-    /// out, `uneven` gives some ranks one more, `error` refuses.
-    #[arg(
-        long,
-        value_name = "TAIL",
-        default_value = "wrap",
-        value_parser = named::<Tail>(&["wrap", "drop", "uneven", "error"])
-    )]
-    pub(crate) tail: Tail,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OrderName {
-    /// Row 0, 1, 2, …
-    Sequential,
-    /// All rows shuffled among all rows.
-    Global,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Loader {
     Carousel,
     Lru,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rank {
-    All,
-    One(u32),
-}
-
-impl FromStr for Rank {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "all" => Ok(Self::All),
-            _ => text.parse().map(Self::One).map_err(|_| format!("{text:?} is neither a rank nor `all`")),
-        }
-    }
 }
 
 #[derive(Debug, Args)]
@@ -440,7 +360,7 @@ pub(crate) struct JsonArg {
 const LEVELS: &[&str] = &["off", "stat", "footer", "deep"];
 
 /// Parses what the library parses, and lets the usage text list the names.
-fn named<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+pub(crate) fn named<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
 where
     T: FromStr<Err = rowdex::Error> + Clone + Send + Sync + 'static,
 {

@@ -4,18 +4,20 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use indicatif::{HumanBytes, HumanCount};
+use rowdex::order::OrderSpec;
 use rowdex::sampler::ReplicaLayout;
 use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard, Tail};
 
-use crate::args::{DemoArgs, OrderName, PlanArgs, Rank};
+use crate::args::DemoArgs;
 use crate::epoch::{self, Reading, Report};
 use crate::failure::Failure;
+use crate::sampling::{Rank, SamplingArgs};
 use crate::{demo_data, output};
 
 /// What four ranks would be given on their command lines. The batch size leaves a short last batch and the world size
 /// some pads, because that is where loaders go wrong.
-const PLAN: PlanArgs = PlanArgs {
-    order: OrderName::Global,
+const PLAN: SamplingArgs = SamplingArgs {
+    order: OrderSpec::Global,
     seed: 42,
     epoch: 0,
     epochs: 2,
@@ -81,7 +83,7 @@ fn verdict(report: &Report) -> Result<String, Failure> {
 fn resume(dataset: &Dataset) -> Result<String, Failure> {
     const BEFORE: u32 = 4;
     const AFTER: u32 = 3;
-    let orders = epoch::orders(dataset.len(), &PLAN)?;
+    let orders = PLAN.orders(dataset.index())?;
     let sampler = |rank: u32, world_size: u32| {
         DistributedSampler::new(orders.clone(), Shard::new(rank, world_size)?.with_tail(Tail::Uneven), PLAN.batch_size)
     };

@@ -1,23 +1,19 @@
 //! `rowdex epoch`: what the ranks of a training job do, without the training.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use indicatif::{HumanBytes, HumanCount};
-use rowdex::order::{Global, Sequential};
 use rowdex::sampler::{BatchPlan, EpochPlan};
-use rowdex::{Dataset, DatasetBuilder, DistributedSampler, Loader, Orders, Shard};
+use rowdex::{Dataset, DatasetBuilder, DistributedSampler, Loader};
 use serde_json::{Value, json};
 
-use crate::args::{self, EpochArgs, OrderName, PlanArgs, Rank};
+use crate::args::{self, EpochArgs};
 use crate::digest::Digest;
 use crate::failure::{Failure, complain};
 use crate::output;
 use crate::progress;
-
-/// More ranks than this in one process would take gigabytes just to be counted.
-const MOST_RANKS: u32 = 1 << 16;
+use crate::sampling::SamplingArgs;
 
 /// Row groups decoded more often than this in an epoch are worth a word.
 const MANY_PASSES: f64 = 4.0;
@@ -33,7 +29,7 @@ pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
             (args.data.open(index, Some(0))?, Reading::Carousel { memory, threads })
         }
     };
-    let report = read(&dataset, &args.plan, reading)?;
+    let report = read(&dataset, &args.sampling, reading)?;
     let most = report.epochs.iter().map(|epoch| epoch.passes).fold(0.0, f64::max);
     if most > MANY_PASSES {
         complain(format!(
@@ -98,16 +94,17 @@ pub(crate) struct EpochReport {
 }
 
 /// Reads every batch of every chosen rank, step by step, so that the rows of a step are neighbours in the order.
-pub(crate) fn read(dataset: &Dataset, plan: &PlanArgs, reading: Reading) -> Result<Report, Failure> {
+pub(crate) fn read(dataset: &Dataset, sampling: &SamplingArgs, reading: Reading) -> Result<Report, Failure> {
     let rows = dataset.len();
-    let mut ranks = ranks(rows, plan)?;
-    let end = plan.epoch.checked_add(plan.epochs).ok_or_else(|| Failure::new("there is no epoch after 2^64 - 1"))?;
+    let mut ranks: Vec<RankState> = sampling.samplers(dataset.index())?.into_iter().map(RankState::new).collect();
+    let end =
+        sampling.epoch.checked_add(sampling.epochs).ok_or_else(|| Failure::new("there is no epoch after 2^64 - 1"))?;
     let groups = dataset.index().row_groups().filter(|group| group.rows() > 0).count();
     let passes = |decodes: u64| if groups == 0 { 0.0 } else { decodes as f64 / groups as f64 };
     let bar = progress::bar("steps", 0);
 
     for rank in &mut ranks {
-        rank.sampler.set_epoch(plan.epoch);
+        rank.sampler.set_epoch(sampling.epoch);
     }
     let mut loader = match reading {
         Reading::Lru => None,
@@ -120,12 +117,12 @@ pub(crate) fn read(dataset: &Dataset, plan: &PlanArgs, reading: Reading) -> Resu
     let mut total_served = 0;
     let mut peak_held_bytes = 0;
     let mut epochs = Vec::new();
-    for epoch in plan.epoch..end {
+    for epoch in sampling.epoch..end {
         let (before, started) = (dataset.counters(), Instant::now());
         served.clear();
         let plans = ranks.iter().map(|rank| rank.sampler.plan(epoch)).collect::<rowdex::Result<Vec<_>>>()?;
         let steps = plans.first().map_or(0, EpochPlan::steps);
-        bar.set_length(steps.saturating_mul(plan.epochs));
+        bar.set_length(steps.saturating_mul(sampling.epochs));
         let mut batch = BatchPlan::default();
         for rank in &mut ranks {
             rank.start_epoch();
@@ -157,7 +154,7 @@ pub(crate) fn read(dataset: &Dataset, plan: &PlanArgs, reading: Reading) -> Resu
     let reports: Vec<RankReport> = ranks.iter().map(RankState::report).collect();
     Ok(Report {
         rows,
-        world_size: plan.world_size,
+        world_size: sampling.world_size,
         steps: reports.first().map_or(0, |rank| rank.steps),
         ranks: reports,
         coverage: served.coverage(),
@@ -201,29 +198,6 @@ fn rate(rows: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { rows as f64 / seconds } else { 0.0 }
 }
 
-fn ranks(rows: u64, plan: &PlanArgs) -> Result<Vec<RankState>, Failure> {
-    let chosen = match plan.rank {
-        Rank::One(rank) => rank..rank.saturating_add(1),
-        Rank::All if plan.world_size > MOST_RANKS => {
-            return Err(Failure::new(format!(
-                "{} ranks are too many to be all of; choose one (`--rank`) of them",
-                plan.world_size
-            )));
-        }
-        // An empty world has no rank 0, and the library says so better.
-        Rank::All => 0..plan.world_size.max(1),
-    };
-    let orders = orders(rows, plan)?;
-    chosen.map(|rank| RankState::new(rank, &orders, plan)).collect()
-}
-
-pub(crate) fn orders(rows: u64, plan: &PlanArgs) -> Result<Arc<dyn Orders>, Failure> {
-    Ok(match plan.order {
-        OrderName::Sequential => Arc::new(Sequential::new(rows)?),
-        OrderName::Global => Arc::new(Global::new(rows, plan.seed)?),
-    })
-}
-
 /// One rank, and what it got so far.
 struct RankState {
     rank: u32,
@@ -235,12 +209,8 @@ struct RankState {
 }
 
 impl RankState {
-    fn new(rank: u32, orders: &Arc<dyn Orders>, plan: &PlanArgs) -> Result<Self, Failure> {
-        let shard = Shard::new(rank, plan.world_size)?
-            .with_tail(plan.tail)
-            .with_replicas(plan.replicas, plan.replica_layout)?;
-        let sampler = DistributedSampler::new(Arc::clone(orders), shard, plan.batch_size)?;
-        Ok(Self { rank, sampler, steps: 0, samples: 0, pads: 0, digest: Digest::new() })
+    fn new(sampler: DistributedSampler) -> Self {
+        Self { rank: sampler.shard().rank(), sampler, steps: 0, samples: 0, pads: 0, digest: Digest::new() }
     }
 
     fn start_epoch(&mut self) {

@@ -12,6 +12,7 @@ mod info;
 mod locate;
 mod output;
 mod progress;
+mod sampling;
 mod size;
 mod verify;
 
