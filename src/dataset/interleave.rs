@@ -18,11 +18,11 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 
 /// A row: which batch, and which row of it.
-pub(super) type Place = (u32, u32);
+pub(crate) type Place = (u32, u32);
 
 /// The rows at `places`, in that order, in memory of their own. All batches have the same schema, and there is at least one; places are
 /// inside them. Views become strings or bytes where `output` has those; everything else keeps its type.
-pub(super) fn interleave(
+pub(crate) fn interleave(
     batches: &[&RecordBatch],
     places: &[Place],
     output: &SchemaRef,

@@ -9,7 +9,7 @@ mod builder;
 mod burn;
 mod files;
 mod gather;
-mod interleave;
+pub(crate) mod interleave;
 mod map;
 mod staleness;
 #[cfg(test)]
@@ -226,6 +226,17 @@ impl Dataset {
         self.inner.decode(self.inner.state()?, row_group, slots)
     }
 
+    /// As [`decode_group`](Self::decode_group), but hands the rows over in chunks of so many, the last one shorter.
+    pub(crate) fn decode_group_in_chunks(
+        &self,
+        row_group: u32,
+        slots: Slots<'_>,
+        chunk_rows: usize,
+        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        self.inner.decode_in_chunks(self.inner.state()?, row_group, slots, chunk_rows, each).map(drop)
+    }
+
     /// The rows at these slots, of the types served: a slice would keep the whole row group in memory for as long as the caller keeps
     /// one row.
     fn copy_out(&self, group: &RecordBatch, slots: &[u32]) -> Result<RecordBatch> {
@@ -305,6 +316,24 @@ impl Inner {
     }
 
     fn decode(&self, state: &State, row_group: u32, slots: Slots<'_>) -> Result<GroupRows> {
+        let mut batch = None;
+        let bytes_read = self.decode_in_chunks(state, row_group, slots, usize::MAX, &mut |chunk| {
+            batch = Some(chunk);
+            Ok(())
+        })?;
+        let batch = batch.ok_or_else(|| Error::new(ErrorKind::Internal, "a row group without a batch"))?;
+        Ok(GroupRows { batch, bytes_read })
+    }
+
+    /// Returns the bytes read.
+    fn decode_in_chunks(
+        &self,
+        state: &State,
+        row_group: u32,
+        slots: Slots<'_>,
+        chunk_rows: usize,
+        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<u64> {
         let entry = self.index.row_group(row_group);
         let entry = entry.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no row group {row_group}")))?;
         let located = |error: Error| match self.index.file(entry.file()) {
@@ -329,19 +358,22 @@ impl Inner {
         };
         let ordinal = entry.ordinal() as usize;
         state.decodes.fetch_add(1, Ordering::Relaxed);
-        let decoded = row_group::decode(
-            &*self.source,
-            &file.metadata,
-            ordinal,
-            &self.projection,
-            &partitions,
+        let request = row_group::Request {
+            source: &*self.source,
+            file: &file.metadata,
+            row_group: ordinal,
+            projection: &self.projection,
+            partitions: &partitions,
             rows,
-            &self.decode,
-        );
-        let decoded = decoded.map_err(|error| self.prefer_stale(&file, error)).map_err(located)?;
-        state.bytes_read.fetch_add(decoded.bytes_read, Ordering::Relaxed);
-        state.bytes_decoded.fetch_add(decoded.batch.get_array_memory_size() as u64, Ordering::Relaxed);
-        Ok(GroupRows { batch: decoded.batch, bytes_read: decoded.bytes_read })
+            options: &self.decode,
+        };
+        let done = request.decode_in_chunks(chunk_rows, &mut |chunk| {
+            state.bytes_decoded.fetch_add(chunk.get_array_memory_size() as u64, Ordering::Relaxed);
+            each(chunk)
+        });
+        let cost = done.map_err(|error| self.prefer_stale(&file, error)).map_err(located)?;
+        state.bytes_read.fetch_add(cost.bytes_read, Ordering::Relaxed);
+        Ok(cost.bytes_read)
     }
 
     /// A file that was replaced while it was read looks damaged; saying that it changed is the better advice.

@@ -1,12 +1,16 @@
 //! The rows that are held: extractions, in the order in which they are due, in pieces that are freed one by one.
 
 use std::collections::{HashSet, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
 
 use super::plan::MIN_PIECE;
+use crate::dataset::interleave::{Place, interleave};
 use crate::{Error, ErrorKind, Result};
 
 /// Rows of one group in the order in which they are due, that share no memory with other pieces.
@@ -47,15 +51,14 @@ impl Carousel {
         Self { lots: (0..groups).map(|_| VecDeque::new()).collect(), whole: vec![None; groups] }
     }
 
-    /// The group, if it stayed decoded.
-    pub(crate) fn whole(&self, group: u32) -> Option<RecordBatch> {
-        self.whole.get(group as usize)?.as_ref().map(|(batch, _)| batch.clone())
+    /// The group and its bytes, if it stayed decoded.
+    pub(crate) fn whole(&self, group: u32) -> Option<(RecordBatch, u64)> {
+        self.whole.get(group as usize)?.clone()
     }
 
     /// Keeps a decoded group, or lets it go. Returns the bytes added and removed.
-    pub(crate) fn stay(&mut self, group: u32, batch: Option<RecordBatch>, bytes: u64) -> (u64, u64) {
+    pub(crate) fn stay(&mut self, group: u32, kept: Option<(RecordBatch, u64)>) -> (u64, u64) {
         let Some(place) = self.whole.get_mut(group as usize) else { return (0, 0) };
-        let kept = batch.map(|batch| (batch, bytes));
         let added = kept.as_ref().map_or(0, |(_, bytes)| *bytes);
         let removed = std::mem::replace(place, kept).map_or(0, |(_, bytes)| bytes);
         (added, removed)
@@ -111,15 +114,33 @@ impl Lot {
     /// Copies rows out of a decoded group, in the order given, into at most so many pieces.
     pub(crate) fn extract(batch: &RecordBatch, slots: Vec<u32>, pieces: usize) -> Result<Self> {
         let count = slots.len();
-        let piece = count.div_ceil(pieces).max(MIN_PIECE);
         let slots = UInt32Array::from(slots);
+        Self::cut(count, pieces, |rows| {
+            let slots = slots.slice(rows.start, rows.len());
+            let columns = batch.columns().iter().map(|column| take(column, &slots, None));
+            let options = RecordBatchOptions::new().with_row_count(Some(slots.len()));
+            RecordBatch::try_new_with_options(batch.schema(), columns.collect::<Result<Vec<_>, _>>()?, &options)
+        })
+    }
+
+    /// Copies rows out of several batches, at the places given and in their order, into at most so many pieces.
+    pub(crate) fn merge(batches: &[RecordBatch], places: &[Place], pieces: usize) -> Result<Self> {
+        let batches: Vec<&RecordBatch> = batches.iter().collect();
+        let Some(first) = batches.first() else {
+            return Err(Error::new(ErrorKind::Internal, "rows of no batch at all"));
+        };
+        Self::cut(places.len(), pieces, |rows| interleave(&batches, &places[rows], &first.schema()))
+    }
+
+    fn cut(
+        count: usize,
+        pieces: usize,
+        copy: impl Fn(Range<usize>) -> Result<RecordBatch, ArrowError>,
+    ) -> Result<Self> {
+        let piece = count.div_ceil(pieces.max(1)).max(MIN_PIECE);
         let mut pieces = VecDeque::with_capacity(count.div_ceil(piece));
         for start in (0..count).step_by(piece) {
-            let slots = slots.slice(start, piece.min(count - start));
-            let columns = batch.columns().iter().map(|column| compact(take(column, &slots, None)?));
-            let options = RecordBatchOptions::new().with_row_count(Some(slots.len()));
-            let columns = columns.collect::<Result<Vec<_>, _>>().map_err(broken)?;
-            let batch = RecordBatch::try_new_with_options(batch.schema(), columns, &options).map_err(broken)?;
+            let batch = copy(start..count.min(start + piece)).and_then(compact).map_err(broken)?;
             pieces.push_back(Piece { batch, used: 0, bytes: 0 });
         }
         // A buffer that several pieces share is freed with the last of them.
@@ -137,15 +158,19 @@ impl Lot {
 }
 
 /// Views hold on to all the pages that they came from, until the values are copied out.
-fn compact(array: ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError> {
-    Ok(match array.data_type() {
-        DataType::Utf8View => std::sync::Arc::new(array.as_string_view().gc()),
-        DataType::BinaryView => std::sync::Arc::new(array.as_binary_view().gc()),
-        _ => array,
-    })
+fn compact(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let own = |array: &ArrayRef| -> ArrayRef {
+        match array.data_type() {
+            DataType::Utf8View => Arc::new(array.as_string_view().gc()),
+            DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
+            _ => array.clone(),
+        }
+    };
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(batch.schema(), batch.columns().iter().map(own).collect(), &options)
 }
 
-pub(crate) fn broken(error: arrow::error::ArrowError) -> Error {
+pub(crate) fn broken(error: ArrowError) -> Error {
     Error::new(ErrorKind::Internal, format!("cannot copy rows: {error}")).with_source(error)
 }
 

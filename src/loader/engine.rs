@@ -8,15 +8,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arrow::array::RecordBatch;
 
 use super::assemble::{Assembled, assemble};
 use super::carousel::{Carousel, Claimed, Lot, bytes_of};
 use super::driver::{Driver, Planned};
+use super::extract;
 use super::groups::Groups;
-use super::plan::{Extract, GroupSize, PIECES, Plan};
+use super::plan::{Extract, GroupSize, Plan};
 use super::walk::{Span, Walk};
 use super::{Batch, LoaderStats};
 use crate::{Error, ErrorKind, Result};
@@ -43,8 +44,7 @@ pub(crate) struct Engine {
 struct Shared {
     groups: Arc<dyn Groups>,
     memory: u64,
-    /// By how much the memory may be exceeded: the largest group on every thread. With only one for all, the threads
-    /// would wait for each other: a decoded group can be a good part of a small memory, and rows fill the rest.
+    /// By how much the memory may be exceeded: rows fill the memory, and the largest group must be decoded besides them.
     excess: u64,
     /// How many extractions are planned before the first of them has begun.
     jobs_ahead: usize,
@@ -63,6 +63,7 @@ struct State {
     planned: Option<Option<Error>>,
     /// What was measured since the driver was last at work.
     measured: Vec<Measured>,
+    staged: Staged,
     jobs: VecDeque<(u64, Extract)>,
     next_job: u64,
     /// All extractions before this one are done, and these after it.
@@ -103,7 +104,7 @@ enum Measured {
 
 enum Task {
     Plan(Box<Driver>, Vec<Measured>),
-    Extract { number: u64, extract: Extract, whole: Option<RecordBatch>, needs: u64 },
+    Extract { number: u64, extract: Extract, whole: Option<(RecordBatch, u64)>, needs: u64 },
     Assemble { ticket: Ticket, claimed: Claimed },
 }
 
@@ -119,6 +120,7 @@ impl Engine {
             driver: Some(Box::new(driver)),
             planned: None,
             measured: Vec::new(),
+            staged: Staged(1.0),
             jobs: VecDeque::new(),
             next_job: 0,
             done_before: 0,
@@ -139,7 +141,7 @@ impl Engine {
         };
         let shared = Arc::new(Shared {
             memory: settings.memory,
-            excess: largest.saturating_mul(settings.threads.max(1) as u64),
+            excess: largest,
             jobs_ahead: 2 * settings.threads + 1,
             read_ahead: settings.read_ahead,
             groups,
@@ -269,7 +271,11 @@ impl Shared {
         if whole.is_none() && state.busy.contains(&extract.group) {
             return None;
         }
-        let needs = extract.bytes + if whole.is_none() { extract.whole } else { 0 };
+        let needs = match &whole {
+            Some(_) => extract.bytes,
+            None if extract.keep => extract.bytes + extract.whole,
+            None => extract.bytes + state.staged.of(extract.whole),
+        };
         // When nothing else goes on and the consumer waits for just this, it must be done whatever it takes.
         let due = state.tickets.front().is_none_or(|ticket| *number < ticket.needs);
         let must = due && state.running == 0 && state.out.is_empty();
@@ -334,61 +340,47 @@ impl Shared {
         self.work.notify_all();
     }
 
-    fn extract(&self, number: u64, mut extract: Extract, whole: Option<RecordBatch>, needs: u64) {
+    fn extract(&self, number: u64, mut extract: Extract, whole: Option<(RecordBatch, u64)>, needs: u64) {
         let held = whole.is_some();
         let group = extract.group;
         let slots = std::mem::take(&mut extract.slots);
-        let size = self.groups.size(group);
-        let mut measured = None;
         let began = Instant::now();
-        let mut decoding = Duration::ZERO;
-        let mut decode = |slots: Option<&[u32]>| {
-            let decoded = self.groups.decode(group, slots);
-            decoding = began.elapsed();
-            decoded
+        let work = || match whole {
+            Some((whole, bytes)) => extract::from_whole(whole, bytes, slots, extract.keep),
+            None => extract::from_file(&*self.groups, group, slots, extract.keep),
         };
-        let work = || -> Result<(Lot, Option<RecordBatch>, u64)> {
-            let pieces = if extract.keep { 1 } else { PIECES };
-            if let Some(whole) = whole {
-                return Ok((Lot::extract(&whole, slots, pieces)?, Some(whole), 0));
-            }
-            if !extract.keep && is_sparse(slots.len(), size.rows) {
-                let (wanted, slots) = distinct(&slots);
-                let batch = decode(Some(&wanted))?;
-                return Ok((Lot::extract(&batch, slots, pieces)?, None, 0));
-            }
-            let all = decode(None)?;
-            let bytes = bytes_of(&all);
-            measured = Some(Measured::Decoded(size.bytes, bytes));
-            let lot = Lot::extract(&all, slots, pieces)?;
-            Ok((lot, extract.keep.then_some(all), bytes))
-        };
-        let result = catch_unwind(AssertUnwindSafe(work));
-        let result = result.unwrap_or_else(|_| Err(panicked(&format!("decoding row group {group}"))));
-        let (lot, stays, whole_bytes) = match result {
-            Ok(done) => done,
-            Err(error) => (Lot::failed(error), None, 0),
-        };
-        let real = lot.bytes();
+        let extracted = catch_unwind(AssertUnwindSafe(work));
+        let extracted = extracted.unwrap_or_else(|_| Err(panicked(&format!("decoding row group {group}"))));
         let took = began.elapsed();
         let mut state = self.lock();
         state.running -= 1;
         state.in_flight -= needs;
         state.busy.remove(&group);
-        if !(held && extract.keep) {
-            let (added, removed) = state.carousel.stay(group, stays, whole_bytes);
-            state.held = (state.held + added) - removed;
-        }
-        state.held += real;
-        state.stats.decoding += decoding;
-        state.stats.extracting += took.saturating_sub(decoding);
         state.stats.decodes += u64::from(!held);
         state.stats.extractions += 1;
-        state.measured.extend(measured);
-        if !extract.keep {
-            // Short extractions from groups that stay would say more of allocations than of rows.
-            state.measured.push(Measured::Kept(extract.estimate, real));
+        let (lot, stays) = match extracted {
+            Ok(done) => {
+                state.stats.extracting += done.picking;
+                state.stats.decoding += took.saturating_sub(done.picking);
+                if let Some(bytes) = done.decoded_bytes {
+                    state.measured.push(Measured::Decoded(self.groups.size(group).bytes, bytes));
+                }
+                if !extract.keep {
+                    // Short extractions from groups that stay would say more of allocations than of rows.
+                    state.measured.push(Measured::Kept(extract.estimate, done.lot.bytes()));
+                }
+                if !held && !extract.keep {
+                    state.staged.add(done.staged_bytes, extract.whole);
+                }
+                (done.lot, done.stays)
+            }
+            Err(error) => (Lot::failed(error), None),
+        };
+        if !(held && extract.keep) {
+            let (added, removed) = state.carousel.stay(group, stays);
+            state.held = (state.held + added) - removed;
         }
+        state.held += lot.bytes();
         state.carousel.insert(group, number, lot);
         state.done.insert(number);
         while let done = state.done_before
@@ -430,21 +422,21 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// Whether to decode only the wanted rows of a group, rather than all and then pick.
-///
-/// Skipping between wanted rows costs the decoder about as much as decoding sixteen rows, so it pays only when fewer
-/// than every sixteenth row is wanted; and then it may leave out whole pages.
-fn is_sparse(wanted: usize, rows: u64) -> bool {
-    (wanted as u64).saturating_mul(16) <= rows
-}
+/// How much of a decoded group is in memory at once, beside the rows that are kept of it: little where chunks come and go, all of it where
+/// the rows are views of its pages.
+#[derive(Debug)]
+struct Staged(f64);
 
-/// The slots in rising order, each once, and where each of the given slots is among them.
-fn distinct(slots: &[u32]) -> (Vec<u32>, Vec<u32>) {
-    let mut wanted = slots.to_vec();
-    wanted.sort_unstable();
-    wanted.dedup();
-    let places = slots.iter().map(|slot| wanted.partition_point(|other| other < slot) as u32).collect();
-    (wanted, places)
+impl Staged {
+    fn of(&self, whole: u64) -> u64 {
+        (whole as f64 * self.0) as u64
+    }
+
+    /// Follows the truth quickly when it is worse than believed, and slowly when it is better.
+    fn add(&mut self, bytes: u64, whole: u64) {
+        let real = bytes as f64 / whole.max(1) as f64;
+        self.0 = real.max(self.0 * 0.75 + real * 0.25).min(4.0);
+    }
 }
 
 fn panicked(what: &str) -> Error {

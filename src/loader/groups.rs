@@ -27,6 +27,16 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     /// Reads and decodes rows of a group on the calling thread: all of them, or those of strictly increasing slots.
     fn decode(&self, group: u32, slots: Option<&[u32]>) -> Result<RecordBatch>;
 
+    /// As [`decode`](Self::decode), but hands the rows over in chunks of `rows`, the last one shorter. A chunk that is dropped before the
+    /// next comes takes no memory any more.
+    fn decode_in_chunks(
+        &self,
+        group: u32,
+        slots: Option<&[u32]>,
+        rows: usize,
+        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()>;
+
     /// Brings rows to the types that are served.
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch>;
 }
@@ -78,6 +88,17 @@ impl Groups for DatasetGroups {
     fn decode(&self, group: u32, slots: Option<&[u32]>) -> Result<RecordBatch> {
         let slots = slots.map_or(Slots::All, Slots::Some);
         Ok(self.dataset.decode_group(group, slots)?.batch)
+    }
+
+    fn decode_in_chunks(
+        &self,
+        group: u32,
+        slots: Option<&[u32]>,
+        rows: usize,
+        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        let slots = slots.map_or(Slots::All, Slots::Some);
+        self.dataset.decode_group_in_chunks(group, slots, rows, each)
     }
 
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {

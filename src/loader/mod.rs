@@ -37,7 +37,9 @@ mod assemble;
 mod carousel;
 mod driver;
 mod engine;
+mod extract;
 mod groups;
+mod pick;
 mod plan;
 mod predict;
 #[cfg(test)]
@@ -140,8 +142,8 @@ impl Default for Options {
 impl LoaderBuilder {
     /// How many bytes of decoded rows to hold at most, those being decoded and the batches that wait included. Default: 1 GiB.
     ///
-    /// It may be exceeded by one row group for each thread, and by the rows of two batches where these take more. The compressed bytes and pages of
-    /// the row groups being decoded come on top, and 4 bytes for each row within the horizon that is not decoded yet.
+    /// It may be exceeded by an eighth, as rows come and go, and by two row groups, or by the rows of two batches where these take more. The
+    /// compressed bytes of the row groups being decoded come on top, and 4 bytes for each row within the horizon that is not decoded yet.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.options.memory = bytes;

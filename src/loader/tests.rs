@@ -106,6 +106,18 @@ impl Groups for Fake {
         Ok(batch)
     }
 
+    fn decode_in_chunks(
+        &self,
+        group: u32,
+        slots: Option<&[u32]>,
+        rows: usize,
+        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        let whole = self.decode(group, slots)?;
+        let ids = whole.column(0).as_primitive::<UInt64Type>().values();
+        ids.chunks(rows).try_for_each(|ids| each(Self::batch(ids.iter().copied())))
+    }
+
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         row_group::finish(batch, &schema(DataType::Utf8))
     }

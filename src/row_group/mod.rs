@@ -106,10 +106,52 @@ pub fn decode(
     rows: Rows<'_>,
     options: &DecodeOptions,
 ) -> Result<Decoded> {
-    let source = Counted { source, bytes: Cell::new(0), reads: Cell::new(0) };
-    let job = Job { source: &source, file, row_group, projection, partitions, options };
-    let batch = job.run(rows).map_err(|error| error.with_row_group(row_group as u64).with_file(file.path()))?;
-    Ok(Decoded { batch, bytes_read: source.bytes.get(), reads: source.reads.get() })
+    let request = Request { source, file, row_group, projection, partitions, rows, options };
+    let mut batch = None;
+    let cost = request.decode_in_chunks(usize::MAX, &mut |chunk| {
+        batch = Some(chunk);
+        Ok(())
+    })?;
+    let batch = batch.ok_or_else(|| Error::new(ErrorKind::Internal, "a row group without a batch"))?;
+    Ok(Decoded { batch, bytes_read: cost.bytes_read, reads: cost.reads })
+}
+
+/// What [`decode`] is asked for, as one value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) source: &'a dyn Source,
+    pub(crate) file: &'a FileMetadata,
+    pub(crate) row_group: usize,
+    pub(crate) projection: &'a Projection,
+    pub(crate) partitions: &'a [(&'a str, Option<&'a str>)],
+    pub(crate) rows: Rows<'a>,
+    pub(crate) options: &'a DecodeOptions,
+}
+
+/// What a decode cost the source.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cost {
+    pub(crate) bytes_read: u64,
+    pub(crate) reads: u64,
+}
+
+impl Request<'_> {
+    /// Decodes as [`decode`] does, but hands the rows over `chunk_rows` at a time (the last time fewer), at least once even without rows.
+    ///
+    /// A chunk that is dropped before the next comes is memory that never adds up to the row group, and that is still in the core's cache;
+    /// so the limit on decoded bytes holds for each chunk, if there is more than one. Its error is passed on.
+    pub(crate) fn decode_in_chunks(
+        &self,
+        chunk_rows: usize,
+        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<Cost> {
+        let &Request { source, file, row_group, projection, partitions, rows, options } = self;
+        let source = Counted { source, bytes: Cell::new(0), reads: Cell::new(0) };
+        let job = Job { source: &source, file, row_group, projection, partitions, options };
+        let done = job.run(rows, chunk_rows.max(1), each);
+        done.map_err(|error| error.with_row_group(row_group as u64).with_file(file.path()))?;
+        Ok(Cost { bytes_read: source.bytes.get(), reads: source.reads.get() })
+    }
 }
 
 /// Whether a string or binary column is better decoded as views, for [`Projection::with_views`]: if its values are
@@ -188,7 +230,7 @@ struct Pages {
 }
 
 impl Job<'_> {
-    fn run(&self, rows: Rows<'_>) -> Result<RecordBatch> {
+    fn run(&self, rows: Rows<'_>, chunk_rows: usize, each: &mut dyn FnMut(RecordBatch) -> Result<()>) -> Result<()> {
         let Some(group) = self.file.group(self.row_group) else {
             let message = format!("the file has {} row groups", self.file.num_row_groups());
             return Err(Error::new(ErrorKind::OutOfRange, message));
@@ -205,15 +247,20 @@ impl Job<'_> {
         let origins = origins(self.file, self.projection, self.partitions);
         let leaves = leaves_from(self.file, self.projection, &origins);
         if leaves.is_empty() || count == 0 {
-            let columns = self.columns(&origins, &[], &[], count)?;
-            return self.batch(columns, count);
+            let mut left = count;
+            loop {
+                let rows = left.min(chunk_rows);
+                each(self.batch(self.columns(&origins, &[], &[], rows)?, rows)?)?;
+                left -= rows;
+                if left == 0 {
+                    return Ok(());
+                }
+            }
         }
-        let pages = self.fetch(group, &leaves, selected, count)?;
-        let decoded = match self.decode_pages(&pages, &leaves, &origins, count) {
-            Ok(decoded) => decoded,
-            Err(error) => return Err(self.blame(&pages, &leaves, error)),
-        };
-        self.batch(decoded, count)
+        let mut pages = self.fetch(group, &leaves, selected, count)?;
+        pages.batch_rows = pages.batch_rows.min(chunk_rows);
+        let done = self.decode_pages(&pages, &leaves, &origins, count, chunk_rows, each);
+        done.map_err(|error| self.blame(&pages, &leaves, error))
     }
 
     /// Reads the pages that hold the wanted rows, and makes sure that they can be decoded within the limit.
@@ -341,20 +388,23 @@ impl Job<'_> {
         places.flat_map(|place| self.file.leaves(place)).filter(|leaf| leaves.contains(leaf)).collect()
     }
 
-    /// Decodes what was fetched, batch by batch, and stops when it becomes too much.
+    /// Decodes what was fetched, batch by batch, and stops when a chunk becomes too much.
     fn decode_pages(
         &self,
         pages: &Pages,
         leaves: &[usize],
         origins: &[Origin<'_>],
         count: usize,
-    ) -> Result<Vec<ArrayRef>> {
+        chunk_rows: usize,
+        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
         let roots = self.roots(leaves);
         let mut ledger = Ledger::default();
         let mut parts: Vec<Vec<ArrayRef>> = Vec::new();
-        let mut rows = 0;
+        let (mut seen, mut chunk) = (0, 0);
         pages.each_batch(leaves, |batch| {
-            rows += batch.num_rows();
+            seen += batch.num_rows();
+            chunk += batch.num_rows();
             let mut columns = self.columns(origins, &roots, batch.columns(), batch.num_rows())?;
             if pages.selection.is_some() {
                 columns.iter_mut().for_each(adapt::let_go);
@@ -362,20 +412,23 @@ impl Job<'_> {
             columns.iter().for_each(|column| ledger.add(&column.to_data()));
             self.within_limit(ledger.bytes)?;
             parts.push(columns);
-            Ok(())
+            // The decoder makes short batches where values are large; only whole chunks are handed on.
+            if chunk < chunk_rows && seen < count {
+                return Ok(());
+            }
+            if chunk > chunk_rows || seen > count {
+                let message = format!("holds more than the {count} rows that were expected");
+                return Err(Error::new(ErrorKind::InvalidParquet, message));
+            }
+            let whole = self.batch(joined(&mut parts)?, chunk)?;
+            (ledger, chunk) = (Ledger::default(), 0);
+            each(whole)
         })?;
-        if rows != count {
-            let message = format!("holds {rows} rows where {count} were expected");
+        if seen != count {
+            let message = format!("holds {seen} rows where {count} were expected");
             return Err(Error::new(ErrorKind::InvalidParquet, message));
         }
-        if parts.len() == 1 {
-            return Ok(parts.pop().unwrap_or_default());
-        }
-        let join = |column: usize| {
-            let pieces: Vec<&dyn Array> = parts.iter().map(|part| part[column].as_ref()).collect();
-            caught_arrow(|| arrow::compute::concat(&pieces))
-        };
-        (0..origins.len()).map(join).collect()
+        Ok(())
     }
 
     /// Finds out which column an error comes from by decoding each alone.
@@ -481,6 +534,19 @@ impl Pages {
             }
         }
     }
+}
+
+/// The columns of all parts, one after another; no part is left.
+fn joined(parts: &mut Vec<Vec<ArrayRef>>) -> Result<Vec<ArrayRef>> {
+    if parts.len() == 1 {
+        return Ok(parts.pop().unwrap_or_default());
+    }
+    let parts = std::mem::take(parts);
+    let join = |column: usize| {
+        let pieces: Vec<&dyn Array> = parts.iter().map(|part| part[column].as_ref()).collect();
+        caught_arrow(|| arrow::compute::concat(&pieces))
+    };
+    (0..parts.first().map_or(0, Vec::len)).map(join).collect()
 }
 
 /// Runs a step of the decoder, which may panic on bytes it does not expect.

@@ -1,0 +1,83 @@
+//! From a row group to the rows that are due, the way that costs least.
+
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+
+use super::carousel::{Lot, bytes_of};
+use super::groups::Groups;
+use super::pick::{Picker, chunk_rows};
+use super::plan::PIECES;
+use crate::Result;
+
+/// Rows got out of a group, and what that took.
+#[derive(Debug)]
+pub(crate) struct Extracted {
+    pub(crate) lot: Lot,
+    /// The group, if it is to stay decoded, and its bytes.
+    pub(crate) stays: Option<(RecordBatch, u64)>,
+    /// Bytes of the group when decoded, if all of it was.
+    pub(crate) decoded_bytes: Option<u64>,
+    /// About how many bytes besides the rows were in memory at the worst moment.
+    pub(crate) staged_bytes: u64,
+    /// Time that was spent picking rows, rather than reading and decoding.
+    pub(crate) picking: Duration,
+}
+
+/// Gets the rows at these slots, in the order given, of a group that stayed decoded.
+pub(crate) fn from_whole(whole: RecordBatch, bytes: u64, slots: Vec<u32>, stays: bool) -> Result<Extracted> {
+    let began = Instant::now();
+    let lot = Lot::extract(&whole, slots, if stays { 1 } else { PIECES })?;
+    let stays = stays.then_some((whole, bytes));
+    Ok(Extracted { lot, stays, decoded_bytes: None, staged_bytes: 0, picking: began.elapsed() })
+}
+
+/// Reads a group and gets the rows at these slots out of it, in the order given.
+///
+/// All of the group is decoded if it stays, or if more than every sixteenth row is wanted; in chunks, unless it stays or is no larger than one.
+pub(crate) fn from_file(groups: &dyn Groups, group: u32, mut slots: Vec<u32>, stays: bool) -> Result<Extracted> {
+    let size = groups.size(group);
+    let wanted = (!stays && is_sparse(slots.len(), size.rows)).then(|| distinct(&mut slots));
+    let rows = wanted.as_ref().map_or(size.rows as usize, Vec::len);
+    let chunk = chunk_rows(size.rows, size.bytes);
+    if stays || rows <= chunk {
+        let batch = groups.decode(group, wanted.as_deref())?;
+        let bytes = bytes_of(&batch);
+        let extracted = from_whole(batch, bytes, slots, stays)?;
+        let decoded_bytes = wanted.is_none().then_some(bytes);
+        return Ok(Extracted { decoded_bytes, staged_bytes: bytes, ..extracted });
+    }
+    let began = Instant::now();
+    let mut picker = Picker::new(&slots, rows, chunk);
+    let mut picking = began.elapsed();
+    groups.decode_in_chunks(group, wanted.as_deref(), chunk, &mut |chunk| {
+        let began = Instant::now();
+        let taken = picker.take(&chunk);
+        picking += began.elapsed();
+        taken
+    })?;
+    let began = Instant::now();
+    let picked = picker.finish(slots.len())?;
+    picking += began.elapsed();
+    let decoded_bytes = wanted.is_none().then_some(picked.decoded_bytes);
+    Ok(Extracted { lot: picked.lot, stays: None, decoded_bytes, staged_bytes: picked.staged_bytes, picking })
+}
+
+/// Whether to decode only the wanted rows of a group, rather than all and then pick.
+///
+/// Skipping between wanted rows costs the decoder about as much as decoding sixteen rows, so it pays only when fewer
+/// than every sixteenth row is wanted; and then it may leave out whole pages.
+fn is_sparse(wanted: usize, rows: u64) -> bool {
+    (wanted as u64).saturating_mul(16) <= rows
+}
+
+/// The slots in rising order, each once; `slots` then says where each of them is among these.
+fn distinct(slots: &mut [u32]) -> Vec<u32> {
+    let mut wanted = slots.to_vec();
+    wanted.sort_unstable();
+    wanted.dedup();
+    for slot in slots {
+        *slot = wanted.partition_point(|other| other < slot) as u32;
+    }
+    wanted
+}

@@ -1,0 +1,100 @@
+//! How much memory a loader really takes, as its allocator sees it.
+//!
+//! A program of its own with one test, because an allocator counts everybody's memory.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up fails")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Builder, Int64Array, ListBuilder, RecordBatch, StringArray};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
+use peak_alloc::PeakAlloc;
+use rowdex::order::Global;
+use rowdex::{Dataset, DistributedSampler, IndexBuilder, Loader, Shard};
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+const GROUPS: i64 = 16;
+const GROUP_ROWS: i64 = 8192;
+const ROWS: i64 = GROUPS * GROUP_ROWS;
+
+/// Compressed bytes and pages being decoded, the rows that are looked ahead at, and everything else that is not rows.
+const CONSTANT: u64 = 3 << 20;
+/// What a dataset keeps of the files that it has read from.
+const LEFT: u64 = 128 << 10;
+
+/// Numbers, short and long strings and lists: about 290 bytes a row.
+fn write(folder: &Path) {
+    let schema = batch(0..1).schema();
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(GROUP_ROWS as usize))
+        .set_compression(Compression::SNAPPY)
+        .build();
+    let file = std::fs::File::create(folder.join("a.parquet")).unwrap();
+    let mut writer = ArrowWriter::try_new(file, schema, Some(properties)).unwrap();
+    for group in 0..GROUPS {
+        writer.write(&batch(group * GROUP_ROWS..(group + 1) * GROUP_ROWS)).unwrap();
+    }
+    writer.close().unwrap();
+}
+
+fn batch(rows: std::ops::Range<i64>) -> RecordBatch {
+    let mut lists = ListBuilder::new(Int32Builder::new());
+    rows.clone().for_each(|row| lists.append_value((0..row as i32 % 40).map(Some)));
+    let mixed = |row: i64| (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new(Int64Array::from_iter_values(rows.clone()))),
+        ("short", Arc::new(StringArray::from_iter_values(rows.clone().map(|row| format!("{:x}", mixed(row)))))),
+        ("long", Arc::new(StringArray::from_iter_values(rows.map(|row| format!("{:x} ", mixed(row)).repeat(9))))),
+        ("list", Arc::new(lists.finish())),
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+fn loader(dataset: &Dataset, memory: u64, threads: usize, epochs: u64) -> Loader {
+    let orders = Arc::new(Global::new(dataset.len(), 1).unwrap());
+    let sampler = DistributedSampler::new(orders, Shard::new(0, 1).unwrap(), 128).unwrap();
+    Loader::builder(dataset, sampler).memory(memory).threads(threads).epochs(epochs).build().unwrap()
+}
+
+#[test]
+fn a_loader_takes_the_memory_it_was_given_one_row_group_and_little_more_and_gives_all_of_it_back() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path());
+    let index = folder.path().join("a.rdx");
+    IndexBuilder::new([folder.path().join("a.parquet")]).build(&index).unwrap();
+    let dataset = Dataset::open(&index).unwrap();
+    let all = dataset.decoded_bytes();
+    let group = all / GROUPS as u64;
+    // Footers and page positions are read once, and stay.
+    assert_eq!(loader(&dataset, all / 4, 2, 1).filter(|batch| batch.is_ok()).count() as i64, ROWS / 128);
+    let before = ALLOCATOR.current_usage() as u64;
+    for (percent, threads, epochs) in
+        [(10, 0, 3), (10, 2, 10), (25, 1, 3), (25, 4, 3), (50, 2, 3), (75, 2, 3), (150, 2, 3)]
+    {
+        let memory = all * percent / 100;
+        let mut loader = loader(&dataset, memory, threads, epochs + 1);
+        let mut after_epochs = Vec::new();
+        ALLOCATOR.reset_peak_usage();
+        for _ in 0..epochs {
+            assert_eq!(loader.epoch().filter(|batch| batch.is_ok()).count() as i64, ROWS / 128);
+            after_epochs.push(ALLOCATOR.current_usage() as u64 - before);
+        }
+        let peak = ALLOCATOR.peak_usage() as u64 - before;
+        let what = format!(
+            "{percent} %, {threads} threads: {peak} at most, {after_epochs:?} after each epoch, {memory} allowed"
+        );
+        // The plan lets the rows held swing by an eighth; one row group is being decoded, and another's rows change over into batches.
+        assert!(peak <= memory + memory / 8 + 2 * group + CONSTANT, "{what}, row groups of {group}");
+        let counted = loader.stats().peak_bytes;
+        assert!(peak <= counted + CONSTANT, "{what}, {counted} counted");
+        assert!(after_epochs[1..].iter().all(|bytes| *bytes <= after_epochs[0] + group), "{what}");
+        drop(loader);
+        let left = (ALLOCATOR.current_usage() as u64).saturating_sub(before);
+        assert!(left < LEFT, "{what}, {left} left");
+    }
+}
