@@ -434,7 +434,7 @@ impl std::fmt::Debug for Shared {
 ///
 /// Skipping between wanted rows costs the decoder about as much as decoding sixteen rows, so it pays only when fewer
 /// than every sixteenth row is wanted; and then it may leave out whole pages.
-fn is_sparse(wanted: usize, rows: u64) -> bool {
+pub(crate) fn is_sparse(wanted: usize, rows: u64) -> bool {
     (wanted as u64).saturating_mul(16) <= rows
 }
 

@@ -116,7 +116,7 @@ pub struct LoaderStats {
 }
 
 /// Options of a [`Loader`], from [`Loader::builder`].
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LoaderBuilder {
     groups: Arc<DatasetGroups>,
     samplers: Vec<DistributedSampler>,
@@ -179,13 +179,16 @@ impl LoaderBuilder {
         self
     }
 
-    /// What the loader will do, from the index alone: reads no data file but a few footers. Takes a fraction of a second.
+    /// What the loader will do, from the index alone. Takes a fraction of a second, or more for long orders of other sorts than `global`
+    /// and `sequential`, through which it walks row by row.
+    ///
+    /// No data file is read, but for a few footers where the index was built without them.
     ///
     /// # Errors
     ///
     /// Those of [`Orders::epoch`](crate::order::Orders::epoch), and `OutOfRange` if the order has a row that is not there.
     pub fn predict(&self) -> Result<Prediction> {
-        predict::predict(&*self.groups, &self.samplers.clone().into(), self.options.memory)
+        predict::predict(&*self.groups, &self.samplers.clone().into(), self.options.memory, self.options.threads)
     }
 
     /// The loader, at the state of the sampler. Reads nothing and starts no thread.

@@ -76,6 +76,10 @@ impl Groups for Fake {
         GroupSize { rows, bytes, cost: bytes }
     }
 
+    fn read_bytes(&self, group: u32, some: Option<(u64, u64)>) -> u64 {
+        some.map_or(self.starts[group as usize + 1] - self.starts[group as usize], |(rows, _)| rows)
+    }
+
     fn locate(&self, row: u64) -> Option<(u32, u32)> {
         if row >= self.len() {
             return None;
@@ -327,7 +331,7 @@ fn a_prediction_comes_true() {
         let memory = (all * part) as u64;
         let orders = orders(global, 128_000);
         let samplers: Arc<[DistributedSampler]> = vec![sampler(&orders, 0, 1, 64, Tail::Wrap)].into();
-        let told = predict::predict(&*fake, &samplers, memory).unwrap();
+        let told = predict::predict(&*fake, &samplers, memory, 2).unwrap();
         let mut loader = loader(&fake, &orders, 64, options(memory, 2, 5));
         let mut decodes = Vec::new();
         for _ in 0..4 {
@@ -349,7 +353,7 @@ fn a_prediction_of_many_rows_is_made_on_a_smaller_scale() {
     let fake = Fake::new(&[1 << 24; 64]);
     let orders = orders(true, fake.len());
     let samplers: Arc<[DistributedSampler]> = vec![sampler(&orders, 0, 1, 256, Tail::Wrap)].into();
-    let told = predict::predict(&fake, &samplers, fake.len() * ROW_BYTES / 10).unwrap();
+    let told = predict::predict(&fake, &samplers, fake.len() * ROW_BYTES / 10, 2).unwrap();
     assert!((5.0..5.5).contains(&told.passes), "{told:?}");
     assert_eq!(told.first_batch_decodes, 64);
 }

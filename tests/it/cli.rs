@@ -8,3 +8,4 @@ mod epochs;
 mod formats;
 mod killed;
 mod place;
+mod plan;

@@ -16,7 +16,7 @@ use crate::progress;
 use crate::sampling::SamplingArgs;
 
 /// Row groups decoded more often than this in an epoch are worth a word.
-const MANY_PASSES: f64 = 4.0;
+pub(crate) const MANY_PASSES: f64 = 4.0;
 
 pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
     let index = args.index.open()?;
@@ -89,6 +89,7 @@ pub(crate) struct EpochReport {
     pub(crate) epoch: u64,
     pub(crate) decodes: u64,
     pub(crate) passes: f64,
+    pub(crate) bytes_read: u64,
     pub(crate) seconds: f64,
     pub(crate) rows_per_second: f64,
 }
@@ -142,10 +143,11 @@ pub(crate) fn read(dataset: &Dataset, sampling: &SamplingArgs, reading: Reading)
             bar.inc(1);
         }
         total_served += served.count;
-        let decodes = (dataset.counters() - before).decodes;
+        let cost = dataset.counters() - before;
+        let (decodes, bytes_read) = (cost.decodes, cost.bytes_read);
         let seconds = started.elapsed().as_secs_f64();
         let rows_per_second = rate(served.count, seconds);
-        epochs.push(EpochReport { epoch, decodes, passes: passes(decodes), seconds, rows_per_second });
+        epochs.push(EpochReport { epoch, decodes, passes: passes(decodes), bytes_read, seconds, rows_per_second });
     }
     bar.finish_and_clear();
 
@@ -289,6 +291,7 @@ impl Report {
                 "epoch": epoch.epoch,
                 "decodes": epoch.decodes,
                 "passes": epoch.passes,
+                "bytes_read": epoch.bytes_read,
                 "seconds": epoch.seconds,
                 "rows_per_second": epoch.rows_per_second,
             })
@@ -321,7 +324,7 @@ impl Report {
                 [rank.rank.to_string(), rank.steps.to_string(), rank.samples.to_string(), rank.pads.to_string()];
             counts.into_iter().chain([format!("{:016x}", rank.digest)]).collect()
         }));
-        let mut epochs = vec![["epoch", "seconds", "rows/s", "decodes", "passes"].map(str::to_owned).to_vec()];
+        let mut epochs = vec![["epoch", "seconds", "rows/s", "decodes", "passes", "read"].map(str::to_owned).to_vec()];
         epochs.extend(self.epochs.iter().map(|epoch| {
             vec![
                 epoch.epoch.to_string(),
@@ -329,6 +332,7 @@ impl Report {
                 HumanCount(epoch.rows_per_second as u64).to_string(),
                 epoch.decodes.to_string(),
                 format!("{:.2}", epoch.passes),
+                HumanBytes(epoch.bytes_read).to_string(),
             ]
         }));
         format!(

@@ -133,10 +133,12 @@ fn the_report_has_its_names_and_adds_up() {
     assert_eq!(keys(&report["ranks"][0]), ["rank", "steps", "samples", "pads", "digest"]);
     assert_eq!(keys(&report["coverage"]), ["served", "distinct", "repeated", "missing"]);
     let epochs = report["epochs"].as_array().unwrap();
-    assert_eq!(keys(&epochs[0]), ["epoch", "decodes", "passes", "seconds", "rows_per_second"]);
+    assert_eq!(keys(&epochs[0]), ["epoch", "decodes", "passes", "bytes_read", "seconds", "rows_per_second"]);
     assert_eq!(epochs.iter().map(|epoch| epoch["epoch"].as_u64().unwrap()).collect::<Vec<_>>(), [5, 6, 7]);
     let decodes: u64 = epochs.iter().map(|epoch| epoch["decodes"].as_u64().unwrap()).sum();
     assert_eq!(report["decodes"], json!(decodes));
+    let read: u64 = epochs.iter().map(|epoch| epoch["bytes_read"].as_u64().unwrap()).sum();
+    assert_eq!(report["bytes_read"], json!(read));
     let groups = place.json("info train.rdx")["row_groups"].as_u64().unwrap();
     assert_eq!(report["passes"], json!(decodes as f64 / groups as f64));
     assert!(report["rows_per_second"].as_f64().unwrap() > 0.0);
