@@ -1,6 +1,7 @@
 //! The rows that are held: extractions, in the order in which they are due, in pieces that are freed one by one.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::take;
@@ -15,6 +16,8 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Debug)]
 struct Piece {
     batch: RecordBatch,
+    /// The row ids, where they are not those that were asked for.
+    ids: Option<Arc<[u64]>>,
     used: usize,
     bytes: u64,
 }
@@ -26,11 +29,26 @@ pub(crate) struct Lot {
     bytes: u64,
 }
 
+/// Rows of a piece, in the order in which they are due.
+#[derive(Debug)]
+pub(crate) struct Slice {
+    pub(crate) batch: RecordBatch,
+    ids: Option<Arc<[u64]>>,
+    first: usize,
+}
+
+impl Slice {
+    /// The row id of a row, if it is another than the one that was asked for.
+    pub(crate) fn substitute(&self, row: usize) -> Option<u64> {
+        self.ids.as_ref()?.get(self.first + row).copied()
+    }
+}
+
 /// Rows that a segment takes off the carousel.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     /// For each of the segment's parts, its rows in the order in which they are due, or why there are none.
-    pub(crate) parts: Vec<(u32, Result<Vec<RecordBatch>>)>,
+    pub(crate) parts: Vec<(u32, Result<Vec<Slice>>)>,
     /// Bytes that are freed once `parts` is dropped.
     pub(crate) bytes: u64,
 }
@@ -78,7 +96,7 @@ impl Carousel {
         claimed
     }
 
-    fn claim_part(&mut self, group: u32, mut rows: usize, freed: &mut u64) -> Result<Vec<RecordBatch>> {
+    fn claim_part(&mut self, group: u32, mut rows: usize, freed: &mut u64) -> Result<Vec<Slice>> {
         let lost = || Error::new(ErrorKind::Internal, format!("rows of row group {group} are not held"));
         let lots = self.lots.get_mut(group as usize).ok_or_else(lost)?;
         let mut slices = Vec::with_capacity(1);
@@ -87,7 +105,8 @@ impl Carousel {
         while rows > 0 {
             let piece = pieces.front_mut().ok_or_else(lost)?;
             let count = rows.min(piece.batch.num_rows() - piece.used);
-            slices.push(piece.batch.slice(piece.used, count));
+            let batch = piece.batch.slice(piece.used, count);
+            slices.push(Slice { batch, ids: piece.ids.clone(), first: piece.used });
             piece.used += count;
             rows -= count;
             if piece.used == piece.batch.num_rows() {
@@ -115,12 +134,8 @@ impl Lot {
         let slots = UInt32Array::from(slots);
         let mut pieces = VecDeque::with_capacity(count.div_ceil(piece));
         for start in (0..count).step_by(piece) {
-            let slots = slots.slice(start, piece.min(count - start));
-            let columns = batch.columns().iter().map(|column| compact(take(column, &slots, None)?));
-            let options = RecordBatchOptions::new().with_row_count(Some(slots.len()));
-            let columns = columns.collect::<Result<Vec<_>, _>>().map_err(broken)?;
-            let batch = RecordBatch::try_new_with_options(batch.schema(), columns, &options).map_err(broken)?;
-            pieces.push_back(Piece { batch, used: 0, bytes: 0 });
+            let batch = pick(batch, &slots.slice(start, piece.min(count - start)))?;
+            pieces.push_back(Piece { batch, ids: None, used: 0, bytes: 0 });
         }
         // A buffer that several pieces share is freed with the last of them.
         let mut ledger = Ledger::default();
@@ -131,16 +146,33 @@ impl Lot {
         Ok(Self { pieces: Ok(pieces), bytes })
     }
 
+    /// Says which rows these are, where they stand in for others.
+    pub(crate) fn with_ids(mut self, mut ids: &[u64]) -> Self {
+        for piece in self.pieces.iter_mut().flatten() {
+            let (own, rest) = ids.split_at(piece.batch.num_rows().min(ids.len()));
+            (piece.ids, ids) = (Some(own.into()), rest);
+        }
+        self
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 }
 
+/// Copies rows, so that they keep nothing else alive.
+pub(crate) fn pick(batch: &RecordBatch, slots: &UInt32Array) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().map(|column| compact(take(column, slots, None)?));
+    let options = RecordBatchOptions::new().with_row_count(Some(slots.len()));
+    let columns = columns.collect::<Result<Vec<_>, _>>().map_err(broken)?;
+    RecordBatch::try_new_with_options(batch.schema(), columns, &options).map_err(broken)
+}
+
 /// Views hold on to all the pages that they came from, until the values are copied out.
 fn compact(array: ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError> {
     Ok(match array.data_type() {
-        DataType::Utf8View => std::sync::Arc::new(array.as_string_view().gc()),
-        DataType::BinaryView => std::sync::Arc::new(array.as_binary_view().gc()),
+        DataType::Utf8View => Arc::new(array.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
         _ => array,
     })
 }

@@ -15,8 +15,10 @@ use arrow::array::RecordBatch;
 use super::assemble::{Assembled, assemble};
 use super::carousel::{Carousel, Claimed, Lot, bytes_of};
 use super::driver::{Driver, Planned};
+use super::faults::Faults;
 use super::groups::Groups;
 use super::plan::{Extract, GroupSize, PIECES, Plan};
+use super::stand_ins::StandIns;
 use super::walk::{Span, Walk};
 use super::{Batch, LoaderStats};
 use crate::{Error, ErrorKind, Result};
@@ -42,6 +44,7 @@ pub(crate) struct Engine {
 
 struct Shared {
     groups: Arc<dyn Groups>,
+    faults: Arc<Faults>,
     memory: u64,
     /// By how much the memory may be exceeded: the largest group on every thread. With only one for all, the threads
     /// would wait for each other: a decoded group can be a good part of a small memory, and rows fill the rest.
@@ -109,7 +112,7 @@ enum Task {
 
 impl Engine {
     /// Starts its threads, if any.
-    pub(crate) fn start(groups: Arc<dyn Groups>, walk: Walk, settings: &Settings) -> Result<Self> {
+    pub(crate) fn start(groups: Arc<dyn Groups>, faults: Arc<Faults>, walk: Walk, settings: &Settings) -> Result<Self> {
         let sizes: Vec<GroupSize> = (0..groups.count()).map(|group| groups.size(group)).collect();
         let largest = sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0);
         let plan = Plan::new(&sizes, settings.memory, settings.batch_rows, settings.seed);
@@ -143,6 +146,7 @@ impl Engine {
             jobs_ahead: 2 * settings.threads + 1,
             read_ahead: settings.read_ahead,
             groups,
+            faults,
             state: Mutex::new(state),
             work: Condvar::new(),
             ready: Condvar::new(),
@@ -305,7 +309,7 @@ impl Shared {
                     Measured::Decoded(estimate, real) => driver.plan.measure_decoded(estimate, real),
                 }
             }
-            driver.advance(|row| self.groups.locate(row))
+            driver.advance(|row| self.faults.resolve(row, &*self.groups))
         }));
         let planned = planned.unwrap_or_else(|_| Planned::End(Some(panicked("the order"))));
         let mut state = self.lock();
@@ -338,17 +342,19 @@ impl Shared {
         let held = whole.is_some();
         let group = extract.group;
         let slots = std::mem::take(&mut extract.slots);
+        let due = self.faults.substitutes().then(|| slots.clone());
         let size = self.groups.size(group);
         let mut measured = None;
         let began = Instant::now();
-        let mut decoding = Duration::ZERO;
+        let (mut decoding, mut decodes) = (Duration::ZERO, 0);
         let mut decode = |slots: Option<&[u32]>| {
+            decodes += 1;
             let decoded = self.groups.decode(group, slots);
             decoding = began.elapsed();
             decoded
         };
+        let pieces = if extract.keep { 1 } else { PIECES };
         let work = || -> Result<(Lot, Option<RecordBatch>, u64)> {
-            let pieces = if extract.keep { 1 } else { PIECES };
             if let Some(whole) = whole {
                 return Ok((Lot::extract(&whole, slots, pieces)?, Some(whole), 0));
             }
@@ -363,11 +369,23 @@ impl Shared {
             let lot = Lot::extract(&all, slots, pieces)?;
             Ok((lot, extract.keep.then_some(all), bytes))
         };
-        let result = catch_unwind(AssertUnwindSafe(work));
-        let result = result.unwrap_or_else(|_| Err(panicked(&format!("decoding row group {group}"))));
-        let (lot, stays, whole_bytes) = match result {
-            Ok(done) => done,
-            Err(error) => (Lot::failed(error), None, 0),
+        // What is known to be lost is not tried again.
+        let lost = self.faults.is_lost(group);
+        let result = if lost { None } else { Some(catch_unwind(AssertUnwindSafe(work))) };
+        let result = result.map(|result| result.unwrap_or_else(|_| Err(undecoded(group))));
+        let (lot, stays, whole_bytes) = match (result, due) {
+            (Some(Ok(done)), _) => done,
+            (Some(Err(error)), None) => (Lot::failed(error), None, 0),
+            (result, due) => {
+                if let Some(Err(error)) = result {
+                    self.faults.lose(group, size.rows, error);
+                }
+                let whole = |group| self.lock().carousel.whole(group);
+                let lot = StandIns::new(&*self.groups, &self.faults, &whole)
+                    .lot(group, &due.unwrap_or_default(), pieces, &mut decodes)
+                    .unwrap_or_else(Lot::failed);
+                (lot, None, 0)
+            }
         };
         let real = lot.bytes();
         let took = began.elapsed();
@@ -382,7 +400,7 @@ impl Shared {
         state.held += real;
         state.stats.decoding += decoding;
         state.stats.extracting += took.saturating_sub(decoding);
-        state.stats.decodes += u64::from(!held);
+        state.stats.decodes += decodes;
         state.stats.extractions += 1;
         state.measured.extend(measured);
         if !extract.keep {
@@ -412,6 +430,7 @@ impl Shared {
         state.assembling -= 1;
         state.stats.assembling += began.elapsed();
         state.held = state.held + bytes - freed;
+        state.stats.substituted += assembled.batches.iter().map(|batch| batch.substituted.len() as u64).sum::<u64>();
         state.stats.rows += assembled.batches.iter().map(|batch| batch.row_ids.len() as u64).sum::<u64>();
         state.out.insert(ticket.number, (assembled, bytes));
         self.settle(&mut state);
@@ -439,12 +458,17 @@ pub(crate) fn is_sparse(wanted: usize, rows: u64) -> bool {
 }
 
 /// The slots in rising order, each once, and where each of the given slots is among them.
-fn distinct(slots: &[u32]) -> (Vec<u32>, Vec<u32>) {
+pub(crate) fn distinct(slots: &[u32]) -> (Vec<u32>, Vec<u32>) {
     let mut wanted = slots.to_vec();
     wanted.sort_unstable();
     wanted.dedup();
     let places = slots.iter().map(|slot| wanted.partition_point(|other| other < slot) as u32).collect();
     (wanted, places)
+}
+
+/// The error of a decode that panicked.
+pub(crate) fn undecoded(group: u32) -> Error {
+    panicked(&format!("decoding row group {group}"))
 }
 
 fn panicked(what: &str) -> Error {

@@ -27,6 +27,9 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     /// The row group of a row id, and the row's slot in it; `None` if there is no such row.
     fn locate(&self, row: u64) -> Option<(u32, u32)>;
 
+    /// The row id of a group's first slot; those of the other slots follow.
+    fn first_row(&self, group: u32) -> u64;
+
     /// The types of decoded rows.
     fn schema(&self) -> SchemaRef;
 
@@ -85,6 +88,10 @@ impl Groups for DatasetGroups {
     fn locate(&self, row: u64) -> Option<(u32, u32)> {
         let location = self.dataset.index().locate(row)?;
         Some((location.row_group, u32::try_from(location.slot).ok()?))
+    }
+
+    fn first_row(&self, group: u32) -> u64 {
+        self.dataset.index().row_group(group).map_or(0, |group| group.first_row())
     }
 
     fn schema(&self) -> SchemaRef {

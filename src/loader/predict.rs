@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::driver::{Driver, Planned};
 use super::engine::is_sparse;
+use super::faults::out_of_range;
 use super::groups::Groups;
 use super::plan::{Extract, GroupSize, Plan};
 use super::walk::Walk;
@@ -135,9 +136,13 @@ impl Run<'_> {
         let start = samplers.first().map_or(0, DistributedSampler::epoch);
         let walk = Walk::new(Arc::clone(samplers), start, 0, Some(EPOCHS));
         let mut driver = Driver::new(plan, walk);
+        let resolve = |row| match locate(row) {
+            Some(place) => Ok((row, place)),
+            None => Err(out_of_range(row)),
+        };
         let (mut cost, mut epochs) = (Cost::default(), vec![Cost::default()]);
         loop {
-            match driver.advance(&locate) {
+            match driver.advance(resolve) {
                 Planned::Walked => {}
                 Planned::Extract(extract) if extract.decode => {
                     cost.decodes += 1;
