@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use rowdex::sampler::State;
 use rowdex::{Dataset, Index, SchemaMode, Staleness};
 
 use crate::failure::Failure;
@@ -209,6 +210,23 @@ pub(crate) struct EpochArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub(crate) memory: Memory,
 
+    /// Go on from this state of an earlier run, whatever its number of ranks: a line `rowdex-state-v1:...`.
+    #[arg(long, value_name = "STATE", conflicts_with = "epoch")]
+    pub(crate) resume: Option<State>,
+
+    /// Stop after this many steps, even in the middle of an epoch.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) steps: Option<u64>,
+
+    /// What to do about a row group that cannot be read: `fail`, or `substitute` each of its rows by another one that can be read,
+    /// the same on all ranks.
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = OnFault::Fail)]
+    pub(crate) on_fault: OnFault,
+
+    /// Which rows stand in for those that cannot be read.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(crate) fault_seed: u64,
+
     /// What reads the rows: `carousel` looks ahead in the order and keeps the rows that are due, `lru` keeps the row groups used last.
     #[arg(long, value_enum, default_value_t = Loader::Carousel)]
     pub(crate) loader: Loader,
@@ -218,6 +236,12 @@ pub(crate) struct EpochArgs {
 
     #[command(flatten)]
     pub(crate) json: JsonArg,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnFault {
+    Fail,
+    Substitute,
 }
 
 #[derive(Debug, Clone, Args)]
