@@ -7,6 +7,7 @@
 mod builder;
 #[cfg(feature = "burn")]
 mod burn;
+mod estimate;
 mod files;
 mod gather;
 pub(crate) mod interleave;
@@ -404,23 +405,6 @@ impl Inner {
         };
         Ok(state.pool.get_or_init(|| pool).as_ref())
     }
-
-    fn estimate_decoded_bytes(&self) -> u64 {
-        const SAMPLE: usize = 16;
-        let total: u64 =
-            self.index.row_groups().map(|group| scaled(group.decoded_bytes(), group.rows(), group.source_rows())).sum();
-        let Ok(state) = self.state() else { return total };
-        let files = self.index.num_files() as usize;
-        let (mut all, mut chosen) = (0u64, 0u64);
-        for number in (0..files).step_by(files.div_ceil(SAMPLE).max(1)) {
-            let Ok(file) = state.files.get(self, number as u32) else { continue };
-            for group in 0..file.metadata.num_row_groups() {
-                all = all.saturating_add(file.metadata.decoded_bytes(group, None));
-                chosen = chosen.saturating_add(file.metadata.decoded_bytes(group, Some(&self.projection)));
-            }
-        }
-        scaled(total, chosen, all)
-    }
 }
 
 impl State {
@@ -451,12 +435,4 @@ impl fmt::Debug for Dataset {
             .field("columns", &self.schema().fields().iter().map(|field| field.name()).collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
-}
-
-/// `value * part / whole` without overflow; `value` where `whole` is 0.
-fn scaled(value: u64, part: u64, whole: u64) -> u64 {
-    if whole == 0 {
-        return value;
-    }
-    u64::try_from(u128::from(value) * u128::from(part) / u128::from(whole)).unwrap_or(u64::MAX)
 }

@@ -12,7 +12,8 @@ use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 
 use super::Batch;
-use super::carousel::{Claimed, broken};
+use super::carousel::{Claimed, Slice, broken};
+use super::faults::Substituted;
 use super::groups::Groups;
 use super::walk::Span;
 use crate::sampler::BatchPlan;
@@ -57,7 +58,7 @@ const LOST: Cursor = Cursor { slice: 0, row: 0, end: 0 };
 struct Places<'a> {
     groups: &'a dyn Groups,
     claimed: &'a Claimed,
-    slices: Vec<&'a RecordBatch>,
+    slices: Vec<&'a Slice>,
     cursors: Vec<Cursor>,
     places: Vec<Place>,
 }
@@ -76,8 +77,17 @@ impl<'a> Places<'a> {
         Self { groups, claimed, slices, cursors, places: Vec::new() }
     }
 
-    fn add(&mut self, rows: &[u64]) -> Result<()> {
-        for &row in rows {
+    /// Adds the rows of a batch. `replaced` are those that the walk put in the place of others; returns where in the batch
+    /// which row was lost, and puts what is served instead into `rows`.
+    fn add(&mut self, rows: &mut [u64], replaced: &mut &[(usize, u64)]) -> Result<Vec<Substituted>> {
+        let mut substituted = Vec::new();
+        for (at, asked) in rows.iter_mut().enumerate() {
+            let mut row = *asked;
+            if let [(place, other), rest @ ..] = *replaced
+                && *place == self.places.len()
+            {
+                (row, *replaced) = (*other, rest);
+            }
             let (group, _) = self.groups.locate(row).ok_or_else(|| lost(row))?;
             let cursor = self.cursors.get_mut(group as usize).ok_or_else(|| lost(row))?;
             let slice = self.slices.get(cursor.slice as usize).filter(|_| cursor.slice < cursor.end);
@@ -85,40 +95,48 @@ impl<'a> Places<'a> {
                 return Err(why(self.claimed, group).unwrap_or_else(|| lost(row)));
             };
             self.places.push(Place { slice: cursor.slice, row: cursor.row });
+            row = slice.substitute(cursor.row as usize).unwrap_or(row);
+            if row != *asked {
+                substituted.push(Substituted { place: at, lost: *asked });
+                *asked = row;
+            }
             cursor.row += 1;
-            if cursor.row as usize == slice.num_rows() {
+            if cursor.row as usize == slice.batch.num_rows() {
                 (cursor.slice, cursor.row) = (cursor.slice + 1, 0);
             }
         }
-        Ok(())
+        Ok(substituted)
     }
 }
 
 fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<Batch>) -> Result<()> {
     let mut places = Places::new(groups, claimed);
-    let mut plans: Vec<(u32, BatchPlan)> = Vec::with_capacity((span.batches.end - span.batches.start) as usize);
+    let mut plans: Vec<(u32, BatchPlan, Vec<Substituted>)> =
+        Vec::with_capacity((span.batches.end - span.batches.start) as usize);
     let mut ends = Vec::with_capacity(plans.capacity());
-    let mut error = None;
+    let (mut error, mut replaced) = (None, &*span.replaced);
     for b in span.batches.clone() {
         let mut plan = BatchPlan::default();
         let rank = span.plans.fill(b, &mut plan)?;
         let end = places.places.len() + plan.rows.len();
-        if let Err(why) = places.add(&plan.rows) {
-            error = Some(why);
-            break;
+        match places.add(&mut plan.rows, &mut replaced) {
+            Ok(substituted) => plans.push((rank, plan, substituted)),
+            Err(why) => {
+                error = Some(why);
+                break;
+            }
         }
         ends.push(end);
-        plans.push((rank, plan));
     }
     let schema = groups.schema();
     let mut columns: Vec<Vec<ArrayRef>> = vec![Vec::with_capacity(schema.fields().len()); plans.len()];
     for column in 0..schema.fields().len() {
-        let sources: Vec<&dyn Array> = places.slices.iter().map(|slice| slice.column(column).as_ref()).collect();
+        let sources: Vec<&dyn Array> = places.slices.iter().map(|slice| slice.batch.column(column).as_ref()).collect();
         for (columns, array) in columns.iter_mut().zip(gather(&sources, &places.places, &ends, &schema, column)?) {
             columns.push(array);
         }
     }
-    for ((rank, plan), columns) in plans.into_iter().zip(columns) {
+    for ((rank, plan, substituted), columns) in plans.into_iter().zip(columns) {
         let options = RecordBatchOptions::new().with_row_count(Some(plan.rows.len()));
         let records = RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(broken)?;
         batches.push(Batch {
@@ -129,6 +147,7 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
             records: groups.output(&records)?,
             row_ids: plan.rows,
             pads: plan.pads,
+            substituted,
         });
     }
     error.map_or(Ok(()), Err)

@@ -19,6 +19,8 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Debug)]
 struct Piece {
     batch: RecordBatch,
+    /// The row ids, where they are not those that were asked for.
+    ids: Option<Arc<[u64]>>,
     used: usize,
     bytes: u64,
 }
@@ -30,11 +32,26 @@ pub(crate) struct Lot {
     bytes: u64,
 }
 
+/// Rows of a piece, in the order in which they are due.
+#[derive(Debug)]
+pub(crate) struct Slice {
+    pub(crate) batch: RecordBatch,
+    ids: Option<Arc<[u64]>>,
+    first: usize,
+}
+
+impl Slice {
+    /// The row id of a row, if it is another than the one that was asked for.
+    pub(crate) fn substitute(&self, row: usize) -> Option<u64> {
+        self.ids.as_ref()?.get(self.first + row).copied()
+    }
+}
+
 /// Rows that a segment takes off the carousel.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     /// For each of the segment's parts, its rows in the order in which they are due, or why there are none.
-    pub(crate) parts: Vec<(u32, Result<Vec<RecordBatch>>)>,
+    pub(crate) parts: Vec<(u32, Result<Vec<Slice>>)>,
     /// Bytes that are freed once `parts` is dropped.
     pub(crate) bytes: u64,
 }
@@ -81,7 +98,7 @@ impl Carousel {
         claimed
     }
 
-    fn claim_part(&mut self, group: u32, mut rows: usize, freed: &mut u64) -> Result<Vec<RecordBatch>> {
+    fn claim_part(&mut self, group: u32, mut rows: usize, freed: &mut u64) -> Result<Vec<Slice>> {
         let lost = || Error::new(ErrorKind::Internal, format!("rows of row group {group} are not held"));
         let lots = self.lots.get_mut(group as usize).ok_or_else(lost)?;
         let mut slices = Vec::with_capacity(1);
@@ -90,7 +107,8 @@ impl Carousel {
         while rows > 0 {
             let piece = pieces.front_mut().ok_or_else(lost)?;
             let count = rows.min(piece.batch.num_rows() - piece.used);
-            slices.push(piece.batch.slice(piece.used, count));
+            let batch = piece.batch.slice(piece.used, count);
+            slices.push(Slice { batch, ids: piece.ids.clone(), first: piece.used });
             piece.used += count;
             rows -= count;
             if piece.used == piece.batch.num_rows() {
@@ -115,12 +133,7 @@ impl Lot {
     pub(crate) fn extract(batch: &RecordBatch, slots: Vec<u32>, pieces: usize) -> Result<Self> {
         let count = slots.len();
         let slots = UInt32Array::from(slots);
-        Self::cut(count, pieces, |rows| {
-            let slots = slots.slice(rows.start, rows.len());
-            let columns = batch.columns().iter().map(|column| take(column, &slots, None));
-            let options = RecordBatchOptions::new().with_row_count(Some(slots.len()));
-            RecordBatch::try_new_with_options(batch.schema(), columns.collect::<Result<Vec<_>, _>>()?, &options)
-        })
+        Self::cut(count, pieces, |rows| pick(batch, &slots.slice(rows.start, rows.len())))
     }
 
     /// Copies rows out of several batches, at the places given and in their order, into at most so many pieces.
@@ -129,7 +142,7 @@ impl Lot {
         let Some(first) = batches.first() else {
             return Err(Error::new(ErrorKind::Internal, "rows of no batch at all"));
         };
-        Self::cut(places.len(), pieces, |rows| interleave(&batches, &places[rows], &first.schema()))
+        Self::cut(places.len(), pieces, |rows| compact(interleave(&batches, &places[rows], &first.schema())?))
     }
 
     fn cut(
@@ -140,8 +153,8 @@ impl Lot {
         let piece = count.div_ceil(pieces.max(1)).max(MIN_PIECE);
         let mut pieces = VecDeque::with_capacity(count.div_ceil(piece));
         for start in (0..count).step_by(piece) {
-            let batch = copy(start..count.min(start + piece)).and_then(compact).map_err(broken)?;
-            pieces.push_back(Piece { batch, used: 0, bytes: 0 });
+            let batch = copy(start..count.min(start + piece)).map_err(broken)?;
+            pieces.push_back(Piece { batch, ids: None, used: 0, bytes: 0 });
         }
         // A buffer that several pieces share is freed with the last of them.
         let mut ledger = Ledger::default();
@@ -152,9 +165,25 @@ impl Lot {
         Ok(Self { pieces: Ok(pieces), bytes })
     }
 
+    /// Says which rows these are, where they stand in for others.
+    pub(crate) fn with_ids(mut self, mut ids: &[u64]) -> Self {
+        for piece in self.pieces.iter_mut().flatten() {
+            let (own, rest) = ids.split_at(piece.batch.num_rows().min(ids.len()));
+            (piece.ids, ids) = (Some(own.into()), rest);
+        }
+        self
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
+}
+
+/// Copies rows, so that they keep nothing else alive.
+pub(crate) fn pick(batch: &RecordBatch, slots: &UInt32Array) -> Result<RecordBatch, ArrowError> {
+    let columns = batch.columns().iter().map(|column| take(column, slots, None)).collect::<Result<Vec<_>, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(slots.len()));
+    compact(RecordBatch::try_new_with_options(batch.schema(), columns, &options)?)
 }
 
 /// Views hold on to all the pages that they came from, until the values are copied out.

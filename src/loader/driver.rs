@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use super::faults::Placed;
 use super::plan::{Extract, Next, Plan, Segment};
 use super::walk::{Span, Walk};
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, Result};
 
 /// The plan and the order that it follows.
 #[derive(Debug)]
@@ -30,8 +31,8 @@ impl Driver {
         Self { plan, walk, spans: VecDeque::new(), places: Vec::new(), error: None }
     }
 
-    /// Walks on by at most one segment.
-    pub(crate) fn advance(&mut self, locate: impl Fn(u64) -> Option<(u32, u32)>) -> Planned {
+    /// Walks on by at most one segment. `resolve` says which row to serve for one of the order, and where it is.
+    pub(crate) fn advance(&mut self, resolve: impl Fn(u64) -> Result<Placed>) -> Planned {
         match self.plan.next() {
             Next::Extract(extract) => Planned::Extract(extract),
             Next::Segment(segment) => match self.spans.pop_front() {
@@ -40,32 +41,43 @@ impl Driver {
             },
             Next::End => Planned::End(self.error.take()),
             Next::Look => {
-                let places = &mut self.places;
-                places.clear();
-                let span = self.walk.span(self.plan.segment_rows(), |rows| {
-                    let before = places.len();
-                    for &row in rows {
-                        let Some(place) = locate(row) else {
-                            places.truncate(before);
-                            return Err(Error::new(ErrorKind::OutOfRange, format!("the order has row id {row}"))
-                                .with_hint("make the order for as many rows as the dataset has"));
-                        };
+                self.look(resolve);
+                Planned::Walked
+            }
+        }
+    }
+
+    fn look(&mut self, resolve: impl Fn(u64) -> Result<Placed>) {
+        let places = &mut self.places;
+        places.clear();
+        let mut replaced = Vec::new();
+        let span = self.walk.span(self.plan.segment_rows(), |rows| {
+            let before = (places.len(), replaced.len());
+            for &row in rows {
+                match resolve(row) {
+                    Ok((same, place)) if same == row => places.push(place),
+                    Ok((other, place)) => {
+                        replaced.push((places.len(), other));
                         places.push(place);
                     }
-                    Ok(())
-                });
-                match span {
-                    Ok(Some(span)) => {
-                        self.plan.push(places);
-                        self.spans.push_back(span);
-                    }
-                    Ok(None) => self.plan.end(),
                     Err(error) => {
-                        self.error = Some(error);
-                        self.plan.end();
+                        places.truncate(before.0);
+                        replaced.truncate(before.1);
+                        return Err(error);
                     }
                 }
-                Planned::Walked
+            }
+            Ok(())
+        });
+        match span {
+            Ok(Some(span)) => {
+                self.plan.push(places);
+                self.spans.push_back(Span { replaced, ..span });
+            }
+            Ok(None) => self.plan.end(),
+            Err(error) => {
+                self.error = Some(error);
+                self.plan.end();
             }
         }
     }

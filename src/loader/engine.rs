@@ -15,9 +15,11 @@ use arrow::array::RecordBatch;
 use super::assemble::{Assembled, assemble};
 use super::carousel::{Carousel, Claimed, Lot, bytes_of};
 use super::driver::{Driver, Planned};
-use super::extract;
+use super::extract::{self, Extracted};
+use super::faults::Faults;
 use super::groups::Groups;
-use super::plan::{Extract, GroupSize, Plan};
+use super::plan::{Extract, GroupSize, PIECES, Plan};
+use super::stand_ins::StandIns;
 use super::walk::{Span, Walk};
 use super::{Batch, LoaderStats};
 use crate::{Error, ErrorKind, Result};
@@ -43,6 +45,7 @@ pub(crate) struct Engine {
 
 struct Shared {
     groups: Arc<dyn Groups>,
+    faults: Arc<Faults>,
     memory: u64,
     /// By how much the memory may be exceeded: rows fill the memory, and the largest group must be decoded besides them.
     excess: u64,
@@ -110,7 +113,7 @@ enum Task {
 
 impl Engine {
     /// Starts its threads, if any.
-    pub(crate) fn start(groups: Arc<dyn Groups>, walk: Walk, settings: &Settings) -> Result<Self> {
+    pub(crate) fn start(groups: Arc<dyn Groups>, faults: Arc<Faults>, walk: Walk, settings: &Settings) -> Result<Self> {
         let sizes: Vec<GroupSize> = (0..groups.count()).map(|group| groups.size(group)).collect();
         let largest = sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0);
         let plan = Plan::new(&sizes, settings.memory, settings.batch_rows, settings.seed);
@@ -145,6 +148,7 @@ impl Engine {
             jobs_ahead: 2 * settings.threads + 1,
             read_ahead: settings.read_ahead,
             groups,
+            faults,
             state: Mutex::new(state),
             work: Condvar::new(),
             ready: Condvar::new(),
@@ -311,7 +315,7 @@ impl Shared {
                     Measured::Decoded(estimate, real) => driver.plan.measure_decoded(estimate, real),
                 }
             }
-            driver.advance(|row| self.groups.locate(row))
+            driver.advance(|row| self.faults.resolve(row, &*self.groups))
         }));
         let planned = planned.unwrap_or_else(|_| Planned::End(Some(panicked("the order"))));
         let mut state = self.lock();
@@ -344,19 +348,38 @@ impl Shared {
         let held = whole.is_some();
         let group = extract.group;
         let slots = std::mem::take(&mut extract.slots);
+        let due = self.faults.substitutes().then(|| slots.clone());
         let began = Instant::now();
+        let mut decodes = u64::from(!held);
         let work = || match whole {
             Some((whole, bytes)) => extract::from_whole(whole, bytes, slots, extract.keep),
             None => extract::from_file(&*self.groups, group, slots, extract.keep),
         };
-        let extracted = catch_unwind(AssertUnwindSafe(work));
-        let extracted = extracted.unwrap_or_else(|_| Err(panicked(&format!("decoding row group {group}"))));
+        // What is known to be lost is not tried again.
+        let lost = self.faults.is_lost(group);
+        let result = if lost { None } else { Some(catch_unwind(AssertUnwindSafe(work))) };
+        let result = result.map(|result| result.unwrap_or_else(|_| Err(undecoded(group))));
+        let extracted = match (result, due) {
+            (Some(Ok(extracted)), _) => Ok(extracted),
+            (Some(Err(error)), None) => Err(error),
+            (result, due) => {
+                match result {
+                    Some(Err(error)) => self.faults.lose(group, self.groups.size(group).rows, error),
+                    _ => decodes = 0,
+                }
+                let whole = |group| self.lock().carousel.whole(group).map(|(batch, _)| batch);
+                let pieces = if extract.keep { 1 } else { PIECES };
+                StandIns::new(&*self.groups, &self.faults, &whole)
+                    .lot(group, &due.unwrap_or_default(), pieces, &mut decodes)
+                    .map(Extracted::of_stand_ins)
+            }
+        };
         let took = began.elapsed();
         let mut state = self.lock();
         state.running -= 1;
         state.in_flight -= needs;
         state.busy.remove(&group);
-        state.stats.decodes += u64::from(!held);
+        state.stats.decodes += decodes;
         state.stats.extractions += 1;
         let (lot, stays) = match extracted {
             Ok(done) => {
@@ -404,6 +427,7 @@ impl Shared {
         state.assembling -= 1;
         state.stats.assembling += began.elapsed();
         state.held = state.held + bytes - freed;
+        state.stats.substituted += assembled.batches.iter().map(|batch| batch.substituted.len() as u64).sum::<u64>();
         state.stats.rows += assembled.batches.iter().map(|batch| batch.row_ids.len() as u64).sum::<u64>();
         state.out.insert(ticket.number, (assembled, bytes));
         self.settle(&mut state);
@@ -437,6 +461,11 @@ impl Staged {
         let real = bytes as f64 / whole.max(1) as f64;
         self.0 = real.max(self.0 * 0.75 + real * 0.25).min(4.0);
     }
+}
+
+/// The error of a decode that panicked.
+pub(crate) fn undecoded(group: u32) -> Error {
+    panicked(&format!("decoding row group {group}"))
 }
 
 fn panicked(what: &str) -> Error {

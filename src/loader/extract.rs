@@ -24,6 +24,13 @@ pub(crate) struct Extracted {
     pub(crate) picking: Duration,
 }
 
+impl Extracted {
+    /// Rows of other groups: they say nothing of this one.
+    pub(crate) fn of_stand_ins(lot: Lot) -> Self {
+        Self { lot, stays: None, decoded_bytes: None, staged_bytes: 0, picking: Duration::ZERO }
+    }
+}
+
 /// Gets the rows at these slots, in the order given, of a group that stayed decoded.
 pub(crate) fn from_whole(whole: RecordBatch, bytes: u64, slots: Vec<u32>, stays: bool) -> Result<Extracted> {
     let began = Instant::now();
@@ -67,7 +74,7 @@ pub(crate) fn from_file(groups: &dyn Groups, group: u32, mut slots: Vec<u32>, st
 ///
 /// Skipping between wanted rows costs the decoder about as much as decoding sixteen rows, so it pays only when fewer
 /// than every sixteenth row is wanted; and then it may leave out whole pages.
-fn is_sparse(wanted: usize, rows: u64) -> bool {
+pub(crate) fn is_sparse(wanted: usize, rows: u64) -> bool {
     (wanted as u64).saturating_mul(16) <= rows
 }
 

@@ -1,5 +1,7 @@
 //! What the loader needs of a dataset: sizes, places and decoded rows.
 
+use std::sync::OnceLock;
+
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
@@ -7,6 +9,7 @@ use super::plan::GroupSize;
 use crate::Result;
 use crate::dataset::{Dataset, Slots};
 use crate::index::RowGroupEntry;
+use crate::row_group::ReadCost;
 
 /// Row groups that can be decoded one by one.
 ///
@@ -18,8 +21,14 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     /// How large one is.
     fn size(&self, group: u32) -> GroupSize;
 
+    /// About how many bytes are read to decode a group: all of it, or so many of its rows in so many runs of neighbours.
+    fn read_bytes(&self, group: u32, some: Option<(u64, u64)>) -> u64;
+
     /// The row group of a row id, and the row's slot in it; `None` if there is no such row.
     fn locate(&self, row: u64) -> Option<(u32, u32)>;
+
+    /// The row id of a group's first slot; those of the other slots follow.
+    fn first_row(&self, group: u32) -> u64;
 
     /// The types of decoded rows.
     fn schema(&self) -> SchemaRef;
@@ -47,13 +56,14 @@ pub(crate) struct DatasetGroups {
     dataset: Dataset,
     /// The part of a row's bytes that the chosen columns have.
     chosen: f64,
+    costs: OnceLock<Vec<ReadCost>>,
 }
 
 impl DatasetGroups {
     pub(crate) fn new(dataset: Dataset) -> Self {
         let all: f64 = dataset.index().row_groups().map(|group| served(&group)).sum();
         let chosen = if all > 0.0 { dataset.decoded_bytes() as f64 / all } else { 1.0 };
-        Self { dataset, chosen }
+        Self { dataset, chosen, costs: OnceLock::new() }
     }
 }
 
@@ -76,9 +86,22 @@ impl Groups for DatasetGroups {
         }
     }
 
+    fn read_bytes(&self, group: u32, some: Option<(u64, u64)>) -> u64 {
+        let costs = self.costs.get_or_init(|| self.dataset.read_costs());
+        let Some(cost) = costs.get(group as usize) else { return 0 };
+        // Rows that the index leaves out are taken to lie anywhere.
+        let served = self.dataset.index().row_group(group).map_or(0, |group| group.rows());
+        let (rows, runs) = some.unwrap_or((served, served));
+        cost.of_rows(rows, runs)
+    }
+
     fn locate(&self, row: u64) -> Option<(u32, u32)> {
         let location = self.dataset.index().locate(row)?;
         Some((location.row_group, u32::try_from(location.slot).ok()?))
+    }
+
+    fn first_row(&self, group: u32) -> u64 {
+        self.dataset.index().row_group(group).map_or(0, |group| group.first_row())
     }
 
     fn schema(&self) -> SchemaRef {

@@ -38,10 +38,12 @@ mod carousel;
 mod driver;
 mod engine;
 mod extract;
+mod faults;
 mod groups;
 mod pick;
 mod plan;
 mod predict;
+mod stand_ins;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -54,6 +56,8 @@ use arrow::array::{BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 
 use self::engine::{Engine, Settings};
+use self::faults::Faults;
+pub use self::faults::{Fault, LostGroup, Substituted};
 use self::groups::{DatasetGroups, Groups};
 pub use self::predict::Prediction;
 use self::walk::Walk;
@@ -76,6 +80,8 @@ pub struct Batch {
     pub records: RecordBatch,
     /// The row ids, one for each row.
     pub row_ids: Vec<u64>,
+    /// Which of the rows stand in for others that could not be read, in rising order: see [`Fault::Substitute`].
+    pub substituted: Vec<Substituted>,
     /// How many of the rows are pads, which another rank or an earlier step serves too. These are always the last ones.
     pub pads: usize,
 }
@@ -101,6 +107,8 @@ pub struct LoaderStats {
     pub decodes: u64,
     /// Times that rows of a row group were picked out, from one just decoded or from one that stayed.
     pub extractions: u64,
+    /// Rows that stand in for others that could not be read: see [`Fault::Substitute`].
+    pub substituted: u64,
     /// Rows put into batches; some of them may wait to be asked for.
     pub rows: u64,
     /// Bytes held now: rows on the carousel, row groups that stay, those being decoded, and batches that wait.
@@ -118,7 +126,7 @@ pub struct LoaderStats {
 }
 
 /// Options of a [`Loader`], from [`Loader::builder`].
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LoaderBuilder {
     groups: Arc<DatasetGroups>,
     samplers: Vec<DistributedSampler>,
@@ -131,11 +139,12 @@ struct Options {
     threads: usize,
     read_ahead: Option<usize>,
     epochs: Option<u64>,
+    fault: Fault,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { memory: 1 << 30, threads: 2, read_ahead: None, epochs: None }
+        Self { memory: 1 << 30, threads: 2, read_ahead: None, epochs: None, fault: Fault::Fail }
     }
 }
 
@@ -173,6 +182,15 @@ impl LoaderBuilder {
         self
     }
 
+    /// What to do about a row group that cannot be read. Default: [`Fault::Fail`].
+    ///
+    /// Set it alike on all ranks, or they serve different rows.
+    #[must_use]
+    pub fn on_fault(mut self, fault: Fault) -> Self {
+        self.options.fault = fault;
+        self
+    }
+
     /// Serves the batches of these ranks, too: at every step one after another, the first sampler's first. All together
     /// share the memory, so it goes as far as if there were one rank.
     #[must_use]
@@ -181,13 +199,16 @@ impl LoaderBuilder {
         self
     }
 
-    /// What the loader will do, from the index alone: reads no data file but a few footers. Takes a fraction of a second.
+    /// What the loader will do, from the index alone. Takes a fraction of a second, or more for long orders of other sorts than `global`
+    /// and `sequential`, through which it walks row by row.
+    ///
+    /// No data file is read, but for a few footers where the index was built without them.
     ///
     /// # Errors
     ///
     /// Those of [`Orders::epoch`](crate::order::Orders::epoch), and `OutOfRange` if the order has a row that is not there.
     pub fn predict(&self) -> Result<Prediction> {
-        predict::predict(&*self.groups, &self.samplers.clone().into(), self.options.memory)
+        predict::predict(&*self.groups, &self.samplers.clone().into(), self.options.memory, self.options.threads)
     }
 
     /// The loader, at the state of the sampler. Reads nothing and starts no thread.
@@ -213,6 +234,8 @@ pub struct Loader {
     groups: Arc<dyn Groups>,
     samplers: Arc<[DistributedSampler]>,
     options: Options,
+    /// Outlives the engine, so that what is lost is not tried again after a resume.
+    faults: Arc<Faults>,
     engine: Option<Owned>,
     waiting: VecDeque<Batch>,
     /// What comes after `waiting`.
@@ -270,8 +293,20 @@ impl Loader {
                 .with_hint("use one order, state, batch size, world and tail policy"));
         }
         let place = Place { epoch: first.epoch(), batch: 0 };
+        let faults = Arc::new(Faults::new(options.fault, &*groups)?);
         let (engine, waiting, error) = (None, VecDeque::new(), None);
-        Ok(Self { groups, samplers: samplers.into(), options, engine, waiting, error, ended: false, place, state })
+        Ok(Self {
+            groups,
+            samplers: samplers.into(),
+            options,
+            faults,
+            engine,
+            waiting,
+            error,
+            ended: false,
+            place,
+            state,
+        })
     }
 
     /// Where the run stands after the last step of which all batches were handed out. A loader, or a bare sampler, that resumes
@@ -337,10 +372,16 @@ impl Loader {
         own.and_then(|owned| owned.engine.as_ref()).map_or_else(LoaderStats::default, Engine::stats)
     }
 
+    /// The row groups that were found unreadable so far; always none with [`Fault::Fail`].
+    pub fn lost_groups(&self) -> Vec<LostGroup> {
+        self.faults.lost_groups()
+    }
+
     fn fetch(&mut self) -> Result<bool> {
         if self.engine.as_ref().is_some_and(|owned| owned.process != std::process::id()) {
             self.waiting.clear();
             self.engine = None;
+            self.faults = Arc::new(Faults::new(self.options.fault, &*self.groups)?);
         }
         if !self.waiting.is_empty() {
             return Ok(true);
@@ -374,7 +415,7 @@ impl Loader {
             seed: self.state.fingerprint,
         };
         let walk = Walk::new(Arc::clone(&self.samplers), self.place.epoch, self.place.batch, epochs);
-        Engine::start(Arc::clone(&self.groups), walk, &settings)
+        Engine::start(Arc::clone(&self.groups), Arc::clone(&self.faults), walk, &settings)
     }
 
     /// Notes that a batch is handed out.

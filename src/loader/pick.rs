@@ -167,9 +167,9 @@ mod tests {
             carousel.insert(0, 0, lot);
             let (_, parts) = carousel.claim(&[(0, slots.len() as u32)]).parts.pop().unwrap();
             let parts = parts.unwrap();
-            let ids = parts.iter().flat_map(|part| part.column(0).as_primitive::<Int64Type>().values().to_vec());
+            let ids = parts.iter().flat_map(|part| part.batch.column(0).as_primitive::<Int64Type>().values().to_vec());
             prop_assert!(ids.eq(slots.iter().map(|slot| i64::from(*slot))));
-            let texts = parts.iter().flat_map(|part| part.column(1).as_string_view().iter().flatten());
+            let texts = parts.iter().flat_map(|part| part.batch.column(1).as_string_view().iter().flatten());
             let expected = slots.iter().map(|slot| format!("the text of row {slot}"));
             prop_assert!(texts.eq(expected));
         }

@@ -313,6 +313,11 @@ impl Plan {
         }
     }
 
+    /// Whether all groups stay decoded.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.tuned.stay >= 1.0
+    }
+
     /// The most bytes of rows held so far, as planned.
     pub(crate) fn peak(&self) -> u64 {
         self.peak as u64

@@ -4,8 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::driver::{Driver, Planned};
+use super::extract::is_sparse;
+use super::faults::out_of_range;
 use super::groups::Groups;
-use super::plan::{GroupSize, Plan};
+use super::plan::{Extract, GroupSize, Plan};
 use super::walk::Walk;
 use crate::Result;
 use crate::order::{Global, Orders, Sequential};
@@ -13,7 +15,7 @@ use crate::sampler::{BatchPlan, DistributedSampler};
 
 /// What a [`Loader`](super::Loader) will do, from [`LoaderBuilder::predict`](super::LoaderBuilder::predict).
 ///
-/// A pass is as many decodes as there are row groups.
+/// A pass is as many decodes as there are row groups with rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Prediction {
@@ -21,11 +23,17 @@ pub struct Prediction {
     pub first_passes: f64,
     /// Passes of every later epoch.
     pub passes: f64,
+    /// Row groups decoded in the first epoch.
+    pub first_decodes: f64,
     /// Row groups decoded in every later epoch.
     pub decodes: f64,
+    /// Bytes read in the first epoch.
+    pub first_bytes_read: u64,
+    /// Bytes read in every later epoch: the chosen columns' chunks, or pages of them where few rows of a row group are wanted.
+    pub bytes_read: u64,
     /// Row groups decoded before the first batch is there.
     pub first_batch_decodes: u64,
-    /// The most bytes held, without row groups that are being decoded.
+    /// The most bytes held, as [`LoaderStats::peak_bytes`](super::LoaderStats::peak_bytes) counts them.
     pub peak_bytes: u64,
 }
 
@@ -35,9 +43,14 @@ const ROWS: u64 = 2 << 20;
 const GROUP_ROWS: u64 = 64;
 
 /// Runs the plan of a loader that starts where the samplers are.
-pub(crate) fn predict(groups: &dyn Groups, samplers: &Arc<[DistributedSampler]>, memory: u64) -> Result<Prediction> {
+pub(crate) fn predict(
+    groups: &dyn Groups,
+    samplers: &Arc<[DistributedSampler]>,
+    memory: u64,
+    threads: usize,
+) -> Result<Prediction> {
     let Some(first) = samplers.first() else { return Ok(Prediction::default()) };
-    let told = simulate(groups, samplers, first, memory)?;
+    let told = simulate(groups, samplers, first, memory, threads)?;
     let mut batch = BatchPlan::default();
     let plan = first.plan(first.epoch())?;
     if plan.steps() > 0 {
@@ -52,6 +65,7 @@ fn simulate(
     samplers: &Arc<[DistributedSampler]>,
     first: &DistributedSampler,
     memory: u64,
+    threads: usize,
 ) -> Result<Prediction> {
     let sizes: Vec<GroupSize> = (0..groups.count()).map(|group| groups.size(group)).collect();
     let batch = first.batch_size().min(first.orders().len()).max(1);
@@ -67,7 +81,8 @@ fn simulate(
     };
     let Some(orders) = orders else {
         let plan = Plan::new(&sizes, memory, batch, first.orders().fingerprint());
-        return run(plan, samplers, sizes.len(), |row| groups.locate(row));
+        let run = Run { groups, sizes: &sizes, scale: 1, memory, threads };
+        return run.of(plan, samplers, |row| groups.locate(row));
     };
     let batch = (batch / scale).max(1);
     let sampler =
@@ -85,49 +100,110 @@ fn simulate(
         Some((group as u32, (row - start) as u32))
     };
     let plan = Plan::new(&scaled, memory / scale, batch, orders.fingerprint());
-    let told = run(plan, &samplers, scaled.len(), locate)?;
-    Ok(Prediction { peak_bytes: told.peak_bytes.saturating_mul(scale), ..told })
+    let run = Run { groups, sizes: &scaled, scale, memory: memory / scale, threads };
+    run.of(plan, &samplers, locate)
 }
 
 fn scaled(size: &GroupSize, scale: u64) -> GroupSize {
     GroupSize { rows: size.rows.div_ceil(scale), bytes: size.bytes / scale, cost: size.cost / scale }
 }
 
-fn run(
-    plan: Plan,
-    samplers: &Arc<[DistributedSampler]>,
-    groups: usize,
-    locate: impl Fn(u64) -> Option<(u32, u32)>,
-) -> Result<Prediction> {
-    /// Long enough to come to rest even where a horizon spans several epochs.
-    const EPOCHS: u64 = 6;
-    let start = samplers.first().map_or(0, DistributedSampler::epoch);
-    let walk = Walk::new(Arc::clone(samplers), start, 0, Some(EPOCHS));
-    let mut driver = Driver::new(plan, walk);
-    let (mut decodes, mut seen, mut epochs) = (0u64, 0u64, Vec::new());
-    loop {
-        match driver.advance(&locate) {
-            Planned::Walked => {}
-            Planned::Extract(extract) => decodes += u64::from(extract.decode),
-            Planned::Segment(span, _) => {
-                if span.batches.end == span.plans.batches() {
-                    epochs.push(decodes - seen);
-                    seen = decodes;
+/// A run on a scale of one to `scale`.
+struct Run<'a> {
+    groups: &'a dyn Groups,
+    sizes: &'a [GroupSize],
+    scale: u64,
+    memory: u64,
+    threads: usize,
+}
+
+/// What it took so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cost {
+    decodes: u64,
+    bytes: u64,
+}
+
+impl Run<'_> {
+    fn of(
+        &self,
+        plan: Plan,
+        samplers: &Arc<[DistributedSampler]>,
+        locate: impl Fn(u64) -> Option<(u32, u32)>,
+    ) -> Result<Prediction> {
+        /// Long enough to come to rest even where a horizon spans several epochs.
+        const EPOCHS: u64 = 6;
+        let start = samplers.first().map_or(0, DistributedSampler::epoch);
+        let walk = Walk::new(Arc::clone(samplers), start, 0, Some(EPOCHS));
+        let mut driver = Driver::new(plan, walk);
+        let resolve = |row| match locate(row) {
+            Some(place) => Ok((row, place)),
+            None => Err(out_of_range(row)),
+        };
+        let (mut cost, mut epochs) = (Cost::default(), vec![Cost::default()]);
+        loop {
+            match driver.advance(resolve) {
+                Planned::Walked => {}
+                Planned::Extract(extract) if extract.decode => {
+                    cost.decodes += 1;
+                    cost.bytes = cost.bytes.saturating_add(self.read(extract));
                 }
+                Planned::Extract(_) => {}
+                Planned::Segment(span, _) => {
+                    if span.batches.end == span.plans.batches() {
+                        epochs.push(cost);
+                    }
+                }
+                Planned::End(Some(error)) => return Err(error),
+                Planned::End(None) => break,
             }
-            Planned::End(Some(error)) => return Err(error),
-            Planned::End(None) => break,
         }
+        let of = |first: usize, end: usize| -> (f64, f64) {
+            let (Some(before), Some(after)) = (epochs.get(first), epochs.get(end)) else { return (0.0, 0.0) };
+            let count = end.saturating_sub(first).max(1) as f64;
+            ((after.decodes - before.decodes) as f64 / count, (after.bytes - before.bytes) as f64 / count)
+        };
+        let (first_decodes, first_bytes) = of(0, 1);
+        // The last epoch is left out, because nothing is read for one that would follow.
+        let all = epochs.len() - 1;
+        let (decodes, bytes) = if all >= 3 { of(all / 2, all - 1) } else { of(0, all) };
+        let groups = self.sizes.iter().filter(|size| size.rows > 0).count().max(1) as f64;
+        Ok(Prediction {
+            first_passes: first_decodes / groups,
+            passes: decodes / groups,
+            first_decodes,
+            decodes,
+            first_bytes_read: first_bytes as u64,
+            bytes_read: bytes as u64,
+            first_batch_decodes: 0,
+            peak_bytes: self.peak(&driver.plan).saturating_mul(self.scale),
+        })
     }
-    // The last epoch is left out, because nothing is read for one that would follow.
-    let later = epochs.get(epochs.len() / 2..epochs.len().saturating_sub(1)).unwrap_or_default();
-    let decodes = later.iter().sum::<u64>() as f64 / later.len().max(1) as f64;
-    let groups = groups.max(1) as f64;
-    Ok(Prediction {
-        first_passes: epochs.first().map_or(0.0, |first| *first as f64 / groups),
-        passes: decodes / groups,
-        decodes,
-        first_batch_decodes: 0,
-        peak_bytes: driver.plan.peak(),
-    })
+
+    /// Bytes read for an extraction, decided as the engine decides.
+    fn read(&self, extract: Extract) -> u64 {
+        let size = self.sizes.get(extract.group as usize).copied().unwrap_or_default();
+        if extract.keep || !is_sparse(extract.slots.len(), size.rows) {
+            return self.groups.read_bytes(extract.group, None);
+        }
+        let mut slots = extract.slots;
+        slots.sort_unstable();
+        slots.dedup();
+        let rows = slots.len() as u64;
+        let runs = slots.chunk_by(|a, b| a + 1 == *b).count() as u64;
+        // Rows that are apart on this scale are so on the full one, each for itself.
+        let runs = if runs > rows / 2 { runs * self.scale } else { runs };
+        self.groups.read_bytes(extract.group, Some((rows * self.scale, runs)))
+    }
+
+    /// The threads run ahead until the memory is full, with a group for each of them on top; or until all is held, or as much as
+    /// may be planned ahead.
+    fn peak(&self, plan: &Plan) -> u64 {
+        let largest = self.sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0);
+        let excess = largest.saturating_mul(self.threads.max(1) as u64);
+        let waiting = plan.segment_bytes().saturating_mul(plan.segments_ready() as u64 + 1);
+        // Groups that are decoded come with the rows picked out of them.
+        let decoding = if plan.keeps_all() { 0 } else { 2 * excess };
+        plan.peak().saturating_add(waiting).saturating_add(decoding).min(self.memory.saturating_add(excess))
+    }
 }

@@ -29,6 +29,8 @@ struct Fake {
     failing: BTreeSet<u32>,
     panicking: BTreeSet<u32>,
     decodes: AtomicU64,
+    /// Of each group, the failed ones included.
+    attempts: Vec<AtomicU64>,
 }
 
 const ROW_BYTES: u64 = 8 + 16 + 20;
@@ -46,6 +48,7 @@ impl Fake {
             failing: BTreeSet::new(),
             panicking: BTreeSet::new(),
             decodes: AtomicU64::new(0),
+            attempts: sizes.iter().map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -76,6 +79,10 @@ impl Groups for Fake {
         GroupSize { rows, bytes, cost: bytes }
     }
 
+    fn read_bytes(&self, group: u32, some: Option<(u64, u64)>) -> u64 {
+        some.map_or(self.starts[group as usize + 1] - self.starts[group as usize], |(rows, _)| rows)
+    }
+
     fn locate(&self, row: u64) -> Option<(u32, u32)> {
         if row >= self.len() {
             return None;
@@ -84,12 +91,17 @@ impl Groups for Fake {
         Some((group as u32, (row - self.starts[group]) as u32))
     }
 
+    fn first_row(&self, group: u32) -> u64 {
+        self.starts[group as usize]
+    }
+
     fn schema(&self) -> SchemaRef {
         schema(DataType::Utf8View)
     }
 
     fn decode(&self, group: u32, slots: Option<&[u32]>) -> Result<RecordBatch> {
         std::thread::sleep(self.delay);
+        self.attempts[group as usize].fetch_add(1, Ordering::Relaxed);
         assert!(!self.panicking.contains(&group), "a defect");
         if self.failing.contains(&group) {
             return Err(Error::new(ErrorKind::InvalidParquet, "damaged").with_row_group(u64::from(group)));
@@ -133,7 +145,7 @@ fn orders(global: bool, len: u64) -> Arc<dyn Orders> {
 }
 
 fn options(memory: u64, threads: usize, epochs: u64) -> Options {
-    Options { memory, threads, read_ahead: None, epochs: Some(epochs) }
+    Options { memory, threads, epochs: Some(epochs), ..Options::default() }
 }
 
 /// Compares with what the samplers say, from `state` on.
@@ -238,6 +250,119 @@ fn an_error_comes_at_the_step_that_needs_the_group_and_not_before() {
     }
 }
 
+/// What `Fault::Substitute` specifies, with all losses known from the beginning: the next row in the circle that can be read.
+fn stand_in(fake: &Fake, seed: u64, row: u64) -> u64 {
+    let circle = Global::new(fake.len(), seed).unwrap().epoch(u64::MAX).unwrap();
+    let lost = |row: u64| {
+        let group = fake.locate(row).unwrap().0;
+        fake.failing.contains(&group) || fake.panicking.contains(&group)
+    };
+    let start = circle.position(row).unwrap();
+    (start..).map(|q| circle.row(q % fake.len()).unwrap()).find(|row| !lost(*row)).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rows_that_are_lost_are_replaced_alike_whatever_the_ranks_the_threads_and_the_memory(
+        sizes in prop::collection::vec(0u64..60, 2..12),
+        bad in prop::collection::btree_set(0u32..12, 0..6),
+        panics: bool,
+        global: bool,
+        world in 1u32..4,
+        batch in 1usize..40,
+        threads in prop::sample::select(vec![0usize, 1, 2, 4]),
+        memory in prop::sample::select(vec![0u64, 60, 200, 1000]),
+        seed in 0u64..3,
+    ) {
+        let mut fake = Fake::new(&sizes);
+        let bad: BTreeSet<u32> = bad.into_iter().filter(|group| (*group as usize) < sizes.len()).collect();
+        prop_assume!(sizes.iter().enumerate().any(|(group, rows)| *rows > 0 && !bad.contains(&(group as u32))));
+        *(if panics { &mut fake.panicking } else { &mut fake.failing }) = bad.clone();
+        let fake = Arc::new(fake);
+        let orders = orders(global, fake.len());
+        for rank in 0..world {
+            let samplers = vec![sampler(&orders, rank, world, batch, Tail::Wrap)];
+            let options = Options { fault: Fault::Substitute { seed }, ..options(memory * ROW_BYTES, threads, 2) };
+            let mut loader = Loader::new(fake.clone(), samplers.clone(), options).unwrap();
+            let (mut replaced, mut groups) = (0, BTreeSet::new());
+            fake.attempts.iter().for_each(|attempts| attempts.store(0, Ordering::Relaxed));
+            for epoch in 0..2 {
+                let plan = samplers[0].plan(epoch).unwrap();
+                for expected in plan.batches() {
+                    let (expected, batch) = (expected.unwrap(), loader.next().unwrap().unwrap());
+                    let rows: Vec<u64> = expected.rows.iter().map(|row| stand_in(&fake, seed, *row)).collect();
+                    prop_assert_eq!(&batch.row_ids, &rows);
+                    assert_values(&batch);
+                    let places = (0..rows.len()).filter(|place| rows[*place] != expected.rows[*place]);
+                    let told: Vec<_> = places.map(|place| Substituted { place, lost: expected.rows[place] }).collect();
+                    groups.extend(told.iter().map(|told| fake.locate(told.lost).unwrap().0));
+                    replaced += told.len() as u64;
+                    prop_assert_eq!(batch.substituted, told);
+                }
+            }
+            prop_assert_eq!(loader.stats().substituted, replaced);
+            let lost: BTreeSet<u32> = loader.lost_groups().iter().map(|lost| lost.row_group).collect();
+            prop_assert!(groups.is_subset(&lost) && lost.is_subset(&bad), "{:?} {:?} {:?}", groups, lost, bad);
+            prop_assert!(loader.next().is_none());
+            for group in &bad {
+                // Those that found it lost at the same time.
+                let attempts = fake.attempts[*group as usize].load(Ordering::Relaxed);
+                prop_assert!(attempts <= threads.max(1) as u64, "{} attempts", attempts);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_lost_is_not_tried_again_after_a_resume() {
+    let mut fake = Fake::new(&[40; 10]);
+    fake.failing.insert(3);
+    let fake = Arc::new(fake);
+    let options = Options { fault: Fault::Substitute { seed: 5 }, ..options(100 * ROW_BYTES, 0, 3) };
+    let mut loader = loader(&fake, &orders(true, 400), 10, options);
+    assert_eq!(loader.epoch().filter(Result::is_ok).count(), 40);
+    loader.resume(&State { epoch: 1, consumed: 200, ..loader.state() }).unwrap();
+    assert_eq!(loader.epoch().filter(Result::is_ok).count(), 20);
+    loader.set_epoch(0);
+    assert_eq!(loader.epoch().filter(Result::is_ok).count(), 40);
+    assert_eq!(fake.attempts[3].load(Ordering::Relaxed), 1);
+    assert_eq!(loader.lost_groups()[0].error.row_group(), Some(3));
+}
+
+#[test]
+fn a_lost_group_costs_a_pass_and_no_more() {
+    let sizes = [500; 40];
+    let decodes = |bad: Option<u32>| {
+        let mut fake = Fake::new(&sizes);
+        fake.failing.extend(bad);
+        let fake = Arc::new(fake);
+        let options = Options { fault: Fault::Substitute { seed: 1 }, ..options(4000 * ROW_BYTES, 2, 3) };
+        let mut loader = loader(&fake, &orders(true, 20_000), 32, options);
+        assert_eq!(loader.by_ref().filter(Result::is_ok).count(), 3 * 625);
+        drop(loader);
+        fake.decodes.load(Ordering::Relaxed)
+    };
+    let (sound, faulty) = (decodes(None), decodes(Some(7)));
+    assert!(faulty <= sound + 2 * 40, "{faulty} decodes instead of {sound}");
+}
+
+#[test]
+fn with_nothing_left_to_read_there_is_an_error() {
+    for threads in [0, 2] {
+        let mut fake = Fake::new(&[40, 0, 40]);
+        fake.failing.extend([0, 1, 2]);
+        let fake = Arc::new(fake);
+        let options = Options { fault: Fault::Substitute { seed: 0 }, ..options(1 << 20, threads, 1) };
+        let mut loader = loader(&fake, &orders(true, 80), 10, options);
+        let error = loader.next().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidParquet);
+        assert!(error.to_string().contains("no row can be read"), "{error}");
+        assert!(loader.next().is_none());
+    }
+}
+
 #[test]
 fn a_row_that_is_not_there_is_an_error_at_its_step() {
     let fake = Arc::new(Fake::new(&[40; 2]));
@@ -339,7 +464,7 @@ fn a_prediction_comes_true() {
         let memory = (all * part) as u64;
         let orders = orders(global, 128_000);
         let samplers: Arc<[DistributedSampler]> = vec![sampler(&orders, 0, 1, 64, Tail::Wrap)].into();
-        let told = predict::predict(&*fake, &samplers, memory).unwrap();
+        let told = predict::predict(&*fake, &samplers, memory, 2).unwrap();
         let mut loader = loader(&fake, &orders, 64, options(memory, 2, 5));
         let mut decodes = Vec::new();
         for _ in 0..4 {
@@ -361,7 +486,7 @@ fn a_prediction_of_many_rows_is_made_on_a_smaller_scale() {
     let fake = Fake::new(&[1 << 24; 64]);
     let orders = orders(true, fake.len());
     let samplers: Arc<[DistributedSampler]> = vec![sampler(&orders, 0, 1, 256, Tail::Wrap)].into();
-    let told = predict::predict(&fake, &samplers, fake.len() * ROW_BYTES / 10).unwrap();
+    let told = predict::predict(&fake, &samplers, fake.len() * ROW_BYTES / 10, 2).unwrap();
     assert!((5.0..5.5).contains(&told.passes), "{told:?}");
     assert_eq!(told.first_batch_decodes, 64);
 }

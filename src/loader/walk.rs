@@ -41,6 +41,8 @@ impl EpochPlans {
 pub(crate) struct Span {
     pub(crate) plans: Arc<EpochPlans>,
     pub(crate) batches: Range<u64>,
+    /// Rows served instead of those that the order has, by their place among the rows of the span.
+    pub(crate) replaced: Vec<(usize, u64)>,
 }
 
 /// Walks over a run, ahead of whoever consumes it.
@@ -81,7 +83,7 @@ impl Walk {
             rows += self.batch.rows.len() as u64;
             self.next += 1;
         }
-        Ok(Some(Span { batches: first..self.next, plans }))
+        Ok(Some(Span { batches: first..self.next, plans, replaced: Vec::new() }))
     }
 
     /// The plans of the epoch that the next batch is from.

@@ -9,6 +9,7 @@
 //! group and, where it can be known, the column.
 
 mod adapt;
+mod cost;
 mod footer;
 mod guard;
 #[cfg(test)]
@@ -39,6 +40,7 @@ use guard::{Chunk, Refusal, Tally};
 
 pub use adapt::finish;
 pub(crate) use adapt::widens;
+pub(crate) use cost::ReadCost;
 pub use footer::{FileMetadata, Footer, read_footer};
 
 /// Which rows of a row group to decode.

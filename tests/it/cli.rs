@@ -5,6 +5,8 @@
 mod bad_input;
 mod commands;
 mod epochs;
+mod faults;
 mod formats;
 mod killed;
 mod place;
+mod plan;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use rowdex::sampler::State;
 use rowdex::{Dataset, Index, SchemaMode, Staleness};
 
 use crate::failure::Failure;
@@ -29,6 +30,7 @@ Examples:
   rowdex build data/ -o train.rdx
   rowdex get train.rdx 0 41 99
   rowdex epoch train.rdx --world-size 8 --batch-size 256
+  rowdex plan train.rdx --world-size 8 --memory 4GiB
 
 Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 called wrongly.";
 
@@ -46,6 +48,8 @@ pub(crate) enum Command {
     Get(GetArgs),
     /// Read whole epochs as the ranks of a training job would, and report what each rank got.
     Epoch(EpochArgs),
+    /// Say what an epoch would cost within a memory budget, from the index alone.
+    Plan(PlanArgs),
     /// Make a small dataset, index it and train on it for show.
     Demo(DemoArgs),
 }
@@ -206,9 +210,61 @@ pub(crate) struct EpochArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub(crate) memory: Memory,
 
+    /// Go on from this state of an earlier run, whatever its number of ranks: a line `rowdex-state-v1:...`.
+    #[arg(long, value_name = "STATE", conflicts_with = "epoch")]
+    pub(crate) resume: Option<State>,
+
+    /// Stop after this many steps, even in the middle of an epoch.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) steps: Option<u64>,
+
+    /// What to do about a row group that cannot be read: `fail`, or `substitute` each of its rows by another one that can be read,
+    /// the same on all ranks.
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = OnFault::Fail)]
+    pub(crate) on_fault: OnFault,
+
+    /// Which rows stand in for those that cannot be read.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(crate) fault_seed: u64,
+
     /// What reads the rows: `carousel` looks ahead in the order and keeps the rows that are due, `lru` keeps the row groups used last.
     #[arg(long, value_enum, default_value_t = Loader::Carousel)]
     pub(crate) loader: Loader,
+
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+
+    #[command(flatten)]
+    pub(crate) json: JsonArg,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnFault {
+    Fail,
+    Substitute,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  rowdex plan train.rdx --memory 4GiB --batch-size 256
+  rowdex plan train.rdx --memory 10% --world-size 64 --ranks-per-node 8 --columns label,text --json
+
+Costs are those of one loader. A pass is decoding every row group once.")]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) index: IndexArg,
+
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+
+    /// What a loader may hold: bytes, a size like 4GiB, or a share like 25% of the chosen columns when decoded.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    pub(crate) memory: Memory,
+
+    /// How many ranks share one loader and its memory.
+    #[arg(long, value_name = "L", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) ranks_per_node: u32,
 
     #[command(flatten)]
     pub(crate) data: DataArgs,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use indicatif::{HumanBytes, HumanCount};
+use rowdex::loader::Fault;
 use rowdex::order::OrderSpec;
 use rowdex::sampler::ReplicaLayout;
 use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard, Tail};
@@ -57,7 +58,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         "3. Running {} ranks for {} epochs, batch size {}, every epoch shuffled over all files ...\n\n",
         PLAN.world_size, PLAN.epochs, PLAN.batch_size
     ))?;
-    let report = epoch::read(&dataset, &PLAN, Reading::Carousel { memory: MEMORY, threads: 2 })?;
+    let reading = Reading::Carousel { memory: MEMORY, threads: 2, fault: Fault::Fail };
+    let report = epoch::read(&dataset, &PLAN, reading, None, None)?;
     output::print(&report.to_text())?;
     output::print(&format!("\n{}\n", verdict(&report)?))?;
 

@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use indicatif::{HumanBytes, HumanCount};
-use rowdex::sampler::{BatchPlan, EpochPlan};
-use rowdex::{Dataset, DatasetBuilder, DistributedSampler, Loader};
+use rowdex::loader::{Fault, LostGroup};
+use rowdex::sampler::{BatchPlan, EpochPlan, State};
+use rowdex::{Batch, Dataset, DatasetBuilder, DistributedSampler, Loader};
 use serde_json::{Value, json};
 
 use crate::args::{self, EpochArgs};
@@ -16,26 +17,39 @@ use crate::progress;
 use crate::sampling::SamplingArgs;
 
 /// Row groups decoded more often than this in an epoch are worth a word.
-const MANY_PASSES: f64 = 4.0;
+pub(crate) const MANY_PASSES: f64 = 4.0;
 
 pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
     let index = args.index.open()?;
     let decoded_bytes = args.data.open(index.clone(), None)?.decoded_bytes();
     let memory = args.memory.bytes(decoded_bytes);
+    let fault = match args.on_fault {
+        args::OnFault::Fail => Fault::Fail,
+        args::OnFault::Substitute => Fault::Substitute { seed: args.fault_seed },
+    };
     let (dataset, reading) = match args.loader {
+        args::Loader::Lru if fault != Fault::Fail => {
+            return Err(Failure::new("only the carousel substitutes rows that cannot be read (`--loader carousel`)"));
+        }
         args::Loader::Lru => (args.data.open(index, Some(memory))?, Reading::Lru),
         args::Loader::Carousel => {
             let threads = args.data.threads.threads.map_or_else(DatasetBuilder::default_threads, usize::from);
-            (args.data.open(index, Some(0))?, Reading::Carousel { memory, threads })
+            (args.data.open(index, Some(0))?, Reading::Carousel { memory, threads, fault })
         }
     };
-    let report = read(&dataset, &args.sampling, reading)?;
+    let report = read(&dataset, &args.sampling, reading, args.resume.as_ref(), args.steps)?;
     let most = report.epochs.iter().map(|epoch| epoch.passes).fold(0.0, f64::max);
     if most > MANY_PASSES {
         complain(format!(
             "row groups were decoded {most:.0} times each in an epoch; more memory (`--memory`) or fewer columns \
-             (`--columns`) would help"
+             (`--columns`) would help, and `rowdex plan` says how much"
         ));
+    }
+    for lost in &report.lost {
+        complain(format!("row group {} cannot be read: {}", lost.row_group, lost.error));
+    }
+    if report.substituted > 0 {
+        complain(format!("{} rows stand in for rows that cannot be read", HumanCount(report.substituted)));
     }
     if args.json.json { output::print_json(&report.to_json()) } else { output::print(&report.to_text()) }
 }
@@ -46,7 +60,7 @@ pub(crate) enum Reading {
     /// `Dataset::take`, with the dataset's own cache.
     Lru,
     /// The loader, within this many bytes.
-    Carousel { memory: u64, threads: usize },
+    Carousel { memory: u64, threads: usize, fault: Fault },
 }
 
 /// What was served and what it cost. Counts of rows are of one epoch, the last; costs and digests are of all of them.
@@ -63,6 +77,11 @@ pub(crate) struct Report {
     pub(crate) seconds: f64,
     pub(crate) rows_per_second: f64,
     pub(crate) peak_held_bytes: u64,
+    /// Rows that stood in for others.
+    pub(crate) substituted: u64,
+    pub(crate) lost: Vec<LostGroup>,
+    /// Where to go on.
+    pub(crate) state: Option<State>,
     pub(crate) epochs: Vec<EpochReport>,
 }
 
@@ -89,40 +108,50 @@ pub(crate) struct EpochReport {
     pub(crate) epoch: u64,
     pub(crate) decodes: u64,
     pub(crate) passes: f64,
+    pub(crate) bytes_read: u64,
     pub(crate) seconds: f64,
     pub(crate) rows_per_second: f64,
 }
 
-/// Reads every batch of every chosen rank, step by step, so that the rows of a step are neighbours in the order.
-pub(crate) fn read(dataset: &Dataset, sampling: &SamplingArgs, reading: Reading) -> Result<Report, Failure> {
+/// Reads every batch of every chosen rank, step by step, so that the rows of a step are neighbours in the order; from `resume` on if
+/// there is such a state, and so many steps at most.
+pub(crate) fn read(
+    dataset: &Dataset,
+    sampling: &SamplingArgs,
+    reading: Reading,
+    resume: Option<&State>,
+    most_steps: Option<u64>,
+) -> Result<Report, Failure> {
     let rows = dataset.len();
     let mut ranks: Vec<RankState> = sampling.samplers(dataset.index())?.into_iter().map(RankState::new).collect();
-    let end =
-        sampling.epoch.checked_add(sampling.epochs).ok_or_else(|| Failure::new("there is no epoch after 2^64 - 1"))?;
+    for rank in &mut ranks {
+        match resume {
+            Some(state) => rank.sampler.resume(state)?,
+            None => rank.sampler.set_epoch(sampling.epoch),
+        }
+    }
+    let first = ranks.first().map_or(sampling.epoch, |rank| rank.sampler.epoch());
+    let end = first.checked_add(sampling.epochs).ok_or_else(|| Failure::new("there is no epoch after 2^64 - 1"))?;
     let groups = dataset.index().row_groups().filter(|group| group.rows() > 0).count();
     let passes = |decodes: u64| if groups == 0 { 0.0 } else { decodes as f64 / groups as f64 };
-    let bar = progress::bar("steps", 0);
+    let mut left = most_steps.unwrap_or(u64::MAX);
+    let mut state = ranks.first().map(|rank| rank.sampler.state());
+    let mut bar = progress::EpochBar::new(dataset);
 
-    for rank in &mut ranks {
-        rank.sampler.set_epoch(sampling.epoch);
-    }
-    let mut loader = match reading {
-        Reading::Lru => None,
-        Reading::Carousel { memory, threads } => carousel(dataset, &ranks, end, memory, threads)?,
-    };
-
+    let mut loader = carousel(dataset, &ranks, end, reading)?;
     let before = dataset.counters();
     let started = Instant::now();
     let mut served = Served::new(rows)?;
-    let mut total_served = 0;
+    let (mut total_served, mut substituted) = (0, 0);
     let mut peak_held_bytes = 0;
     let mut epochs = Vec::new();
-    for epoch in sampling.epoch..end {
+    for epoch in first..end {
         let (before, started) = (dataset.counters(), Instant::now());
         served.clear();
         let plans = ranks.iter().map(|rank| rank.sampler.plan(epoch)).collect::<rowdex::Result<Vec<_>>>()?;
-        let steps = plans.first().map_or(0, EpochPlan::steps);
-        bar.set_length(steps.saturating_mul(sampling.epochs));
+        let steps = plans.first().map_or(0, EpochPlan::steps).min(left);
+        left -= steps;
+        bar.start_epoch(epoch, steps, if most_steps.is_some() { 1 } else { end - epoch });
         let mut batch = BatchPlan::default();
         for rank in &mut ranks {
             rank.start_epoch();
@@ -131,7 +160,12 @@ pub(crate) fn read(dataset: &Dataset, sampling: &SamplingArgs, reading: Reading)
             for (rank, plan) in ranks.iter_mut().zip(&plans) {
                 plan.fill(step, &mut batch)?;
                 let values = match &mut loader {
-                    Some(loader) => next(loader, &batch.rows)?,
+                    Some(loader) => {
+                        let served = next(loader, &batch.rows)?;
+                        substituted += served.substituted.len() as u64;
+                        batch.rows = served.row_ids;
+                        served.records
+                    }
                     None => dataset.take(&batch.rows)?,
                 };
                 rank.add(&batch, &values)?;
@@ -139,15 +173,22 @@ pub(crate) fn read(dataset: &Dataset, sampling: &SamplingArgs, reading: Reading)
                 let held = loader.as_ref().map_or(dataset.counters().held_bytes, |loader| loader.stats().peak_bytes);
                 peak_held_bytes = peak_held_bytes.max(held);
             }
-            bar.inc(1);
+            bar.step(served.count, &passes);
+        }
+        if let (Some(rank), Some(last)) = (ranks.first(), steps.checked_sub(1)) {
+            state = Some(rank.sampler.state_after(epoch, last)?);
         }
         total_served += served.count;
-        let decodes = (dataset.counters() - before).decodes;
+        let cost = dataset.counters() - before;
+        let (decodes, bytes_read) = (cost.decodes, cost.bytes_read);
         let seconds = started.elapsed().as_secs_f64();
         let rows_per_second = rate(served.count, seconds);
-        epochs.push(EpochReport { epoch, decodes, passes: passes(decodes), seconds, rows_per_second });
+        epochs.push(EpochReport { epoch, decodes, passes: passes(decodes), bytes_read, seconds, rows_per_second });
+        if left == 0 {
+            break;
+        }
     }
-    bar.finish_and_clear();
+    bar.finish();
 
     let cost = dataset.counters() - before;
     let seconds = started.elapsed().as_secs_f64();
@@ -164,37 +205,45 @@ pub(crate) fn read(dataset: &Dataset, sampling: &SamplingArgs, reading: Reading)
         seconds,
         rows_per_second: rate(total_served, seconds),
         peak_held_bytes,
+        substituted,
+        lost: loader.map(|loader| loader.lost_groups()).unwrap_or_default(),
+        state,
         epochs,
     })
 }
 
-/// A loader for all of these ranks; `None` where there are none.
-fn carousel(
-    dataset: &Dataset,
-    ranks: &[RankState],
-    end: u64,
-    memory: u64,
-    threads: usize,
-) -> Result<Option<Loader>, Failure> {
+/// A loader for all of these ranks; `None` where there are none, or for another way of reading.
+fn carousel(dataset: &Dataset, ranks: &[RankState], end: u64, reading: Reading) -> Result<Option<Loader>, Failure> {
+    let Reading::Carousel { memory, threads, fault } = reading else { return Ok(None) };
     let Some((first, others)) = ranks.split_first() else { return Ok(None) };
     let loader = Loader::builder(dataset, first.sampler.clone())
         .and_ranks(others.iter().map(|rank| rank.sampler.clone()))
         .memory(memory)
         .threads(threads)
         .epochs(end)
+        .on_fault(fault)
         .build()?;
     Ok(Some(loader))
 }
 
-/// The next batch, which must be of just the rows that the sampler has next.
-fn next(loader: &mut Loader, rows: &[u64]) -> Result<RecordBatch, Failure> {
-    match loader.next().transpose()? {
-        Some(batch) if batch.row_ids == rows => Ok(batch.records),
-        _ => Err(Failure::new("the loader's rows are not the sampler's; this is a defect of rowdex")),
-    }
+/// The next batch, which must be of just the rows that the sampler has next, but for those that another stands in for.
+fn next(loader: &mut Loader, rows: &[u64]) -> Result<Batch, Failure> {
+    let defect = || Failure::new("the loader's rows are not the sampler's; this is a defect of rowdex");
+    let batch = loader.next().transpose()?.ok_or_else(defect)?;
+    let same = match batch.substituted.as_slice() {
+        [] => batch.row_ids == rows,
+        some => {
+            let mut asked = batch.row_ids.clone();
+            for stand_in in some {
+                *asked.get_mut(stand_in.place).ok_or_else(defect)? = stand_in.lost;
+            }
+            asked == rows
+        }
+    };
+    if same { Ok(batch) } else { Err(defect()) }
 }
 
-fn rate(rows: u64, seconds: f64) -> f64 {
+pub(crate) fn rate(rows: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { rows as f64 / seconds } else { 0.0 }
 }
 
@@ -289,10 +338,12 @@ impl Report {
                 "epoch": epoch.epoch,
                 "decodes": epoch.decodes,
                 "passes": epoch.passes,
+                "bytes_read": epoch.bytes_read,
                 "seconds": epoch.seconds,
                 "rows_per_second": epoch.rows_per_second,
             })
         };
+        let lost = |lost: &LostGroup| json!({ "row_group": lost.row_group, "error": lost.error.to_string() });
         json!({
             "rows": self.rows,
             "world_size": self.world_size,
@@ -310,6 +361,9 @@ impl Report {
             "seconds": self.seconds,
             "rows_per_second": self.rows_per_second,
             "peak_held_bytes": self.peak_held_bytes,
+            "substituted": self.substituted,
+            "lost_row_groups": self.lost.iter().map(lost).collect::<Vec<_>>(),
+            "state": self.state.map(|state| state.to_string()),
             "epochs": self.epochs.iter().map(epoch).collect::<Vec<_>>(),
         })
     }
@@ -321,7 +375,7 @@ impl Report {
                 [rank.rank.to_string(), rank.steps.to_string(), rank.samples.to_string(), rank.pads.to_string()];
             counts.into_iter().chain([format!("{:016x}", rank.digest)]).collect()
         }));
-        let mut epochs = vec![["epoch", "seconds", "rows/s", "decodes", "passes"].map(str::to_owned).to_vec()];
+        let mut epochs = vec![["epoch", "seconds", "rows/s", "decodes", "passes", "read"].map(str::to_owned).to_vec()];
         epochs.extend(self.epochs.iter().map(|epoch| {
             vec![
                 epoch.epoch.to_string(),
@@ -329,10 +383,20 @@ impl Report {
                 HumanCount(epoch.rows_per_second as u64).to_string(),
                 epoch.decodes.to_string(),
                 format!("{:.2}", epoch.passes),
+                HumanBytes(epoch.bytes_read).to_string(),
             ]
         }));
+        let substituted = match self.substituted {
+            0 => String::new(),
+            rows => format!(
+                "{} rows stood in for rows of {} row groups that cannot be read\n",
+                HumanCount(rows),
+                self.lost.len()
+            ),
+        };
+        let state = self.state.map(|state| format!("to go on: --resume {state}\n")).unwrap_or_default();
         format!(
-            "{}\n{} rows: {} served, {} distinct, {} repeated, {} missing\n\n{}\n{} read, {} decoded held at most\n",
+            "{}\n{} rows: {} served, {} distinct, {} repeated, {} missing\n\n{}\n{} read, {} decoded held at most\n{substituted}{state}",
             output::columns(&ranks),
             HumanCount(self.rows),
             HumanCount(self.coverage.served),

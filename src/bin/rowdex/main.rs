@@ -11,6 +11,7 @@ mod get;
 mod info;
 mod locate;
 mod output;
+mod plan;
 mod progress;
 mod sampling;
 mod size;
@@ -43,6 +44,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Locate(args) => locate::run(args),
         Command::Get(args) => get::run(args),
         Command::Epoch(args) => epoch::run(args),
+        Command::Plan(args) => plan::run(args),
         Command::Demo(args) => demo::run(args),
     }
 }

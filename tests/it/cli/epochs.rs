@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::place::{Place, ROWS};
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 15] = [
     "rows",
     "world_size",
     "steps",
@@ -16,6 +16,9 @@ const NAMES: [&str; 12] = [
     "seconds",
     "rows_per_second",
     "peak_held_bytes",
+    "substituted",
+    "lost_row_groups",
+    "state",
     "epochs",
 ];
 
@@ -133,10 +136,12 @@ fn the_report_has_its_names_and_adds_up() {
     assert_eq!(keys(&report["ranks"][0]), ["rank", "steps", "samples", "pads", "digest"]);
     assert_eq!(keys(&report["coverage"]), ["served", "distinct", "repeated", "missing"]);
     let epochs = report["epochs"].as_array().unwrap();
-    assert_eq!(keys(&epochs[0]), ["epoch", "decodes", "passes", "seconds", "rows_per_second"]);
+    assert_eq!(keys(&epochs[0]), ["epoch", "decodes", "passes", "bytes_read", "seconds", "rows_per_second"]);
     assert_eq!(epochs.iter().map(|epoch| epoch["epoch"].as_u64().unwrap()).collect::<Vec<_>>(), [5, 6, 7]);
     let decodes: u64 = epochs.iter().map(|epoch| epoch["decodes"].as_u64().unwrap()).sum();
     assert_eq!(report["decodes"], json!(decodes));
+    let read: u64 = epochs.iter().map(|epoch| epoch["bytes_read"].as_u64().unwrap()).sum();
+    assert_eq!(report["bytes_read"], json!(read));
     let groups = place.json("info train.rdx")["row_groups"].as_u64().unwrap();
     assert_eq!(report["passes"], json!(decodes as f64 / groups as f64));
     assert!(report["rows_per_second"].as_f64().unwrap() > 0.0);
@@ -163,4 +168,31 @@ fn the_table_for_people_has_the_same_numbers() {
         assert!(text.contains(digest), "{text}");
     }
     assert!(text.contains("1,005 served, 1,003 distinct, 2 repeated, 0 missing"), "{text}");
+}
+
+#[test]
+fn a_run_that_was_stopped_goes_on_from_its_state() {
+    let place = Place::with_index();
+    let run = |options: &str| place.json(&format!("epoch train.rdx --batch-size 20 {options}"));
+    for loader in ["carousel", "lru"] {
+        let first = run(&format!("--world-size 2 --steps 30 --epochs 2 --loader {loader}"));
+        // 26 steps make an epoch of 502 samples, so it stopped in the second.
+        assert_eq!((&first["steps"], first["epochs"].as_array().unwrap().len()), (&json!(4), 2));
+        let state = first["state"].as_str().unwrap();
+        assert!(state.ends_with(":1:160"), "{state}");
+        let rest = run(&format!("--world-size 3 --resume {state} --loader {loader}"));
+        assert_eq!(rest["epochs"][0]["epoch"], json!(1));
+        let pads = sum(&rest, "pads");
+        assert_eq!(rest["coverage"]["distinct"], json!(ROWS - 160));
+        assert_eq!(sum(&rest, "samples"), (ROWS - 160) as u64 + pads);
+        let again = run(&format!("--world-size 3 --resume {state} --threads 1 --memory 10%"));
+        assert_eq!(digests(&again), digests(&rest));
+    }
+    let whole = run("--epochs 2");
+    assert!(whole["state"].as_str().unwrap().ends_with(":2:0"));
+    let text = place.run("epoch train.rdx --steps 1").succeeds().text();
+    assert!(text.contains("--resume rowdex-state-v1:"), "{text}");
+    place.run(&format!("epoch train.rdx --seed 9 --resume {}", whole["state"].as_str().unwrap())).fails();
+    place.run("epoch train.rdx --resume nonsense").exits_with_usage().complains(&["state"]);
+    place.run("epoch train.rdx --steps 0").exits_with_usage();
 }

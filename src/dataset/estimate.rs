@@ -1,0 +1,71 @@
+//! What the footers tell beforehand: how much there is to decode, and to read for it.
+
+use super::{Dataset, Inner};
+use crate::row_group::{FileMetadata, ReadCost};
+
+impl Dataset {
+    /// What each row group costs to read, in the order of the index.
+    ///
+    /// Parses the footers that the index has of up to a thousand files, and a few from the files themselves if it has none; the
+    /// others are taken to be alike.
+    pub(crate) fn read_costs(&self) -> Vec<ReadCost> {
+        const FILES: usize = 1000;
+        const FILES_WITHOUT_FOOTER: usize = 16;
+        let inner = &*self.inner;
+        let files = inner.index.num_files() as usize;
+        let embedded = inner.index.files().next().is_some_and(|file| file.has_footer());
+        let step = files.div_ceil(if embedded { FILES } else { FILES_WITHOUT_FOOTER }).max(1);
+        let mut costs = vec![ReadCost::default(); inner.index.num_row_groups() as usize];
+        let mut last: Vec<ReadCost> = Vec::new();
+        for file in inner.index.files() {
+            if (file.index() as usize).is_multiple_of(step)
+                && let Some(metadata) = inner.described(file.index())
+            {
+                let groups = 0..metadata.num_row_groups();
+                last = groups.map(|group| metadata.read_cost(group, &inner.projection)).collect();
+            }
+            for group in file.row_groups().filter_map(|group| inner.index.row_group(group)) {
+                let Some(like) = last.get(group.ordinal() as usize).or(last.last()) else { continue };
+                if let Some(cost) = costs.get_mut(group.index() as usize) {
+                    *cost = like.with_rows(group.source_rows());
+                }
+            }
+        }
+        costs
+    }
+}
+
+impl Inner {
+    pub(super) fn estimate_decoded_bytes(&self) -> u64 {
+        const SAMPLE: usize = 16;
+        let total: u64 =
+            self.index.row_groups().map(|group| scaled(group.decoded_bytes(), group.rows(), group.source_rows())).sum();
+        let files = self.index.num_files() as usize;
+        let (mut all, mut chosen) = (0u64, 0u64);
+        for number in (0..files).step_by(files.div_ceil(SAMPLE).max(1)) {
+            let Some(metadata) = self.described(number as u32) else { continue };
+            for group in 0..metadata.num_row_groups() {
+                all = all.saturating_add(metadata.decoded_bytes(group, None));
+                chosen = chosen.saturating_add(metadata.decoded_bytes(group, Some(&self.projection)));
+            }
+        }
+        scaled(total, chosen, all)
+    }
+
+    /// What the footer says that was indexed, without a look at the file where the index has the footer.
+    fn described(&self, number: u32) -> Option<FileMetadata> {
+        let entry = self.index.file(number)?;
+        match self.index.footer(number) {
+            Ok(Some(footer)) => FileMetadata::parse(entry.path(), &footer, entry.size()).ok(),
+            _ => Some(self.state().ok()?.files.get(self, number).ok()?.metadata.clone()),
+        }
+    }
+}
+
+/// `value * part / whole` without overflow; `value` where `whole` is 0.
+fn scaled(value: u64, part: u64, whole: u64) -> u64 {
+    if whole == 0 {
+        return value;
+    }
+    u64::try_from(u128::from(value) * u128::from(part) / u128::from(whole)).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,102 @@
+//! Rows of other groups in the place of those of a lost one.
+//!
+//! The walk replaces rows of groups that are known to be lost, and those are then served like any other row. What is
+//! here is for the rows that were walked over before the loss was noticed: their stand-ins are all over the dataset and
+//! were not looked ahead for, so each group that has some is decoded for them. That happens about once for each lost group.
+
+use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use arrow::array::{RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::interleave_record_batch;
+
+use super::carousel::{Lot, broken, pick};
+use super::engine::undecoded;
+use super::extract::is_sparse;
+use super::faults::{Faults, Placed};
+use super::groups::Groups;
+use crate::Result;
+
+pub(crate) struct StandIns<'a> {
+    groups: &'a dyn Groups,
+    faults: &'a Faults,
+    /// A group that is decoded already.
+    whole: &'a dyn Fn(u32) -> Option<RecordBatch>,
+    parts: Vec<RecordBatch>,
+    /// Which part has a group's slot, and where.
+    at: HashMap<(u32, u32), (usize, usize)>,
+}
+
+impl<'a> StandIns<'a> {
+    pub(crate) fn new(
+        groups: &'a dyn Groups,
+        faults: &'a Faults,
+        whole: &'a dyn Fn(u32) -> Option<RecordBatch>,
+    ) -> Self {
+        Self { groups, faults, whole, parts: Vec::new(), at: HashMap::new() }
+    }
+
+    /// Stand-ins for these slots of a lost group, one for each. Counts what it decodes.
+    pub(crate) fn lot(mut self, group: u32, slots: &[u32], pieces: usize, decodes: &mut u64) -> Result<Lot> {
+        let first = self.groups.first_row(group);
+        let rows = loop {
+            let resolve = |slot: &u32| self.faults.resolve(first + u64::from(*slot), self.groups);
+            let rows = slots.iter().map(resolve).collect::<Result<Vec<Placed>>>()?;
+            if self.fetch(&rows, decodes)? {
+                break rows;
+            }
+        };
+        let ids: Vec<u64> = rows.iter().map(|(row, _)| *row).collect();
+        let places: Vec<(usize, usize)> =
+            rows.iter().map(|(_, place)| self.at.get(place).copied().unwrap_or_default()).collect();
+        let parts: Vec<&RecordBatch> = self.parts.iter().collect();
+        let batch = match self.groups.schema().fields().is_empty() {
+            true => RecordBatch::try_new_with_options(
+                self.groups.schema(),
+                Vec::new(),
+                &RecordBatchOptions::new().with_row_count(Some(places.len())),
+            ),
+            false => interleave_record_batch(&parts, &places),
+        };
+        let batch = batch.map_err(broken)?;
+        let all = (0..batch.num_rows() as u32).collect();
+        Ok(Lot::extract(&batch, all, pieces)?.with_ids(&ids))
+    }
+
+    /// Gets what is not there yet. `false` if a group among them turns out to be lost, too.
+    fn fetch(&mut self, rows: &[Placed], decodes: &mut u64) -> Result<bool> {
+        let mut wanted: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (_, (group, slot)) in rows.iter().filter(|(_, place)| !self.at.contains_key(place)) {
+            wanted.entry(*group).or_default().push(*slot);
+        }
+        let mut complete = true;
+        for (group, mut slots) in wanted {
+            slots.sort_unstable();
+            slots.dedup();
+            match self.read(group, &slots, decodes) {
+                Ok(batch) => {
+                    let part = self.parts.len();
+                    self.at.extend(slots.iter().enumerate().map(|(row, slot)| ((group, *slot), (part, row))));
+                    self.parts.push(batch);
+                }
+                Err(error) => {
+                    self.faults.lose(group, self.groups.size(group).rows, error);
+                    complete = false;
+                }
+            }
+        }
+        Ok(complete)
+    }
+
+    fn read(&self, group: u32, slots: &[u32], decodes: &mut u64) -> Result<RecordBatch> {
+        let wanted = UInt32Array::from(slots.to_vec());
+        if let Some(whole) = (self.whole)(group) {
+            return pick(&whole, &wanted).map_err(broken);
+        }
+        *decodes += 1;
+        let sparse = is_sparse(slots.len(), self.groups.size(group).rows);
+        let decode = || self.groups.decode(group, sparse.then_some(slots));
+        let batch = catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(undecoded(group)))?;
+        if sparse { Ok(batch) } else { pick(&batch, &wanted).map_err(broken) }
+    }
+}

@@ -1,0 +1,116 @@
+//! What is predicted, beside what then happens.
+
+use std::fs::{self, File};
+
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+use serde_json::Value;
+
+use super::place::{Place, rows_from};
+
+const ROWS: usize = 80_000;
+const GROUPS: usize = 40;
+
+/// Forty row groups in four files, with pages of a hundred rows.
+fn place() -> Place {
+    let place = Place::new();
+    fs::create_dir(place.path("data")).unwrap();
+    let rows = ROWS / 4;
+    for file in 0..4 {
+        let batch = rows_from(file * rows, rows);
+        let properties = WriterProperties::builder()
+            .set_max_row_group_row_count(Some(ROWS / GROUPS))
+            .set_data_page_row_count_limit(100)
+            .set_write_batch_size(100)
+            .build();
+        let out = File::create(place.path(format!("data/{file}.parquet"))).unwrap();
+        let mut writer = ArrowWriter::try_new(out, batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    }
+    place.run("build data -o train.rdx").succeeds();
+    place
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
+
+/// Within a tenth, or so little that it does not matter.
+#[track_caller]
+fn near(told: &Value, real: f64, little: f64, what: &str) {
+    let told = number(told);
+    assert!((told - real).abs() <= real * 0.1 + little, "{what}: told {told}, was {real}");
+}
+
+#[test]
+fn a_plan_comes_true() {
+    let place = place();
+    let group = number(&place.json("info train.rdx")["data_bytes"]) / GROUPS as f64;
+    for (memory, options) in [
+        ("10%", ""),
+        ("10%", "--columns id,score"),
+        ("25%", "--world-size 3 --batch-size 64"),
+        ("50%", "--threads 0"),
+        ("80%", ""),
+        ("150%", "--columns id,label,score,time"),
+        ("25%", "--order sequential"),
+    ] {
+        let what = format!("--memory {memory} {options}");
+        let ranks = if options.contains("world-size") { 3 } else { 1 };
+        let told = place.json(&format!("plan train.rdx {what} --ranks-per-node {ranks}"));
+        let real = place.json(&format!("epoch train.rdx {what} --epochs 4"));
+        let steady = |name: &str| {
+            let epochs = &real["epochs"].as_array().unwrap()[1..3];
+            epochs.iter().map(|epoch| number(&epoch[name])).sum::<f64>() / 2.0
+        };
+        near(&told["decodes"], steady("decodes"), 2.0, &format!("{what}: decodes"));
+        near(&told["passes"], steady("passes"), 0.05, &format!("{what}: passes"));
+        near(&told["bytes_read"], steady("bytes_read"), 2.0 * group, &format!("{what}: bytes_read"));
+        near(&told["peak_held_bytes"], number(&real["peak_held_bytes"]), 0.0, &format!("{what}: peak_held_bytes"));
+    }
+}
+
+#[test]
+fn a_plan_needs_no_data_file() {
+    let place = Place::with_index();
+    let told = place.json("plan train.rdx --memory 20%");
+    fs::remove_dir_all(place.path("data")).unwrap();
+    assert_eq!(place.json("plan train.rdx --memory 20%"), told);
+    assert!(number(&told["bytes_read"]) > 0.0);
+}
+
+#[test]
+fn a_plan_says_what_would_help_when_groups_are_decoded_often() {
+    let place = place();
+    let often = place.json("plan train.rdx --memory 2% --world-size 4 --ranks-per-node 4");
+    assert!(number(&often["passes"]) > 4.0);
+    let advice: Vec<&str> = often["advice"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    for (line, words) in [(0, "--memory"), (advice.len() - 2, "--columns"), (advice.len() - 1, "--ranks-per-node 2")] {
+        assert!(advice[line].contains(words), "{words} in {advice:?}");
+    }
+    let memory = advice[0].rsplit(' ').next().unwrap();
+    let better = place.json(&format!("plan train.rdx --memory {memory} --world-size 4 --ranks-per-node 4"));
+    assert!(number(&better["passes"]) <= 4.0, "{advice:?}");
+    assert_eq!(better["advice"].as_array().unwrap().len(), 0);
+    let text = place.run("plan train.rdx --memory 2%").succeeds().text();
+    assert!(text.contains("what would help") && text.contains("--memory"), "{text}");
+}
+
+#[test]
+fn a_plan_has_a_table_that_falls_with_the_memory() {
+    let place = Place::with_index();
+    let told = place.json("plan train.rdx --memory 50% --world-size 2 --epochs 3");
+    let table = told["table"].as_array().unwrap();
+    assert_eq!(table.len(), 6);
+    for pair in table.windows(2) {
+        assert!(number(&pair[0]["memory"]) < number(&pair[1]["memory"]));
+        assert!(number(&pair[0]["passes"]) >= number(&pair[1]["passes"]));
+    }
+    assert_eq!((&table[3]["decodes"], &table[3]["bytes_read"]), (&told["decodes"], &told["bytes_read"]));
+    let all = number(&told["first_epoch"]["decodes"]) + 2.0 * number(&told["decodes"]);
+    assert_eq!(number(&told["epochs"]["decodes"]), all);
+    place.run("plan train.rdx --world-size 2 --ranks-per-node 3").fails().complains(&["3 ranks per node", "2"]);
+    place.run("plan train.rdx --world-size 2 --rank 5").fails();
+    place.run("plan train.rdx --ranks-per-node 0").exits_with_usage();
+}
