@@ -196,14 +196,13 @@ impl Run<'_> {
         self.groups.read_bytes(extract.group, Some((rows * self.scale, runs)))
     }
 
-    /// The threads run ahead until the memory is full, with a group for each of them on top; or until all is held, or as much as
-    /// may be planned ahead.
+    /// The threads run ahead until the memory is full, with a group on top; or until all is held, or as much as may be planned ahead.
     fn peak(&self, plan: &Plan) -> u64 {
         let largest = self.sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0);
-        let excess = largest.saturating_mul(self.threads.max(1) as u64);
         let waiting = plan.segment_bytes().saturating_mul(plan.segments_ready() as u64 + 1);
         // Groups that are decoded come with the rows picked out of them.
-        let decoding = if plan.keeps_all() { 0 } else { 2 * excess };
-        plan.peak().saturating_add(waiting).saturating_add(decoding).min(self.memory.saturating_add(excess))
+        let threads = self.threads.max(1) as u64;
+        let decoding = if plan.keeps_all() { 0 } else { largest.saturating_mul(2 * threads) };
+        plan.peak().saturating_add(waiting).saturating_add(decoding).min(self.memory.saturating_add(largest))
     }
 }
