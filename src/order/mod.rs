@@ -8,6 +8,7 @@
 //! | --- | --- | --- | --- |
 //! | [`Sequential`] | rows 0, 1, 2, … | none | none |
 //! | [`Global`] | a permutation of all rows, another one each epoch | 4 bytes a row up to 2^16 rows, else 88 bytes | tens of nanoseconds |
+//! | [`Torch`] | what PyTorch's `DistributedSampler` serves, number for number | 4 bytes a row | a memory access; preparing an epoch, a draw a row |
 //!
 //! Positions and row ids are `u64` below 2^63. What comes after sharding is the business of [`sampler`](crate::sampler).
 //!
@@ -18,11 +19,14 @@ mod feistel;
 mod fingerprint;
 mod fisher_yates;
 mod global;
+mod mt19937;
 mod permutation;
 #[cfg(test)]
 mod quality;
 mod sequential;
 mod spec;
+mod table;
+mod torch;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -30,6 +34,7 @@ use std::sync::Arc;
 pub use self::global::Global;
 pub use self::sequential::Sequential;
 pub use self::spec::OrderSpec;
+pub use self::torch::Torch;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The most positions an order may have: 2^63 - 1, so that positions fit the signed integers of Arrow and Python, and
