@@ -8,6 +8,7 @@
 //! | --- | --- | --- | --- |
 //! | [`Sequential`] | rows 0, 1, 2, … | none | none |
 //! | [`Global`] | a permutation of all rows, another one each epoch | 4 bytes a row up to 2^16 rows, else 88 bytes | tens of nanoseconds |
+//! | [`Blocks`] | row groups shuffled, and rows within windows of `k` of them | 16 bytes a row group, and at most 64 MiB | see there |
 //! | [`Torch`] | what PyTorch's `DistributedSampler` serves, number for number | 4 bytes a row | a memory access; preparing an epoch, a draw a row |
 //!
 //! Positions and row ids are `u64` below 2^63. What comes after sharding is the business of [`sampler`](crate::sampler).
@@ -15,6 +16,7 @@
 //! `docs/orders.md` specifies every built-in order exactly enough to write it again in another language. A built-in
 //! order never changes: a better one would come under another name or version.
 
+mod blocks;
 mod feistel;
 mod fingerprint;
 mod fisher_yates;
@@ -31,6 +33,7 @@ mod torch;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+pub use self::blocks::Blocks;
 pub use self::global::Global;
 pub use self::sequential::Sequential;
 pub use self::spec::OrderSpec;
