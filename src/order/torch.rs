@@ -273,6 +273,12 @@ mod tests {
         assert_ne!(fingerprint(7), fingerprint(8));
     }
 
+    /// Saved states carry it.
+    #[test]
+    fn the_fingerprint_of_version_1_is_frozen() {
+        assert_eq!(Torch::new(1000, 7 + (1 << 32)).unwrap().fingerprint(), 0xf942_f892_629c_aac2);
+    }
+
     #[test]
     fn an_epoch_is_made_once_while_somebody_uses_it() {
         let orders = Torch::new(1000, 3).unwrap();
