@@ -39,12 +39,14 @@
 //! # }
 //! ```
 
+mod launch;
 mod plan;
 mod shard;
 mod state;
 
 use std::sync::{Arc, Mutex};
 
+pub use self::launch::{Launch, Launcher};
 use self::plan::Counts;
 pub use self::plan::{BatchPlan, Batches, EpochPlan, RowIds, Sample, Samples};
 pub use self::shard::{ReplicaLayout, Shard, Tail};

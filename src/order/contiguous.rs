@@ -1,5 +1,7 @@
 //! Consecutive pieces of an order, one for each shard.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
@@ -52,6 +54,54 @@ impl Contiguous {
     /// How many pieces there are.
     pub fn shards(&self) -> u32 {
         self.shards
+    }
+}
+
+/// How the positions of an epoch are dealt to the shards.
+///
+/// Written and parsed as `strided` and `contiguous`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Partition {
+    /// In turn: position `q` to shard `q mod S`.
+    #[default]
+    Strided,
+    /// In consecutive pieces: [`Contiguous`].
+    Contiguous,
+}
+
+impl Partition {
+    /// The orders that deal `orders` to so many shards this way.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Contiguous::new`].
+    pub fn orders(self, orders: Arc<dyn Orders>, shards: u32) -> Result<Arc<dyn Orders>> {
+        match self {
+            Self::Strided => Ok(orders),
+            Self::Contiguous => Ok(Arc::new(Contiguous::new(orders, shards)?)),
+        }
+    }
+}
+
+impl fmt::Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Strided => "strided",
+            Self::Contiguous => "contiguous",
+        })
+    }
+}
+
+impl FromStr for Partition {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "strided" => Ok(Self::Strided),
+            "contiguous" => Ok(Self::Contiguous),
+            _ => Err(Error::new(ErrorKind::InvalidArgument, format!("no partition is called {name:?}"))
+                .with_hint("use strided or contiguous")),
+        }
     }
 }
 
@@ -220,6 +270,16 @@ mod tests {
     fn the_fingerprint_of_version_1_is_frozen() {
         let orders = Contiguous::new(Arc::new(Global::new(100, 1).unwrap()), 4).unwrap();
         assert_eq!(orders.fingerprint(), 0x5383_8c10_7542_d426);
+    }
+
+    #[test]
+    fn partitions_are_parsed_as_they_are_written() {
+        for partition in [Partition::Strided, Partition::Contiguous] {
+            assert_eq!(partition.to_string().parse::<Partition>().unwrap(), partition);
+            let orders = partition.orders(Arc::new(Sequential::new(10).unwrap()), 3).unwrap();
+            assert_eq!(orders.name() == "contiguous", partition == Partition::Contiguous);
+        }
+        assert_eq!("Strided".parse::<Partition>().unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
 
     #[test]

@@ -42,7 +42,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use self::blocks::Blocks;
-pub use self::contiguous::Contiguous;
+pub use self::contiguous::{Contiguous, Partition};
 pub use self::explicit::Explicit;
 pub use self::global::Global;
 pub use self::rotated::Rotated;
