@@ -8,5 +8,6 @@ mod epochs;
 mod faults;
 mod formats;
 mod killed;
+mod orders;
 mod place;
 mod plan;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::loader::Fault;
-use rowdex::order::OrderSpec;
+use rowdex::order::{OrderSpec, Partition};
 use rowdex::sampler::ReplicaLayout;
 use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard, Tail};
 
@@ -19,6 +19,10 @@ use crate::{demo_data, output};
 /// some pads, because that is where loaders go wrong.
 const PLAN: SamplingArgs = SamplingArgs {
     order: OrderSpec::Global,
+    order_file: None,
+    permutation: false,
+    partition: Partition::Strided,
+    no_rotate: false,
     seed: 42,
     epoch: 0,
     epochs: 2,
