@@ -8,28 +8,39 @@
 //! | --- | --- | --- | --- |
 //! | [`Sequential`] | rows 0, 1, 2, … | none | none |
 //! | [`Global`] | a permutation of all rows, another one each epoch | 4 bytes a row up to 2^16 rows, else 88 bytes | tens of nanoseconds |
+//! | [`Subset`] | other orders, over the rows that an [`IdSet`] keeps | theirs, and at most 1.0625 bits a row | theirs, and O(log n) |
+//!
+//! An [`IdSet`] comes from a list of rows to skip, or from a [`Split`] into training and validation rows.
 //!
 //! Positions and row ids are `u64` below 2^63. What comes after sharding is the business of [`sampler`](crate::sampler).
 //!
 //! `docs/orders.md` specifies every built-in order exactly enough to write it again in another language. A built-in
 //! order never changes: a better one would come under another name or version.
 
+#[cfg(test)]
+mod contract;
 mod feistel;
 mod fingerprint;
 mod fisher_yates;
 mod global;
+mod id_set;
 mod permutation;
 #[cfg(test)]
 mod quality;
 mod sequential;
 mod spec;
+mod split;
+mod subset;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use self::global::Global;
+pub use self::id_set::{IdSet, Ranges};
 pub use self::sequential::Sequential;
 pub use self::spec::OrderSpec;
+pub use self::split::{Side, Split};
+pub use self::subset::Subset;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The most positions an order may have: 2^63 - 1, so that positions fit the signed integers of Arrow and Python, and
@@ -92,6 +103,14 @@ pub trait Orders: Debug + Send + Sync {
     /// Whether the epochs have no position at all.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// How many rows the orders choose from: every row id they serve is below. `None` if that is not known.
+    ///
+    /// An order that leaves rows out or repeats some has other [`len`](Self::len) than rows. What is made of several
+    /// orders, or of an order and a set of rows, compares with this and refuses what does not fit.
+    fn rows(&self) -> Option<u64> {
+        None
     }
 
     /// The order of one epoch, of [`len`](Self::len) positions.
