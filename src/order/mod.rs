@@ -8,6 +8,8 @@
 //! | --- | --- | --- | --- |
 //! | [`Sequential`] | rows 0, 1, 2, … | none | none |
 //! | [`Global`] | a permutation of all rows, another one each epoch | 4 bytes a row up to 2^16 rows, else 88 bytes | tens of nanoseconds |
+//! | [`Weighted`] | rows drawn by weight, with or without replacement | none beyond 16 bytes a row in all, or 4 bytes a position | tens of nanoseconds |
+//! | [`Resized`] | other orders, in epochs of another length | theirs | theirs |
 //! | [`Subset`] | other orders, over the rows that an [`IdSet`] keeps | theirs, and at most 1.0625 bits a row | theirs, and O(log n) |
 //!
 //! An [`IdSet`] comes from a list of rows to skip, or from a [`Split`] into training and validation rows.
@@ -19,6 +21,7 @@
 
 #[cfg(test)]
 mod contract;
+mod draws;
 mod feistel;
 mod fingerprint;
 mod fisher_yates;
@@ -27,20 +30,25 @@ mod id_set;
 mod permutation;
 #[cfg(test)]
 mod quality;
+mod resized;
 mod sequential;
+mod shares;
 mod spec;
 mod split;
 mod subset;
+mod weighted;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use self::global::Global;
 pub use self::id_set::{IdSet, Ranges};
+pub use self::resized::Resized;
 pub use self::sequential::Sequential;
 pub use self::spec::OrderSpec;
 pub use self::split::{Side, Split};
 pub use self::subset::Subset;
+pub use self::weighted::Weighted;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The most positions an order may have: 2^63 - 1, so that positions fit the signed integers of Arrow and Python, and
@@ -69,7 +77,7 @@ pub trait Order: Debug + Send + Sync {
     /// The row served at `position`; `None` from [`len`](Self::len) on.
     fn row(&self, position: u64) -> Option<u64>;
 
-    /// A position at which `row` is served; `None` if it is not served.
+    /// A position at which `row` is served; `None` if it is not served, or, where an order says so, if that is not known.
     fn position(&self, row: u64) -> Option<u64>;
 
     /// Writes the rows at positions `first`, `first + 1`, … into `rows` and returns how many it wrote: all of `rows`, or
