@@ -25,6 +25,11 @@ impl Draws {
         Self { key: xxh3_64(&message), epoch }
     }
 
+    /// The words of another epoch.
+    pub(crate) fn in_epoch(self, epoch: u64) -> Self {
+        Self { epoch, ..self }
+    }
+
     /// The two words with this number.
     #[inline]
     pub(crate) fn words(&self, number: u64) -> [u64; 2] {

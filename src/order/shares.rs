@@ -53,11 +53,6 @@ impl Shares {
         &self.shares
     }
 
-    /// Their sum, above zero.
-    pub(super) fn total(&self) -> u64 {
-        self.total
-    }
-
     /// Whole numbers in the same proportions that add up to `len`, by the method of largest remainders: rounded down, and
     /// one more for those that lost most by it, the first ones where several lost the same.
     pub(super) fn counts(&self, len: u64) -> Vec<u64> {
@@ -98,7 +93,7 @@ mod tests {
     fn shares_are_in_proportion_whatever_the_scale() {
         for scale in [1.0, 3.7e300, 1e-300, f64::MIN_POSITIVE] {
             let shares = shares(&[scale, 3.0 * scale, 0.0, 0.5 * scale]);
-            let part = |at: usize| shares.as_slice()[at] as f64 / shares.total() as f64;
+            let part = |at: usize| shares.as_slice()[at] as f64 / shares.total as f64;
             assert!((part(0) - 1.0 / 4.5).abs() < 1e-15 && (part(1) - 3.0 / 4.5).abs() < 1e-15);
             assert_eq!(shares.as_slice()[2], 0);
         }
@@ -142,12 +137,12 @@ mod tests {
         ) {
             prop_assume!(weights.iter().any(|weight| *weight > 0.0));
             let shares = shares(&weights);
-            prop_assert!(shares.total() < 1 << 63);
+            prop_assert!(shares.total < 1 << 63);
             let counts = shares.counts(len);
             prop_assert_eq!(counts.iter().sum::<u64>(), len);
             for (count, share) in counts.iter().zip(shares.as_slice()) {
                 let exact = u128::from(len) * u128::from(*share);
-                let total = u128::from(shares.total());
+                let total = u128::from(shares.total);
                 prop_assert!(u128::from(*count) * total < exact + total);
                 prop_assert!(u128::from(*count + 1) * total > exact);
             }
