@@ -7,6 +7,7 @@
 mod builder;
 #[cfg(feature = "burn")]
 mod burn;
+mod column;
 mod files;
 mod gather;
 mod interleave;
@@ -39,6 +40,7 @@ use files::{FileTable, OpenFile};
 use gather::{Piece, Wanted};
 
 pub use builder::DatasetBuilder;
+pub use column::{Class, Column, Labels};
 pub use map::MapDataset;
 pub use staleness::Staleness;
 pub use verify::{VerifyProgress, VerifyReport};

@@ -296,7 +296,8 @@ impl Iterator for Ranges<'_> {
 impl FusedIterator for Ranges<'_> {}
 
 /// Collects ranges in order; begins with runs and goes over to a bitmap once that is smaller.
-struct Builder {
+#[derive(Debug)]
+pub(crate) struct Builder {
     rows: u64,
     most_runs: u64,
     len: u64,
@@ -307,7 +308,8 @@ struct Builder {
 }
 
 impl Builder {
-    fn new(rows: u64) -> Self {
+    /// For a set out of `rows` rows, which are at most [`MAX_LEN`](super::MAX_LEN).
+    pub(crate) fn new(rows: u64) -> Self {
         let words = rows.div_ceil(WORD_BITS);
         // Two words a run.
         let most_runs = (words + words.div_ceil(BLOCK_WORDS as u64)) / 2;
@@ -315,7 +317,7 @@ impl Builder {
     }
 
     /// Adds a range that starts no earlier than those before.
-    fn add(&mut self, range: Range<u64>) -> Result<()> {
+    pub(crate) fn add(&mut self, range: Range<u64>) -> Result<()> {
         let start = range.start.max(self.end);
         let end = range.end.min(self.rows);
         if start >= end {
@@ -354,7 +356,7 @@ impl Builder {
         Error::new(ErrorKind::TooLarge, format!("no memory for a set out of {} rows", self.rows))
     }
 
-    fn finish(self) -> IdSet {
+    pub(crate) fn finish(self) -> IdSet {
         let Self { rows, len, words, mut runs, .. } = self;
         if words.is_empty() {
             runs.shrink_to_fit();

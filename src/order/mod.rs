@@ -29,7 +29,7 @@ mod feistel;
 mod fingerprint;
 mod fisher_yates;
 mod global;
-mod id_set;
+pub(crate) mod id_set;
 mod mixed;
 mod permutation;
 mod picks;
