@@ -12,6 +12,7 @@ mod files;
 mod gather;
 mod interleave;
 mod map;
+mod mixed;
 mod staleness;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ use gather::{Piece, Wanted};
 pub use builder::DatasetBuilder;
 pub use column::{Class, Column, Labels};
 pub use map::MapDataset;
+pub use mixed::MixedDataset;
 pub use staleness::Staleness;
 pub use verify::{VerifyProgress, VerifyReport};
 
