@@ -13,6 +13,7 @@ mod contents;
 mod format;
 mod mmap;
 pub(crate) mod path;
+mod row_list;
 mod rows;
 mod schema;
 #[doc(hidden)]

@@ -280,7 +280,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::order::contract::assert_kept;
+    use crate::order::promises::assert_kept;
 
     fn rows(orders: &Balanced, epoch: u64) -> Vec<u64> {
         let mut rows = vec![0; orders.len() as usize];

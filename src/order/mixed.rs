@@ -177,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::order::contract::assert_kept;
+    use crate::order::promises::assert_kept;
     use crate::order::{Global, Sequential, reachable};
 
     fn part(rows: u64, proportion: f64) -> MixedPart {

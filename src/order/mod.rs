@@ -22,8 +22,6 @@
 //! order never changes: a better one would come under another name or version.
 
 mod balanced;
-#[cfg(test)]
-mod contract;
 mod draws;
 mod feistel;
 mod fingerprint;
@@ -33,6 +31,8 @@ pub(crate) mod id_set;
 mod mixed;
 mod permutation;
 mod picks;
+#[cfg(test)]
+mod promises;
 #[cfg(test)]
 mod quality;
 mod resized;

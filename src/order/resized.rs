@@ -165,7 +165,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::order::contract::assert_kept;
+    use crate::order::promises::assert_kept;
     use crate::order::{Global, Sequential};
 
     fn resized(n: u64, size: u64) -> Resized {

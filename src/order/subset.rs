@@ -104,7 +104,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::order::contract::assert_kept;
+    use crate::order::promises::assert_kept;
     use crate::order::{Global, Sequential};
 
     fn subset(kept: IdSet, seed: u64) -> Subset {

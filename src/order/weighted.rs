@@ -300,7 +300,7 @@ impl First {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::contract::assert_kept;
+    use crate::order::promises::assert_kept;
 
     fn served(orders: &Weighted, epoch: u64) -> Vec<u64> {
         let mut rows = vec![0; orders.len() as usize];

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use clap::Args;
 use rowdex::order::OrderSpec;
 use rowdex::sampler::ReplicaLayout;
-use rowdex::{DistributedSampler, Index, Orders, Shard, Tail};
+use rowdex::{Dataset, DistributedSampler, Index, Orders, Shard, Tail};
 
 use crate::args::named;
+use crate::choosing::{ChoosingArgs, Chosen};
 use crate::failure::Failure;
 
 /// More ranks than this in one process would take gigabytes just to be counted.
@@ -68,12 +69,21 @@ pub(crate) struct SamplingArgs {
         value_parser = named::<Tail>(&["wrap", "drop", "uneven", "error"])
     )]
     pub(crate) tail: Tail,
+
+    #[command(flatten)]
+    pub(crate) choosing: ChoosingArgs,
 }
 
 impl SamplingArgs {
+    /// The orders over the rows of an index. Where a column decides, it is read where the index says that the data is.
     pub(crate) fn orders(&self, index: &Index) -> Result<Arc<dyn Orders>, Failure> {
-        let groups: Vec<u64> = index.row_groups().map(|group| group.rows()).collect();
-        Ok(self.order.orders(&groups, self.seed)?)
+        let dataset = || Ok(Dataset::builder(index.clone()).open()?);
+        Ok(self.choosing.choose(self, index, dataset)?.orders)
+    }
+
+    /// The orders over the rows of a dataset, and how many rows they are over.
+    pub(crate) fn choose(&self, dataset: &Dataset) -> Result<Chosen, Failure> {
+        self.choosing.choose(self, dataset.index(), || Ok(dataset.clone()))
     }
 
     pub(crate) fn shard(&self, rank: u32) -> Result<Shard, Failure> {
@@ -81,8 +91,8 @@ impl SamplingArgs {
         Ok(shard.with_replicas(self.replicas, self.replica_layout)?)
     }
 
-    /// One sampler for each chosen rank.
-    pub(crate) fn samplers(&self, index: &Index) -> Result<Vec<DistributedSampler>, Failure> {
+    /// One sampler for each chosen rank, all following these orders.
+    pub(crate) fn samplers_of(&self, orders: Arc<dyn Orders>) -> Result<Vec<DistributedSampler>, Failure> {
         let chosen = match self.rank {
             Rank::One(rank) => rank..rank.saturating_add(1),
             Rank::All if self.world_size > MOST_RANKS => {
@@ -94,7 +104,6 @@ impl SamplingArgs {
             // An empty world has no rank 0, and the library says so better.
             Rank::All => 0..self.world_size.max(1),
         };
-        let orders = self.orders(index)?;
         let sampler = |rank| Ok(DistributedSampler::new(Arc::clone(&orders), self.shard(rank)?, self.batch_size)?);
         chosen.map(sampler).collect()
     }
