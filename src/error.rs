@@ -109,6 +109,13 @@ impl Error {
         self
     }
 
+    /// Says in which of several datasets it happened, whose files may have the same names.
+    #[must_use]
+    pub(crate) fn within_dataset(mut self, number: usize) -> Self {
+        self.inner.message = format!("in dataset {number}: {}", self.inner.message).into();
+        self
+    }
+
     /// Keeps the cause, for [`std::error::Error::source`].
     #[must_use]
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {

@@ -61,6 +61,7 @@
 //! A [`Dataset`] starts threads of its own when a call first needs several row groups decoded, and ends them when it is dropped; there are no
 //! global pools. A forked child gets a cache and threads of its own.
 
+mod bits;
 pub mod cache;
 pub mod dataset;
 pub mod error;

@@ -7,11 +7,13 @@
 mod builder;
 #[cfg(feature = "burn")]
 mod burn;
+mod column;
 mod estimate;
 mod files;
 mod gather;
 pub(crate) mod interleave;
 mod map;
+mod mixed;
 mod staleness;
 #[cfg(test)]
 mod tests;
@@ -40,7 +42,9 @@ use files::{FileTable, OpenFile};
 use gather::{Piece, Wanted};
 
 pub use builder::DatasetBuilder;
+pub use column::{Class, Column, Labels};
 pub use map::MapDataset;
+pub use mixed::MixedDataset;
 pub use staleness::Staleness;
 pub use verify::{VerifyProgress, VerifyReport};
 

@@ -14,6 +14,7 @@ mod format;
 mod mmap;
 mod order_file;
 pub(crate) mod path;
+mod row_list;
 mod rows;
 mod schema;
 #[doc(hidden)]

@@ -14,6 +14,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::format::{RowSetRecord, invalid};
+use crate::bits::nth_one;
 use crate::{Error, ErrorKind, Result};
 
 /// Kinds of container as stored.
@@ -262,14 +263,6 @@ impl<'a> RowSet<'a> {
     pub fn runs(&self) -> Runs<'a> {
         Runs { rows: *self, at: 0, next: 0 }
     }
-}
-
-/// The place of the `n`-th one of `word`, which has more than `n` ones.
-fn nth_one(mut word: u64, n: u64) -> u64 {
-    for _ in 0..n {
-        word &= word.wrapping_sub(1);
-    }
-    u64::from(word.trailing_zeros())
 }
 
 /// The maximal runs of a [`RowSet`].

@@ -1,15 +1,15 @@
 //! What the loader needs of a dataset: sizes, places and decoded rows.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
 use super::plan::GroupSize;
-use crate::Result;
-use crate::dataset::{Dataset, Slots};
+use crate::dataset::{Dataset, MixedDataset, Slots};
 use crate::index::RowGroupEntry;
-use crate::row_group::ReadCost;
+use crate::row_group::{ReadCost, finish};
+use crate::{Error, ErrorKind, Result};
 
 /// Row groups that can be decoded one by one.
 ///
@@ -48,6 +48,36 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
 
     /// Brings rows to the types that are served.
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch>;
+}
+
+/// What a [`Loader`](super::Loader) can serve: a [`Dataset`], or several as a [`MixedDataset`].
+pub trait Loadable: sealed::RowGroups {}
+
+impl Loadable for Dataset {}
+impl Loadable for MixedDataset {}
+
+pub(super) mod sealed {
+    use super::{Arc, Dataset, DatasetGroups, Groups, MixedDataset, MixedGroups};
+
+    /// The row groups of a dataset, which are nobody's business but the loader's.
+    #[derive(Debug)]
+    pub struct Opened(pub(in crate::loader) Arc<dyn Groups>);
+
+    pub trait RowGroups {
+        fn row_groups(&self) -> Opened;
+    }
+
+    impl RowGroups for Dataset {
+        fn row_groups(&self) -> Opened {
+            Opened(Arc::new(DatasetGroups::new(self.clone())))
+        }
+    }
+
+    impl RowGroups for MixedDataset {
+        fn row_groups(&self) -> Opened {
+            Opened(Arc::new(MixedGroups::new(self.clone())))
+        }
+    }
 }
 
 /// The row groups of a dataset.
@@ -122,6 +152,92 @@ impl Groups for DatasetGroups {
     ) -> Result<()> {
         let slots = slots.map_or(Slots::All, Slots::Some);
         self.dataset.decode_group_in_chunks(group, slots, rows, each)
+    }
+
+    fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        self.dataset.output_types(batch)
+    }
+}
+
+/// The row groups of several datasets, those of one after those of the other.
+#[derive(Debug)]
+struct MixedGroups {
+    dataset: MixedDataset,
+    parts: Vec<DatasetGroups>,
+    /// The first row group of each dataset.
+    starts: Vec<u32>,
+    schema: SchemaRef,
+}
+
+impl MixedGroups {
+    fn new(dataset: MixedDataset) -> Self {
+        let parts: Vec<DatasetGroups> = dataset.datasets().iter().cloned().map(DatasetGroups::new).collect();
+        let mut next = 0_u32;
+        let starts = parts.iter().map(|part| {
+            let start = next;
+            // No overflow: a mixed dataset has fewer than 2^32 row groups.
+            next = next.saturating_add(part.count());
+            start
+        });
+        let starts = starts.collect();
+        Self { schema: dataset.internal_schema(), dataset, parts, starts }
+    }
+
+    /// The number of the dataset that a row group is of, the dataset, and the row group's number there.
+    fn part(&self, group: u32) -> Option<(usize, &DatasetGroups, u32)> {
+        let number = self.starts.partition_point(|start| *start <= group).checked_sub(1)?;
+        Some((number, self.parts.get(number)?, group - self.starts.get(number)?))
+    }
+}
+
+impl Groups for MixedGroups {
+    fn count(&self) -> u32 {
+        self.parts.iter().map(DatasetGroups::count).fold(0, u32::saturating_add)
+    }
+
+    fn size(&self, group: u32) -> GroupSize {
+        self.part(group).map_or_else(GroupSize::default, |(_, part, group)| part.size(group))
+    }
+
+    fn read_bytes(&self, group: u32, some: Option<(u64, u64)>) -> u64 {
+        self.part(group).map_or(0, |(_, part, group)| part.read_bytes(group, some))
+    }
+
+    fn locate(&self, row: u64) -> Option<(u32, u32)> {
+        let (number, row) = self.dataset.locate(row)?;
+        let (group, slot) = self.parts.get(number)?.locate(row)?;
+        Some((self.starts.get(number)? + group, slot))
+    }
+
+    fn first_row(&self, group: u32) -> u64 {
+        let Some((number, part, group)) = self.part(group) else { return 0 };
+        self.dataset.first_row(number) + part.first_row(group)
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn decode(&self, group: u32, slots: Option<&[u32]>) -> Result<RecordBatch> {
+        let Some((number, part, group)) = self.part(group) else {
+            return Err(Error::new(ErrorKind::OutOfRange, format!("no row group {group}")));
+        };
+        let batch = part.decode(group, slots).map_err(|error| error.within_dataset(number))?;
+        finish(&batch, &self.schema)
+    }
+
+    fn decode_in_chunks(
+        &self,
+        group: u32,
+        slots: Option<&[u32]>,
+        rows: usize,
+        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        let Some((number, part, group)) = self.part(group) else {
+            return Err(Error::new(ErrorKind::OutOfRange, format!("no row group {group}")));
+        };
+        let decoded = part.decode_in_chunks(group, slots, rows, &mut |chunk| each(finish(&chunk, &self.schema)?));
+        decoded.map_err(|error| error.within_dataset(number))
     }
 
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {

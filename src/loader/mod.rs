@@ -58,10 +58,10 @@ use arrow::buffer::BooleanBuffer;
 use self::engine::{Engine, Settings};
 use self::faults::Faults;
 pub use self::faults::{Fault, LostGroup, Substituted};
-use self::groups::{DatasetGroups, Groups};
+use self::groups::Groups;
+pub use self::groups::Loadable;
 pub use self::predict::Prediction;
 use self::walk::Walk;
-use crate::dataset::Dataset;
 use crate::sampler::{DistributedSampler, State};
 use crate::{Error, ErrorKind, Result};
 
@@ -128,7 +128,7 @@ pub struct LoaderStats {
 /// Options of a [`Loader`], from [`Loader::builder`].
 #[derive(Debug, Clone)]
 pub struct LoaderBuilder {
-    groups: Arc<DatasetGroups>,
+    groups: Arc<dyn Groups>,
     samplers: Vec<DistributedSampler>,
     options: Options,
 }
@@ -270,10 +270,9 @@ impl Drop for Owned {
 }
 
 impl Loader {
-    /// Options for serving `sampler`'s batches of rows of `dataset`.
-    pub fn builder(dataset: &Dataset, sampler: DistributedSampler) -> LoaderBuilder {
-        let groups = Arc::new(DatasetGroups::new(dataset.clone()));
-        LoaderBuilder { groups, samplers: vec![sampler], options: Options::default() }
+    /// Options for serving `sampler`'s batches of rows of `dataset`, which may be several as one.
+    pub fn builder(dataset: &impl Loadable, sampler: DistributedSampler) -> LoaderBuilder {
+        LoaderBuilder { groups: dataset.row_groups().0, samplers: vec![sampler], options: Options::default() }
     }
 
     fn new(groups: Arc<dyn Groups>, samplers: Vec<DistributedSampler>, options: Options) -> Result<Self> {

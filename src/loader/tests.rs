@@ -13,6 +13,7 @@ use proptest::prelude::*;
 
 use super::plan::GroupSize;
 use super::*;
+use crate::dataset::Dataset;
 use crate::index::builder::IndexBuilder;
 use crate::order::{Global, Orders, Sequential};
 use crate::row_group;

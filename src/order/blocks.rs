@@ -98,6 +98,10 @@ impl Orders for Blocks {
         self.groups.len()
     }
 
+    fn rows(&self) -> Option<u64> {
+        Some(self.len())
+    }
+
     /// # Errors
     ///
     /// `TooLarge` if there is no memory for 16 bytes a row group.

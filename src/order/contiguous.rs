@@ -110,6 +110,10 @@ impl Orders for Contiguous {
         self.orders.len()
     }
 
+    fn rows(&self) -> Option<u64> {
+        self.orders.rows()
+    }
+
     /// # Errors
     ///
     /// Those of the orders inside.

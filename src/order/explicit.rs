@@ -106,6 +106,10 @@ impl Orders for Explicit {
         self.listed.len
     }
 
+    fn rows(&self) -> Option<u64> {
+        Some(self.rows)
+    }
+
     fn epoch(&self, _epoch: u64) -> Result<Arc<dyn Order>> {
         Ok(Arc::clone(&self.listed) as Arc<dyn Order>)
     }

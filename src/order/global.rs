@@ -42,6 +42,10 @@ impl Orders for Global {
         self.len
     }
 
+    fn rows(&self) -> Option<u64> {
+        Some(self.len)
+    }
+
     fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
         Ok(Arc::new(Shuffled(Permutation::new(self.len, &Key::order_v1(self.seed, epoch)))))
     }

@@ -45,6 +45,10 @@ impl Orders for Rotated {
         self.orders.len()
     }
 
+    fn rows(&self) -> Option<u64> {
+        self.orders.rows()
+    }
+
     /// # Errors
     ///
     /// Those of the orders inside.

@@ -31,6 +31,10 @@ impl Orders for Sequential {
         self.len
     }
 
+    fn rows(&self) -> Option<u64> {
+        Some(self.len)
+    }
+
     fn epoch(&self, _epoch: u64) -> Result<Arc<dyn Order>> {
         Ok(Arc::new(Identity { len: self.len }))
     }

@@ -67,6 +67,10 @@ impl Orders for Torch {
         self.len
     }
 
+    fn rows(&self) -> Option<u64> {
+        Some(self.len)
+    }
+
     /// O(len) time and memory, unless somebody uses this epoch already: then nothing.
     ///
     /// # Errors

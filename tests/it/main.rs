@@ -2,5 +2,7 @@
 
 #[cfg(feature = "cli")]
 mod cli;
+mod guarantees;
 mod index_bytes;
+mod mixed;
 mod oracle;

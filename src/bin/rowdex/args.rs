@@ -197,7 +197,11 @@ pub(crate) enum Format {
 Examples:
   rowdex epoch train.rdx --world-size 8 --batch-size 256
   rowdex epoch train.rdx --world-size 8 --rank 3 --epochs 2 --memory 25% --json
-  rowdex epoch train.rdx --order sequential --tail uneven --columns label,text")]
+  rowdex epoch train.rdx --order sequential --tail uneven --columns label,text
+  rowdex epoch train.rdx --skip bad.txt --split train --split-by user --balance label --epoch-size 1000000
+
+Which rows, in which order, how many: --skip and --split leave rows out; --order, --weights or --balance order those that are left;
+--epoch-size ends an epoch. --weights and --balance exclude each other and --order.")]
 pub(crate) struct EpochArgs {
     #[command(flatten)]
     pub(crate) index: IndexArg,

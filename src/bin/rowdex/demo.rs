@@ -10,6 +10,7 @@ use rowdex::sampler::ReplicaLayout;
 use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard, Tail};
 
 use crate::args::DemoArgs;
+use crate::choosing::ChoosingArgs;
 use crate::epoch::{self, Reading, Report};
 use crate::failure::Failure;
 use crate::sampling::{Rank, SamplingArgs};
@@ -32,6 +33,7 @@ const PLAN: SamplingArgs = SamplingArgs {
     replica_layout: ReplicaLayout::Consecutive,
     batch_size: 384,
     tail: Tail::Wrap,
+    choosing: ChoosingArgs::ALL,
 };
 
 /// Enough for all rows of the demo, as memory is for most datasets of its kind.

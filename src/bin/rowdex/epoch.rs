@@ -146,8 +146,9 @@ pub(crate) fn read(
     resume: Option<&State>,
     most_steps: Option<u64>,
 ) -> Result<Report, Failure> {
-    let rows = dataset.len();
-    let mut ranks: Vec<RankState> = sampling.samplers(dataset.index())?.into_iter().map(RankState::new).collect();
+    let chosen = sampling.choose(dataset)?;
+    let rows = chosen.rows;
+    let mut ranks: Vec<RankState> = sampling.samplers_of(chosen.orders)?.into_iter().map(RankState::new).collect();
     for rank in &mut ranks {
         match resume {
             Some(state) => rank.sampler.resume(state)?,
@@ -165,7 +166,7 @@ pub(crate) fn read(
     let mut loader = carousel(dataset, &ranks, end, reading)?;
     let before = dataset.counters();
     let started = Instant::now();
-    let mut served = Served::new(rows)?;
+    let mut served = Served::new(dataset.len(), rows)?;
     let (mut total_served, mut substituted) = (0, 0);
     let mut peak_held_bytes = 0;
     let mut epochs = Vec::new();
@@ -308,6 +309,7 @@ impl RankState {
 
 /// A bit for each row that was served.
 struct Served {
+    /// How many there are to serve.
     rows: u64,
     bits: Vec<u64>,
     count: u64,
@@ -315,9 +317,9 @@ struct Served {
 
 impl Served {
     /// An index may claim any number of rows, and memory runs out before the numbers do.
-    fn new(rows: u64) -> Result<Self, Failure> {
-        let too_many = || Failure::new(format!("no memory to count which of {rows} rows are served"));
-        let words = usize::try_from(rows.div_ceil(64)).map_err(|_| too_many())?;
+    fn new(all: u64, rows: u64) -> Result<Self, Failure> {
+        let too_many = || Failure::new(format!("no memory to count which of {all} rows are served"));
+        let words = usize::try_from(all.div_ceil(64)).map_err(|_| too_many())?;
         let mut bits = Vec::new();
         bits.try_reserve_exact(words).map_err(|_| too_many())?;
         bits.resize(words, 0);

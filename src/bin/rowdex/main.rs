@@ -2,6 +2,7 @@
 
 mod args;
 mod build;
+mod choosing;
 mod demo;
 mod demo_data;
 mod digest;

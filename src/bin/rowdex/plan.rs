@@ -1,5 +1,7 @@
 //! `rowdex plan`: what an epoch would cost, before anything is read.
 
+use std::sync::Arc;
+
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::loader::{LoaderBuilder, Prediction};
 use rowdex::order::OrderSpec;
@@ -157,10 +159,12 @@ fn builder(args: &PlanArgs, dataset: &Dataset, order: OrderSpec, ranks: u32) -> 
         Rank::One(rank) => rank / ranks * ranks,
         Rank::All => 0,
     };
+    let sampling = SamplingArgs { order, ..args.sampling.clone() };
+    let orders = sampling.choose(dataset)?.orders;
     let mut samplers: Vec<DistributedSampler> = Vec::new();
     for rank in first..first.saturating_add(ranks).min(world_size.max(1)) {
-        let sampling = SamplingArgs { order, rank: Rank::One(rank), ..args.sampling.clone() };
-        samplers.extend(sampling.samplers(dataset.index())?);
+        let sampling = SamplingArgs { rank: Rank::One(rank), ..sampling.clone() };
+        samplers.extend(sampling.samplers_of(Arc::clone(&orders))?);
     }
     let Some((first, others)) = samplers.split_first() else {
         return Err(Failure::new(format!("no such rank in a world of {world_size}")));

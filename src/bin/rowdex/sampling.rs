@@ -8,9 +8,10 @@ use clap::Args;
 use rowdex::index::OrderFile;
 use rowdex::order::{Explicit, OrderSpec, Partition};
 use rowdex::sampler::ReplicaLayout;
-use rowdex::{DistributedSampler, Index, Orders, Shard, Tail};
+use rowdex::{Dataset, DistributedSampler, Index, Orders, Shard, Tail};
 
 use crate::args::named;
+use crate::choosing::{ChoosingArgs, Chosen};
 use crate::failure::Failure;
 
 /// More ranks than this in one process would take gigabytes just to be counted.
@@ -26,7 +27,7 @@ pub(crate) struct SamplingArgs {
     pub(crate) order: OrderSpec,
 
     /// Serve the row ids in this file in its order, in every epoch: little-endian 64-bit integers and nothing else.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["order", "seed"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["order", "seed", "skip", "split", "weights", "balance", "epoch_size"])]
     pub(crate) order_file: Option<PathBuf>,
 
     /// Refuse an order file that does not list every row exactly once.
@@ -94,19 +95,35 @@ pub(crate) struct SamplingArgs {
         value_parser = named::<Tail>(&["wrap", "drop", "uneven", "error"])
     )]
     pub(crate) tail: Tail,
+
+    #[command(flatten)]
+    pub(crate) choosing: ChoosingArgs,
 }
 
 impl SamplingArgs {
+    /// The orders over the rows of an index. Where a column decides, it is read where the index says that the data is.
     pub(crate) fn orders(&self, index: &Index) -> Result<Arc<dyn Orders>, Failure> {
-        let orders = match &self.order_file {
-            Some(path) => self.listed(path, index.len())?,
-            None => {
-                let groups: Vec<u64> = index.row_groups().map(|group| group.rows()).collect();
-                self.order.orders(&groups, self.seed)?
-            }
+        let dataset = || Ok(Dataset::builder(index.clone()).open()?);
+        Ok(self.choose_from(index, dataset)?.orders)
+    }
+
+    /// The orders over the rows of a dataset, and how many rows they are over.
+    pub(crate) fn choose(&self, dataset: &Dataset) -> Result<Chosen, Failure> {
+        self.choose_from(dataset.index(), || Ok(dataset.clone()))
+    }
+
+    fn choose_from(
+        &self,
+        index: &Index,
+        dataset: impl FnOnce() -> Result<Dataset, Failure>,
+    ) -> Result<Chosen, Failure> {
+        let chosen = match &self.order_file {
+            Some(path) => Chosen { orders: self.listed(path, index.len())?, rows: index.len() },
+            None => self.choosing.choose(self, index, dataset)?,
         };
         // Of whichever rank: they agree on how many shards there are.
-        Ok(self.partition.orders(orders, self.shard(0)?.count())?)
+        let orders = self.partition.orders(chosen.orders, self.shard(0)?.count())?;
+        Ok(Chosen { orders, ..chosen })
     }
 
     fn listed(&self, path: &Path, rows: u64) -> rowdex::Result<Arc<dyn Orders>> {
@@ -124,8 +141,8 @@ impl SamplingArgs {
         Ok(shard.with_replicas(self.replicas, self.replica_layout)?)
     }
 
-    /// One sampler for each chosen rank.
-    pub(crate) fn samplers(&self, index: &Index) -> Result<Vec<DistributedSampler>, Failure> {
+    /// One sampler for each chosen rank, all following these orders.
+    pub(crate) fn samplers_of(&self, orders: Arc<dyn Orders>) -> Result<Vec<DistributedSampler>, Failure> {
         let chosen = match self.rank {
             Rank::One(rank) => rank..rank.saturating_add(1),
             Rank::All if self.world_size > MOST_RANKS => {
@@ -137,7 +154,6 @@ impl SamplingArgs {
             // An empty world has no rank 0, and the library says so better.
             Rank::All => 0..self.world_size.max(1),
         };
-        let orders = self.orders(index)?;
         let sampler = |rank| {
             let sampler = DistributedSampler::new(Arc::clone(&orders), self.shard(rank)?, self.batch_size)?;
             Ok(if self.no_rotate { sampler.with_rotation(false) } else { sampler })

@@ -5,7 +5,7 @@
 
 mod discover;
 mod partition;
-mod rows_file;
+pub(super) mod rows_file;
 mod schema;
 #[cfg(test)]
 mod tests;

@@ -21,13 +21,16 @@ use crate::{Error, ErrorKind, Result};
 pub(super) struct SelectedRows {
     list: String,
     rows: List,
+    /// How many of the row ids are taken.
+    taken: usize,
 }
 
+/// Rows as they are listed.
 #[derive(Debug)]
-enum List {
-    /// Row ids of the unselected index, sorted, and how many of them are taken.
-    Ids(Vec<u64>, usize),
-    /// By file and row group, each sorted.
+pub(crate) enum List {
+    /// By row id.
+    Ids(Vec<u64>),
+    /// By file and row group.
     Places(HashMap<(Arc<str>, u32), Vec<u32>>),
 }
 
@@ -35,17 +38,17 @@ impl SelectedRows {
     /// Reads the whole list: 8 bytes of memory for a row id, 4 for a row of a known row group.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let list = path.display().to_string();
-        let rows = read(path).map_err(|error| error.with_file(list.clone()))?;
-        Ok(Self { list, rows })
+        let rows = read(path).and_then(sorted).map_err(|error| error.with_file(list.clone()))?;
+        Ok(Self { list, rows, taken: 0 })
     }
 
     /// The rows of the next row group, sorted; `first` is the row id its first row has without a selection.
     pub(super) fn of_row_group(&mut self, path: &str, ordinal: u32, first: u64, rows: u64) -> Result<Vec<u32>> {
         match &mut self.rows {
-            List::Ids(ids, taken) => {
-                let rest = &ids[*taken..];
+            List::Ids(ids) => {
+                let rest = &ids[self.taken..];
                 let own = &rest[..rest.partition_point(|&id| id < first + rows)];
-                *taken += own.len();
+                self.taken += own.len();
                 Ok(own.iter().map(|&id| (id - first) as u32).collect())
             }
             List::Places(places) => {
@@ -65,8 +68,8 @@ impl SelectedRows {
     /// A row that was listed and is nowhere must not be lost in silence.
     pub(super) fn check_all_found(&self, source_rows: u64) -> Result<()> {
         let lost = match &self.rows {
-            List::Ids(ids, taken) => {
-                ids.get(*taken).map(|id| format!("row id {id} is listed, and there are {source_rows} rows"))
+            List::Ids(ids) => {
+                ids.get(self.taken).map(|id| format!("row id {id} is listed, and there are {source_rows} rows"))
             }
             List::Places(places) => places.keys().min().map(|(file, row_group)| {
                 format!("{file}, row group {row_group}, is listed, and there is no such row group")
@@ -81,7 +84,25 @@ impl SelectedRows {
     }
 }
 
-fn read(path: &Path) -> Result<List> {
+/// Each list of rows sorted; none may be listed twice.
+fn sorted(mut list: List) -> Result<List> {
+    match &mut list {
+        List::Ids(ids) => {
+            ids.sort_unstable();
+            refuse_repeats(ids)?;
+        }
+        List::Places(places) => {
+            for rows in places.values_mut() {
+                rows.sort_unstable();
+                refuse_repeats(rows)?;
+            }
+        }
+    }
+    Ok(list)
+}
+
+/// Reads a list as it is, in any order and with repeats.
+pub(crate) fn read(path: &Path) -> Result<List> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default().to_ascii_lowercase();
     let file = File::open(path).map_err(|error| Error::io("cannot open the list of rows", error))?;
     match extension.as_str() {
@@ -136,16 +157,7 @@ fn collect(batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>) -> Re
             places.entry((file, group)).or_default().push(row);
         }
     }
-    if by_id == Some(false) {
-        for rows in places.values_mut() {
-            rows.sort_unstable();
-            refuse_repeats(rows)?;
-        }
-        return Ok(List::Places(places));
-    }
-    ids.sort_unstable();
-    refuse_repeats(&ids)?;
-    Ok(List::Ids(ids, 0))
+    Ok(if by_id == Some(false) { List::Places(places) } else { List::Ids(ids) })
 }
 
 fn refuse_repeats<T: PartialEq + std::fmt::Display>(rows: &[T]) -> Result<()> {

@@ -1,0 +1,162 @@
+//! Which rows are served at all, and how often, as it is asked for on the command line.
+//!
+//! One order of things: `--skip` and `--split` leave rows out; an order over the rows that are left (`--order`, `--weights` or
+//! `--balance`) says which comes where; `--epoch-size` says after how many an epoch ends.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use rowdex::order::{Balanced, IdSet, Resized, Side, Split, Subset, Weighted};
+use rowdex::{Dataset, Index, Orders};
+
+use crate::args::named;
+use crate::failure::Failure;
+use crate::sampling::SamplingArgs;
+
+/// Which rows, and how often.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ChoosingArgs {
+    /// Leave out the rows listed in this file: text with a row id, a range like 10..20, or a place (a.parquet, a.parquet:2,
+    /// a.parquet:2:10..20) a line, or CSV or Parquet as for `build --rows`.
+    #[arg(long, value_name = "FILE")]
+    skip: Option<PathBuf>,
+
+    /// Serve only this side of a split by hash, `train` or `validation`. A row keeps its side when files are appended.
+    #[arg(long, value_name = "SIDE", value_parser = named::<Side>(&["train", "validation"]))]
+    split: Option<Side>,
+
+    /// The fraction of the rows, or of the keys, that is for validation.
+    #[arg(long, value_name = "F", default_value_t = 0.1, requires = "split")]
+    split_fraction: f64,
+
+    /// Split by the values of this column instead of by row id: rows with equal values are on one side.
+    #[arg(long, value_name = "COLUMN", requires = "split")]
+    split_by: Option<String>,
+
+    /// Another split for another seed. That of the shuffle (--seed) has nothing to do with it.
+    #[arg(long, value_name = "S", default_value_t = 0, requires = "split")]
+    split_seed: u64,
+
+    /// Draw rows in proportion to the weights in this column, with replacement, instead of following an order.
+    #[arg(long, value_name = "COLUMN", conflicts_with_all = ["order", "balance"])]
+    weights: Option<String>,
+
+    /// Draw no row twice in an epoch, which then ends with the last row that has a weight unless --epoch-size ends it before.
+    #[arg(long, requires = "weights")]
+    without_replacement: bool,
+
+    /// Serve all classes equally often: rows with equal values in this column are one. Rows of small classes repeat.
+    #[arg(long, value_name = "COLUMN", conflicts_with = "order")]
+    balance: Option<String>,
+
+    /// End an epoch after so many rows over all ranks. The next one goes on where it stopped, or draws anew with --weights [default:
+    /// as many as there are rows].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    epoch_size: Option<u64>,
+}
+
+/// What was chosen.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) orders: Arc<dyn Orders>,
+    /// How many rows there are to serve.
+    pub(crate) rows: u64,
+}
+
+impl ChoosingArgs {
+    /// All rows, as the order has them.
+    pub(crate) const ALL: Self = Self {
+        skip: None,
+        split: None,
+        split_fraction: 0.1,
+        split_by: None,
+        split_seed: 0,
+        weights: None,
+        without_replacement: false,
+        balance: None,
+        epoch_size: None,
+    };
+
+    /// Whether values of a column decide.
+    pub(crate) fn reads_columns(&self) -> bool {
+        [&self.weights, &self.balance, &self.split_by].into_iter().any(Option::is_some)
+    }
+
+    /// The orders over the rows of an index; `dataset` is where columns are read.
+    pub(crate) fn choose(
+        &self,
+        sampling: &SamplingArgs,
+        index: &Index,
+        dataset: impl FnOnce() -> Result<Dataset, Failure>,
+    ) -> Result<Chosen, Failure> {
+        let dataset = if self.reads_columns() { Some(dataset()?) } else { None };
+        let kept = self.kept(index, dataset.as_ref())?;
+        let rows = kept.as_ref().map_or(index.len(), IdSet::len);
+        if rows == 0 && !index.is_empty() {
+            return Err(Failure::new(format!("none of {} rows is left to be served", index.len())));
+        }
+        let len = self.epoch_size.unwrap_or(rows);
+        let column = |name: &str| {
+            let column = dataset.as_ref().map(|dataset| dataset.column(name));
+            let column = column.ok_or_else(|| Failure::new("there is no dataset to read a column of"))?;
+            Ok::<_, Failure>(match &kept {
+                Some(kept) => column.of(kept),
+                None => column,
+            })
+        };
+        let orders: Arc<dyn Orders> = if let Some(name) = &self.weights {
+            let weights = column(name)?.weights()?;
+            let named = |error: rowdex::Error| error.with_column(name);
+            if self.without_replacement {
+                let possible = weights.iter().filter(|weight| **weight > 0.0).count() as u64;
+                let len = self.epoch_size.unwrap_or(possible);
+                Arc::new(Weighted::without_replacement(&weights, len, sampling.seed).map_err(named)?)
+            } else {
+                Arc::new(Weighted::with_replacement(&weights, len, sampling.seed).map_err(named)?)
+            }
+        } else if let Some(name) = &self.balance {
+            let labels = column(name)?.labels()?;
+            let balanced = Balanced::new(labels.codes(), len, sampling.seed);
+            Arc::new(balanced.map_err(|error| error.with_column(name))?)
+        } else {
+            sampling.order.orders(&group_rows(index, kept.as_ref()), sampling.seed)?
+        };
+        let orders: Arc<dyn Orders> = match kept {
+            Some(kept) => Arc::new(Subset::new(orders, kept)?),
+            None => orders,
+        };
+        let orders: Arc<dyn Orders> = match self.epoch_size {
+            Some(size) if orders.len() != size => Arc::new(Resized::new(orders, size)?),
+            _ => orders,
+        };
+        Ok(Chosen { orders, rows })
+    }
+
+    /// The rows that are not left out; nothing if all of them are served.
+    fn kept(&self, index: &Index, dataset: Option<&Dataset>) -> Result<Option<IdSet>, Failure> {
+        let mut kept = match &self.skip {
+            Some(list) => Some(index.listed_rows(list)?.complement()?),
+            None => None,
+        };
+        if let Some(side) = self.split {
+            let split = Split::new(self.split_fraction, self.split_seed)?;
+            kept = Some(match (&self.split_by, dataset, &kept) {
+                (Some(name), Some(dataset), Some(kept)) => dataset.column(name).of(kept).split(&split, side)?,
+                (Some(name), Some(dataset), None) => dataset.column(name).split(&split, side)?,
+                (_, _, Some(kept)) => split.rows(side, index.len())?.intersection(kept)?,
+                (_, _, None) => split.rows(side, index.len())?,
+            });
+        }
+        Ok(kept)
+    }
+}
+
+/// How many rows of each row group are served.
+fn group_rows(index: &Index, kept: Option<&IdSet>) -> Vec<u64> {
+    let rows = index.row_groups().map(|group| {
+        let ids = group.row_ids();
+        kept.map_or(group.rows(), |kept| kept.rank(ids.end) - kept.rank(ids.start))
+    });
+    rows.collect()
+}

@@ -1,0 +1,174 @@
+//! Which rows are served, and how often: skipping, splits, weights, classes and the size of epochs.
+
+use std::fs;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use serde_json::{Value, json};
+
+use super::place::{Place, ROWS};
+
+/// A thousand rows in two files, with a class (90 %, 9 %, 1 %), a weight (0, 1, 2, 3), a user of ten rows, and gaps in `gaps`.
+fn place() -> Place {
+    let place = Place::new();
+    for file in 0..2_i64 {
+        let ids = || file * 500..(file + 1) * 500;
+        let class = |id: i64| {
+            if id % 100 == 37 {
+                "rare"
+            } else if id % 11 == 0 {
+                "some"
+            } else {
+                "many"
+            }
+        };
+        let columns: [(&str, ArrayRef); 5] = [
+            ("id", Arc::new(Int64Array::from_iter_values(ids()))),
+            ("class", Arc::new(StringArray::from_iter_values(ids().map(class)))),
+            ("weight", Arc::new(Float64Array::from_iter_values(ids().map(|id| (id % 4) as f64)))),
+            ("user", Arc::new(Int64Array::from_iter_values(ids().map(|id| id * 7 % 100)))),
+            ("gaps", Arc::new(Int64Array::from_iter(ids().map(|id| (id != 617).then_some(id % 2))))),
+        ];
+        let batch =
+            RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap();
+        place.write(&format!("data/part-{file}.parquet"), &batch);
+    }
+    place.run("build data -o train.rdx").succeeds();
+    place
+}
+
+fn epoch(place: &Place, options: &str) -> Value {
+    place.json(&format!("epoch train.rdx --tail uneven --world-size 3 --batch-size 16 {options}"))
+}
+
+fn coverage(report: &Value) -> [u64; 4] {
+    ["served", "distinct", "repeated", "missing"].map(|name| report["coverage"][name].as_u64().unwrap())
+}
+
+#[test]
+fn skipped_rows_are_left_out_and_all_others_served() {
+    let place = place();
+    fs::write(place.path("bad.txt"), "# bad rows\n7\n10..20\npart-1.parquet:0\npart-0.parquet:1:0..5\n").unwrap();
+    let report = epoch(&place, "--skip bad.txt");
+    let left = 1000 - 1 - 10 - 97 - 5;
+    assert_eq!((&report["rows"], coverage(&report)), (&json!(left), [left, left, 0, 0]));
+    fs::write(place.path("bad.csv"), "row_id\n7\n7\n999\n").unwrap();
+    assert_eq!(coverage(&epoch(&place, "--skip bad.csv --order sequential")), [998, 998, 0, 0]);
+    fs::write(place.path("all.txt"), "0..1000").unwrap();
+    place.run("epoch train.rdx --skip all.txt").fails().complains(&["none of 1000 rows is left"]);
+    fs::write(place.path("beyond.txt"), "5\n1000\n").unwrap();
+    place.run("epoch train.rdx --skip beyond.txt").fails().complains(&["beyond.txt", "line 2", "row id 1000"]);
+    place.run("epoch train.rdx --skip nowhere.txt").fails().complains(&["nowhere.txt"]);
+}
+
+#[test]
+fn the_sides_of_a_split_make_the_whole() {
+    let place = place();
+    for options in
+        ["--split-fraction 0.3", "", "--split-by user", "--split-by class --split-seed 5 --split-fraction 0.5"]
+    {
+        let [train, validation] =
+            ["train", "validation"].map(|side| coverage(&epoch(&place, &format!("--split {side} {options}"))));
+        assert_eq!((train[1] + validation[1], train[2], validation[2]), (1000, 0, 0), "{options}");
+        assert!(train[0] > 0 && validation[0] > 0, "{options}");
+    }
+    // A hundred users of ten rows each.
+    assert_eq!(coverage(&epoch(&place, "--split validation --split-by user"))[0] % 10, 0);
+    let seeds =
+        ["--seed 1", "--seed 2"].map(|seed| epoch(&place, &format!("--split validation {seed}"))["rows"].clone());
+    assert_eq!(seeds[0], seeds[1]);
+    fs::write(place.path("bad.txt"), "0..500").unwrap();
+    let both = epoch(&place, "--split train --skip bad.txt")["rows"].as_u64().unwrap();
+    assert!((400..500).contains(&both), "{both}");
+}
+
+#[test]
+fn weights_draw_and_zero_is_never_served() {
+    let place = place();
+    let report = epoch(&place, "--weights weight");
+    assert_eq!(coverage(&report)[0], 1000);
+    assert!(coverage(&report)[1] <= 750 && coverage(&report)[2] > 0);
+    assert_eq!(coverage(&epoch(&place, "--weights weight --without-replacement")), [750, 750, 0, 250]);
+    assert_eq!(coverage(&epoch(&place, "--weights weight --without-replacement --epoch-size 100")), [100, 100, 0, 900]);
+    assert_eq!(coverage(&epoch(&place, "--weights weight --epoch-size 4000"))[0], 4000);
+    place
+        .run("epoch train.rdx --weights weight --without-replacement --epoch-size 751")
+        .fails()
+        .complains(&["751 rows", "750 have a weight"]);
+    place.run("epoch train.rdx --weights class").fails().complains(&["part-0.parquet", "\"class\"", "weight"]);
+    place.run("epoch train.rdx --weights gaps").fails().complains(&[
+        "part-1.parquet",
+        "row group 1",
+        "\"gaps\"",
+        "row id 617",
+    ]);
+    place.run("epoch train.rdx --weights nope").fails().complains(&["\"nope\""]);
+}
+
+#[test]
+fn classes_come_equally_often() {
+    let place = place();
+    let report = epoch(&place, "--balance class --epoch-size 300");
+    // 100 of each class: no row of the many twice, of the rare each ten times.
+    assert_eq!(coverage(&report)[0], 300);
+    let distinct = coverage(&report)[1];
+    let some = (0..1000).filter(|id| id % 11 == 0 && id % 100 != 37).count() as u64;
+    assert_eq!(distinct, 100 + some.min(100) + 10);
+    place.run("epoch train.rdx --balance gaps").fails().complains(&[
+        "part-1.parquet",
+        "\"gaps\"",
+        "row id 617",
+        "label",
+    ]);
+    place.run("epoch train.rdx --balance nope").fails().complains(&["\"nope\""]);
+    fs::write(place.path("bad.txt"), "617").unwrap();
+    assert_eq!(coverage(&epoch(&place, "--balance gaps --skip bad.txt"))[0], 999);
+}
+
+#[test]
+fn epochs_of_another_size_go_on_where_the_one_before_stopped() {
+    let place = Place::with_index();
+    let digest = |options: &str| {
+        let report = place.json(&format!("epoch train.rdx --batch-size 59 {options}"));
+        (report["ranks"][0]["digest"].as_str().unwrap().to_owned(), report["coverage"]["distinct"].clone())
+    };
+    assert_eq!(digest(&format!("--epoch-size {ROWS}")), digest(""));
+    assert_eq!(digest("--epoch-size 100").1, json!(100));
+    assert_eq!(digest("--epoch-size 2006").1, json!(ROWS));
+    // Seventeen epochs of 59 rows are one pass, which decodes every row group once.
+    let report = place.json("epoch train.rdx --epoch-size 59 --epochs 17 --order sequential --batch-size 59");
+    assert_eq!(report["decodes"], place.json("info train.rdx")["row_groups"]);
+    assert_eq!(coverage(&report), [59, 59, 0, ROWS as u64 - 59]);
+}
+
+#[test]
+fn what_can_not_be_together_is_refused_as_usage() {
+    let place = place();
+    for options in [
+        "--weights weight --balance class",
+        "--weights weight --order global",
+        "--balance class --order sequential",
+        "--split-fraction 0.2",
+        "--split-by user",
+        "--without-replacement",
+        "--epoch-size 0",
+        "--split test",
+    ] {
+        place.run(&format!("epoch train.rdx {options}")).exits_with_usage();
+    }
+    place.run("epoch train.rdx --split train --split-fraction 1.5").fails().complains(&["1.5"]);
+    place.run("epoch train.rdx --balance class --epoch-size 2").fails().complains(&["class", "epoch of 2"]);
+}
+
+#[test]
+fn what_ranks_get_does_not_depend_on_the_loader() {
+    let place = place();
+    fs::write(place.path("bad.txt"), "100..300").unwrap();
+    for options in ["--balance class", "--weights weight", "--skip bad.txt --split train --epoch-size 450"] {
+        let digests = ["carousel", "lru"].map(|loader| {
+            let report = epoch(&place, &format!("{options} --epochs 2 --memory 20% --loader {loader}"));
+            report["ranks"].as_array().unwrap().iter().map(|rank| rank["digest"].clone()).collect::<Vec<_>>()
+        });
+        assert_eq!(digests[0], digests[1], "{options}");
+    }
+}
