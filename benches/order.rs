@@ -1,17 +1,22 @@
 //! What one position of a global order costs.
 //!
-//! Lengths: 10^6 (20 bits, walk factor 1.05), 10^9 (30 bits, 1.07), 10^12 (40 bits, 1.10), and the worst, one above a power
-//! of two (2.0). `row` and `position` are asked for scattered places, each independent of the one before, as a loader
-//! does; `chained` feeds every answer into the next question, which shows the latency instead; `fill` writes a run
-//! of consecutive positions, `fill_strided` those of one rank in a world of 64. `fisher_yates_build` is what an epoch
-//! of 2^16 rows costs before its first row.
+//! Lengths: 10^6 (20 bits, walk factor 1.05), 10^9 (30 bits, 1.07), 10^12 (40 bits, 1.10), and the worst, one above a
+//! power of two (2.0). `row` and `position` are asked for scattered places, each independent of the one before, as a
+//! loader does; `chained` feeds every answer into the next question, which shows the latency instead; `fill` writes a
+//! run of consecutive positions, `fill_strided` those of one rank in a world of 64. `fisher_yates_build` is what an
+//! epoch of 2^16 rows costs before its first row.
+//!
+//! `blocks` is asked over 1000 row groups of 65 536 rows, of 20 000, and of 200 000, of which only the last are too
+//! many for a table. `fill` walks through all of a window and so pays for its shuffle, as a loader does; `row` and
+//! `position` stay in one window. `torch_build` is what an epoch costs before its first row, by the number of rows: in
+//! the caches of a processor and beyond them.
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use rowdex::order::{Global, Order, Orders};
+use rowdex::order::{Blocks, Global, Order, Orders, Torch};
 
 const LENGTHS: [(&str, u64); 5] = [
     ("2^16 (table)", 1 << 16),
@@ -59,6 +64,50 @@ fn positions(c: &mut Criterion) {
     }
 }
 
+fn blocks(c: &mut Criterion) {
+    for (rows, k) in [(20_000, 1), (65_536, 1), (20_000, 8), (200_000, 1), (20_000, Blocks::ALL)] {
+        let k_name = if k == Blocks::ALL { "all".to_owned() } else { k.to_string() };
+        let name = format!("1000 x {rows}, k = {k_name}");
+        let order = Blocks::new(&[rows; 1000], k, SEED).and_then(|orders| orders.epoch(0));
+        let order = order.unwrap_or_else(|error| unreachable!("{error}"));
+        let positions: Vec<u64> = (0..BLOCK as u64).map(|i| i * 7919 % rows).collect();
+        let mut scattered = vec![0; BLOCK];
+        order.fill_strided(0, 1, &mut scattered);
+
+        let mut group = c.benchmark_group("blocks");
+        group.sample_size(20).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
+        group.throughput(Throughput::Elements(BLOCK as u64));
+        group.bench_function(BenchmarkId::new("row", &name), |b| {
+            b.iter(|| positions.iter().filter_map(|q| order.row(*q)).fold(0, |sum: u64, row| sum ^ row));
+        });
+        group.bench_function(BenchmarkId::new("position", &name), |b| {
+            b.iter(|| scattered.iter().filter_map(|row| order.position(*row)).fold(0, |sum: u64, q| sum ^ q));
+        });
+        let mut next = 0;
+        for (what, stride) in [("fill", 1), ("fill_strided", 64)] {
+            group.bench_function(BenchmarkId::new(what, &name), |b| {
+                b.iter(|| {
+                    let written = order.fill_strided(next, stride, black_box(&mut scattered));
+                    next = if written < BLOCK { next % stride } else { next + stride * BLOCK as u64 };
+                });
+            });
+        }
+        group.finish();
+    }
+}
+
+fn torch(c: &mut Criterion) {
+    let mut group = c.benchmark_group("order");
+    group.sample_size(10).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(2));
+    for len in [65_536, 1_000_000, 10_000_000] {
+        group.throughput(Throughput::Elements(len));
+        group.bench_function(BenchmarkId::new("torch_build", len), |b| {
+            b.iter(|| Torch::new(black_box(len), SEED).and_then(|orders| orders.epoch(0)));
+        });
+    }
+    group.finish();
+}
+
 fn build(c: &mut Criterion) {
     let mut group = c.benchmark_group("order");
     group.sample_size(20).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
@@ -67,5 +116,5 @@ fn build(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, positions, build);
+criterion_group!(benches, positions, blocks, torch, build);
 criterion_main!(benches);

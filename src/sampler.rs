@@ -10,13 +10,14 @@
 //!   before they are shared out, never the other way round.
 //! - The samples of a rank are as many as its [`Tail`] policy says, and its batches are those samples cut every `B`.
 //! - An epoch has `ceil(m / B)` steps, `m` being the most samples that any rank has; or, if short batches are dropped,
-//!   `floor(m / B)` with the fewest. So the last batch may be short and, with [`Tail::Uneven`], may even be empty on ranks
-//!   that have a sample less. It is a step nonetheless: the ranks must all take part in it.
-//! - Step `t` of all ranks together is the positions from `t * S * B` up to `(t + 1) * S * B`. So while `S * B` stays the
-//!   same, what a full step trains on does not depend on how many ranks there are (but see the next point).
-//! - Rows that are dropped or repeated are other ones each epoch: shuffled orders see to that themselves, and those that are
-//!   [the same in every epoch](Orders::is_same_every_epoch) begin elsewhere in each if any rows are dropped or repeated; see
-//!   [`DistributedSampler::with_rotation`], which can say yes or no whatever the number of ranks. An [`EpochPlan`] says which rows those are.
+//!   `floor(m / B)` with the fewest. So the last batch may be short and, with [`Tail::Uneven`], may even be empty on
+//!   ranks that have a sample less. It is a step nonetheless: the ranks must all take part in it.
+//! - Step `t` of all ranks together is the positions from `t * S * B` up to `(t + 1) * S * B`. So while `S * B` stays
+//!   the same, what a full step trains on does not depend on how many ranks there are (but see the next point).
+//! - Rows that are dropped or repeated are other ones each epoch: shuffled orders see to that themselves, and those
+//!   that are [the same in every epoch](Orders::is_same_every_epoch) begin elsewhere in each if any rows are dropped or
+//!   repeated; see [`DistributedSampler::with_rotation`], which can say yes or no whatever the number of ranks. An
+//!   [`EpochPlan`] says which rows those are.
 //! - A [`State`] counts consumed positions over all ranks. Resuming serves the remaining positions `[c, n)` by the same
 //!   rules, with `n - c` in the place of `n` and position `c + s + p * S` as the p-th sample.
 //!
@@ -126,12 +127,13 @@ impl DistributedSampler {
         self.rotated_as_needed()
     }
 
-    /// Whether orders that are [the same in every epoch](Orders::is_same_every_epoch) begin elsewhere each epoch, as [`Rotated`] has it. Epoch 0 and
-    /// orders that shuffle are not touched.
+    /// Whether orders that are [the same in every epoch](Orders::is_same_every_epoch) begin elsewhere each epoch, as
+    /// [`Rotated`] has it. Epoch 0 and orders that shuffle are not touched.
     ///
-    /// By default they do where the tail policy, or leaving out a short last batch, drops or repeats rows: those would be the same rows in every epoch
-    /// otherwise, and a dropped row would never be served. `false` is what torch's `DistributedSampler(shuffle=False)` does. With `true` or `false` it does
-    /// not depend on the number of ranks. A run that is [resumed](Self::resume) goes on the way it began, whatever is asked for.
+    /// By default they do where the tail policy, or leaving out a short last batch, drops or repeats rows: those would
+    /// be the same rows in every epoch otherwise, and a dropped row would never be served. `false` is what torch's
+    /// `DistributedSampler(shuffle=False)` does. With `true` or `false` it does not depend on the number of ranks. A
+    /// run that is [resumed](Self::resume) goes on the way it began, whatever is asked for.
     #[must_use]
     pub fn with_rotation(mut self, rotation: bool) -> Self {
         if self.rotation != Rotation::Resumed {
@@ -347,8 +349,8 @@ impl DistributedSampler {
         Ok(())
     }
 
-    /// The orders that a state is of: those given or their rotation, whatever the new world would need. So a run goes on with its
-    /// positions where it stopped, and any number of ranks can take over.
+    /// The orders that a state is of: those given or their rotation, whatever the new world would need. So a run goes
+    /// on with its positions where it stopped, and any number of ranks can take over.
     fn orders_of(&self, state: &State) -> Result<Arc<dyn Orders>> {
         let fingerprint = self.orders.fingerprint();
         if state.fingerprint == fingerprint {

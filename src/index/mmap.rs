@@ -1,9 +1,10 @@
 //! The only memory map.
 //!
-//! A map is shared by every process that opens the same file and costs no copy, but it reads a file that others
-//! could change. The contract that makes it sound: **an index or an order file is replaced by rename, never modified in place.**
-//! This library writes indexes only that way. A file that is shortened under the map raises SIGBUS, and one that is
-//! overwritten under it gives wrong rows; [`Index::read`](super::Index::read) copies the bytes and is immune to both.
+//! A map is shared by every process that opens the same file and costs no copy, but it reads a file that others could
+//! change. The contract that makes it sound: **an index or an order file is replaced by rename, never modified in
+//! place.** This library writes indexes only that way. A file that is shortened under the map raises SIGBUS, and one
+//! that is overwritten under it gives wrong rows; [`Index::read`](super::Index::read) copies the bytes and is immune to
+//! both.
 
 #![allow(unsafe_code)]
 
@@ -15,8 +16,9 @@ use memmap2::Mmap;
 
 use crate::{Error, ErrorKind, Result};
 
-/// Maps the whole file read-only; errors call it `what`, and are of kind `invalid` if it is not a file. No access advice is given: opening reads it once from front to back, and by then
-/// its tables are in the page cache, where advice changes nothing.
+/// Maps the whole file read-only; errors call it `what`, and are of kind `invalid` if it is not a file. No access
+/// advice is given: opening reads it once from front to back, and by then its tables are in the page cache, where
+/// advice changes nothing.
 pub(super) fn map(path: &Path, what: &str, invalid: ErrorKind) -> Result<Bytes> {
     let file = File::open(path).map_err(|error| Error::io(format!("cannot open {what}"), error))?;
     let metadata = file.metadata().map_err(|error| Error::io(format!("cannot inspect {what}"), error))?;

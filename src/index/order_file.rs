@@ -11,8 +11,8 @@ use crate::{Error, ErrorKind, Result};
 /// A file of row ids, mapped: little-endian 64-bit integers one after another and nothing else, as numpy's
 /// `ids.astype("<u8").tofile(path)` writes them.
 ///
-/// What [`Explicit::from_le_bytes`](crate::order::Explicit::from_le_bytes) makes orders of. All processes on a machine share its memory. The file must not
-/// be changed while it is open; replace it by renaming another to its place.
+/// What [`Explicit::from_le_bytes`](crate::order::Explicit::from_le_bytes) makes orders of. All processes on a machine
+/// share its memory. The file must not be changed while it is open; replace it by renaming another to its place.
 pub struct OrderFile {
     path: PathBuf,
     bytes: Bytes,
@@ -23,8 +23,8 @@ impl OrderFile {
     ///
     /// # Errors
     ///
-    /// `NotFound` or `Io` if it can not be opened or mapped, and `InvalidArgument` if it is not a regular file or its size is not a multiple of 8
-    /// bytes.
+    /// `NotFound` or `Io` if it can not be opened or mapped, and `InvalidArgument` if it is not a regular file or its
+    /// size is not a multiple of 8 bytes.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let open = || {

@@ -15,7 +15,7 @@ use super::plan::GroupSize;
 use super::*;
 use crate::dataset::Dataset;
 use crate::index::builder::IndexBuilder;
-use crate::order::{Global, Orders, Sequential};
+use crate::order::{Blocks, Contiguous, Global, Orders, Sequential};
 use crate::row_group;
 use crate::sampler::{Shard, Tail};
 
@@ -588,4 +588,26 @@ fn batches_are_what_the_dataset_takes() {
             assert!(loader.next().is_none());
         }
     }
+}
+
+/// 64 row groups of 50 rows, of which a rank may hold eight; blocks of two, four ranks.
+#[test]
+fn ranks_that_take_pieces_of_blocks_decode_each_row_group_about_once_between_them() {
+    const EPOCHS: u64 = 5;
+    let blocks: Arc<dyn Orders> = Arc::new(Blocks::new(&[50; 64], 2, 7).unwrap());
+    let decodes = |orders: &Arc<dyn Orders>| -> u64 {
+        let rank = |rank| {
+            let fake = Arc::new(Fake::new(&[50; 64]));
+            let samplers = vec![sampler(orders, rank, 4, 10, Tail::Wrap)];
+            let loader = Loader::new(fake.clone(), samplers, options(8 * 50 * ROW_BYTES, 0, EPOCHS)).unwrap();
+            assert_eq!(loader.filter(Result::is_ok).count() as u64, EPOCHS * 80);
+            fake.decodes.load(Ordering::Relaxed)
+        };
+        (0..4).map(rank).sum()
+    };
+    let pieces: Arc<dyn Orders> = Arc::new(Contiguous::new(Arc::clone(&blocks), 4).unwrap());
+    let (contiguous, strided) = (decodes(&pieces), decodes(&blocks));
+    // A few more while horizons are still being spread.
+    assert!(contiguous <= EPOCHS * 64 + 16, "{contiguous}");
+    assert!(strided > 3 * EPOCHS * 64, "{strided}");
 }

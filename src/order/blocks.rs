@@ -12,21 +12,22 @@ use super::permutation::{Key, Permutation};
 use super::{Order, Orders, check_len, reachable};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A shuffle that stays near the files: each epoch shuffles the row groups, cuts them into *windows* of `k`, and shuffles the rows inside
-/// each window. The dial between locality and randomness: with `k` = 1 every row group is read once and served in one piece, with all of them
-/// in one window this is a global shuffle.
+/// A shuffle that stays near the files: each epoch shuffles the row groups, cuts them into *windows* of `k`, and
+/// shuffles the rows inside each window. The dial between locality and randomness: with `k` = 1 every row group is read
+/// once and served in one piece, with all of them in one window this is a global shuffle.
 ///
-/// A reader that walks through the order needs `k` row groups at a time. In return, rows that are far apart in the files come together only if
-/// their row groups meet in a window: where files are sorted by what the model should learn, a small `k` makes batches of one kind.
-/// `docs/orders.md` has the exact algorithm and says how to choose.
+/// A reader that walks through the order needs `k` row groups at a time. In return, rows that are far apart in the
+/// files come together only if their row groups meet in a window: where files are sorted by what the model should
+/// learn, a small `k` makes batches of one kind. `docs/orders.md` has the exact algorithm and says how to choose.
 ///
 /// - Every epoch is a permutation of all rows, drawn from (seed, epoch).
 /// - Row groups may be of any sizes. Empty ones do not count.
-/// - An epoch takes O(row groups) time and 16 bytes a row group to prepare. Beyond, the shuffles of the windows used last are kept, 4 bytes a row
-///   and 64 MiB at most; windows of more than 2^16 rows take none.
-/// - [`fill`](Order::fill) and [`fill_strided`](Order::fill_strided) take nanoseconds a row as they walk through a window. Asking for single
-///   [rows](Order::row) or [positions](Order::position) here and there costs the shuffle of a whole window each time, unless that is kept:
-///   nanoseconds for each of its rows up to 2^16, and tens of nanoseconds in all beyond.
+/// - An epoch takes O(row groups) time and 16 bytes a row group to prepare. Beyond, the shuffles of the windows used
+///   last are kept, 4 bytes a row and 64 MiB at most; windows of more than 2^16 rows take none.
+/// - [`fill`](Order::fill) and [`fill_strided`](Order::fill_strided) take nanoseconds a row as they walk through a
+///   window. Asking for single [rows](Order::row) or [positions](Order::position) here and there costs the shuffle of a
+///   whole window each time, unless that is kept: nanoseconds for each of its rows up to 2^16, and tens of nanoseconds
+///   in all beyond.
 #[derive(Debug, Clone)]
 pub struct Blocks {
     groups: Arc<Groups>,

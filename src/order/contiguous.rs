@@ -8,18 +8,20 @@ use super::fingerprint::fingerprint;
 use super::{Order, Orders, reachable};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Other orders, dealt in consecutive pieces: shard `s` of `S` gets the `s`-th of `S` equal pieces of each epoch, in their order.
+/// Other orders, dealt in consecutive pieces: shard `s` of `S` gets the `s`-th of `S` equal pieces of each epoch, in
+/// their order.
 ///
-/// [`Shard`](crate::Shard) deals positions in turn, `q` to shard `q mod S`. These orders move the `p`-th position of the `s`-th piece to position
-/// `s + p * S`, so that dealing in turn gives every shard its piece; everything that holds for sharding holds here. Where `S` does not divide the
-/// number of positions, the first pieces are one longer.
+/// [`Shard`](crate::Shard) deals positions in turn, `q` to shard `q mod S`. These orders move the `p`-th position of
+/// the `s`-th piece to position `s + p * S`, so that dealing in turn gives every shard its piece; everything that holds
+/// for sharding holds here. Where `S` does not divide the number of positions, the first pieces are one longer.
 ///
-/// With [`Blocks`](super::Blocks) inside, every row group is then read by one rank, or by two where a piece ends in it, instead of by all of them:
-/// it is decoded about once an epoch on all ranks together. The price is that ranks draw from different parts of an epoch: a step is no longer a
-/// random sample of all rows, but `S` samples of `S` parts, which change every epoch as the order inside does.
+/// With [`Blocks`](super::Blocks) inside, every row group is then read by one rank, or by two where a piece ends in it,
+/// instead of by all of them: it is decoded about once an epoch on all ranks together. The price is that ranks draw
+/// from different parts of an epoch: a step is no longer a random sample of all rows, but `S` samples of `S` parts,
+/// which change every epoch as the order inside does.
 ///
-/// `S` is a part of the orders. So what a step trains on depends on it, unlike with the orders inside, and a state is resumed with the `S` that the run
-/// had, on any number of ranks.
+/// `S` is a part of the orders. So what a step trains on depends on it, unlike with the orders inside, and a state is
+/// resumed with the `S` that the run had, on any number of ranks.
 ///
 /// One position costs what it costs inside, and so does its inverse.
 #[derive(Debug, Clone)]

@@ -10,13 +10,15 @@ use super::table::{Element, Shuffle, Table};
 use super::{Order, Orders, check_len};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A given list of row ids, in every epoch: an order that a foreign sampler drew, or a part of the rows, or some of them more than once.
+/// A given list of row ids, in every epoch: an order that a foreign sampler drew, or a part of the rows, or some of
+/// them more than once.
 ///
-/// Positions are places in the list, so an epoch has as many as the list. It is the same in every epoch; a list that changes is other orders each
-/// time, with other fingerprints.
+/// Positions are places in the list, so an epoch has as many as the list. It is the same in every epoch; a list that
+/// changes is other orders each time, with other fingerprints.
 ///
-/// One position costs a memory access. [`position`](Order::position) sorts 4 bytes a position when it is first asked for and then searches; where a row is
-/// listed more than once it is the first place; where there is no memory for that, it looks through the list.
+/// One position costs a memory access. [`position`](Order::position) sorts 4 bytes a position when it is first asked
+/// for and then searches; where a row is listed more than once it is the first place; where there is no memory for
+/// that, it looks through the list.
 #[derive(Clone)]
 pub struct Explicit {
     listed: Arc<Listed>,
@@ -37,7 +39,8 @@ impl Explicit {
         Self::checked(Ids::Numbers(ids.into()), rows)
     }
 
-    /// The row ids in this list of little-endian `u64`, such as an [`OrderFile`](crate::index::OrderFile). Otherwise as [`new`](Self::new).
+    /// The row ids in this list of little-endian `u64`, such as an [`OrderFile`](crate::index::OrderFile). Otherwise as
+    /// [`new`](Self::new).
     ///
     /// # Errors
     ///
@@ -71,7 +74,8 @@ impl Explicit {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if not: the error says which row is listed twice and where, or which is missing. `TooLarge` if there is no memory.
+    /// `InvalidArgument` if not: the error says which row is listed twice and where, or which is missing. `TooLarge` if
+    /// there is no memory.
     pub fn check_permutation(&self) -> Result<()> {
         let too_large =
             || Error::new(ErrorKind::TooLarge, format!("no memory to mark which of {} rows are listed", self.rows));

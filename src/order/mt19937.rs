@@ -6,7 +6,8 @@ const N: usize = 624;
 /// How far ahead the word is that each word is mixed with.
 const M: usize = 397;
 
-/// MT19937 by M. Matsumoto and T. Nishimura (1998), with their initialisation of 2002 (`init_genrand`) and the standard tempering.
+/// MT19937 by M. Matsumoto and T. Nishimura (1998), with their initialisation of 2002 (`init_genrand`) and the standard
+/// tempering.
 ///
 /// Frozen by what it is compared with: `torch.manual_seed` and `numpy.random.RandomState` give the same words.
 pub(super) struct Mt19937 {

@@ -66,7 +66,8 @@ pub(crate) enum Permutation {
 }
 
 impl Permutation {
-    /// The most rows that get a real Fisher-Yates shuffle, as a table; what is longer is computed. Row ids up to here fit `u16`.
+    /// The most rows that get a real Fisher-Yates shuffle, as a table; what is longer is computed. Row ids up to here
+    /// fit `u16`.
     pub(crate) const MAX_TABLE: u64 = 1 << 16;
 
     /// O(len) time and memory up to 2^16, O(1) beyond. `len` is at most [`MAX_LEN`](super::MAX_LEN).

@@ -9,15 +9,16 @@ use crate::error::Result;
 /// How many candidates for the step there are.
 const CANDIDATES: u64 = 64;
 
-/// Other orders, beginning further on in each epoch and going round: what comes last, and so is dropped or repeated by the sharding, is something
-/// else each time.
+/// Other orders, beginning further on in each epoch and going round: what comes last, and so is dropped or repeated by
+/// the sharding, is something else each time.
 ///
-/// Position `q` of epoch `e` is position `(q + e * c) mod n` of the orders inside, with a step `c` of about `n / 1.618` that has no factor in
-/// common with `n`. So epoch 0 is as inside; in any `n` epochs one after another every position is last exactly once; and on the way there the
-/// beginnings lie about evenly, as multiples of the golden ratio do. It does not depend on the number of ranks, so a run can be resumed with another.
+/// Position `q` of epoch `e` is position `(q + e * c) mod n` of the orders inside, with a step `c` of about `n / 1.618`
+/// that has no factor in common with `n`. So epoch 0 is as inside; in any `n` epochs one after another every position
+/// is last exactly once; and on the way there the beginnings lie about evenly, as multiples of the golden ratio do. It
+/// does not depend on the number of ranks, so a run can be resumed with another.
 ///
-/// A [`DistributedSampler`](crate::DistributedSampler) does this by itself to orders that are
-/// [the same in every epoch](Orders::is_same_every_epoch) where rows are dropped or repeated, see
+/// A [`DistributedSampler`](crate::DistributedSampler) does this by itself to orders that are [the same in every
+/// epoch](Orders::is_same_every_epoch) where rows are dropped or repeated, see
 /// [`with_rotation`](crate::DistributedSampler::with_rotation). `docs/orders.md` has the exact step.
 #[derive(Debug, Clone)]
 pub struct Rotated {
@@ -67,8 +68,9 @@ impl Orders for Rotated {
     }
 }
 
-/// The step for `n` positions: of the 64 integers from `n / 1.618` on that are less than `n` the one whose ratio to `n` has the smallest sum of
-/// partial quotients, which is what keeps multiples apart (Niederreiter, 1978); the first of several, and 0 if none has no factor in common with `n`.
+/// The step for `n` positions: of the 64 integers from `n / 1.618` on that are less than `n` the one whose ratio to `n`
+/// has the smallest sum of partial quotients, which is what keeps multiples apart (Niederreiter, 1978); the first of
+/// several, and 0 if none has no factor in common with `n`.
 fn step(n: u64) -> u64 {
     let first = ((u128::from(n) * 0x9e37_79b9_7f4a_7c15) >> 64).max(1) as u64;
     let candidates = (first..n.min(first.saturating_add(CANDIDATES))).filter_map(|c| Some((quotients(n, c)?, c)));

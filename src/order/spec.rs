@@ -9,8 +9,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Which orders a run has, apart from their length and seed: what `--order` says, and the same text in C and Python.
 ///
-/// Written and parsed as `sequential`, `global`, `torch`, and `blocks(8)` or `blocks(all)`; `blocks:8` is read, too, which no shell takes for
-/// anything else.
+/// Written and parsed as `sequential`, `global`, `torch`, and `blocks(8)` or `blocks(all)`; `blocks:8` is read, too,
+/// which no shell takes for anything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OrderSpec {

@@ -15,23 +15,27 @@ const LARGE: u64 = 214_748_364;
 /// The orders of `torch.utils.data.DistributedSampler(shuffle=True)`, number for number.
 ///
 /// Epoch `e` is `torch.randperm(len, generator=torch.Generator().manual_seed(seed + e))` on the CPU. With
-/// [`Tail::Wrap`](crate::Tail::Wrap) a [`DistributedSampler`](crate::DistributedSampler) then serves what torch's serves with
-/// `drop_last=False`, with [`Tail::Drop`](crate::Tail::Drop) what it serves with `drop_last=True`. Torch's `shuffle=False` is
-/// [`Sequential`](super::Sequential), in a sampler [without rotation](crate::DistributedSampler::with_rotation).
+/// [`Tail::Wrap`](crate::Tail::Wrap) a [`DistributedSampler`](crate::DistributedSampler) then serves what torch's
+/// serves with `drop_last=False`, with [`Tail::Drop`](crate::Tail::Drop) what it serves with `drop_last=True`. Torch's
+/// `shuffle=False` is [`Sequential`](super::Sequential), in a sampler [without
+/// rotation](crate::DistributedSampler::with_rotation).
 ///
-/// It is here to move runs from torch and to prove that nothing changed. [`Global`](super::Global) is the better order: no memory, no time
-/// before the first row, and epochs that have nothing to do with those of other seeds. What torch's generator takes is `seed + epoch`, and of
-/// that the low 32 bits:
+/// It is here to move runs from torch and to prove that nothing changed. [`Global`](super::Global) is the better order:
+/// no memory, no time before the first row, and epochs that have nothing to do with those of other seeds. What torch's
+/// generator takes is `seed + epoch`, and of that the low 32 bits:
 ///
 /// - seed 0 in epoch 1 is seed 1 in epoch 0;
 /// - seeds that differ by a multiple of 2^32 give the same orders;
-/// - a negative seed `-s` of torch is `2^64 - s` here, `s.wrapping_neg()`. Torch refuses a sum beyond 2^64 - 1, which wraps here.
+/// - a negative seed `-s` of torch is `2^64 - s` here, `s.wrapping_neg()`. Torch refuses a sum beyond 2^64 - 1, which
+///   wraps here.
 ///
-/// An epoch costs 4 bytes a row (8 from 2^32 + 1 rows on) and one draw a row, in sequence, before its first row. It is made once for all samplers
-/// that share these orders, clones included, and kept as long as one of them uses it. [`position`](Order::position) makes an inverse of the same
-/// size when it is first asked for; where there is no memory for that, it looks through the rows.
+/// An epoch costs 4 bytes a row (8 from 2^32 + 1 rows on) and one draw a row, in sequence, before its first row. It is
+/// made once for all samplers that share these orders, clones included, and kept as long as one of them uses it.
+/// [`position`](Order::position) makes an inverse of the same size when it is first asked for; where there is no memory
+/// for that, it looks through the rows.
 ///
-/// From 214 748 364 rows on this is what PyTorch 2.6 and later do; earlier versions went on with the algorithm for fewer rows.
+/// From 214 748 364 rows on this is what PyTorch 2.6 and later do; earlier versions went on with the algorithm for
+/// fewer rows.
 #[derive(Debug, Clone)]
 pub struct Torch {
     len: u64,
@@ -79,8 +83,8 @@ impl Orders for Torch {
     fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
         let make = || Randperm::new(self.len, self.seed.wrapping_add(epoch)).map(Arc::new);
         let Some(made) = self.made.get(|| Mutex::new(Made::new())) else { return Ok(make()?) };
-        // Held while the order is made, so that samplers that ask at once wait for one order rather than make two. Nothing in it can be
-        // left half done, so a panic of another thread does not matter.
+        // Held while the order is made, so that samplers that ask at once wait for one order rather than make two.
+        // Nothing in it can be left half done, so a panic of another thread does not matter.
         let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
         made.retain(|(_, order)| order.strong_count() > 0);
         let held = made.iter().find(|(held, _)| *held == epoch).and_then(|(_, order)| order.upgrade());

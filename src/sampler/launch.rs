@@ -100,14 +100,15 @@ impl Launch {
 
     /// What these variables say; one that is empty counts as not set.
     ///
-    /// Several launchers may be in play, and must agree: on the rank and the number of ranks, or, where another launcher started one `torchrun` for each
-    /// machine, on the machine and the number of machines. `SLURM_NTASKS` alone is what an allocation sets, and counts only with `SLURM_PROCID`.
-    /// `PMIX_RANK` comes with no number of ranks, so it is only compared.
+    /// Several launchers may be in play, and must agree: on the rank and the number of ranks, or, where another
+    /// launcher started one `torchrun` for each machine, on the machine and the number of machines. `SLURM_NTASKS`
+    /// alone is what an allocation sets, and counts only with `SLURM_PROCID`. `PMIX_RANK` comes with no number of
+    /// ranks, so it is only compared.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if no launcher is found, if one of a rank and a number of ranks is set without the other, if a value is not a number or a rank
-    /// not below its number, or if launchers disagree. The error names the variables.
+    /// `InvalidArgument` if no launcher is found, if one of a rank and a number of ranks is set without the other, if a
+    /// value is not a number or a rank not below its number, or if launchers disagree. The error names the variables.
     pub fn from_vars(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let lookup = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
         let mut found = Vec::new();
@@ -199,8 +200,8 @@ impl fmt::Display for Launch {
 }
 
 impl Shard {
-    /// The shard of the rank that the launcher of this process gave it, with tail [`Tail::Wrap`](super::Tail::Wrap) and no replicas:
-    /// that of [`Launch::from_env`], which also says where it is from.
+    /// The shard of the rank that the launcher of this process gave it, with tail [`Tail::Wrap`](super::Tail::Wrap) and
+    /// no replicas: that of [`Launch::from_env`], which also says where it is from.
     ///
     /// # Errors
     ///

@@ -177,15 +177,15 @@ impl EpochPlan {
         Error::new(ErrorKind::Internal, message).with_hint("the implementation of this Order is at fault")
     }
 
-    /// The row ids at the positions from [`start`](Self::start) on that no rank serves in this epoch: what the tail policy, or leaving out a
-    /// short last batch, drops. The same on every rank, in O(1) a row.
+    /// The row ids at the positions from [`start`](Self::start) on that no rank serves in this epoch: what the tail
+    /// policy, or leaving out a short last batch, drops. The same on every rank, in O(1) a row.
     pub fn dropped(&self) -> RowIds {
         let end = self.order.len();
         RowIds { next: end.min(self.start.saturating_add(self.served)), end, plan: self.clone() }
     }
 
-    /// The row ids that ranks serve as pads in this epoch, in the order of their positions: as often as they do, which is more than once in a
-    /// world larger than the order. The same on every rank, in O(1) a row.
+    /// The row ids that ranks serve as pads in this epoch, in the order of their positions: as often as they do, which
+    /// is more than once in a world larger than the order. The same on every rank, in O(1) a row.
     pub fn repeated(&self) -> RowIds {
         let len = self.order.len();
         RowIds { next: len, end: len.max(self.start.saturating_add(self.served)), plan: self.clone() }

@@ -70,7 +70,7 @@ fn tails() -> impl Strategy<Value = Tail> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn ranks_get_equally_many_and_together_the_whole_order(
@@ -86,7 +86,7 @@ proptest! {
             };
             let all = served(&world, epoch);
             prop_assert!(all.keys().copied().eq(0..expected), "{}", name);
-            let order = orders.epoch(epoch).unwrap();
+            let order = world[0].orders().epoch(epoch).unwrap();
             for (q, (row, pad)) in all {
                 prop_assert_eq!((Some(row), pad), (order.row(q % len), q >= len), "{}", name);
             }

@@ -184,11 +184,13 @@ fn the_longest_row_groups_do_not_overflow() {
     }
 }
 
+/// Row groups, `k`, seed and epoch; the first rows, and a hash.
+type Golden<'a> = (&'a [u64], u64, u64, u64, [u64; 6], u64);
+
 /// The numbers of version 1: the first rows, and a hash over 1024 rows spread over the order.
 #[test]
 fn version_1_is_frozen() {
-    type Golden<'a> = (&'a [u64], u64, u64, u64, [u64; 6], u64);
-    let golden: &[Golden<'_>] = &[
+    let golden: &[Golden] = &[
         (&UNEVEN, 1, 0, 0, [24, 10, 35, 6, 28, 9], 0xfb4f_4e6e_d482_aa91),
         (&UNEVEN, 2, 0, 0, [277, 160, 233, 262, 127, 332], 0xb1f2_72cb_1e16_75f7),
         (&UNEVEN, 2, 0, 1, [345, 344, 343, 341, 347, 342], 0x2239_5fa5_39e6_b7f3),

@@ -30,7 +30,8 @@ impl Windows {
 
     /// The shuffle of a window of `len` rows.
     ///
-    /// Never waits: whoever finds the kept ones locked makes its own. So a process forked while another thread held the lock goes on, too.
+    /// Never waits: whoever finds the kept ones locked makes its own. So a process forked while another thread held the
+    /// lock goes on, too.
     pub(super) fn get(&self, number: u64, len: u64) -> Arc<Permutation> {
         let make = || Arc::new(Permutation::new(len, &self.key.numbered(number)));
         if len > Permutation::MAX_TABLE {

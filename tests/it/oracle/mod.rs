@@ -10,6 +10,7 @@ mod bad;
 mod compare;
 mod python;
 mod serve;
+mod torch;
 
 use std::path::{Path, PathBuf};
 

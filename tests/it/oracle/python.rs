@@ -18,7 +18,7 @@ const SOURCES: [&str; 3] = [
 /// A Python with pyarrow, and the corpus that it generated.
 #[derive(Debug)]
 pub(super) struct Oracle {
-    python: PathBuf,
+    pub(super) python: PathBuf,
     /// Files to read in `good`, files to refuse in `bad`.
     pub(super) corpus: PathBuf,
     /// What pyarrow reads from them.
@@ -67,6 +67,13 @@ impl Oracle {
         // No byte code is left beside the scripts.
         run(Command::new(&self.python).arg("-B").arg(tools().join(name)).args(arguments)).map(drop)
     }
+}
+
+/// What `torch_order.py` prints, from PyTorch itself or from what it follows.
+pub(super) fn torch_order(python: &Path, torch: bool) -> Result<String, String> {
+    let mut command = Command::new(python);
+    command.arg("-B").arg(tools().join("torch_order.py"));
+    run(if torch { command.arg("--torch") } else { &mut command })
 }
 
 fn repository() -> &'static Path {
