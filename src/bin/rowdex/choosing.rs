@@ -93,7 +93,7 @@ impl ChoosingArgs {
         let dataset = if self.reads_columns() { Some(dataset()?) } else { None };
         let kept = self.kept(index, dataset.as_ref())?;
         let rows = kept.as_ref().map_or(index.len(), IdSet::len);
-        if rows == 0 && index.len() > 0 {
+        if rows == 0 && !index.is_empty() {
             return Err(Failure::new(format!("none of {} rows is left to be served", index.len())));
         }
         let len = self.epoch_size.unwrap_or(rows);
