@@ -131,8 +131,7 @@ impl IdSet {
                 Some(runs.get(at)?.start + (place - before))
             }
             Container::Bitmap { words, ranks } => {
-                // The rank of the first block is 0, so there is one before the first greater rank.
-                let block = ranks.partition_point(|rank| *rank <= place).checked_sub(1)?;
+                let block = self.block(ranks, place)?;
                 let mut left = place - ranks.get(block)?;
                 let first = block * BLOCK_WORDS;
                 for (at, word) in (first..).zip(words.get(first..)?) {
@@ -145,6 +144,30 @@ impl IdSet {
                 None
             }
         }
+    }
+
+    /// The last block whose rank is not above `place`, which is below the number of members.
+    ///
+    /// Members that are spread evenly, as those of a split are, make ranks that grow evenly: a guess is a few blocks off, and
+    /// doubling steps from there find bounds close together.
+    fn block(&self, ranks: &[u64], place: u64) -> Option<usize> {
+        let guess = (u128::from(place) * ranks.len() as u128 / u128::from(self.len)) as usize;
+        let above = |at: usize| ranks.get(at).is_none_or(|rank| *rank > place);
+        let (mut low, mut high, mut step) = (guess, guess + 1, 1);
+        while above(low) {
+            high = low;
+            // The rank of the first block is 0, and so not above.
+            low = low.saturating_sub(step);
+            step *= 2;
+        }
+        step = 1;
+        while !above(high) {
+            low = high;
+            high += step;
+            step *= 2;
+        }
+        let between = ranks.get(low..high.min(ranks.len()))?;
+        (low + between.partition_point(|rank| *rank <= place)).checked_sub(1)
     }
 
     /// How many members come before `row`: its place, where it is a member itself.
@@ -468,6 +491,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn any_set_is_what_was_put_in(
             rows in 0_u64..3000, ids in prop::collection::btree_set(0_u64..3000, 0..600), long: bool,
