@@ -222,6 +222,11 @@ impl Dataset {
         gather::own(row_group::finish(batch, self.schema())?)
     }
 
+    /// Copies rows, given as batch and row, out of batches of the types served.
+    pub(crate) fn gather_rows(&self, batches: &[&RecordBatch], places: &[(u32, u32)]) -> Result<RecordBatch> {
+        gather::gather(batches, places, self.schema())
+    }
+
     /// Reads and decodes rows of one row group on the calling thread, past the cache, and counts it.
     pub(crate) fn decode_group(&self, row_group: u32, slots: Slots<'_>) -> Result<GroupRows> {
         self.inner.decode(self.inner.state()?, row_group, slots)
@@ -239,7 +244,7 @@ impl Dataset {
         }
     }
 
-    fn out_of_range(&self, row: u64) -> Error {
+    pub(crate) fn out_of_range(&self, row: u64) -> Error {
         let len = self.len();
         Error::new(ErrorKind::OutOfRange, format!("row id {row} of a dataset of {len} rows"))
             .with_hint(format!("row ids are 0 to {}", len.saturating_sub(1)))

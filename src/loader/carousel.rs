@@ -26,6 +26,8 @@ struct Piece {
 #[derive(Debug)]
 pub(crate) struct Lot {
     pieces: Result<VecDeque<Piece>>,
+    /// Rows that were not claimed.
+    left: usize,
     bytes: u64,
 }
 
@@ -49,6 +51,8 @@ impl Slice {
 pub(crate) struct Claimed {
     /// For each of the segment's parts, its rows in the order in which they are due, or why there are none.
     pub(crate) parts: Vec<(u32, Result<Vec<Slice>>)>,
+    /// How many rows that is.
+    pub(crate) rows: u64,
     /// Bytes that are freed once `parts` is dropped.
     pub(crate) bytes: u64,
 }
@@ -88,7 +92,8 @@ impl Carousel {
 
     /// Takes the rows of a segment, given as how many of which group. All extractions that it needs are inserted.
     pub(crate) fn claim(&mut self, parts: &[(u32, u32)]) -> Claimed {
-        let mut claimed = Claimed { parts: Vec::with_capacity(parts.len()), bytes: 0 };
+        let rows = parts.iter().map(|(_, rows)| u64::from(*rows)).sum();
+        let mut claimed = Claimed { parts: Vec::with_capacity(parts.len()), rows, bytes: 0 };
         for &(group, rows) in parts {
             let rows = self.claim_part(group, rows as usize, &mut claimed.bytes);
             claimed.parts.push((group, rows));
@@ -101,7 +106,18 @@ impl Carousel {
         let lots = self.lots.get_mut(group as usize).ok_or_else(lost)?;
         let mut slices = Vec::with_capacity(1);
         let (_, lot) = lots.front_mut().ok_or_else(lost)?;
-        let pieces = lot.pieces.as_mut().map_err(|error| error.clone())?;
+        lot.left = lot.left.saturating_sub(rows);
+        let last = lot.left == 0;
+        let pieces = match &mut lot.pieces {
+            Ok(pieces) => pieces,
+            Err(error) => {
+                let error = error.clone();
+                if last {
+                    lots.pop_front();
+                }
+                return Err(error);
+            }
+        };
         while rows > 0 {
             let piece = pieces.front_mut().ok_or_else(lost)?;
             let count = rows.min(piece.batch.num_rows() - piece.used);
@@ -114,7 +130,7 @@ impl Carousel {
                 pieces.pop_front();
             }
         }
-        if pieces.is_empty() {
+        if last {
             lots.pop_front();
         }
         Ok(slices)
@@ -122,9 +138,9 @@ impl Carousel {
 }
 
 impl Lot {
-    /// An extraction that failed: the error comes up when its first row is claimed.
-    pub(crate) fn failed(error: Error) -> Self {
-        Self { pieces: Err(error), bytes: 0 }
+    /// An extraction of so many rows that failed: the error comes up when one of them is claimed.
+    pub(crate) fn failed(error: Error, rows: usize) -> Self {
+        Self { pieces: Err(error), left: rows, bytes: 0 }
     }
 
     /// Copies rows out of a decoded group, in the order given, into at most so many pieces.
@@ -143,7 +159,7 @@ impl Lot {
             piece.bytes = ledger.add(&piece.batch);
         }
         let bytes = pieces.iter().map(|piece| piece.bytes).sum();
-        Ok(Self { pieces: Ok(pieces), bytes })
+        Ok(Self { pieces: Ok(pieces), left: count, bytes })
     }
 
     /// Says which rows these are, where they stand in for others.

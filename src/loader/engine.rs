@@ -112,7 +112,12 @@ enum Task {
 
 impl Engine {
     /// Starts its threads, if any.
-    pub(crate) fn start(groups: Arc<dyn Groups>, faults: Arc<Faults>, walk: Walk, settings: &Settings) -> Result<Self> {
+    pub(crate) fn start(
+        groups: Arc<dyn Groups>,
+        faults: Arc<Faults>,
+        walk: Box<dyn Walk>,
+        settings: &Settings,
+    ) -> Result<Self> {
         let sizes: Vec<GroupSize> = (0..groups.count()).map(|group| groups.size(group)).collect();
         let largest = sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0);
         let plan = Plan::new(&sizes, settings.memory, settings.batch_rows, settings.seed);
@@ -194,6 +199,12 @@ impl Engine {
         }
     }
 
+    /// Goes on after the end, because the walk has more.
+    pub(crate) fn go_on(&self) {
+        self.shared.lock().planned.take_if(|error| error.is_none());
+        self.shared.work.notify_all();
+    }
+
     pub(crate) fn stats(&self) -> LoaderStats {
         let state = self.shared.lock();
         LoaderStats { held_bytes: state.held + state.in_flight, ..state.stats }
@@ -250,6 +261,7 @@ impl Shared {
         let unmeasured = state.stats.decodes == 0 && state.next_job > 0;
         if state.jobs.len() < (if unmeasured { 1 } else { self.jobs_ahead })
             && state.tickets.len() < TICKETS_AHEAD
+            && state.planned.is_none()
             && let Some(driver) = state.driver.take()
         {
             return Some(Task::Plan(driver, std::mem::take(&mut state.measured)));
@@ -328,10 +340,11 @@ impl Shared {
                 state.next_ticket += 1;
                 state.tickets.push_back(Ticket { number, needs, span, parts: segment.parts });
             }
+            // What comes later is announced under this lock, so it is seen here or there.
+            Planned::End(None) if driver.has_more() => {}
             Planned::End(error) => {
                 state.planned = Some(error);
                 self.ready.notify_all();
-                return;
             }
         }
         state.driver = Some(driver);
@@ -342,6 +355,7 @@ impl Shared {
         let held = whole.is_some();
         let group = extract.group;
         let slots = std::mem::take(&mut extract.slots);
+        let rows = slots.len();
         let due = self.faults.substitutes().then(|| slots.clone());
         let size = self.groups.size(group);
         let mut measured = None;
@@ -375,7 +389,7 @@ impl Shared {
         let result = result.map(|result| result.unwrap_or_else(|_| Err(undecoded(group))));
         let (lot, stays, whole_bytes) = match (result, due) {
             (Some(Ok(done)), _) => done,
-            (Some(Err(error)), None) => (Lot::failed(error), None, 0),
+            (Some(Err(error)), None) => (Lot::failed(error, rows), None, 0),
             (result, due) => {
                 if let Some(Err(error)) = result {
                     self.faults.lose(group, size.rows, error);
@@ -383,7 +397,7 @@ impl Shared {
                 let whole = |group| self.lock().carousel.whole(group);
                 let lot = StandIns::new(&*self.groups, &self.faults, &whole)
                     .lot(group, &due.unwrap_or_default(), pieces, &mut decodes)
-                    .unwrap_or_else(Lot::failed);
+                    .unwrap_or_else(|error| Lot::failed(error, rows));
                 (lot, None, 0)
             }
         };
@@ -420,8 +434,11 @@ impl Shared {
     fn assemble(&self, ticket: &Ticket, claimed: Claimed) {
         let began = Instant::now();
         let assembled = catch_unwind(AssertUnwindSafe(|| assemble(&*self.groups, &ticket.span, &claimed)));
-        let assembled = assembled
-            .unwrap_or_else(|_| Assembled { batches: Vec::new(), error: Some(panicked("assembling batches")) });
+        let assembled = assembled.unwrap_or_else(|_| Assembled {
+            batches: Vec::new(),
+            rows: claimed.rows,
+            error: Some(panicked("assembling batches")),
+        });
         let freed = claimed.bytes;
         drop(claimed);
         let bytes = assembled.batches.iter().map(|batch: &Batch| bytes_of(&batch.records)).sum();

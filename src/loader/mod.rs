@@ -33,6 +33,8 @@
 //! # }
 //! ```
 
+mod announced;
+mod announcement;
 mod assemble;
 mod carousel;
 mod driver;
@@ -53,12 +55,13 @@ use std::time::Duration;
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 
+pub use self::announced::{Announced, AnnouncedBuilder, AnnouncedStats};
 use self::engine::{Engine, Settings};
 use self::faults::Faults;
 pub use self::faults::{Fault, LostGroup, Substituted};
 use self::groups::{DatasetGroups, Groups};
 pub use self::predict::Prediction;
-use self::walk::Walk;
+use self::walk::Epochs;
 use crate::dataset::Dataset;
 use crate::sampler::{DistributedSampler, State};
 use crate::{Error, ErrorKind, Result};
@@ -412,8 +415,8 @@ impl Loader {
             batch_rows: first.map_or(1, |sampler| sampler.batch_size().min(sampler.orders().len()).max(1)),
             seed: self.state.fingerprint,
         };
-        let walk = Walk::new(Arc::clone(&self.samplers), self.place.epoch, self.place.batch, epochs);
-        Engine::start(Arc::clone(&self.groups), Arc::clone(&self.faults), walk, &settings)
+        let walk = Epochs::new(Arc::clone(&self.samplers), self.place.epoch, self.place.batch, epochs);
+        Engine::start(Arc::clone(&self.groups), Arc::clone(&self.faults), Box::new(walk), &settings)
     }
 
     /// Notes that a batch is handed out.

@@ -520,7 +520,7 @@ fn pads_are_marked() {
 }
 
 /// Two files of three row groups, with nulls, long and short strings, lists and dictionary keys.
-fn files() -> (tempfile::TempDir, Dataset) {
+pub(super) fn files() -> (tempfile::TempDir, Dataset) {
     let dir = tempfile::tempdir().unwrap();
     for file in 0..2u64 {
         let ids: Vec<u64> = (file * 500..(file + 1) * 500).collect();
