@@ -85,7 +85,7 @@ pub(crate) enum Slots<'a> {
     Some(&'a [u32]),
 }
 
-/// Decoded rows of one row group, with the internal types of the dataset.
+/// Decoded rows of one row group, with the internal types of a projection.
 #[derive(Debug, Clone)]
 pub(crate) struct GroupRows {
     pub(crate) batch: RecordBatch,
@@ -212,9 +212,9 @@ impl Dataset {
         wanted.assemble(self.schema(), &pieces)
     }
 
-    /// The schema of what [`decode_group`](Self::decode_group) returns: long strings and binary as views.
-    pub(crate) fn internal_schema(&self) -> &SchemaRef {
-        self.inner.projection.internal()
+    /// What is served, and how it is decoded: long strings and binary as views.
+    pub(crate) fn projection(&self) -> &Projection {
+        &self.inner.projection
     }
 
     /// Brings rows to the types served, in memory of their own.
@@ -227,9 +227,10 @@ impl Dataset {
         gather::gather(batches, places, self.schema())
     }
 
-    /// Reads and decodes rows of one row group on the calling thread, past the cache, and counts it.
-    pub(crate) fn decode_group(&self, row_group: u32, slots: Slots<'_>) -> Result<GroupRows> {
-        self.inner.decode(self.inner.state()?, row_group, slots)
+    /// Reads and decodes rows of one row group on the calling thread, past the cache, and counts it. The projection may be to other types
+    /// than the dataset's own.
+    pub(crate) fn decode_group(&self, row_group: u32, slots: Slots<'_>, projection: &Projection) -> Result<GroupRows> {
+        self.inner.decode(self.inner.state()?, row_group, slots, projection)
     }
 
     /// The rows at these slots, of the types served: a slice would keep the whole row group in memory for as long as the caller keeps
@@ -267,7 +268,7 @@ impl Inner {
         copy_out: impl Fn(&RecordBatch, &[u32]) -> Result<RecordBatch>,
     ) -> Result<RecordBatch> {
         if self.reads_pages(state, row_group, slots.len()) {
-            let rows = self.decode(state, row_group, Slots::Some(slots))?;
+            let rows = self.decode(state, row_group, Slots::Some(slots), &self.projection)?;
             state.groups.count_miss();
             let spent = state.spent.get_or_load(row_group, || Ok(Weighed { value: AtomicU64::new(0), bytes: 1 }))?;
             spent.fetch_add(rows.bytes_read, Ordering::Relaxed);
@@ -279,7 +280,7 @@ impl Inner {
             spent.store(0, Ordering::Relaxed);
         }
         let whole = state.groups.get_or_load(row_group, || {
-            let batch = self.decode(state, row_group, Slots::All)?.batch;
+            let batch = self.decode(state, row_group, Slots::All, &self.projection)?.batch;
             let bytes = batch.get_array_memory_size() as u64;
             Ok(Weighed { value: batch, bytes })
         })?;
@@ -310,7 +311,7 @@ impl Inner {
         file.metadata.has_page_positions(group) && spent < price
     }
 
-    fn decode(&self, state: &State, row_group: u32, slots: Slots<'_>) -> Result<GroupRows> {
+    fn decode(&self, state: &State, row_group: u32, slots: Slots<'_>, projection: &Projection) -> Result<GroupRows> {
         let entry = self.index.row_group(row_group);
         let entry = entry.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no row group {row_group}")))?;
         let located = |error: Error| match self.index.file(entry.file()) {
@@ -335,15 +336,8 @@ impl Inner {
         };
         let ordinal = entry.ordinal() as usize;
         state.decodes.fetch_add(1, Ordering::Relaxed);
-        let decoded = row_group::decode(
-            &*self.source,
-            &file.metadata,
-            ordinal,
-            &self.projection,
-            &partitions,
-            rows,
-            &self.decode,
-        );
+        let decoded =
+            row_group::decode(&*self.source, &file.metadata, ordinal, projection, &partitions, rows, &self.decode);
         let decoded = decoded.map_err(|error| self.prefer_stale(&file, error)).map_err(located)?;
         state.bytes_read.fetch_add(decoded.bytes_read, Ordering::Relaxed);
         state.bytes_decoded.fetch_add(decoded.batch.get_array_memory_size() as u64, Ordering::Relaxed);

@@ -78,7 +78,7 @@ impl AnnouncedBuilder {
     pub fn build(self) -> Announced {
         let Self { dataset, options, portion } = self;
         Announced {
-            groups: Arc::new(DatasetGroups::new(dataset.clone())),
+            groups: Arc::new(DatasetGroups::new(dataset.clone(), false)),
             dataset,
             options,
             portion,

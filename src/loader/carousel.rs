@@ -145,16 +145,29 @@ impl Lot {
 
     /// Copies rows out of a decoded group, in the order given, into at most so many pieces.
     pub(crate) fn extract(batch: &RecordBatch, slots: Vec<u32>, pieces: usize) -> Result<Self> {
+        Self::cut(batch, slots, pieces, Values::Copied)
+    }
+
+    /// Picks rows out of a group that stays decoded, in one piece: the values of views are the group's.
+    pub(crate) fn refer(batch: &RecordBatch, slots: Vec<u32>) -> Result<Self> {
+        Self::cut(batch, slots, 1, Values::Shared)
+    }
+
+    fn cut(batch: &RecordBatch, slots: Vec<u32>, pieces: usize, values: Values) -> Result<Self> {
         let count = slots.len();
         let piece = count.div_ceil(pieces).max(MIN_PIECE);
         let slots = UInt32Array::from(slots);
         let mut pieces = VecDeque::with_capacity(count.div_ceil(piece));
         for start in (0..count).step_by(piece) {
-            let batch = pick(batch, &slots.slice(start, piece.min(count - start)))?;
+            let slots = slots.slice(start, piece.min(count - start));
+            let batch = match values {
+                Values::Copied => pick(batch, &slots)?,
+                Values::Shared => take_rows(batch, &slots, Ok)?,
+            };
             pieces.push_back(Piece { batch, ids: None, used: 0, bytes: 0 });
         }
         // A buffer that several pieces share is freed with the last of them.
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger { values, ..Ledger::default() };
         for piece in pieces.iter_mut().rev() {
             piece.bytes = ledger.add(&piece.batch);
         }
@@ -176,9 +189,26 @@ impl Lot {
     }
 }
 
+/// Whose the values of views are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Values {
+    #[default]
+    Copied,
+    /// They are counted elsewhere.
+    Shared,
+}
+
 /// Copies rows, so that they keep nothing else alive.
 pub(crate) fn pick(batch: &RecordBatch, slots: &UInt32Array) -> Result<RecordBatch> {
-    let columns = batch.columns().iter().map(|column| compact(take(column, slots, None)?));
+    take_rows(batch, slots, compact)
+}
+
+fn take_rows(
+    batch: &RecordBatch,
+    slots: &UInt32Array,
+    then: impl Fn(ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError>,
+) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().map(|column| then(take(column, slots, None)?));
     let options = RecordBatchOptions::new().with_row_count(Some(slots.len()));
     let columns = columns.collect::<Result<Vec<_>, _>>().map_err(broken)?;
     RecordBatch::try_new_with_options(batch.schema(), columns, &options).map_err(broken)
@@ -202,10 +232,23 @@ pub(crate) fn bytes_of(batch: &RecordBatch) -> u64 {
     Ledger::default().add(batch)
 }
 
+/// Bytes that a batch adds to what its views share with what is held: their own, and the values that they show, which stay for as long
+/// as the batch does.
+pub(crate) fn bytes_shown(batch: &RecordBatch) -> u64 {
+    let own = Ledger { values: Values::Shared, ..Ledger::default() }.add(batch);
+    let shown = batch.columns().iter().map(|column| match column.data_type() {
+        DataType::Utf8View => column.as_string_view().lengths().map(u64::from).sum(),
+        DataType::BinaryView => column.as_binary_view().lengths().map(u64::from).sum(),
+        _ => 0,
+    });
+    own + shown.sum::<u64>()
+}
+
 /// Counts each buffer once, however many arrays share it.
 #[derive(Debug, Default)]
 struct Ledger {
     seen: HashSet<usize>,
+    values: Values,
 }
 
 impl Ledger {
@@ -215,7 +258,11 @@ impl Ledger {
 
     fn add_data(&mut self, data: &ArrayData) -> u64 {
         let nulls = data.nulls().map(|nulls| nulls.buffer());
-        let own = data.buffers().iter().chain(nulls).map(|buffer| {
+        // The first buffer of views has the views.
+        let shared =
+            self.values == Values::Shared && matches!(data.data_type(), DataType::Utf8View | DataType::BinaryView);
+        let buffers = data.buffers().iter().take(if shared { 1 } else { usize::MAX });
+        let own = buffers.chain(nulls).map(|buffer| {
             if self.seen.insert(buffer.data_ptr().as_ptr() as usize) { buffer.capacity() as u64 } else { 0 }
         });
         let own: u64 = own.sum();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use arrow::array::RecordBatch;
 
 use super::assemble::{Assembled, assemble};
-use super::carousel::{Carousel, Claimed, Lot, bytes_of};
+use super::carousel::{Carousel, Claimed, Lot, bytes_of, bytes_shown};
 use super::driver::{Driver, Planned};
 use super::faults::Faults;
 use super::groups::Groups;
@@ -368,19 +368,23 @@ impl Shared {
             decoded
         };
         let pieces = if extract.keep { 1 } else { PIECES };
+        let pick = |batch: &RecordBatch, slots| match extract.keep && self.groups.shares_values() {
+            true => Lot::refer(batch, slots),
+            false => Lot::extract(batch, slots, pieces),
+        };
         let work = || -> Result<(Lot, Option<RecordBatch>, u64)> {
             if let Some(whole) = whole {
-                return Ok((Lot::extract(&whole, slots, pieces)?, Some(whole), 0));
+                return Ok((pick(&whole, slots)?, Some(whole), 0));
             }
             if !extract.keep && is_sparse(slots.len(), size.rows) {
                 let (wanted, slots) = distinct(&slots);
                 let batch = decode(Some(&wanted))?;
-                return Ok((Lot::extract(&batch, slots, pieces)?, None, 0));
+                return Ok((pick(&batch, slots)?, None, 0));
             }
             let all = decode(None)?;
             let bytes = bytes_of(&all);
             measured = Some(Measured::Decoded(size.bytes, bytes));
-            let lot = Lot::extract(&all, slots, pieces)?;
+            let lot = pick(&all, slots)?;
             Ok((lot, extract.keep.then_some(all), bytes))
         };
         // What is known to be lost is not tried again.
@@ -441,7 +445,9 @@ impl Shared {
         });
         let freed = claimed.bytes;
         drop(claimed);
-        let bytes = assembled.batches.iter().map(|batch: &Batch| bytes_of(&batch.records)).sum();
+        let shared = self.groups.shares_values();
+        let bytes = |batch: &Batch| if shared { bytes_shown(&batch.records) } else { bytes_of(&batch.records) };
+        let bytes = assembled.batches.iter().map(bytes).sum();
         let mut state = self.lock();
         state.running -= 1;
         state.assembling -= 1;

@@ -9,6 +9,7 @@ use super::plan::GroupSize;
 use crate::Result;
 use crate::dataset::{Dataset, Slots};
 use crate::index::RowGroupEntry;
+use crate::projection::Projection;
 use crate::row_group::ReadCost;
 
 /// Row groups that can be decoded one by one.
@@ -36,6 +37,11 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     /// Reads and decodes rows of a group on the calling thread: all of them, or those of strictly increasing slots.
     fn decode(&self, group: u32, slots: Option<&[u32]>) -> Result<RecordBatch>;
 
+    /// Whether strings and binary are served as views, whose values batches share with what is held.
+    fn shares_values(&self) -> bool {
+        false
+    }
+
     /// Brings rows to the types that are served.
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch>;
 }
@@ -44,16 +50,21 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct DatasetGroups {
     dataset: Dataset,
+    projection: Projection,
+    views: bool,
     /// The part of a row's bytes that the chosen columns have.
     chosen: f64,
     costs: OnceLock<Vec<ReadCost>>,
 }
 
 impl DatasetGroups {
-    pub(crate) fn new(dataset: Dataset) -> Self {
+    /// With `views`, strings and binary are served as such.
+    pub(crate) fn new(dataset: Dataset, views: bool) -> Self {
         let all: f64 = dataset.index().row_groups().map(|group| served(&group)).sum();
         let chosen = if all > 0.0 { dataset.decoded_bytes() as f64 / all } else { 1.0 };
-        Self { dataset, chosen, costs: OnceLock::new() }
+        let projection = dataset.projection().clone();
+        let projection = if views { projection.serving_views() } else { projection };
+        Self { dataset, projection, views, chosen, costs: OnceLock::new() }
     }
 }
 
@@ -95,15 +106,22 @@ impl Groups for DatasetGroups {
     }
 
     fn schema(&self) -> SchemaRef {
-        self.dataset.internal_schema().clone()
+        self.projection.internal().clone()
     }
 
     fn decode(&self, group: u32, slots: Option<&[u32]>) -> Result<RecordBatch> {
         let slots = slots.map_or(Slots::All, Slots::Some);
-        Ok(self.dataset.decode_group(group, slots)?.batch)
+        Ok(self.dataset.decode_group(group, slots, &self.projection)?.batch)
+    }
+
+    fn shares_values(&self) -> bool {
+        self.views
     }
 
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        if self.views {
+            return Ok(batch.clone());
+        }
         self.dataset.output_types(batch)
     }
 }

@@ -77,7 +77,7 @@ pub struct Batch {
     pub steps: u64,
     /// The rank that it is for.
     pub rank: u32,
-    /// The rows, with the dataset's schema. Shares no memory with other batches.
+    /// The rows, with the dataset's schema. Shares no memory with other batches, but for the values of [views](LoaderBuilder::with_views).
     pub records: RecordBatch,
     /// The row ids, one for each row.
     pub row_ids: Vec<u64>,
@@ -129,6 +129,7 @@ pub struct LoaderStats {
 /// Options of a [`Loader`], from [`Loader::builder`].
 #[derive(Debug, Clone)]
 pub struct LoaderBuilder {
+    dataset: Dataset,
     groups: Arc<DatasetGroups>,
     samplers: Vec<DistributedSampler>,
     options: Options,
@@ -180,6 +181,18 @@ impl LoaderBuilder {
     #[must_use]
     pub fn epochs(mut self, epochs: u64) -> Self {
         self.options.epochs = Some(epochs);
+        self
+    }
+
+    /// Serves top-level string and binary columns as `Utf8View` and `BinaryView`, whatever their types are. Default: no, with the
+    /// schema's own types.
+    ///
+    /// Their values are then not copied into batches, which is worth it for wide ones. In exchange a batch keeps alive what its
+    /// values are in: a part of the rows that are held, or row groups that stay decoded. So let go of batches soon, or copy what is to
+    /// be kept; what waiting batches keep is counted by the values that they show.
+    #[must_use]
+    pub fn with_views(mut self, views: bool) -> Self {
+        self.groups = Arc::new(DatasetGroups::new(self.dataset.clone(), views));
         self
     }
 
@@ -273,8 +286,8 @@ impl Drop for Owned {
 impl Loader {
     /// Options for serving `sampler`'s batches of rows of `dataset`.
     pub fn builder(dataset: &Dataset, sampler: DistributedSampler) -> LoaderBuilder {
-        let groups = Arc::new(DatasetGroups::new(dataset.clone()));
-        LoaderBuilder { groups, samplers: vec![sampler], options: Options::default() }
+        let groups = Arc::new(DatasetGroups::new(dataset.clone(), false));
+        LoaderBuilder { dataset: dataset.clone(), groups, samplers: vec![sampler], options: Options::default() }
     }
 
     fn new(groups: Arc<dyn Groups>, samplers: Vec<DistributedSampler>, options: Options) -> Result<Self> {
