@@ -84,6 +84,12 @@ impl Projection {
         self
     }
 
+    /// Serves the top-level string and binary columns as views, whatever their own types.
+    pub(crate) fn serving_views(self) -> Self {
+        let viewed = self.with_views(|_| true);
+        Self { output: Arc::clone(&viewed.internal), ..viewed }
+    }
+
     /// The schema of the batches that the dataset serves.
     pub fn output(&self) -> &SchemaRef {
         &self.output

@@ -134,9 +134,10 @@ impl MixedDataset {
         }
     }
 
-    /// The types of decoded rows: those that all datasets decode to, or else those served.
-    pub(crate) fn internal_schema(&self) -> SchemaRef {
-        common_schema(self.datasets.iter().map(Dataset::internal_schema)).unwrap_or_else(|_| self.schema.clone())
+    /// The types that all datasets decode to, given those of each, or else those served.
+    pub(crate) fn common_schema(&self, decoded: impl Iterator<Item = SchemaRef>) -> SchemaRef {
+        let decoded: Vec<SchemaRef> = decoded.collect();
+        common_schema(decoded.iter()).unwrap_or_else(|_| self.schema.clone())
     }
 
     /// Brings rows to the types served, in memory of their own.

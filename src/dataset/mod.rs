@@ -89,7 +89,7 @@ pub(crate) enum Slots<'a> {
     Some(&'a [u32]),
 }
 
-/// Decoded rows of one row group, with the internal types of the dataset.
+/// Decoded rows of one row group, with the internal types of a projection.
 #[derive(Debug, Clone)]
 pub(crate) struct GroupRows {
     pub(crate) batch: RecordBatch,
@@ -216,9 +216,9 @@ impl Dataset {
         wanted.assemble(self.schema(), &pieces)
     }
 
-    /// The schema of what [`decode_group`](Self::decode_group) returns: long strings and binary as views.
-    pub(crate) fn internal_schema(&self) -> &SchemaRef {
-        self.inner.projection.internal()
+    /// What is served, and how it is decoded: long strings and binary as views.
+    pub(crate) fn projection(&self) -> &Projection {
+        &self.inner.projection
     }
 
     /// Brings rows to the types served, in memory of their own.
@@ -226,9 +226,15 @@ impl Dataset {
         gather::own(row_group::finish(batch, self.schema())?)
     }
 
-    /// Reads and decodes rows of one row group on the calling thread, past the cache, and counts it.
-    pub(crate) fn decode_group(&self, row_group: u32, slots: Slots<'_>) -> Result<GroupRows> {
-        self.inner.decode(self.inner.state()?, row_group, slots)
+    /// Copies rows, given as batch and row, out of batches of the types served.
+    pub(crate) fn gather_rows(&self, batches: &[&RecordBatch], places: &[(u32, u32)]) -> Result<RecordBatch> {
+        gather::gather(batches, places, self.schema())
+    }
+
+    /// Reads and decodes rows of one row group on the calling thread, past the cache, and counts it. The projection may be to other types
+    /// than the dataset's own.
+    pub(crate) fn decode_group(&self, row_group: u32, slots: Slots<'_>, projection: &Projection) -> Result<GroupRows> {
+        self.inner.decode(self.inner.state()?, row_group, slots, projection)
     }
 
     /// As [`decode_group`](Self::decode_group), but hands the rows over in chunks of so many, the last one shorter.
@@ -236,10 +242,11 @@ impl Dataset {
         &self,
         row_group: u32,
         slots: Slots<'_>,
+        projection: &Projection,
         chunk_rows: usize,
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
-        self.inner.decode_in_chunks(self.inner.state()?, row_group, slots, chunk_rows, each).map(drop)
+        self.inner.decode_in_chunks(self.inner.state()?, row_group, slots, projection, chunk_rows, each).map(drop)
     }
 
     /// The rows at these slots, of the types served: a slice would keep the whole row group in memory for as long as the caller keeps
@@ -254,7 +261,7 @@ impl Dataset {
         }
     }
 
-    fn out_of_range(&self, row: u64) -> Error {
+    pub(crate) fn out_of_range(&self, row: u64) -> Error {
         let len = self.len();
         Error::new(ErrorKind::OutOfRange, format!("row id {row} of a dataset of {len} rows"))
             .with_hint(format!("row ids are 0 to {}", len.saturating_sub(1)))
@@ -277,7 +284,7 @@ impl Inner {
         copy_out: impl Fn(&RecordBatch, &[u32]) -> Result<RecordBatch>,
     ) -> Result<RecordBatch> {
         if self.reads_pages(state, row_group, slots.len()) {
-            let rows = self.decode(state, row_group, Slots::Some(slots))?;
+            let rows = self.decode(state, row_group, Slots::Some(slots), &self.projection)?;
             state.groups.count_miss();
             let spent = state.spent.get_or_load(row_group, || Ok(Weighed { value: AtomicU64::new(0), bytes: 1 }))?;
             spent.fetch_add(rows.bytes_read, Ordering::Relaxed);
@@ -289,7 +296,7 @@ impl Inner {
             spent.store(0, Ordering::Relaxed);
         }
         let whole = state.groups.get_or_load(row_group, || {
-            let batch = self.decode(state, row_group, Slots::All)?.batch;
+            let batch = self.decode(state, row_group, Slots::All, &self.projection)?.batch;
             let bytes = batch.get_array_memory_size() as u64;
             Ok(Weighed { value: batch, bytes })
         })?;
@@ -320,9 +327,9 @@ impl Inner {
         file.metadata.has_page_positions(group) && spent < price
     }
 
-    fn decode(&self, state: &State, row_group: u32, slots: Slots<'_>) -> Result<GroupRows> {
+    fn decode(&self, state: &State, row_group: u32, slots: Slots<'_>, projection: &Projection) -> Result<GroupRows> {
         let mut batch = None;
-        let bytes_read = self.decode_in_chunks(state, row_group, slots, usize::MAX, &mut |chunk| {
+        let bytes_read = self.decode_in_chunks(state, row_group, slots, projection, usize::MAX, &mut |chunk| {
             batch = Some(chunk);
             Ok(())
         })?;
@@ -336,6 +343,7 @@ impl Inner {
         state: &State,
         row_group: u32,
         slots: Slots<'_>,
+        projection: &Projection,
         chunk_rows: usize,
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<u64> {
@@ -367,7 +375,7 @@ impl Inner {
             source: &*self.source,
             file: &file.metadata,
             row_group: ordinal,
-            projection: &self.projection,
+            projection,
             partitions: &partitions,
             rows,
             options: &self.decode,

@@ -23,6 +23,8 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Debug)]
 pub(crate) struct Assembled {
     pub(crate) batches: Vec<Batch>,
+    /// How many rows the segment has, those that are missing after an error included.
+    pub(crate) rows: u64,
     pub(crate) error: Option<Error>,
 }
 
@@ -33,7 +35,8 @@ pub(crate) struct Assembled {
 pub(crate) fn assemble(groups: &dyn Groups, span: &Span, claimed: &Claimed) -> Assembled {
     let mut batches = Vec::with_capacity((span.batches.end - span.batches.start) as usize);
     let error = fill(groups, span, claimed, &mut batches).err();
-    Assembled { batches, error }
+    let rows = claimed.rows;
+    Assembled { batches, rows, error }
 }
 
 /// Where a row is: in which slice, and where in it.
@@ -142,7 +145,7 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
         batches.push(Batch {
             epoch: plan.epoch,
             step: plan.step,
-            steps: span.plans.steps,
+            steps: span.plans.steps(),
             rank,
             records: groups.output(&records)?,
             row_ids: plan.rows,

@@ -29,6 +29,8 @@ struct Piece {
 #[derive(Debug)]
 pub(crate) struct Lot {
     pieces: Result<VecDeque<Piece>>,
+    /// Rows that were not claimed.
+    left: usize,
     bytes: u64,
 }
 
@@ -52,6 +54,8 @@ impl Slice {
 pub(crate) struct Claimed {
     /// For each of the segment's parts, its rows in the order in which they are due, or why there are none.
     pub(crate) parts: Vec<(u32, Result<Vec<Slice>>)>,
+    /// How many rows that is.
+    pub(crate) rows: u64,
     /// Bytes that are freed once `parts` is dropped.
     pub(crate) bytes: u64,
 }
@@ -90,7 +94,8 @@ impl Carousel {
 
     /// Takes the rows of a segment, given as how many of which group. All extractions that it needs are inserted.
     pub(crate) fn claim(&mut self, parts: &[(u32, u32)]) -> Claimed {
-        let mut claimed = Claimed { parts: Vec::with_capacity(parts.len()), bytes: 0 };
+        let rows = parts.iter().map(|(_, rows)| u64::from(*rows)).sum();
+        let mut claimed = Claimed { parts: Vec::with_capacity(parts.len()), rows, bytes: 0 };
         for &(group, rows) in parts {
             let rows = self.claim_part(group, rows as usize, &mut claimed.bytes);
             claimed.parts.push((group, rows));
@@ -103,7 +108,18 @@ impl Carousel {
         let lots = self.lots.get_mut(group as usize).ok_or_else(lost)?;
         let mut slices = Vec::with_capacity(1);
         let (_, lot) = lots.front_mut().ok_or_else(lost)?;
-        let pieces = lot.pieces.as_mut().map_err(|error| error.clone())?;
+        lot.left = lot.left.saturating_sub(rows);
+        let last = lot.left == 0;
+        let pieces = match &mut lot.pieces {
+            Ok(pieces) => pieces,
+            Err(error) => {
+                let error = error.clone();
+                if last {
+                    lots.pop_front();
+                }
+                return Err(error);
+            }
+        };
         while rows > 0 {
             let piece = pieces.front_mut().ok_or_else(lost)?;
             let count = rows.min(piece.batch.num_rows() - piece.used);
@@ -116,7 +132,7 @@ impl Carousel {
                 pieces.pop_front();
             }
         }
-        if pieces.is_empty() {
+        if last {
             lots.pop_front();
         }
         Ok(slices)
@@ -124,16 +140,21 @@ impl Carousel {
 }
 
 impl Lot {
-    /// An extraction that failed: the error comes up when its first row is claimed.
-    pub(crate) fn failed(error: Error) -> Self {
-        Self { pieces: Err(error), bytes: 0 }
+    /// An extraction of so many rows that failed: the error comes up when one of them is claimed.
+    pub(crate) fn failed(error: Error, rows: usize) -> Self {
+        Self { pieces: Err(error), left: rows, bytes: 0 }
     }
 
     /// Copies rows out of a decoded group, in the order given, into at most so many pieces.
     pub(crate) fn extract(batch: &RecordBatch, slots: Vec<u32>, pieces: usize) -> Result<Self> {
-        let count = slots.len();
         let slots = UInt32Array::from(slots);
-        Self::cut(count, pieces, |rows| pick(batch, &slots.slice(rows.start, rows.len())))
+        Self::cut(slots.len(), pieces, Values::Copied, |rows| pick(batch, &slots.slice(rows.start, rows.len())))
+    }
+
+    /// Picks rows out of a group that stays decoded, in one piece: the values of views are the group's.
+    pub(crate) fn refer(batch: &RecordBatch, slots: Vec<u32>) -> Result<Self> {
+        let slots = UInt32Array::from(slots);
+        Self::cut(slots.len(), 1, Values::Shared, |_| take_rows(batch, &slots))
     }
 
     /// Copies rows out of several batches, at the places given and in their order, into at most so many pieces.
@@ -142,12 +163,14 @@ impl Lot {
         let Some(first) = batches.first() else {
             return Err(Error::new(ErrorKind::Internal, "rows of no batch at all"));
         };
-        Self::cut(places.len(), pieces, |rows| compact(interleave(&batches, &places[rows], &first.schema())?))
+        let copy = |rows: Range<usize>| compact(interleave(&batches, &places[rows], &first.schema())?);
+        Self::cut(places.len(), pieces, Values::Copied, copy)
     }
 
     fn cut(
         count: usize,
         pieces: usize,
+        values: Values,
         copy: impl Fn(Range<usize>) -> Result<RecordBatch, ArrowError>,
     ) -> Result<Self> {
         let piece = count.div_ceil(pieces.max(1)).max(MIN_PIECE);
@@ -157,12 +180,12 @@ impl Lot {
             pieces.push_back(Piece { batch, ids: None, used: 0, bytes: 0 });
         }
         // A buffer that several pieces share is freed with the last of them.
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger { values, ..Ledger::default() };
         for piece in pieces.iter_mut().rev() {
             piece.bytes = ledger.add(&piece.batch);
         }
         let bytes = pieces.iter().map(|piece| piece.bytes).sum();
-        Ok(Self { pieces: Ok(pieces), bytes })
+        Ok(Self { pieces: Ok(pieces), left: count, bytes })
     }
 
     /// Says which rows these are, where they stand in for others.
@@ -179,11 +202,24 @@ impl Lot {
     }
 }
 
+/// Whose the values of views are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Values {
+    #[default]
+    Copied,
+    /// They are counted elsewhere.
+    Shared,
+}
+
 /// Copies rows, so that they keep nothing else alive.
 pub(crate) fn pick(batch: &RecordBatch, slots: &UInt32Array) -> Result<RecordBatch, ArrowError> {
+    compact(take_rows(batch, slots)?)
+}
+
+fn take_rows(batch: &RecordBatch, slots: &UInt32Array) -> Result<RecordBatch, ArrowError> {
     let columns = batch.columns().iter().map(|column| take(column, slots, None)).collect::<Result<Vec<_>, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(slots.len()));
-    compact(RecordBatch::try_new_with_options(batch.schema(), columns, &options)?)
+    RecordBatch::try_new_with_options(batch.schema(), columns, &options)
 }
 
 /// Views hold on to all the pages that they came from, until the values are copied out.
@@ -208,10 +244,23 @@ pub(crate) fn bytes_of(batch: &RecordBatch) -> u64 {
     Ledger::default().add(batch)
 }
 
+/// Bytes that a batch adds to what its views share with what is held: their own, and the values that they show, which stay for as long
+/// as the batch does.
+pub(crate) fn bytes_shown(batch: &RecordBatch) -> u64 {
+    let own = Ledger { values: Values::Shared, ..Ledger::default() }.add(batch);
+    let shown = batch.columns().iter().map(|column| match column.data_type() {
+        DataType::Utf8View => column.as_string_view().lengths().map(u64::from).sum(),
+        DataType::BinaryView => column.as_binary_view().lengths().map(u64::from).sum(),
+        _ => 0,
+    });
+    own + shown.sum::<u64>()
+}
+
 /// Counts each buffer once, however many arrays share it.
 #[derive(Debug, Default)]
 struct Ledger {
     seen: HashSet<usize>,
+    values: Values,
 }
 
 impl Ledger {
@@ -221,7 +270,11 @@ impl Ledger {
 
     fn add_data(&mut self, data: &ArrayData) -> u64 {
         let nulls = data.nulls().map(|nulls| nulls.buffer());
-        let own = data.buffers().iter().chain(nulls).map(|buffer| {
+        // The first buffer of views has the views.
+        let shared =
+            self.values == Values::Shared && matches!(data.data_type(), DataType::Utf8View | DataType::BinaryView);
+        let buffers = data.buffers().iter().take(if shared { 1 } else { usize::MAX });
+        let own = buffers.chain(nulls).map(|buffer| {
             if self.seen.insert(buffer.data_ptr().as_ptr() as usize) { buffer.capacity() as u64 } else { 0 }
         });
         let own: u64 = own.sum();

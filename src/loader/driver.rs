@@ -11,7 +11,7 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Debug)]
 pub(crate) struct Driver {
     pub(crate) plan: Plan,
-    walk: Walk,
+    walk: Box<dyn Walk>,
     spans: VecDeque<Span>,
     places: Vec<(u32, u32)>,
     error: Option<Error>,
@@ -27,12 +27,15 @@ pub(crate) enum Planned {
 }
 
 impl Driver {
-    pub(crate) fn new(plan: Plan, walk: Walk) -> Self {
+    pub(crate) fn new(plan: Plan, walk: Box<dyn Walk>) -> Self {
         Self { plan, walk, spans: VecDeque::new(), places: Vec::new(), error: None }
     }
 
     /// Walks on by at most one segment. `resolve` says which row to serve for one of the order, and where it is.
     pub(crate) fn advance(&mut self, resolve: impl Fn(u64) -> Result<Placed>) -> Planned {
+        if self.has_more() {
+            self.plan.reopen();
+        }
         match self.plan.next() {
             Next::Extract(extract) => Planned::Extract(extract),
             Next::Segment(segment) => match self.spans.pop_front() {
@@ -47,11 +50,16 @@ impl Driver {
         }
     }
 
+    /// Whether it has come to the end of what there was, and there is more since.
+    pub(crate) fn has_more(&self) -> bool {
+        self.plan.is_ended() && self.error.is_none() && self.walk.has_more()
+    }
+
     fn look(&mut self, resolve: impl Fn(u64) -> Result<Placed>) {
         let places = &mut self.places;
         places.clear();
         let mut replaced = Vec::new();
-        let span = self.walk.span(self.plan.segment_rows(), |rows| {
+        let span = self.walk.span(self.plan.segment_rows(), &mut |rows| {
             let before = (places.len(), replaced.len());
             for &row in rows {
                 match resolve(row) {

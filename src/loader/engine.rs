@@ -13,7 +13,7 @@ use std::time::Instant;
 use arrow::array::RecordBatch;
 
 use super::assemble::{Assembled, assemble};
-use super::carousel::{Carousel, Claimed, Lot, bytes_of};
+use super::carousel::{Carousel, Claimed, Lot, bytes_of, bytes_shown};
 use super::driver::{Driver, Planned};
 use super::extract::{self, Extracted};
 use super::faults::Faults;
@@ -113,7 +113,12 @@ enum Task {
 
 impl Engine {
     /// Starts its threads, if any.
-    pub(crate) fn start(groups: Arc<dyn Groups>, faults: Arc<Faults>, walk: Walk, settings: &Settings) -> Result<Self> {
+    pub(crate) fn start(
+        groups: Arc<dyn Groups>,
+        faults: Arc<Faults>,
+        walk: Box<dyn Walk>,
+        settings: &Settings,
+    ) -> Result<Self> {
         let sizes: Vec<GroupSize> = (0..groups.count()).map(|group| groups.size(group)).collect();
         let largest = sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0);
         let plan = Plan::new(&sizes, settings.memory, settings.batch_rows, settings.seed);
@@ -196,6 +201,12 @@ impl Engine {
         }
     }
 
+    /// Goes on after the end, because the walk has more.
+    pub(crate) fn go_on(&self) {
+        self.shared.lock().planned.take_if(|error| error.is_none());
+        self.shared.work.notify_all();
+    }
+
     pub(crate) fn stats(&self) -> LoaderStats {
         let state = self.shared.lock();
         LoaderStats { held_bytes: state.held + state.in_flight, ..state.stats }
@@ -252,6 +263,7 @@ impl Shared {
         let unmeasured = state.stats.decodes == 0 && state.next_job > 0;
         if state.jobs.len() < (if unmeasured { 1 } else { self.jobs_ahead })
             && state.tickets.len() < TICKETS_AHEAD
+            && state.planned.is_none()
             && let Some(driver) = state.driver.take()
         {
             return Some(Task::Plan(driver, std::mem::take(&mut state.measured)));
@@ -334,10 +346,11 @@ impl Shared {
                 state.next_ticket += 1;
                 state.tickets.push_back(Ticket { number, needs, span, parts: segment.parts });
             }
+            // What comes later is announced under this lock, so it is seen here or there.
+            Planned::End(None) if driver.has_more() => {}
             Planned::End(error) => {
                 state.planned = Some(error);
                 self.ready.notify_all();
-                return;
             }
         }
         state.driver = Some(driver);
@@ -348,11 +361,12 @@ impl Shared {
         let held = whole.is_some();
         let group = extract.group;
         let slots = std::mem::take(&mut extract.slots);
+        let rows = slots.len();
         let due = self.faults.substitutes().then(|| slots.clone());
         let began = Instant::now();
         let mut decodes = u64::from(!held);
         let work = || match whole {
-            Some((whole, bytes)) => extract::from_whole(whole, bytes, slots, extract.keep),
+            Some((whole, bytes)) => extract::from_whole(whole, bytes, slots, extract.keep, self.groups.shares_values()),
             None => extract::from_file(&*self.groups, group, slots, extract.keep),
         };
         // What is known to be lost is not tried again.
@@ -397,7 +411,7 @@ impl Shared {
                 }
                 (done.lot, done.stays)
             }
-            Err(error) => (Lot::failed(error), None),
+            Err(error) => (Lot::failed(error, rows), None),
         };
         if !(held && extract.keep) {
             let (added, removed) = state.carousel.stay(group, stays);
@@ -417,11 +431,16 @@ impl Shared {
     fn assemble(&self, ticket: &Ticket, claimed: Claimed) {
         let began = Instant::now();
         let assembled = catch_unwind(AssertUnwindSafe(|| assemble(&*self.groups, &ticket.span, &claimed)));
-        let assembled = assembled
-            .unwrap_or_else(|_| Assembled { batches: Vec::new(), error: Some(panicked("assembling batches")) });
+        let assembled = assembled.unwrap_or_else(|_| Assembled {
+            batches: Vec::new(),
+            rows: claimed.rows,
+            error: Some(panicked("assembling batches")),
+        });
         let freed = claimed.bytes;
         drop(claimed);
-        let bytes = assembled.batches.iter().map(|batch: &Batch| bytes_of(&batch.records)).sum();
+        let shared = self.groups.shares_values();
+        let bytes = |batch: &Batch| if shared { bytes_shown(&batch.records) } else { bytes_of(&batch.records) };
+        let bytes = assembled.batches.iter().map(bytes).sum();
         let mut state = self.lock();
         state.running -= 1;
         state.assembling -= 1;

@@ -31,10 +31,20 @@ impl Extracted {
     }
 }
 
-/// Gets the rows at these slots, in the order given, of a group that stayed decoded.
-pub(crate) fn from_whole(whole: RecordBatch, bytes: u64, slots: Vec<u32>, stays: bool) -> Result<Extracted> {
+/// Gets the rows at these slots, in the order given, of a group that stayed decoded. If it goes on to stay, views may share its values.
+pub(crate) fn from_whole(
+    whole: RecordBatch,
+    bytes: u64,
+    slots: Vec<u32>,
+    stays: bool,
+    shares_values: bool,
+) -> Result<Extracted> {
     let began = Instant::now();
-    let lot = Lot::extract(&whole, slots, if stays { 1 } else { PIECES })?;
+    let lot = match (stays, shares_values) {
+        (true, true) => Lot::refer(&whole, slots)?,
+        (true, false) => Lot::extract(&whole, slots, 1)?,
+        (false, _) => Lot::extract(&whole, slots, PIECES)?,
+    };
     let stays = stays.then_some((whole, bytes));
     Ok(Extracted { lot, stays, decoded_bytes: None, staged_bytes: 0, picking: began.elapsed() })
 }
@@ -50,7 +60,7 @@ pub(crate) fn from_file(groups: &dyn Groups, group: u32, mut slots: Vec<u32>, st
     if stays || rows <= chunk {
         let batch = groups.decode(group, wanted.as_deref())?;
         let bytes = bytes_of(&batch);
-        let extracted = from_whole(batch, bytes, slots, stays)?;
+        let extracted = from_whole(batch, bytes, slots, stays, groups.shares_values())?;
         let decoded_bytes = wanted.is_none().then_some(bytes);
         return Ok(Extracted { decoded_bytes, staged_bytes: bytes, ..extracted });
     }

@@ -8,6 +8,7 @@ use arrow::datatypes::SchemaRef;
 use super::plan::GroupSize;
 use crate::dataset::{Dataset, MixedDataset, Slots};
 use crate::index::RowGroupEntry;
+use crate::projection::Projection;
 use crate::row_group::{ReadCost, finish};
 use crate::{Error, ErrorKind, Result};
 
@@ -46,12 +47,17 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()>;
 
+    /// Whether strings and binary are served as views, whose values batches share with what is held.
+    fn shares_values(&self) -> bool {
+        false
+    }
+
     /// Brings rows to the types that are served.
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch>;
 }
 
 /// What a [`Loader`](super::Loader) can serve: a [`Dataset`], or several as a [`MixedDataset`].
-pub trait Loadable: sealed::RowGroups {}
+pub trait Loadable: sealed::RowGroups + Clone + 'static {}
 
 impl Loadable for Dataset {}
 impl Loadable for MixedDataset {}
@@ -63,19 +69,20 @@ pub(super) mod sealed {
     #[derive(Debug)]
     pub struct Opened(pub(in crate::loader) Arc<dyn Groups>);
 
-    pub trait RowGroups {
-        fn row_groups(&self) -> Opened;
+    pub trait RowGroups: std::fmt::Debug + Send + Sync {
+        /// With `views`, strings and binary are served as such.
+        fn row_groups(&self, views: bool) -> Opened;
     }
 
     impl RowGroups for Dataset {
-        fn row_groups(&self) -> Opened {
-            Opened(Arc::new(DatasetGroups::new(self.clone())))
+        fn row_groups(&self, views: bool) -> Opened {
+            Opened(Arc::new(DatasetGroups::new(self.clone(), views)))
         }
     }
 
     impl RowGroups for MixedDataset {
-        fn row_groups(&self) -> Opened {
-            Opened(Arc::new(MixedGroups::new(self.clone())))
+        fn row_groups(&self, views: bool) -> Opened {
+            Opened(Arc::new(MixedGroups::new(self.clone(), views)))
         }
     }
 }
@@ -84,16 +91,21 @@ pub(super) mod sealed {
 #[derive(Debug)]
 pub(crate) struct DatasetGroups {
     dataset: Dataset,
+    projection: Projection,
+    views: bool,
     /// The part of a row's bytes that the chosen columns have.
     chosen: f64,
     costs: OnceLock<Vec<ReadCost>>,
 }
 
 impl DatasetGroups {
-    pub(crate) fn new(dataset: Dataset) -> Self {
+    /// With `views`, strings and binary are served as such.
+    pub(crate) fn new(dataset: Dataset, views: bool) -> Self {
         let all: f64 = dataset.index().row_groups().map(|group| served(&group)).sum();
         let chosen = if all > 0.0 { dataset.decoded_bytes() as f64 / all } else { 1.0 };
-        Self { dataset, chosen, costs: OnceLock::new() }
+        let projection = dataset.projection().clone();
+        let projection = if views { projection.serving_views() } else { projection };
+        Self { dataset, projection, views, chosen, costs: OnceLock::new() }
     }
 }
 
@@ -135,12 +147,16 @@ impl Groups for DatasetGroups {
     }
 
     fn schema(&self) -> SchemaRef {
-        self.dataset.internal_schema().clone()
+        self.projection.internal().clone()
     }
 
     fn decode(&self, group: u32, slots: Option<&[u32]>) -> Result<RecordBatch> {
         let slots = slots.map_or(Slots::All, Slots::Some);
-        Ok(self.dataset.decode_group(group, slots)?.batch)
+        Ok(self.dataset.decode_group(group, slots, &self.projection)?.batch)
+    }
+
+    fn shares_values(&self) -> bool {
+        self.views
     }
 
     fn decode_in_chunks(
@@ -151,10 +167,13 @@ impl Groups for DatasetGroups {
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
         let slots = slots.map_or(Slots::All, Slots::Some);
-        self.dataset.decode_group_in_chunks(group, slots, rows, each)
+        self.dataset.decode_group_in_chunks(group, slots, &self.projection, rows, each)
     }
 
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        if self.views {
+            return Ok(batch.clone());
+        }
         self.dataset.output_types(batch)
     }
 }
@@ -163,6 +182,7 @@ impl Groups for DatasetGroups {
 #[derive(Debug)]
 struct MixedGroups {
     dataset: MixedDataset,
+    views: bool,
     parts: Vec<DatasetGroups>,
     /// The first row group of each dataset.
     starts: Vec<u32>,
@@ -170,8 +190,9 @@ struct MixedGroups {
 }
 
 impl MixedGroups {
-    fn new(dataset: MixedDataset) -> Self {
-        let parts: Vec<DatasetGroups> = dataset.datasets().iter().cloned().map(DatasetGroups::new).collect();
+    fn new(dataset: MixedDataset, views: bool) -> Self {
+        let part = |dataset: &Dataset| DatasetGroups::new(dataset.clone(), views);
+        let parts: Vec<DatasetGroups> = dataset.datasets().iter().map(part).collect();
         let mut next = 0_u32;
         let starts = parts.iter().map(|part| {
             let start = next;
@@ -180,7 +201,8 @@ impl MixedGroups {
             start
         });
         let starts = starts.collect();
-        Self { schema: dataset.internal_schema(), dataset, parts, starts }
+        let schema = dataset.common_schema(parts.iter().map(DatasetGroups::schema));
+        Self { schema, dataset, views, parts, starts }
     }
 
     /// The number of the dataset that a row group is of, the dataset, and the row group's number there.
@@ -240,7 +262,14 @@ impl Groups for MixedGroups {
         decoded.map_err(|error| error.within_dataset(number))
     }
 
+    fn shares_values(&self) -> bool {
+        self.views
+    }
+
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        if self.views {
+            return Ok(batch.clone());
+        }
         self.dataset.output_types(batch)
     }
 }

@@ -33,6 +33,8 @@
 //! # }
 //! ```
 
+mod announced;
+mod announcement;
 mod assemble;
 mod carousel;
 mod driver;
@@ -55,13 +57,14 @@ use std::time::Duration;
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 
+pub use self::announced::{Announced, AnnouncedBuilder, AnnouncedStats};
 use self::engine::{Engine, Settings};
 use self::faults::Faults;
 pub use self::faults::{Fault, LostGroup, Substituted};
 use self::groups::Groups;
 pub use self::groups::Loadable;
 pub use self::predict::Prediction;
-use self::walk::Walk;
+use self::walk::Epochs;
 use crate::sampler::{DistributedSampler, State};
 use crate::{Error, ErrorKind, Result};
 
@@ -76,7 +79,7 @@ pub struct Batch {
     pub steps: u64,
     /// The rank that it is for.
     pub rank: u32,
-    /// The rows, with the dataset's schema. Shares no memory with other batches.
+    /// The rows, with the dataset's schema. Shares no memory with other batches, but for the values of [views](LoaderBuilder::with_views).
     pub records: RecordBatch,
     /// The row ids, one for each row.
     pub row_ids: Vec<u64>,
@@ -128,6 +131,7 @@ pub struct LoaderStats {
 /// Options of a [`Loader`], from [`Loader::builder`].
 #[derive(Debug, Clone)]
 pub struct LoaderBuilder {
+    dataset: Arc<dyn groups::sealed::RowGroups>,
     groups: Arc<dyn Groups>,
     samplers: Vec<DistributedSampler>,
     options: Options,
@@ -179,6 +183,18 @@ impl LoaderBuilder {
     #[must_use]
     pub fn epochs(mut self, epochs: u64) -> Self {
         self.options.epochs = Some(epochs);
+        self
+    }
+
+    /// Serves top-level string and binary columns as `Utf8View` and `BinaryView`, whatever their types are. Default: no, with the
+    /// schema's own types.
+    ///
+    /// Their values are then not copied into batches, which is worth it for wide ones. In exchange a batch keeps alive what its
+    /// values are in: a part of the rows that are held, or row groups that stay decoded. So let go of batches soon, or copy what is to
+    /// be kept; what waiting batches keep is counted by the values that they show.
+    #[must_use]
+    pub fn with_views(mut self, views: bool) -> Self {
+        self.groups = self.dataset.row_groups(views).0;
         self
     }
 
@@ -272,7 +288,13 @@ impl Drop for Owned {
 impl Loader {
     /// Options for serving `sampler`'s batches of rows of `dataset`, which may be several as one.
     pub fn builder(dataset: &impl Loadable, sampler: DistributedSampler) -> LoaderBuilder {
-        LoaderBuilder { groups: dataset.row_groups().0, samplers: vec![sampler], options: Options::default() }
+        let groups = dataset.row_groups(false).0;
+        LoaderBuilder {
+            dataset: Arc::new(dataset.clone()),
+            groups,
+            samplers: vec![sampler],
+            options: Options::default(),
+        }
     }
 
     fn new(groups: Arc<dyn Groups>, samplers: Vec<DistributedSampler>, options: Options) -> Result<Self> {
@@ -413,8 +435,8 @@ impl Loader {
             batch_rows: first.map_or(1, |sampler| sampler.batch_size().min(sampler.orders().len()).max(1)),
             seed: self.state.fingerprint,
         };
-        let walk = Walk::new(Arc::clone(&self.samplers), self.place.epoch, self.place.batch, epochs);
-        Engine::start(Arc::clone(&self.groups), Arc::clone(&self.faults), walk, &settings)
+        let walk = Epochs::new(Arc::clone(&self.samplers), self.place.epoch, self.place.batch, epochs);
+        Engine::start(Arc::clone(&self.groups), Arc::clone(&self.faults), Box::new(walk), &settings)
     }
 
     /// Notes that a batch is handed out.

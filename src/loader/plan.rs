@@ -295,6 +295,16 @@ impl Plan {
         self.ended = true;
     }
 
+    /// Whether it was said that the order has ended.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Says that the order goes on after all.
+    pub(crate) fn reopen(&mut self) {
+        self.ended = false;
+    }
+
     /// Says what rows that were estimated at `estimate` bytes really take where they are kept.
     pub(crate) fn measure_kept(&mut self, estimate: u64, real: u64) {
         if self.kept.measure(estimate, real, self.memory) {

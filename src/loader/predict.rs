@@ -8,7 +8,7 @@ use super::extract::is_sparse;
 use super::faults::out_of_range;
 use super::groups::Groups;
 use super::plan::{Extract, GroupSize, Plan};
-use super::walk::Walk;
+use super::walk::Epochs;
 use crate::Result;
 use crate::order::{Global, Orders, Sequential};
 use crate::sampler::{BatchPlan, DistributedSampler};
@@ -134,8 +134,8 @@ impl Run<'_> {
         /// Long enough to come to rest even where a horizon spans several epochs.
         const EPOCHS: u64 = 6;
         let start = samplers.first().map_or(0, DistributedSampler::epoch);
-        let walk = Walk::new(Arc::clone(samplers), start, 0, Some(EPOCHS));
-        let mut driver = Driver::new(plan, walk);
+        let walk = Epochs::new(Arc::clone(samplers), start, 0, Some(EPOCHS));
+        let mut driver = Driver::new(plan, Box::new(walk));
         let resolve = |row| match locate(row) {
             Some(place) => Ok((row, place)),
             None => Err(out_of_range(row)),
@@ -150,7 +150,7 @@ impl Run<'_> {
                 }
                 Planned::Extract(_) => {}
                 Planned::Segment(span, _) => {
-                    if span.batches.end == span.plans.batches() {
+                    if span.batches.end == span.plans.count() {
                         epochs.push(cost);
                     }
                 }

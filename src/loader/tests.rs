@@ -533,7 +533,7 @@ fn pads_are_marked() {
 }
 
 /// Two files of three row groups, with nulls, long and short strings, lists and dictionary keys.
-fn files() -> (tempfile::TempDir, Dataset) {
+pub(super) fn files() -> (tempfile::TempDir, Dataset) {
     let dir = tempfile::tempdir().unwrap();
     for file in 0..2u64 {
         let ids: Vec<u64> = (file * 500..(file + 1) * 500).collect();
@@ -610,4 +610,23 @@ fn ranks_that_take_pieces_of_blocks_decode_each_row_group_about_once_between_the
     // A few more while horizons are still being spread.
     assert!(contiguous <= EPOCHS * 64 + 16, "{contiguous}");
     assert!(strided > 3 * EPOCHS * 64, "{strided}");
+}
+
+#[test]
+fn views_have_the_values_of_the_types_that_they_are_served_instead_of() {
+    let (_dir, dataset) = files();
+    let all = dataset.decoded_bytes();
+    for (batch, memory, threads) in
+        [(1, 0, 2), (30, all / 10, 0), (64, all / 3, 4), (600, all * 3 / 4, 2), (40, all * 2, 1)]
+    {
+        let sampler = sampler(&orders(true, dataset.len()), 1, 2, batch, Tail::Wrap);
+        let builder = Loader::builder(&dataset, sampler).memory(memory).threads(threads).epochs(3).with_views(true);
+        let kept: Vec<Batch> = builder.build().unwrap().map(|batch| batch.unwrap()).collect();
+        for batch in kept {
+            let types: Vec<_> = batch.records.schema().fields().iter().map(|field| field.data_type().clone()).collect();
+            assert_eq!((&types[1], &types[2]), (&DataType::Utf8View, &DataType::BinaryView));
+            let own = row_group::finish(&batch.records, dataset.schema()).unwrap();
+            assert_eq!(own, dataset.take(&batch.row_ids).unwrap());
+        }
+    }
 }

@@ -1,16 +1,43 @@
 //! The batches of a run, one after another over ranks, steps and epochs.
 
+use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::sampler::{BatchPlan, DistributedSampler, EpochPlan};
 use crate::{Error, ErrorKind, Result};
 
+/// Batches whose rows are known.
+pub(crate) trait Batches: Debug + Send + Sync {
+    /// How many there are.
+    fn count(&self) -> u64;
+
+    /// How many steps the epoch has that they are of.
+    fn steps(&self) -> u64;
+
+    /// Writes batch `b` over `batch` and returns the rank that it is for.
+    fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32>;
+}
+
+/// Goes over batches ahead of whoever consumes them.
+pub(crate) trait Walk: Debug + Send {
+    /// The next batches that belong together, with about `target` rows and at least one batch; `None` at the end.
+    ///
+    /// `each` is given their rows, in order, and may refuse some. What it refuses, or the order breaks, is not in the
+    /// span: the span ends before, and the next call returns the error.
+    fn span(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<Span>>;
+
+    /// Whether there is something to walk over after the end was reached, because it has come since.
+    fn has_more(&self) -> bool {
+        false
+    }
+}
+
 /// One epoch of all the ranks that a loader serves.
 #[derive(Debug)]
-pub(crate) struct EpochPlans {
+struct EpochPlans {
     ranks: Vec<EpochPlan>,
-    pub(crate) steps: u64,
+    steps: u64,
 }
 
 impl EpochPlans {
@@ -19,14 +46,19 @@ impl EpochPlans {
         let steps = ranks.first().map_or(0, EpochPlan::steps);
         Ok(Self { ranks, steps })
     }
+}
 
-    /// How many batches there are. Batch `b` is that of rank `b mod ranks` at step `b / ranks`.
-    pub(crate) fn batches(&self) -> u64 {
+/// Batch `b` is that of rank `b mod ranks` at step `b / ranks`.
+impl Batches for EpochPlans {
+    fn count(&self) -> u64 {
         self.steps.saturating_mul(self.ranks.len() as u64)
     }
 
-    /// Writes batch `b` over `batch` and returns the rank that it is for.
-    pub(crate) fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32> {
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32> {
         let count = self.ranks.len().max(1) as u64;
         let Some(rank) = self.ranks.get((b % count) as usize) else {
             return Err(Error::new(ErrorKind::Internal, "a loader without ranks"));
@@ -36,18 +68,18 @@ impl EpochPlans {
     }
 }
 
-/// Consecutive batches of one epoch.
+/// Some of the batches of `plans`, one after another.
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
-    pub(crate) plans: Arc<EpochPlans>,
+    pub(crate) plans: Arc<dyn Batches>,
     pub(crate) batches: Range<u64>,
     /// Rows served instead of those that the order has, by their place among the rows of the span.
     pub(crate) replaced: Vec<(usize, u64)>,
 }
 
-/// Walks over a run, ahead of whoever consumes it.
+/// Walks over the epochs of a run.
 #[derive(Debug)]
-pub(crate) struct Walk {
+pub(crate) struct Epochs {
     samplers: Arc<[DistributedSampler]>,
     epoch: u64,
     /// The next batch of `epoch`.
@@ -58,32 +90,10 @@ pub(crate) struct Walk {
     batch: BatchPlan,
 }
 
-impl Walk {
+impl Epochs {
     /// Starts at batch `next` of `epoch`.
     pub(crate) fn new(samplers: Arc<[DistributedSampler]>, epoch: u64, next: u64, epochs: Option<u64>) -> Self {
         Self { samplers, epoch, next, left: epochs, plans: None, batch: BatchPlan::default() }
-    }
-
-    /// The next batches of one epoch, with about `target` rows and at least one batch; `None` at the end of the run.
-    ///
-    /// `each` is given the rows of every batch and may refuse them. What it refuses, or the order breaks, is not in the
-    /// span: the span ends before, and the next call returns the error.
-    pub(crate) fn span(&mut self, target: u64, mut each: impl FnMut(&[u64]) -> Result<()>) -> Result<Option<Span>> {
-        let Some(plans) = self.plans()? else { return Ok(None) };
-        let first = self.next;
-        let mut rows = 0;
-        while self.next < plans.batches() && (self.next == first || rows < target) {
-            let filled = plans.fill(self.next, &mut self.batch).and_then(|_| each(&self.batch.rows));
-            if let Err(error) = filled {
-                if self.next == first {
-                    return Err(error);
-                }
-                break;
-            }
-            rows += self.batch.rows.len() as u64;
-            self.next += 1;
-        }
-        Ok(Some(Span { batches: first..self.next, plans, replaced: Vec::new() }))
     }
 
     /// The plans of the epoch that the next batch is from.
@@ -96,7 +106,7 @@ impl Walk {
                 Some(plans) => Arc::clone(plans),
                 None => Arc::clone(self.plans.insert(Arc::new(EpochPlans::new(&self.samplers, self.epoch)?))),
             };
-            if self.next < plans.batches() {
+            if self.next < plans.count() {
                 return Ok(Some(plans));
             }
             // An epoch without a step, of which nothing was served before: so are all that follow.
@@ -108,5 +118,25 @@ impl Walk {
             (self.epoch, self.next, self.plans) = (epoch, 0, None);
             self.left = self.left.map(|left| left - 1);
         }
+    }
+}
+
+impl Walk for Epochs {
+    fn span(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<Span>> {
+        let Some(plans) = self.plans()? else { return Ok(None) };
+        let first = self.next;
+        let mut rows = 0;
+        while self.next < plans.count() && (self.next == first || rows < target) {
+            let filled = plans.fill(self.next, &mut self.batch).and_then(|_| each(&self.batch.rows));
+            if let Err(error) = filled {
+                if self.next == first {
+                    return Err(error);
+                }
+                break;
+            }
+            rows += self.batch.rows.len() as u64;
+            self.next += 1;
+        }
+        Ok(Some(Span { batches: first..self.next, plans, replaced: Vec::new() }))
     }
 }

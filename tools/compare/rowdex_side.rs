@@ -20,7 +20,7 @@ const BATCH: usize = 256;
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [task, data, scratch] = arguments.as_slice() else {
-        eprintln!("usage: rowdex_side take|get|cold-get|build|loader-PERCENT DATA SCRATCH");
+        eprintln!("usage: rowdex_side take|get|cold-get|build|loader-PERCENT|views-PERCENT DATA SCRATCH");
         std::process::exit(2);
     };
     let index = Path::new(scratch).join(format!("{task}.rdx"));
@@ -33,13 +33,17 @@ fn main() -> Result<()> {
             warm.take(&group.row_ids().collect::<Vec<_>>()[..])?;
         }
     }
-    let mut loader = match task.strip_prefix("loader-") {
+    let (views, percent) = match task.strip_prefix("views-") {
+        Some(percent) => (true, Some(percent)),
+        None => (false, task.strip_prefix("loader-")),
+    };
+    let mut loader = match percent {
         Some(percent) => {
             let percent: u64 = percent.parse().unwrap_or(100);
             let order = Arc::new(Global::new(report.rows, 42)?);
             let sampler = DistributedSampler::new(order, Shard::new(0, 1)?, BATCH)?;
             let memory = warm.decoded_bytes() / 100 * percent;
-            let mut loader = Loader::builder(&warm, sampler).memory(memory).threads(2).build()?;
+            let mut loader = Loader::builder(&warm, sampler).memory(memory).threads(2).with_views(views).build()?;
             // The first epoch fills the memory; what follows is the steady state.
             for batch in loader.epoch() {
                 batch?;

@@ -1,0 +1,264 @@
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::super::tests::files;
+use super::*;
+use crate::index::Index;
+use crate::order::{Global, Orders};
+use crate::source::{FileStat, LocalSource, Source};
+
+fn order(len: u64, seed: u64) -> Vec<u64> {
+    let mut rows = vec![0; len as usize];
+    Global::new(len, seed).unwrap().epoch(0).unwrap().fill(0, &mut rows);
+    rows
+}
+
+fn announced(dataset: &Dataset, memory: u64, threads: usize) -> Announced {
+    Announced::builder(dataset).memory(memory).threads(threads).build()
+}
+
+/// One step of a caller.
+#[derive(Debug, Clone)]
+enum Move {
+    Follow(usize),
+    Reversed(usize),
+    Skip(usize),
+    Again(usize),
+    Others(Vec<u64>),
+    Between(usize, u64),
+    Announce(u64, usize),
+    Clear,
+}
+
+fn moves() -> impl Strategy<Value = Move> {
+    prop_oneof![
+        8 => (1usize..90).prop_map(Move::Follow),
+        1 => (1usize..60).prop_map(Move::Reversed),
+        1 => (1usize..400).prop_map(Move::Skip),
+        1 => (1usize..50).prop_map(Move::Again),
+        1 => prop::collection::vec(0u64..1000, 0..20).prop_map(Move::Others),
+        1 => (1usize..40, 0u64..1000).prop_map(|(rows, other)| Move::Between(rows, other)),
+        2 => (0u64..5, 0usize..700).prop_map(|(seed, rows)| Move::Announce(seed, rows)),
+        1 => Just(Move::Clear),
+    ]
+}
+
+#[test]
+fn whatever_is_asked_for_is_what_the_dataset_takes() {
+    let (_dir, dataset) = files();
+    let all = dataset.decoded_bytes();
+    let memories = prop::sample::select(vec![0, all / 10, all / 3, all * 2]);
+    let threads = prop::sample::select(vec![0usize, 1, 3]);
+    let portions = prop::option::of(1usize..80);
+    let strategy = (memories, threads, portions, prop::collection::vec(moves(), 1..40));
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: 60,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    let run = |(memory, threads, portion, moves): (u64, usize, Option<usize>, Vec<Move>)| {
+        let builder = Announced::builder(&dataset).memory(memory).threads(threads);
+        let mut rows = portion.into_iter().fold(builder, AnnouncedBuilder::portion).build();
+        let (mut told, mut at, mut asked) = (order(1000, 0)[..300].to_vec(), 0, 0);
+        rows.announce(told.clone()).unwrap();
+        for step in moves {
+            let ahead = |count: usize| told[at..(at + count).min(told.len())].to_vec();
+            let (ids, next) = match step {
+                Move::Follow(count) => (ahead(count), at + count),
+                Move::Reversed(count) => (ahead(count).into_iter().rev().collect(), at + count),
+                Move::Skip(count) => (Vec::new(), at + count),
+                Move::Again(count) => (told[at.saturating_sub(count)..at].to_vec(), at),
+                Move::Others(ids) => (ids, at),
+                Move::Between(count, other) => ([ahead(count), vec![other], ahead(count + 5)].concat(), at + count + 5),
+                Move::Announce(seed, count) => {
+                    let more = order(1000, seed)[..count].to_vec();
+                    rows.announce(more.clone()).unwrap();
+                    told.extend(more);
+                    (Vec::new(), at)
+                }
+                Move::Clear => {
+                    rows.clear();
+                    prop_assert_eq!(rows.waiting(), 0);
+                    (Vec::new(), told.len())
+                }
+            };
+            at = next.min(told.len());
+            asked += ids.len() as u64;
+            prop_assert_eq!(rows.take(&ids).unwrap(), dataset.take(&ids).unwrap());
+        }
+        let stats = rows.stats();
+        prop_assert_eq!(stats.followed + stats.fell_back, asked);
+        prop_assert_eq!(stats.announced, told.len() as u64);
+        Ok(())
+    };
+    runner.run(&strategy, run).unwrap();
+}
+
+#[test]
+fn who_follows_is_served_from_the_carousel_alone_in_portions_of_any_size() {
+    let (_dir, dataset) = files();
+    for (portions, threads) in [(vec![64], 2), (vec![1], 0), (vec![7, 300, 1, 40], 1), (vec![1000], 2)] {
+        // Twice over, announced in pieces that do not fit the portions.
+        let told = [order(1000, 1), order(1000, 2)].concat();
+        let mut rows = announced(&dataset, dataset.decoded_bytes() / 4, threads);
+        told.chunks(370).for_each(|piece| rows.announce(piece).unwrap());
+        let (mut left, mut sizes) = (told.as_slice(), portions.iter().cycle());
+        while !left.is_empty() {
+            let (ids, rest) = left.split_at(left.len().min(*sizes.next().unwrap()));
+            assert_eq!(rows.take(ids).unwrap(), dataset.take(ids).unwrap());
+            left = rest;
+        }
+        let stats = rows.stats();
+        assert_eq!((stats.followed, stats.fell_back, stats.skipped, rows.waiting()), (2000, 0, 0, 0));
+    }
+}
+
+#[test]
+fn following_decodes_each_group_once_per_horizon() {
+    let (dir, _) = files();
+    let index = Index::open(dir.path().join("data.rdx")).unwrap();
+    let dataset = Dataset::builder(index).with_cache_bytes(0).open().unwrap();
+    let told: Vec<u64> = (0..4).flat_map(|seed| order(1000, seed)).collect();
+    // Half of what they really take; the footers know nothing of values that repeat.
+    let memory = dataset.take(&told[..1000]).unwrap().get_array_memory_size() / 2;
+    let before = dataset.counters().decodes;
+    let mut rows = dataset.plan(told.clone(), memory as u64).unwrap();
+    for ids in told.chunks(50) {
+        rows.take(ids).unwrap();
+    }
+    let decodes = dataset.counters().decodes - before;
+    let groups = u64::from(dataset.index().num_row_groups());
+    assert_eq!(rows.stats().loader.decodes, decodes);
+    // A call for 50 rows needs all groups, and there were eighty of them.
+    assert!(decodes <= 80 / 6 * groups, "{decodes} decodes of {groups} groups");
+    dataset.take(&told[..50]).unwrap();
+    assert_eq!(dataset.counters().decodes - before - decodes, groups);
+}
+
+#[test]
+fn who_leaves_rows_out_or_mixes_them_is_followed_on() {
+    let (_dir, dataset) = files();
+    let told = order(1000, 3);
+    let mut rows = dataset.plan(told.clone(), dataset.decoded_bytes() / 3).unwrap();
+    let mut take = |ids: &[u64]| {
+        assert_eq!(rows.take(ids).unwrap(), dataset.take(ids).unwrap());
+        (rows.stats().followed, rows.stats().fell_back, rows.stats().skipped)
+    };
+    assert_eq!(take(&told[..50]), (50, 0, 0));
+    // Ten left out, and taken later on.
+    assert_eq!(take(&told[60..110]), (100, 0, 0));
+    assert_eq!(take(&told[50..60]), (110, 0, 0));
+    // Sorted, as some do for the disk's sake.
+    let mut sorted = told[110..160].to_vec();
+    sorted.sort_unstable();
+    assert_eq!(take(&sorted), (160, 0, 0));
+    // The same once more, and a row far ahead.
+    assert_eq!(take(&[told[0], told[900]]), (160, 2, 0));
+    assert_eq!(take(&told[160..200]), (200, 2, 0));
+    // Two hundred left out: still within reach, and then out of it.
+    assert_eq!(take(&told[400..450]), (250, 2, 0));
+    assert_eq!(take(&told[200..201]), (251, 2, 0));
+    let (followed, fell_back, skipped) = told[450..800].chunks(50).map(&mut take).last().unwrap();
+    assert_eq!((followed, fell_back, skipped), (601, 2, 199));
+    assert_eq!(take(&told[210..220]), (601, 12, 199));
+}
+
+#[test]
+fn nothing_is_announced_if_a_row_is_not_there() {
+    let (_dir, dataset) = files();
+    let mut rows = dataset.plan(vec![1, 2], 0).unwrap();
+    let error = rows.announce(vec![3, 1000, 4]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfRange);
+    assert!(error.to_string().contains("row id 1000, announced at place 3"), "{error}");
+    assert_eq!(rows.waiting(), 2);
+    assert_eq!(rows.take(&[1000]).unwrap_err().kind(), ErrorKind::OutOfRange);
+    assert_eq!(rows.take(&[1, 2, 3]).unwrap(), dataset.take(&[1, 2, 3]).unwrap());
+    assert_eq!((rows.stats().followed, rows.stats().fell_back), (2, 2));
+    assert!(dataset.plan(vec![1000], 0).is_err());
+}
+
+#[test]
+fn no_thread_exists_before_announced_rows_are_taken_nor_after_the_drop() {
+    let (_dir, dataset) = files();
+    let told = order(1000, 0);
+    for taken in [0, 1, 500, 1000] {
+        let mut rows = announced(&dataset, dataset.decoded_bytes() / 4, 3);
+        rows.announce(told.clone()).unwrap();
+        rows.take(&[told[999]]).unwrap();
+        let groups = Arc::downgrade(&rows.groups);
+        assert_eq!(groups.strong_count(), 1, "started too early");
+        if taken > 0 {
+            rows.take(&told[..taken]).unwrap();
+            assert_eq!(groups.strong_count(), 2);
+        }
+        drop(rows);
+        assert_eq!(groups.strong_count(), 0);
+    }
+}
+
+#[test]
+fn a_forked_child_goes_on_where_its_parent_was() {
+    let (_dir, dataset) = files();
+    let told = order(1000, 0);
+    let mut rows = announced(&dataset, dataset.decoded_bytes() / 4, 2);
+    rows.announce(&told[..700]).unwrap();
+    rows.take(&told[..130]).unwrap();
+    // As it looks to a child: the threads belong to a process of another number.
+    rows.engine.as_mut().unwrap().process ^= 1;
+    rows.announce(&told[700..]).unwrap();
+    for ids in told[130..].chunks(60) {
+        assert_eq!(rows.take(ids).unwrap(), dataset.take(ids).unwrap());
+    }
+    assert_eq!((rows.stats().followed, rows.stats().fell_back), (1000, 0));
+}
+
+/// Fails every so many reads.
+#[derive(Debug)]
+struct Flaky {
+    source: LocalSource,
+    reads: AtomicU64,
+    every: u64,
+}
+
+impl Source for Flaky {
+    fn stat(&self, path: &str) -> Result<FileStat> {
+        self.source.stat(path)
+    }
+
+    fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        if self.reads.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.every) {
+            return Err(Error::new(ErrorKind::Io, "out of order"));
+        }
+        self.source.read(path, ranges)
+    }
+}
+
+#[test]
+fn a_read_that_fails_now_and_then_is_an_error_now_and_then() {
+    let (dir, sound) = files();
+    for (every, threads) in [(13, 0), (29, 2)] {
+        let source = Flaky { source: LocalSource::new(dir.path()), reads: AtomicU64::new(0), every };
+        let index = Index::open(dir.path().join("data.rdx")).unwrap();
+        let builder = Dataset::builder(index).with_cache_bytes(0).with_source(Arc::new(source));
+        let dataset = builder.with_threads(1).open().unwrap();
+        let told: Vec<u64> = (0..3).flat_map(|seed| order(1000, seed)).collect();
+        let mut rows = announced(&dataset, dataset.decoded_bytes() / 3, threads);
+        rows.announce(told.clone()).unwrap();
+        let mut errors = 0;
+        for ids in told.chunks(20) {
+            match rows.take(ids) {
+                Ok(batch) => assert_eq!(batch, sound.take(ids).unwrap()),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Io);
+                    errors += 1;
+                }
+            }
+        }
+        let stats = rows.stats();
+        assert!(errors > 0 && stats.followed > 500, "{errors} errors, {stats:?}");
+        assert!(stats.loader.held_bytes <= dataset.decoded_bytes(), "{stats:?}");
+    }
+}
