@@ -62,6 +62,8 @@
 //! global pools. A forked child gets a cache and threads of its own.
 
 pub mod cache;
+#[cfg(all(feature = "capi", unix))]
+mod capi;
 pub mod dataset;
 pub mod error;
 pub mod index;
