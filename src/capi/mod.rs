@@ -14,9 +14,12 @@ mod arrow;
 mod buffers;
 mod dataset;
 mod error;
+mod explicit;
 mod handle;
 mod index;
 mod loader;
 mod orders;
 mod sampler;
+#[cfg(test)]
+mod tests;
 mod version;
