@@ -63,6 +63,8 @@
 
 mod bits;
 pub mod cache;
+#[cfg(all(feature = "capi", unix))]
+mod capi;
 pub mod dataset;
 pub mod error;
 pub mod index;

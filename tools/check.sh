@@ -28,6 +28,9 @@ if [ "$ROWDEX_ORACLE" = required ]; then bash tools/oracle/setup.sh; fi
 step "tests"
 cargo test --locked --all-features
 
+step "the C API"
+bash tools/capi.sh
+
 step "the main job"
 cargo run --locked --quiet -- demo
 

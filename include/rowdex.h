@@ -1,0 +1,903 @@
+/*
+ * rowdex: Parquet files as a map-style dataset for distributed training.
+ *
+ * Generated from src/capi by tools/header.sh; do not edit.
+ *
+ * CONVENTIONS
+ *
+ * Names. Everything is called rowdex_ or ROWDEX_. Words mean what they mean in the manual: a row id is a row's place in the
+ * index, a position its place in the order of an epoch, a step one batch on every rank. Orders, tails and levels are named by the
+ * texts that the command line and Python use; an unknown one is an error that lists them.
+ *
+ * Results. Whatever can fail returns a rowdex_status, and ROWDEX_STATUS_OK is 0. Results go to pointers, and they are written
+ * only on success: after a failure the caller's variables and buffers hold what they held. Functions without a status cannot
+ * fail; for NULL they answer 0, NULL or false.
+ *
+ * Errors. The last argument of a call takes the error; NULL if nobody wants it. It is written on failure only, with a new
+ * rowdex_error that the caller frees; whatever it held before is lost, so free that first. The message is a whole sentence that
+ * names file, row group and column where they are known, and says what to do. It is UTF-8, as all texts are, but for paths.
+ *
+ * Ownership. Handles are opaque, come from _open, _new, _build and the like through a pointer to a pointer, and end with the
+ * _free of their type, once. _free(NULL) does nothing. Handles do not depend on each other: an index may be freed while a dataset
+ * of it lives, and so on. Texts and arrays that a handle is asked for belong to it, until it is freed. What the caller passes in
+ * is copied, or no longer looked at when the call returns. Arrow structs are the caller's, who calls their release callback; they
+ * live on when everything of rowdex is freed.
+ *
+ * NULL. A NULL that is not allowed is an error (ROWDEX_STATUS_INVALID_ARGUMENT), as is a misaligned array. Arrays of length 0 may be
+ * NULL. Other pointers cannot be checked: they must be valid, texts must end with a NUL, and outputs must not overlap.
+ *
+ * Options. Structs of options begin with struct_size, which the caller sets to the sizeof of the struct, and all other fields may be 0,
+ * which is their default: rowdex_dataset_options options = {.struct_size = sizeof options}. In their place NULL stands for all
+ * defaults. ROWDEX_NONE asks for none of something where 0 asks for the default. Structs of results that
+ * may grow begin with struct_size, too.
+ *
+ * Versions. Fields and functions are added, never changed or taken away, as long as ROWDEX_ABI_VERSION stays. A program that was
+ * compiled with an older header, whose structs are smaller, goes on working. One with a newer header is refused
+ * (ROWDEX_STATUS_INVALID_ARGUMENT) if it sets an option that the library does not know. Status numbers are never reused.
+ *
+ * Threads. Functions that take a handle as const may be called with it by many threads at once. Those that do not change the handle
+ * and need it for themselves; a call that meets another one in there returns an error and does not wait. rowdex_loader is for one
+ * thread at a time altogether. No handle is tied to the thread that made it; none may be freed while it is used. Threads of
+ * the library belong to a handle and end with it. There is no global state.
+ *
+ * Fork. A forked child may go on using all handles: datasets and loaders start caches and threads of their own there. It must not
+ * use one that another thread of the parent was inside of at that moment, and it need not free what it inherited.
+ *
+ * Panics and exceptions. A defect of the library comes back as ROWDEX_STATUS_INTERNAL and does not unwind into the caller. A callback
+ * must return: C++ exceptions and longjmp must not leave it. The library installs no signal handlers and changes no locale.
+ */
+
+
+#ifndef ROWDEX_H
+#define ROWDEX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The Arrow C data and stream interfaces, as Arrow specifies them. */
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+
+#define ARROW_FLAG_DICTIONARY_ORDERED 1
+#define ARROW_FLAG_NULLABLE 2
+#define ARROW_FLAG_MAP_KEYS_SORTED 4
+
+struct ArrowSchema {
+  const char *format;
+  const char *name;
+  const char *metadata;
+  int64_t flags;
+  int64_t n_children;
+  struct ArrowSchema **children;
+  struct ArrowSchema *dictionary;
+  void (*release)(struct ArrowSchema *);
+  void *private_data;
+};
+
+struct ArrowArray {
+  int64_t length;
+  int64_t null_count;
+  int64_t offset;
+  int64_t n_buffers;
+  int64_t n_children;
+  const void **buffers;
+  struct ArrowArray **children;
+  struct ArrowArray *dictionary;
+  void (*release)(struct ArrowArray *);
+  void *private_data;
+};
+
+#endif /* ARROW_C_DATA_INTERFACE */
+
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+
+struct ArrowArrayStream {
+  int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out);
+  int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out);
+  const char *(*get_last_error)(struct ArrowArrayStream *);
+  void (*release)(struct ArrowArrayStream *);
+  void *private_data;
+};
+
+#endif /* ARROW_C_STREAM_INTERFACE */
+
+// The version of this header's functions and structs. It grows when one is taken away or changed, not when one is added.
+#define ROWDEX_ABI_VERSION 1
+
+// In an option, where 0 stands for the default: really none at all.
+#define ROWDEX_NONE UINT64_MAX
+
+// Room enough for any state with its NUL.
+#define ROWDEX_STATE_CAPACITY 128
+
+// How a call went. Numbers are never used again for something else, and new ones may be added.
+enum rowdex_status
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // All is done.
+  ROWDEX_STATUS_OK = 0,
+  // The operating system or the store failed a read, a write or a request.
+  ROWDEX_STATUS_IO = 1,
+  // A file that should be there is not.
+  ROWDEX_STATUS_NOT_FOUND = 2,
+  // A file is there already and the caller did not ask to replace it.
+  ROWDEX_STATUS_ALREADY_EXISTS = 3,
+  // The index bytes are not a valid index: not one at all, truncated, or damaged.
+  ROWDEX_STATUS_INVALID_INDEX = 4,
+  // The index is of a format version, or needs a feature, that this library does not know.
+  ROWDEX_STATUS_UNSUPPORTED_INDEX = 5,
+  // A Parquet file is malformed: not Parquet, truncated, or with damaged pages.
+  ROWDEX_STATUS_INVALID_PARQUET = 6,
+  // A Parquet file is valid but uses something that cannot be read here, such as encryption.
+  ROWDEX_STATUS_UNSUPPORTED_PARQUET = 7,
+  // Two files do not have the same columns, or a column cannot be brought to the asked type.
+  ROWDEX_STATUS_SCHEMA = 8,
+  // A data file is not the one that was indexed.
+  ROWDEX_STATUS_STALE = 9,
+  // A row id, row group, position or step beyond the end.
+  ROWDEX_STATUS_OUT_OF_RANGE = 10,
+  // An argument that can never be right, such as NULL or a batch size of 0.
+  ROWDEX_STATUS_INVALID_ARGUMENT = 11,
+  // Decoding would take more memory than the limit allows.
+  ROWDEX_STATUS_TOO_LARGE = 12,
+  // A saved state or fingerprint belongs to another order, dataset or sampler.
+  ROWDEX_STATUS_STATE_MISMATCH = 13,
+  // A defect of the library; please report it.
+  ROWDEX_STATUS_INTERNAL = 14,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum rowdex_status rowdex_status;
+#else
+typedef int32_t rowdex_status;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// The rows of one step on one rank. Concurrent use is fine.
+typedef struct rowdex_batch rowdex_batch;
+
+// Rows by their row id. Concurrent use is fine, and so is freeing it while a loader uses it.
+typedef struct rowdex_dataset rowdex_dataset;
+
+// What went wrong, where, and what to do about it.
+typedef struct rowdex_error rowdex_error;
+
+// Where a row is. Concurrent use is fine, and so is freeing it while a dataset that was opened with it lives.
+typedef struct rowdex_index rowdex_index;
+
+// Serves batches in the order of a sampler, epoch after epoch. One thread at a time: a second one gets an error.
+typedef struct rowdex_loader rowdex_loader;
+
+// Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses it.
+typedef struct rowdex_orders rowdex_orders;
+
+// The samples and batches of one rank, epoch after epoch.
+//
+// Functions that take it as const may run at once; the others need it for themselves, and say so if they cannot have it.
+typedef struct rowdex_sampler rowdex_sampler;
+
+// What rowdex_dataset_verify found.
+typedef struct rowdex_verify_report rowdex_verify_report;
+
+// Is told how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not counted).
+//
+// It is called by one thread at a time, not always the same one, and never after the call that it was given to has returned. It
+// must return: by no exception, and by no longjmp.
+typedef void (*rowdex_progress)(void *userdata, uint64_t files_done, uint64_t files, uint64_t rows);
+
+// How an index is built. All zeros are the defaults, but for the inputs.
+typedef struct rowdex_build_options {
+  // sizeof(rowdex_build_options)
+  size_t struct_size;
+  // Files, folders (searched for *.parquet, *.parq and *.pq) and patterns.
+  const char *const *inputs;
+  // How many.
+  size_t num_inputs;
+  // Stores paths relative to this directory, which must contain all files. NULL: the deepest one that does.
+  const char *root;
+  // "strict" (NULL: the same columns and types in every file) or "union" (missing columns are null, types are widened).
+  const char *schema_mode;
+  // Serves only the rows that this Parquet or CSV file lists: a column row_id, or the columns file, row_group and row. NULL: all.
+  const char *rows_file;
+  // Threads that read footers. 0: one for each available core.
+  uint64_t threads;
+  // 1 replaces an existing file.
+  uint32_t overwrite;
+  // 1 updates the index at the output path, if there is one: its unchanged leading files keep their row ids.
+  uint32_t update;
+  // 1 does not store footers, so everyone who opens the index reads them again.
+  uint32_t no_footers;
+  // 1 does not turn folders named key=value into columns.
+  uint32_t no_partitions;
+  // Is called after each window of files, by the thread that builds. NULL: nobody is told.
+  rowdex_progress progress;
+  // The first argument of progress.
+  void *progress_userdata;
+} rowdex_build_options;
+
+// What a build made.
+typedef struct rowdex_build_report {
+  // sizeof(rowdex_build_report), set by the caller.
+  size_t struct_size;
+  // Files in the index.
+  uint64_t files;
+  // Files taken over from the index that was updated, without reading them.
+  uint64_t kept_files;
+  // Row groups in the index.
+  uint64_t row_groups;
+  // Rows served: row ids are 0 up to rows - 1.
+  uint64_t rows;
+  // Rows in those row groups; more than rows where rows were selected.
+  uint64_t source_rows;
+  // Length of the index file in bytes.
+  uint64_t index_bytes;
+} rowdex_build_report;
+
+// Text that belongs to the handle it was asked of, and is valid as long as that. Not terminated by a NUL.
+typedef struct rowdex_str {
+  // The first byte, in UTF-8; NULL where there is no text.
+  const char *data;
+  // How many bytes.
+  size_t len;
+} rowdex_str;
+
+// What is known of a whole index.
+typedef struct rowdex_index_info {
+  // sizeof(rowdex_index_info), set by the caller.
+  size_t struct_size;
+  // Rows served: row ids are 0 up to rows - 1.
+  uint64_t rows;
+  // Rows that the row groups have in their files; more than rows where rows were selected.
+  uint64_t source_rows;
+  // Row groups.
+  uint64_t row_groups;
+  // Files.
+  uint64_t files;
+  // Columns at the top level, partition columns among them.
+  uint64_t columns;
+  // Length of the index in bytes.
+  uint64_t size_bytes;
+  // Differs between two indexes when any row id means another (path, row group, row).
+  uint64_t fingerprint;
+  // Where the files were when the index was built.
+  struct rowdex_str root;
+  // 1 if root is relative to the directory that the index lies in, 0 if it is absolute or a URL.
+  uint64_t root_is_relative;
+  // What built the index and with which options, as JSON; empty where that was not recorded.
+  struct rowdex_str build_info;
+} rowdex_index_info;
+
+// What is known of a file.
+typedef struct rowdex_file_info {
+  // sizeof(rowdex_file_info), set by the caller.
+  size_t struct_size;
+  // The path relative to the root, with / between its parts.
+  struct rowdex_str path;
+  // The size in bytes when it was indexed.
+  uint64_t size;
+  // The number of its first row group, over the whole index.
+  uint64_t first_row_group;
+  // How many row groups it has.
+  uint64_t row_groups;
+  // The id of its first row.
+  uint64_t first_row;
+  // How many of its rows are served.
+  uint64_t rows;
+} rowdex_file_info;
+
+// What is known of a row group.
+typedef struct rowdex_row_group_info {
+  // sizeof(rowdex_row_group_info), set by the caller.
+  size_t struct_size;
+  // The number of its file.
+  uint32_t file;
+  // The number of the row group within its file.
+  uint32_t ordinal;
+  // The id of its first row.
+  uint64_t first_row;
+  // How many of its rows are served.
+  uint64_t rows;
+  // How many rows it has in its file.
+  uint64_t source_rows;
+  // About how many bytes all of its rows and columns take when decoded.
+  uint64_t decoded_bytes;
+} rowdex_row_group_info;
+
+// Where one row is.
+typedef struct rowdex_location {
+  // The row group, counted over the whole index.
+  uint32_t row_group;
+  // The file.
+  uint32_t file;
+  // The row group, counted within its file.
+  uint32_t ordinal;
+  // 0.
+  uint32_t reserved;
+  // The row, counted within the row group as it is in the file.
+  uint64_t row;
+  // The place among the rows of the row group that are served; equal to row where all of them are.
+  uint64_t slot;
+} rowdex_location;
+
+// How a dataset is opened. All zeros are the defaults.
+typedef struct rowdex_dataset_options {
+  // sizeof(rowdex_dataset_options)
+  size_t struct_size;
+  // The columns to serve, in this order; a path with dots names a nested field. NULL: all.
+  const char *const *columns;
+  // How many.
+  size_t num_columns;
+  // Finds the data files below this directory. NULL: where the index says that they were.
+  const char *root;
+  // How closely files are compared with what was indexed: "off", "stat" (NULL), "footer" or "deep".
+  const char *staleness;
+  // Bytes of decoded row groups to keep. 0: 1 GiB.
+  uint64_t cache_bytes;
+  // Threads that decode, started when they are first needed. 0: one for each available core, at most eight.
+  // ROWDEX_NONE: none, the caller's decodes.
+  uint64_t threads;
+  // Refuses a row group that takes more bytes than this when decoded. 0: 2 GiB.
+  uint64_t max_decoded_bytes;
+} rowdex_dataset_options;
+
+// Where the values of one column go.
+//
+// Numbers, dates, times, decimals and fixed-size binary are written as Arrow lays them out, booleans as one byte each, and
+// lists of a fixed size of these one after another. Where `validity` is given, it gets 1 for each row that has a value and 0
+// for each that is null, whose value is written as zeros. Without it a null is an error, and so is one inside a list, anyway.
+typedef struct rowdex_column_buffer {
+  // The place of the column in the schema.
+  size_t column;
+  // Where the values go, in the order of the rows. It need not be aligned.
+  void *values;
+  // How many bytes these are: exactly the number of rows times the width of the type.
+  size_t values_bytes;
+  // Where the validity goes, one byte for each row; may be NULL.
+  uint8_t *validity;
+} rowdex_column_buffer;
+
+// What a dataset has done so far, in this process.
+typedef struct rowdex_counters {
+  // sizeof(rowdex_counters), set by the caller.
+  size_t struct_size;
+  // Look-ups that found the row group decoded, or being decoded by another thread.
+  uint64_t hits;
+  // Look-ups that did not.
+  uint64_t misses;
+  // Row groups decoded, whole or in part.
+  uint64_t decodes;
+  // Bytes of decoded Arrow data that those decodes made.
+  uint64_t bytes_decoded;
+  // Bytes read from the source, page indexes and footers included.
+  uint64_t bytes_read;
+  // Row groups dropped to make room.
+  uint64_t evictions;
+  // Bytes of decoded row groups held now.
+  uint64_t held_bytes;
+} rowdex_counters;
+
+// Who gets which rows when. Rank, world size and batch size have no defaults.
+typedef struct rowdex_sampler_options {
+  // sizeof(rowdex_sampler_options)
+  size_t struct_size;
+  // This rank, counted from 0.
+  uint32_t rank;
+  // How many ranks there are.
+  uint32_t world_size;
+  // Rows per step and rank.
+  uint64_t batch_size;
+  // What becomes of rows that do not divide evenly: "wrap" (NULL), "drop", "uneven" or "error".
+  const char *tail;
+  // Which ranks form a replica group: "consecutive" (NULL) or "strided".
+  const char *replica_layout;
+  // How many ranks get the same rows, as those of a model-parallel group must. 0: 1.
+  uint32_t replicas;
+  // 1 leaves out the last batch of an epoch if it is short on any rank.
+  uint32_t drop_last_batch;
+} rowdex_sampler_options;
+
+// What is known of the current epoch.
+typedef struct rowdex_sampler_info {
+  // sizeof(rowdex_sampler_info), set by the caller.
+  size_t struct_size;
+  // The current epoch.
+  uint64_t epoch;
+  // How many samples this rank has in it, pads included. After resuming within it: that are left.
+  uint64_t len;
+  // How many batches every rank has in it. After resuming within it: that are left.
+  uint64_t steps;
+  // Rows per step and rank.
+  uint64_t batch_size;
+  // This rank.
+  uint32_t rank;
+  // How many ranks there are.
+  uint32_t world_size;
+  // How many different shards there are: world size / replicas.
+  uint32_t shards;
+  // Which of them this rank sees.
+  uint32_t shard;
+  // Of the orders.
+  uint64_t fingerprint;
+} rowdex_sampler_info;
+
+// One sample of one rank.
+typedef struct rowdex_sample {
+  // Its position in the order of the epoch; positions from the length on are pads.
+  uint64_t position;
+  // The row id.
+  uint64_t row;
+  // 1 if it is a pad, which is served elsewhere, too.
+  uint64_t pad;
+} rowdex_sample;
+
+// How a loader works. All zeros are the defaults.
+typedef struct rowdex_loader_options {
+  // sizeof(rowdex_loader_options)
+  size_t struct_size;
+  // Bytes of decoded rows to hold at most. 0: 1 GiB.
+  uint64_t memory;
+  // Threads that the loader has while it serves. 0: 2. ROWDEX_NONE: none, all work is done by the thread that asks for batches.
+  uint64_t threads;
+  // About how many finished batches may wait to be asked for. 0: a few.
+  uint64_t read_ahead;
+  // How many epochs the run has: it ends before this one, wherever it was started or resumed. 0: no end.
+  uint64_t epochs;
+  // Serves the batches of these ranks, too: at every step one after another, that of the loader's sampler first. May be NULL.
+  const struct rowdex_sampler *const *more_ranks;
+  // How many.
+  size_t num_more_ranks;
+} rowdex_loader_options;
+
+// What a loader will do.
+typedef struct rowdex_prediction {
+  // sizeof(rowdex_prediction), set by the caller.
+  size_t struct_size;
+  // Decodes of each row group in the first epoch, in which no row is held at the beginning, on average.
+  double first_passes;
+  // Decodes of each row group in every later epoch, on average.
+  double passes;
+  // Row groups decoded in every later epoch.
+  double decodes;
+  // Row groups decoded before the first batch is there.
+  uint64_t first_batch_decodes;
+  // The most bytes held, without row groups that are being decoded.
+  uint64_t peak_bytes;
+} rowdex_prediction;
+
+// What is known of a batch.
+typedef struct rowdex_batch_info {
+  // sizeof(rowdex_batch_info), set by the caller.
+  size_t struct_size;
+  // The epoch that it is from.
+  uint64_t epoch;
+  // Which step of the epoch, from 0. After resuming within an epoch, steps count from there.
+  uint64_t step;
+  // How many steps the epoch has. After resuming: that were left. The last batch has step + 1 == steps.
+  uint64_t steps;
+  // The rank that it is for.
+  uint64_t rank;
+  // How many rows it has.
+  uint64_t num_rows;
+  // How many of them, always the last ones, are pads, which another rank or an earlier step serves, too.
+  uint64_t num_pads;
+  // The row ids, one for each row, which belong to the batch.
+  const uint64_t *row_ids;
+} rowdex_batch_info;
+
+// What a loader did since it was started, resumed or set to another epoch. Times are added up over its threads.
+typedef struct rowdex_loader_stats {
+  // sizeof(rowdex_loader_stats), set by the caller.
+  size_t struct_size;
+  // Row groups decoded, whole or in part.
+  uint64_t decodes;
+  // Times that rows of a row group were picked out, from one just decoded or from one that stayed.
+  uint64_t extractions;
+  // Rows put into batches; some of them may wait to be asked for.
+  uint64_t rows;
+  // Bytes held now.
+  uint64_t held_bytes;
+  // The most that was ever held.
+  uint64_t peak_bytes;
+  // Nanoseconds spent walking the order and deciding what to read.
+  uint64_t planning_ns;
+  // Nanoseconds spent reading and decoding.
+  uint64_t decoding_ns;
+  // Nanoseconds spent picking rows out of what was decoded.
+  uint64_t extracting_ns;
+  // Nanoseconds spent putting batches together.
+  uint64_t assembling_ns;
+} rowdex_loader_stats;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The ROWDEX_ABI_VERSION of the library that is linked, to be compared with that of the header.
+uint32_t rowdex_abi_version(void);
+
+// The version of the library that is linked, such as "0.1.0".
+const char *rowdex_version(void);
+
+// The kind of an error; ROWDEX_STATUS_OK for NULL.
+rowdex_status rowdex_error_kind(const struct rowdex_error *error);
+
+// All of an error in one line: place, what went wrong, and what to do.
+const char *rowdex_error_message(const struct rowdex_error *error);
+
+// The file that it happened in; NULL where none is known.
+const char *rowdex_error_file(const struct rowdex_error *error);
+
+// Whether the row group that it happened in is known; if so, `row_group` (which may be NULL) is its place in the file.
+bool rowdex_error_row_group(const struct rowdex_error *error, uint64_t *row_group);
+
+// The column that it happened in, by its dotted path; NULL where none is known.
+const char *rowdex_error_column(const struct rowdex_error *error);
+
+// What to do about it; NULL where no advice is known. It is a part of the message, too.
+const char *rowdex_error_hint(const struct rowdex_error *error);
+
+// Ends the life of an error and of the texts that were asked of it.
+void rowdex_error_free(struct rowdex_error *error);
+
+// Builds the index at `output` from the footers of Parquet files. The path holds what it held, or the whole new index, at any moment.
+//
+// Costs about one read for each file. `report` may be NULL.
+rowdex_status rowdex_index_build(const char *output,
+                                 const struct rowdex_build_options *options,
+                                 struct rowdex_build_report *report,
+                                 struct rowdex_error **error);
+
+// Opens an index file: maps and checks it, and reads no data file.
+//
+// The file must not be changed in place while the index is open; replacing it by rename, as rowdex_index_build does, is fine.
+rowdex_status rowdex_index_open(const char *path,
+                                struct rowdex_index **index,
+                                struct rowdex_error **error);
+
+// Checks an index in memory and copies it. A dataset of such an index needs a root.
+rowdex_status rowdex_index_from_memory(const uint8_t *bytes,
+                                       size_t len,
+                                       struct rowdex_index **index,
+                                       struct rowdex_error **error);
+
+// Ends the life of an index handle and of the texts that were asked of it.
+void rowdex_index_free(struct rowdex_index *index);
+
+// How many rows are served: row ids are 0 up to len - 1.
+uint64_t rowdex_index_len(const struct rowdex_index *index);
+
+// How many row groups there are.
+uint32_t rowdex_index_num_row_groups(const struct rowdex_index *index);
+
+// How many files there are.
+uint32_t rowdex_index_num_files(const struct rowdex_index *index);
+
+// What is known of a whole index. The first call for an index takes time in proportion to its row groups.
+rowdex_status rowdex_index_get_info(const struct rowdex_index *index,
+                                    struct rowdex_index_info *info,
+                                    struct rowdex_error **error);
+
+// What is known of a file, by its number.
+rowdex_status rowdex_index_get_file(const struct rowdex_index *index,
+                                    uint32_t file,
+                                    struct rowdex_file_info *info,
+                                    struct rowdex_error **error);
+
+// What is known of a row group, by its number over the whole index.
+rowdex_status rowdex_index_get_row_group(const struct rowdex_index *index,
+                                         uint32_t row_group,
+                                         struct rowdex_row_group_info *info,
+                                         struct rowdex_error **error);
+
+// The columns of every file, as an Arrow struct type that the caller releases.
+rowdex_status rowdex_index_schema(const struct rowdex_index *index,
+                                  struct ArrowSchema *schema,
+                                  struct rowdex_error **error);
+
+// Where a row is. Tens of nanoseconds.
+rowdex_status rowdex_index_locate(const struct rowdex_index *index,
+                                  uint64_t row,
+                                  struct rowdex_location *location,
+                                  struct rowdex_error **error);
+
+// Where each of `len` rows is; `locations` has room for `len`.
+rowdex_status rowdex_index_locate_many(const struct rowdex_index *index,
+                                       const uint64_t *rows,
+                                       size_t len,
+                                       struct rowdex_location *locations,
+                                       struct rowdex_error **error);
+
+// Reads and checks every byte of the index again, the stored footers among them. rowdex_dataset_verify looks at the data files, too.
+rowdex_status rowdex_index_verify(const struct rowdex_index *index,
+                                  struct rowdex_error **error);
+
+// Opens the dataset of an index, which may be freed afterwards. Reads no data file and starts no thread.
+rowdex_status rowdex_dataset_open(const struct rowdex_index *index,
+                                  const struct rowdex_dataset_options *options,
+                                  struct rowdex_dataset **dataset,
+                                  struct rowdex_error **error);
+
+// Ends the life of a dataset handle, and of its cache and threads unless a loader still uses them.
+void rowdex_dataset_free(struct rowdex_dataset *dataset);
+
+// How many rows there are: row ids are 0 up to len - 1.
+uint64_t rowdex_dataset_len(const struct rowdex_dataset *dataset);
+
+// A new handle of the index that the dataset was opened with, which the caller frees; NULL for NULL.
+struct rowdex_index *rowdex_dataset_index(const struct rowdex_dataset *dataset);
+
+// About how many bytes the chosen columns of all rows take when decoded, as the footers tell. May parse a few footers.
+rowdex_status rowdex_dataset_decoded_bytes(const struct rowdex_dataset *dataset,
+                                           uint64_t *bytes,
+                                           struct rowdex_error **error);
+
+// The columns served, as an Arrow struct type that the caller releases.
+rowdex_status rowdex_dataset_schema(const struct rowdex_dataset *dataset,
+                                    struct ArrowSchema *schema,
+                                    struct rowdex_error **error);
+
+// One row, as an Arrow struct array of length 1 that the caller releases, and its type (may be NULL if it is not wanted).
+//
+// Microseconds when its row group is cached. Otherwise it reads the pages that hold the row, or the row group.
+rowdex_status rowdex_dataset_get(const struct rowdex_dataset *dataset,
+                                 uint64_t row,
+                                 struct ArrowArray *array,
+                                 struct ArrowSchema *schema,
+                                 struct rowdex_error **error);
+
+// Rows in the order asked, as an Arrow struct array that the caller releases, and its type (may be NULL if it is not wanted).
+//
+// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel.
+rowdex_status rowdex_dataset_take(const struct rowdex_dataset *dataset,
+                                  const uint64_t *rows,
+                                  size_t num_rows,
+                                  struct ArrowArray *array,
+                                  struct ArrowSchema *schema,
+                                  struct rowdex_error **error);
+
+// Rows in the order asked, with columns of fixed width written to the caller's buffers. All columns served are read, so open the
+// dataset with those that are wanted.
+rowdex_status rowdex_dataset_take_into(const struct rowdex_dataset *dataset,
+                                       const uint64_t *rows,
+                                       size_t num_rows,
+                                       const struct rowdex_column_buffer *columns,
+                                       size_t num_columns,
+                                       struct rowdex_error **error);
+
+// What a dataset has done so far, in this process.
+rowdex_status rowdex_dataset_counters(const struct rowdex_dataset *dataset,
+                                      struct rowdex_counters *counters,
+                                      struct rowdex_error **error);
+
+// Checks the index, then every data file at this level, and reports all bad files at once.
+//
+// "off" looks at the index alone, "stat" costs a stat for each file, "footer" a read for each file, and "deep" decodes the chosen columns of
+// every row group. Bad files are no error of the call: they are in the report, which the caller frees. `progress` may be NULL.
+rowdex_status rowdex_dataset_verify(const struct rowdex_dataset *dataset,
+                                    const char *level,
+                                    rowdex_progress progress,
+                                    void *progress_userdata,
+                                    struct rowdex_verify_report **report,
+                                    struct rowdex_error **error);
+
+// Files that were looked at.
+uint64_t rowdex_verify_report_files(const struct rowdex_verify_report *report);
+
+// Rows that were decoded; 0 below "deep".
+uint64_t rowdex_verify_report_rows(const struct rowdex_verify_report *report);
+
+// How many files are bad.
+size_t rowdex_verify_report_num_problems(const struct rowdex_verify_report *report);
+
+// What is wrong with a bad file, in the order of the files. It belongs to the report; NULL beyond the last one.
+const struct rowdex_error *rowdex_verify_report_problem(const struct rowdex_verify_report *report, size_t problem);
+
+// Ends the life of a report and of its errors.
+void rowdex_verify_report_free(struct rowdex_verify_report *report);
+
+// The orders called `spec` (such as "global" or "sequential") over the rows of an index. The seed must be the same on all ranks.
+rowdex_status rowdex_orders_for_index(const char *spec,
+                                      const struct rowdex_index *index,
+                                      uint64_t seed,
+                                      struct rowdex_orders **orders,
+                                      struct rowdex_error **error);
+
+// The orders called `spec` over row groups of so many rows each, in the order of their row ids; over a bare length, that is one.
+rowdex_status rowdex_orders_for_groups(const char *spec,
+                                       const uint64_t *group_rows,
+                                       size_t num_groups,
+                                       uint64_t seed,
+                                       struct rowdex_orders **orders,
+                                       struct rowdex_error **error);
+
+// Rows in the order of a list, the same in every epoch: what a sampler of one's own drew. Rows may repeat and be left out.
+//
+// The list is copied and checked: all row ids must be below `dataset_rows`, the length of the dataset that it is meant for.
+rowdex_status rowdex_orders_explicit(const uint64_t *rows,
+                                     size_t num_rows,
+                                     uint64_t dataset_rows,
+                                     struct rowdex_orders **orders,
+                                     struct rowdex_error **error);
+
+// Ends the life of an orders handle.
+void rowdex_orders_free(struct rowdex_orders *orders);
+
+// How many positions every epoch has.
+uint64_t rowdex_orders_len(const struct rowdex_orders *orders);
+
+// What the orders are called.
+struct rowdex_str rowdex_orders_name(const struct rowdex_orders *orders);
+
+// A hash over everything that decides the orders: a saved state is accepted by runs with the same one.
+uint64_t rowdex_orders_fingerprint(const struct rowdex_orders *orders);
+
+// The rows at positions `first`, `first + stride`, … of an epoch, as many as there are but at most `len`; `filled` is how many.
+rowdex_status rowdex_orders_fill(const struct rowdex_orders *orders,
+                                 uint64_t epoch,
+                                 uint64_t first,
+                                 uint64_t stride,
+                                 uint64_t *rows,
+                                 size_t len,
+                                 size_t *filled,
+                                 struct rowdex_error **error);
+
+// The sampler of one rank, at the beginning of epoch 0.
+rowdex_status rowdex_sampler_new(const struct rowdex_orders *orders,
+                                 const struct rowdex_sampler_options *options,
+                                 struct rowdex_sampler **sampler,
+                                 struct rowdex_error **error);
+
+// Ends the life of a sampler handle. A loader that was made with it has a copy.
+void rowdex_sampler_free(struct rowdex_sampler *sampler);
+
+// What is known of the current epoch.
+rowdex_status rowdex_sampler_get_info(const struct rowdex_sampler *sampler,
+                                      struct rowdex_sampler_info *info,
+                                      struct rowdex_error **error);
+
+// How many samples this rank has in the current epoch, pads included. After resuming within it: that are left.
+uint64_t rowdex_sampler_len(const struct rowdex_sampler *sampler);
+
+// How many batches every rank has in the current epoch. After resuming within it: that are left.
+uint64_t rowdex_sampler_steps(const struct rowdex_sampler *sampler);
+
+// The current epoch.
+uint64_t rowdex_sampler_epoch(const struct rowdex_sampler *sampler);
+
+// Makes `epoch` the current one. An epoch that was resumed stays resumed if it is the current one already.
+rowdex_status rowdex_sampler_set_epoch(struct rowdex_sampler *sampler, uint64_t epoch, struct rowdex_error **error);
+
+// This rank's sample number `p` of an epoch. Tens of nanoseconds, once the order of the epoch is made.
+rowdex_status rowdex_sampler_at(const struct rowdex_sampler *sampler,
+                                uint64_t epoch,
+                                uint64_t p,
+                                struct rowdex_sample *sample,
+                                struct rowdex_error **error);
+
+// This rank's samples `first`, `first + 1`, … of an epoch, `len` of them: row ids and, unless `pads` is NULL, 1 for each pad
+// and 0 for each other.
+rowdex_status rowdex_sampler_fill(const struct rowdex_sampler *sampler,
+                                  uint64_t epoch,
+                                  uint64_t first,
+                                  size_t len,
+                                  uint64_t *rows,
+                                  uint8_t *pads,
+                                  struct rowdex_error **error);
+
+// This rank's batch at a step of an epoch: row ids, `len` of them, of which the last `pads` are pads.
+//
+// `rows` has room for `capacity` ids, which must be at least as many as the batch has: the batch size is always enough.
+rowdex_status rowdex_sampler_batch(const struct rowdex_sampler *sampler,
+                                   uint64_t epoch,
+                                   uint64_t step,
+                                   uint64_t *rows,
+                                   size_t capacity,
+                                   size_t *len,
+                                   size_t *pads,
+                                   struct rowdex_error **error);
+
+// Where the run stands before the current epoch's first batch, as text of one line with a NUL.
+rowdex_status rowdex_sampler_state(const struct rowdex_sampler *sampler,
+                                   char *buffer,
+                                   size_t capacity,
+                                   struct rowdex_error **error);
+
+// Where the run stands once every rank is done with this step, the same on all of them.
+rowdex_status rowdex_sampler_state_after(const struct rowdex_sampler *sampler,
+                                         uint64_t epoch,
+                                         uint64_t step,
+                                         char *buffer,
+                                         size_t capacity,
+                                         struct rowdex_error **error);
+
+// Goes on from a state, which may come from a world of another size and another batch size. The sampler is unchanged on failure.
+rowdex_status rowdex_sampler_resume(struct rowdex_sampler *sampler,
+                                    const char *state,
+                                    struct rowdex_error **error);
+
+// A loader at the state of the sampler. Dataset and sampler may be freed or changed afterwards. Reads nothing and starts no thread.
+rowdex_status rowdex_loader_new(const struct rowdex_dataset *dataset,
+                                const struct rowdex_sampler *sampler,
+                                const struct rowdex_loader_options *options,
+                                struct rowdex_loader **loader,
+                                struct rowdex_error **error);
+
+// Ends the life of a loader handle, and its threads unless a stream still uses them.
+void rowdex_loader_free(struct rowdex_loader *loader);
+
+// What a loader with these arguments will do, from the index alone. Takes a fraction of a second.
+rowdex_status rowdex_loader_predict(const struct rowdex_dataset *dataset,
+                                    const struct rowdex_sampler *sampler,
+                                    const struct rowdex_loader_options *options,
+                                    struct rowdex_prediction *prediction,
+                                    struct rowdex_error **error);
+
+// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the loader is at its end.
+rowdex_status rowdex_loader_next(struct rowdex_loader *loader,
+                                 struct rowdex_batch **batch,
+                                 struct rowdex_error **error);
+
+// What is known of a batch.
+rowdex_status rowdex_batch_get_info(const struct rowdex_batch *batch,
+                                    struct rowdex_batch_info *info,
+                                    struct rowdex_error **error);
+
+// The rows of a batch, as an Arrow struct array that the caller releases, and its type (may be NULL if it is not wanted).
+//
+// Nothing is copied: array and batch share the buffers, and either may go first.
+rowdex_status rowdex_batch_export(const struct rowdex_batch *batch,
+                                  struct ArrowArray *array,
+                                  struct ArrowSchema *schema,
+                                  struct rowdex_error **error);
+
+// Writes columns of fixed width of a batch to the caller's buffers.
+rowdex_status rowdex_batch_copy_into(const struct rowdex_batch *batch,
+                                     const struct rowdex_column_buffer *columns,
+                                     size_t num_columns,
+                                     struct rowdex_error **error);
+
+// Ends the life of a batch and of its row ids, not of what was exported.
+void rowdex_batch_free(struct rowdex_batch *batch);
+
+// The batches to come as an Arrow stream that the caller releases: rows only, without row ids, epochs and marks of pads.
+//
+// The stream and the loader are one: what is taken from either is gone from both, rowdex_loader_state tells where the stream is,
+// and either may be freed first. A run without an end makes a stream without an end.
+rowdex_status rowdex_loader_stream(struct rowdex_loader *loader,
+                                   struct ArrowArrayStream *stream,
+                                   struct rowdex_error **error);
+
+// Where the run stands after the last step of which all batches were handed out, as text of one line with a NUL.
+rowdex_status rowdex_loader_state(const struct rowdex_loader *loader,
+                                  char *buffer,
+                                  size_t capacity,
+                                  struct rowdex_error **error);
+
+// Goes on from a state. What was read ahead is dropped. The loader is unchanged on failure.
+rowdex_status rowdex_loader_resume(struct rowdex_loader *loader, const char *state, struct rowdex_error **error);
+
+// Goes on with the first batch of `epoch`. What was read ahead is dropped, unless that is what comes next anyway.
+rowdex_status rowdex_loader_set_epoch(struct rowdex_loader *loader, uint64_t epoch, struct rowdex_error **error);
+
+// Begins the next epoch that was not begun, or goes on with one that was resumed, and says which one that is.
+//
+// If some of the current epoch's batches were served and others not, these are dropped. The epoch's last batch is the one with
+// step + 1 == steps.
+rowdex_status rowdex_loader_begin_epoch(struct rowdex_loader *loader,
+                                        uint64_t *epoch,
+                                        struct rowdex_error **error);
+
+// What a loader did since it was started, resumed or set to another epoch.
+rowdex_status rowdex_loader_get_stats(const struct rowdex_loader *loader,
+                                      struct rowdex_loader_stats *stats,
+                                      struct rowdex_error **error);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* ROWDEX_H */

@@ -1,0 +1,54 @@
+//! Record batches as the structs of the Arrow C data interface.
+
+use std::mem::MaybeUninit;
+
+use arrow::array::{Array, RecordBatch, StructArray};
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+
+use crate::{Error, ErrorKind, Result};
+
+/// The schema as a struct type, with a child for each column.
+pub(super) fn export_schema(schema: &Schema) -> Result<FFI_ArrowSchema> {
+    schema.fields().iter().try_for_each(|field| check_names(field))?;
+    FFI_ArrowSchema::try_from(schema).map_err(|error| {
+        let message = format!("the schema cannot be expressed in the Arrow C data interface: {error}");
+        Error::new(ErrorKind::Schema, message).with_source(error)
+    })
+}
+
+/// Rows as a struct array without nulls of its own, with a child for each column; buffers are shared, not copied.
+///
+/// Outputs are written when nothing can fail any more.
+pub(super) fn export_batch(
+    batch: RecordBatch,
+    array: &mut MaybeUninit<FFI_ArrowArray>,
+    schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
+) -> Result<()> {
+    let exported = schema.is_some().then(|| export_schema(&batch.schema())).transpose()?;
+    array.write(FFI_ArrowArray::new(&StructArray::from(batch).into_data()));
+    if let (Some(place), Some(exported)) = (schema, exported) {
+        place.write(exported);
+    }
+    Ok(())
+}
+
+/// C strings cannot hold every name that Parquet can.
+fn check_names(field: &Field) -> Result<()> {
+    if field.name().contains('\0') {
+        let message = "a column name with a NUL cannot be expressed in the Arrow C data interface";
+        return Err(Error::new(ErrorKind::Schema, message)
+            .with_column(field.name().replace('\0', "\u{fffd}"))
+            .with_hint("choose other columns"));
+    }
+    match field.data_type() {
+        DataType::Struct(fields) => fields.iter().try_for_each(|field| check_names(field)),
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::ListView(field)
+        | DataType::LargeListView(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::Map(field, _) => check_names(field),
+        _ => Ok(()),
+    }
+}

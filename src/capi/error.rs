@@ -1,0 +1,178 @@
+//! Status codes, error objects, and the border that no panic crosses.
+
+use std::any::Any;
+use std::ffi::{CString, c_char};
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null;
+
+use super::handle;
+use crate::{Error, ErrorKind, Result};
+
+/// How a call went. Numbers are never used again for something else, and new ones may be added.
+#[repr(i32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum rowdex_status {
+    /// All is done.
+    Ok = 0,
+    /// The operating system or the store failed a read, a write or a request.
+    Io = 1,
+    /// A file that should be there is not.
+    NotFound = 2,
+    /// A file is there already and the caller did not ask to replace it.
+    AlreadyExists = 3,
+    /// The index bytes are not a valid index: not one at all, truncated, or damaged.
+    InvalidIndex = 4,
+    /// The index is of a format version, or needs a feature, that this library does not know.
+    UnsupportedIndex = 5,
+    /// A Parquet file is malformed: not Parquet, truncated, or with damaged pages.
+    InvalidParquet = 6,
+    /// A Parquet file is valid but uses something that cannot be read here, such as encryption.
+    UnsupportedParquet = 7,
+    /// Two files do not have the same columns, or a column cannot be brought to the asked type.
+    Schema = 8,
+    /// A data file is not the one that was indexed.
+    Stale = 9,
+    /// A row id, row group, position or step beyond the end.
+    OutOfRange = 10,
+    /// An argument that can never be right, such as NULL or a batch size of 0.
+    InvalidArgument = 11,
+    /// Decoding would take more memory than the limit allows.
+    TooLarge = 12,
+    /// A saved state or fingerprint belongs to another order, dataset or sampler.
+    StateMismatch = 13,
+    /// A defect of the library; please report it.
+    Internal = 14,
+}
+
+impl From<ErrorKind> for rowdex_status {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Io => Self::Io,
+            ErrorKind::NotFound => Self::NotFound,
+            ErrorKind::AlreadyExists => Self::AlreadyExists,
+            ErrorKind::InvalidIndex => Self::InvalidIndex,
+            ErrorKind::UnsupportedIndex => Self::UnsupportedIndex,
+            ErrorKind::InvalidParquet => Self::InvalidParquet,
+            ErrorKind::UnsupportedParquet => Self::UnsupportedParquet,
+            ErrorKind::Schema => Self::Schema,
+            ErrorKind::Stale => Self::Stale,
+            ErrorKind::OutOfRange => Self::OutOfRange,
+            ErrorKind::InvalidArgument => Self::InvalidArgument,
+            ErrorKind::TooLarge => Self::TooLarge,
+            ErrorKind::StateMismatch => Self::StateMismatch,
+            ErrorKind::Internal => Self::Internal,
+        }
+    }
+}
+
+/// What went wrong, where, and what to do about it.
+#[derive(Debug)]
+pub struct rowdex_error {
+    kind: rowdex_status,
+    message: CString,
+    file: Option<CString>,
+    row_group: Option<u64>,
+    column: Option<CString>,
+    hint: Option<CString>,
+}
+
+impl rowdex_error {
+    pub(super) fn new(error: &Error) -> Self {
+        Self {
+            kind: error.kind().into(),
+            message: c_string(&error.to_string()),
+            file: error.file().map(c_string),
+            row_group: error.row_group(),
+            column: error.column().map(c_string),
+            hint: error.hint().map(c_string),
+        }
+    }
+}
+
+/// A name from a hostile file may have a NUL, which would end the text for C.
+fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default()
+}
+
+/// The kind of an error; ROWDEX_STATUS_OK for NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_error_kind(error: Option<&rowdex_error>) -> rowdex_status {
+    error.map_or(rowdex_status::Ok, |error| error.kind)
+}
+
+/// All of an error in one line: place, what went wrong, and what to do.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_error_message(error: Option<&rowdex_error>) -> *const c_char {
+    error.map_or(null(), |error| error.message.as_ptr())
+}
+
+/// The file that it happened in; NULL where none is known.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_error_file(error: Option<&rowdex_error>) -> *const c_char {
+    pointer(error.and_then(|error| error.file.as_ref()))
+}
+
+/// Whether the row group that it happened in is known; if so, `row_group` (which may be NULL) is its place in the file.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_error_row_group(
+    error: Option<&rowdex_error>,
+    row_group: Option<&mut MaybeUninit<u64>>,
+) -> bool {
+    let known = error.and_then(|error| error.row_group);
+    if let (Some(known), Some(row_group)) = (known, row_group) {
+        row_group.write(known);
+    }
+    known.is_some()
+}
+
+/// The column that it happened in, by its dotted path; NULL where none is known.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_error_column(error: Option<&rowdex_error>) -> *const c_char {
+    pointer(error.and_then(|error| error.column.as_ref()))
+}
+
+/// What to do about it; NULL where no advice is known. It is a part of the message, too.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_error_hint(error: Option<&rowdex_error>) -> *const c_char {
+    pointer(error.and_then(|error| error.hint.as_ref()))
+}
+
+/// Ends the life of an error and of the texts that were asked of it.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_error_free(error: Option<Box<rowdex_error>>) {
+    handle::free(error);
+}
+
+fn pointer(text: Option<&CString>) -> *const c_char {
+    text.map_or(null(), |text| text.as_ptr())
+}
+
+/// Where an entry point leaves its error, which may be nowhere.
+pub(super) type ErrorOut<'a> = Option<&'a mut MaybeUninit<*mut rowdex_error>>;
+
+/// Runs the body of an entry point. What fails, or panics, becomes a status and an error; outputs are written last, by the body.
+pub(super) fn call(error: ErrorOut<'_>, work: impl FnOnce() -> Result<()>) -> rowdex_status {
+    match catch(work) {
+        Ok(()) => rowdex_status::Ok,
+        Err(cause) => {
+            if let Some(place) = error {
+                place.write(handle::handle(rowdex_error::new(&cause)));
+            }
+            cause.kind().into()
+        }
+    }
+}
+
+/// Turns a panic into an error.
+pub(super) fn catch<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        Err(Error::new(ErrorKind::Internal, format!("a panic: {}", panic_message(&*panic)))
+            .with_hint("this is a defect of rowdex; please report it"))
+    })
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("of an unknown kind")
+}

@@ -1,0 +1,437 @@
+//! Batches in the order of a sampler.
+
+use std::ffi::c_char;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{RecordBatch, RecordBatchReader};
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow::ffi_stream::FFI_ArrowArrayStream;
+
+use super::arrow::{export_batch, export_schema};
+use super::buffers::{copy_into, rowdex_column_buffer};
+use super::dataset::{bytes, rowdex_dataset};
+use super::error::{call, catch, rowdex_error, rowdex_status};
+use super::handle::{self, Exclusive, Versioned, given, place};
+use super::index::{Count, count};
+use super::sampler::rowdex_sampler;
+use crate::loader::{Batch, LoaderBuilder, LoaderStats, Prediction};
+use crate::{Loader, Result};
+
+/// Serves batches in the order of a sampler, epoch after epoch. One thread at a time: a second one gets an error.
+#[derive(Debug)]
+pub struct rowdex_loader {
+    loader: Arc<Exclusive<Loader>>,
+    schema: SchemaRef,
+}
+
+/// How a loader works. All zeros are the defaults.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_loader_options {
+    /// sizeof(rowdex_loader_options)
+    pub struct_size: usize,
+    /// Bytes of decoded rows to hold at most. 0: 1 GiB.
+    pub memory: u64,
+    /// Threads that the loader has while it serves. 0: 2. ROWDEX_NONE: none, all work is done by the thread that asks for batches.
+    pub threads: u64,
+    /// About how many finished batches may wait to be asked for. 0: a few.
+    pub read_ahead: u64,
+    /// How many epochs the run has: it ends before this one, wherever it was started or resumed. 0: no end.
+    pub epochs: u64,
+    /// Serves the batches of these ranks, too: at every step one after another, that of the loader's sampler first. May be NULL.
+    pub more_ranks: *const *const rowdex_sampler,
+    /// How many.
+    pub num_more_ranks: usize,
+}
+
+// SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
+unsafe impl Versioned for rowdex_loader_options {}
+
+/// A loader at the state of the sampler. Dataset and sampler may be freed or changed afterwards. Reads nothing and starts no thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_new(
+    dataset: Option<&rowdex_dataset>,
+    sampler: Option<&rowdex_sampler>,
+    options: *const rowdex_loader_options,
+    loader: Option<&mut MaybeUninit<*mut rowdex_loader>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let out = place(loader, "loader")?;
+        // SAFETY: the conventions of the header.
+        let loader = unsafe { builder(dataset, sampler, options) }?.build()?;
+        let schema = given(dataset, "dataset")?.0.schema().clone();
+        out.write(handle::handle(rowdex_loader { loader: Arc::new(Exclusive::new(loader)), schema }));
+        Ok(())
+    })
+}
+
+/// # Safety
+/// `options` and the pointers in it are as the header says.
+unsafe fn builder(
+    dataset: Option<&rowdex_dataset>,
+    sampler: Option<&rowdex_sampler>,
+    options: *const rowdex_loader_options,
+) -> Result<LoaderBuilder> {
+    let dataset = &given(dataset, "dataset")?.0;
+    let sampler = given(sampler, "sampler")?.0.read("sampler")?.clone();
+    // SAFETY: the caller's promise.
+    let options = unsafe { handle::options(options, "options") }?;
+    let mut builder = Loader::builder(dataset, sampler);
+    if let Some(memory) = bytes(options.memory) {
+        builder = builder.memory(memory);
+    }
+    if let Count::Exactly(threads) = count(options.threads, "options.threads")? {
+        builder = builder.threads(threads);
+    }
+    if let Count::Exactly(batches) = count(options.read_ahead, "options.read_ahead")? {
+        builder = builder.read_ahead(batches);
+    }
+    if let Some(epochs) = bytes(options.epochs) {
+        builder = builder.epochs(epochs);
+    }
+    // SAFETY: as above.
+    let more = unsafe { handle::slice(options.more_ranks, options.num_more_ranks, "options.more_ranks") }?;
+    let more = more.iter().map(|sampler| {
+        // SAFETY: as above.
+        let sampler = unsafe { handle::borrow(sampler.cast_mut(), "options.more_ranks[…]") }?;
+        Ok(sampler.0.read("sampler")?.clone())
+    });
+    Ok(builder.and_ranks(more.collect::<Result<Vec<_>>>()?))
+}
+
+/// Ends the life of a loader handle, and its threads unless a stream still uses them.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_loader_free(loader: Option<Box<rowdex_loader>>) {
+    handle::free(loader);
+}
+
+/// What a loader will do.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_prediction {
+    /// sizeof(rowdex_prediction), set by the caller.
+    pub struct_size: usize,
+    /// Decodes of each row group in the first epoch, in which no row is held at the beginning, on average.
+    pub first_passes: f64,
+    /// Decodes of each row group in every later epoch, on average.
+    pub passes: f64,
+    /// Row groups decoded in every later epoch.
+    pub decodes: f64,
+    /// Row groups decoded before the first batch is there.
+    pub first_batch_decodes: u64,
+    /// The most bytes held, without row groups that are being decoded.
+    pub peak_bytes: u64,
+}
+
+// SAFETY: repr(C) and numbers of 8 bytes only.
+unsafe impl Versioned for rowdex_prediction {}
+
+/// What a loader with these arguments will do, from the index alone. Takes a fraction of a second.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_predict(
+    dataset: Option<&rowdex_dataset>,
+    sampler: Option<&rowdex_sampler>,
+    options: *const rowdex_loader_options,
+    prediction: *mut rowdex_prediction,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let out = unsafe { handle::struct_out(prediction, "prediction") }?;
+        // SAFETY: as above.
+        let told = unsafe { builder(dataset, sampler, options) }?.predict()?;
+        let Prediction { first_passes, passes, decodes, first_batch_decodes, peak_bytes } = told;
+        let struct_size = 0;
+        out.write(rowdex_prediction { struct_size, first_passes, passes, decodes, first_batch_decodes, peak_bytes });
+        Ok(())
+    })
+}
+
+/// The rows of one step on one rank. Concurrent use is fine.
+#[derive(Debug)]
+pub struct rowdex_batch(Batch);
+
+/// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the loader is at its end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_next(
+    loader: *mut rowdex_loader,
+    batch: Option<&mut MaybeUninit<*mut rowdex_batch>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let mut loader = unsafe { handle::borrow(loader, "loader") }?.loader.lock("loader")?;
+        let out = place(batch, "batch")?;
+        let next = loader.next().transpose()?;
+        out.write(next.map_or(ptr::null_mut(), |batch| handle::handle(rowdex_batch(batch))));
+        Ok(())
+    })
+}
+
+/// What is known of a batch.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_batch_info {
+    /// sizeof(rowdex_batch_info), set by the caller.
+    pub struct_size: usize,
+    /// The epoch that it is from.
+    pub epoch: u64,
+    /// Which step of the epoch, from 0. After resuming within an epoch, steps count from there.
+    pub step: u64,
+    /// How many steps the epoch has. After resuming: that were left. The last batch has step + 1 == steps.
+    pub steps: u64,
+    /// The rank that it is for.
+    pub rank: u64,
+    /// How many rows it has.
+    pub num_rows: u64,
+    /// How many of them, always the last ones, are pads, which another rank or an earlier step serves, too.
+    pub num_pads: u64,
+    /// The row ids, one for each row, which belong to the batch.
+    pub row_ids: *const u64,
+}
+
+// SAFETY: repr(C); integers and a pointer of 8 bytes only.
+unsafe impl Versioned for rowdex_batch_info {}
+
+/// What is known of a batch.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_batch_get_info(
+    batch: Option<&rowdex_batch>,
+    info: *mut rowdex_batch_info,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let batch = &given(batch, "batch")?.0;
+        // SAFETY: the conventions of the header.
+        let out = unsafe { handle::struct_out(info, "info") }?;
+        out.write(rowdex_batch_info {
+            struct_size: 0,
+            epoch: batch.epoch,
+            step: batch.step,
+            steps: batch.steps,
+            rank: batch.rank.into(),
+            num_rows: batch.row_ids.len() as u64,
+            num_pads: batch.pads as u64,
+            row_ids: batch.row_ids.as_ptr(),
+        });
+        Ok(())
+    })
+}
+
+/// The rows of a batch, as an Arrow struct array that the caller releases, and its type (may be NULL if it is not wanted).
+///
+/// Nothing is copied: array and batch share the buffers, and either may go first.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_batch_export(
+    batch: Option<&rowdex_batch>,
+    array: Option<&mut MaybeUninit<FFI_ArrowArray>>,
+    schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let batch = &given(batch, "batch")?.0;
+        export_batch(batch.records.clone(), place(array, "array")?, schema)
+    })
+}
+
+/// Writes columns of fixed width of a batch to the caller's buffers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_batch_copy_into(
+    batch: Option<&rowdex_batch>,
+    columns: *const rowdex_column_buffer,
+    num_columns: usize,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let batch = &given(batch, "batch")?.0;
+        // SAFETY: the conventions of the header.
+        let columns = unsafe { handle::slice(columns, num_columns, "columns") }?;
+        // SAFETY: as above.
+        unsafe { copy_into(&batch.records, columns) }
+    })
+}
+
+/// Ends the life of a batch and of its row ids, not of what was exported.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_batch_free(batch: Option<Box<rowdex_batch>>) {
+    handle::free(batch);
+}
+
+/// The batches to come as an Arrow stream that the caller releases: rows only, without row ids, epochs and marks of pads.
+///
+/// The stream and the loader are one: what is taken from either is gone from both, rowdex_loader_state tells where the stream is,
+/// and either may be freed first. A run without an end makes a stream without an end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_stream(
+    loader: *mut rowdex_loader,
+    stream: Option<&mut MaybeUninit<FFI_ArrowArrayStream>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let handle = unsafe { handle::borrow(loader, "loader") }?;
+        let out = place(stream, "stream")?;
+        // The stream's own callback could not report it.
+        export_schema(&handle.schema)?;
+        let stream = Stream { loader: Arc::clone(&handle.loader), schema: handle.schema.clone() };
+        out.write(FFI_ArrowArrayStream::new(Box::new(stream)));
+        Ok(())
+    })
+}
+
+struct Stream {
+    loader: Arc<Exclusive<Loader>>,
+    schema: SchemaRef,
+}
+
+impl Iterator for Stream {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // Caught here, because a panic would end the process in Arrow's callback.
+        let next = catch(|| self.loader.lock("loader")?.next().transpose());
+        next.transpose().map(|batch| match batch {
+            Ok(batch) => Ok(batch.records),
+            Err(error) => Err(ArrowError::from_external_error(Box::new(error))),
+        })
+    }
+}
+
+impl RecordBatchReader for Stream {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}
+
+/// Where the run stands after the last step of which all batches were handed out, as text of one line with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_state(
+    loader: Option<&rowdex_loader>,
+    buffer: *mut c_char,
+    capacity: usize,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let loader = given(loader, "loader")?.loader.lock("loader")?;
+        // SAFETY: the conventions of the header.
+        let buffer = unsafe { handle::buffer(buffer.cast(), capacity, "buffer") }?;
+        handle::write_text(&loader.state().to_string(), buffer)
+    })
+}
+
+/// Goes on from a state. What was read ahead is dropped. The loader is unchanged on failure.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_resume(
+    loader: *mut rowdex_loader,
+    state: *const c_char,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let mut loader = unsafe { handle::borrow(loader, "loader") }?.loader.lock("loader")?;
+        // SAFETY: as above.
+        let state = unsafe { handle::text(state, "state") }?.parse()?;
+        loader.resume(&state)
+    })
+}
+
+/// Goes on with the first batch of `epoch`. What was read ahead is dropped, unless that is what comes next anyway.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_set_epoch(
+    loader: *mut rowdex_loader,
+    epoch: u64,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let mut loader = unsafe { handle::borrow(loader, "loader") }?.loader.lock("loader")?;
+        loader.set_epoch(epoch);
+        Ok(())
+    })
+}
+
+/// Begins the next epoch that was not begun, or goes on with one that was resumed, and says which one that is.
+///
+/// If some of the current epoch's batches were served and others not, these are dropped. The epoch's last batch is the one with
+/// step + 1 == steps.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_begin_epoch(
+    loader: *mut rowdex_loader,
+    epoch: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let mut loader = unsafe { handle::borrow(loader, "loader") }?.loader.lock("loader")?;
+        place(epoch, "epoch")?.write(loader.epoch().number());
+        Ok(())
+    })
+}
+
+/// What a loader did since it was started, resumed or set to another epoch. Times are added up over its threads.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_loader_stats {
+    /// sizeof(rowdex_loader_stats), set by the caller.
+    pub struct_size: usize,
+    /// Row groups decoded, whole or in part.
+    pub decodes: u64,
+    /// Times that rows of a row group were picked out, from one just decoded or from one that stayed.
+    pub extractions: u64,
+    /// Rows put into batches; some of them may wait to be asked for.
+    pub rows: u64,
+    /// Bytes held now.
+    pub held_bytes: u64,
+    /// The most that was ever held.
+    pub peak_bytes: u64,
+    /// Nanoseconds spent walking the order and deciding what to read.
+    pub planning_ns: u64,
+    /// Nanoseconds spent reading and decoding.
+    pub decoding_ns: u64,
+    /// Nanoseconds spent picking rows out of what was decoded.
+    pub extracting_ns: u64,
+    /// Nanoseconds spent putting batches together.
+    pub assembling_ns: u64,
+}
+
+// SAFETY: repr(C) and integers of 8 bytes only.
+unsafe impl Versioned for rowdex_loader_stats {}
+
+/// What a loader did since it was started, resumed or set to another epoch.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_get_stats(
+    loader: Option<&rowdex_loader>,
+    stats: *mut rowdex_loader_stats,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let loader = given(loader, "loader")?.loader.lock("loader")?;
+        // SAFETY: the conventions of the header.
+        let out = unsafe { handle::struct_out(stats, "stats") }?;
+        let stats = loader.stats();
+        let LoaderStats { decodes, extractions, rows, held_bytes, peak_bytes, .. } = stats;
+        out.write(rowdex_loader_stats {
+            struct_size: 0,
+            decodes,
+            extractions,
+            rows,
+            held_bytes,
+            peak_bytes,
+            planning_ns: nanoseconds(stats.planning),
+            decoding_ns: nanoseconds(stats.decoding),
+            extracting_ns: nanoseconds(stats.extracting),
+            assembling_ns: nanoseconds(stats.assembling),
+        });
+        Ok(())
+    })
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,330 @@
+//! Which rows are whose.
+
+use std::ffi::c_char;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use super::error::{call, rowdex_error, rowdex_status};
+use super::handle::{self, Shared, Versioned, given, place};
+use super::orders::rowdex_orders;
+use crate::sampler::{DistributedSampler, ReplicaLayout, Shard, State};
+use crate::{Error, ErrorKind, Result, Tail};
+
+/// The samples and batches of one rank, epoch after epoch.
+///
+/// Functions that take it as const may run at once; the others need it for themselves, and say so if they cannot have it.
+#[derive(Debug)]
+pub struct rowdex_sampler(pub(super) Shared<DistributedSampler>);
+
+/// Room enough for any state with its NUL.
+#[allow(dead_code, reason = "for the header")]
+pub const ROWDEX_STATE_CAPACITY: usize = 128;
+
+/// Who gets which rows when. Rank, world size and batch size have no defaults.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_sampler_options {
+    /// sizeof(rowdex_sampler_options)
+    pub struct_size: usize,
+    /// This rank, counted from 0.
+    pub rank: u32,
+    /// How many ranks there are.
+    pub world_size: u32,
+    /// Rows per step and rank.
+    pub batch_size: u64,
+    /// What becomes of rows that do not divide evenly: "wrap" (NULL), "drop", "uneven" or "error".
+    pub tail: *const c_char,
+    /// Which ranks form a replica group: "consecutive" (NULL) or "strided".
+    pub replica_layout: *const c_char,
+    /// How many ranks get the same rows, as those of a model-parallel group must. 0: 1.
+    pub replicas: u32,
+    /// 1 leaves out the last batch of an epoch if it is short on any rank.
+    pub drop_last_batch: u32,
+}
+
+// SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is no padding.
+unsafe impl Versioned for rowdex_sampler_options {}
+
+/// The sampler of one rank, at the beginning of epoch 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_sampler_new(
+    orders: Option<&rowdex_orders>,
+    options: *const rowdex_sampler_options,
+    sampler: Option<&mut MaybeUninit<*mut rowdex_sampler>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let orders = Arc::clone(&given(orders, "orders")?.0);
+        let out = place(sampler, "sampler")?;
+        // SAFETY: the conventions of the header.
+        let options = unsafe { handle::options(options, "options") }?;
+        // SAFETY: as above.
+        let tail = unsafe { handle::optional_text(options.tail, "options.tail") }?;
+        // SAFETY: as above.
+        let layout = unsafe { handle::optional_text(options.replica_layout, "options.replica_layout") }?;
+        let tail = tail.map_or(Ok(Tail::default()), str::parse)?;
+        let layout = layout.map_or(Ok(ReplicaLayout::default()), str::parse)?;
+        let shard = Shard::new(options.rank, options.world_size)?;
+        let shard = shard.with_tail(tail).with_replicas(options.replicas.max(1), layout)?;
+        let batch_size = usize::try_from(options.batch_size)
+            .map_err(|_| handle::invalid(format!("a batch size of {}", options.batch_size)))?;
+        let sampler = DistributedSampler::new(orders, shard, batch_size)?;
+        let sampler = sampler.with_drop_last_batch(options.drop_last_batch != 0);
+        out.write(handle::handle(rowdex_sampler(Shared::new(sampler))));
+        Ok(())
+    })
+}
+
+/// Ends the life of a sampler handle. A loader that was made with it has a copy.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_sampler_free(sampler: Option<Box<rowdex_sampler>>) {
+    handle::free(sampler);
+}
+
+/// What is known of the current epoch.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_sampler_info {
+    /// sizeof(rowdex_sampler_info), set by the caller.
+    pub struct_size: usize,
+    /// The current epoch.
+    pub epoch: u64,
+    /// How many samples this rank has in it, pads included. After resuming within it: that are left.
+    pub len: u64,
+    /// How many batches every rank has in it. After resuming within it: that are left.
+    pub steps: u64,
+    /// Rows per step and rank.
+    pub batch_size: u64,
+    /// This rank.
+    pub rank: u32,
+    /// How many ranks there are.
+    pub world_size: u32,
+    /// How many different shards there are: world size / replicas.
+    pub shards: u32,
+    /// Which of them this rank sees.
+    pub shard: u32,
+    /// Of the orders.
+    pub fingerprint: u64,
+}
+
+// SAFETY: repr(C); integers of 8 bytes, and of 4 in pairs.
+unsafe impl Versioned for rowdex_sampler_info {}
+
+/// What is known of the current epoch.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_sampler_get_info(
+    sampler: Option<&rowdex_sampler>,
+    info: *mut rowdex_sampler_info,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let sampler = given(sampler, "sampler")?.0.read("sampler")?;
+        // SAFETY: the conventions of the header.
+        let out = unsafe { handle::struct_out(info, "info") }?;
+        let shard = sampler.shard();
+        out.write(rowdex_sampler_info {
+            struct_size: 0,
+            epoch: sampler.epoch(),
+            len: sampler.len(),
+            steps: sampler.steps(),
+            batch_size: sampler.batch_size(),
+            rank: shard.rank(),
+            world_size: shard.world_size(),
+            shards: shard.count(),
+            shard: shard.index(),
+            fingerprint: sampler.orders().fingerprint(),
+        });
+        Ok(())
+    })
+}
+
+/// How many samples this rank has in the current epoch, pads included. After resuming within it: that are left.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_sampler_len(sampler: Option<&rowdex_sampler>) -> u64 {
+    asked(sampler, DistributedSampler::len)
+}
+
+/// How many batches every rank has in the current epoch. After resuming within it: that are left.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_sampler_steps(sampler: Option<&rowdex_sampler>) -> u64 {
+    asked(sampler, DistributedSampler::steps)
+}
+
+/// The current epoch.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_sampler_epoch(sampler: Option<&rowdex_sampler>) -> u64 {
+    asked(sampler, DistributedSampler::epoch)
+}
+
+fn asked(sampler: Option<&rowdex_sampler>, question: impl Fn(&DistributedSampler) -> u64) -> u64 {
+    sampler.and_then(|sampler| sampler.0.read("sampler").ok()).map_or(0, |sampler| question(&sampler))
+}
+
+/// Makes `epoch` the current one. An epoch that was resumed stays resumed if it is the current one already.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_sampler_set_epoch(
+    sampler: *mut rowdex_sampler,
+    epoch: u64,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let sampler = unsafe { handle::borrow(sampler, "sampler") }?;
+        sampler.0.write("sampler")?.set_epoch(epoch);
+        Ok(())
+    })
+}
+
+/// One sample of one rank.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_sample {
+    /// Its position in the order of the epoch; positions from the length on are pads.
+    pub position: u64,
+    /// The row id.
+    pub row: u64,
+    /// 1 if it is a pad, which is served elsewhere, too.
+    pub pad: u64,
+}
+
+/// This rank's sample number `p` of an epoch. Tens of nanoseconds, once the order of the epoch is made.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_sampler_at(
+    sampler: Option<&rowdex_sampler>,
+    epoch: u64,
+    p: u64,
+    sample: Option<&mut MaybeUninit<rowdex_sample>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let sampler = given(sampler, "sampler")?.0.read("sampler")?;
+        let out = place(sample, "sample")?;
+        let plan = sampler.plan(epoch)?;
+        let sample = plan.at(p)?.ok_or_else(|| beyond(p, plan.len()))?;
+        let crate::sampler::Sample { position, row, pad } = sample;
+        out.write(rowdex_sample { position, row, pad: pad.into() });
+        Ok(())
+    })
+}
+
+/// This rank's samples `first`, `first + 1`, … of an epoch, `len` of them: row ids and, unless `pads` is NULL, 1 for each pad
+/// and 0 for each other.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_sampler_fill(
+    sampler: Option<&rowdex_sampler>,
+    epoch: u64,
+    first: u64,
+    len: usize,
+    rows: *mut u64,
+    pads: *mut u8,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let sampler = given(sampler, "sampler")?.0.read("sampler")?;
+        // SAFETY: the conventions of the header.
+        let rows = unsafe { handle::buffer(rows, len, "rows") }?;
+        // SAFETY: as above.
+        let pads = unsafe { handle::buffer(pads, if pads.is_null() { 0 } else { len }, "pads") }?;
+        let plan = sampler.plan(epoch)?;
+        let beyond = || beyond(first.saturating_add(len as u64).saturating_sub(1), plan.len());
+        if first.checked_add(len as u64).is_none_or(|end| end > plan.len()) {
+            return Err(beyond());
+        }
+        let samples = (first..).take(len).map(|p| plan.at(p)?.ok_or_else(beyond));
+        let samples = samples.collect::<Result<Vec<_>>>()?;
+        for (row, sample) in rows.iter_mut().zip(&samples) {
+            row.write(sample.row);
+        }
+        for (pad, sample) in pads.iter_mut().zip(&samples) {
+            pad.write(sample.pad.into());
+        }
+        Ok(())
+    })
+}
+
+/// This rank's batch at a step of an epoch: row ids, `len` of them, of which the last `pads` are pads.
+///
+/// `rows` has room for `capacity` ids, which must be at least as many as the batch has: the batch size is always enough.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_sampler_batch(
+    sampler: Option<&rowdex_sampler>,
+    epoch: u64,
+    step: u64,
+    rows: *mut u64,
+    capacity: usize,
+    len: Option<&mut MaybeUninit<usize>>,
+    pads: Option<&mut MaybeUninit<usize>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let sampler = given(sampler, "sampler")?.0.read("sampler")?;
+        // SAFETY: the conventions of the header.
+        let rows = unsafe { handle::buffer(rows, capacity, "rows") }?;
+        let len = place(len, "len")?;
+        let batch = sampler.batch(epoch, step)?;
+        let Some(rows) = rows.get_mut(..batch.rows.len()) else {
+            let message = format!("room for {capacity} row ids, and the batch has {}", batch.rows.len());
+            return Err(handle::invalid(message).with_hint("make room for as many as the batch size"));
+        };
+        rows.write_copy_of_slice(&batch.rows);
+        len.write(batch.rows.len());
+        if let Some(pads) = pads {
+            pads.write(batch.pads);
+        }
+        Ok(())
+    })
+}
+
+/// Where the run stands before the current epoch's first batch, as text of one line with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_sampler_state(
+    sampler: Option<&rowdex_sampler>,
+    buffer: *mut c_char,
+    capacity: usize,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let sampler = given(sampler, "sampler")?.0.read("sampler")?;
+        // SAFETY: the conventions of the header.
+        let buffer = unsafe { handle::buffer(buffer.cast(), capacity, "buffer") }?;
+        handle::write_text(&sampler.state().to_string(), buffer)
+    })
+}
+
+/// Where the run stands once every rank is done with this step, the same on all of them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_sampler_state_after(
+    sampler: Option<&rowdex_sampler>,
+    epoch: u64,
+    step: u64,
+    buffer: *mut c_char,
+    capacity: usize,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let sampler = given(sampler, "sampler")?.0.read("sampler")?;
+        // SAFETY: the conventions of the header.
+        let buffer = unsafe { handle::buffer(buffer.cast(), capacity, "buffer") }?;
+        handle::write_text(&sampler.state_after(epoch, step)?.to_string(), buffer)
+    })
+}
+
+/// Goes on from a state, which may come from a world of another size and another batch size. The sampler is unchanged on failure.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_sampler_resume(
+    sampler: *mut rowdex_sampler,
+    state: *const c_char,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let mut sampler = unsafe { handle::borrow(sampler, "sampler") }?.0.write("sampler")?;
+        // SAFETY: as above.
+        let state: State = unsafe { handle::text(state, "state") }?.parse()?;
+        sampler.resume(&state)
+    })
+}
+
+fn beyond(p: u64, len: u64) -> Error {
+    Error::new(ErrorKind::OutOfRange, format!("sample {p} of a rank that has {len} in this epoch"))
+}

@@ -1,0 +1,21 @@
+//! Which library this is, and numbers that belong to no handle.
+
+use std::ffi::c_char;
+
+/// The version of this header's functions and structs. It grows when one is taken away or changed, not when one is added.
+pub const ROWDEX_ABI_VERSION: u32 = 1;
+
+/// In an option, where 0 stands for the default: really none at all.
+pub const ROWDEX_NONE: u64 = u64::MAX;
+
+/// The ROWDEX_ABI_VERSION of the library that is linked, to be compared with that of the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_abi_version() -> u32 {
+    ROWDEX_ABI_VERSION
+}
+
+/// The version of the library that is linked, such as "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
