@@ -15,7 +15,7 @@ use crate::{Error, ErrorKind, Result};
 /// An Arrow slice keeps everything alive that it was cut from, so memory is released by whole pieces only.
 #[derive(Debug)]
 struct Piece {
-    batch: RecordBatch,
+    batch: Arc<RecordBatch>,
     /// The row ids, where they are not those that were asked for.
     ids: Option<Arc<[u64]>>,
     used: usize,
@@ -31,12 +31,14 @@ pub(crate) struct Lot {
     bytes: u64,
 }
 
-/// Rows of a piece, in the order in which they are due.
+/// Rows of a piece, in the order in which they are due. Often there is just one, so no array is sliced before it must be.
 #[derive(Debug)]
 pub(crate) struct Slice {
-    pub(crate) batch: RecordBatch,
+    pub(crate) batch: Arc<RecordBatch>,
+    /// Where in `batch` they begin, and how many they are.
+    pub(crate) first: usize,
+    pub(crate) rows: usize,
     ids: Option<Arc<[u64]>>,
-    first: usize,
 }
 
 impl Slice {
@@ -121,8 +123,8 @@ impl Carousel {
         while rows > 0 {
             let piece = pieces.front_mut().ok_or_else(lost)?;
             let count = rows.min(piece.batch.num_rows() - piece.used);
-            let batch = piece.batch.slice(piece.used, count);
-            slices.push(Slice { batch, ids: piece.ids.clone(), first: piece.used });
+            let (batch, ids) = (Arc::clone(&piece.batch), piece.ids.clone());
+            slices.push(Slice { batch, first: piece.used, rows: count, ids });
             piece.used += count;
             rows -= count;
             if piece.used == piece.batch.num_rows() {
@@ -164,7 +166,7 @@ impl Lot {
                 Values::Copied => pick(batch, &slots)?,
                 Values::Shared => take_rows(batch, &slots, Ok)?,
             };
-            pieces.push_back(Piece { batch, ids: None, used: 0, bytes: 0 });
+            pieces.push_back(Piece { batch: Arc::new(batch), ids: None, used: 0, bytes: 0 });
         }
         // A buffer that several pieces share is freed with the last of them.
         let mut ledger = Ledger { values, ..Ledger::default() };
