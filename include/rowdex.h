@@ -464,8 +464,14 @@ typedef struct rowdex_prediction {
   double decodes;
   // Row groups decoded before the first batch is there.
   uint64_t first_batch_decodes;
-  // The most bytes held, without row groups that are being decoded.
+  // The most bytes held.
   uint64_t peak_bytes;
+  // Row groups decoded in the first epoch.
+  double first_decodes;
+  // Bytes read in the first epoch.
+  uint64_t first_bytes_read;
+  // Bytes read in every later epoch.
+  uint64_t bytes_read;
 } rowdex_prediction;
 
 // What is known of a batch.

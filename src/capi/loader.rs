@@ -125,8 +125,14 @@ pub struct rowdex_prediction {
     pub decodes: f64,
     /// Row groups decoded before the first batch is there.
     pub first_batch_decodes: u64,
-    /// The most bytes held, without row groups that are being decoded.
+    /// The most bytes held.
     pub peak_bytes: u64,
+    /// Row groups decoded in the first epoch.
+    pub first_decodes: f64,
+    /// Bytes read in the first epoch.
+    pub first_bytes_read: u64,
+    /// Bytes read in every later epoch.
+    pub bytes_read: u64,
 }
 
 // SAFETY: repr(C) and numbers of 8 bytes only.
@@ -146,9 +152,27 @@ pub unsafe extern "C" fn rowdex_loader_predict(
         let out = unsafe { handle::struct_out(prediction, "prediction") }?;
         // SAFETY: as above.
         let told = unsafe { builder(dataset, sampler, options) }?.predict()?;
-        let Prediction { first_passes, passes, decodes, first_batch_decodes, peak_bytes } = told;
-        let struct_size = 0;
-        out.write(rowdex_prediction { struct_size, first_passes, passes, decodes, first_batch_decodes, peak_bytes });
+        let Prediction {
+            first_passes,
+            passes,
+            first_decodes,
+            decodes,
+            first_bytes_read,
+            bytes_read,
+            first_batch_decodes,
+            peak_bytes,
+        } = told;
+        out.write(rowdex_prediction {
+            struct_size: 0,
+            first_passes,
+            passes,
+            decodes,
+            first_batch_decodes,
+            peak_bytes,
+            first_decodes,
+            first_bytes_read,
+            bytes_read,
+        });
         Ok(())
     })
 }

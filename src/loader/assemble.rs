@@ -104,7 +104,7 @@ impl<'a> Places<'a> {
                 *asked = row;
             }
             cursor.row += 1;
-            if cursor.row as usize == slice.batch.num_rows() {
+            if cursor.row as usize == slice.rows {
                 (cursor.slice, cursor.row) = (cursor.slice + 1, 0);
             }
         }
@@ -134,8 +134,8 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
     let schema = groups.schema();
     let mut columns: Vec<Vec<ArrayRef>> = vec![Vec::with_capacity(schema.fields().len()); plans.len()];
     for column in 0..schema.fields().len() {
-        let sources: Vec<&dyn Array> = places.slices.iter().map(|slice| slice.batch.column(column).as_ref()).collect();
-        for (columns, array) in columns.iter_mut().zip(gather(&sources, &places.places, &ends, &schema, column)?) {
+        for (columns, array) in columns.iter_mut().zip(gather(&places.slices, &places.places, &ends, &schema, column)?)
+        {
             columns.push(array);
         }
     }
@@ -158,44 +158,56 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
 
 /// One column of all batches; `ends` says where each batch ends among the places.
 fn gather(
-    sources: &[&dyn Array],
+    slices: &[&Slice],
     places: &[Place],
     ends: &[usize],
     schema: &SchemaRef,
     column: usize,
 ) -> Result<Vec<ArrayRef>> {
     let data_type = schema.field(column).data_type();
-    if sources.is_empty() {
+    if slices.is_empty() {
         return Ok(ends.iter().map(|_| new_empty_array(data_type)).collect());
     }
     let starts = std::iter::once(0).chain(ends.iter().copied());
     let batches = starts.zip(ends).map(|(start, &end)| &places[start..end]);
     macro_rules! primitive {
         ($t:ty) => {
-            Ok(primitives::<$t>(sources, batches, data_type))
+            Ok(primitives::<$t>(slices, column, batches, data_type))
         };
     }
+    let sources = || -> Vec<ArrayRef> {
+        slices.iter().map(|slice| slice.batch.column(column).slice(slice.first, slice.rows)).collect()
+    };
     downcast_primitive! {
         data_type => (primitive),
         // Joined first, the rows of many batches are cheaper to find; those of one or two are not worth a copy.
-        _ if ends.len() <= 2 => interleaved(sources, batches).map_err(broken),
-        _ => joined(sources, batches).map_err(broken)
+        _ if ends.len() <= 2 => interleaved(&sources(), batches).map_err(broken),
+        _ => joined(&sources(), batches).map_err(broken)
     }
 }
 
 fn primitives<'a, T: ArrowPrimitiveType>(
-    sources: &[&dyn Array],
+    slices: &[&Slice],
+    column: usize,
     batches: impl Iterator<Item = &'a [Place]>,
     data_type: &DataType,
 ) -> Vec<ArrayRef> {
-    let sources: Vec<&PrimitiveArray<T>> = sources.iter().filter_map(|source| source.as_primitive_opt::<T>()).collect();
-    let values: Vec<&[T::Native]> = sources.iter().map(|source| source.values().as_ref()).collect();
-    let nulls = sources.iter().any(|source| source.null_count() > 0);
+    // All of a dataset's decoded rows have the same types, so none is left out.
+    let sources: Vec<(&PrimitiveArray<T>, usize, usize)> = slices
+        .iter()
+        .filter_map(|slice| Some((slice.batch.column(column).as_primitive_opt::<T>()?, slice.first, slice.rows)))
+        .collect();
+    let values: Vec<&[T::Native]> =
+        sources.iter().map(|(source, first, rows)| &source.values()[*first..first + rows]).collect();
+    let nulls = sources.iter().any(|(source, ..)| source.null_count() > 0);
     let batch = |places: &[Place]| -> ArrayRef {
         let values: Vec<T::Native> =
             places.iter().map(|place| values[place.slice as usize][place.row as usize]).collect();
         let nulls = nulls.then(|| {
-            let valid = |i: usize| sources[places[i].slice as usize].is_valid(places[i].row as usize);
+            let valid = |i: usize| {
+                let (source, first, _) = sources[places[i].slice as usize];
+                source.is_valid(first + places[i].row as usize)
+            };
             NullBuffer::new(BooleanBuffer::collect_bool(places.len(), valid))
         });
         let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
@@ -205,18 +217,20 @@ fn primitives<'a, T: ArrowPrimitiveType>(
 }
 
 fn interleaved<'a>(
-    sources: &[&dyn Array],
+    sources: &[ArrayRef],
     batches: impl Iterator<Item = &'a [Place]>,
 ) -> Result<Vec<ArrayRef>, ArrowError> {
+    let sources: Vec<&dyn Array> = sources.iter().map(AsRef::as_ref).collect();
     let batch = |places: &[Place]| {
         let indices: Vec<_> = places.iter().map(|place| (place.slice as usize, place.row as usize)).collect();
-        interleave(sources, &indices)
+        interleave(&sources, &indices)
     };
     batches.map(batch).collect()
 }
 
-fn joined<'a>(sources: &[&dyn Array], batches: impl Iterator<Item = &'a [Place]>) -> Result<Vec<ArrayRef>, ArrowError> {
-    let whole = concat(sources)?;
+fn joined<'a>(sources: &[ArrayRef], batches: impl Iterator<Item = &'a [Place]>) -> Result<Vec<ArrayRef>, ArrowError> {
+    let sources: Vec<&dyn Array> = sources.iter().map(AsRef::as_ref).collect();
+    let whole = concat(&sources)?;
     let mut base = Vec::with_capacity(sources.len());
     let mut rows = 0;
     for source in sources {

@@ -18,7 +18,7 @@ use crate::{Error, ErrorKind, Result};
 /// An Arrow slice keeps everything alive that it was cut from, so memory is released by whole pieces only.
 #[derive(Debug)]
 struct Piece {
-    batch: RecordBatch,
+    batch: Arc<RecordBatch>,
     /// The row ids, where they are not those that were asked for.
     ids: Option<Arc<[u64]>>,
     used: usize,
@@ -34,12 +34,14 @@ pub(crate) struct Lot {
     bytes: u64,
 }
 
-/// Rows of a piece, in the order in which they are due.
+/// Rows of a piece, in the order in which they are due. Often there is just one, so no array is sliced before it must be.
 #[derive(Debug)]
 pub(crate) struct Slice {
-    pub(crate) batch: RecordBatch,
+    pub(crate) batch: Arc<RecordBatch>,
+    /// Where in `batch` they begin, and how many they are.
+    pub(crate) first: usize,
+    pub(crate) rows: usize,
     ids: Option<Arc<[u64]>>,
-    first: usize,
 }
 
 impl Slice {
@@ -123,8 +125,8 @@ impl Carousel {
         while rows > 0 {
             let piece = pieces.front_mut().ok_or_else(lost)?;
             let count = rows.min(piece.batch.num_rows() - piece.used);
-            let batch = piece.batch.slice(piece.used, count);
-            slices.push(Slice { batch, ids: piece.ids.clone(), first: piece.used });
+            let (batch, ids) = (Arc::clone(&piece.batch), piece.ids.clone());
+            slices.push(Slice { batch, first: piece.used, rows: count, ids });
             piece.used += count;
             rows -= count;
             if piece.used == piece.batch.num_rows() {
@@ -176,7 +178,7 @@ impl Lot {
         let piece = count.div_ceil(pieces.max(1)).max(MIN_PIECE);
         let mut pieces = VecDeque::with_capacity(count.div_ceil(piece));
         for start in (0..count).step_by(piece) {
-            let batch = copy(start..count.min(start + piece)).map_err(broken)?;
+            let batch = Arc::new(copy(start..count.min(start + piece)).map_err(broken)?);
             pieces.push_back(Piece { batch, ids: None, used: 0, bytes: 0 });
         }
         // A buffer that several pieces share is freed with the last of them.
