@@ -14,7 +14,6 @@ mod arrow;
 mod buffers;
 mod dataset;
 mod error;
-mod explicit;
 mod handle;
 mod index;
 mod loader;

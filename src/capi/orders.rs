@@ -5,11 +5,10 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use super::error::{call, rowdex_error, rowdex_status};
-use super::explicit::Explicit;
 use super::handle::{self, given, place, rowdex_str};
 use super::index::rowdex_index;
 use crate::Result;
-use crate::order::{OrderSpec, Orders};
+use crate::order::{Explicit, OrderSpec, Orders};
 
 /// Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses it.
 #[derive(Debug)]

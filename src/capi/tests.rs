@@ -14,7 +14,6 @@ use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use super::arrow::export_batch;
 use super::buffers::{copy_into, rowdex_column_buffer};
 use super::error::{call, rowdex_error, rowdex_error_free, rowdex_error_message, rowdex_status};
-use super::explicit::Explicit;
 use crate::order::Order;
 use crate::{ErrorKind, Result};
 
@@ -158,13 +157,4 @@ fn a_panic_is_an_internal_error_with_its_message() {
     let message = unsafe { std::ffi::CStr::from_ptr(rowdex_error_message(Some(&error))) };
     assert!(message.to_str().unwrap().contains("index out of bounds"));
     rowdex_error_free(Some(error));
-}
-
-#[test]
-fn an_explicit_order_knows_the_first_position_of_each_row() {
-    let order = Explicit::new(&[5, 2, 5, 0, 2], 6).unwrap();
-    let positions: Vec<_> = (0..7).map(|row| order.position(row)).collect();
-    assert_eq!(positions, [Some(3), None, Some(1), None, None, Some(0), None]);
-    assert_eq!((order.row(4), order.row(5)), (Some(2), None));
-    assert_eq!(Explicit::new(&[5, 6], 6).unwrap_err().kind(), ErrorKind::OutOfRange);
 }
