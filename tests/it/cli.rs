@@ -6,5 +6,6 @@ mod bad_input;
 mod commands;
 mod epochs;
 mod formats;
+mod ids;
 mod killed;
 mod place;

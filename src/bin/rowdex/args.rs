@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use rowdex::{Dataset, Index, SchemaMode, Staleness};
 
 use crate::failure::Failure;
+use crate::ids::IdsArgs;
 use crate::sampling::SamplingArgs;
 use crate::size::Memory;
 
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Get(GetArgs),
     /// Read whole epochs as the ranks of a training job would, and report what each rank got.
     Epoch(EpochArgs),
+    /// Write the row ids that a rank is dealt, one a line.
+    Ids(IdsArgs),
     /// Make a small dataset, index it and train on it for show.
     Demo(DemoArgs),
 }

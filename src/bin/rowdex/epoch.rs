@@ -97,8 +97,7 @@ pub(crate) struct EpochReport {
 pub(crate) fn read(dataset: &Dataset, sampling: &SamplingArgs, reading: Reading) -> Result<Report, Failure> {
     let rows = dataset.len();
     let mut ranks: Vec<RankState> = sampling.samplers(dataset.index())?.into_iter().map(RankState::new).collect();
-    let end =
-        sampling.epoch.checked_add(sampling.epochs).ok_or_else(|| Failure::new("there is no epoch after 2^64 - 1"))?;
+    let range = sampling.epochs()?;
     let groups = dataset.index().row_groups().filter(|group| group.rows() > 0).count();
     let passes = |decodes: u64| if groups == 0 { 0.0 } else { decodes as f64 / groups as f64 };
     let bar = progress::bar("steps", 0);
@@ -108,7 +107,7 @@ pub(crate) fn read(dataset: &Dataset, sampling: &SamplingArgs, reading: Reading)
     }
     let mut loader = match reading {
         Reading::Lru => None,
-        Reading::Carousel { memory, threads } => carousel(dataset, &ranks, end, memory, threads)?,
+        Reading::Carousel { memory, threads } => carousel(dataset, &ranks, range.end, memory, threads)?,
     };
 
     let before = dataset.counters();
@@ -117,7 +116,7 @@ pub(crate) fn read(dataset: &Dataset, sampling: &SamplingArgs, reading: Reading)
     let mut total_served = 0;
     let mut peak_held_bytes = 0;
     let mut epochs = Vec::new();
-    for epoch in sampling.epoch..end {
+    for epoch in range {
         let (before, started) = (dataset.counters(), Instant::now());
         served.clear();
         let plans = ranks.iter().map(|rank| rank.sampler.plan(epoch)).collect::<rowdex::Result<Vec<_>>>()?;

@@ -8,6 +8,7 @@ mod digest;
 mod epoch;
 mod failure;
 mod get;
+mod ids;
 mod info;
 mod locate;
 mod output;
@@ -43,6 +44,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Locate(args) => locate::run(args),
         Command::Get(args) => get::run(args),
         Command::Epoch(args) => epoch::run(args),
+        Command::Ids(args) => ids::run(args),
         Command::Demo(args) => demo::run(args),
     }
 }

@@ -1,5 +1,7 @@
 //! Which rank gets which rows when, as it is asked for on the command line.
 
+use std::ops::Range;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -72,8 +74,7 @@ pub(crate) struct SamplingArgs {
 
 impl SamplingArgs {
     pub(crate) fn orders(&self, index: &Index) -> Result<Arc<dyn Orders>, Failure> {
-        let groups: Vec<u64> = index.row_groups().map(|group| group.rows()).collect();
-        Ok(self.order.orders(&groups, self.seed)?)
+        Ok(self.order.orders(&group_rows(index), self.seed)?)
     }
 
     pub(crate) fn shard(&self, rank: u32) -> Result<Shard, Failure> {
@@ -83,6 +84,11 @@ impl SamplingArgs {
 
     /// One sampler for each chosen rank.
     pub(crate) fn samplers(&self, index: &Index) -> Result<Vec<DistributedSampler>, Failure> {
+        self.samplers_of(self.orders(index)?)
+    }
+
+    /// One sampler for each chosen rank, all following these orders.
+    pub(crate) fn samplers_of(&self, orders: Arc<dyn Orders>) -> Result<Vec<DistributedSampler>, Failure> {
         let chosen = match self.rank {
             Rank::One(rank) => rank..rank.saturating_add(1),
             Rank::All if self.world_size > MOST_RANKS => {
@@ -94,10 +100,49 @@ impl SamplingArgs {
             // An empty world has no rank 0, and the library says so better.
             Rank::All => 0..self.world_size.max(1),
         };
-        let orders = self.orders(index)?;
         let sampler = |rank| Ok(DistributedSampler::new(Arc::clone(&orders), self.shard(rank)?, self.batch_size)?);
         chosen.map(sampler).collect()
     }
+
+    /// The epochs to run.
+    pub(crate) fn epochs(&self) -> Result<Range<u64>, Failure> {
+        let end = self.epoch.checked_add(self.epochs);
+        Ok(self.epoch..end.ok_or_else(|| Failure::new("there is no epoch after 2^64 - 1"))?)
+    }
+}
+
+/// The rows to deal out: those of an index, or nothing but their number.
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct RowsOfArgs {
+    /// An index that `rowdex build` wrote.
+    #[arg(value_name = "INDEX")]
+    index: Option<PathBuf>,
+
+    /// So many rows, in one row group, without an index.
+    #[arg(long, value_name = "N")]
+    len: Option<u64>,
+}
+
+impl RowsOfArgs {
+    /// The orders to follow, and how many rows there are.
+    pub(crate) fn orders(&self, sampling: &SamplingArgs) -> Result<(Arc<dyn Orders>, u64), Failure> {
+        match &self.index {
+            Some(path) => {
+                let index = Index::open(path)?;
+                Ok((sampling.orders(&index)?, index.len()))
+            }
+            None => {
+                let len = self.len.unwrap_or_default();
+                Ok((sampling.order.orders(&[len], sampling.seed)?, len))
+            }
+        }
+    }
+}
+
+/// The rows of each row group, as orders want to know them.
+pub(crate) fn group_rows(index: &Index) -> Vec<u64> {
+    index.row_groups().map(|group| group.rows()).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
