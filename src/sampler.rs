@@ -98,6 +98,17 @@ impl DistributedSampler {
         self
     }
 
+    /// The sampler of another shard of the same run, at the same place. It has the order that this one made last, which
+    /// thus is made and held only once for several ranks in one process.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the tail policy is [`Tail::Error`] and the number of shards does not divide the number of rows.
+    pub fn with_shard(&self, shard: Shard) -> Result<Self> {
+        shard.share(self.orders.len() - self.start(self.epoch))?;
+        Ok(Self { orders: Arc::clone(&self.orders), shard, recent: self.recent.share(), ..*self })
+    }
+
     /// The orders it follows.
     pub fn orders(&self) -> &Arc<dyn Orders> {
         &self.orders
@@ -323,6 +334,12 @@ struct Recent {
 }
 
 impl Recent {
+    /// The same order, held apart. Never waits, either.
+    fn share(&self) -> Self {
+        let held = self.slot.try_lock().map(|slot| slot.clone()).unwrap_or_default();
+        Self { slot: Mutex::new(held) }
+    }
+
     /// Never waits: whoever finds the slot taken makes an order of its own. So a process forked while another thread held
     /// the slot goes on, too.
     fn get(&self, epoch: u64, orders: &dyn Orders) -> Result<Arc<dyn Order>> {

@@ -9,3 +9,4 @@ mod formats;
 mod ids;
 mod killed;
 mod place;
+mod prove;

@@ -10,6 +10,7 @@ use rowdex::{Dataset, Index, SchemaMode, Staleness};
 
 use crate::failure::Failure;
 use crate::ids::IdsArgs;
+use crate::prove::ProveArgs;
 use crate::sampling::SamplingArgs;
 use crate::size::Memory;
 
@@ -49,6 +50,8 @@ pub(crate) enum Command {
     Epoch(EpochArgs),
     /// Write the row ids that a rank is dealt, one a line.
     Ids(IdsArgs),
+    /// Go through all that every rank is dealt, and show that shards are equal, disjoint and complete.
+    Prove(ProveArgs),
     /// Make a small dataset, index it and train on it for show.
     Demo(DemoArgs),
 }

@@ -13,6 +13,7 @@ mod info;
 mod locate;
 mod output;
 mod progress;
+mod prove;
 mod sampling;
 mod size;
 mod verify;
@@ -45,6 +46,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Get(args) => get::run(args),
         Command::Epoch(args) => epoch::run(args),
         Command::Ids(args) => ids::run(args),
+        Command::Prove(args) => prove::run(args),
         Command::Demo(args) => demo::run(args),
     }
 }
