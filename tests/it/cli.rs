@@ -10,3 +10,4 @@ mod ids;
 mod killed;
 mod place;
 mod prove;
+mod whereabouts;

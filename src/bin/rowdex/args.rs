@@ -13,6 +13,7 @@ use crate::ids::IdsArgs;
 use crate::prove::ProveArgs;
 use crate::sampling::SamplingArgs;
 use crate::size::Memory;
+use crate::whereabouts::WhereArgs;
 
 /// Parquet files as a map-style dataset for distributed training.
 ///
@@ -52,6 +53,8 @@ pub(crate) enum Command {
     Ids(IdsArgs),
     /// Go through all that every rank is dealt, and show that shards are equal, disjoint and complete.
     Prove(ProveArgs),
+    /// Say which rows a step of a run has, or which steps have a row.
+    Where(WhereArgs),
     /// Make a small dataset, index it and train on it for show.
     Demo(DemoArgs),
 }
@@ -324,7 +327,7 @@ impl RowsArg {
     }
 }
 
-fn out_of_range(row: u64, index: &Index) -> Failure {
+pub(crate) fn out_of_range(row: u64, index: &Index) -> Failure {
     let path = index.path().map(|path| path.display().to_string()).unwrap_or_default();
     let hint = match index.len().checked_sub(1) {
         Some(last) => format!("row ids are 0 to {last}"),

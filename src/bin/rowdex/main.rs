@@ -17,6 +17,7 @@ mod prove;
 mod sampling;
 mod size;
 mod verify;
+mod whereabouts;
 
 use std::process::ExitCode;
 
@@ -47,6 +48,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Epoch(args) => epoch::run(args),
         Command::Ids(args) => ids::run(args),
         Command::Prove(args) => prove::run(args),
+        Command::Where(args) => whereabouts::run(args),
         Command::Demo(args) => demo::run(args),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use rowdex::order::OrderSpec;
-use rowdex::sampler::ReplicaLayout;
+use rowdex::sampler::{EpochPlan, ReplicaLayout};
 use rowdex::{DistributedSampler, Index, Orders, Shard, Tail};
 
 use crate::args::named;
@@ -138,6 +138,14 @@ impl RowsOfArgs {
             }
         }
     }
+}
+
+/// The epoch of every rank, all with one and the same order, which may be large.
+pub(crate) fn plans(samplers: &[DistributedSampler], epoch: u64) -> Result<Vec<EpochPlan>, Failure> {
+    let Some(first) = samplers.first() else { return Ok(Vec::new()) };
+    first.plan(epoch)?;
+    let plan = |sampler: &DistributedSampler| first.with_shard(sampler.shard())?.plan(epoch);
+    Ok(samplers.iter().map(plan).collect::<rowdex::Result<_>>()?)
 }
 
 /// The rows of each row group, as orders want to know them.

@@ -24,7 +24,7 @@ use self::together::{Together, first_of_each};
 use crate::args::JsonArg;
 use crate::failure::{Failure, complain};
 use crate::output;
-use crate::sampling::{Rank, RowsOfArgs, SamplingArgs};
+use crate::sampling::{self, Rank, RowsOfArgs, SamplingArgs};
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
@@ -138,7 +138,7 @@ fn prove(
     let mut digests = vec![Xxh3Default::new(); samplers.len()];
     let mut all = None;
     for epoch in epochs {
-        let plans = plans(first, samplers, epoch)?;
+        let plans = sampling::plans(samplers, epoch)?;
         proof.promise = plans.first().map_or(Uses::Any, |plan| plan.order().uses());
         if proof.promise != Uses::Once || positions != rows {
             proof.cover = Cover::Counted;
@@ -179,13 +179,6 @@ fn prove(
     replicas(samplers, &mut proof);
     proof.digest = xxh3_64(&proof.ranks.iter().flat_map(|rank| rank.digest.to_le_bytes()).collect::<Vec<_>>());
     Ok(proof)
-}
-
-/// The epoch of every rank, all with one and the same order, which may be large.
-fn plans(first: &DistributedSampler, samplers: &[DistributedSampler], epoch: u64) -> Result<Vec<EpochPlan>, Failure> {
-    first.plan(epoch)?;
-    let plan = |sampler: &DistributedSampler| first.with_shard(sampler.shard())?.plan(epoch);
-    Ok(samplers.iter().map(plan).collect::<rowdex::Result<_>>()?)
 }
 
 /// All ranks, on as many threads as there are cores.
