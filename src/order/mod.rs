@@ -19,8 +19,7 @@ mod fingerprint;
 mod fisher_yates;
 mod global;
 mod permutation;
-#[cfg(test)]
-mod quality;
+pub mod quality;
 mod sequential;
 mod spec;
 

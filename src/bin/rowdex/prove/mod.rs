@@ -221,7 +221,7 @@ fn name_the_rows(
     let counts = Counts::new(against.rows)?;
     let first = first_of_each(plans.iter().map(EpochPlan::shard));
     let shards: Vec<EpochPlan> =
-        plans.iter().zip(first).filter_map(|(plan, first)| first.then(|| plan.clone())).collect();
+        plans.iter().zip(first).filter(|(_, first)| *first).map(|(plan, _)| plan.clone()).collect();
     let against = Against { workers: 0, counts: Some(&counts), ..against };
     let ranks = deal_all(&shards, against, &mut vec![Xxh3Default::new(); shards.len()])?;
     together.counted(promise, against.rows, &ranks.iter().collect::<Vec<_>>(), &counts);
