@@ -10,4 +10,5 @@ mod ids;
 mod killed;
 mod place;
 mod prove;
+mod quality;
 mod whereabouts;

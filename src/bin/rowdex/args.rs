@@ -11,6 +11,7 @@ use rowdex::{Dataset, Index, SchemaMode, Staleness};
 use crate::failure::Failure;
 use crate::ids::IdsArgs;
 use crate::prove::ProveArgs;
+use crate::quality::QualityArgs;
 use crate::sampling::SamplingArgs;
 use crate::size::Memory;
 use crate::whereabouts::WhereArgs;
@@ -55,6 +56,8 @@ pub(crate) enum Command {
     Prove(ProveArgs),
     /// Say which rows a step of a run has, or which steps have a row.
     Where(WhereArgs),
+    /// Compare orders: how far they shuffle, and what their batches are made of.
+    Quality(QualityArgs),
     /// Make a small dataset, index it and train on it for show.
     Demo(DemoArgs),
 }

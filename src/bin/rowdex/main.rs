@@ -14,6 +14,7 @@ mod locate;
 mod output;
 mod progress;
 mod prove;
+mod quality;
 mod sampling;
 mod size;
 mod verify;
@@ -49,6 +50,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Ids(args) => ids::run(args),
         Command::Prove(args) => prove::run(args),
         Command::Where(args) => whereabouts::run(args),
+        Command::Quality(args) => quality::run(args),
         Command::Demo(args) => demo::run(args),
     }
 }

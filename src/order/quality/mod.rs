@@ -261,12 +261,14 @@ mod tests {
     #[test]
     fn rows_beyond_the_row_groups_or_labels_are_refused() {
         let order = Sequential::new(10).unwrap().epoch(0).unwrap();
-        let cases: [(u64, &[u64], Option<&[u32]>); 4] =
-            [(0, &[10], None), (3, &[9], None), (3, &[], None), (3, &[10], Some(&[0; 9]))];
-        for (batch_size, groups, labels) in cases {
+        let refused = |batch_size, groups: &[u64], labels: Option<&[u32]>| {
             let error = measure(&*order, batch_size, groups, labels).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        }
+        };
+        refused(0, &[10], None);
+        refused(3, &[9], None);
+        refused(3, &[], None);
+        refused(3, &[10], Some(&[0; 9]));
     }
 
     /// Serves each even row twice, and no odd one.
