@@ -154,6 +154,21 @@ impl DistributedSampler {
         self
     }
 
+    /// The sampler of another shard of the same run, at the same place. It has the order that this one made last, which
+    /// thus is made and held only once for several ranks in one process.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the tail policy is [`Tail::Error`] and the number of shards does not divide the number of rows.
+    pub fn with_shard(&self, shard: Shard) -> Result<Self> {
+        shard.share(self.orders.len() - self.start(self.epoch))?;
+        let (given, orders) = (Arc::clone(&self.given), Arc::clone(&self.orders));
+        let alike = shard.count() == self.shard.count() && shard.tail() == self.shard.tail();
+        let sampler = Self { given, orders, shard, recent: self.recent.share(), ..*self };
+        // Another number of shards may need a rotation, or need none any more.
+        Ok(if alike { sampler } else { sampler.rotated_as_needed() })
+    }
+
     /// Whether any rows of a whole epoch are dropped or repeated.
     fn leaves_a_tail(&self) -> bool {
         let (len, shards) = (self.given.len(), u64::from(self.shard.count()));
@@ -422,6 +437,12 @@ struct Recent {
 }
 
 impl Recent {
+    /// The same order, held apart. Never waits, either.
+    fn share(&self) -> Self {
+        let held = self.slot.try_lock().map(|slot| slot.clone()).unwrap_or_default();
+        Self { slot: Mutex::new(held) }
+    }
+
     /// Never waits: whoever finds the slot taken makes an order of its own. So a process forked while another thread held
     /// the slot goes on, too.
     fn get(&self, epoch: u64, orders: &dyn Orders) -> Result<Arc<dyn Order>> {

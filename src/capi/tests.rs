@@ -14,7 +14,6 @@ use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use super::arrow::export_batch;
 use super::buffers::{copy_into, rowdex_column_buffer};
 use super::error::{call, rowdex_error, rowdex_error_free, rowdex_error_message, rowdex_status};
-use crate::order::Order;
 use crate::{ErrorKind, Result};
 
 /// Copies one column to a buffer that lies at an odd address, and its validity.

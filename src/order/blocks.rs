@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use self::windows::Windows;
 use super::fingerprint::fingerprint;
 use super::permutation::{Key, Permutation};
-use super::{Order, Orders, check_len, reachable};
+use super::{Order, Orders, Uses, check_len, reachable};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A shuffle that stays near the files: each epoch shuffles the row groups, cuts them into *windows* of `k`, and
@@ -210,6 +210,10 @@ impl Shuffled {
 impl Order for Shuffled {
     fn len(&self) -> u64 {
         self.groups.len()
+    }
+
+    fn uses(&self) -> Uses {
+        Uses::Once
     }
 
     fn row(&self, position: u64) -> Option<u64> {

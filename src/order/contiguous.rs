@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
-use super::{Order, Orders, reachable};
+use super::{Order, Orders, Uses, reachable};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Other orders, dealt in consecutive pieces: shard `s` of `S` gets the `s`-th of `S` equal pieces of each epoch, in
@@ -167,6 +167,10 @@ impl Pieces {
 impl Order for Pieces {
     fn len(&self) -> u64 {
         self.order.len()
+    }
+
+    fn uses(&self) -> Uses {
+        self.order.uses()
     }
 
     fn row(&self, position: u64) -> Option<u64> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Blocks, Contiguous, Explicit, Global, Order, Orders, Rotated, Sequential, Torch, reachable};
+use super::{Blocks, Contiguous, Explicit, Global, Order, Orders, Rotated, Sequential, Torch, Uses, reachable};
 
 /// Every sort of orders, over `len` rows: all of them permutations.
 pub(crate) fn all(len: u64, seed: u64) -> Vec<(String, Arc<dyn Orders>)> {
@@ -73,6 +73,8 @@ fn every_row_is_served_once() {
         let mut rows = rows(order, 0, 1, order.len() as usize + 3);
         rows.sort_unstable();
         assert!(rows.into_iter().eq(0..order.len()), "{name}");
+        // A list may hold anything.
+        assert_eq!(order.uses(), if name.starts_with("explicit") { Uses::Any } else { Uses::Once }, "{name}");
     });
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
 use super::permutation::{Key, Permutation};
-use super::{Order, Orders, check_len, reachable};
+use super::{Order, Orders, Uses, check_len, reachable};
 use crate::error::Result;
 
 /// A true global shuffle: every epoch is a permutation of all rows, drawn from (seed, epoch) as *order v1*.
@@ -74,6 +74,10 @@ impl Order for Shuffled {
 
     fn position(&self, row: u64) -> Option<u64> {
         self.0.inverse(row)
+    }
+
+    fn uses(&self) -> Uses {
+        Uses::Once
     }
 
     fn fill_strided(&self, first: u64, stride: u64, rows: &mut [u64]) -> usize {

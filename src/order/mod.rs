@@ -43,8 +43,7 @@ mod permutation;
 mod picks;
 #[cfg(test)]
 mod promises;
-#[cfg(test)]
-mod quality;
+pub mod quality;
 mod resized;
 mod rotated;
 mod sequential;
@@ -80,6 +79,17 @@ use crate::error::{Error, ErrorKind, Result};
 /// the pads after the last position still fit `u64`.
 pub const MAX_LEN: u64 = i64::MAX as u64;
 
+/// How often one epoch's order serves a row. See [`Order::uses`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Uses {
+    /// Every row id below the order's length exactly once: a permutation.
+    Once,
+    /// No row id more than once.
+    AtMostOnce,
+    /// Nothing is promised: rows may be left out, and repeated.
+    Any,
+}
+
 /// One epoch's order: which row is served at which position.
 ///
 /// The contract:
@@ -104,6 +114,14 @@ pub trait Order: Debug + Send + Sync {
 
     /// A position at which `row` is served; `None` if it is not served, or, where an order says so, if that is not known.
     fn position(&self, row: u64) -> Option<u64>;
+
+    /// How often the order serves a row, as far as it promises: [`Uses::Any`] unless an order says more.
+    ///
+    /// Nothing relies on it for memory safety or for equal shards. It spares who looks for all positions of a row from
+    /// going through the whole order, and says what a proof of the order has to show.
+    fn uses(&self) -> Uses {
+        Uses::Any
+    }
 
     /// Writes the rows at positions `first`, `first + 1`, … into `rows` and returns how many it wrote: all of `rows`, or
     /// fewer where the order ends.
@@ -243,6 +261,20 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn an_order_that_says_it_is_a_permutation_is_one_and_others_say_nothing() {
+        assert_eq!(Doubled(5).uses(), Uses::Any);
+        let orders: [Arc<dyn Orders>; 2] =
+            [Arc::new(Sequential::new(1000).unwrap()), Arc::new(Global::new(1000, 1).unwrap())];
+        for orders in orders {
+            let order = orders.epoch(3).unwrap();
+            let mut rows = vec![0; 1000];
+            assert_eq!((order.uses(), order.fill(0, &mut rows)), (Uses::Once, 1000));
+            rows.sort_unstable();
+            assert!(rows.into_iter().eq(0..1000));
         }
     }
 

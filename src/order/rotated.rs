@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
-use super::{Order, Orders, reachable};
+use super::{Order, Orders, Uses, reachable};
 use crate::error::Result;
 
 /// How many candidates for the step there are.
@@ -106,6 +106,10 @@ impl Turned {
 impl Order for Turned {
     fn len(&self) -> u64 {
         self.order.len()
+    }
+
+    fn uses(&self) -> Uses {
+        self.order.uses()
     }
 
     fn row(&self, position: u64) -> Option<u64> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
-use super::{Order, Orders, check_len, reachable};
+use super::{Order, Orders, Uses, check_len, reachable};
 use crate::error::Result;
 
 /// Rows 0, 1, 2, … in every epoch.
@@ -69,6 +69,10 @@ impl Order for Identity {
 
     fn position(&self, row: u64) -> Option<u64> {
         (row < self.len).then_some(row)
+    }
+
+    fn uses(&self) -> Uses {
+        Uses::Once
     }
 
     fn fill_strided(&self, first: u64, stride: u64, rows: &mut [u64]) -> usize {

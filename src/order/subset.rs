@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
 use super::id_set::IdSet;
-use super::{Order, Orders};
+use super::{Order, Orders, Uses};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Orders over the rows that are left when others are skipped, banned or split off.
@@ -81,6 +81,13 @@ struct Mapped {
 impl Order for Mapped {
     fn len(&self) -> u64 {
         self.inner.len()
+    }
+
+    fn uses(&self) -> Uses {
+        match self.inner.uses() {
+            Uses::Once | Uses::AtMostOnce => Uses::AtMostOnce,
+            Uses::Any => Uses::Any,
+        }
     }
 
     fn row(&self, position: u64) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use super::fingerprint::fingerprint;
 use super::mt19937::Mt19937;
 use super::table::{Element, Shuffle, Table};
-use super::{Order, Orders, check_len};
+use super::{Order, Orders, Uses, check_len};
 use crate::error::Result;
 use crate::per_process::PerProcess;
 
@@ -136,6 +136,10 @@ impl Randperm {
 impl Order for Randperm {
     fn len(&self) -> u64 {
         self.rows.len()
+    }
+
+    fn uses(&self) -> Uses {
+        Uses::Once
     }
 
     fn row(&self, position: u64) -> Option<u64> {

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::draws::{Draws, below};
 use super::fingerprint::fingerprint;
 use super::shares::Shares;
-use super::{Order, Orders, check_len};
+use super::{Order, Orders, Uses, check_len};
 use crate::error::{Error, ErrorKind, Result};
 
 const TAG: &[u8; 16] = b"rowdex draws v1\0";
@@ -246,6 +246,10 @@ struct Ranked {
 impl Order for Ranked {
     fn len(&self) -> u64 {
         self.rows.len() as u64
+    }
+
+    fn uses(&self) -> Uses {
+        Uses::AtMostOnce
     }
 
     fn row(&self, position: u64) -> Option<u64> {

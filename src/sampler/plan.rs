@@ -80,6 +80,11 @@ impl EpochPlan {
         self.start
     }
 
+    /// Rows per batch on this rank.
+    pub fn batch_size(&self) -> u64 {
+        self.batch_size
+    }
+
     /// How many samples this rank has from [`start`](Self::start) on, pads included.
     pub fn len(&self) -> u64 {
         self.counts.samples

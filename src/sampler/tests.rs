@@ -701,3 +701,44 @@ fn an_order_is_made_once_for_all_questions_about_an_epoch() {
     sampler.at(1, 0).unwrap();
     assert_eq!(orders.0.load(Ordering::Relaxed), 2);
 }
+
+#[test]
+fn a_sampler_of_another_shard_is_as_if_made_for_it_and_shares_the_order() {
+    /// Counts how often an order is made.
+    #[derive(Debug)]
+    struct Counting(AtomicUsize);
+
+    impl Orders for Counting {
+        fn len(&self) -> u64 {
+            100
+        }
+
+        fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            global(100).epoch(epoch)
+        }
+
+        fn fingerprint(&self) -> u64 {
+            0
+        }
+
+        fn name(&self) -> &'static str {
+            "counting"
+        }
+    }
+
+    let orders = Arc::new(Counting(AtomicUsize::new(0)));
+    let shard = |rank| Shard::new(rank, 3).unwrap();
+    let mut first = DistributedSampler::new(Arc::clone(&orders) as Arc<dyn Orders>, shard(0), 7).unwrap();
+    first.resume(&State { fingerprint: 0, epoch: 5, consumed: 21 }).unwrap();
+    first.plan(5).unwrap();
+    for rank in 0..3 {
+        let mut alone = DistributedSampler::new(global(100), shard(rank), 7).unwrap();
+        alone.resume(&State { fingerprint: alone.state().fingerprint, epoch: 5, consumed: 21 }).unwrap();
+        let shared = first.with_shard(shard(rank)).unwrap();
+        assert_eq!(batches(&shared, 5), batches(&alone, 5));
+    }
+    assert_eq!(orders.0.load(Ordering::Relaxed), 1);
+    let refused = first.with_shard(shard(0).with_tail(Tail::Error)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+}

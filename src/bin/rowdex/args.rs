@@ -10,8 +10,12 @@ use rowdex::sampler::State;
 use rowdex::{Dataset, Index, SchemaMode, Staleness};
 
 use crate::failure::Failure;
+use crate::ids::IdsArgs;
+use crate::prove::ProveArgs;
+use crate::quality::QualityArgs;
 use crate::sampling::SamplingArgs;
 use crate::size::Memory;
+use crate::whereabouts::WhereArgs;
 
 /// Parquet files as a map-style dataset for distributed training.
 ///
@@ -50,6 +54,14 @@ pub(crate) enum Command {
     Epoch(EpochArgs),
     /// Say what an epoch would cost within a memory budget, from the index alone.
     Plan(PlanArgs),
+    /// Write the row ids that a rank is dealt, one a line.
+    Ids(IdsArgs),
+    /// Go through all that every rank is dealt, and show that shards are equal, disjoint and complete.
+    Prove(ProveArgs),
+    /// Say which rows a step of a run has, or which steps have a row.
+    Where(WhereArgs),
+    /// Compare orders: how far they shuffle, and what their batches are made of.
+    Quality(QualityArgs),
     /// Make a small dataset, index it and train on it for show.
     Demo(DemoArgs),
 }
@@ -378,7 +390,7 @@ impl RowsArg {
     }
 }
 
-fn out_of_range(row: u64, index: &Index) -> Failure {
+pub(crate) fn out_of_range(row: u64, index: &Index) -> Failure {
     let path = index.path().map(|path| path.display().to_string()).unwrap_or_default();
     let hint = match index.len().checked_sub(1) {
         Some(last) => format!("row ids are 0 to {last}"),

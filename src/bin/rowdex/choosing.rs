@@ -78,6 +78,11 @@ impl ChoosingArgs {
         epoch_size: None,
     };
 
+    /// Whether anything is chosen.
+    pub(crate) fn chooses(&self) -> bool {
+        self.reads_columns() || self.skip.is_some() || self.split.is_some() || self.epoch_size.is_some()
+    }
+
     /// Whether values of a column decide.
     pub(crate) fn reads_columns(&self) -> bool {
         [&self.weights, &self.balance, &self.split_by].into_iter().any(Option::is_some)

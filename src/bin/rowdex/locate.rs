@@ -7,11 +7,11 @@ use crate::args::LocateArgs;
 use crate::failure::Failure;
 use crate::output;
 
-struct Place<'a> {
+pub(crate) struct Place<'a> {
     row_id: u64,
-    file: &'a str,
-    row_group: u32,
-    row: u64,
+    pub(crate) file: &'a str,
+    pub(crate) row_group: u32,
+    pub(crate) row: u64,
 }
 
 pub(crate) fn run(args: &LocateArgs) -> Result<(), Failure> {
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &LocateArgs) -> Result<(), Failure> {
     output::print(&output::columns(&table))
 }
 
-fn locate(index: &Index, row_id: u64) -> Option<Place<'_>> {
+pub(crate) fn locate(index: &Index, row_id: u64) -> Option<Place<'_>> {
     let location = index.locate(row_id)?;
     let file = index.file(location.file)?.path();
     Some(Place { row_id, file, row_group: location.ordinal, row: location.row })

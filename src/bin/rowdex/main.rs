@@ -9,14 +9,18 @@ mod digest;
 mod epoch;
 mod failure;
 mod get;
+mod ids;
 mod info;
 mod locate;
 mod output;
 mod plan;
 mod progress;
+mod prove;
+mod quality;
 mod sampling;
 mod size;
 mod verify;
+mod whereabouts;
 
 use std::process::ExitCode;
 
@@ -46,6 +50,10 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Get(args) => get::run(args),
         Command::Epoch(args) => epoch::run(args),
         Command::Plan(args) => plan::run(args),
+        Command::Ids(args) => ids::run(args),
+        Command::Prove(args) => prove::run(args),
+        Command::Where(args) => whereabouts::run(args),
+        Command::Quality(args) => quality::run(args),
         Command::Demo(args) => demo::run(args),
     }
 }

@@ -1,5 +1,6 @@
 //! Which rank gets which rows when, as it is asked for on the command line.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use rowdex::index::OrderFile;
 use rowdex::order::{Explicit, OrderSpec, Partition};
-use rowdex::sampler::ReplicaLayout;
+use rowdex::sampler::{EpochPlan, ReplicaLayout};
 use rowdex::{Dataset, DistributedSampler, Index, Orders, Shard, Tail};
 
 use crate::args::named;
@@ -126,6 +127,18 @@ impl SamplingArgs {
         Ok(Chosen { orders, ..chosen })
     }
 
+    /// The orders over so many rows in one row group, of which nothing else is known.
+    fn orders_over(&self, rows: u64) -> Result<Arc<dyn Orders>, Failure> {
+        if self.choosing.chooses() {
+            return Err(Failure::new("rows can be chosen, weighted or balanced only with an index"));
+        }
+        let orders = match &self.order_file {
+            Some(path) => self.listed(path, rows)?,
+            None => self.order.orders(&[rows], self.seed)?,
+        };
+        Ok(self.partition.orders(orders, self.shard(0)?.count())?)
+    }
+
     fn listed(&self, path: &Path, rows: u64) -> rowdex::Result<Arc<dyn Orders>> {
         let orders = Explicit::from_le_bytes(OrderFile::open(path)?, rows).and_then(|orders| {
             if self.permutation {
@@ -160,6 +173,54 @@ impl SamplingArgs {
         };
         chosen.map(sampler).collect()
     }
+
+    /// The epochs to run.
+    pub(crate) fn epochs(&self) -> Result<Range<u64>, Failure> {
+        let end = self.epoch.checked_add(self.epochs);
+        Ok(self.epoch..end.ok_or_else(|| Failure::new("there is no epoch after 2^64 - 1"))?)
+    }
+}
+
+/// The rows to deal out: those of an index, or nothing but their number.
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct RowsOfArgs {
+    /// An index that `rowdex build` wrote.
+    #[arg(value_name = "INDEX")]
+    index: Option<PathBuf>,
+
+    /// So many rows, in one row group, without an index.
+    #[arg(long, value_name = "N")]
+    len: Option<u64>,
+}
+
+impl RowsOfArgs {
+    /// The orders to follow, and how many rows there are, chosen or not.
+    pub(crate) fn orders(&self, sampling: &SamplingArgs) -> Result<(Arc<dyn Orders>, u64), Failure> {
+        match &self.index {
+            Some(path) => {
+                let index = Index::open(path)?;
+                Ok((sampling.orders(&index)?, index.len()))
+            }
+            None => {
+                let len = self.len.unwrap_or_default();
+                Ok((sampling.orders_over(len)?, len))
+            }
+        }
+    }
+}
+
+/// The epoch of every rank, all with one and the same order, which may be large.
+pub(crate) fn plans(samplers: &[DistributedSampler], epoch: u64) -> Result<Vec<EpochPlan>, Failure> {
+    let Some(first) = samplers.first() else { return Ok(Vec::new()) };
+    first.plan(epoch)?;
+    let plan = |sampler: &DistributedSampler| first.with_shard(sampler.shard())?.plan(epoch);
+    Ok(samplers.iter().map(plan).collect::<rowdex::Result<_>>()?)
+}
+
+/// The rows of each row group, as orders want to know them.
+pub(crate) fn group_rows(index: &Index) -> Vec<u64> {
+    index.row_groups().map(|group| group.rows()).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,120 @@
+//! `rowdex ids`: the row ids of a rank, for any other program to compare or to follow.
+
+use std::io::{self, Write};
+use std::ops::Range;
+
+use clap::Args;
+use rowdex::sampler::BatchPlan;
+use rowdex::{DistributedSampler, Error, ErrorKind};
+
+use crate::failure::Failure;
+use crate::sampling::{Rank, RowsOfArgs, SamplingArgs};
+
+/// Samples asked for at a time. What a rank is dealt does not depend on how it is cut into batches.
+const PIECE: usize = 4096;
+
+/// Bytes handed to the operating system at a time.
+const BUFFER: usize = 256 << 10;
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  rowdex ids train.rdx --world-size 8 --rank 3 --epoch 2 --limit 10
+  rowdex ids --len 1000000 --order global --seed 42 --world-size 8 --rank 0 --pads
+
+One row id a line, in the order in which the rank is dealt them, epoch after epoch. The number of rows per step has no
+influence on them.")]
+pub(crate) struct IdsArgs {
+    #[command(flatten)]
+    rows_of: RowsOfArgs,
+
+    #[command(flatten)]
+    sampling: SamplingArgs,
+
+    /// Leave out the rank's first P samples.
+    #[arg(long, value_name = "P", default_value_t = 0)]
+    from: u64,
+
+    /// Write at most this many.
+    #[arg(long, value_name = "L")]
+    limit: Option<u64>,
+
+    /// Mark the rows that are served only to give every rank as many: a tab and `pad` follow them.
+    #[arg(long)]
+    pads: bool,
+}
+
+pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
+    let sampling = &args.sampling;
+    let rank = match sampling.rank {
+        Rank::One(rank) => rank,
+        Rank::All if sampling.world_size <= 1 => 0,
+        Rank::All => {
+            return Err(Failure::new(format!(
+                "one rank at a time: choose one (`--rank`) of the {}",
+                sampling.world_size
+            )));
+        }
+    };
+    let epochs = sampling.epochs()?;
+    let (orders, _) = args.rows_of.orders(sampling)?;
+    let sampler = DistributedSampler::new(orders, sampling.shard(rank)?, PIECE)?;
+    // Without resuming, every epoch has as many samples.
+    let each = sampler.len();
+    let total = u128::from(each) * u128::from(epochs.end - epochs.start);
+    if u128::from(args.from) > total {
+        let message = format!("--from {} is beyond the {total} samples of rank {rank}", args.from);
+        return Err(Error::new(ErrorKind::OutOfRange, message).into());
+    }
+    let mut left = args.limit.unwrap_or(u64::MAX);
+    let mut lines = Lines { stdout: io::stdout().lock(), buffer: Vec::with_capacity(BUFFER + 64), pads: args.pads };
+    let whole = args.from.checked_div(each).unwrap_or(0);
+    let mut from = args.from.checked_rem(each).unwrap_or(0);
+    for epoch in epochs.start + whole..epochs.end {
+        if left == 0 || each == 0 {
+            break;
+        }
+        let count = left.min(each - from);
+        write(&sampler, epoch, from..from + count, &mut lines)?;
+        left -= count;
+        from = 0;
+    }
+    lines.flush()
+}
+
+/// Writes some of the samples of an epoch.
+fn write(sampler: &DistributedSampler, epoch: u64, samples: Range<u64>, lines: &mut Lines) -> Result<(), Failure> {
+    let plan = sampler.plan(epoch)?;
+    let mut batch = BatchPlan::default();
+    let size = sampler.batch_size();
+    for step in samples.start / size..samples.end.div_ceil(size) {
+        plan.fill(step, &mut batch)?;
+        let first = step * size;
+        let within = |sample: u64| sample.saturating_sub(first).min(batch.rows.len() as u64) as usize;
+        let real = batch.rows.len() - batch.pads;
+        for (at, row) in batch.rows.iter().enumerate().take(within(samples.end)).skip(within(samples.start)) {
+            lines.write(*row, at >= real)?;
+        }
+    }
+    Ok(())
+}
+
+struct Lines {
+    stdout: io::StdoutLock<'static>,
+    buffer: Vec<u8>,
+    pads: bool,
+}
+
+impl Lines {
+    fn write(&mut self, row: u64, pad: bool) -> Result<(), Failure> {
+        self.buffer.extend_from_slice(itoa::Buffer::new().format(row).as_bytes());
+        self.buffer.extend_from_slice(if pad && self.pads { b"\tpad\n" } else { b"\n" });
+        if self.buffer.len() >= BUFFER { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.stdout.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(self.stdout.flush()?)
+    }
+}

@@ -1,0 +1,173 @@
+//! Orders that break a promise each, which a proof must notice and name.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rowdex::order::{Order, Orders, Uses};
+use rowdex::{DistributedSampler, Shard, Tail};
+
+use super::*;
+
+const LEN: u64 = 1000;
+
+/// Rows 0, 1, 2, … with a fault.
+#[derive(Debug, Clone, Copy)]
+enum Faulty {
+    None,
+    /// Serves row 5 where row 7 should be.
+    Double,
+    /// Serves a row that does not exist.
+    Beyond,
+    /// Serves another row when asked again.
+    Fickle,
+    /// Is fickle about one position only when it is asked for alone, as pads are.
+    OtherPad,
+    /// Serves no row twice, but not all.
+    Half,
+    /// Promises nothing.
+    Doubled,
+}
+
+#[derive(Debug)]
+struct Epoch(Faulty, AtomicU64);
+
+impl Orders for Faulty {
+    fn len(&self) -> u64 {
+        LEN
+    }
+
+    fn epoch(&self, _: u64) -> rowdex::Result<Arc<dyn Order>> {
+        Ok(Arc::new(Epoch(*self, AtomicU64::new(0))))
+    }
+
+    fn fingerprint(&self) -> u64 {
+        0
+    }
+
+    fn name(&self) -> &'static str {
+        "faulty"
+    }
+}
+
+impl Order for Epoch {
+    fn len(&self) -> u64 {
+        LEN
+    }
+
+    fn row(&self, position: u64) -> Option<u64> {
+        let asked = || self.1.fetch_add(1, Ordering::Relaxed);
+        let row = match self.0 {
+            Faulty::Double if position == 7 => 5,
+            Faulty::Beyond if position == 7 => LEN,
+            Faulty::Fickle if position == 7 => 7 + asked(),
+            Faulty::OtherPad if position == 0 => asked() % 2,
+            Faulty::Half => position * 2,
+            Faulty::Doubled => position / 2,
+            _ => position,
+        };
+        (position < LEN).then_some(row)
+    }
+
+    fn position(&self, _: u64) -> Option<u64> {
+        None
+    }
+
+    fn uses(&self) -> Uses {
+        match self.0 {
+            Faulty::Half => Uses::AtMostOnce,
+            Faulty::Doubled => Uses::Any,
+            _ => Uses::Once,
+        }
+    }
+}
+
+fn samplers(orders: Faulty, world_size: u32, tail: Tail) -> Vec<DistributedSampler> {
+    let orders: Arc<dyn Orders> = Arc::new(orders);
+    let shard = |rank| Shard::new(rank, world_size).unwrap().with_tail(tail);
+    (0..world_size).map(|rank| DistributedSampler::new(Arc::clone(&orders), shard(rank), 16).unwrap()).collect()
+}
+
+fn proof(orders: Faulty, workers: u64, exact: bool) -> Proof {
+    prove(&samplers(orders, 3, Tail::Wrap), LEN, 0..2, workers, exact).unwrap()
+}
+
+/// There is one complaint, with all of these words.
+#[track_caller]
+fn complains(proof: &Proof, words: &[&str]) {
+    assert!(!proof.broken.is_empty());
+    for word in words {
+        assert!(proof.broken.iter().any(|what| what.contains(word)), "{word:?} is not in {:?}", proof.broken);
+    }
+}
+
+#[test]
+fn an_order_without_fault_holds_its_promises() {
+    for exact in [false, true] {
+        let proof = proof(Faulty::None, 2, exact);
+        assert_eq!(proof.broken, Vec::<String>::new());
+        assert_eq!(proof.epochs[1].uses, Some((1, 2)));
+    }
+}
+
+#[test]
+fn rows_that_are_missing_or_double_are_named_whether_hashed_or_counted() {
+    for exact in [false, true] {
+        complains(
+            &proof(Faulty::Double, 0, exact),
+            &["epoch 0", "no rank serves row 7", "row 5 served more than once"],
+        );
+    }
+}
+
+#[test]
+fn a_dropped_tail_does_not_hide_a_missing_row() {
+    for exact in [false, true] {
+        let proof = prove(&samplers(Faulty::Double, 3, Tail::Drop), LEN, 0..1, 0, exact).unwrap();
+        complains(&proof, &["no rank serves row 7", "row 5 served more than once"]);
+        let proof = prove(&samplers(Faulty::None, 3, Tail::Drop), LEN, 0..1, 0, exact).unwrap();
+        assert_eq!((proof.broken.len(), &proof.epochs[0].dropped, proof.epochs[0].uses), (0, &vec![999], Some((0, 1))));
+    }
+}
+
+#[test]
+fn rows_that_do_not_exist_are_named() {
+    for exact in [false, true] {
+        complains(&proof(Faulty::Beyond, 0, exact), &["rank 1", "row 1000", "no rank serves row 7"]);
+    }
+}
+
+#[test]
+fn workers_that_make_other_batches_are_named() {
+    complains(&proof(Faulty::Fickle, 2, false), &["rank 1", "worker 0", "step 0"]);
+}
+
+#[test]
+fn pads_that_are_other_rows_are_noticed() {
+    complains(&proof(Faulty::OtherPad, 0, false), &["pad"]);
+}
+
+#[test]
+fn replicas_that_are_dealt_different_rows_are_named() {
+    let orders: Arc<dyn Orders> = Arc::new(Faulty::Fickle);
+    let shard = |rank| Shard::new(rank, 2).unwrap().with_replicas(2, Default::default()).unwrap();
+    let samplers: Vec<_> =
+        (0..2).map(|rank| DistributedSampler::new(Arc::clone(&orders), shard(rank), 16).unwrap()).collect();
+    complains(&prove(&samplers, LEN, 0..1, 0, false).unwrap(), &["ranks 0 and 1", "replica group"]);
+}
+
+#[test]
+fn a_rank_that_is_missing_or_there_twice_is_noticed() {
+    let mut ranks = samplers(Faulty::None, 3, Tail::Wrap);
+    ranks.pop();
+    complains(&prove(&ranks, LEN, 0..1, 0, false).unwrap(), &["2 of 3 shards"]);
+    ranks.push(samplers(Faulty::None, 4, Tail::Wrap).remove(3));
+    complains(&prove(&ranks, LEN, 0..1, 0, false).unwrap(), &["positions"]);
+}
+
+#[test]
+fn orders_that_leave_out_and_repeat_rows_are_counted() {
+    let half = prove(&samplers(Faulty::Half, 4, Tail::Wrap), 2 * LEN, 0..1, 0, false).unwrap();
+    assert_eq!((half.broken.len(), half.cover, half.epochs[0].uses), (0, Cover::Counted, Some((0, 1))));
+    let doubled = prove(&samplers(Faulty::Doubled, 4, Tail::Wrap), LEN / 2, 0..1, 0, false).unwrap();
+    assert_eq!((doubled.broken.len(), doubled.epochs[0].uses), (0, Some((2, 2))));
+}

@@ -1,0 +1,297 @@
+//! `rowdex where`: which rows a step has, and which step has a row.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use rowdex::Index;
+use rowdex::order::{Order, Uses};
+use rowdex::sampler::{EpochPlan, Sample};
+use serde_json::{Value, json};
+
+use crate::args::{IndexArg, JsonArg, out_of_range};
+use crate::failure::Failure;
+use crate::locate::locate;
+use crate::output;
+use crate::sampling::{self, SamplingArgs};
+
+/// Positions looked at in one go.
+const PIECE: usize = 4096;
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  rowdex where train.rdx --world-size 8 --epoch 3 --step 1207              # which rows made the loss spike?
+  rowdex where train.rdx --world-size 8 --epoch 3 --step 1207 --rank 5
+  rowdex where train.rdx --world-size 8 --epoch 3 --epochs 2 --row 4711    # when is this row served, and to whom?
+
+World, batch size, order, seed and tail must be those of the job.")]
+pub(crate) struct WhereArgs {
+    #[command(flatten)]
+    index: IndexArg,
+
+    #[command(flatten)]
+    sampling: SamplingArgs,
+
+    #[command(flatten)]
+    question: Question,
+
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+struct Question {
+    /// The step to list the rows of.
+    #[arg(long, value_name = "S")]
+    step: Option<u64>,
+
+    /// A row id to find all steps of; may be given several times.
+    #[arg(long, value_name = "ID")]
+    row: Vec<u64>,
+}
+
+pub(crate) fn run(args: &WhereArgs) -> Result<(), Failure> {
+    let index = args.index.open()?;
+    if let Some(row) = args.question.row.iter().max().filter(|row| **row >= index.len()) {
+        return Err(out_of_range(*row, &index));
+    }
+    let samplers = args.sampling.samplers_of(args.sampling.orders(&index)?)?;
+    let mut served = Vec::new();
+    let mut sought = Vec::new();
+    for epoch in args.sampling.epochs()? {
+        let plans = sampling::plans(&samplers, epoch)?;
+        match args.question.step {
+            Some(step) => served.extend(rows_of(step, &plans)?),
+            None => sought.extend(uses_of(&args.question.row, &plans)?),
+        }
+    }
+    let json = args.json.json;
+    match args.question.step {
+        Some(_) if json => output::print_json(&served.iter().map(|at| at.to_json(&index)).collect()),
+        Some(_) => output::print(&table_of_rows(&served, &index)),
+        None if json => output::print_json(&sought.iter().map(Sought::to_json).collect()),
+        None => output::print(&table_of_uses(&sought)),
+    }
+}
+
+/// One row served: when, to whom, and at which place of its batch.
+#[derive(Debug, Clone, Copy)]
+struct Served {
+    epoch: u64,
+    step: u64,
+    rank: u32,
+    slot: u64,
+    sample: Sample,
+}
+
+impl Served {
+    /// The `p`-th sample of a rank.
+    fn new(plan: &EpochPlan, batch_size: u64, p: u64, sample: Sample) -> Self {
+        let (step, slot) = (p / batch_size, p % batch_size);
+        Self { epoch: plan.epoch(), step, rank: plan.shard().rank(), slot, sample }
+    }
+
+    fn to_json(self, index: &Index) -> Value {
+        let place = locate(index, self.sample.row);
+        json!({
+            "epoch": self.epoch,
+            "step": self.step,
+            "rank": self.rank,
+            "slot": self.slot,
+            "position": self.sample.position,
+            "row_id": self.sample.row,
+            "pad": self.sample.pad,
+            "file": place.as_ref().map(|place| place.file),
+            "row_group": place.as_ref().map(|place| place.row_group),
+            "row": place.as_ref().map(|place| place.row),
+        })
+    }
+}
+
+/// The rows of a step on every rank.
+fn rows_of(step: u64, plans: &[EpochPlan]) -> Result<Vec<Served>, Failure> {
+    let mut served = Vec::new();
+    for plan in plans {
+        let batch = plan.batch(step)?;
+        let first_pad = batch.rows.len() - batch.pads;
+        served.extend(batch.rows.iter().enumerate().map(|(slot, row)| {
+            let position = batch.first + slot as u64 * batch.stride;
+            let sample = Sample { position, row: *row, pad: slot >= first_pad };
+            Served { epoch: batch.epoch, step, rank: plan.shard().rank(), slot: slot as u64, sample }
+        }));
+    }
+    Ok(served)
+}
+
+/// Where one row is in one epoch.
+#[derive(Debug)]
+struct Sought {
+    row: u64,
+    epoch: u64,
+    uses: Vec<Served>,
+    /// Positions at which the order has the row, and which no rank serves.
+    dropped: Vec<u64>,
+    /// How often other ranks than the chosen ones serve it.
+    elsewhere: u64,
+}
+
+fn uses_of(rows: &[u64], plans: &[EpochPlan]) -> Result<Vec<Sought>, Failure> {
+    let Some(plan) = plans.first() else { return Ok(Vec::new()) };
+    let order = plan.order();
+    let positions = positions(&**order, rows);
+    let total = plan.shard().total_samples(order.len())?;
+    let mut all = Vec::new();
+    for row in rows {
+        let mut sought = Sought { row: *row, epoch: plan.epoch(), uses: Vec::new(), dropped: Vec::new(), elsewhere: 0 };
+        for &first in positions.get(row).into_iter().flatten() {
+            if first >= total {
+                sought.dropped.push(first);
+            }
+            // The position itself and, as pads, those that wrap around to it.
+            let mut position = first;
+            while position < total {
+                sought.add(position, plans)?;
+                position += order.len();
+            }
+        }
+        all.push(sought);
+    }
+    Ok(all)
+}
+
+/// All positions of each row: asked for where the order serves no row twice, else looked for in the whole order.
+fn positions(order: &dyn Order, rows: &[u64]) -> BTreeMap<u64, Vec<u64>> {
+    if order.uses() != Uses::Any {
+        return rows.iter().map(|row| (*row, order.position(*row).into_iter().collect())).collect();
+    }
+    let mut found: BTreeMap<u64, Vec<u64>> = rows.iter().map(|row| (*row, Vec::new())).collect();
+    let mut piece = vec![0; PIECE];
+    for first in (0..order.len()).step_by(PIECE) {
+        let count = order.fill(first, &mut piece);
+        for (position, row) in (first..).zip(piece.iter().take(count)) {
+            if let Some(positions) = found.get_mut(row) {
+                positions.push(position);
+            }
+        }
+    }
+    found
+}
+
+impl Sought {
+    /// Adds the ranks that serve a position.
+    fn add(&mut self, position: u64, plans: &[EpochPlan]) -> Result<(), Failure> {
+        let mut any = false;
+        for plan in plans {
+            let (shard, count) = (plan.shard(), u64::from(plan.shard().count()));
+            if u64::from(shard.index()) != position % count {
+                continue;
+            }
+            let p = position / count;
+            let sample = plan.at(p)?.filter(|sample| sample.position == position && sample.row == self.row);
+            let sample = sample.ok_or_else(|| {
+                Failure::new(format!("position {position} is not where row {} is; the order is at fault", self.row))
+            })?;
+            self.uses.push(Served::new(plan, plan.batch_size(), p, sample));
+            any = true;
+        }
+        self.elsewhere += u64::from(!any);
+        Ok(())
+    }
+
+    fn to_json(&self) -> Value {
+        let uses = self.uses.iter().map(|at| {
+            json!({
+                "step": at.step,
+                "rank": at.rank,
+                "slot": at.slot,
+                "position": at.sample.position,
+                "pad": at.sample.pad,
+            })
+        });
+        json!({
+            "row_id": self.row,
+            "epoch": self.epoch,
+            "uses": uses.collect::<Vec<_>>(),
+            "dropped": self.dropped,
+            "elsewhere": self.elsewhere,
+        })
+    }
+
+    /// What there is to say beside the uses.
+    fn remark(&self) -> Option<String> {
+        let Self { row, epoch, .. } = self;
+        match (self.uses.is_empty(), self.elsewhere, self.dropped.as_slice()) {
+            (_, _, [position, ..]) => {
+                Some(format!("row {row} at position {position} is dropped with the tail of epoch {epoch}"))
+            }
+            (true, 0, []) => Some(format!("row {row} is not in the order of epoch {epoch}")),
+            (true, _, []) => Some(format!("row {row} is served to other ranks in epoch {epoch}")),
+            (false, _, []) => None,
+        }
+    }
+}
+
+fn table_of_rows(served: &[Served], index: &Index) -> String {
+    let names = ["epoch", "step", "rank", "slot", "position", "row_id", "row_group", "row", "pad", "file"];
+    let mut table = vec![names.map(str::to_owned).to_vec()];
+    table.extend(served.iter().map(|at| {
+        let place = locate(index, at.sample.row);
+        let (row_group, row, file) = place
+            .map_or_else(Default::default, |place| (place.row_group.to_string(), place.row.to_string(), place.file));
+        let numbers = [at.epoch, at.step, u64::from(at.rank), at.slot, at.sample.position, at.sample.row];
+        let cells = numbers.into_iter().map(|number| number.to_string());
+        cells.chain([row_group, row, pad(at).to_owned(), file.to_owned()]).collect()
+    }));
+    output::columns(&table)
+}
+
+fn table_of_uses(sought: &[Sought]) -> String {
+    let mut table = vec![["row_id", "epoch", "step", "rank", "slot", "position", "pad"].map(str::to_owned).to_vec()];
+    for row in sought {
+        table.extend(row.uses.iter().map(|at| {
+            let numbers = [row.row, at.epoch, at.step, u64::from(at.rank), at.slot, at.sample.position];
+            numbers.iter().map(u64::to_string).chain([pad(at).to_owned()]).collect()
+        }));
+    }
+    let uses = if table.len() > 1 { output::columns(&table) } else { String::new() };
+    let remarks = sought.iter().filter_map(Sought::remark).map(|remark| remark + "\n");
+    remarks.fold(uses, |text, remark| text + &remark)
+}
+
+fn pad(at: &Served) -> &'static str {
+    if at.sample.pad { "pad" } else { "-" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Serves row `q mod 3` at position `q`, and says of each row only the first position.
+    #[derive(Debug)]
+    struct Thirds(u64);
+
+    impl Order for Thirds {
+        fn len(&self) -> u64 {
+            self.0
+        }
+
+        fn row(&self, position: u64) -> Option<u64> {
+            (position < self.0).then_some(position % 3)
+        }
+
+        fn position(&self, row: u64) -> Option<u64> {
+            (row < 3 && row < self.0).then_some(row)
+        }
+    }
+
+    #[test]
+    fn all_positions_are_found_where_an_order_may_repeat_rows() {
+        for len in [0, 1, 7, 3 * PIECE as u64 + 2] {
+            let found = positions(&Thirds(len), &[2, 0, 3]);
+            assert_eq!(found[&2], (2..len).step_by(3).collect::<Vec<_>>());
+            assert_eq!(found[&0], (0..len).step_by(3).collect::<Vec<_>>());
+            assert_eq!(found[&3], Vec::<u64>::new());
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Proofs of whole runs.
+
+use serde_json::{Value, json};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::place::{Place, ROWS, rows_from};
+
+fn numbers(list: &Value, name: &str) -> Vec<u64> {
+    list.as_array().unwrap().iter().map(|entry| entry[name].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn every_world_tail_and_order_holds_its_promises() {
+    let place = Place::with_index();
+    let rows = ROWS as u64;
+    for order in ["global", "sequential"] {
+        for ranks in [1, 3, 4, 17] {
+            for (tail, served) in
+                [("wrap", rows.div_ceil(ranks) * ranks), ("drop", rows / ranks * ranks), ("uneven", rows)]
+            {
+                for options in ["", "--exact"] {
+                    let report = place.json(&format!(
+                        "prove train.rdx --order {order} --world-size {ranks} --tail {tail} --batch-size 25 --workers 2 \
+                         --epochs 2 --seed 4 {options}"
+                    ));
+                    assert_eq!(numbers(&report["epochs"], "served"), [served; 2]);
+                    assert_eq!(numbers(&report["epochs"], "pads"), [served.saturating_sub(rows); 2]);
+                    assert_eq!(numbers(&report["epochs"], "dropped"), [rows.saturating_sub(served); 2]);
+                    assert_eq!(numbers(&report["epochs"], "min_uses"), [u64::from(served >= rows); 2]);
+                    assert_eq!(numbers(&report["epochs"], "max_uses"), [1 + u64::from(served > rows); 2]);
+                    assert_eq!(report["ranks"].as_array().unwrap().len() as u64, ranks);
+                    assert_eq!(numbers(&report["ranks"], "samples").iter().sum::<u64>(), served);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_digest_of_a_rank_is_that_of_the_ids_it_gets() {
+    let place = Place::with_index();
+    let options = "train.rdx --world-size 3 --seed 9 --epoch 1 --epochs 2";
+    let report = place.json(&format!("prove {options} --batch-size 10"));
+    let mut digests = Vec::new();
+    for rank in 0..3 {
+        let ids = place.run(&format!("ids {options} --rank {rank}")).succeeds().text();
+        let bytes: Vec<u8> = ids.lines().flat_map(|line| line.parse::<u64>().unwrap().to_le_bytes()).collect();
+        digests.push(xxh3_64(&bytes));
+        assert_eq!(report["ranks"][rank]["digest"], json!(format!("{:016x}", digests[rank])));
+    }
+    let bytes: Vec<u8> = digests.iter().flat_map(|digest| digest.to_le_bytes()).collect();
+    assert_eq!(report["digest"], json!(format!("{:016x}", xxh3_64(&bytes))));
+    // The rows per step do not change what a rank is dealt, and another seed does.
+    assert_eq!(report["digest"], place.json(&format!("prove {options} --batch-size 7"))["digest"]);
+    assert_ne!(report["digest"], place.json(&format!("prove {options} --order sequential"))["digest"]);
+}
+
+#[test]
+fn dropped_rows_are_listed_and_are_those_that_no_rank_gets() {
+    let place = Place::with_index();
+    let options = "train.rdx --world-size 4 --tail drop --seed 9";
+    let report = place.json(&format!("prove {options}"));
+    let mut all: Vec<u64> =
+        report["epochs"][0]["dropped_rows"].as_array().unwrap().iter().map(|row| row.as_u64().unwrap()).collect();
+    assert_eq!(all.len(), 3);
+    for rank in 0..4 {
+        let ids = place.run(&format!("ids {options} --rank {rank}")).succeeds().text();
+        all.extend(ids.lines().map(|line| line.parse::<u64>().unwrap()));
+    }
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..ROWS as u64));
+}
+
+#[test]
+fn replica_groups_are_dealt_the_same_and_count_once() {
+    let place = Place::with_index();
+    for layout in ["consecutive", "strided"] {
+        let report = place.json(&format!("prove train.rdx --world-size 6 --replicas 2 --replica-layout {layout}"));
+        assert_eq!((&report["shards"], &report["epochs"][0]["served"]), (&json!(3), &json!(1005)));
+        let digest = |rank: usize| &report["ranks"][rank]["digest"];
+        let other = if layout == "strided" { 3 } else { 1 };
+        assert!(digest(0) == digest(other) && digest(0) != digest(2));
+    }
+}
+
+#[test]
+fn fewer_rows_than_ranks_and_none_at_all_are_proven_too() {
+    let place = Place::new();
+    let wrap = place.json("prove --len 3 --world-size 10 --batch-size 2");
+    assert_eq!((numbers(&wrap["epochs"], "pads"), numbers(&wrap["epochs"], "max_uses")), (vec![7], vec![4]));
+    let exact = place.json("prove --len 3 --world-size 10 --batch-size 2 --exact");
+    assert_eq!(exact["epochs"], wrap["epochs"]);
+    let drop = place.json("prove --len 3 --world-size 10 --tail drop");
+    assert_eq!((numbers(&drop["epochs"], "dropped"), numbers(&drop["epochs"], "max_uses")), (vec![3], vec![0]));
+    assert_eq!(drop["steps"], json!(0));
+    assert_eq!(place.json("prove --len 0 --world-size 2")["epochs"][0]["served"], json!(0));
+    place.write("data/empty.parquet", &rows_from(0, 0));
+    place.run("build data -o train.rdx").succeeds();
+    place.run("prove train.rdx").succeeds();
+}
+
+#[test]
+fn the_table_for_people_has_the_same_numbers() {
+    let place = Place::with_index();
+    let options = "prove train.rdx --world-size 4 --workers 3";
+    let (text, report) = (place.run(options).succeeds().without_a_word().text(), place.json(options));
+    for rank in report["ranks"].as_array().unwrap() {
+        assert!(text.contains(rank["digest"].as_str().unwrap()), "{text}");
+    }
+    for promise in report["promises"].as_array().unwrap() {
+        assert!(text.contains(promise["promise"].as_str().unwrap()), "{text}");
+    }
+    assert!(text.contains("hashed") && text.contains("1,003 rows"), "{text}");
+    let counted = place.run(&format!("{options} --exact")).succeeds().text();
+    assert!(counted.contains("counted") && !counted.contains("hashed"), "{counted}");
+}
+
+#[test]
+fn what_cannot_be_proven_is_refused() {
+    let place = Place::with_index();
+    place.run("prove").exits_with_usage();
+    place.run("prove train.rdx --len 4").exits_with_usage();
+    place.run("prove train.rdx --workers 1000000").exits_with_usage();
+    place.run("prove train.rdx --world-size 4 --rank 0").fails().complains(&["--rank"]);
+    place.run("prove train.rdx --world-size 0").fails().complains(&["world of 0"]);
+    place.run("prove train.rdx --world-size 4 --replicas 3").fails().complains(&["divide"]);
+    place.run("prove train.rdx --world-size 4 --tail error").fails().complains(&["1003"]);
+    place.run("prove train.rdx --batch-size 0").fails().complains(&["batch size"]);
+    place.run("prove --len 9223372036854775808").fails().complains(&["9223372036854775808"]);
+    place.run("prove --len 9223372036854775807 --exact").fails().complains(&["no memory"]);
+    place.run("prove nowhere.rdx").fails().complains(&["nowhere.rdx"]);
+}
