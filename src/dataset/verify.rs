@@ -81,7 +81,7 @@ impl Dataset {
         let (mut row_groups, mut rows) = (0, 0);
         if level == Staleness::Deep {
             for group in entry.row_groups() {
-                let decoded = inner.decode(state, group, Slots::All)?;
+                let decoded = inner.decode(state, group, Slots::All, None)?;
                 row_groups += 1;
                 rows += decoded.batch.num_rows() as u64;
             }

@@ -5,7 +5,7 @@ use arrow::datatypes::SchemaRef;
 
 use super::plan::GroupSize;
 use crate::Result;
-use crate::dataset::{Dataset, Slots};
+use crate::dataset::{Ahead, Dataset, Slots};
 use crate::index::RowGroupEntry;
 
 /// Row groups that can be decoded one by one.
@@ -29,6 +29,23 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
 
     /// Brings rows to the types that are served.
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch>;
+
+    /// Whether reading takes so long that groups should be read ahead.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// Starts reading a whole group; `None` where that gains nothing.
+    fn read_ahead(&self, group: u32) -> Option<Ahead> {
+        let _ = group;
+        None
+    }
+
+    /// As [`decode`](Self::decode), of a group that was read ahead.
+    fn decode_ahead(&self, group: u32, slots: Option<&[u32]>, ahead: Ahead) -> Result<RecordBatch> {
+        drop(ahead);
+        self.decode(group, slots)
+    }
 }
 
 /// The row groups of a dataset.
@@ -77,7 +94,20 @@ impl Groups for DatasetGroups {
 
     fn decode(&self, group: u32, slots: Option<&[u32]>) -> Result<RecordBatch> {
         let slots = slots.map_or(Slots::All, Slots::Some);
-        Ok(self.dataset.decode_group(group, slots)?.batch)
+        Ok(self.dataset.decode_group(group, slots, None)?.batch)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.dataset.is_remote()
+    }
+
+    fn read_ahead(&self, group: u32) -> Option<Ahead> {
+        self.dataset.read_ahead(group)
+    }
+
+    fn decode_ahead(&self, group: u32, slots: Option<&[u32]>, ahead: Ahead) -> Result<RecordBatch> {
+        let slots = slots.map_or(Slots::All, Slots::Some);
+        Ok(self.dataset.decode_group(group, slots, Some(ahead))?.batch)
     }
 
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {

@@ -128,12 +128,13 @@ struct Options {
     memory: u64,
     threads: usize,
     read_ahead: Option<usize>,
+    read_concurrency: usize,
     epochs: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { memory: 1 << 30, threads: 2, read_ahead: None, epochs: None }
+        Self { memory: 1 << 30, threads: 2, read_ahead: None, read_concurrency: 8, epochs: None }
     }
 }
 
@@ -164,6 +165,17 @@ impl LoaderBuilder {
         self
     }
 
+    /// How many row groups of an object store may be on their way at once, those being decoded left out. Default: 8; local files are not
+    /// read ahead.
+    ///
+    /// They take up to a quarter of the [memory](Self::memory), and fewer are read ahead where that does not hold as many. Enough hide
+    /// the latency of the store: the time that a request takes, times the row groups that are decoded in a second.
+    #[must_use]
+    pub fn read_concurrency(mut self, row_groups: usize) -> Self {
+        self.options.read_concurrency = row_groups;
+        self
+    }
+
     /// How many epochs the run has: it ends before epoch `epochs`, wherever it was started or resumed. Default: no end.
     #[must_use]
     pub fn epochs(mut self, epochs: u64) -> Self {
@@ -185,7 +197,8 @@ impl LoaderBuilder {
     ///
     /// Those of [`Orders::epoch`](crate::order::Orders::epoch), and `OutOfRange` if the order has a row that is not there.
     pub fn predict(&self) -> Result<Prediction> {
-        predict::predict(&*self.groups, &self.samplers.clone().into(), self.options.memory)
+        let ahead = engine::bytes_ahead(&*self.groups, self.options.memory, self.options.read_concurrency);
+        predict::predict(&*self.groups, &self.samplers.clone().into(), self.options.memory - ahead)
     }
 
     /// The loader, at the state of the sampler. Reads nothing and starts no thread.
@@ -368,6 +381,7 @@ impl Loader {
             memory: self.options.memory,
             threads: self.options.threads,
             read_ahead: self.options.read_ahead,
+            read_concurrency: self.options.read_concurrency,
             batch_rows: first.map_or(1, |sampler| sampler.batch_size().min(sampler.orders().len()).max(1)),
             seed: self.state.fingerprint,
         };

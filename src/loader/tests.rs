@@ -121,7 +121,7 @@ fn orders(global: bool, len: u64) -> Arc<dyn Orders> {
 }
 
 fn options(memory: u64, threads: usize, epochs: u64) -> Options {
-    Options { memory, threads, read_ahead: None, epochs: Some(epochs) }
+    Options { memory, threads, epochs: Some(epochs), ..Options::default() }
 }
 
 /// Compares with what the samplers say, from `state` on.

@@ -26,7 +26,8 @@ pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
         args::Loader::Lru => (args.data.open(index, Some(memory))?, Reading::Lru),
         args::Loader::Carousel => {
             let threads = args.data.threads.threads.map_or_else(DatasetBuilder::default_threads, usize::from);
-            (args.data.open(index, Some(0))?, Reading::Carousel { memory, threads })
+            let read_concurrency = usize::from(args.read_concurrency);
+            (args.data.open(index, Some(0))?, Reading::Carousel { memory, threads, read_concurrency })
         }
     };
     let report = read(&dataset, &args.sampling, reading)?;
@@ -46,7 +47,7 @@ pub(crate) enum Reading {
     /// `Dataset::take`, with the dataset's own cache.
     Lru,
     /// The loader, within this many bytes.
-    Carousel { memory: u64, threads: usize },
+    Carousel { memory: u64, threads: usize, read_concurrency: usize },
 }
 
 /// What was served and what it cost. Counts of rows are of one epoch, the last; costs and digests are of all of them.
@@ -60,6 +61,8 @@ pub(crate) struct Report {
     pub(crate) decodes: u64,
     pub(crate) passes: f64,
     pub(crate) bytes_read: u64,
+    pub(crate) requests: u64,
+    pub(crate) bytes_fetched: u64,
     pub(crate) seconds: f64,
     pub(crate) rows_per_second: f64,
     pub(crate) peak_held_bytes: u64,
@@ -108,7 +111,9 @@ pub(crate) fn read(dataset: &Dataset, sampling: &SamplingArgs, reading: Reading)
     }
     let mut loader = match reading {
         Reading::Lru => None,
-        Reading::Carousel { memory, threads } => carousel(dataset, &ranks, end, memory, threads)?,
+        Reading::Carousel { memory, threads, read_concurrency } => {
+            carousel(dataset, &ranks, end, memory, threads, read_concurrency)?
+        }
     };
 
     let before = dataset.counters();
@@ -161,6 +166,8 @@ pub(crate) fn read(dataset: &Dataset, sampling: &SamplingArgs, reading: Reading)
         decodes: cost.decodes,
         passes: passes(cost.decodes),
         bytes_read: cost.bytes_read,
+        requests: cost.requests,
+        bytes_fetched: cost.bytes_fetched,
         seconds,
         rows_per_second: rate(total_served, seconds),
         peak_held_bytes,
@@ -175,12 +182,14 @@ fn carousel(
     end: u64,
     memory: u64,
     threads: usize,
+    read_concurrency: usize,
 ) -> Result<Option<Loader>, Failure> {
     let Some((first, others)) = ranks.split_first() else { return Ok(None) };
     let loader = Loader::builder(dataset, first.sampler.clone())
         .and_ranks(others.iter().map(|rank| rank.sampler.clone()))
         .memory(memory)
         .threads(threads)
+        .read_concurrency(read_concurrency)
         .epochs(end)
         .build()?;
     Ok(Some(loader))
@@ -307,6 +316,8 @@ impl Report {
             "decodes": self.decodes,
             "passes": self.passes,
             "bytes_read": self.bytes_read,
+            "requests": self.requests,
+            "bytes_fetched": self.bytes_fetched,
             "seconds": self.seconds,
             "rows_per_second": self.rows_per_second,
             "peak_held_bytes": self.peak_held_bytes,
