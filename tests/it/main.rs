@@ -4,3 +4,5 @@
 mod cli;
 mod index_bytes;
 mod oracle;
+#[cfg(all(feature = "cli", feature = "object-store"))]
+mod stores;
