@@ -35,13 +35,14 @@ pub(crate) struct Settings {
     pub(crate) seed: u64,
 }
 
-/// How much of the memory is for row groups that are read ahead: enough for as many as may be, and at most a quarter.
+/// How much of the memory is for row groups that are read ahead: enough for as many as may be, and at most an eighth,
+/// because what is taken from the rows that are held is paid for in passes.
 pub(crate) fn bytes_ahead(groups: &dyn Groups, memory: u64, read_concurrency: usize) -> u64 {
     if !groups.is_remote() {
         return 0;
     }
     let largest = (0..groups.count()).map(|group| groups.size(group).cost).max().unwrap_or(0);
-    largest.saturating_mul(read_concurrency as u64).min(memory / 4)
+    largest.saturating_mul(read_concurrency as u64).min(memory / 8)
 }
 
 /// Threads that work a run off from a given batch on. Dropping it ends them.

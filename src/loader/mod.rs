@@ -168,7 +168,7 @@ impl LoaderBuilder {
     /// How many row groups of an object store may be on their way at once, those being decoded left out. Default: 8; local files are not
     /// read ahead.
     ///
-    /// They take up to a quarter of the [memory](Self::memory), and fewer are read ahead where that does not hold as many. Enough hide
+    /// They take up to an eighth of the [memory](Self::memory) and one row group, and fewer are read ahead where that holds fewer. Enough hide
     /// the latency of the store: the time that a request takes, times the row groups that are decoded in a second.
     #[must_use]
     pub fn read_concurrency(mut self, row_groups: usize) -> Self {
