@@ -112,6 +112,10 @@ impl FileTable {
     /// The footer as it is in the file now, which must be the one that was indexed.
     fn read_footer(&self, dataset: &Inner, entry: &FileEntry<'_>, level: Staleness) -> Result<bytes::Bytes> {
         let source = &*dataset.source;
+        if level != Staleness::Off && !source.is_remote() {
+            // First, because a file that changed may not even be Parquet any more. A store compares by itself.
+            staleness::check_stat(entry, &source.stat(entry.path())?)?;
+        }
         let expected = if level == Staleness::Off { None } else { Some(entry.stat()) };
         let (stat, footer) = read_end(source, entry.path(), source.footer_guess(), expected.as_ref())?;
         self.bytes_read.fetch_add(footer.bytes.len() as u64, Ordering::Relaxed);
