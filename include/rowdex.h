@@ -225,7 +225,7 @@ typedef struct rowdex_build_report {
   size_t struct_size;
   // Files in the index.
   uint64_t files;
-  // Files taken over from the index that was updated, without reading them.
+  // Files that keep the row ids they had in the index that was updated.
   uint64_t kept_files;
   // Row groups in the index.
   uint64_t row_groups;
@@ -235,6 +235,12 @@ typedef struct rowdex_build_report {
   uint64_t source_rows;
   // Length of the index file in bytes.
   uint64_t index_bytes;
+  // Files whose footers were read.
+  uint64_t read_files;
+  // Requests sent to an object store for footers; 0 for local files.
+  uint64_t requests;
+  // Bytes of the footers that were read.
+  uint64_t footer_bytes;
 } rowdex_build_report;
 
 // Text that belongs to the handle it was asked of, and is valid as long as that. Not terminated by a NUL.
@@ -378,6 +384,10 @@ typedef struct rowdex_counters {
   uint64_t evictions;
   // Bytes of decoded row groups held now.
   uint64_t held_bytes;
+  // Requests sent to a store; 0 for local files.
+  uint64_t requests;
+  // Bytes that a store delivered, those of failed and repeated requests included.
+  uint64_t bytes_fetched;
 } rowdex_counters;
 
 // Who gets which rows when. Rank, world size and batch size have no defaults.

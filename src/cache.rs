@@ -29,6 +29,10 @@ pub struct Counters {
     pub bytes_decoded: u64,
     /// Bytes read from the source, page indexes and footers included.
     pub bytes_read: u64,
+    /// Requests sent to an object store; 0 for local files.
+    pub requests: u64,
+    /// Bytes that an object store sent: `bytes_read`, the gaps that were read over, and what was read ahead or again.
+    pub bytes_fetched: u64,
     /// Row groups dropped to make room.
     pub evictions: u64,
     /// Bytes of decoded row groups held now.
@@ -45,6 +49,8 @@ impl Add for Counters {
             decodes: self.decodes + other.decodes,
             bytes_decoded: self.bytes_decoded + other.bytes_decoded,
             bytes_read: self.bytes_read + other.bytes_read,
+            requests: self.requests + other.requests,
+            bytes_fetched: self.bytes_fetched + other.bytes_fetched,
             evictions: self.evictions + other.evictions,
             held_bytes: self.held_bytes + other.held_bytes,
         }
@@ -62,6 +68,8 @@ impl Sub for Counters {
             decodes: self.decodes.saturating_sub(earlier.decodes),
             bytes_decoded: self.bytes_decoded.saturating_sub(earlier.bytes_decoded),
             bytes_read: self.bytes_read.saturating_sub(earlier.bytes_read),
+            requests: self.requests.saturating_sub(earlier.requests),
+            bytes_fetched: self.bytes_fetched.saturating_sub(earlier.bytes_fetched),
             evictions: self.evictions.saturating_sub(earlier.evictions),
             held_bytes: self.held_bytes,
         }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole gate: formatting, lints for each feature set, documentation, tests with the pyarrow oracle, and the demo.
+# The whole gate: formatting, lints for each feature set, documentation, tests with the pyarrow oracle and an S3 server, and the demo.
 # Needs a Rust toolchain with rustfmt and clippy, and Python 3 with venv; installs the rest below target/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -7,6 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 # A missing oracle must fail the gate, not pass it silently.
 export ROWDEX_ORACLE=${ROWDEX_ORACLE:-required}
+export ROWDEX_STORES=${ROWDEX_STORES:-required}
 
 step() { printf '\n== %s\n' "$*"; }
 
@@ -24,6 +25,9 @@ RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
 
 step "the pyarrow oracle's environment"
 if [ "$ROWDEX_ORACLE" = required ]; then bash tools/oracle/setup.sh; fi
+
+step "the S3 server of the store tests"
+if [ "$ROWDEX_STORES" = required ]; then sh tools/stores/setup.sh; fi
 
 step "tests"
 cargo test --locked --all-features

@@ -232,6 +232,10 @@ pub struct rowdex_counters {
     pub evictions: u64,
     /// Bytes of decoded row groups held now.
     pub held_bytes: u64,
+    /// Requests sent to a store; 0 for local files.
+    pub requests: u64,
+    /// Bytes that a store delivered, those of failed and repeated requests included.
+    pub bytes_fetched: u64,
 }
 
 // SAFETY: repr(C) and integers of 8 bytes only.
@@ -248,7 +252,9 @@ pub unsafe extern "C" fn rowdex_dataset_counters(
         let dataset = &given(dataset, "dataset")?.0;
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(counters, "counters") }?;
-        let Counters { hits, misses, decodes, bytes_decoded, bytes_read, evictions, held_bytes } = dataset.counters();
+        let told = dataset.counters();
+        let Counters { hits, misses, decodes, bytes_decoded, bytes_read, evictions, held_bytes, .. } = told;
+        let Counters { requests, bytes_fetched, .. } = told;
         let struct_size = 0;
         out.write(rowdex_counters {
             struct_size,
@@ -259,6 +265,8 @@ pub unsafe extern "C" fn rowdex_dataset_counters(
             bytes_read,
             evictions,
             held_bytes,
+            requests,
+            bytes_fetched,
         });
         Ok(())
     })

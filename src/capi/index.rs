@@ -90,7 +90,7 @@ pub struct rowdex_build_report {
     pub struct_size: usize,
     /// Files in the index.
     pub files: u64,
-    /// Files taken over from the index that was updated, without reading them.
+    /// Files that keep the row ids they had in the index that was updated.
     pub kept_files: u64,
     /// Row groups in the index.
     pub row_groups: u64,
@@ -100,6 +100,12 @@ pub struct rowdex_build_report {
     pub source_rows: u64,
     /// Length of the index file in bytes.
     pub index_bytes: u64,
+    /// Files whose footers were read.
+    pub read_files: u64,
+    /// Requests sent to an object store for footers; 0 for local files.
+    pub requests: u64,
+    /// Bytes of the footers that were read.
+    pub footer_bytes: u64,
 }
 
 // SAFETY: repr(C) and integers of 8 bytes only.
@@ -107,8 +113,29 @@ unsafe impl Versioned for rowdex_build_report {}
 
 impl From<BuildReport> for rowdex_build_report {
     fn from(report: BuildReport) -> Self {
-        let BuildReport { files, kept_files, row_groups, rows, source_rows, index_bytes } = report;
-        Self { struct_size: 0, files, kept_files, row_groups, rows, source_rows, index_bytes }
+        let BuildReport {
+            files,
+            kept_files,
+            read_files,
+            row_groups,
+            rows,
+            source_rows,
+            index_bytes,
+            requests,
+            footer_bytes,
+        } = report;
+        Self {
+            struct_size: 0,
+            files,
+            kept_files,
+            row_groups,
+            rows,
+            source_rows,
+            index_bytes,
+            read_files,
+            requests,
+            footer_bytes,
+        }
     }
 }
 

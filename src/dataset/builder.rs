@@ -1,5 +1,6 @@
 //! Options for opening a dataset.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -8,11 +9,15 @@ use crate::index::{Index, RootKind};
 use crate::per_process::PerProcess;
 use crate::projection::Projection;
 use crate::row_group::{DecodeOptions, FileMetadata, views_pay};
-use crate::source::{LocalSource, Source};
+use crate::source::place::{Place, shown};
+use crate::source::{self, Source, StoreOptions};
 use crate::{Error, ErrorKind, Result};
 
+/// Threads for a store unless said otherwise: they wait for it most of the time.
+const REMOTE_THREADS: usize = 16;
+
 /// How a [`Dataset`] is opened. Made by [`Dataset::builder`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct DatasetBuilder {
     index: Index,
     columns: Option<Vec<String>>,
@@ -20,6 +25,7 @@ pub struct DatasetBuilder {
     threads: Option<usize>,
     root: Option<PathBuf>,
     source: Option<Arc<dyn Source>>,
+    store: StoreOptions,
     staleness: Staleness,
     max_decoded_bytes: u64,
 }
@@ -42,6 +48,7 @@ impl DatasetBuilder {
             threads: None,
             root: None,
             source: None,
+            store: StoreOptions::default(),
             staleness: Staleness::default(),
             max_decoded_bytes: DecodeOptions::default().max_decoded_bytes,
         }
@@ -61,14 +68,15 @@ impl DatasetBuilder {
         self
     }
 
-    /// Decodes with this many threads of its own; 0 and 1 decode on the caller's. Default: [`default_threads`](Self::default_threads).
+    /// Decodes with this many threads of its own; 0 and 1 decode on the caller's. Default: [`default_threads`](Self::default_threads), and
+    /// 16 for data in an object store, for which they mostly wait.
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// Finds the data files below this directory, instead of where the index says that they were.
+    /// Finds the data files below this directory or URL, instead of where the index says that they were.
     ///
     /// An index from somebody else should only be opened with a root, so that it cannot choose which directory is read.
     #[must_use]
@@ -77,7 +85,14 @@ impl DatasetBuilder {
         self
     }
 
-    /// Reads the data files through this source, instead of from the local file system.
+    /// How object stores are talked to, if the data is in one. Default: [`StoreOptions::default`].
+    #[must_use]
+    pub fn with_store_options(mut self, options: StoreOptions) -> Self {
+        self.store = options;
+        self
+    }
+
+    /// Reads the data files through this source, instead of from where the index or the root says that they are.
     #[must_use]
     pub fn with_source(mut self, source: Arc<dyn Source>) -> Self {
         self.source = Some(source);
@@ -116,13 +131,17 @@ impl DatasetBuilder {
         };
         let source = match self.source {
             Some(source) => source,
-            None => Arc::new(LocalSource::new(match self.root {
-                Some(root) => root,
-                None => recorded_root(&self.index)?,
-            })),
+            None => {
+                let root = match self.root {
+                    Some(root) => Place::of(root)?,
+                    None => recorded_root(&self.index)?,
+                };
+                source::open(root, &self.store)?
+            }
         };
         let decode = DecodeOptions { max_decoded_bytes: self.max_decoded_bytes, ..DecodeOptions::default() };
-        let threads = self.threads.unwrap_or_else(Self::default_threads);
+        let default_threads = || if source.is_remote() { REMOTE_THREADS } else { Self::default_threads() };
+        let threads = self.threads.unwrap_or_else(default_threads);
         let state = State::with_cache(self.cache_bytes, self.index.num_files());
         Ok(Dataset {
             inner: Arc::new(Inner {
@@ -149,16 +168,42 @@ fn first_file(index: &Index) -> Result<Option<FileMetadata>> {
     }
 }
 
-fn recorded_root(index: &Index) -> Result<PathBuf> {
+fn recorded_root(index: &Index) -> Result<Place> {
     let recorded = index.root();
-    match (recorded.kind, index.path()) {
-        (RootKind::Absolute, _) => Ok(PathBuf::from(&recorded.path)),
-        (RootKind::RelativeToIndex, Some(path)) => {
-            Ok(path.parent().unwrap_or_else(|| Path::new("")).join(&recorded.path))
-        }
+    let path = match (recorded.kind, index.path()) {
+        (RootKind::Absolute, _) => return Place::of(&recorded.path),
+        (RootKind::RelativeToIndex, Some(path)) => path,
         (RootKind::RelativeToIndex, None) => {
-            Err(Error::new(ErrorKind::InvalidArgument, "an index from memory does not say where its files are")
-                .with_hint("open the dataset with a root"))
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "an index from memory does not say where its files are",
+            )
+            .with_hint("open the dataset with a root"));
         }
+    };
+    match Place::of(path)? {
+        Place::Local(path) => Ok(Place::Local(path.parent().unwrap_or_else(|| Path::new("")).join(&recorded.path))),
+        Place::Remote(url) => match url.parent().join(&recorded.path) {
+            Some(root) => Ok(Place::Remote(root)),
+            None => {
+                Err(Error::new(ErrorKind::InvalidArgument, "the recorded root leads out of the store of the index")
+                    .with_file(url.to_string())
+                    .with_hint("name the root"))
+            }
+        },
+    }
+}
+
+impl fmt::Debug for DatasetBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DatasetBuilder")
+            .field("index", &self.index)
+            .field("columns", &self.columns)
+            .field("cache_bytes", &self.cache_bytes)
+            .field("threads", &self.threads)
+            .field("root", &self.root.as_deref().map(shown))
+            .field("source", &self.source)
+            .field("staleness", &self.staleness)
+            .finish_non_exhaustive()
     }
 }

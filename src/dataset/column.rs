@@ -9,7 +9,7 @@ use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
 use rayon::prelude::*;
 
-use super::{Dataset, Slots};
+use super::{Dataset, GroupRead, Slots};
 use crate::index::RowGroupEntry;
 use crate::order::id_set::Builder;
 use crate::order::{IdSet, Side, Split};
@@ -211,7 +211,7 @@ impl<'a> Column<'a> {
         let wanted: Vec<RowGroupEntry<'_>> = inner.index.row_groups().filter(|entry| ids.count(entry) > 0).collect();
         let pool = reader.inner.pool(reader.inner.state()?)?;
         let read = |entry: &RowGroupEntry<'_>| {
-            let batch = reader.decode_group(entry.index(), Slots::All, reader.projection())?.batch;
+            let batch = reader.decode_group(GroupRead::new(entry.index(), Slots::All, reader.projection()))?.batch;
             let array = batch.columns().first().cloned();
             array.ok_or_else(|| Error::new(ErrorKind::Internal, "a column that was chosen is not there"))
         };

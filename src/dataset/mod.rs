@@ -4,6 +4,7 @@
 //! most once at a time however many threads want it, and reads only the pages that hold the wanted rows where a file says where its
 //! pages are.
 
+mod ahead;
 mod builder;
 #[cfg(feature = "burn")]
 mod burn;
@@ -38,9 +39,11 @@ use crate::row_group::{self, DecodeOptions, Rows};
 use crate::source::Source;
 use crate::{Error, ErrorKind, Result};
 
-use files::{FileTable, OpenFile};
+use ahead::{Arrived, ReadAhead};
+use files::{FileTable, OpenFile, Pinned};
 use gather::{Piece, Wanted};
 
+pub(crate) use ahead::Ahead;
 pub use builder::DatasetBuilder;
 pub use column::{Class, Column, Labels};
 pub use map::MapDataset;
@@ -87,6 +90,23 @@ pub(crate) enum Slots<'a> {
     All,
     /// Strictly increasing.
     Some(&'a [u32]),
+}
+
+/// Rows of one row group that are to be read and decoded.
+#[derive(Debug)]
+pub(crate) struct GroupRead<'a> {
+    pub(crate) row_group: u32,
+    pub(crate) slots: Slots<'a>,
+    /// What to decode to, which may be other types than the dataset's own.
+    pub(crate) projection: &'a Projection,
+    /// Its bytes, if they are on their way.
+    pub(crate) ahead: Option<Ahead>,
+}
+
+impl<'a> GroupRead<'a> {
+    pub(crate) fn new(row_group: u32, slots: Slots<'a>, projection: &'a Projection) -> Self {
+        Self { row_group, slots, projection, ahead: None }
+    }
 }
 
 /// Decoded rows of one row group, with the internal types of a projection.
@@ -137,6 +157,8 @@ impl Dataset {
             decodes: state.decodes.load(Ordering::Relaxed),
             bytes_decoded: state.bytes_decoded.load(Ordering::Relaxed),
             bytes_read: state.bytes_read.load(Ordering::Relaxed) + state.files.bytes_read(),
+            requests: self.inner.source.traffic().requests,
+            bytes_fetched: self.inner.source.traffic().bytes,
             ..state.groups.counters()
         }
     }
@@ -231,22 +253,39 @@ impl Dataset {
         gather::gather(batches, places, self.schema())
     }
 
-    /// Reads and decodes rows of one row group on the calling thread, past the cache, and counts it. The projection may be to other types
-    /// than the dataset's own.
-    pub(crate) fn decode_group(&self, row_group: u32, slots: Slots<'_>, projection: &Projection) -> Result<GroupRows> {
-        self.inner.decode(self.inner.state()?, row_group, slots, projection)
+    /// Reads and decodes rows of one row group on the calling thread, past the cache, and counts it.
+    pub(crate) fn decode_group(&self, read: GroupRead<'_>) -> Result<GroupRows> {
+        self.inner.decode(self.inner.state()?, read)
     }
 
     /// As [`decode_group`](Self::decode_group), but hands the rows over in chunks of so many, the last one shorter.
     pub(crate) fn decode_group_in_chunks(
         &self,
-        row_group: u32,
-        slots: Slots<'_>,
-        projection: &Projection,
+        read: GroupRead<'_>,
         chunk_rows: usize,
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
-        self.inner.decode_in_chunks(self.inner.state()?, row_group, slots, projection, chunk_rows, each).map(drop)
+        self.inner.decode_in_chunks(self.inner.state()?, read, chunk_rows, each).map(drop)
+    }
+
+    /// Whether reads take so long that row groups should be read ahead.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.inner.source.is_remote()
+    }
+
+    /// Starts reading what decoding a whole row group takes; `None` where that gains nothing.
+    pub(crate) fn read_ahead(&self, row_group: u32) -> Option<Ahead> {
+        let inner = &*self.inner;
+        let entry = inner.index.row_group(row_group)?;
+        // An error comes again, with its words, when the row group is decoded.
+        let file = inner.state().and_then(|state| state.files.get(inner, entry.file())).ok()?;
+        let partitions = inner.partitions(entry.file());
+        let chunks = file.metadata.chunks(entry.ordinal() as usize, &inner.projection, &partitions);
+        let bytes = chunks.iter().map(|chunk| chunk.end.saturating_sub(chunk.start)).fold(0, u64::saturating_add);
+        if bytes > inner.decode.max_decoded_bytes {
+            return None;
+        }
+        Ahead::begin(&*inner.source, &file, chunks)
     }
 
     /// The rows at these slots, of the types served: a slice would keep the whole row group in memory for as long as the caller keeps
@@ -284,7 +323,7 @@ impl Inner {
         copy_out: impl Fn(&RecordBatch, &[u32]) -> Result<RecordBatch>,
     ) -> Result<RecordBatch> {
         if self.reads_pages(state, row_group, slots.len()) {
-            let rows = self.decode(state, row_group, Slots::Some(slots), &self.projection)?;
+            let rows = self.decode(state, GroupRead::new(row_group, Slots::Some(slots), &self.projection))?;
             state.groups.count_miss();
             let spent = state.spent.get_or_load(row_group, || Ok(Weighed { value: AtomicU64::new(0), bytes: 1 }))?;
             spent.fetch_add(rows.bytes_read, Ordering::Relaxed);
@@ -296,7 +335,7 @@ impl Inner {
             spent.store(0, Ordering::Relaxed);
         }
         let whole = state.groups.get_or_load(row_group, || {
-            let batch = self.decode(state, row_group, Slots::All, &self.projection)?.batch;
+            let batch = self.decode(state, GroupRead::new(row_group, Slots::All, &self.projection))?.batch;
             let bytes = batch.get_array_memory_size() as u64;
             Ok(Weighed { value: batch, bytes })
         })?;
@@ -327,9 +366,15 @@ impl Inner {
         file.metadata.has_page_positions(group) && spent < price
     }
 
-    fn decode(&self, state: &State, row_group: u32, slots: Slots<'_>, projection: &Projection) -> Result<GroupRows> {
+    /// The columns of a file that come from its path, with their values.
+    fn partitions(&self, file: u32) -> Vec<(&str, Option<&str>)> {
+        let columns = self.index.partition_columns().iter().map(String::as_str);
+        self.index.file(file).map_or_else(Vec::new, |file| columns.zip(file.partition_values()).collect())
+    }
+
+    fn decode(&self, state: &State, read: GroupRead<'_>) -> Result<GroupRows> {
         let mut batch = None;
-        let bytes_read = self.decode_in_chunks(state, row_group, slots, projection, usize::MAX, &mut |chunk| {
+        let bytes_read = self.decode_in_chunks(state, read, usize::MAX, &mut |chunk| {
             batch = Some(chunk);
             Ok(())
         })?;
@@ -341,12 +386,11 @@ impl Inner {
     fn decode_in_chunks(
         &self,
         state: &State,
-        row_group: u32,
-        slots: Slots<'_>,
-        projection: &Projection,
+        read: GroupRead<'_>,
         chunk_rows: usize,
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<u64> {
+        let GroupRead { row_group, slots, projection, ahead } = read;
         let entry = self.index.row_group(row_group);
         let entry = entry.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no row group {row_group}")))?;
         let located = |error: Error| match self.index.file(entry.file()) {
@@ -363,16 +407,13 @@ impl Inner {
             }
         };
         let rows = selected.as_deref().map_or(Rows::All, Rows::Selected);
-        let partitions: Vec<(&str, Option<&str>)> = match self.index.file(entry.file()) {
-            Some(file) => {
-                self.index.partition_columns().iter().map(String::as_str).zip(file.partition_values()).collect()
-            }
-            None => Vec::new(),
-        };
+        let partitions = self.partitions(entry.file());
         let ordinal = entry.ordinal() as usize;
         state.decodes.fetch_add(1, Ordering::Relaxed);
+        let arrived = ahead.map_or_else(|| Ok(Arrived::default()), Ahead::wait).map_err(located)?;
+        let source = ReadAhead { file: Pinned { source: &*self.source, file: &file }, arrived };
         let request = row_group::Request {
-            source: &*self.source,
+            source: &source,
             file: &file.metadata,
             row_group: ordinal,
             projection,
@@ -391,9 +432,12 @@ impl Inner {
 
     /// A file that was replaced while it was read looks damaged; saying that it changed is the better advice.
     fn prefer_stale(&self, file: &OpenFile, error: Error) -> Error {
-        let entry = self.index.file(file.number);
-        match entry.map(|entry| staleness::check_stat(&*self.source, &entry)) {
-            Some(Err(stale)) if self.staleness != Staleness::Off && stale.kind() == ErrorKind::Stale => stale,
+        let Some(entry) = self.index.file(file.number) else { return error };
+        if self.staleness == Staleness::Off || file.content.is_some() {
+            return error;
+        }
+        match self.source.stat(entry.path()).and_then(|now| staleness::check_stat(&entry, &now)) {
+            Err(stale) if stale.kind() == ErrorKind::Stale => stale,
             _ => error,
         }
     }

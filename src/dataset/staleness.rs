@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::index::FileEntry;
-use crate::source::Source;
+use crate::source::FileStat;
 use crate::{Error, ErrorKind, Result};
 
 /// How closely a data file is compared with what was indexed.
@@ -13,8 +13,8 @@ use crate::{Error, ErrorKind, Result};
 pub enum Staleness {
     /// Not at all. Row counts are still compared when a footer is parsed.
     Off,
-    /// Size, and modification time or entity tag, once per file and process: one `stat` or request. Misses a file that was
-    /// rewritten with the same length and given its old time back.
+    /// Size, and modification time or entity tag: of local files once per file and process, and of files in a store with every read, which
+    /// costs no request of its own. Misses a file that was rewritten with the same length and given its old time back.
     #[default]
     Stat,
     /// As `Stat`, and the footer is read and its hash compared, once per file and process. A footer holds sizes, places and
@@ -55,23 +55,19 @@ impl FromStr for Staleness {
     }
 }
 
-/// Compares size and modification time, or entity tag where both sides have one.
-pub(super) fn check_stat(source: &dyn Source, entry: &FileEntry<'_>) -> Result<()> {
-    let now = source.stat(entry.path())?;
-    if now.size != entry.size() {
-        return Err(stale(
-            entry,
-            format!("it is {} bytes long, and was {} when it was indexed", now.size, entry.size()),
-        ));
+/// Compares size, and entity tag or modification time, with what was indexed.
+pub(super) fn check_stat(entry: &FileEntry<'_>, now: &FileStat) -> Result<()> {
+    let then = entry.stat();
+    if then.may_be(now) {
+        return Ok(());
     }
-    match (now.etag.as_deref(), entry.etag()) {
-        (Some(now), Some(then)) if now != then => Err(stale(entry, "its entity tag has changed since it was indexed")),
-        (Some(_), Some(_)) => Ok(()),
-        _ => match (now.mtime_ns, entry.mtime_ns()) {
-            (Some(now), Some(then)) if now != then => Err(stale(entry, "it was modified after it was indexed")),
-            _ => Ok(()),
-        },
-    }
+    Err(if now.size != then.size {
+        stale(entry, format!("it is {} bytes long, and was {} when it was indexed", now.size, then.size))
+    } else if then.etag.is_some() && now.etag.is_some() {
+        stale(entry, "its entity tag has changed since it was indexed")
+    } else {
+        stale(entry, "it was modified after it was indexed")
+    })
 }
 
 pub(super) fn stale(entry: &FileEntry<'_>, message: impl Into<Cow<'static, str>>) -> Error {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use super::{Dataset, Slots, Staleness};
+use super::{Dataset, GroupRead, Slots, Staleness};
 use crate::index::FileEntry;
 use crate::pool::run_on;
 use crate::{Error, Result};
@@ -81,7 +81,7 @@ impl Dataset {
         let (mut row_groups, mut rows) = (0, 0);
         if level == Staleness::Deep {
             for group in entry.row_groups() {
-                let decoded = inner.decode(state, group, Slots::All, &inner.projection)?;
+                let decoded = inner.decode(state, GroupRead::new(group, Slots::All, &inner.projection))?;
                 row_groups += 1;
                 rows += decoded.batch.num_rows() as u64;
             }

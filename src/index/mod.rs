@@ -35,6 +35,8 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use self::contents::Contents;
 use self::format::{Envelope, FileRecord, RowGroupRecord, hash, invalid};
+use crate::source::place::{Place, shown};
+use crate::source::{FileStat, ObjectSource, StoreOptions};
 use crate::{Error, ErrorKind, Result};
 
 pub use self::order_file::OrderFile;
@@ -94,15 +96,32 @@ impl Index {
     /// is fine, and is what this library does): one that is shortened under the map kills the process with SIGBUS.
     /// [`Index::read`] copies the bytes instead.
     ///
+    /// A URL (`s3://`, `gs://`, `az://`, `http://`, `https://`) works as well: one request, and the index is held in memory.
+    ///
     /// # Errors
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound) and [`Io`](crate::ErrorKind::Io) from the file system,
     /// [`InvalidIndex`](crate::ErrorKind::InvalidIndex) for anything but a whole and undamaged index,
     /// [`UnsupportedIndex`](crate::ErrorKind::UnsupportedIndex) for one of a newer format.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, &StoreOptions::default())
+    }
+
+    /// As [`Index::open`], with options for the store that a URL is in.
+    ///
+    /// # Errors
+    ///
+    /// As [`Index::open`].
+    pub fn open_with(path: impl AsRef<Path>, options: &StoreOptions) -> Result<Self> {
         let path = path.as_ref();
-        let open = || Self::new(mmap::map(path, "the index", ErrorKind::InvalidIndex)?, Some(path.to_owned()));
-        open().map_err(|error: Error| error.with_file(path.display().to_string()))
+        let open = || match Place::of(path)? {
+            Place::Local(file) => Self::new(mmap::map(&file, "the index", ErrorKind::InvalidIndex)?, Some(file)),
+            Place::Remote(url) => {
+                let bytes = ObjectSource::at(url, options)?.get_whole()?;
+                Self::new(bytes, Some(path.to_owned()))
+            }
+        };
+        open().map_err(|error: Error| error.with_file(shown(path)))
     }
 
     /// Checks an index in memory, which may start at any alignment and is not copied.
@@ -248,7 +267,7 @@ impl Index {
         self.inner.bytes.len() as u64
     }
 
-    /// The file that was opened; `None` for an index from memory or from a reader.
+    /// The file or URL that was opened; `None` for an index from memory or from a reader.
     pub fn path(&self) -> Option<&Path> {
         self.inner.path.as_deref()
     }
@@ -357,6 +376,11 @@ impl<'a> FileEntry<'a> {
     /// The entity tag that the object store gave it when it was indexed.
     pub fn etag(&self) -> Option<&'a str> {
         self.contents.string(self.record.etag)
+    }
+
+    /// Size, modification time and entity tag when it was indexed.
+    pub fn stat(&self) -> FileStat {
+        FileStat { size: self.size(), mtime_ns: self.mtime_ns(), etag: self.etag().map(str::to_owned) }
     }
 
     /// The numbers of its row groups.

@@ -296,6 +296,7 @@ impl Announced {
             memory: self.options.memory,
             threads: self.options.threads,
             read_ahead: None,
+            read_concurrency: self.options.read_concurrency,
             batch_rows: portion as u64,
             seed: 0,
         };

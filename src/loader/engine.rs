@@ -22,6 +22,7 @@ use super::plan::{Extract, GroupSize, PIECES, Plan};
 use super::stand_ins::StandIns;
 use super::walk::{Span, Walk};
 use super::{Batch, LoaderStats};
+use crate::dataset::Ahead;
 use crate::{Error, ErrorKind, Result};
 
 /// What an engine is made for.
@@ -31,8 +32,20 @@ pub(crate) struct Settings {
     pub(crate) threads: usize,
     /// Batches that may wait for the consumer; `None` leaves it to the plan.
     pub(crate) read_ahead: Option<usize>,
+    /// Row groups that may be read ahead at once, where reads take long.
+    pub(crate) read_concurrency: usize,
     pub(crate) batch_rows: u64,
     pub(crate) seed: u64,
+}
+
+/// How much of the memory is for row groups that are read ahead: enough for as many as may be, and at most an eighth,
+/// because what is taken from the rows that are held is paid for in passes.
+pub(crate) fn bytes_ahead(groups: &dyn Groups, memory: u64, read_concurrency: usize) -> u64 {
+    if !groups.is_remote() {
+        return 0;
+    }
+    let largest = (0..groups.count()).map(|group| groups.size(group).cost).max().unwrap_or(0);
+    largest.saturating_mul(read_concurrency as u64).min(memory / 8)
 }
 
 /// Threads that work a run off from a given batch on. Dropping it ends them.
@@ -52,6 +65,8 @@ struct Shared {
     /// How many extractions are planned before the first of them has begun.
     jobs_ahead: usize,
     read_ahead: Option<usize>,
+    read_concurrency: usize,
+    bytes_ahead: u64,
     state: Mutex<State>,
     /// There may be something to do.
     work: Condvar,
@@ -69,6 +84,12 @@ struct State {
     staged: Staged,
     jobs: VecDeque<(u64, Extract)>,
     next_job: u64,
+    /// The first extraction for which it was not decided yet whether to read ahead.
+    next_read: u64,
+    /// The extraction for which a read is being started.
+    starting: Option<u64>,
+    ahead: BTreeMap<u64, Ahead>,
+    ahead_bytes: u64,
     /// All extractions before this one are done, and these after it.
     done_before: u64,
     done: BTreeSet<u64>,
@@ -107,7 +128,8 @@ enum Measured {
 
 enum Task {
     Plan(Box<Driver>, Vec<Measured>),
-    Extract { number: u64, extract: Extract, whole: Option<(RecordBatch, u64)>, needs: u64 },
+    ReadAhead { number: u64, group: u32 },
+    Extract { number: u64, extract: Extract, whole: Option<(RecordBatch, u64)>, needs: u64, ahead: Option<Ahead> },
     Assemble { ticket: Ticket, claimed: Claimed },
 }
 
@@ -121,7 +143,8 @@ impl Engine {
     ) -> Result<Self> {
         let sizes: Vec<GroupSize> = (0..groups.count()).map(|group| groups.size(group)).collect();
         let largest = sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0);
-        let plan = Plan::new(&sizes, settings.memory, settings.batch_rows, settings.seed);
+        let bytes_ahead = bytes_ahead(&*groups, settings.memory, settings.read_concurrency);
+        let plan = Plan::new(&sizes, settings.memory - bytes_ahead, settings.batch_rows, settings.seed);
         let driver = Driver::new(plan, walk);
         let state = State {
             stop: false,
@@ -131,6 +154,10 @@ impl Engine {
             staged: Staged(1.0),
             jobs: VecDeque::new(),
             next_job: 0,
+            next_read: 0,
+            starting: None,
+            ahead: BTreeMap::new(),
+            ahead_bytes: 0,
             done_before: 0,
             done: BTreeSet::new(),
             busy: BTreeSet::new(),
@@ -150,8 +177,10 @@ impl Engine {
         let shared = Arc::new(Shared {
             memory: settings.memory,
             excess: largest,
-            jobs_ahead: 2 * settings.threads + 1,
+            jobs_ahead: 2 * settings.threads + 1 + if groups.is_remote() { settings.read_concurrency } else { 0 },
             read_ahead: settings.read_ahead,
+            read_concurrency: settings.read_concurrency,
+            bytes_ahead,
             groups,
             faults,
             state: Mutex::new(state),
@@ -209,7 +238,7 @@ impl Engine {
 
     pub(crate) fn stats(&self) -> LoaderStats {
         let state = self.shared.lock();
-        LoaderStats { held_bytes: state.held + state.in_flight, ..state.stats }
+        LoaderStats { held_bytes: state.held + state.in_flight + state.ahead_bytes, ..state.stats }
     }
 }
 
@@ -254,7 +283,7 @@ impl Shared {
             let claimed = state.carousel.claim(&ticket.parts);
             return Some(Task::Assemble { ticket, claimed });
         }
-        if let Some(task) = self.pick_extract(state) {
+        if let Some(task) = self.pick_read(state).or_else(|| self.pick_extract(state)) {
             return Some(task);
         }
         // So far ahead that the memory, not the plan, is what holds the threads up.
@@ -281,8 +310,45 @@ impl Shared {
         }
     }
 
+    /// The next group to read ahead. Starting it takes a moment, so that comes before all that takes longer.
+    fn pick_read(&self, state: &mut State) -> Option<Task> {
+        if self.bytes_ahead == 0 || state.starting.is_some() {
+            return None;
+        }
+        while state.ahead.len() < self.read_concurrency
+            && state.ahead_bytes < self.bytes_ahead
+            && let Some((number, extract)) = state.jobs.iter().find(|(number, _)| *number >= state.next_read)
+        {
+            let (number, group) = (*number, extract.group);
+            let held = state.carousel.whole(group).is_some() || state.busy.contains(&group);
+            let kept_before = |(other, job): &&(u64, Extract)| *other < number && job.group == group && job.keep;
+            let kept_before = state.jobs.iter().any(|job| kept_before(&job));
+            let sparse = !extract.keep && extract::is_sparse(extract.slots.len(), self.groups.size(group).rows);
+            state.next_read = number + 1;
+            if !(held || kept_before || sparse) {
+                state.starting = Some(number);
+                return Some(Task::ReadAhead { number, group });
+            }
+        }
+        None
+    }
+
+    fn start_read(&self, number: u64, group: u32) {
+        let ahead = catch_unwind(AssertUnwindSafe(|| self.groups.read_ahead(group))).unwrap_or(None);
+        let mut state = self.lock();
+        state.starting = None;
+        if let Some(ahead) = ahead {
+            state.ahead_bytes += ahead.bytes();
+            state.ahead.insert(number, ahead);
+        }
+        self.settle(&mut state);
+    }
+
     fn pick_extract(&self, state: &mut State) -> Option<Task> {
         let (number, extract) = state.jobs.front()?;
+        if state.starting == Some(*number) {
+            return None;
+        }
         let whole = state.carousel.whole(extract.group);
         if whole.is_none() && state.busy.contains(&extract.group) {
             return None;
@@ -296,24 +362,30 @@ impl Shared {
         let due = state.tickets.front().is_none_or(|ticket| *number < ticket.needs);
         let must = due && state.running == 0 && state.out.is_empty();
         let segments = state.ready_limit.saturating_sub(state.out.len()) as u64;
-        let needed = state.held + state.in_flight + needs + segments * state.segment_bytes;
+        let needed = state.held + state.in_flight + state.ahead_bytes + needs + segments * state.segment_bytes;
         if !must && needed > self.memory + self.excess {
             return None;
         }
         let (number, extract) = state.jobs.pop_front()?;
         state.running += 1;
+        let ahead = state.ahead.remove(&number);
+        // While it is decoded it is no longer read ahead: its compressed bytes come on top of the memory, as those of any group do.
+        state.ahead_bytes -= ahead.as_ref().map_or(0, Ahead::bytes);
         state.in_flight += needs;
-        state.stats.peak_bytes = state.stats.peak_bytes.max(state.held + state.in_flight);
+        state.stats.peak_bytes = state.stats.peak_bytes.max(state.held + state.in_flight + state.ahead_bytes);
         if whole.is_none() && extract.keep {
             state.busy.insert(extract.group);
         }
-        Some(Task::Extract { number, extract, whole, needs })
+        Some(Task::Extract { number, extract, whole, needs, ahead })
     }
 
     fn run(&self, task: Task) {
         match task {
             Task::Plan(driver, measured) => self.plan(driver, &measured),
-            Task::Extract { number, extract, whole, needs } => self.extract(number, extract, whole, needs),
+            Task::ReadAhead { number, group } => self.start_read(number, group),
+            Task::Extract { number, extract, whole, needs, ahead } => {
+                self.extract(number, extract, whole, needs, ahead);
+            }
             Task::Assemble { ticket, claimed } => self.assemble(&ticket, claimed),
         }
     }
@@ -357,7 +429,14 @@ impl Shared {
         self.work.notify_all();
     }
 
-    fn extract(&self, number: u64, mut extract: Extract, whole: Option<(RecordBatch, u64)>, needs: u64) {
+    fn extract(
+        &self,
+        number: u64,
+        mut extract: Extract,
+        whole: Option<(RecordBatch, u64)>,
+        needs: u64,
+        ahead: Option<Ahead>,
+    ) {
         let held = whole.is_some();
         let group = extract.group;
         let slots = std::mem::take(&mut extract.slots);
@@ -367,7 +446,7 @@ impl Shared {
         let mut decodes = u64::from(!held);
         let work = || match whole {
             Some((whole, bytes)) => extract::from_whole(whole, bytes, slots, extract.keep, self.groups.shares_values()),
-            None => extract::from_file(&*self.groups, group, slots, extract.keep),
+            None => extract::from_file(&*self.groups, group, slots, extract.keep, ahead),
         };
         // What is known to be lost is not tried again.
         let lost = self.faults.is_lost(group);
@@ -454,7 +533,7 @@ impl Shared {
     }
 
     fn settle(&self, state: &mut State) {
-        state.stats.peak_bytes = state.stats.peak_bytes.max(state.held + state.in_flight);
+        state.stats.peak_bytes = state.stats.peak_bytes.max(state.held + state.in_flight + state.ahead_bytes);
         self.work.notify_all();
     }
 }

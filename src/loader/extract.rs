@@ -9,6 +9,7 @@ use super::groups::Groups;
 use super::pick::{Picker, chunk_rows};
 use super::plan::PIECES;
 use crate::Result;
+use crate::dataset::Ahead;
 
 /// Rows got out of a group, and what that took.
 #[derive(Debug)]
@@ -52,13 +53,19 @@ pub(crate) fn from_whole(
 /// Reads a group and gets the rows at these slots out of it, in the order given.
 ///
 /// All of the group is decoded if it stays, or if more than every sixteenth row is wanted; in chunks, unless it stays or is no larger than one.
-pub(crate) fn from_file(groups: &dyn Groups, group: u32, mut slots: Vec<u32>, stays: bool) -> Result<Extracted> {
+pub(crate) fn from_file(
+    groups: &dyn Groups,
+    group: u32,
+    mut slots: Vec<u32>,
+    stays: bool,
+    ahead: Option<Ahead>,
+) -> Result<Extracted> {
     let size = groups.size(group);
     let wanted = (!stays && is_sparse(slots.len(), size.rows)).then(|| distinct(&mut slots));
     let rows = wanted.as_ref().map_or(size.rows as usize, Vec::len);
     let chunk = chunk_rows(size.rows, size.bytes);
     if stays || rows <= chunk {
-        let batch = groups.decode(group, wanted.as_deref())?;
+        let batch = groups.decode(group, wanted.as_deref(), ahead)?;
         let bytes = bytes_of(&batch);
         let extracted = from_whole(batch, bytes, slots, stays, groups.shares_values())?;
         let decoded_bytes = wanted.is_none().then_some(bytes);
@@ -67,7 +74,7 @@ pub(crate) fn from_file(groups: &dyn Groups, group: u32, mut slots: Vec<u32>, st
     let began = Instant::now();
     let mut picker = Picker::new(&slots, rows, chunk);
     let mut picking = began.elapsed();
-    groups.decode_in_chunks(group, wanted.as_deref(), chunk, &mut |chunk| {
+    groups.decode_in_chunks(group, wanted.as_deref(), ahead, chunk, &mut |chunk| {
         let began = Instant::now();
         let taken = picker.take(&chunk);
         picking += began.elapsed();

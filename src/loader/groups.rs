@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
 use super::plan::GroupSize;
-use crate::dataset::{Dataset, MixedDataset, Slots};
+use crate::dataset::{Ahead, Dataset, GroupRead, MixedDataset, Slots};
 use crate::index::RowGroupEntry;
 use crate::projection::Projection;
 use crate::row_group::{ReadCost, finish};
@@ -34,8 +34,8 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     /// The types of decoded rows.
     fn schema(&self) -> SchemaRef;
 
-    /// Reads and decodes rows of a group on the calling thread: all of them, or those of strictly increasing slots.
-    fn decode(&self, group: u32, slots: Option<&[u32]>) -> Result<RecordBatch>;
+    /// Reads and decodes rows of a group on the calling thread: all of them, or those of strictly increasing slots. What was read ahead is used.
+    fn decode(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>) -> Result<RecordBatch>;
 
     /// As [`decode`](Self::decode), but hands the rows over in chunks of `rows`, the last one shorter. A chunk that is dropped before the
     /// next comes takes no memory any more.
@@ -43,6 +43,7 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
         &self,
         group: u32,
         slots: Option<&[u32]>,
+        ahead: Option<Ahead>,
         rows: usize,
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()>;
@@ -54,6 +55,17 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
 
     /// Brings rows to the types that are served.
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch>;
+
+    /// Whether reading takes so long that groups should be read ahead.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// Starts reading a whole group; `None` where that gains nothing.
+    fn read_ahead(&self, group: u32) -> Option<Ahead> {
+        let _ = group;
+        None
+    }
 }
 
 /// What a [`Loader`](super::Loader) can serve: a [`Dataset`], or several as a [`MixedDataset`].
@@ -150,24 +162,34 @@ impl Groups for DatasetGroups {
         self.projection.internal().clone()
     }
 
-    fn decode(&self, group: u32, slots: Option<&[u32]>) -> Result<RecordBatch> {
+    fn decode(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>) -> Result<RecordBatch> {
         let slots = slots.map_or(Slots::All, Slots::Some);
-        Ok(self.dataset.decode_group(group, slots, &self.projection)?.batch)
+        Ok(self.dataset.decode_group(GroupRead { ahead, ..GroupRead::new(group, slots, &self.projection) })?.batch)
     }
 
     fn shares_values(&self) -> bool {
         self.views
     }
 
+    fn is_remote(&self) -> bool {
+        self.dataset.is_remote()
+    }
+
+    fn read_ahead(&self, group: u32) -> Option<Ahead> {
+        self.dataset.read_ahead(group)
+    }
+
     fn decode_in_chunks(
         &self,
         group: u32,
         slots: Option<&[u32]>,
+        ahead: Option<Ahead>,
         rows: usize,
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
         let slots = slots.map_or(Slots::All, Slots::Some);
-        self.dataset.decode_group_in_chunks(group, slots, &self.projection, rows, each)
+        let read = GroupRead { ahead, ..GroupRead::new(group, slots, &self.projection) };
+        self.dataset.decode_group_in_chunks(read, rows, each)
     }
 
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
@@ -240,11 +262,11 @@ impl Groups for MixedGroups {
         self.schema.clone()
     }
 
-    fn decode(&self, group: u32, slots: Option<&[u32]>) -> Result<RecordBatch> {
+    fn decode(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>) -> Result<RecordBatch> {
         let Some((number, part, group)) = self.part(group) else {
             return Err(Error::new(ErrorKind::OutOfRange, format!("no row group {group}")));
         };
-        let batch = part.decode(group, slots).map_err(|error| error.within_dataset(number))?;
+        let batch = part.decode(group, slots, ahead).map_err(|error| error.within_dataset(number))?;
         finish(&batch, &self.schema)
     }
 
@@ -252,14 +274,25 @@ impl Groups for MixedGroups {
         &self,
         group: u32,
         slots: Option<&[u32]>,
+        ahead: Option<Ahead>,
         rows: usize,
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
         let Some((number, part, group)) = self.part(group) else {
             return Err(Error::new(ErrorKind::OutOfRange, format!("no row group {group}")));
         };
-        let decoded = part.decode_in_chunks(group, slots, rows, &mut |chunk| each(finish(&chunk, &self.schema)?));
+        let decoded =
+            part.decode_in_chunks(group, slots, ahead, rows, &mut |chunk| each(finish(&chunk, &self.schema)?));
         decoded.map_err(|error| error.within_dataset(number))
+    }
+
+    fn is_remote(&self) -> bool {
+        self.parts.iter().any(Groups::is_remote)
+    }
+
+    fn read_ahead(&self, group: u32) -> Option<Ahead> {
+        let (_, part, group) = self.part(group)?;
+        part.read_ahead(group)
     }
 
     fn shares_values(&self) -> bool {

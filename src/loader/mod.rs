@@ -142,13 +142,15 @@ struct Options {
     memory: u64,
     threads: usize,
     read_ahead: Option<usize>,
+    read_concurrency: usize,
     epochs: Option<u64>,
     fault: Fault,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { memory: 1 << 30, threads: 2, read_ahead: None, epochs: None, fault: Fault::Fail }
+        let (read_ahead, epochs, fault) = (None, None, Fault::Fail);
+        Self { memory: 1 << 30, threads: 2, read_ahead, read_concurrency: 8, epochs, fault }
     }
 }
 
@@ -176,6 +178,17 @@ impl LoaderBuilder {
     #[must_use]
     pub fn read_ahead(mut self, batches: usize) -> Self {
         self.options.read_ahead = Some(batches);
+        self
+    }
+
+    /// How many row groups of an object store may be on their way at once, those being decoded left out. Default: 8; local files are not
+    /// read ahead.
+    ///
+    /// They take up to an eighth of the [memory](Self::memory) and one row group, and fewer are read ahead where that holds fewer. Enough hide
+    /// the latency of the store: the time that a request takes, times the row groups that are decoded in a second.
+    #[must_use]
+    pub fn read_concurrency(mut self, row_groups: usize) -> Self {
+        self.options.read_concurrency = row_groups;
         self
     }
 
@@ -224,7 +237,9 @@ impl LoaderBuilder {
     ///
     /// Those of [`Orders::epoch`](crate::order::Orders::epoch), and `OutOfRange` if the order has a row that is not there.
     pub fn predict(&self) -> Result<Prediction> {
-        predict::predict(&*self.groups, &self.samplers.clone().into(), self.options.memory, self.options.threads)
+        let memory = self.options.memory;
+        let ahead = engine::bytes_ahead(&*self.groups, memory, self.options.read_concurrency);
+        predict::predict(&*self.groups, &self.samplers.clone().into(), memory - ahead, self.options.threads)
     }
 
     /// The loader, at the state of the sampler. Reads nothing and starts no thread.
@@ -432,6 +447,7 @@ impl Loader {
             memory: self.options.memory,
             threads: self.options.threads,
             read_ahead: self.options.read_ahead,
+            read_concurrency: self.options.read_concurrency,
             batch_rows: first.map_or(1, |sampler| sampler.batch_size().min(sampler.orders().len()).max(1)),
             seed: self.state.fingerprint,
         };

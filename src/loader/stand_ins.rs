@@ -95,7 +95,7 @@ impl<'a> StandIns<'a> {
         }
         *decodes += 1;
         let sparse = is_sparse(slots.len(), self.groups.size(group).rows);
-        let decode = || self.groups.decode(group, sparse.then_some(slots));
+        let decode = || self.groups.decode(group, sparse.then_some(slots), None);
         let batch = catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(undecoded(group)))?;
         if sparse { Ok(batch) } else { pick(&batch, &wanted).map_err(broken) }
     }

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 
 use super::plan::GroupSize;
 use super::*;
+use crate::dataset::Ahead;
 use crate::dataset::Dataset;
 use crate::index::builder::IndexBuilder;
 use crate::order::{Blocks, Contiguous, Global, Orders, Sequential};
@@ -100,7 +101,7 @@ impl Groups for Fake {
         schema(DataType::Utf8View)
     }
 
-    fn decode(&self, group: u32, slots: Option<&[u32]>) -> Result<RecordBatch> {
+    fn decode(&self, group: u32, slots: Option<&[u32]>, _ahead: Option<Ahead>) -> Result<RecordBatch> {
         std::thread::sleep(self.delay);
         self.attempts[group as usize].fetch_add(1, Ordering::Relaxed);
         assert!(!self.panicking.contains(&group), "a defect");
@@ -123,10 +124,11 @@ impl Groups for Fake {
         &self,
         group: u32,
         slots: Option<&[u32]>,
+        ahead: Option<Ahead>,
         rows: usize,
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
-        let whole = self.decode(group, slots)?;
+        let whole = self.decode(group, slots, ahead)?;
         let ids = whole.column(0).as_primitive::<UInt64Type>().values();
         ids.chunks(rows).try_for_each(|ids| each(Self::batch(ids.iter().copied())))
     }

@@ -58,19 +58,48 @@ pub struct Footer {
 /// [`ErrorKind::InvalidParquet`] if the file is empty, too short, not Parquet, or declares a footer that it has no
 /// room for; [`ErrorKind::UnsupportedParquet`] if the footer is encrypted; whatever the source reports.
 pub fn read_footer(source: &dyn Source, path: &str, stat: &FileStat) -> Result<Footer> {
-    read_footer_of(source, path, stat.size).map_err(|error| error.with_file(path))
+    let read = || {
+        check_size(stat.size)?;
+        let start = stat.size.saturating_sub(source.footer_guess().max(SMALLEST));
+        footer_in(source, path, stat, read_one(source, path, stat, start..stat.size)?)
+    };
+    read().map_err(|error: Error| error.with_file(path))
 }
 
-fn read_footer_of(source: &dyn Source, path: &str, file_size: u64) -> Result<Footer> {
+/// Reads the footer of `path`, of which nothing need be known: as [`read_footer`] with a first read of `guess` bytes, which tells the
+/// stat, too. `expected` is as in [`Source::end`].
+///
+/// # Errors
+///
+/// As [`read_footer`].
+pub fn read_end(
+    source: &dyn Source,
+    path: &str,
+    guess: u64,
+    expected: Option<&FileStat>,
+) -> Result<(FileStat, Footer)> {
+    let read = || {
+        let (stat, end) = source.end(path, guess.max(SMALLEST), expected)?;
+        check_size(stat.size)?;
+        let footer = footer_in(source, path, &stat, end)?;
+        Ok((stat, footer))
+    };
+    read().map_err(|error: Error| error.with_file(path))
+}
+
+fn check_size(file_size: u64) -> Result<()> {
     let invalid = |message: String| Err(Error::new(ErrorKind::InvalidParquet, message));
-    if file_size == 0 {
-        return invalid("the file is empty".into());
+    match file_size {
+        0 => invalid("the file is empty".into()),
+        1..SMALLEST => invalid(format!("{file_size} bytes are too few for a Parquet file")),
+        _ => Ok(()),
     }
-    if file_size < SMALLEST {
-        return invalid(format!("{file_size} bytes are too few for a Parquet file"));
-    }
-    let start = file_size.saturating_sub(source.footer_guess().max(SMALLEST));
-    let end = read_one(source, path, start..file_size)?;
+}
+
+/// The footer in the last bytes of a file, the rest of which is read if it does not fit in.
+fn footer_in(source: &dyn Source, path: &str, stat: &FileStat, end: Bytes) -> Result<Footer> {
+    let invalid = |message: String| Err(Error::new(ErrorKind::InvalidParquet, message));
+    let file_size = stat.size;
     let Some((before, tail)) = end.split_last_chunk::<{ TAIL as usize }>() else {
         return invalid("the file is too short for a Parquet file".into());
     };
@@ -94,14 +123,14 @@ fn read_footer_of(source: &dyn Source, path: &str, file_size: u64) -> Result<Foo
     let bytes = if length <= here {
         end.slice((here - length) as usize..here as usize)
     } else {
-        read_one(source, path, file_size - TAIL - length..file_size - TAIL)?
+        read_one(source, path, stat, file_size - TAIL - length..file_size - TAIL)?
     };
     let hash = xxhash_rust::xxh3::xxh3_64(&bytes);
     Ok(Footer { bytes, hash, file_size })
 }
 
-fn read_one(source: &dyn Source, path: &str, range: Range<u64>) -> Result<Bytes> {
-    let mut bytes = source.read(path, std::slice::from_ref(&range))?;
+fn read_one(source: &dyn Source, path: &str, stat: &FileStat, range: Range<u64>) -> Result<Bytes> {
+    let mut bytes = source.read_unchanged(path, stat, std::slice::from_ref(&range))?;
     bytes.pop().ok_or_else(|| Error::new(ErrorKind::Internal, "the source answered a read with nothing"))
 }
 
@@ -226,6 +255,24 @@ impl FileMetadata {
         let Some(group) = self.group(row_group) else { return 0 };
         let leaves = super::leaves_of(self, projection, &[]);
         leaves.into_iter().map(|leaf| group.column(leaf).byte_range().1).fold(0, u64::saturating_add)
+    }
+
+    /// Where decoding all of a row group reads, sorted; nothing if there is no such group.
+    pub(crate) fn chunks(
+        &self,
+        row_group: usize,
+        projection: &Projection,
+        partitions: &[(&str, Option<&str>)],
+    ) -> Vec<Range<u64>> {
+        let Some(group) = self.group(row_group) else { return Vec::new() };
+        let range = |leaf: usize| {
+            let (start, length) = group.column(leaf).byte_range();
+            start..start.saturating_add(length)
+        };
+        let mut chunks: Vec<Range<u64>> =
+            super::leaves_of(self, projection, partitions).into_iter().map(range).collect();
+        chunks.sort_unstable_by_key(|chunk| (chunk.start, chunk.end));
+        chunks
     }
 
     /// Whether the file says where the pages of this row group are.

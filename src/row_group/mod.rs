@@ -41,7 +41,7 @@ use guard::{Chunk, Refusal, Tally};
 pub use adapt::finish;
 pub(crate) use adapt::widens;
 pub(crate) use cost::ReadCost;
-pub use footer::{FileMetadata, Footer, read_footer};
+pub use footer::{FileMetadata, Footer, read_end, read_footer};
 
 /// Which rows of a row group to decode.
 #[derive(Debug, Clone, Copy)]

@@ -4,15 +4,28 @@
 //! buffer in a test are all the same to it.
 
 mod local;
+#[cfg_attr(not(feature = "object-store"), path = "object_absent.rs")]
+mod object;
+mod options;
+mod pending;
+pub(crate) mod place;
 
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
+use self::place::Place;
 use crate::{Error, ErrorKind, Result};
 
 pub use local::LocalSource;
+#[cfg(feature = "object-store")]
+pub use object::ObjectSource;
+#[cfg(not(feature = "object-store"))]
+pub(crate) use object::ObjectSource;
+pub use options::StoreOptions;
+pub use pending::Pending;
 
 /// What identifies the present content of a file, as far as the store knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -23,6 +36,51 @@ pub struct FileStat {
     pub mtime_ns: Option<i64>,
     /// The store's own version tag; `None` for local files.
     pub etag: Option<String>,
+}
+
+impl FileStat {
+    /// Whether a file that looks like `now` may have this content: as long, and with the same tag where both have one, or else of the same
+    /// time.
+    ///
+    /// A file with a tag and one without were not looked at in the same store, so their times say nothing.
+    pub fn may_be(&self, now: &Self) -> bool {
+        self.size == now.size
+            && match (&self.etag, &now.etag) {
+                (Some(then), Some(now)) => bare(then) == bare(now),
+                (None, None) => self.mtime_ns.is_none() || now.mtime_ns.is_none() || self.mtime_ns == now.mtime_ns,
+                _ => true,
+            }
+    }
+
+    /// Whether tag or time prove that a file that looks like `now` has this content.
+    pub fn is_surely(&self, now: &Self) -> bool {
+        let same_tag = self.etag.is_some() && now.etag.is_some();
+        let same_time = self.mtime_ns.is_some() && self.mtime_ns == now.mtime_ns;
+        self.may_be(now) && (same_tag || same_time)
+    }
+}
+
+/// Listings and answers of one store may differ in the quotes.
+fn bare(etag: &str) -> &str {
+    etag.trim_matches('"')
+}
+
+/// What a source has moved so far, in this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Traffic {
+    /// Requests sent to a store, those for pages of a listing counted as one and some repetitions after faults left out.
+    pub requests: u64,
+    /// Bytes of files received in answer.
+    pub bytes: u64,
+}
+
+/// The source of the files below a place.
+pub(crate) fn open(place: Place, options: &StoreOptions) -> Result<Arc<dyn Source>> {
+    Ok(match place {
+        Place::Local(folder) => Arc::new(LocalSource::new(folder)),
+        Place::Remote(url) => Arc::new(ObjectSource::at(url, options)?),
+    })
 }
 
 /// Random access to files by `/`-separated paths below one root.
@@ -42,6 +100,51 @@ pub trait Source: Debug + Send + Sync {
     /// Where a request costs much, one that is too long is cheaper than a second one.
     fn footer_guess(&self) -> u64 {
         64 << 10
+    }
+
+    /// The last `length` bytes of a file, or all of a shorter one, and its [`stat`](Source::stat). Where requests cost much, it takes one.
+    ///
+    /// `expected` is what the file was like when it was listed or indexed, if it was. A source that [is remote](Source::is_remote) gives
+    /// [`ErrorKind::Stale`] if it is no longer so.
+    ///
+    /// # Errors
+    ///
+    /// As for [`stat`](Source::stat).
+    fn end(&self, path: &str, length: u64, expected: Option<&FileStat>) -> Result<(FileStat, Bytes)> {
+        let _ = expected;
+        let stat = self.stat(path)?;
+        let range = stat.size.saturating_sub(length)..stat.size;
+        let mut bytes = self.read(path, std::slice::from_ref(&range))?;
+        let bytes =
+            bytes.pop().ok_or_else(|| Error::new(ErrorKind::Internal, "the source answered a read with nothing"))?;
+        Ok((stat, bytes))
+    }
+
+    /// As [`read`](Source::read), of the content that `stat` is of, if the source [is remote](Source::is_remote): of any other content it gives
+    /// [`ErrorKind::Stale`] and no byte.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Source::read), and [`ErrorKind::Stale`].
+    fn read_unchanged(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let _ = stat;
+        self.read(path, ranges)
+    }
+
+    /// Starts [`read_unchanged`](Source::read_unchanged) and returns at once; `None` where reading ahead gains nothing.
+    fn begin(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Option<Pending<Vec<Bytes>>> {
+        let _ = (path, stat, ranges);
+        None
+    }
+
+    /// Whether every call is a request that takes long, and [`read_unchanged`](Source::read_unchanged) compares contents.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// What it has moved so far; zeros where it does not count.
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
     }
 
     /// The bytes of every range, in the order asked. Neighbouring ranges are fetched together.
@@ -94,6 +197,11 @@ pub(crate) fn read_coalesced(
         }
         fetched.push(bytes);
     }
+    cut(&reads, &fetched, ranges)
+}
+
+/// Cuts `ranges` out of what was `fetched` for `reads`, sorted and disjoint.
+pub(crate) fn cut(reads: &[Range<u64>], fetched: &[Bytes], ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
     let cut = |range: &Range<u64>| {
         if range.start >= range.end {
             return Ok(Bytes::new());

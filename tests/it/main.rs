@@ -6,3 +6,5 @@ mod guarantees;
 mod index_bytes;
 mod mixed;
 mod oracle;
+#[cfg(all(feature = "cli", feature = "object-store"))]
+mod stores;

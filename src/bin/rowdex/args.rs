@@ -72,13 +72,15 @@ Examples:
   rowdex build data/ -o train.rdx
   rowdex build 'data/2024-*/*.parquet' more/extra.parquet -o train.rdx --root .
   rowdex build data/ -o train.rdx --update
+  rowdex build s3://bucket/data/ -o s3://bucket/train.rdx
   rowdex build data/ -o subset.rdx --rows rows.csv")]
 pub(crate) struct BuildArgs {
-    /// Parquet files, folders to search for them, and quoted glob patterns.
+    /// Parquet files, folders to search for them, and quoted glob patterns; or URLs of these in one bucket, container or host (s3, gs,
+    /// az, http, https). Credentials are taken from the environment.
     #[arg(required = true, value_name = "DATA")]
     pub(crate) data: Vec<PathBuf>,
 
-    /// The index to write.
+    /// The index to write, a file or a URL.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: PathBuf,
 
@@ -115,6 +117,10 @@ pub(crate) struct BuildArgs {
     /// Read footers with this many threads [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
+
+    /// Send at most this many requests to a store at once.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) concurrency: u16,
 
     #[command(flatten)]
     pub(crate) json: JsonArg,
@@ -247,6 +253,10 @@ pub(crate) struct EpochArgs {
     #[arg(long, value_enum, default_value_t = Loader::Carousel)]
     pub(crate) loader: Loader,
 
+    /// Have at most this many row groups of a store on their way at once.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(..=1024))]
+    pub(crate) read_concurrency: u16,
+
     #[command(flatten)]
     pub(crate) data: DataArgs,
 
@@ -304,7 +314,7 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct IndexArg {
-    /// An index that `rowdex build` wrote.
+    /// An index that `rowdex build` wrote, a file or a URL.
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
 }
@@ -317,14 +327,14 @@ impl IndexArg {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RootArg {
-    /// Find the data below this directory, instead of where it was when the index was built.
+    /// Find the data below this directory or URL, instead of where it was when the index was built.
     #[arg(long, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ThreadsArg {
-    /// Decode with this many threads [default: one per core, at most eight].
+    /// Decode with this many threads [default: one per core, at most eight; 16 for data in a store, but for `epoch`].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
     pub(crate) threads: Option<u16>,
 }

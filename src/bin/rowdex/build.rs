@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::IndexBuilder;
+use rowdex::source::StoreOptions;
 use serde_json::json;
 
 use crate::args::BuildArgs;
@@ -18,6 +19,7 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
         move |progress| {
             bar.set_length(progress.files);
             bar.set_position(progress.files_done);
+            bar.set_message(format!("reading footers, {}", HumanBytes(progress.bytes)));
         }
     });
     let report = report.build(&args.output);
@@ -29,6 +31,9 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
             "output": args.output.display().to_string(),
             "files": report.files,
             "kept_files": report.kept_files,
+            "read_files": report.read_files,
+            "requests": report.requests,
+            "footer_bytes": report.footer_bytes,
             "row_groups": report.row_groups,
             "rows": report.rows,
             "source_rows": report.source_rows,
@@ -59,7 +64,8 @@ fn builder(args: &BuildArgs) -> IndexBuilder {
         .with_footers(!args.no_footers)
         .with_partitions(!args.no_partitions)
         .with_overwrite(args.force)
-        .with_update(args.update);
+        .with_update(args.update)
+        .with_store_options(StoreOptions::new().with_concurrency(usize::from(args.concurrency)));
     if let Some(root) = &args.root {
         builder = builder.with_root(root);
     }

@@ -34,7 +34,9 @@ pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
         args::Loader::Lru => (args.data.open(index, Some(memory))?, Reading::Lru),
         args::Loader::Carousel => {
             let threads = args.data.threads.threads.map_or_else(DatasetBuilder::default_threads, usize::from);
-            (args.data.open(index, Some(0))?, Reading::Carousel { memory, threads, fault })
+            let read_concurrency = usize::from(args.read_concurrency);
+            let reading = Reading::Carousel { memory, threads, read_concurrency, fault };
+            (args.data.open(index, Some(0))?, reading)
         }
     };
     let report = read(&dataset, &args.sampling, reading, args.resume.as_ref(), args.steps)?;
@@ -60,7 +62,7 @@ pub(crate) enum Reading {
     /// `Dataset::take`, with the dataset's own cache.
     Lru,
     /// The loader, within this many bytes.
-    Carousel { memory: u64, threads: usize, fault: Fault },
+    Carousel { memory: u64, threads: usize, read_concurrency: usize, fault: Fault },
 }
 
 /// What was served and what it cost. Counts of rows are of one epoch, the last; costs and digests are of all of them.
@@ -74,6 +76,8 @@ pub(crate) struct Report {
     pub(crate) decodes: u64,
     pub(crate) passes: f64,
     pub(crate) bytes_read: u64,
+    pub(crate) requests: u64,
+    pub(crate) bytes_fetched: u64,
     pub(crate) seconds: f64,
     pub(crate) rows_per_second: f64,
     pub(crate) peak_held_bytes: u64,
@@ -230,6 +234,8 @@ pub(crate) fn read(
         decodes: cost.decodes,
         passes: passes(cost.decodes),
         bytes_read: cost.bytes_read,
+        requests: cost.requests,
+        bytes_fetched: cost.bytes_fetched,
         seconds,
         rows_per_second: rate(total_served, seconds),
         peak_held_bytes,
@@ -242,12 +248,13 @@ pub(crate) fn read(
 
 /// A loader for all of these ranks; `None` where there are none, or for another way of reading.
 fn carousel(dataset: &Dataset, ranks: &[RankState], end: u64, reading: Reading) -> Result<Option<Loader>, Failure> {
-    let Reading::Carousel { memory, threads, fault } = reading else { return Ok(None) };
+    let Reading::Carousel { memory, threads, read_concurrency, fault } = reading else { return Ok(None) };
     let Some((first, others)) = ranks.split_first() else { return Ok(None) };
     let loader = Loader::builder(dataset, first.sampler.clone())
         .and_ranks(others.iter().map(|rank| rank.sampler.clone()))
         .memory(memory)
         .threads(threads)
+        .read_concurrency(read_concurrency)
         .epochs(end)
         .on_fault(fault)
         .build()?;
@@ -389,6 +396,8 @@ impl Report {
             "decodes": self.decodes,
             "passes": self.passes,
             "bytes_read": self.bytes_read,
+            "requests": self.requests,
+            "bytes_fetched": self.bytes_fetched,
             "seconds": self.seconds,
             "rows_per_second": self.rows_per_second,
             "peak_held_bytes": self.peak_held_bytes,

@@ -1,11 +1,15 @@
 //! Which files there are below the inputs.
 
+use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 use walkdir::WalkDir;
 
+use super::listing;
 use crate::index::path::check_path;
+use crate::source::place::{Place, Url};
+use crate::source::{FileStat, StoreOptions};
 use crate::{Error, ErrorKind, Result};
 
 const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
@@ -14,17 +18,35 @@ const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
 #[derive(Debug)]
 pub(super) struct Found {
     /// The directory that all paths are relative to.
-    pub(super) root: PathBuf,
+    pub(super) root: Place,
     /// `/`-separated, sorted bytewise, each once.
     pub(super) paths: Vec<String>,
+    /// What a store said of them when it listed them.
+    pub(super) listed: HashMap<String, FileStat>,
 }
 
-pub(super) fn discover(inputs: &[PathBuf], root: Option<&Path>) -> Result<Found> {
+pub(super) fn discover(inputs: &[PathBuf], root: Option<&Path>, options: &StoreOptions) -> Result<Found> {
     if inputs.is_empty() {
         return Err(
             Error::new(ErrorKind::InvalidArgument, "no data was named").with_hint("name files, folders or patterns")
         );
     }
+    let places = inputs.iter().map(Place::of).collect::<Result<Vec<_>>>()?;
+    let root = root.map(Place::of).transpose()?;
+    let remote: Vec<Url> = places.iter().filter_map(Place::url).cloned().collect();
+    if remote.len() == places.len() {
+        return listing::discover(&remote, root, options);
+    }
+    let local: Vec<PathBuf> = places.into_iter().filter_map(Place::into_path).collect();
+    if let Some(url) = remote.first().or(root.as_ref().and_then(Place::url)) {
+        return Err(Error::new(ErrorKind::InvalidArgument, "the data is partly local and partly in a store")
+            .with_file(url.to_string())
+            .with_hint("build one index for each"));
+    }
+    discover_local(&local, root.and_then(Place::into_path))
+}
+
+fn discover_local(inputs: &[PathBuf], root: Option<PathBuf>) -> Result<Found> {
     let mut files = Vec::new();
     let mut bases = Vec::new();
     for input in inputs {
@@ -37,7 +59,7 @@ pub(super) fn discover(inputs: &[PathBuf], root: Option<&Path>) -> Result<Found>
         }
     }
     let root = match root {
-        Some(root) => root.to_owned(),
+        Some(root) => root,
         None => common(&bases),
     };
     let mut paths = Vec::with_capacity(files.len());
@@ -46,7 +68,7 @@ pub(super) fn discover(inputs: &[PathBuf], root: Option<&Path>) -> Result<Found>
     }
     paths.sort_unstable();
     paths.dedup();
-    Ok(Found { root, paths })
+    Ok(Found { root: Place::Local(root), paths, listed: HashMap::new() })
 }
 
 /// Adds the files of one input and returns the directory they are below.
@@ -108,7 +130,7 @@ fn walk(base: &Path, files: &mut Vec<PathBuf>, wanted: impl Fn(&Path) -> bool) -
     Ok(())
 }
 
-fn has_extension(path: &Path) -> bool {
+pub(super) fn has_extension(path: &Path) -> bool {
     path.extension()
         .and_then(|extension| extension.to_str())
         .is_some_and(|extension| EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension)))

@@ -4,13 +4,15 @@
 //! the footers hold. What stays per file is its path and 72 bytes, per row group 24 bytes.
 
 mod discover;
+mod listing;
+mod output;
 mod partition;
 pub(super) mod rows_file;
 mod schema;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
@@ -21,21 +23,29 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use self::discover::Found;
+use self::output::Output;
 use self::partition::Partitions;
 use self::rows_file::SelectedRows;
 use self::schema::Merged;
-use super::atomic::AtomicFile;
 use super::writer::{FooterCompressor, FooterRef, IndexWriter, NewFile, NewRowGroup, StoredFooter, Summary};
 use super::{FileEntry, Index, Root, RootKind};
 use crate::pool::run_on;
-use crate::row_group::{FileMetadata, Footer, read_footer};
-use crate::source::{FileStat, LocalSource, Source};
+use crate::row_group::{FileMetadata, Footer, read_end};
+use crate::source::place::{Place, shown};
+use crate::source::{self, FileStat, Source, StoreOptions};
 use crate::{Error, ErrorKind, Result};
 
 pub use self::schema::SchemaMode;
 
 /// Files whose footers are in memory at once, for each thread.
 const WINDOW_PER_THREAD: usize = 32;
+
+/// The same where a thread does little but wait for one request.
+const WINDOW_PER_REQUEST: usize = 4;
+
+/// Bounds of what is read of a file's end in a store, in the hope that its footer is in it.
+const MIN_GUESS: u64 = 8 << 10;
+const MAX_GUESS: u64 = 4 << 20;
 
 /// How an index is built: from which files, and with which options.
 ///
@@ -55,6 +65,7 @@ pub struct IndexBuilder {
     overwrite: bool,
     update: bool,
     rows: Option<PathBuf>,
+    store: StoreOptions,
     progress: Box<Progress>,
 }
 
@@ -70,6 +81,8 @@ pub struct BuildProgress {
     pub files: u64,
     /// Rows found so far.
     pub rows: u64,
+    /// Bytes of footers read so far.
+    pub bytes: u64,
 }
 
 /// What a build made.
@@ -78,8 +91,14 @@ pub struct BuildProgress {
 pub struct BuildReport {
     /// Files in the index.
     pub files: u64,
-    /// Files taken over from the index that was updated, without reading them.
+    /// Files that keep the row ids they had in the index that was updated.
     pub kept_files: u64,
+    /// Files whose footers were read, because no index was updated, or it did not have them as they are now.
+    pub read_files: u64,
+    /// Requests sent to an object store for footers; 0 for local files. Listings come on top.
+    pub requests: u64,
+    /// Bytes of the footers that were read.
+    pub footer_bytes: u64,
     /// Row groups in the index.
     pub row_groups: u64,
     /// Rows served: row ids are `0..rows`.
@@ -91,10 +110,12 @@ pub struct BuildReport {
 }
 
 impl IndexBuilder {
-    /// An index of these files, folders and glob patterns, on the local file system.
+    /// An index of these files, folders and glob patterns: local ones, or URLs (`s3://`, `gs://`, `az://`, `http://`, `https://`) in one
+    /// bucket, container or host.
     ///
     /// Folders are searched recursively for `*.parquet`, `*.parq` and `*.pq`, leaving out names that begin with `.` or `_`; files and
-    /// matches of a pattern are taken as they are. The index lists them by path, bytewise, whatever the order given here.
+    /// matches of a pattern are taken as they are. In a store, what ends in `/` is a folder, and so is what has none of these extensions if
+    /// there is something below it. The index lists them by path, bytewise, whatever the order given here.
     pub fn new(inputs: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self {
             inputs: inputs.into_iter().map(Into::into).collect(),
@@ -106,6 +127,7 @@ impl IndexBuilder {
             overwrite: false,
             update: false,
             rows: None,
+            store: StoreOptions::default(),
             progress: Box::new(|_| ()),
         }
     }
@@ -138,7 +160,8 @@ impl IndexBuilder {
         self
     }
 
-    /// Reads footers with this many threads. Default: one per available core.
+    /// Reads footers with this many threads. Default: one per available core. From a store, they are as many as
+    /// [`StoreOptions::with_concurrency`] says.
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
@@ -170,6 +193,13 @@ impl IndexBuilder {
         self
     }
 
+    /// How object stores are talked to, if the data or the index is in one. Default: [`StoreOptions::default`].
+    #[must_use]
+    pub fn with_store_options(mut self, options: StoreOptions) -> Self {
+        self.store = options;
+        self
+    }
+
     /// Is called after each window of files, on the building thread.
     #[must_use]
     pub fn with_progress(mut self, progress: impl Fn(BuildProgress) + Send + Sync + 'static) -> Self {
@@ -177,9 +207,10 @@ impl IndexBuilder {
         self
     }
 
-    /// Builds the index at `output`: the path holds what it held, or the whole new index, at any moment.
+    /// Builds the index at `output`, a path or a URL: the path holds what it held, or the whole new index, at any moment.
     ///
-    /// Costs about one read per file. Nothing is decoded.
+    /// Costs about one read per file, and in a store one request, after one for each thousand files that are listed. Nothing is decoded. An
+    /// index that goes to a store is held in memory until it is done.
     ///
     /// # Errors
     /// [`ErrorKind::AlreadyExists`] if there is a file and neither overwriting nor updating was asked for; [`ErrorKind::NotFound`] if an
@@ -187,22 +218,26 @@ impl IndexBuilder {
     /// cannot be read; [`ErrorKind::Schema`] for files that do not fit together, naming both and the field;
     /// [`ErrorKind::InvalidArgument`] for options that contradict each other or the data.
     pub fn build(&self, output: impl AsRef<Path>) -> Result<BuildReport> {
-        let output = output.as_ref();
-        let old = self.old_index(output)?;
-        let mut file =
-            AtomicFile::create(output, self.overwrite || self.update).map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists => Error::new(ErrorKind::AlreadyExists, "the index exists already")
-                    .with_file(output.display().to_string())
-                    .with_hint("overwrite it (`--force`), update it (`--update`) or choose another path"),
-                _ => error,
-            })?;
-        let found = discover::discover(&self.inputs, self.root.as_deref())?;
-        let report = self.write(&mut file, output, &found, old.as_ref())?;
-        file.commit()?;
+        let place = Place::of(&output)?;
+        let old = self.old_index(output.as_ref(), &place)?;
+        let exists = |error: Error| match error.kind() {
+            ErrorKind::AlreadyExists => Error::new(ErrorKind::AlreadyExists, "the index exists already")
+                .with_file(shown(output.as_ref()))
+                .with_hint("overwrite it (`--force`), update it (`--update`) or choose another path"),
+            _ => error,
+        };
+        let overwrite = self.overwrite || self.update;
+        let mut file = Output::create(place.clone(), overwrite, &self.store).map_err(exists)?;
+        if place.url().is_some() && !overwrite && output::exists(&place, &self.store)? {
+            return Err(exists(Error::new(ErrorKind::AlreadyExists, "")));
+        }
+        let found = discover::discover(&self.inputs, self.root.as_deref(), &self.store)?;
+        let report = self.write(&mut file, &place, &found, old.as_ref())?;
+        file.commit().map_err(exists)?;
         Ok(report)
     }
 
-    fn old_index(&self, output: &Path) -> Result<Option<Index>> {
+    fn old_index(&self, output: &Path, place: &Place) -> Result<Option<Index>> {
         if !self.update {
             return Ok(None);
         }
@@ -210,25 +245,28 @@ impl IndexBuilder {
             return Err(Error::new(ErrorKind::InvalidArgument, "an update cannot select rows")
                 .with_hint("build the index anew with the list of rows"));
         }
-        if !output.exists() {
+        if !output::exists(place, &self.store)? {
             return Ok(None);
         }
-        let old = Index::open(output)?;
+        let old = Index::open_with(output, &self.store)?;
         if old.row_groups().any(|group| group.selection().is_some()) {
             return Err(Error::new(ErrorKind::InvalidArgument, "an index of selected rows cannot be updated")
-                .with_file(output.display().to_string())
+                .with_file(shown(output))
                 .with_hint("build it anew (`--force`) with a new list of rows"));
         }
         Ok(Some(old))
     }
 
-    fn write(&self, out: &mut AtomicFile, output: &Path, found: &Found, old: Option<&Index>) -> Result<BuildReport> {
-        let source = LocalSource::new(&found.root);
+    fn write(&self, out: &mut Output, output: &Place, found: &Found, old: Option<&Index>) -> Result<BuildReport> {
+        let source = &*source::open(found.root.clone(), &self.store)?;
         let root = recorded_root(output, &found.root)?;
-        let kept = match old {
-            Some(old) => unchanged_prefix(old, &root, found, &source),
-            None => 0,
+        // Paths mean other files below another root.
+        let old = old.filter(|old| *old.root() == root);
+        let unchanged = match old {
+            Some(old) => unchanged(old, found, source),
+            None => HashMap::new(),
         };
+        let kept = old.map_or(0, |old| old.files().take_while(|file| unchanged.contains_key(file.path())).count());
         let kept_paths: HashSet<&str> =
             old.iter().flat_map(|old| old.files().take(kept)).map(|file| file.path()).collect();
         let fresh: Vec<&str> =
@@ -240,7 +278,7 @@ impl IndexBuilder {
             None => None,
         };
 
-        let pool = self.pool()?;
+        let pool = self.pool(source.is_remote())?;
         let mut build = Build {
             writer: IndexWriter::new(out)?,
             merged: Merged::new(self.schema_mode),
@@ -249,6 +287,9 @@ impl IndexBuilder {
             report: BuildReport {
                 files: 0,
                 kept_files: kept as u64,
+                read_files: 0,
+                requests: 0,
+                footer_bytes: 0,
                 row_groups: 0,
                 rows: 0,
                 source_rows: 0,
@@ -257,27 +298,52 @@ impl IndexBuilder {
         };
         let total = kept + fresh.len();
         let progress = |report: &BuildReport| {
-            (self.progress)(BuildProgress { files_done: report.files, files: total as u64, rows: report.rows });
+            let &BuildReport { files: files_done, rows, footer_bytes: bytes, .. } = report;
+            (self.progress)(BuildProgress { files_done, files: total as u64, rows, bytes });
         };
         if let Some(old) = old {
             build.merged.start_with(old, kept, &partitions)?;
             for entry in old.files().take(kept) {
-                build.keep(old, &entry, &source)?;
+                build.keep(old, &entry, source)?;
             }
         }
         progress(&build.report);
         let threads = pool.current_num_threads();
-        for window in fresh.chunks(threads * WINDOW_PER_THREAD) {
+        let window = threads * if source.is_remote() { WINDOW_PER_REQUEST } else { WINDOW_PER_THREAD };
+        let mut guess = source.footer_guess();
+        for window in fresh.chunks(window) {
             let compressor = || self.footers.then(FooterCompressor::new).transpose();
             let read = |compressor: &mut Result<Option<FooterCompressor>>, path: &&str| {
                 let compressor = compressor.as_mut().map_err(|error| error.clone())?;
-                Scanned::read(&source, path, compressor.as_mut())
+                match (old, unchanged.get(path)) {
+                    (Some(old), Some(&file)) if let Some(known) = Scanned::known(old, file, compressor.as_mut())? => {
+                        Ok((known, false))
+                    }
+                    _ => {
+                        let listed = found.listed.get(*path);
+                        let read = Scanned::read(source, path, guess, listed, compressor.as_mut());
+                        Ok((read.map_err(|error| not_there(error, found, path))?, true))
+                    }
+                }
             };
-            let scanned: Vec<Result<Scanned>> =
+            let scanned: Vec<Result<(Scanned, bool)>> =
                 run_on(&pool, || window.par_iter().map_init(compressor, read).collect())?;
+            let mut longest = 0;
             for file in scanned {
-                build.add(file?, selected.as_mut())?;
+                let (file, read) = file?;
+                let length = file.footer.bytes.len() as u64;
+                longest = longest.max(length);
+                if read {
+                    build.report.read_files += 1;
+                    build.report.footer_bytes += length;
+                }
+                build.add(file, selected.as_mut())?;
             }
+            if source.is_remote() {
+                // Files of one dataset have footers of about one length.
+                guess = (longest + longest / 8 + 8).next_multiple_of(4 << 10).clamp(MIN_GUESS, MAX_GUESS);
+            }
+            build.report.requests = source.traffic().requests;
             progress(&build.report);
         }
         if let Some(selected) = selected {
@@ -286,8 +352,8 @@ impl IndexBuilder {
         build.finish(&root, self)
     }
 
-    fn pool(&self) -> Result<ThreadPool> {
-        let threads = self.threads.unwrap_or(0);
+    fn pool(&self, remote: bool) -> Result<ThreadPool> {
+        let threads = if remote { self.store.concurrency } else { self.threads.unwrap_or(0) };
         let named = |thread| format!("rowdex-build-{thread}");
         ThreadPoolBuilder::new().num_threads(threads).thread_name(named).build().map_err(|error| {
             Error::new(ErrorKind::Io, format!("cannot start threads: {error}"))
@@ -300,8 +366,8 @@ impl IndexBuilder {
 impl fmt::Debug for IndexBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IndexBuilder")
-            .field("inputs", &self.inputs)
-            .field("root", &self.root)
+            .field("inputs", &self.inputs.iter().map(|input| shown(input)).collect::<Vec<_>>())
+            .field("root", &self.root.as_deref().map(shown))
             .field("schema_mode", &self.schema_mode)
             .field("update", &self.update)
             .field("rows", &self.rows)
@@ -319,9 +385,26 @@ struct Scanned {
 }
 
 impl Scanned {
-    fn read(source: &LocalSource, path: &str, compressor: Option<&mut FooterCompressor>) -> Result<Self> {
-        let stat = source.stat(path)?;
-        let footer = read_footer(source, path, &stat)?;
+    fn read(
+        source: &dyn Source,
+        path: &str,
+        guess: u64,
+        listed: Option<&FileStat>,
+        compressor: Option<&mut FooterCompressor>,
+    ) -> Result<Self> {
+        let (stat, footer) = read_end(source, path, guess, listed)?;
+        Self::parse(path, stat, footer, compressor)
+    }
+
+    /// From the stored footer of another index; `None` if it has none.
+    fn known(old: &Index, file: u32, compressor: Option<&mut FooterCompressor>) -> Result<Option<Self>> {
+        let Some(entry) = old.file(file) else { return Ok(None) };
+        let Some(bytes) = old.footer(file)? else { return Ok(None) };
+        let footer = Footer { bytes, hash: entry.footer_hash(), file_size: entry.size() };
+        Self::parse(entry.path(), entry.stat(), footer, compressor).map(Some)
+    }
+
+    fn parse(path: &str, stat: FileStat, footer: Footer, compressor: Option<&mut FooterCompressor>) -> Result<Self> {
         let metadata = FileMetadata::parse(path, &footer.bytes, footer.file_size)?;
         let stored = compressor.map(|compressor| compressor.compress(&footer.bytes)).transpose();
         Ok(Self { stat, footer, metadata, stored: stored.map_err(|error| error.with_file(path))? })
@@ -330,7 +413,7 @@ impl Scanned {
 
 /// An index being written.
 struct Build<'a> {
-    writer: IndexWriter<&'a mut AtomicFile>,
+    writer: IndexWriter<&'a mut Output>,
     merged: Merged,
     partitions: &'a Partitions,
     /// For footers that are kept; `None` for an index without footers.
@@ -364,17 +447,17 @@ impl Build<'_> {
     }
 
     /// Takes a file over from the index that is updated.
-    fn keep(&mut self, old: &Index, entry: &FileEntry<'_>, source: &LocalSource) -> Result<()> {
+    fn keep(&mut self, old: &Index, entry: &FileEntry<'_>, source: &dyn Source) -> Result<()> {
         let footer = match old.footer(entry.index())? {
             Some(raw) => self.footer(&raw)?,
             None => {
-                let stat = source.stat(entry.path())?;
-                self.footer(&read_footer(source, entry.path(), &stat)?.bytes)?
+                let (_, footer) = read_end(source, entry.path(), source.footer_guess(), Some(&entry.stat()))?;
+                self.report.read_files += 1;
+                self.report.footer_bytes += footer.bytes.len() as u64;
+                self.footer(&footer.bytes)?
             }
         };
-        let etag = entry.etag().map(str::to_owned);
-        let stat = FileStat { size: entry.size(), mtime_ns: entry.mtime_ns(), etag };
-        self.push_file(entry.path(), &stat, footer)?;
+        self.push_file(entry.path(), &entry.stat(), footer)?;
         for group in entry.row_groups().filter_map(|group| old.row_group(group)) {
             self.push_row_group(NewRowGroup {
                 ordinal: group.ordinal(),
@@ -437,19 +520,29 @@ impl Build<'_> {
     }
 }
 
-/// How many leading files of the old index are there and have not changed.
-fn unchanged_prefix(old: &Index, root: &Root, found: &Found, source: &LocalSource) -> usize {
-    // Paths mean other files below another root.
-    if old.root() != root {
-        return 0;
+/// A file in a store that was named, and not listed, may not be there.
+fn not_there(error: Error, found: &Found, path: &str) -> Error {
+    match found.root.url().and_then(|root| root.join(path)) {
+        Some(url) if error.kind() == ErrorKind::NotFound && error.file() == Some(path) => {
+            Error::new(ErrorKind::NotFound, error.message().to_owned())
+                .with_file(url.to_string())
+                .with_hint("check the name; a folder ends in `/`")
+        }
+        _ => error,
     }
+}
+
+/// The files of the old index, by path, that are there and have not changed, with their numbers.
+fn unchanged<'a>(old: &'a Index, found: &Found, source: &dyn Source) -> HashMap<&'a str, u32> {
     let unchanged = |entry: &FileEntry<'_>| {
-        found.paths.binary_search_by(|path| path.as_str().cmp(entry.path())).is_ok()
-            && source
-                .stat(entry.path())
-                .is_ok_and(|now| now.size == entry.size() && now.mtime_ns.is_some() && now.mtime_ns == entry.mtime_ns())
+        let there = found.paths.binary_search_by(|path| path.as_str().cmp(entry.path())).is_ok();
+        there
+            && match found.listed.get(entry.path()) {
+                Some(now) => entry.stat().is_surely(now),
+                None => source.stat(entry.path()).is_ok_and(|now| entry.stat().is_surely(&now)),
+            }
     };
-    old.files().take_while(unchanged).count()
+    old.files().filter(unchanged).map(|entry| (entry.path(), entry.index())).collect()
 }
 
 fn kept_paths_in_order(old: Option<&Index>, kept: usize) -> impl Iterator<Item = &str> {
@@ -457,15 +550,24 @@ fn kept_paths_in_order(old: Option<&Index>, kept: usize) -> impl Iterator<Item =
 }
 
 /// The root relative to the directory of the index if it can be written so, absolute otherwise.
-fn recorded_root(output: &Path, root: &Path) -> Result<Root> {
+fn recorded_root(output: &Place, root: &Place) -> Result<Root> {
+    let (output, root) = match (output, root) {
+        // Data in a store stays where it is when an index of it is copied to another place.
+        (_, Place::Remote(url)) => return Ok(Root { kind: RootKind::Absolute, path: url.to_string() }),
+        (Place::Remote(_), Place::Local(root)) => (None, root),
+        (Place::Local(output), Place::Local(root)) => (Some(output), root),
+    };
     let canonical = |path: &Path| {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         path.canonicalize()
             .map_err(|error| Error::io("cannot resolve the directory", error).with_file(path.display().to_string()))
     };
     let root = canonical(root)?;
-    let directory = canonical(output.parent().unwrap_or(Path::new("")))?;
-    let (kind, path) = match relative(&directory, &root) {
+    let beside = match output {
+        Some(output) => relative(&canonical(output.parent().unwrap_or(Path::new("")))?, &root),
+        None => None,
+    };
+    let (kind, path) = match beside {
         Some(path) => (RootKind::RelativeToIndex, path),
         None => (RootKind::Absolute, root),
     };

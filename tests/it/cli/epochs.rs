@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::place::{Place, ROWS};
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 17] = [
     "rows",
     "world_size",
     "steps",
@@ -13,6 +13,8 @@ const NAMES: [&str; 15] = [
     "decodes",
     "passes",
     "bytes_read",
+    "requests",
+    "bytes_fetched",
     "seconds",
     "rows_per_second",
     "peak_held_bytes",

@@ -1,0 +1,63 @@
+//! Reading row groups before they are decoded, where a read takes long.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::files::{OpenFile, Pinned};
+use crate::Result;
+use crate::source::{FileStat, Pending, Source, cut};
+
+/// A row group whose bytes are on their way. Dropping it gives the read up.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    /// Where the bytes are in the file, sorted.
+    chunks: Vec<Range<u64>>,
+    pending: Pending<Vec<Bytes>>,
+}
+
+impl Ahead {
+    pub(super) fn begin(source: &dyn Source, file: &OpenFile, chunks: Vec<Range<u64>>) -> Option<Self> {
+        if chunks.is_empty() {
+            return None;
+        }
+        let pending = file.begin(source, &chunks)?;
+        Some(Self { chunks, pending })
+    }
+
+    /// How many bytes it takes in memory, once they are there.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.end.saturating_sub(chunk.start)).fold(0, u64::saturating_add)
+    }
+
+    pub(super) fn wait(self) -> Result<Arrived> {
+        Ok(Arrived { bytes: self.pending.wait()?, chunks: self.chunks })
+    }
+}
+
+/// Bytes of a row group, in memory.
+#[derive(Debug, Default)]
+pub(super) struct Arrived {
+    chunks: Vec<Range<u64>>,
+    bytes: Vec<Bytes>,
+}
+
+/// A file of which some bytes are in memory already.
+#[derive(Debug)]
+pub(super) struct ReadAhead<'a> {
+    pub(super) file: Pinned<'a>,
+    pub(super) arrived: Arrived,
+}
+
+impl Source for ReadAhead<'_> {
+    fn stat(&self, path: &str) -> Result<FileStat> {
+        self.file.stat(path)
+    }
+
+    fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        match cut(&self.arrived.chunks, &self.arrived.bytes, ranges) {
+            Ok(bytes) => Ok(bytes),
+            Err(_) => self.file.read(path, ranges),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Where a new index goes.
+
+use std::io::{self, Cursor, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use crate::index::atomic::AtomicFile;
+use crate::source::place::{Place, Url};
+use crate::source::{ObjectSource, StoreOptions};
+use crate::{Error, ErrorKind, Result};
+
+/// An index being written, which nobody sees before it is committed.
+#[derive(Debug)]
+pub(super) enum Output {
+    File(AtomicFile),
+    /// Held in memory, and sent in one piece.
+    Object {
+        url: Url,
+        bytes: Cursor<Vec<u8>>,
+        overwrite: bool,
+        options: StoreOptions,
+    },
+}
+
+impl Output {
+    pub(super) fn create(place: Place, overwrite: bool, options: &StoreOptions) -> Result<Self> {
+        match place {
+            Place::Local(path) => AtomicFile::create(path, overwrite).map(Self::File),
+            Place::Remote(url) => {
+                if url.key.is_empty() || url.key.ends_with('/') {
+                    return Err(Error::new(ErrorKind::InvalidArgument, "the URL names no object to write")
+                        .with_file(url.to_string()));
+                }
+                let bytes = Cursor::new(Vec::new());
+                Ok(Self::Object { url, bytes, overwrite, options: options.clone() })
+            }
+        }
+    }
+
+    pub(super) fn commit(self) -> Result<()> {
+        match self {
+            Self::File(file) => file.commit(),
+            Self::Object { url, bytes, overwrite, options } => {
+                ObjectSource::at(url, &options)?.put(bytes.into_inner().into(), overwrite)
+            }
+        }
+    }
+}
+
+/// Whether there is something at the place.
+pub(super) fn exists(place: &Place, options: &StoreOptions) -> Result<bool> {
+    use crate::source::Source;
+    match place {
+        Place::Local(path) => Ok(Path::exists(path)),
+        Place::Remote(url) => match ObjectSource::at(url.clone(), options)?.stat("") {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error.with_file(url.to_string())),
+        },
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.write(bytes),
+            Self::Object { bytes: held, .. } => held.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.flush(),
+            Self::Object { .. } => Ok(()),
+        }
+    }
+}
+
+impl Seek for Output {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match self {
+            Self::File(file) => file.seek(to),
+            Self::Object { bytes, .. } => bytes.seek(to),
+        }
+    }
+}

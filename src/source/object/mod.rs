@@ -1,0 +1,214 @@
+//! Files in object stores: S3, GCS, Azure, and HTTP servers.
+//!
+//! A row group is read in a few large requests at once. What keeps them few and the bytes needed: ranges are joined over gaps, smallest first,
+//! as long as the gaps together stay below 2 % of what is needed (or 16 KiB) and each below 1 MiB; what is then longer than 8 MiB is fetched
+//! in equal parts of at most that length, because one connection is slower than the link.
+
+mod client;
+mod fault;
+#[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "one range is a list of ranges here")]
+mod tests;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use bytes::{Bytes, BytesMut};
+
+use self::client::{Client, Part};
+use super::place::{Place, Url};
+use super::{FileStat, Pending, Source, StoreOptions, Traffic, cut, short_read};
+use crate::per_process::PerProcess;
+use crate::{Error, ErrorKind, Result};
+
+/// The largest gap that is read over.
+const GAP: u64 = 1 << 20;
+
+/// Gaps of so many bytes together are always read over: their transfer takes less than another request.
+const FREE_GAPS: u64 = 16 << 10;
+
+/// The largest request.
+const PART: u64 = 8 << 20;
+
+/// Files below one URL of an object store.
+///
+/// Nothing is asked of the store, and no thread started, before the first call that needs it. The threads end with the source. A process that is
+/// forked from one that has used it gets connections and threads of its own.
+pub struct ObjectSource {
+    root: Url,
+    options: StoreOptions,
+    client: PerProcess<OnceLock<Result<Client>>>,
+}
+
+impl ObjectSource {
+    /// Files below `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, `http://HOST/PREFIX` or `https://HOST/PREFIX`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for any other URL, and for one that has a user, a password or a query.
+    pub fn new(url: &str, options: &StoreOptions) -> Result<Self> {
+        match Place::of(url)? {
+            Place::Remote(url) => Self::at(url, options),
+            Place::Local(_) => Err(Error::new(ErrorKind::InvalidArgument, "this is no URL of an object store")
+                .with_file(url.to_owned())
+                .with_hint("write `s3://bucket/path`, and use a `LocalSource` for local files")),
+        }
+    }
+
+    pub(crate) fn at(root: Url, options: &StoreOptions) -> Result<Self> {
+        let root = root.with_key(root.key.trim_end_matches('/'));
+        Ok(Self { root, options: options.clone(), client: PerProcess::new(OnceLock::new()) })
+    }
+
+    fn client(&self) -> Result<&Client> {
+        let slot = self.client.get(OnceLock::new);
+        let slot = slot.ok_or_else(|| Error::new(ErrorKind::Internal, "the store is being closed"))?;
+        slot.get_or_init(|| Client::new(&self.root, &self.options)).as_ref().map_err(Clone::clone)
+    }
+
+    fn key(&self, path: &str) -> String {
+        match (self.root.key.as_str(), path) {
+            ("", path) => path.to_owned(),
+            (root, "") => root.to_owned(),
+            (root, path) => format!("{root}/{path}"),
+        }
+    }
+
+    /// Keys and stats of all objects below the root.
+    pub(crate) fn list(&self) -> Result<Vec<(String, FileStat)>> {
+        self.client()?.list(self.key("")).map_err(|error| error.with_file(self.root.to_string()))
+    }
+
+    /// All of the object that the root names.
+    pub(crate) fn get_whole(&self) -> Result<Bytes> {
+        let whole =
+            self.client()?.end(self.key(""), None, None).map_err(|error| error.with_file(self.root.to_string()));
+        Ok(whole?.1)
+    }
+
+    /// Writes the object that the root names, whole or not at all.
+    pub(crate) fn put(&self, bytes: Bytes, overwrite: bool) -> Result<()> {
+        self.client()?.put(self.key(""), bytes, overwrite).map_err(|error| error.with_file(self.root.to_string()))
+    }
+
+    fn start(&self, path: &str, expected: Option<&FileStat>, ranges: &[Range<u64>]) -> Result<Pending<Vec<Bytes>>> {
+        let size = expected.map_or(u64::MAX, |stat| stat.size);
+        if let Some(range) = ranges.iter().find(|range| range.start < range.end && range.end > size) {
+            return Err(short_read(range, size.saturating_sub(range.start) as usize));
+        }
+        let reads = join(ranges);
+        let parts: Vec<Vec<Part>> = reads.iter().map(|read| parts(read, expected.is_some())).collect();
+        let counts: Vec<usize> = parts.iter().map(Vec::len).collect();
+        let parts = parts.into_iter().flatten().collect();
+        let pending = self.client()?.start_ranges(self.key(path), parts, expected.cloned())?;
+        let ranges = ranges.to_vec();
+        Ok(pending.then(move |bodies| {
+            let mut bodies = bodies.into_iter();
+            let whole: Vec<Bytes> = counts.into_iter().map(|count| glue(bodies.by_ref().take(count))).collect();
+            cut(&reads, &whole, &ranges)
+        }))
+    }
+}
+
+impl Source for ObjectSource {
+    fn stat(&self, path: &str) -> Result<FileStat> {
+        let stat = || self.client()?.stat(self.key(path));
+        stat().map_err(|error: Error| error.with_file(path))
+    }
+
+    fn end(&self, path: &str, length: u64, expected: Option<&FileStat>) -> Result<(FileStat, Bytes)> {
+        let end = || self.client()?.end(self.key(path), Some(length), expected.cloned());
+        end().map_err(|error: Error| error.with_file(path))
+    }
+
+    fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.start(path, None, ranges).and_then(Pending::wait).map_err(|error| error.with_file(path))
+    }
+
+    fn read_unchanged(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.start(path, Some(stat), ranges).and_then(Pending::wait).map_err(|error| error.with_file(path))
+    }
+
+    fn begin(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Option<Pending<Vec<Bytes>>> {
+        // An error comes again, with its words, from the read that this would have been for.
+        self.start(path, Some(stat), ranges).ok()
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn traffic(&self) -> Traffic {
+        let client = self.client.get(OnceLock::new).and_then(OnceLock::get);
+        client.and_then(|client| client.as_ref().ok()).map(Client::traffic).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for ObjectSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectSource")
+            .field("root", &self.root.to_string())
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Joins ranges over their smallest gaps, within what may be wasted.
+fn join(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let joined = super::coalesce(ranges, 0, u64::MAX);
+    let needed: u64 = joined.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
+    let mut left = (needed / 50).max(FREE_GAPS);
+    let mut gaps: Vec<(u64, usize)> =
+        joined.windows(2).enumerate().map(|(at, pair)| (pair[1].start - pair[0].end, at)).collect();
+    gaps.sort_unstable();
+    let mut over = vec![false; joined.len()];
+    for (gap, at) in gaps {
+        if gap > GAP || gap > left {
+            break;
+        }
+        left -= gap;
+        over[at] = true;
+    }
+    let mut reads: Vec<Range<u64>> = Vec::new();
+    let mut goes_on = false;
+    for (range, over) in joined.into_iter().zip(over) {
+        match reads.last_mut() {
+            Some(last) if goes_on => last.end = range.end,
+            _ => reads.push(range),
+        }
+        goes_on = over;
+    }
+    reads
+}
+
+/// Equal parts, none longer than a request may be, which share one allocation.
+///
+/// If it is not known that the file has so many bytes, nothing is allocated for them yet, and it stays one part.
+fn parts(read: &Range<u64>, known: bool) -> Vec<Part> {
+    let length = read.end - read.start;
+    let Some(whole) = usize::try_from(length).ok().filter(|_| known) else {
+        return vec![Part { range: read.clone(), body: BytesMut::new() }];
+    };
+    let count = length.div_ceil(PART).max(1);
+    let each = length.div_ceil(count);
+    let mut rest = BytesMut::with_capacity(whole);
+    let part = |number: u64| {
+        let range = read.start + number * each..(read.start + (number + 1) * each).min(read.end);
+        let behind = rest.split_off((range.end - range.start) as usize);
+        Part { range, body: std::mem::replace(&mut rest, behind) }
+    };
+    (0..count).map(part).collect()
+}
+
+/// What [`parts`] took apart, again in one piece, which takes no copy.
+fn glue(bodies: impl Iterator<Item = BytesMut>) -> Bytes {
+    let mut whole = BytesMut::new();
+    for body in bodies {
+        if whole.is_empty() {
+            whole = body;
+        } else {
+            whole.unsplit(body);
+        }
+    }
+    whole.freeze()
+}

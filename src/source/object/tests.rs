@@ -1,0 +1,67 @@
+use std::ops::Range;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn mib(from: u64, to: u64) -> Range<u64> {
+    from << 20..to << 20
+}
+
+#[test]
+fn ranges_are_joined_over_gaps_that_cost_less_than_a_request() {
+    type Ranges<'a> = &'a [Range<u64>];
+    let cases: &[(Ranges<'_>, Ranges<'_>)] = &[
+        (&[], &[]),
+        (&[5..5], &[]),
+        (&[mib(0, 1), mib(1, 20)], &[mib(0, 20)]),
+        // 16 KiB are always read over, and no more of few bytes.
+        (&[0..10, 16_394..16_400], &[0..16_400]),
+        (&[0..10, 16_395..16_400], &[0..10, 16_395..16_400]),
+        // The smallest gaps first: together at most a fiftieth of 100 MiB, and none above 1 MiB.
+        (&[mib(0, 50), mib(52, 100), mib(101, 103)], &[mib(0, 50), mib(52, 103)]),
+        (&[mib(0, 50), mib(51, 76), mib(77, 101), mib(102, 103)], &[mib(0, 101), mib(102, 103)]),
+    ];
+    for (ranges, reads) in cases {
+        assert_eq!(join(ranges), *reads, "{ranges:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn joined_reads_cover_all_ranges_and_waste_little(starts in prop::collection::vec((0u64..1 << 30, 1u64..1 << 22), 1..40)) {
+        let ranges: Vec<_> = starts.iter().map(|&(start, length)| start..start + length).collect();
+        let reads = join(&ranges);
+        prop_assert!(reads.windows(2).all(|pair| pair[0].end < pair[1].start));
+        prop_assert!(ranges.iter().all(|range| reads.iter().any(|read| read.start <= range.start && range.end <= read.end)));
+        let total = |ranges: &[Range<u64>]| ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+        let needed = total(&super::super::coalesce(&ranges, 0, u64::MAX));
+        prop_assert!(total(&reads) - needed <= (needed / 50).max(FREE_GAPS));
+    }
+
+    #[test]
+    fn parts_make_up_the_read_and_are_glued_without_a_copy(start in 0u64..1000, length in 1u64..30 << 20) {
+        let parts = parts(&(start..start + length), true);
+        prop_assert_eq!(parts.len() as u64, length.div_ceil(PART));
+        prop_assert_eq!((parts[0].range.start, parts[parts.len() - 1].range.end), (start, start + length));
+        prop_assert!(parts.windows(2).all(|pair| pair[0].range.end == pair[1].range.start));
+        let first = parts[0].body.as_ptr();
+        let bodies: Vec<_> = parts.into_iter().enumerate().map(|(number, mut part)| {
+            part.body.resize((part.range.end - part.range.start) as usize, number as u8);
+            part.body
+        }).collect();
+        let whole = glue(bodies.into_iter());
+        prop_assert_eq!((whole.as_ptr(), whole.len() as u64), (first, length));
+    }
+}
+
+#[test]
+fn nothing_is_started_before_the_first_call_nor_shown_of_secrets() {
+    let options = StoreOptions::default().with_config("aws_secret_access_key", "canary");
+    let source = ObjectSource::new("s3://bucket/prefix/", &options).unwrap();
+    assert_eq!(source.traffic(), Traffic::default());
+    let shown = format!("{source:?}");
+    assert!(shown.contains("s3://bucket/prefix") && !shown.contains("canary"), "{shown}");
+    assert_eq!(source.key("a b/c"), "prefix/a b/c");
+    assert_eq!(ObjectSource::new("data/", &options).unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
