@@ -13,7 +13,10 @@
 //!   `floor(m / B)` with the fewest. So the last batch may be short and, with [`Tail::Uneven`], may even be empty on ranks
 //!   that have a sample less. It is a step nonetheless: the ranks must all take part in it.
 //! - Step `t` of all ranks together is the positions from `t * S * B` up to `(t + 1) * S * B`. So while `S * B` stays the
-//!   same, what a full step trains on does not depend on how many ranks there are.
+//!   same, what a full step trains on does not depend on how many ranks there are (but see the next point).
+//! - Rows that are dropped or repeated are other ones each epoch: shuffled orders see to that themselves, and those that are
+//!   [the same in every epoch](Orders::is_same_every_epoch) begin elsewhere in each if any rows are dropped or repeated; see
+//!   [`DistributedSampler::with_rotation`], which can say yes or no whatever the number of ranks. An [`EpochPlan`] says which rows those are.
 //! - A [`State`] counts consumed positions over all ranks. Resuming serves the remaining positions `[c, n)` by the same
 //!   rules, with `n - c` in the place of `n` and position `c + s + p * S` as the p-th sample.
 //!
@@ -36,18 +39,20 @@
 //! # }
 //! ```
 
+mod launch;
 mod plan;
 mod shard;
 mod state;
 
 use std::sync::{Arc, Mutex};
 
+pub use self::launch::{Launch, Launcher};
 use self::plan::Counts;
-pub use self::plan::{BatchPlan, Batches, EpochPlan, Sample, Samples};
+pub use self::plan::{BatchPlan, Batches, EpochPlan, RowIds, Sample, Samples};
 pub use self::shard::{ReplicaLayout, Shard, Tail};
 pub use self::state::State;
 use crate::error::{Error, ErrorKind, Result};
-use crate::order::{Order, Orders};
+use crate::order::{Order, Orders, Rotated};
 
 /// The samples and batches of one rank, epoch after epoch.
 ///
@@ -56,13 +61,27 @@ use crate::order::{Order, Orders};
 /// need not call [`set_epoch`](Self::set_epoch), but may.
 #[derive(Debug)]
 pub struct DistributedSampler {
+    /// The orders it was made with, which `orders` are too, or their rotation.
+    given: Arc<dyn Orders>,
     orders: Arc<dyn Orders>,
     shard: Shard,
     batch_size: u64,
     drop_last_batch: bool,
+    rotation: Rotation,
     epoch: u64,
     resumed: Option<Resumed>,
     recent: Recent,
+}
+
+/// Whether epochs that would all be the same begin elsewhere each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rotation {
+    /// Where rows are dropped or repeated.
+    Needed,
+    Always,
+    Never,
+    /// As the run did that was resumed.
+    Resumed,
 }
 
 /// An epoch of which a part was served before this sampler existed.
@@ -84,9 +103,18 @@ impl DistributedSampler {
             return Err(Error::new(ErrorKind::InvalidArgument, "a batch size of 0").with_hint("use 1 or more"));
         }
         shard.share(orders.len())?;
-        let batch_size = batch_size as u64;
-        let recent = Recent::default();
-        Ok(Self { orders, shard, batch_size, drop_last_batch: false, epoch: 0, resumed: None, recent })
+        let sampler = Self {
+            given: Arc::clone(&orders),
+            orders,
+            shard,
+            batch_size: batch_size as u64,
+            drop_last_batch: false,
+            rotation: Rotation::Needed,
+            epoch: 0,
+            resumed: None,
+            recent: Recent::default(),
+        };
+        Ok(sampler.rotated_as_needed())
     }
 
     /// Whether to leave out the last batch of an epoch if it is short on any rank; by default it is served short.
@@ -95,12 +123,50 @@ impl DistributedSampler {
     #[must_use]
     pub fn with_drop_last_batch(mut self, drop_last_batch: bool) -> Self {
         self.drop_last_batch = drop_last_batch;
+        self.rotated_as_needed()
+    }
+
+    /// Whether orders that are [the same in every epoch](Orders::is_same_every_epoch) begin elsewhere each epoch, as [`Rotated`] has it. Epoch 0 and
+    /// orders that shuffle are not touched.
+    ///
+    /// By default they do where the tail policy, or leaving out a short last batch, drops or repeats rows: those would be the same rows in every epoch
+    /// otherwise, and a dropped row would never be served. `false` is what torch's `DistributedSampler(shuffle=False)` does. With `true` or `false` it does
+    /// not depend on the number of ranks. A run that is [resumed](Self::resume) goes on the way it began, whatever is asked for.
+    #[must_use]
+    pub fn with_rotation(mut self, rotation: bool) -> Self {
+        if self.rotation != Rotation::Resumed {
+            self.rotation = if rotation { Rotation::Always } else { Rotation::Never };
+        }
+        self.rotated_as_needed()
+    }
+
+    fn rotated_as_needed(mut self) -> Self {
+        let rotated = match self.rotation {
+            Rotation::Needed => self.given.is_same_every_epoch() && self.leaves_a_tail(),
+            Rotation::Always => self.given.is_same_every_epoch(),
+            Rotation::Never => false,
+            Rotation::Resumed => return self,
+        };
+        self.orders = if rotated { Arc::new(Rotated::new(Arc::clone(&self.given))) } else { Arc::clone(&self.given) };
+        self.recent = Recent::default();
         self
     }
 
-    /// The orders it follows.
+    /// Whether any rows of a whole epoch are dropped or repeated.
+    fn leaves_a_tail(&self) -> bool {
+        let (len, shards) = (self.given.len(), u64::from(self.shard.count()));
+        let by_sharding = matches!(self.shard.tail(), Tail::Wrap | Tail::Drop) && !len.is_multiple_of(shards);
+        by_sharding || self.drop_last_batch && !len.is_multiple_of(shards.saturating_mul(self.batch_size))
+    }
+
+    /// The orders it follows: those it was made with, or their [rotation](Self::with_rotation).
     pub fn orders(&self) -> &Arc<dyn Orders> {
         &self.orders
+    }
+
+    /// The orders it was made with.
+    pub(crate) fn given(&self) -> &Arc<dyn Orders> {
+        &self.given
     }
 
     /// The shard it serves.
@@ -157,6 +223,7 @@ impl DistributedSampler {
             shard: self.shard,
             batch_size: self.batch_size,
             counts: self.counts(epoch),
+            served: self.served(epoch),
         })
     }
 
@@ -260,31 +327,49 @@ impl DistributedSampler {
     /// than there are, and `InvalidArgument` if the tail policy is [`Tail::Error`] and the number of shards does not
     /// divide the number of remaining positions. The sampler is then unchanged.
     pub fn resume(&mut self, state: &State) -> Result<()> {
-        let fingerprint = self.orders.fingerprint();
-        if state.fingerprint != fingerprint {
-            let message = format!(
-                "the state is of orders with fingerprint {:016x}, these orders ({}, {} rows) have {fingerprint:016x}",
-                state.fingerprint,
-                self.orders.name(),
-                self.orders.len(),
-            );
-            return Err(Error::new(ErrorKind::StateMismatch, message)
-                .with_hint("resume with the dataset, order and seed that the state was saved with"));
-        }
+        let orders = self.orders_of(state)?;
         let len = self.orders.len();
         let Some(left) = len.checked_sub(state.consumed) else {
             let message = format!("the state has consumed {} positions of {len}", state.consumed);
             return Err(Error::new(ErrorKind::OutOfRange, message));
         };
-        if left == 0 && len > 0 {
-            self.epoch = after(state.epoch)?;
-            self.resumed = None;
-            return Ok(());
+        let (epoch, consumed) = match left {
+            0 if len > 0 => (after(state.epoch)?, 0),
+            _ => (state.epoch, state.consumed),
+        };
+        self.shard.share(len - consumed)?;
+        self.epoch = epoch;
+        self.resumed = (consumed > 0).then_some(Resumed { epoch, consumed });
+        self.rotation = Rotation::Resumed;
+        if !Arc::ptr_eq(&self.orders, &orders) {
+            (self.orders, self.recent) = (orders, Recent::default());
         }
-        self.shard.share(left)?;
-        self.epoch = state.epoch;
-        self.resumed = (state.consumed > 0).then_some(Resumed { epoch: state.epoch, consumed: state.consumed });
         Ok(())
+    }
+
+    /// The orders that a state is of: those given or their rotation, whatever the new world would need. So a run goes on with its
+    /// positions where it stopped, and any number of ranks can take over.
+    fn orders_of(&self, state: &State) -> Result<Arc<dyn Orders>> {
+        let fingerprint = self.orders.fingerprint();
+        if state.fingerprint == fingerprint {
+            return Ok(Arc::clone(&self.orders));
+        }
+        let rotated: Arc<dyn Orders> = Arc::new(Rotated::new(Arc::clone(&self.given)));
+        if self.given.is_same_every_epoch() {
+            let other =
+                [Arc::clone(&self.given), rotated].into_iter().find(|orders| orders.fingerprint() == state.fingerprint);
+            if let Some(orders) = other {
+                return Ok(orders);
+            }
+        }
+        let message = format!(
+            "the state is of orders with fingerprint {:016x}, these orders ({}, {} rows) have {fingerprint:016x}",
+            state.fingerprint,
+            self.orders.name(),
+            self.orders.len(),
+        );
+        Err(Error::new(ErrorKind::StateMismatch, message)
+            .with_hint("resume with the dataset, order and seed that the state was saved with"))
     }
 
     /// The position that an epoch begins at.
@@ -304,11 +389,23 @@ impl DistributedSampler {
             Counts { samples: share.own, steps: share.most.div_ceil(self.batch_size) }
         }
     }
+
+    /// How many positions all ranks together serve in an epoch, from its start on.
+    fn served(&self, epoch: u64) -> u64 {
+        let left = self.orders.len().saturating_sub(self.start(epoch));
+        if self.drop_last_batch {
+            // No overflow: these positions exist.
+            self.counts(epoch).steps * self.batch_size * u64::from(self.shard.count())
+        } else {
+            self.shard.total_samples(left).unwrap_or(0)
+        }
+    }
 }
 
 impl Clone for DistributedSampler {
     fn clone(&self) -> Self {
-        Self { orders: Arc::clone(&self.orders), recent: Recent::default(), ..*self }
+        let (given, orders) = (Arc::clone(&self.given), Arc::clone(&self.orders));
+        Self { given, orders, recent: Recent::default(), ..*self }
     }
 }
 

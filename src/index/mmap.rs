@@ -1,7 +1,7 @@
 //! The only memory map.
 //!
-//! A map is shared by every process that opens the same index and costs no copy, but it reads a file that others
-//! could change. The contract that makes it sound: **an index file is replaced by rename, never modified in place.**
+//! A map is shared by every process that opens the same file and costs no copy, but it reads a file that others
+//! could change. The contract that makes it sound: **an index or an order file is replaced by rename, never modified in place.**
 //! This library writes indexes only that way. A file that is shortened under the map raises SIGBUS, and one that is
 //! overwritten under it gives wrong rows; [`Index::read`](super::Index::read) copies the bytes and is immune to both.
 
@@ -15,13 +15,13 @@ use memmap2::Mmap;
 
 use crate::{Error, ErrorKind, Result};
 
-/// Maps the whole file read-only. No access advice is given: opening reads it once from front to back, and by then
+/// Maps the whole file read-only; errors call it `what`, and are of kind `invalid` if it is not a file. No access advice is given: opening reads it once from front to back, and by then
 /// its tables are in the page cache, where advice changes nothing.
-pub(super) fn map(path: &Path) -> Result<Bytes> {
-    let file = File::open(path).map_err(|error| Error::io("cannot open the index", error))?;
-    let metadata = file.metadata().map_err(|error| Error::io("cannot inspect the index", error))?;
+pub(super) fn map(path: &Path, what: &str, invalid: ErrorKind) -> Result<Bytes> {
+    let file = File::open(path).map_err(|error| Error::io(format!("cannot open {what}"), error))?;
+    let metadata = file.metadata().map_err(|error| Error::io(format!("cannot inspect {what}"), error))?;
     if !metadata.is_file() {
-        return Err(Error::new(ErrorKind::InvalidIndex, "this is not a regular file").with_hint("check the path"));
+        return Err(Error::new(invalid, "this is not a regular file").with_hint("check the path"));
     }
     if metadata.len() == 0 {
         return Ok(Bytes::new());
@@ -29,6 +29,6 @@ pub(super) fn map(path: &Path) -> Result<Bytes> {
     // SAFETY: the map is read-only, and the contract above keeps every other process from changing the file while it
     // is mapped. The bytes are only ever read as integers of alignment 1, for which every bit pattern is valid, and
     // each use re-checks its bounds, so a broken contract gives wrong numbers or SIGBUS but no out-of-bounds access.
-    let map = unsafe { Mmap::map(&file) }.map_err(|error| Error::io("cannot map the index", error))?;
+    let map = unsafe { Mmap::map(&file) }.map_err(|error| Error::io(format!("cannot map {what}"), error))?;
     Ok(Bytes::from_owner(map))
 }

@@ -12,6 +12,7 @@ pub mod builder;
 mod contents;
 mod format;
 mod mmap;
+mod order_file;
 pub(crate) mod path;
 mod rows;
 mod schema;
@@ -33,8 +34,9 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use self::contents::Contents;
 use self::format::{Envelope, FileRecord, RowGroupRecord, hash, invalid};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
+pub use self::order_file::OrderFile;
 pub use self::rows::{RowSet, Runs};
 
 /// An open index: cheap to clone, shared between threads without locks.
@@ -98,7 +100,7 @@ impl Index {
     /// [`UnsupportedIndex`](crate::ErrorKind::UnsupportedIndex) for one of a newer format.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let open = || Self::new(mmap::map(path)?, Some(path.to_owned()));
+        let open = || Self::new(mmap::map(path, "the index", ErrorKind::InvalidIndex)?, Some(path.to_owned()));
         open().map_err(|error: Error| error.with_file(path.display().to_string()))
     }
 

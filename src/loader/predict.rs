@@ -60,7 +60,7 @@ fn simulate(
     let scaled: Vec<GroupSize> = sizes.iter().map(|size| scaled(size, scale)).collect();
     let fewer = scaled.iter().map(|size| size.rows).sum();
     // Of these orders alone a shorter one is known to behave alike.
-    let orders: Option<Arc<dyn Orders>> = match first.orders().name() {
+    let orders: Option<Arc<dyn Orders>> = match first.given().name() {
         "global" if scale > 1 => Some(Arc::new(Global::new(fewer, 0)?)),
         "sequential" if scale > 1 => Some(Arc::new(Sequential::new(fewer)?)),
         _ => None,

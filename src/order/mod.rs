@@ -8,28 +8,47 @@
 //! | --- | --- | --- | --- |
 //! | [`Sequential`] | rows 0, 1, 2, … | none | none |
 //! | [`Global`] | a permutation of all rows, another one each epoch | 4 bytes a row up to 2^16 rows, else 88 bytes | tens of nanoseconds |
+//! | [`Blocks`] | row groups shuffled, and rows within windows of `k` of them | 16 bytes a row group, and at most 64 MiB | see there |
+//! | [`Explicit`] | a given list of row ids | the list | a memory access |
+//! | [`Torch`] | what PyTorch's `DistributedSampler` serves, number for number | 4 bytes a row | a memory access; preparing an epoch, a draw a row |
+//!
+//! Two more change others: [`Contiguous`] deals every shard one consecutive piece, and [`Rotated`] begins elsewhere each epoch.
 //!
 //! Positions and row ids are `u64` below 2^63. What comes after sharding is the business of [`sampler`](crate::sampler).
 //!
 //! `docs/orders.md` specifies every built-in order exactly enough to write it again in another language. A built-in
 //! order never changes: a better one would come under another name or version.
 
+mod blocks;
+mod contiguous;
+#[cfg(test)]
+pub(crate) mod contract;
+mod explicit;
 mod feistel;
 mod fingerprint;
 mod fisher_yates;
 mod global;
+mod mt19937;
 mod permutation;
 #[cfg(test)]
 mod quality;
+mod rotated;
 mod sequential;
 mod spec;
+mod table;
+mod torch;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
+pub use self::blocks::Blocks;
+pub use self::contiguous::{Contiguous, Partition};
+pub use self::explicit::Explicit;
 pub use self::global::Global;
+pub use self::rotated::Rotated;
 pub use self::sequential::Sequential;
 pub use self::spec::OrderSpec;
+pub use self::torch::Torch;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The most positions an order may have: 2^63 - 1, so that positions fit the signed integers of Arrow and Python, and
@@ -111,6 +130,12 @@ pub trait Orders: Debug + Send + Sync {
 
     /// The name of this sort of order, as people write it: `global`.
     fn name(&self) -> &'static str;
+
+    /// Whether every epoch is the same. Then so would be the rows that a tail drops or repeats, and a
+    /// [`DistributedSampler`](crate::DistributedSampler) [rotates](Rotated) them.
+    fn is_same_every_epoch(&self) -> bool {
+        false
+    }
 }
 
 /// How many of `room` positions `first`, `first + stride`, … lie before `len`.

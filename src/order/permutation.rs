@@ -8,28 +8,39 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::feistel::Feistel;
 use super::fisher_yates::FisherYates;
 
-/// The most rows that get a real Fisher-Yates shuffle. Row ids up to here fit `u16`.
-const MAX_TABLE: u64 = 1 << 16;
-
 /// Where the engines take their randomness from: words hashed from one message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key {
-    message: [u8; 32],
+    message: [u8; 40],
+    /// How many bytes of the message count: 32, or 40 with a number beside seed and epoch.
+    len: usize,
 }
 
 impl Key {
     /// The key of one epoch of order v1: the tag, a zero byte, the seed and the epoch, both little-endian.
     pub(crate) fn order_v1(seed: u64, epoch: u64) -> Self {
-        let mut message = [0; 32];
-        message[..16].copy_from_slice(b"rowdex order v1\0");
+        Self::tagged(b"rowdex order v1\0", seed, epoch)
+    }
+
+    /// The key of one epoch for the purpose that the tag names: no two purposes share a tag.
+    pub(crate) fn tagged(tag: &[u8; 16], seed: u64, epoch: u64) -> Self {
+        let mut message = [0; 40];
+        message[..16].copy_from_slice(tag);
         message[16..24].copy_from_slice(&seed.to_le_bytes());
-        message[24..].copy_from_slice(&epoch.to_le_bytes());
-        Self { message }
+        message[24..32].copy_from_slice(&epoch.to_le_bytes());
+        Self { message, len: 32 }
+    }
+
+    /// The key for number `i` of several of the same purpose: the message goes on with `i`, little-endian.
+    pub(crate) fn numbered(mut self, i: u64) -> Self {
+        self.message[32..].copy_from_slice(&i.to_le_bytes());
+        self.len = 40;
+        self
     }
 
     /// Word `i` of the key: xxh3-64 of the message with `i` as the hash's seed.
     fn word(&self, i: u64) -> u64 {
-        xxh3_64_with_seed(&self.message, i)
+        xxh3_64_with_seed(&self.message[..self.len], i)
     }
 
     /// Words 0 to 7, the round keys of the Feistel network.
@@ -55,10 +66,13 @@ pub(crate) enum Permutation {
 }
 
 impl Permutation {
+    /// The most rows that get a real Fisher-Yates shuffle, as a table; what is longer is computed. Row ids up to here fit `u16`.
+    pub(crate) const MAX_TABLE: u64 = 1 << 16;
+
     /// O(len) time and memory up to 2^16, O(1) beyond. `len` is at most [`MAX_LEN`](super::MAX_LEN).
     pub(crate) fn new(len: u64, key: &Key) -> Self {
         match u32::try_from(len) {
-            Ok(short) if len <= MAX_TABLE => Self::Table(FisherYates::new(short, key.chacha())),
+            Ok(short) if len <= Self::MAX_TABLE => Self::Table(FisherYates::new(short, key.chacha())),
             _ => Self::Computed(Feistel::new(len, key.rounds())),
         }
     }

@@ -42,6 +42,10 @@ impl Orders for Sequential {
     fn name(&self) -> &'static str {
         Self::NAME
     }
+
+    fn is_same_every_epoch(&self) -> bool {
+        true
+    }
 }
 
 /// Position = row.

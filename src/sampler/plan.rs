@@ -46,6 +46,8 @@ pub struct EpochPlan {
     pub(super) shard: Shard,
     pub(super) batch_size: u64,
     pub(super) counts: Counts,
+    /// Positions from `start` on that all ranks together serve.
+    pub(super) served: u64,
 }
 
 /// How many samples and steps a rank has in one epoch.
@@ -175,6 +177,20 @@ impl EpochPlan {
         Error::new(ErrorKind::Internal, message).with_hint("the implementation of this Order is at fault")
     }
 
+    /// The row ids at the positions from [`start`](Self::start) on that no rank serves in this epoch: what the tail policy, or leaving out a
+    /// short last batch, drops. The same on every rank, in O(1) a row.
+    pub fn dropped(&self) -> RowIds {
+        let end = self.order.len();
+        RowIds { next: end.min(self.start.saturating_add(self.served)), end, plan: self.clone() }
+    }
+
+    /// The row ids that ranks serve as pads in this epoch, in the order of their positions: as often as they do, which is more than once in a
+    /// world larger than the order. The same on every rank, in O(1) a row.
+    pub fn repeated(&self) -> RowIds {
+        let len = self.order.len();
+        RowIds { next: len, end: len.max(self.start.saturating_add(self.served)), plan: self.clone() }
+    }
+
     /// All samples of this rank, one by one.
     pub fn samples(&self) -> Samples {
         Samples { plan: self.clone(), next: 0 }
@@ -235,6 +251,41 @@ impl Iterator for Samples {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         size_hint(self.plan.len().saturating_sub(self.next))
+    }
+}
+
+/// Row ids that ranks do not serve, or serve as pads, from [`EpochPlan::dropped`] and [`EpochPlan::repeated`].
+///
+/// An item is an error only if the order breaks its contract.
+#[derive(Debug, Clone)]
+pub struct RowIds {
+    plan: EpochPlan,
+    /// Positions, before they wrap around.
+    next: u64,
+    end: u64,
+}
+
+impl RowIds {
+    /// How many are left to come.
+    pub fn left(&self) -> u64 {
+        self.end - self.next
+    }
+}
+
+impl Iterator for RowIds {
+    type Item = Result<u64>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next == self.end {
+            return None;
+        }
+        let row = self.plan.row(self.next);
+        self.next += 1;
+        Some(row)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        size_hint(self.left())
     }
 }
 

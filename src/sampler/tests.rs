@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use proptest::prelude::*;
 
 use super::*;
-use crate::order::{Global, MAX_LEN, Sequential};
+use crate::order::{Blocks, Contiguous, Explicit, Global, MAX_LEN, Sequential, Torch, contract};
 
 /// A given list in every epoch, in which rows may be missing or repeated.
 #[derive(Debug)]
@@ -100,6 +100,12 @@ fn torch(rows: &[u64], size: usize, rank: usize, drop_last: bool) -> Vec<u64> {
     all.into_iter().skip(rank).step_by(size).collect()
 }
 
+/// Any sort of orders over `n` rows.
+fn orders_of(sort: prop::sample::Index, n: u64) -> Arc<dyn Orders> {
+    let mut all = contract::all(n, 7);
+    all.swap_remove(sort.index(all.len())).1
+}
+
 fn tails() -> impl Strategy<Value = Tail> {
     prop::sample::select(vec![Tail::Wrap, Tail::Drop, Tail::Uneven])
 }
@@ -116,12 +122,12 @@ fn worlds() -> impl Strategy<Value = (u64, u32, usize)> {
 proptest! {
     #[test]
     fn every_row_is_served_once_and_pads_are_exact(
-        (n, size, batch) in worlds(), tail in tails(), epoch in 0_u64..3, drop_last: bool,
+        (n, size, batch) in worlds(), tail in tails(), epoch in 0_u64..3, drop_last: bool, sort: prop::sample::Index,
     ) {
-        let orders = global(n);
+        let orders = orders_of(sort, n);
         let world: Vec<_> =
             world(&orders, size, batch, tail).into_iter().map(|s| s.with_drop_last_batch(drop_last)).collect();
-        let order = orders.epoch(epoch).unwrap();
+        let order = world[0].orders().epoch(epoch).unwrap();
         let served = rest(&world, epoch);
         let size = u64::from(size);
         let mut expected = match tail {
@@ -137,18 +143,28 @@ proptest! {
             } / global_batch * global_batch;
         }
         prop_assert!(served.keys().copied().eq(0..expected));
-        for (q, (row, pad)) in served {
-            prop_assert_eq!(Some(row), order.row(q % n));
-            prop_assert_eq!(pad, q >= n);
+        let mut rows: Vec<u64> = served.values().filter(|(_, pad)| !pad).map(|(row, _)| *row).collect();
+        for (q, (row, pad)) in &served {
+            prop_assert_eq!(Some(*row), order.row(q % n));
+            prop_assert_eq!(*pad, *q >= n);
         }
+        let pads: Vec<u64> = served.values().filter(|(_, pad)| *pad).map(|(row, _)| *row).collect();
+        for sampler in &world {
+            let plan = sampler.plan(epoch).unwrap();
+            prop_assert_eq!(plan.repeated().map(|row| row.unwrap()).collect::<Vec<_>>(), &pads[..]);
+            prop_assert_eq!(plan.dropped().left(), n.saturating_sub(expected));
+        }
+        rows.extend(world[0].plan(epoch).unwrap().dropped().map(|row| row.unwrap()));
+        rows.sort_unstable();
+        prop_assert!(rows.into_iter().eq(0..n));
     }
 
     #[test]
     fn all_ranks_take_the_same_steps_and_only_the_last_is_short(
-        (n, size, batch) in worlds(), tail in tails(), drop_last: bool,
+        (n, size, batch) in worlds(), tail in tails(), drop_last: bool, sort: prop::sample::Index,
     ) {
         let world: Vec<_> =
-            world(&global(n), size, batch, tail).into_iter().map(|s| s.with_drop_last_batch(drop_last)).collect();
+            world(&orders_of(sort, n), size, batch, tail).into_iter().map(|s| s.with_drop_last_batch(drop_last)).collect();
         let steps = world[0].steps();
         for sampler in &world {
             let batches = batches(sampler, 0);
@@ -178,9 +194,9 @@ proptest! {
 
     #[test]
     fn the_merged_stream_does_not_depend_on_the_number_of_workers(
-        (n, size, batch) in worlds(), tail in tails(), workers in 0_u64..6,
+        (n, size, batch) in worlds(), tail in tails(), workers in 0_u64..6, sort: prop::sample::Index,
     ) {
-        let sampler = world(&global(n), size, batch, tail).pop().unwrap();
+        let sampler = world(&orders_of(sort, n), size, batch, tail).pop().unwrap();
         let plan = sampler.plan(1).unwrap();
         let mut iterators: Vec<_> =
             (0..workers.max(1)).map(|worker| plan.batches_of_worker(worker, workers).unwrap()).collect();
@@ -199,18 +215,21 @@ proptest! {
 
     #[test]
     fn what_a_step_trains_on_does_not_depend_on_the_world_while_the_global_batch_stays(
-        n in 0_u64..600, tail in tails(),
+        n in 0_u64..600, tail in tails(), epoch in 0_u64..2, rotation: bool, sort: prop::sample::Index,
     ) {
-        let orders = global(n);
-        let one = world(&orders, 1, 24, tail);
+        let orders = orders_of(sort, n);
+        let world = |size, batch| -> Vec<_> {
+            world(&orders, size, batch, tail).into_iter().map(|sampler| sampler.with_rotation(rotation)).collect()
+        };
+        let one = world(1, 24);
         for (size, batch) in [(2, 12), (3, 8), (4, 6), (8, 3), (12, 2), (24, 1)] {
-            let many = world(&orders, size, batch, tail);
+            let many = world(size, batch);
             if tail != Tail::Drop {
                 prop_assert_eq!(many[0].steps(), one[0].steps());
             }
             for t in 0..many[0].steps() {
-                let mut mine = step(&many, 0, t);
-                let whole = step(&one, 0, t);
+                let mut mine = step(&many, epoch, t);
+                let whole = step(&one, epoch, t);
                 // Pads and dropped rows are all that the world decides, and both are at the end.
                 mine.retain(|_, (_, pad)| !*pad);
                 prop_assert!(mine.iter().all(|(q, row)| whole.get(q) == Some(row)));
@@ -223,9 +242,9 @@ proptest! {
 
     #[test]
     fn resuming_after_any_step_goes_on_as_if_nothing_had_happened(
-        (n, size, batch) in worlds(), tail in tails(), drop_last: bool,
+        (n, size, batch) in worlds(), tail in tails(), drop_last: bool, sort: prop::sample::Index,
     ) {
-        let orders = global(n);
+        let orders = orders_of(sort, n);
         for sampler in world(&orders, size, batch, tail) {
             let mut sampler = sampler.with_drop_last_batch(drop_last);
             let whole = batches(&sampler, 0);
@@ -259,27 +278,31 @@ proptest! {
 
     #[test]
     fn resuming_in_another_world_serves_every_remaining_row_once(
-        (n, size, batch) in worlds(), new_size in 1_u32..17, new_batch in 1_usize..9, tail in tails(),
+        (n, size, batch) in worlds(), new_size in 1_u32..17, new_batch in 1_usize..9, tail in tails(), new_tail in tails(),
+        epoch in 0_u64..2, sort: prop::sample::Index,
     ) {
-        let orders = global(n);
-        let order = orders.epoch(0).unwrap();
+        let orders = orders_of(sort, n);
         let old = world(&orders, size, batch, tail).remove(0);
+        let order = old.orders().epoch(epoch).unwrap();
         for t in 0..old.steps().saturating_sub(1) {
-            let state = old.state_after(0, t).unwrap();
-            let mut new = world(&orders, new_size, new_batch, tail);
+            let state = old.state_after(epoch, t).unwrap();
+            let mut new = world(&orders, new_size, new_batch, new_tail);
             for sampler in &mut new {
                 sampler.resume(&state).unwrap();
-                prop_assert_eq!(sampler.steps(), sampler.plan(0).unwrap().steps());
+                prop_assert_eq!(sampler.steps(), sampler.plan(epoch).unwrap().steps());
             }
             prop_assert!(new.iter().all(|sampler| sampler.steps() == new[0].steps()));
             let (left, shards) = (n - state.consumed, u64::from(new_size));
-            let expected = match tail {
+            let expected = match new_tail {
                 Tail::Wrap => left.div_ceil(shards) * shards,
                 Tail::Drop => left / shards * shards,
                 _ => left,
             };
-            let served = rest(&new, 0);
+            let served = rest(&new, epoch);
             prop_assert!(served.keys().copied().eq(state.consumed..state.consumed + expected));
+            let plan = new[0].plan(epoch).unwrap();
+            prop_assert_eq!(plan.dropped().count() as u64, left.saturating_sub(expected));
+            prop_assert_eq!(plan.repeated().count() as u64, expected.saturating_sub(left));
             for (q, (row, pad)) in served {
                 prop_assert_eq!(Some(row), order.row(q % n));
                 prop_assert_eq!(pad, q >= n);
@@ -296,19 +319,111 @@ fn torch_examples_come_out_as_torch_prints_them() {
     assert_eq!(torch(&[5, 6, 7, 8, 9], 2, 1, true), [6, 8]);
 }
 
+/// What `torch.utils.data.DistributedSampler` of PyTorch 2.15 served.
+#[test]
+fn torch_orders_are_dealt_as_torch_deals_them() {
+    let rows = |n, seed, rank, size, tail| -> Vec<u64> {
+        let orders: Arc<dyn Orders> = Arc::new(Torch::new(n, seed).unwrap());
+        samples(&world(&orders, size, 2, tail)[rank], 2).iter().map(|sample| sample.row).collect()
+    };
+    assert_eq!(rows(10, 3, 1, 4, Tail::Wrap), [4, 5, 7]);
+    assert_eq!(rows(10, 3, 3, 4, Tail::Drop), [6, 2]);
+    let orders: Arc<dyn Orders> = Arc::new(Torch::new(3, 0).unwrap());
+    let world = world(&orders, 8, 1, Tail::Wrap);
+    let firsts: Vec<u64> = world.iter().map(|sampler| samples(sampler, 0)[0].row).collect();
+    assert_eq!(firsts, [2, 0, 1, 2, 0, 1, 2, 0]);
+}
+
+#[test]
+fn what_never_changes_drops_and_repeats_every_row_equally_often() {
+    for n in [10_u64, 23, 100, 101] {
+        let explicit: Arc<dyn Orders> = Arc::new(Explicit::new((0..n).rev().collect::<Vec<_>>(), n).unwrap());
+        let sequential: Arc<dyn Orders> = Arc::new(Sequential::new(n).unwrap());
+        let contiguous: Arc<dyn Orders> = Arc::new(Contiguous::new(Arc::clone(&sequential), 7).unwrap());
+        for orders in [sequential, explicit, contiguous] {
+            for (tail, drop_last) in
+                [(Tail::Wrap, false), (Tail::Drop, false), (Tail::Drop, true), (Tail::Uneven, true)]
+            {
+                let sampler = world(&orders, 7, 2, tail).pop().unwrap().with_drop_last_batch(drop_last);
+                let steps = sampler.steps();
+                let mut counts = vec![0; n as usize];
+                for epoch in 0..n {
+                    let plan = sampler.plan(epoch).unwrap();
+                    assert_eq!(plan.steps(), steps);
+                    for row in plan.dropped().chain(plan.repeated()) {
+                        counts[row.unwrap() as usize] += 1;
+                    }
+                    let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+                    assert!(most - least <= 4, "{n} {tail} {epoch}: {least} to {most}");
+                }
+                assert!(counts[0] > 0 && counts.iter().all(|count| *count == counts[0]), "{n} {tail} {counts:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_what_leaves_a_tail_begins_elsewhere_and_only_after_the_first_epoch() {
+    let first = |orders: &Arc<dyn Orders>, size, tail, epoch| -> u64 {
+        world(orders, size, 2, tail)[0].plan(epoch).unwrap().at(0).unwrap().unwrap().row
+    };
+    let orders: Arc<dyn Orders> = Arc::new(Sequential::new(100).unwrap());
+    for tail in [Tail::Wrap, Tail::Drop] {
+        assert_eq!(first(&orders, 7, tail, 0), 0);
+        assert_ne!(first(&orders, 7, tail, 1), 0);
+        assert_eq!(first(&orders, 1, tail, 1), 0);
+        assert_eq!(first(&orders, 4, tail, 1), 0);
+        let sampler = world(&orders, 7, 2, tail).remove(0);
+        assert_eq!(sampler.orders().name(), "rotated");
+        assert_eq!(sampler.clone().with_rotation(false).plan(1).unwrap().at(0).unwrap().unwrap().row, 0);
+        let one = world(&orders, 1, 2, tail).remove(0);
+        assert_ne!(one.with_rotation(true).plan(1).unwrap().at(0).unwrap().unwrap().row, 0);
+    }
+    assert_eq!(first(&orders, 7, Tail::Uneven, 1), 0);
+    for orders in [global(100), Arc::new(Torch::new(100, 0).unwrap()), Arc::new(Blocks::new(&[50; 2], 1, 0).unwrap())] {
+        let sampler = world(&orders, 7, 2, Tail::Wrap).remove(0);
+        assert_eq!(sampler.with_rotation(true).state().fingerprint, orders.fingerprint());
+    }
+}
+
+#[test]
+fn a_resumed_run_goes_on_rotated_or_not_as_it_began() {
+    let orders: Arc<dyn Orders> = Arc::new(Sequential::new(100).unwrap());
+    for (size, other) in [(7, 4), (4, 7)] {
+        let old = world(&orders, size, 2, Tail::Wrap).remove(0);
+        let state = old.state_after(1, 3).unwrap();
+        let mut new = world(&orders, other, 5, Tail::Uneven);
+        for sampler in &mut new {
+            sampler.resume(&state).unwrap();
+            assert_eq!(sampler.state(), state);
+            assert_eq!(sampler.clone().with_rotation(size == 4).with_drop_last_batch(true).state(), state);
+            assert_eq!(sampler.state_after(3, 0).unwrap().fingerprint, state.fingerprint);
+        }
+        let order = old.plan(1).unwrap();
+        let served = rest(&new, 1);
+        assert!(served.keys().copied().eq(state.consumed..100));
+        assert!(served.into_iter().all(|(q, (row, _))| order.order().row(q) == Some(row)));
+    }
+}
+
 #[test]
 fn replicas_see_the_same_batches_and_together_the_whole_epoch() {
-    let orders = global(101);
+    for (name, orders) in contract::all(101, 7) {
+        replicas_share(&name, &orders);
+    }
+}
+
+fn replicas_share(name: &str, orders: &Arc<dyn Orders>) {
     for layout in [ReplicaLayout::Consecutive, ReplicaLayout::Strided] {
         for replicas in [1, 2, 3, 4, 6, 12] {
             let mut groups: BTreeMap<u32, Vec<Vec<BatchPlan>>> = BTreeMap::new();
             for rank in 0..12 {
                 let shard = Shard::new(rank, 12).unwrap().with_replicas(replicas, layout).unwrap();
-                let sampler = DistributedSampler::new(Arc::clone(&orders), shard, 4).unwrap();
+                let sampler = DistributedSampler::new(Arc::clone(orders), shard, 4).unwrap();
                 groups.entry(shard.index()).or_default().push(batches(&sampler, 0));
             }
-            let plain = world(&orders, 12 / replicas, 4, Tail::Wrap);
-            assert_eq!(groups.len(), plain.len());
+            let plain = world(orders, 12 / replicas, 4, Tail::Wrap);
+            assert_eq!(groups.len(), plain.len(), "{name}");
             for (members, plain) in groups.values().zip(&plain) {
                 assert_eq!(members.len(), replicas as usize);
                 assert!(members.iter().all(|member| *member == batches(plain, 0)));

@@ -7,4 +7,5 @@ mod commands;
 mod epochs;
 mod formats;
 mod killed;
+mod orders;
 mod place;

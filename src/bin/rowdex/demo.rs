@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use indicatif::{HumanBytes, HumanCount};
-use rowdex::order::OrderSpec;
+use rowdex::order::{OrderSpec, Partition};
 use rowdex::sampler::ReplicaLayout;
 use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard, Tail};
 
@@ -18,6 +18,10 @@ use crate::{demo_data, output};
 /// some pads, because that is where loaders go wrong.
 const PLAN: SamplingArgs = SamplingArgs {
     order: OrderSpec::Global,
+    order_file: None,
+    permutation: false,
+    partition: Partition::Strided,
+    no_rotate: false,
     seed: 42,
     epoch: 0,
     epochs: 2,

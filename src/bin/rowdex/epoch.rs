@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use indicatif::{HumanBytes, HumanCount};
-use rowdex::sampler::{BatchPlan, EpochPlan};
+use rowdex::sampler::{BatchPlan, EpochPlan, RowIds};
 use rowdex::{Dataset, DatasetBuilder, DistributedSampler, Loader};
 use serde_json::{Value, json};
 
@@ -84,13 +84,37 @@ pub(crate) struct Coverage {
     pub(crate) missing: u64,
 }
 
+/// So many of the dropped and of the repeated rows of an epoch are named.
+const MOST_NAMED: usize = 100;
+
 #[derive(Debug)]
 pub(crate) struct EpochReport {
     pub(crate) epoch: u64,
+    /// What no rank serves, chosen or not.
+    pub(crate) dropped: NamedRows,
+    /// What ranks serve as pads.
+    pub(crate) repeated: NamedRows,
     pub(crate) decodes: u64,
     pub(crate) passes: f64,
     pub(crate) seconds: f64,
     pub(crate) rows_per_second: f64,
+}
+
+/// Some rows, the first of them by their ids.
+#[derive(Debug, Default)]
+pub(crate) struct NamedRows {
+    pub(crate) count: u64,
+    pub(crate) first: Vec<u64>,
+}
+
+impl NamedRows {
+    fn new(rows: RowIds) -> rowdex::Result<Self> {
+        Ok(Self { count: rows.left(), first: rows.take(MOST_NAMED).collect::<rowdex::Result<_>>()? })
+    }
+
+    fn to_json(&self) -> Value {
+        json!({ "count": self.count, "row_ids": self.first })
+    }
 }
 
 /// Reads every batch of every chosen rank, step by step, so that the rows of a step are neighbours in the order.
@@ -124,6 +148,8 @@ pub(crate) fn read(dataset: &Dataset, sampling: &SamplingArgs, reading: Reading)
         let steps = plans.first().map_or(0, EpochPlan::steps);
         bar.set_length(steps.saturating_mul(sampling.epochs));
         let mut batch = BatchPlan::default();
+        let dropped = plans.first().map(|plan| NamedRows::new(plan.dropped())).transpose()?.unwrap_or_default();
+        let repeated = plans.first().map(|plan| NamedRows::new(plan.repeated())).transpose()?.unwrap_or_default();
         for rank in &mut ranks {
             rank.start_epoch();
         }
@@ -145,7 +171,8 @@ pub(crate) fn read(dataset: &Dataset, sampling: &SamplingArgs, reading: Reading)
         let decodes = (dataset.counters() - before).decodes;
         let seconds = started.elapsed().as_secs_f64();
         let rows_per_second = rate(served.count, seconds);
-        epochs.push(EpochReport { epoch, decodes, passes: passes(decodes), seconds, rows_per_second });
+        let passes = passes(decodes);
+        epochs.push(EpochReport { epoch, dropped, repeated, decodes, passes, seconds, rows_per_second });
     }
     bar.finish_and_clear();
 
@@ -287,6 +314,8 @@ impl Report {
         let epoch = |epoch: &EpochReport| {
             json!({
                 "epoch": epoch.epoch,
+                "dropped": epoch.dropped.to_json(),
+                "repeated": epoch.repeated.to_json(),
                 "decodes": epoch.decodes,
                 "passes": epoch.passes,
                 "seconds": epoch.seconds,

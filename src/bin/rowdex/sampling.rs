@@ -1,10 +1,12 @@
 //! Which rank gets which rows when, as it is asked for on the command line.
 
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
-use rowdex::order::OrderSpec;
+use rowdex::index::OrderFile;
+use rowdex::order::{Explicit, OrderSpec, Partition};
 use rowdex::sampler::ReplicaLayout;
 use rowdex::{DistributedSampler, Index, Orders, Shard, Tail};
 
@@ -18,9 +20,33 @@ const MOST_RANKS: u32 = 1 << 16;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SamplingArgs {
     /// The order of the rows before they are dealt to the ranks: `sequential` takes them as they lie, `global` shuffles all among
-    /// all.
-    #[arg(long, value_name = "ORDER", default_value = "global", value_parser = named::<OrderSpec>(&["sequential", "global"]))]
+    /// all, `blocks(K)` or `blocks:K` shuffles row groups and the rows of K of them at a time (`blocks:all` for all), `torch` is
+    /// PyTorch's own shuffle.
+    #[arg(long, value_name = "ORDER", default_value = "global")]
     pub(crate) order: OrderSpec,
+
+    /// Serve the row ids in this file in its order, in every epoch: little-endian 64-bit integers and nothing else.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["order", "seed"])]
+    pub(crate) order_file: Option<PathBuf>,
+
+    /// Refuse an order file that does not list every row exactly once.
+    #[arg(long, requires = "order_file")]
+    pub(crate) permutation: bool,
+
+    /// How positions are dealt to the ranks: `strided` in turn, `contiguous` in one consecutive piece for each rank, so that
+    /// with `blocks(K)` and `sequential` every row group is read by about one rank.
+    #[arg(
+        long,
+        value_name = "PARTITION",
+        default_value = "strided",
+        value_parser = named::<Partition>(&["strided", "contiguous"])
+    )]
+    pub(crate) partition: Partition,
+
+    /// Begin an order that never changes with the same row in every epoch, even if the tail then drops or repeats the same rows
+    /// each time.
+    #[arg(long)]
+    pub(crate) no_rotate: bool,
 
     /// The seed of the shuffle, the same on all ranks.
     #[arg(long, value_name = "S", default_value_t = 0)]
@@ -72,8 +98,25 @@ pub(crate) struct SamplingArgs {
 
 impl SamplingArgs {
     pub(crate) fn orders(&self, index: &Index) -> Result<Arc<dyn Orders>, Failure> {
-        let groups: Vec<u64> = index.row_groups().map(|group| group.rows()).collect();
-        Ok(self.order.orders(&groups, self.seed)?)
+        let orders = match &self.order_file {
+            Some(path) => self.listed(path, index.len())?,
+            None => {
+                let groups: Vec<u64> = index.row_groups().map(|group| group.rows()).collect();
+                self.order.orders(&groups, self.seed)?
+            }
+        };
+        // Of whichever rank: they agree on how many shards there are.
+        Ok(self.partition.orders(orders, self.shard(0)?.count())?)
+    }
+
+    fn listed(&self, path: &Path, rows: u64) -> rowdex::Result<Arc<dyn Orders>> {
+        let orders = Explicit::from_le_bytes(OrderFile::open(path)?, rows).and_then(|orders| {
+            if self.permutation {
+                orders.check_permutation()?;
+            }
+            Ok(orders)
+        });
+        Ok(Arc::new(orders.map_err(|error| error.with_file(path.display().to_string()))?))
     }
 
     pub(crate) fn shard(&self, rank: u32) -> Result<Shard, Failure> {
@@ -95,7 +138,10 @@ impl SamplingArgs {
             Rank::All => 0..self.world_size.max(1),
         };
         let orders = self.orders(index)?;
-        let sampler = |rank| Ok(DistributedSampler::new(Arc::clone(&orders), self.shard(rank)?, self.batch_size)?);
+        let sampler = |rank| {
+            let sampler = DistributedSampler::new(Arc::clone(&orders), self.shard(rank)?, self.batch_size)?;
+            Ok(if self.no_rotate { sampler.with_rotation(false) } else { sampler })
+        };
         chosen.map(sampler).collect()
     }
 }

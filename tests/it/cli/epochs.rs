@@ -53,7 +53,7 @@ fn all_ranks_take_the_same_steps_and_miss_nothing() {
 #[test]
 fn digests_do_not_depend_on_threads_or_memory() {
     let place = Place::with_index();
-    for order in ["global", "sequential"] {
+    for order in ["global", "sequential", "torch", "blocks(3)"] {
         let run = |options: &str| {
             place.json(&format!("epoch train.rdx --order {order} --world-size 3 --batch-size 50 --epochs 2 {options}"))
         };
@@ -133,7 +133,7 @@ fn the_report_has_its_names_and_adds_up() {
     assert_eq!(keys(&report["ranks"][0]), ["rank", "steps", "samples", "pads", "digest"]);
     assert_eq!(keys(&report["coverage"]), ["served", "distinct", "repeated", "missing"]);
     let epochs = report["epochs"].as_array().unwrap();
-    assert_eq!(keys(&epochs[0]), ["epoch", "decodes", "passes", "seconds", "rows_per_second"]);
+    assert_eq!(keys(&epochs[0]), ["epoch", "dropped", "repeated", "decodes", "passes", "seconds", "rows_per_second"]);
     assert_eq!(epochs.iter().map(|epoch| epoch["epoch"].as_u64().unwrap()).collect::<Vec<_>>(), [5, 6, 7]);
     let decodes: u64 = epochs.iter().map(|epoch| epoch["decodes"].as_u64().unwrap()).sum();
     assert_eq!(report["decodes"], json!(decodes));

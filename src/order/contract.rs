@@ -1,0 +1,133 @@
+//! What every order promises, asked of all of them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Blocks, Contiguous, Explicit, Global, Order, Orders, Rotated, Sequential, Torch, reachable};
+
+/// Every sort of orders, over `len` rows: all of them permutations.
+pub(crate) fn all(len: u64, seed: u64) -> Vec<(String, Arc<dyn Orders>)> {
+    let groups = unequal(len);
+    let blocks = |k| -> Arc<dyn Orders> { Arc::new(Blocks::new(&groups, k, seed).unwrap()) };
+    let global: Arc<dyn Orders> = Arc::new(Global::new(len, seed).unwrap());
+    let sequential: Arc<dyn Orders> = Arc::new(Sequential::new(len).unwrap());
+    // Odd and so without a factor in common with what it is shifted by; reversed for good measure.
+    let listed: Vec<u64> = (0..len).rev().map(|row| (row + len / 3) % len).collect();
+    let pieces = |orders: &Arc<dyn Orders>, shards| -> Arc<dyn Orders> {
+        Arc::new(Contiguous::new(Arc::clone(orders), shards).unwrap())
+    };
+    let mut all: Vec<(String, Arc<dyn Orders>)> = vec![
+        ("sequential".into(), Arc::clone(&sequential)),
+        ("global".into(), Arc::clone(&global)),
+        ("torch".into(), Arc::new(Torch::new(len, seed).unwrap())),
+        ("explicit".into(), Arc::new(Explicit::new(listed, len).unwrap())),
+        ("rotated sequential".into(), Arc::new(Rotated::new(Arc::clone(&sequential)))),
+        ("rotated global".into(), Arc::new(Rotated::new(Arc::clone(&global)))),
+        ("contiguous(4) sequential".into(), pieces(&sequential, 4)),
+        ("contiguous(5) blocks(3)".into(), pieces(&blocks(3), 5)),
+        ("contiguous(1) global".into(), pieces(&global, 1)),
+        ("rotated contiguous(6) sequential".into(), Arc::new(Rotated::new(pieces(&sequential, 6)))),
+    ];
+    all.extend([1, 3, Blocks::ALL].map(|k| (format!("blocks({k})"), blocks(k))));
+    all
+}
+
+/// So many rows in row groups of different sizes, of none as well.
+fn unequal(mut len: u64) -> Vec<u64> {
+    let mut groups = vec![0];
+    for size in [1, 20, 0, 7, 33, 20].into_iter().cycle() {
+        groups.push(size.min(len));
+        len -= size.min(len);
+        if len == 0 {
+            break;
+        }
+    }
+    groups
+}
+
+fn rows(order: &dyn Order, first: u64, stride: u64, room: usize) -> Vec<u64> {
+    let mut rows = vec![u64::MAX; room];
+    let written = order.fill_strided(first, stride, &mut rows);
+    assert!(rows[written..].iter().all(|row| *row == u64::MAX), "{order:?} writes beyond its end");
+    rows.truncate(written);
+    rows
+}
+
+const LENGTHS: [u64; 10] = [0, 1, 2, 3, 19, 21, 64, 100, 599, 1200];
+
+fn each(mut check: impl FnMut(&str, &dyn Order)) {
+    for len in LENGTHS {
+        for (name, orders) in all(len, 11) {
+            for epoch in [0, 1, u64::MAX] {
+                let order = orders.epoch(epoch).unwrap();
+                assert_eq!((order.len(), orders.len(), order.is_empty()), (len, len, len == 0), "{name}");
+                check(&format!("{name}, {len} rows, epoch {epoch}"), &*order);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_row_is_served_once() {
+    each(|name, order| {
+        let mut rows = rows(order, 0, 1, order.len() as usize + 3);
+        rows.sort_unstable();
+        assert!(rows.into_iter().eq(0..order.len()), "{name}");
+    });
+}
+
+#[test]
+fn there_is_a_row_exactly_below_the_length_and_the_inverse_finds_it() {
+    each(|name, order| {
+        let len = order.len();
+        for position in 0..len {
+            let row = order.row(position).unwrap();
+            assert_eq!(order.position(row), Some(position), "{name}");
+        }
+        for beyond in [len, len + 1, u64::MAX] {
+            assert_eq!((order.row(beyond), order.position(beyond)), (None, None), "{name}");
+        }
+    });
+}
+
+#[test]
+fn filling_gives_what_single_rows_give_for_any_stride() {
+    each(|name, order| {
+        let len = order.len();
+        for first in [0, 1, 2, len / 2, len.saturating_sub(5), len, u64::MAX] {
+            for stride in [0, 1, 2, 3, 4, 5, 6, 8, 12, 30, 299, len, u64::MAX] {
+                for room in [0, 1, 2, 50, 700] {
+                    let rows = rows(order, first, stride, room);
+                    assert_eq!(rows.len(), reachable(first, stride, len, room), "{name} {first} {stride} {room}");
+                    for (i, row) in (0..).zip(rows) {
+                        assert_eq!(Some(row), order.row(first + i * stride), "{name} {first} {stride} {i}");
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn an_epoch_is_the_same_whenever_it_is_asked_for() {
+    for len in [1, 100, 599] {
+        for (name, orders) in all(len, 3) {
+            let first = rows(&*orders.epoch(2).unwrap(), 0, 1, len as usize);
+            let other = rows(&*orders.epoch(3).unwrap(), 0, 1, len as usize);
+            assert_eq!(rows(&*orders.epoch(2).unwrap(), 0, 1, len as usize), first, "{name}");
+            assert_eq!(first == other, orders.is_same_every_epoch() || len == 1, "{name}");
+        }
+    }
+}
+
+#[test]
+fn all_orders_have_fingerprints_of_their_own() {
+    let mut seen = BTreeSet::new();
+    for (len, seed) in [(100, 3), (100, 4), (101, 3)] {
+        for (name, orders) in all(len, seed) {
+            // Without a seed, those of another seed are the same orders.
+            let unseeded = name.contains("sequential") || name == "explicit";
+            assert_eq!(seen.insert(orders.fingerprint()), seed == 3 || !unseeded, "{name} {len} {seed}");
+        }
+    }
+}

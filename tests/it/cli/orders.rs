@@ -1,0 +1,126 @@
+//! Orders, partitions and tails, as they are asked for.
+
+use serde_json::{Value, json};
+
+use super::place::{Place, ROWS};
+
+/// The rows of an epoch that no rank serves, or that are served twice.
+fn rows(report: &Value, epoch: usize, what: &str) -> Vec<u64> {
+    let rows = &report["epochs"][epoch][what];
+    let ids: Vec<u64> = rows["row_ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect();
+    assert_eq!(rows["count"], json!(ids.len()));
+    ids
+}
+
+fn write_order(place: &Place, name: &str, ids: impl IntoIterator<Item = u64>) {
+    let bytes: Vec<u8> = ids.into_iter().flat_map(u64::to_le_bytes).collect();
+    std::fs::write(place.path(name), bytes).unwrap();
+}
+
+#[test]
+fn every_order_in_every_partition_serves_every_row() {
+    let place = Place::with_index();
+    write_order(&place, "order.bin", (0..ROWS as u64).rev());
+    let mut digests = Vec::new();
+    for order in [
+        "--order sequential",
+        "--order torch",
+        "--order blocks(1)",
+        "--order blocks:8",
+        "--order blocks:all",
+        "--order-file order.bin",
+    ] {
+        for partition in ["strided", "contiguous"] {
+            let options = format!("{order} --partition {partition} --world-size 4 --batch-size 32 --epoch 1");
+            let report = place.json(&format!("epoch train.rdx {options}"));
+            assert_eq!(
+                report["coverage"],
+                json!({"served": 1004, "distinct": ROWS, "repeated": 1, "missing": 0}),
+                "{options}"
+            );
+            digests.push(report["ranks"][0]["digest"].to_string());
+        }
+    }
+    let count = digests.len();
+    digests.sort();
+    digests.dedup();
+    assert_eq!(digests.len(), count);
+}
+
+#[test]
+fn ranks_that_take_pieces_of_blocks_decode_each_row_group_about_once() {
+    let place = Place::with_index();
+    let groups = place.json("info train.rdx")["row_groups"].as_u64().unwrap();
+    let decodes = |partition: &str| -> u64 {
+        let rank = |rank: u64| {
+            let options = format!("--order blocks:1 --partition {partition} --world-size 4 --rank {rank}");
+            place.json(&format!("epoch train.rdx --batch-size 16 {options}"))["decodes"].as_u64().unwrap()
+        };
+        (0..4).map(rank).sum()
+    };
+    let (contiguous, strided) = (decodes("contiguous"), decodes("strided"));
+    // Each rank may share the row group at either end of its piece, and pads come from another.
+    assert!(contiguous <= groups + 4 + 1, "{contiguous} of {groups}");
+    assert!(strided >= 3 * groups, "{strided} of {groups}");
+}
+
+#[test]
+fn an_order_file_is_served_as_it_is() {
+    let place = Place::with_index();
+    write_order(&place, "all.bin", 0..ROWS as u64);
+    let digest = |options: &str| {
+        let report =
+            place.json(&format!("epoch train.rdx --world-size 2 --batch-size 32 --epochs 2 --tail uneven {options}"));
+        report["ranks"].as_array().unwrap().iter().map(|rank| rank["digest"].to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(digest("--order-file all.bin --permutation"), digest("--order sequential"));
+    write_order(&place, "some.bin", [7, 7, 1002, 0]);
+    let report = place.json("epoch train.rdx --world-size 2 --batch-size 2 --order-file some.bin");
+    assert_eq!(report["coverage"], json!({"served": 4, "distinct": 3, "repeated": 1, "missing": ROWS - 3}));
+}
+
+#[test]
+fn what_is_dropped_or_repeated_is_told_and_changes_with_the_epoch() {
+    let place = Place::with_index();
+    let run = |options: &str| place.json(&format!("epoch train.rdx --world-size 4 --epochs 3 {options}"));
+    for (tail, what, other, count) in [("drop", "dropped", "repeated", 3), ("wrap", "repeated", "dropped", 1)] {
+        let report = run(&format!("--order sequential --tail {tail}"));
+        let told: Vec<Vec<u64>> = (0..3).map(|epoch| rows(&report, epoch, what)).collect();
+        assert!(told.iter().all(|rows| rows.len() == count) && rows(&report, 0, other).is_empty());
+        assert!(told[0] != told[1] && told[1] != told[2] && told[0] != told[2], "{told:?}");
+        let report = run(&format!("--order sequential --tail {tail} --no-rotate"));
+        let first = if tail == "drop" { vec![1000, 1001, 1002] } else { vec![0] };
+        assert!((0..3).all(|epoch| rows(&report, epoch, what) == first));
+        // One rank alone says the same of all.
+        let alone = run(&format!("--tail {tail} --rank 1"));
+        assert_eq!(rows(&alone, 2, what), rows(&run(&format!("--tail {tail}")), 2, what));
+    }
+    let report = run("--tail drop");
+    assert_eq!(rows(&report, 2, "dropped").len() as u64, report["coverage"]["missing"].as_u64().unwrap());
+}
+
+#[test]
+fn impossible_orders_are_refused() {
+    let place = Place::with_index();
+    for order in ["blocks(0)", "blocks", "blocks(x)", "shuffled"] {
+        place.run(&format!("epoch train.rdx --order {order}")).exits_with_usage().complains(&[order, "blocks(8)"]);
+    }
+    place.run("epoch train.rdx --order-file a --order global").exits_with_usage();
+    place.run("epoch train.rdx --permutation").exits_with_usage();
+    place.run("epoch train.rdx --partition rows").exits_with_usage().complains(&["contiguous"]);
+    place.run("epoch train.rdx --order-file none.bin").fails().complains(&["none.bin"]);
+    std::fs::write(place.path("half.bin"), [0; 12]).unwrap();
+    place.run("epoch train.rdx --order-file half.bin").fails().complains(&["half.bin", "12 bytes"]);
+    write_order(&place, "beyond.bin", [5, ROWS as u64]);
+    place
+        .run("epoch train.rdx --order-file beyond.bin")
+        .fails()
+        .complains(&["beyond.bin", "row id 1003 at position 1"]);
+    write_order(&place, "double.bin", (0..ROWS as u64).map(|id| if id == 9 { 4 } else { id }));
+    let double = "epoch train.rdx --order-file double.bin";
+    place.run(double).succeeds();
+    place.run(&format!("{double} --permutation")).fails().complains(&["double.bin", "row id 4", "positions 4 and 9"]);
+    write_order(&place, "short.bin", 1..ROWS as u64);
+    let short = "epoch train.rdx --order-file short.bin --permutation";
+    place.run(short).fails().complains(&["short.bin", "row id 0 is missing"]);
+}
