@@ -18,5 +18,7 @@ mod handle;
 mod index;
 mod loader;
 mod orders;
+mod rows;
 mod sampler;
 mod version;
+mod worker;

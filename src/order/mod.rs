@@ -44,6 +44,7 @@ use std::sync::Arc;
 pub use self::blocks::Blocks;
 pub use self::contiguous::{Contiguous, Partition};
 pub use self::explicit::Explicit;
+pub(crate) use self::fingerprint::fingerprint;
 pub use self::global::Global;
 pub use self::rotated::Rotated;
 pub use self::sequential::Sequential;
