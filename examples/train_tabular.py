@@ -7,6 +7,7 @@ The index's columns must be those of `example` below. Without one it makes a sma
 
 from __future__ import annotations
 
+import math
 import pathlib
 import sys
 import tempfile
@@ -30,9 +31,9 @@ class Model(nn.Module):
         self.layers = nn.Sequential(nn.Linear(4 + 3, 32), nn.ReLU(), nn.Linear(32, 1))
 
     def forward(self, batch: dict[str, Any]) -> torch.Tensor:
-        age = batch["age"]  # Values, zero where there is none, and whether there is one.
+        age = batch["age"]  # Values, NaN where there is none, and whether there is one.
         shops = torch.tensor([SHOPS.index(name) for name in batch["shop"].values])
-        numbers = torch.stack([batch["price"].values, age.values, age.valid.float()], dim=1)
+        numbers = torch.stack([batch["price"].values, age.values.nan_to_num(), age.valid.float()], dim=1)
         found: torch.Tensor = self.layers(torch.cat([self.shop(shops), numbers], dim=1)).squeeze(1)
         return found
 
@@ -53,6 +54,8 @@ def main(index: str) -> None:
             loss.backward()
             optimizer.step()
             total += loss.item()
+        if not math.isfinite(total):
+            raise ArithmeticError("the loss is not a number any more")
         print(f"epoch {epoch}: {len(loader)} batches, mean loss {total / len(loader):.3f}")
 
 

@@ -35,7 +35,7 @@ cd python
 case $python in /*) ;; *) python=$here/$python ;; esac
 "$python" -m mypy
 cd tests
-"$python" -m pytest -c ../pyproject.toml --rootdir .. --import-mode=append -p no:cacheprovider . "$@"
+"$python" -m pytest -c ../pyproject.toml --rootdir .. --import-mode=append -p no:cacheprovider "$@"
 
 if [ "$torch" != no ]; then
   cd "$here/examples"
