@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import pathlib
 import sys
 from ctypes import POINTER, Structure, c_bool, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
@@ -348,13 +347,13 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-def _candidates() -> list[pathlib.Path]:
+def _candidates() -> list[str]:
     name = "librowdex.dylib" if sys.platform == "darwin" else "librowdex.so"
-    here = pathlib.Path(__file__).resolve().parent
+    here = os.path.dirname(os.path.abspath(__file__))
     named = os.environ.get("ROWDEX_LIBRARY")
     if named is not None:
-        return [pathlib.Path(named)]
-    return [here / name, here.parents[1] / "target/release" / name]
+        return [named]
+    return [os.path.join(here, name), os.path.join(here, "..", "..", "target", "release", name)]
 
 
 def load() -> Any:
@@ -364,14 +363,14 @@ def load() -> Any:
         ImportError: if it is missing, cannot be loaded, or is of another ABI version.
     """
     candidates = _candidates()
-    path = next((path for path in candidates if path.is_file()), None)
+    path = next((path for path in candidates if os.path.isfile(path)), None)
     if path is None:
         raise ImportError(
-            f"the rowdex library is missing: no {' or '.join(map(str, candidates))}; "
+            f"the rowdex library is missing: no {' or '.join(candidates)}; "
             "install the package again (pip install ./python), or set ROWDEX_LIBRARY to the library"
         )
     try:
-        library = ctypes.CDLL(str(path))
+        library = ctypes.CDLL(path)
     except OSError as error:
         raise ImportError(f"the rowdex library cannot be loaded: {error}; install the package again") from error
     try:

@@ -6,7 +6,6 @@ import ctypes
 import os
 import sys
 from collections.abc import Iterator, Sized
-from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from . import _ffi
@@ -17,8 +16,7 @@ Tail = Literal["wrap", "drop", "uneven", "error"]
 _CHUNK = 4096
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """Everything that decides which rows a rank serves when, small enough to travel with every batch.
 
     Attributes:
@@ -83,8 +81,7 @@ class Plan:
         return Handle(library.sampler_free, library.sampler_new, orders.pointer, ctypes.byref(options))
 
 
-@dataclass(frozen=True)
-class OpenPlan:
+class OpenPlan(NamedTuple):
     """The ``rowdex_sampler`` of whole epochs, and that of the epoch that the run was resumed within. Neither is changed."""
 
     whole: Handle
@@ -190,7 +187,7 @@ class DistributedSampler:
         self._served = (self._epoch, 0)
 
     def __getstate__(self) -> dict[str, Any]:
-        plan = self._plan if self._resumed_epoch is None or self._epoch == self._resumed_epoch else replace(self._plan, resumed=None)
+        plan = self._plan if self._resumed_epoch is None or self._epoch == self._resumed_epoch else self._plan._replace(resumed=None)
         return {"dataset": self._dataset, "plan": plan, "batched": self._batched, "epoch": self._epoch}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -314,7 +311,7 @@ class DistributedSampler:
         state = state_dict.get("state")
         if not isinstance(state, str):
             raise ValueError(f"not a state of a sampler: {state_dict!r}")
-        self._set(replace(self._plan, resumed=state))
+        self._set(self._plan._replace(resumed=state))
 
 
 def world() -> tuple[int, int]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _capsule, _ffi
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """A column, or a part of a nested one.
 
     Attributes:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch.utils.data
@@ -376,7 +375,7 @@ class _Planner:
         epochs = [sampler.epoch] if sampler.shuffle else [0]
         if stream is not None and sampler.shuffle:
             epochs += [stream.epoch, stream.epoch + 1]
-            plan = replace(plan, batch_size=max(len(rows), stream.key[0].batch_size))
+            plan = plan._replace(batch_size=max(len(rows), stream.key[0].batch_size))
         for epoch in dict.fromkeys(epochs):
             if self._asks(plan, epoch, first, rows):
                 return Step(plan, epoch, first, False)
