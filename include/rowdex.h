@@ -28,7 +28,8 @@
  *
  * Options. Structs of options begin with struct_size, which the caller sets to the sizeof of the struct, and all other fields may be 0,
  * which is their default: rowdex_dataset_options options = {.struct_size = sizeof options}. In their place NULL stands for all
- * defaults. ROWDEX_NONE asks for none of something where 0 asks for the default. Structs of results begin with struct_size, too.
+ * defaults. ROWDEX_NONE asks for none of something where 0 asks for the default. Structs of results that
+ * may grow begin with struct_size, too.
  *
  * Versions. Fields and functions are added, never changed or taken away, as long as ROWDEX_ABI_VERSION stays. A program that was
  * compiled with an older header, whose structs are smaller, goes on working. One with a newer header is refused
@@ -698,7 +699,7 @@ const struct rowdex_error *rowdex_verify_report_problem(const struct rowdex_veri
 // Ends the life of a report and of its errors.
 void rowdex_verify_report_free(struct rowdex_verify_report *report);
 
-// The orders called `spec` ("global", "sequential") over the rows of an index. The seed must be the same on all ranks.
+// The orders called `spec` (such as "global" or "sequential") over the rows of an index. The seed must be the same on all ranks.
 rowdex_status rowdex_orders_for_index(const char *spec,
                                       const struct rowdex_index *index,
                                       uint64_t seed,
@@ -712,6 +713,15 @@ rowdex_status rowdex_orders_for_groups(const char *spec,
                                        uint64_t seed,
                                        struct rowdex_orders **orders,
                                        struct rowdex_error **error);
+
+// Rows in the order of a list, the same in every epoch: what a sampler of one's own drew. Rows may repeat and be left out.
+//
+// The list is copied and checked: all row ids must be below `dataset_rows`, the length of the dataset that it is meant for.
+rowdex_status rowdex_orders_explicit(const uint64_t *rows,
+                                     size_t num_rows,
+                                     uint64_t dataset_rows,
+                                     struct rowdex_orders **orders,
+                                     struct rowdex_error **error);
 
 // Ends the life of an orders handle.
 void rowdex_orders_free(struct rowdex_orders *orders);

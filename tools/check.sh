@@ -28,6 +28,12 @@ if [ "$ROWDEX_ORACLE" = required ]; then bash tools/oracle/setup.sh; fi
 step "tests"
 cargo test --locked --all-features
 
+step "the C API"
+bash tools/capi.sh
+
+step "the Python package"
+bash tools/python.sh -q
+
 step "the main job"
 cargo run --locked --quiet -- demo
 

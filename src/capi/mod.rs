@@ -14,11 +14,14 @@ mod arrow;
 mod buffers;
 mod dataset;
 mod error;
+mod explicit;
 mod handle;
 mod index;
 mod loader;
 mod orders;
 mod rows;
 mod sampler;
+#[cfg(test)]
+mod tests;
 mod version;
 mod worker;

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use super::error::{call, rowdex_error, rowdex_status};
+use super::explicit::Explicit;
 use super::handle::{self, given, place, rowdex_str};
 use super::index::rowdex_index;
 use crate::Result;
@@ -14,7 +15,7 @@ use crate::order::{OrderSpec, Orders};
 #[derive(Debug)]
 pub struct rowdex_orders(pub(super) Arc<dyn Orders>);
 
-/// The orders called `spec` ("global", "sequential") over the rows of an index. The seed must be the same on all ranks.
+/// The orders called `spec` (such as "global" or "sequential") over the rows of an index. The seed must be the same on all ranks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_orders_for_index(
     spec: *const c_char,
@@ -48,6 +49,27 @@ pub unsafe extern "C" fn rowdex_orders_for_groups(
         // SAFETY: as above.
         let spec = unsafe { handle::text(spec, "spec") }?;
         give(orders, spec, groups, seed)
+    })
+}
+
+/// Rows in the order of a list, the same in every epoch: what a sampler of one's own drew. Rows may repeat and be left out.
+///
+/// The list is copied and checked: all row ids must be below `dataset_rows`, the length of the dataset that it is meant for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_orders_explicit(
+    rows: *const u64,
+    num_rows: usize,
+    dataset_rows: u64,
+    orders: Option<&mut MaybeUninit<*mut rowdex_orders>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
+        let out = place(orders, "orders")?;
+        let orders = Explicit::new(rows, dataset_rows)?;
+        out.write(handle::handle(rowdex_orders(Arc::new(orders))));
+        Ok(())
     })
 }
 

@@ -1,0 +1,105 @@
+/* What the test programs share: checks that say where they failed, and the dataset that `rowdex demo --keep` writes. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rowdex.h"
+
+/* Rows of the demo dataset, whose column "id" is 0, 1, 2, ... in the order of the row ids. */
+enum { DEMO_ROWS = 200000, DEMO_FILES = 8, DEMO_ROW_GROUPS = 32 };
+
+#define CHECK(condition)                                                            \
+  do {                                                                              \
+    if (!(condition)) {                                                             \
+      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);       \
+      exit(1);                                                                      \
+    }                                                                               \
+  } while (0)
+
+/* The call succeeds; `error` is the variable that it leaves its error in. */
+#define OK(call)                                                                    \
+  do {                                                                              \
+    rowdex_error *error = NULL;                                                     \
+    rowdex_status status_ = (call);                                                 \
+    if (status_ != ROWDEX_STATUS_OK) {                                              \
+      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, rowdex_error_message(error)); \
+      exit(1);                                                                      \
+    }                                                                               \
+    CHECK(error == NULL);                                                           \
+  } while (0)
+
+/* The call fails with this status and with a message that has this word. */
+#define FAILS(call, status, word)                                                   \
+  do {                                                                              \
+    rowdex_error *error = NULL;                                                     \
+    rowdex_status status_ = (call);                                                 \
+    CHECK(status_ == (status));                                                     \
+    CHECK(error != NULL);                                                           \
+    CHECK(rowdex_error_kind(error) == (status));                                    \
+    if (strstr(rowdex_error_message(error), (word)) == NULL) {                      \
+      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, rowdex_error_message(error)); \
+      exit(1);                                                                      \
+    }                                                                               \
+    rowdex_error_free(error);                                                       \
+  } while (0)
+
+/* The path of a file in the folder that the program is given. */
+static inline const char *in_folder(const char *folder, const char *name) {
+  static char path[4096];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  return path;
+}
+
+static inline rowdex_index *open_index(const char *folder) {
+  rowdex_index *index = NULL;
+  OK(rowdex_index_open(in_folder(folder, "train.rdx"), &index, &error));
+  return index;
+}
+
+/* The demo dataset with one column, or all of them. */
+static inline rowdex_dataset *open_dataset(const char *folder, const char *column) {
+  rowdex_index *index = open_index(folder);
+  rowdex_dataset_options options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.threads = 2;
+  if (column != NULL) {
+    options.columns = &column;
+    options.num_columns = 1;
+  }
+  rowdex_dataset *dataset = NULL;
+  OK(rowdex_dataset_open(index, &options, &dataset, &error));
+  rowdex_index_free(index);
+  return dataset;
+}
+
+/* A sampler of the dataset. */
+static inline rowdex_sampler *new_sampler(const rowdex_dataset *dataset, const char *order, uint32_t rank,
+                                          uint32_t world_size, uint64_t batch_size) {
+  rowdex_index *index = rowdex_dataset_index(dataset);
+  rowdex_orders *orders = NULL;
+  OK(rowdex_orders_for_index(order, index, 42, &orders, &error));
+  rowdex_index_free(index);
+  rowdex_sampler_options options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.rank = rank;
+  options.world_size = world_size;
+  options.batch_size = batch_size;
+  rowdex_sampler *sampler = NULL;
+  OK(rowdex_sampler_new(orders, &options, &sampler, &error));
+  rowdex_orders_free(orders);
+  return sampler;
+}
+
+/* The values of a column of 64-bit integers without nulls, by its place in a struct array. */
+static inline const int64_t *int64_values(const struct ArrowArray *array, int64_t column) {
+  const struct ArrowArray *child = array->children[column];
+  CHECK(child->n_buffers == 2);
+  return (const int64_t *)child->buffers[1] + child->offset;
+}
+
+#endif /* CHECK_H */

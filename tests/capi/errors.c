@@ -1,0 +1,212 @@
+/* Failures say what went wrong, where, and what to do, and leave the caller's variables as they were. */
+#include "check.h"
+
+static void write_file(const char *path, const void *bytes, size_t len) {
+  FILE *file = fopen(path, "wb");
+  CHECK(file != NULL && fwrite(bytes, 1, len, file) == len);
+  CHECK(fclose(file) == 0);
+}
+
+static void a_missing_index_is_not_found_and_named(const char *folder) {
+  rowdex_index *index = NULL;
+  rowdex_error *error = NULL;
+  CHECK(rowdex_index_open(in_folder(folder, "none.rdx"), &index, &error) == ROWDEX_STATUS_NOT_FOUND);
+  CHECK(index == NULL);
+  CHECK(rowdex_error_kind(error) == ROWDEX_STATUS_NOT_FOUND);
+  CHECK(strstr(rowdex_error_file(error), "none.rdx") != NULL);
+  CHECK(strstr(rowdex_error_message(error), rowdex_error_file(error)) == rowdex_error_message(error));
+  CHECK(rowdex_error_column(error) == NULL);
+  uint64_t row_group = 77;
+  CHECK(!rowdex_error_row_group(error, &row_group) && row_group == 77);
+  rowdex_error_free(error);
+  /* Nobody has to want the error. */
+  CHECK(rowdex_index_open(in_folder(folder, "none.rdx"), &index, NULL) == ROWDEX_STATUS_NOT_FOUND);
+}
+
+static void an_index_that_is_none_is_refused(const char *folder) {
+  rowdex_index *index = NULL;
+  FAILS(rowdex_index_from_memory((const uint8_t *)"no index", 8, &index, &error), ROWDEX_STATUS_INVALID_INDEX, "");
+  FAILS(rowdex_index_from_memory(NULL, 0, &index, &error), ROWDEX_STATUS_INVALID_INDEX, "");
+  FAILS(rowdex_index_open(folder, &index, &error), ROWDEX_STATUS_INVALID_INDEX, folder);
+  CHECK(index == NULL);
+}
+
+static void what_lies_beyond_the_end_is_out_of_range(const char *folder) {
+  rowdex_index *index = open_index(folder);
+  rowdex_location locations[2];
+  memset(locations, 1, sizeof locations);
+  const rowdex_location before = locations[0];
+  const uint64_t rows[] = {5, DEMO_ROWS};
+  FAILS(rowdex_index_locate(index, DEMO_ROWS, locations, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+  FAILS(rowdex_index_locate_many(index, rows, 2, locations, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+  CHECK(memcmp(&before, locations, sizeof before) == 0);
+  rowdex_file_info file = {.struct_size = sizeof file, .rows = 3};
+  FAILS(rowdex_index_get_file(index, DEMO_FILES, &file, &error), ROWDEX_STATUS_OUT_OF_RANGE, "0 to 7");
+  CHECK(file.rows == 3);
+  rowdex_row_group_info group = {.struct_size = sizeof group};
+  FAILS(rowdex_index_get_row_group(index, UINT32_MAX, &group, &error), ROWDEX_STATUS_OUT_OF_RANGE, "row group");
+  rowdex_index_free(index);
+
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  struct ArrowArray array;
+  memset(&array, 1, sizeof array);
+  const struct ArrowArray untouched = array;
+  FAILS(rowdex_dataset_take(dataset, rows, 2, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "0 to 199999");
+  FAILS(rowdex_dataset_get(dataset, UINT64_MAX, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "0 to 199999");
+  CHECK(memcmp(&array, &untouched, sizeof array) == 0);
+  int64_t id = 0;
+  rowdex_column_buffer column = {.column = 1, .values = &id, .values_bytes = sizeof id};
+  FAILS(rowdex_dataset_take_into(dataset, rows, 1, &column, 1, &error), ROWDEX_STATUS_OUT_OF_RANGE, "column 1");
+
+  rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 1000);
+  uint64_t ids[1000] = {9};
+  size_t len = 8;
+  FAILS(rowdex_sampler_fill(sampler, 0, DEMO_ROWS - 1, 2, ids, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+  FAILS(rowdex_sampler_fill(sampler, 0, UINT64_MAX, 2, ids, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+  FAILS(rowdex_sampler_batch(sampler, 0, 200, ids, 1000, &len, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "step 200");
+  FAILS(rowdex_sampler_batch(sampler, 0, 0, ids, 999, &len, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "1000");
+  rowdex_sample sample = {1, 2, 3};
+  FAILS(rowdex_sampler_at(sampler, 0, DEMO_ROWS, &sample, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+  CHECK(sample.position == 1 && ids[0] == 9 && len == 8);
+  char state[ROWDEX_STATE_CAPACITY] = "x";
+  FAILS(rowdex_sampler_state_after(sampler, 0, 200, state, sizeof state, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200");
+  FAILS(rowdex_sampler_state(sampler, state, 10, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "10 bytes");
+  CHECK(strcmp(state, "x") == 0);
+  rowdex_sampler_free(sampler);
+  rowdex_dataset_free(dataset);
+}
+
+static void unknown_words_are_refused_with_the_known_ones(const char *folder) {
+  rowdex_index *index = open_index(folder);
+  rowdex_orders *orders = NULL;
+  FAILS(rowdex_orders_for_index("random", index, 0, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "global");
+  FAILS(rowdex_orders_for_index("glob\xff", index, 0, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "UTF-8");
+  CHECK(orders == NULL);
+  OK(rowdex_orders_for_index("global", index, 0, &orders, &error));
+  rowdex_sampler *sampler = NULL;
+  rowdex_sampler_options options = {.struct_size = sizeof options, .world_size = 3, .batch_size = 1, .tail = "cut"};
+  FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "wrap, drop");
+  options.tail = "error";
+  FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "3");
+  options.tail = NULL;
+  options.replica_layout = "mixed";
+  FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "strided");
+  options.replica_layout = NULL;
+  options.replicas = 2;
+  FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "groups of 2");
+  options.replicas = 0;
+  options.batch_size = 0;
+  FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "batch size of 0");
+  FAILS(rowdex_sampler_new(orders, NULL, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "world of 0");
+  CHECK(sampler == NULL);
+  rowdex_orders_free(orders);
+
+  rowdex_dataset *dataset = NULL;
+  const char *columns[] = {"id", "nothing"};
+  rowdex_dataset_options open = {.struct_size = sizeof open, .columns = columns, .num_columns = 2};
+  FAILS(rowdex_dataset_open(index, &open, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "nothing");
+  rowdex_dataset_options level = {.struct_size = sizeof level, .staleness = "never"};
+  FAILS(rowdex_dataset_open(index, &level, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "deep");
+  CHECK(dataset == NULL);
+  rowdex_index_free(index);
+
+  const char *inputs[] = {folder};
+  rowdex_build_options build = {.struct_size = sizeof build, .inputs = inputs, .num_inputs = 1, .schema_mode = "loose"};
+  FAILS(rowdex_index_build("unused.rdx", &build, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "union");
+}
+
+static void a_state_of_another_run_is_refused(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 10);
+  rowdex_sampler *other = new_sampler(dataset, "sequential", 0, 1, 10);
+  char state[ROWDEX_STATE_CAPACITY], same[ROWDEX_STATE_CAPACITY];
+  OK(rowdex_sampler_state_after(other, 0, 3, state, sizeof state, &error));
+  FAILS(rowdex_sampler_resume(sampler, state, &error), ROWDEX_STATUS_STATE_MISMATCH, "seed");
+  FAILS(rowdex_sampler_resume(sampler, "step 3", &error), ROWDEX_STATUS_INVALID_ARGUMENT, "rowdex-state-v1");
+  rowdex_loader *loader = NULL;
+  OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
+  FAILS(rowdex_loader_resume(loader, state, &error), ROWDEX_STATUS_STATE_MISMATCH, "seed");
+  OK(rowdex_loader_state(loader, same, sizeof same, &error));
+  OK(rowdex_sampler_state(sampler, state, sizeof state, &error));
+  CHECK(strcmp(state, same) == 0);
+  rowdex_loader_free(loader);
+  /* Ranks of one loader differ in nothing but the rank. */
+  const rowdex_sampler *more[] = {other};
+  rowdex_loader_options options = {.struct_size = sizeof options, .more_ranks = more, .num_more_ranks = 1};
+  loader = NULL;
+  FAILS(rowdex_loader_new(dataset, sampler, &options, &loader, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "rank");
+  CHECK(loader == NULL);
+  rowdex_sampler_free(other);
+  rowdex_sampler_free(sampler);
+  rowdex_dataset_free(dataset);
+}
+
+/* The folder gets a file that is not Parquet, and then one that is not the one that was indexed. */
+static void a_bad_file_is_named(const char *folder) {
+  char bad[4096], output[4096];
+  snprintf(bad, sizeof bad, "%s/bad.parquet", folder);
+  snprintf(output, sizeof output, "%s/bad.rdx", folder);
+  write_file(bad, "PAR1 and nothing else that is Parquet", 37);
+  const char *inputs[] = {bad};
+  rowdex_build_options options = {.struct_size = sizeof options, .inputs = inputs, .num_inputs = 1};
+  FAILS(rowdex_index_build(output, &options, NULL, &error), ROWDEX_STATUS_INVALID_PARQUET, "bad.parquet");
+  CHECK(remove(bad) == 0);
+  FILE *file = fopen(output, "rb");
+  CHECK(file == NULL);
+
+  /* A copy of a file, indexed, and then cut short. */
+  file = fopen(in_folder(folder, "data/part-00.parquet"), "rb");
+  CHECK(file != NULL);
+  static char bytes[8 << 20];
+  size_t len = fread(bytes, 1, sizeof bytes, file);
+  fclose(file);
+  CHECK(len > 0 && len < sizeof bytes);
+  write_file(bad, bytes, len);
+  OK(rowdex_index_build(output, &options, NULL, &error));
+  write_file(bad, bytes, len / 2);
+  rowdex_index *index = NULL;
+  rowdex_dataset *dataset = NULL;
+  OK(rowdex_index_open(output, &index, &error));
+  OK(rowdex_dataset_open(index, NULL, &dataset, &error));
+  rowdex_index_free(index);
+  struct ArrowArray array;
+  rowdex_error *error = NULL;
+  CHECK(rowdex_dataset_get(dataset, 7000, &array, NULL, &error) == ROWDEX_STATUS_STALE);
+  CHECK(strcmp(rowdex_error_file(error), "bad.parquet") == 0);
+  uint64_t row_group = 77;
+  CHECK(rowdex_error_row_group(error, &row_group) && row_group == 1);
+  CHECK(rowdex_error_hint(error) != NULL && strstr(rowdex_error_message(error), rowdex_error_hint(error)) != NULL);
+  rowdex_error_free(error);
+
+  rowdex_verify_report *report = NULL;
+  OK(rowdex_dataset_verify(dataset, "stat", NULL, NULL, &report, &error));
+  CHECK(rowdex_verify_report_num_problems(report) == 1);
+  const rowdex_error *problem = rowdex_verify_report_problem(report, 0);
+  CHECK(rowdex_error_kind(problem) == ROWDEX_STATUS_STALE);
+  CHECK(strcmp(rowdex_error_file(problem), "bad.parquet") == 0);
+  rowdex_verify_report_free(report);
+
+  /* A loader ends after an error. */
+  rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, 100);
+  rowdex_loader *loader = NULL;
+  OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
+  rowdex_batch *batch = NULL;
+  FAILS(rowdex_loader_next(loader, &batch, &error), ROWDEX_STATUS_STALE, "bad.parquet");
+  OK(rowdex_loader_next(loader, &batch, &error));
+  CHECK(batch == NULL);
+  rowdex_loader_free(loader);
+  rowdex_sampler_free(sampler);
+  rowdex_dataset_free(dataset);
+  CHECK(remove(bad) == 0 && remove(output) == 0);
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc == 2);
+  a_missing_index_is_not_found_and_named(argv[1]);
+  an_index_that_is_none_is_refused(argv[1]);
+  what_lies_beyond_the_end_is_out_of_range(argv[1]);
+  unknown_words_are_refused_with_the_known_ones(argv[1]);
+  a_state_of_another_run_is_refused(argv[1]);
+  a_bad_file_is_named(argv[1]);
+  return 0;
+}

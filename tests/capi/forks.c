@@ -1,0 +1,65 @@
+/* A forked child goes on with what it inherited, whatever threads its parent had. */
+#define _POSIX_C_SOURCE 200809L
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static void take_a_few(const rowdex_dataset *dataset) {
+  uint64_t rows[50];
+  int64_t ids[50];
+  for (uint64_t i = 0; i < 50; i++) rows[i] = (i * 77777) % DEMO_ROWS;
+  rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids};
+  OK(rowdex_dataset_take_into(dataset, rows, 50, &column, 1, &error));
+  for (int i = 0; i < 50; i++) CHECK(ids[i] == (int64_t)rows[i]);
+}
+
+/* The first id of the next batch. */
+static uint64_t pull(rowdex_loader *loader) {
+  rowdex_batch *batch = NULL;
+  OK(rowdex_loader_next(loader, &batch, &error));
+  CHECK(batch != NULL);
+  rowdex_batch_info info = {.struct_size = sizeof info};
+  OK(rowdex_batch_get_info(batch, &info, &error));
+  uint64_t id = info.row_ids[0];
+  rowdex_batch_free(batch);
+  return id;
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc == 2);
+  for (int used = 0; used < 2; used++) {
+    rowdex_dataset *dataset = open_dataset(argv[1], "id");
+    rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, 100);
+    rowdex_loader *loader = NULL;
+    OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
+    uint64_t ids[4];
+    OK(rowdex_sampler_fill(sampler, 0, 100, 1, &ids[1], NULL, &error));
+    if (used) {
+      take_a_few(dataset);
+      pull(loader);
+    }
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+      alarm(120); /* so that a child that hangs is seen */
+      take_a_few(dataset);
+      if (!used) pull(loader);
+      CHECK(pull(loader) == ids[1]);
+      rowdex_loader_free(loader);
+      rowdex_sampler_free(sampler);
+      rowdex_dataset_free(dataset);
+      _exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    take_a_few(dataset);
+    if (!used) pull(loader);
+    CHECK(pull(loader) == ids[1]);
+    rowdex_loader_free(loader);
+    rowdex_sampler_free(sampler);
+    rowdex_dataset_free(dataset);
+  }
+  return 0;
+}

@@ -1,0 +1,279 @@
+/* What callers get wrong: NULL, sizes, doing things twice. None of it crashes. */
+#include "check.h"
+
+static void every_free_takes_null(void) {
+  rowdex_error_free(NULL);
+  rowdex_index_free(NULL);
+  rowdex_dataset_free(NULL);
+  rowdex_verify_report_free(NULL);
+  rowdex_orders_free(NULL);
+  rowdex_sampler_free(NULL);
+  rowdex_loader_free(NULL);
+  rowdex_batch_free(NULL);
+}
+
+static void questions_without_a_status_take_null(void) {
+  CHECK(rowdex_error_kind(NULL) == ROWDEX_STATUS_OK);
+  CHECK(rowdex_error_message(NULL) == NULL && rowdex_error_file(NULL) == NULL);
+  CHECK(rowdex_error_column(NULL) == NULL && rowdex_error_hint(NULL) == NULL);
+  CHECK(!rowdex_error_row_group(NULL, NULL));
+  CHECK(rowdex_index_len(NULL) == 0 && rowdex_index_num_files(NULL) == 0 && rowdex_index_num_row_groups(NULL) == 0);
+  CHECK(rowdex_dataset_len(NULL) == 0 && rowdex_dataset_index(NULL) == NULL);
+  CHECK(rowdex_verify_report_files(NULL) == 0 && rowdex_verify_report_rows(NULL) == 0);
+  CHECK(rowdex_verify_report_num_problems(NULL) == 0 && rowdex_verify_report_problem(NULL, 0) == NULL);
+  CHECK(rowdex_orders_len(NULL) == 0 && rowdex_orders_fingerprint(NULL) == 0 && rowdex_orders_name(NULL).data == NULL);
+  CHECK(rowdex_sampler_len(NULL) == 0 && rowdex_sampler_steps(NULL) == 0 && rowdex_sampler_epoch(NULL) == 0);
+}
+
+#define IS_NULL(call, name) FAILS(call, ROWDEX_STATUS_INVALID_ARGUMENT, "`" name "` is NULL")
+
+static void null_is_named(const char *folder) {
+  rowdex_index *index = open_index(folder), *no_index = NULL;
+  rowdex_dataset *dataset = open_dataset(folder, "id"), *no_dataset = NULL;
+  rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, 10), *no_sampler = NULL;
+  rowdex_orders *orders = NULL;
+  rowdex_loader *loader = NULL;
+  rowdex_batch *batch = NULL;
+  struct ArrowArray array;
+  struct ArrowSchema schema;
+  struct ArrowArrayStream stream;
+  rowdex_location location;
+  rowdex_sample sample;
+  uint64_t number;
+  char state[ROWDEX_STATE_CAPACITY];
+  size_t size;
+
+  IS_NULL(rowdex_index_build(NULL, NULL, NULL, &error), "output");
+  const char *inputs[] = {NULL};
+  rowdex_build_options build = {.struct_size = sizeof build, .num_inputs = 1};
+  IS_NULL(rowdex_index_build("x.rdx", &build, NULL, &error), "options.inputs");
+  build.inputs = inputs;
+  IS_NULL(rowdex_index_build("x.rdx", &build, NULL, &error), "options.inputs[…]");
+  IS_NULL(rowdex_index_open(NULL, &no_index, &error), "path");
+  IS_NULL(rowdex_index_open("x.rdx", NULL, &error), "index");
+  IS_NULL(rowdex_index_from_memory(NULL, 5, &no_index, &error), "bytes");
+  IS_NULL(rowdex_index_from_memory(NULL, 0, NULL, &error), "index");
+  IS_NULL(rowdex_index_get_info(NULL, NULL, &error), "index");
+  IS_NULL(rowdex_index_get_info(index, NULL, &error), "info");
+  IS_NULL(rowdex_index_get_file(NULL, 0, NULL, &error), "index");
+  IS_NULL(rowdex_index_get_file(index, 0, NULL, &error), "info");
+  IS_NULL(rowdex_index_get_row_group(NULL, 0, NULL, &error), "index");
+  IS_NULL(rowdex_index_get_row_group(index, 0, NULL, &error), "info");
+  IS_NULL(rowdex_index_schema(NULL, &schema, &error), "index");
+  IS_NULL(rowdex_index_schema(index, NULL, &error), "schema");
+  IS_NULL(rowdex_index_locate(NULL, 0, &location, &error), "index");
+  IS_NULL(rowdex_index_locate(index, 0, NULL, &error), "location");
+  IS_NULL(rowdex_index_locate_many(NULL, NULL, 0, NULL, &error), "index");
+  IS_NULL(rowdex_index_locate_many(index, NULL, 1, &location, &error), "rows");
+  number = 0;
+  IS_NULL(rowdex_index_locate_many(index, &number, 1, NULL, &error), "locations");
+  IS_NULL(rowdex_index_verify(NULL, &error), "index");
+
+  IS_NULL(rowdex_dataset_open(NULL, NULL, &no_dataset, &error), "index");
+  IS_NULL(rowdex_dataset_open(index, NULL, NULL, &error), "dataset");
+  IS_NULL(rowdex_dataset_decoded_bytes(NULL, &number, &error), "dataset");
+  IS_NULL(rowdex_dataset_decoded_bytes(dataset, NULL, &error), "bytes");
+  IS_NULL(rowdex_dataset_schema(NULL, &schema, &error), "dataset");
+  IS_NULL(rowdex_dataset_schema(dataset, NULL, &error), "schema");
+  IS_NULL(rowdex_dataset_get(NULL, 0, &array, NULL, &error), "dataset");
+  IS_NULL(rowdex_dataset_get(dataset, 0, NULL, NULL, &error), "array");
+  IS_NULL(rowdex_dataset_take(NULL, NULL, 0, &array, NULL, &error), "dataset");
+  IS_NULL(rowdex_dataset_take(dataset, NULL, 1, &array, NULL, &error), "rows");
+  IS_NULL(rowdex_dataset_take(dataset, NULL, 0, NULL, NULL, &error), "array");
+  IS_NULL(rowdex_dataset_take_into(NULL, NULL, 0, NULL, 0, &error), "dataset");
+  IS_NULL(rowdex_dataset_take_into(dataset, NULL, 0, NULL, 1, &error), "columns");
+  rowdex_column_buffer column = {.column = 0, .values = NULL, .values_bytes = 8};
+  IS_NULL(rowdex_dataset_take_into(dataset, &number, 1, &column, 1, &error), "values");
+  IS_NULL(rowdex_dataset_counters(NULL, NULL, &error), "dataset");
+  IS_NULL(rowdex_dataset_counters(dataset, NULL, &error), "counters");
+  rowdex_verify_report *report = NULL;
+  IS_NULL(rowdex_dataset_verify(NULL, "off", NULL, NULL, &report, &error), "dataset");
+  IS_NULL(rowdex_dataset_verify(dataset, NULL, NULL, NULL, &report, &error), "level");
+  IS_NULL(rowdex_dataset_verify(dataset, "off", NULL, NULL, NULL, &error), "report");
+
+  IS_NULL(rowdex_orders_for_index(NULL, index, 0, &orders, &error), "spec");
+  IS_NULL(rowdex_orders_for_index("global", NULL, 0, &orders, &error), "index");
+  IS_NULL(rowdex_orders_for_index("global", index, 0, NULL, &error), "orders");
+  IS_NULL(rowdex_orders_for_groups(NULL, NULL, 0, 0, &orders, &error), "spec");
+  IS_NULL(rowdex_orders_for_groups("global", NULL, 2, 0, &orders, &error), "group_rows");
+  IS_NULL(rowdex_orders_for_groups("global", NULL, 0, 0, NULL, &error), "orders");
+  IS_NULL(rowdex_orders_fill(NULL, 0, 0, 1, NULL, 0, &size, &error), "orders");
+  OK(rowdex_orders_for_index("global", index, 0, &orders, &error));
+  IS_NULL(rowdex_orders_fill(orders, 0, 0, 1, NULL, 3, &size, &error), "rows");
+  IS_NULL(rowdex_orders_fill(orders, 0, 0, 1, NULL, 0, NULL, &error), "filled");
+
+  IS_NULL(rowdex_sampler_new(NULL, NULL, &no_sampler, &error), "orders");
+  IS_NULL(rowdex_sampler_new(orders, NULL, NULL, &error), "sampler");
+  IS_NULL(rowdex_sampler_get_info(NULL, NULL, &error), "sampler");
+  IS_NULL(rowdex_sampler_get_info(sampler, NULL, &error), "info");
+  IS_NULL(rowdex_sampler_set_epoch(NULL, 0, &error), "sampler");
+  IS_NULL(rowdex_sampler_at(NULL, 0, 0, &sample, &error), "sampler");
+  IS_NULL(rowdex_sampler_at(sampler, 0, 0, NULL, &error), "sample");
+  IS_NULL(rowdex_sampler_fill(NULL, 0, 0, 0, NULL, NULL, &error), "sampler");
+  IS_NULL(rowdex_sampler_fill(sampler, 0, 0, 1, NULL, NULL, &error), "rows");
+  IS_NULL(rowdex_sampler_batch(NULL, 0, 0, NULL, 0, &size, NULL, &error), "sampler");
+  IS_NULL(rowdex_sampler_batch(sampler, 0, 0, NULL, 10, &size, NULL, &error), "rows");
+  IS_NULL(rowdex_sampler_batch(sampler, 0, 0, NULL, 0, NULL, NULL, &error), "len");
+  IS_NULL(rowdex_sampler_state(NULL, state, sizeof state, &error), "sampler");
+  IS_NULL(rowdex_sampler_state(sampler, NULL, 5, &error), "buffer");
+  IS_NULL(rowdex_sampler_state_after(NULL, 0, 0, state, sizeof state, &error), "sampler");
+  IS_NULL(rowdex_sampler_state_after(sampler, 0, 0, NULL, 5, &error), "buffer");
+  IS_NULL(rowdex_sampler_resume(NULL, "", &error), "sampler");
+  IS_NULL(rowdex_sampler_resume(sampler, NULL, &error), "state");
+
+  IS_NULL(rowdex_loader_new(NULL, sampler, NULL, &loader, &error), "dataset");
+  IS_NULL(rowdex_loader_new(dataset, NULL, NULL, &loader, &error), "sampler");
+  IS_NULL(rowdex_loader_new(dataset, sampler, NULL, NULL, &error), "loader");
+  rowdex_prediction prediction = {.struct_size = sizeof prediction};
+  IS_NULL(rowdex_loader_predict(NULL, sampler, NULL, &prediction, &error), "dataset");
+  IS_NULL(rowdex_loader_predict(dataset, sampler, NULL, NULL, &error), "prediction");
+  rowdex_loader_options options = {.struct_size = sizeof options, .num_more_ranks = 1};
+  IS_NULL(rowdex_loader_new(dataset, sampler, &options, &loader, &error), "options.more_ranks");
+  const rowdex_sampler *more[] = {NULL};
+  options.more_ranks = more;
+  IS_NULL(rowdex_loader_new(dataset, sampler, &options, &loader, &error), "options.more_ranks[…]");
+  IS_NULL(rowdex_loader_next(NULL, &batch, &error), "loader");
+  IS_NULL(rowdex_loader_begin_epoch(NULL, &number, &error), "loader");
+  IS_NULL(rowdex_loader_set_epoch(NULL, 0, &error), "loader");
+  IS_NULL(rowdex_loader_resume(NULL, "", &error), "loader");
+  IS_NULL(rowdex_loader_state(NULL, state, sizeof state, &error), "loader");
+  IS_NULL(rowdex_loader_stream(NULL, &stream, &error), "loader");
+  IS_NULL(rowdex_loader_get_stats(NULL, NULL, &error), "loader");
+  OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
+  IS_NULL(rowdex_loader_next(loader, NULL, &error), "batch");
+  IS_NULL(rowdex_loader_begin_epoch(loader, NULL, &error), "epoch");
+  IS_NULL(rowdex_loader_resume(loader, NULL, &error), "state");
+  IS_NULL(rowdex_loader_state(loader, NULL, 9, &error), "buffer");
+  IS_NULL(rowdex_loader_stream(loader, NULL, &error), "stream");
+  IS_NULL(rowdex_loader_get_stats(loader, NULL, &error), "stats");
+  IS_NULL(rowdex_batch_get_info(NULL, NULL, &error), "batch");
+  IS_NULL(rowdex_batch_export(NULL, &array, NULL, &error), "batch");
+  IS_NULL(rowdex_batch_copy_into(NULL, NULL, 0, &error), "batch");
+  OK(rowdex_loader_next(loader, &batch, &error));
+  IS_NULL(rowdex_batch_get_info(batch, NULL, &error), "info");
+  IS_NULL(rowdex_batch_export(batch, NULL, NULL, &error), "array");
+  IS_NULL(rowdex_batch_copy_into(batch, NULL, 1, &error), "columns");
+
+  CHECK(no_index == NULL && no_dataset == NULL && no_sampler == NULL && report == NULL);
+  rowdex_batch_free(batch);
+  rowdex_loader_free(loader);
+  rowdex_sampler_free(sampler);
+  rowdex_orders_free(orders);
+  rowdex_dataset_free(dataset);
+  rowdex_index_free(index);
+}
+
+static void empty_arrays_may_be_null(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  struct ArrowArray array;
+  OK(rowdex_dataset_take(dataset, NULL, 0, &array, NULL, &error));
+  CHECK(array.length == 0 && array.n_children == 1);
+  array.release(&array);
+  rowdex_column_buffer column = {.column = 0};
+  OK(rowdex_dataset_take_into(dataset, NULL, 0, &column, 1, &error));
+  rowdex_index *index = rowdex_dataset_index(dataset);
+  OK(rowdex_index_locate_many(index, NULL, 0, NULL, &error));
+  rowdex_index_free(index);
+  rowdex_dataset_free(dataset);
+}
+
+static void impossible_arrays_are_refused(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  struct ArrowArray array;
+  uint64_t rows[2] = {0, 0};
+  const uint64_t *crooked = (const uint64_t *)(const void *)((const char *)rows + 1);
+  FAILS(rowdex_dataset_take(dataset, crooked, 1, &array, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "aligned");
+  FAILS(rowdex_dataset_take(dataset, rows, SIZE_MAX, &array, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`rows`");
+  rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, 10);
+  FAILS(rowdex_sampler_fill(sampler, 0, 0, SIZE_MAX / 8, rows, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`rows`");
+  rowdex_sampler_free(sampler);
+  rowdex_dataset_free(dataset);
+}
+
+/* A struct of options as a program with another header has it: these fields, and then so many bytes more or less. */
+struct other_options {
+  rowdex_dataset_options options;
+  uint64_t newer;
+};
+
+static void structs_of_another_version_are_understood_or_refused(const char *folder) {
+  rowdex_index *index = open_index(folder);
+  rowdex_dataset *dataset = NULL;
+  struct other_options other;
+  memset(&other, 0, sizeof other);
+  FAILS(rowdex_dataset_open(index, &other.options, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "struct_size");
+  other.options.struct_size = SIZE_MAX;
+  FAILS(rowdex_dataset_open(index, &other.options, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "struct_size");
+  /* A larger struct of which the library knows what is asked for. */
+  other.options.struct_size = sizeof other;
+  OK(rowdex_dataset_open(index, &other.options, &dataset, &error));
+  rowdex_dataset_free(dataset);
+  dataset = NULL;
+  other.newer = 1;
+  FAILS(rowdex_dataset_open(index, &other.options, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "does not know");
+  CHECK(dataset == NULL);
+  /* A smaller one, in memory that has no more. */
+  size_t *oldest = (size_t *)malloc(sizeof *oldest);
+  CHECK(oldest != NULL);
+  *oldest = sizeof *oldest;
+  OK(rowdex_dataset_open(index, (const rowdex_dataset_options *)(const void *)oldest, &dataset, &error));
+  free(oldest);
+
+  /* What is written to a struct of results is what the caller has room for. */
+  struct {
+    rowdex_counters counters;
+    uint64_t newer;
+  } more;
+  memset(&more, 1, sizeof more);
+  more.counters.struct_size = sizeof more;
+  OK(rowdex_dataset_counters(dataset, &more.counters, &error));
+  CHECK(more.newer == 0 && more.counters.hits == 0 && more.counters.struct_size == sizeof more);
+  memset(&more, 1, sizeof more);
+  more.counters.struct_size = offsetof(rowdex_counters, misses);
+  OK(rowdex_dataset_counters(dataset, &more.counters, &error));
+  CHECK(more.counters.hits == 0 && more.counters.misses == 0x0101010101010101 && more.newer == more.counters.misses);
+  more.counters.struct_size = 0;
+  FAILS(rowdex_dataset_counters(dataset, &more.counters, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "struct_size");
+  rowdex_dataset_free(dataset);
+  rowdex_index_free(index);
+}
+
+static void things_can_be_done_twice(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, DEMO_ROWS / 2);
+  /* One sampler in two loaders, one dataset under both, an end that stays the end. */
+  rowdex_loader_options options = {.struct_size = sizeof options, .epochs = 1, .threads = ROWDEX_NONE};
+  for (int twice = 0; twice < 2; twice++) {
+    rowdex_loader *loader = NULL;
+    OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
+    for (int i = 0; i < 4; i++) {
+      rowdex_batch *batch = NULL;
+      OK(rowdex_loader_next(loader, &batch, &error));
+      CHECK((batch != NULL) == (i < 2));
+      if (batch == NULL) continue;
+      struct ArrowArray once, again;
+      OK(rowdex_batch_export(batch, &once, NULL, &error));
+      OK(rowdex_batch_export(batch, &again, NULL, &error));
+      once.release(&once);
+      rowdex_batch_free(batch);
+      CHECK(int64_values(&again, 0)[1] == i * (DEMO_ROWS / 2) + 1);
+      again.release(&again);
+    }
+    rowdex_loader_free(loader);
+  }
+  CHECK(rowdex_sampler_epoch(sampler) == 0);
+  rowdex_sampler_free(sampler);
+  rowdex_dataset_free(dataset);
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc == 2);
+  every_free_takes_null();
+  questions_without_a_status_take_null();
+  null_is_named(argv[1]);
+  empty_arrays_may_be_null(argv[1]);
+  impossible_arrays_are_refused(argv[1]);
+  structs_of_another_version_are_understood_or_refused(argv[1]);
+  things_can_be_done_twice(argv[1]);
+  return 0;
+}

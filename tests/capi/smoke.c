@@ -1,0 +1,296 @@
+/* Each part of the library does its work: build, locate, get, take, sample, load. */
+#include "check.h"
+
+static void the_library_is_the_one_of_the_header(void) {
+  CHECK(rowdex_abi_version() == ROWDEX_ABI_VERSION);
+  CHECK(strchr(rowdex_version(), '.') != NULL);
+}
+
+struct progress {
+  uint64_t calls, files_done, files, rows;
+};
+
+static void note(void *userdata, uint64_t files_done, uint64_t files, uint64_t rows) {
+  struct progress *progress = (struct progress *)userdata;
+  CHECK(files_done >= progress->files_done);
+  progress->calls += 1;
+  progress->files_done = files_done;
+  progress->files = files;
+  progress->rows = rows;
+}
+
+static void an_index_is_built_and_tells_of_itself(const char *folder) {
+  char output[4096];
+  snprintf(output, sizeof output, "%s/built.rdx", folder);
+  remove(output);
+  struct progress progress = {0, 0, 0, 0};
+  const char *inputs[] = {in_folder(folder, "data")};
+  rowdex_build_options options = {.struct_size = sizeof options, .inputs = inputs, .num_inputs = 1, .threads = 2};
+  options.progress = note;
+  options.progress_userdata = &progress;
+  rowdex_build_report report = {.struct_size = sizeof report};
+  OK(rowdex_index_build(output, &options, &report, &error));
+  CHECK(report.files == DEMO_FILES && report.row_groups == DEMO_ROW_GROUPS && report.rows == DEMO_ROWS);
+  CHECK(report.source_rows == DEMO_ROWS && report.kept_files == 0 && report.index_bytes > 0);
+  CHECK(progress.calls > 0 && progress.files_done == DEMO_FILES && progress.files == DEMO_FILES);
+  CHECK(progress.rows == DEMO_ROWS);
+
+  FAILS(rowdex_index_build(output, &options, NULL, &error), ROWDEX_STATUS_ALREADY_EXISTS, "built.rdx");
+  options.update = 1;
+  OK(rowdex_index_build(output, &options, &report, &error));
+  CHECK(report.kept_files == DEMO_FILES);
+
+  rowdex_index *index = NULL;
+  OK(rowdex_index_open(output, &index, &error));
+  CHECK(rowdex_index_len(index) == DEMO_ROWS);
+  CHECK(rowdex_index_num_files(index) == DEMO_FILES && rowdex_index_num_row_groups(index) == DEMO_ROW_GROUPS);
+  OK(rowdex_index_verify(index, &error));
+  rowdex_index_info info = {.struct_size = sizeof info};
+  OK(rowdex_index_get_info(index, &info, &error));
+  CHECK(info.rows == DEMO_ROWS && info.files == DEMO_FILES && info.columns == 6 && info.size_bytes == report.index_bytes);
+  CHECK(info.root.data != NULL && info.fingerprint != 0);
+
+  rowdex_file_info file = {.struct_size = sizeof file};
+  OK(rowdex_index_get_file(index, 2, &file, &error));
+  CHECK(file.path.len == strlen("part-02.parquet") && memcmp(file.path.data, "part-02.parquet", file.path.len) == 0);
+  CHECK(file.first_row == 50000 && file.rows == 25000 && file.first_row_group == 8 && file.row_groups == 4);
+  rowdex_row_group_info group = {.struct_size = sizeof group};
+  OK(rowdex_index_get_row_group(index, 9, &group, &error));
+  CHECK(group.file == 2 && group.ordinal == 1 && group.first_row == 56250 && group.rows == 6250);
+
+  rowdex_location location;
+  OK(rowdex_index_locate(index, 56251, &location, &error));
+  CHECK(location.file == 2 && location.row_group == 9 && location.ordinal == 1 && location.row == 1 && location.slot == 1);
+  const uint64_t rows[] = {199999, 0};
+  rowdex_location locations[2];
+  OK(rowdex_index_locate_many(index, rows, 2, locations, &error));
+  CHECK(locations[0].row_group == 31 && locations[0].row == 6249 && locations[1].row_group == 0 && locations[1].row == 0);
+
+  struct ArrowSchema schema;
+  OK(rowdex_index_schema(index, &schema, &error));
+  CHECK(strcmp(schema.format, "+s") == 0 && schema.n_children == 6 && strcmp(schema.children[0]->name, "id") == 0);
+  schema.release(&schema);
+  rowdex_index_free(index);
+  CHECK(remove(output) == 0);
+}
+
+static void an_index_opens_from_memory(const char *folder) {
+  FILE *file = fopen(in_folder(folder, "train.rdx"), "rb");
+  CHECK(file != NULL);
+  CHECK(fseek(file, 0, SEEK_END) == 0);
+  size_t len = (size_t)ftell(file);
+  rewind(file);
+  uint8_t *bytes = (uint8_t *)malloc(len);
+  CHECK(bytes != NULL && fread(bytes, 1, len, file) == len);
+  fclose(file);
+  rowdex_index *index = NULL;
+  OK(rowdex_index_from_memory(bytes, len, &index, &error));
+  free(bytes);
+  CHECK(rowdex_index_len(index) == DEMO_ROWS);
+  rowdex_dataset *dataset = NULL;
+  FAILS(rowdex_dataset_open(index, NULL, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "root");
+  CHECK(dataset == NULL);
+  rowdex_dataset_options options = {.struct_size = sizeof options, .root = in_folder(folder, "data")};
+  OK(rowdex_dataset_open(index, &options, &dataset, &error));
+  CHECK(rowdex_dataset_len(dataset) == DEMO_ROWS);
+  rowdex_dataset_free(dataset);
+  rowdex_index_free(index);
+}
+
+static void rows_come_as_arrow_in_the_order_asked(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  const uint64_t rows[] = {150000, 7, 7, 199999};
+  struct ArrowArray array;
+  struct ArrowSchema schema;
+  OK(rowdex_dataset_take(dataset, rows, 4, &array, &schema, &error));
+  CHECK(array.length == 4 && array.n_children == 1 && array.null_count == 0);
+  CHECK(strcmp(schema.format, "+s") == 0 && strcmp(schema.children[0]->format, "l") == 0);
+  for (int i = 0; i < 4; i++) CHECK(int64_values(&array, 0)[i] == (int64_t)rows[i]);
+  schema.release(&schema);
+
+  struct ArrowArray one;
+  OK(rowdex_dataset_get(dataset, 12345, &one, NULL, &error));
+  /* Arrow structs live on when everything else is gone. */
+  rowdex_counters counters = {.struct_size = sizeof counters};
+  OK(rowdex_dataset_counters(dataset, &counters, &error));
+  CHECK(counters.decodes > 0 && counters.bytes_read > 0);
+  rowdex_dataset_free(dataset);
+  CHECK(one.length == 1 && int64_values(&one, 0)[0] == 12345 && int64_values(&array, 0)[3] == 199999);
+  one.release(&one);
+  array.release(&array);
+  CHECK(one.release == NULL && array.release == NULL);
+}
+
+static void columns_of_fixed_width_come_in_buffers(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, NULL);
+  uint64_t rows[100];
+  for (uint64_t i = 0; i < 100; i++) rows[i] = i * 1999;
+  int64_t ids[100];
+  float prices[100];
+  uint8_t valid[100];
+  rowdex_column_buffer columns[] = {
+      {.column = 0, .values = ids, .values_bytes = sizeof ids},
+      {.column = 3, .values = prices, .values_bytes = sizeof prices, .validity = valid},
+  };
+  OK(rowdex_dataset_take_into(dataset, rows, 100, columns, 2, &error));
+  int nulls = 0;
+  for (int i = 0; i < 100; i++) {
+    CHECK(ids[i] == (int64_t)rows[i]);
+    CHECK(valid[i] == 1 || (valid[i] == 0 && prices[i] == 0));
+    nulls += valid[i] == 0;
+  }
+  CHECK(nulls > 0 && nulls < 50);
+
+  /* Without room for the validity a null is an error, and then no column is written. */
+  memset(ids, 1, sizeof ids);
+  columns[1].validity = NULL;
+  FAILS(rowdex_dataset_take_into(dataset, rows, 100, columns, 2, &error), ROWDEX_STATUS_SCHEMA, "null");
+  CHECK(ids[0] == 0x0101010101010101);
+  columns[0].values_bytes -= 1;
+  FAILS(rowdex_dataset_take_into(dataset, rows, 100, columns, 1, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "\"id\"");
+  rowdex_dataset_free(dataset);
+}
+
+static void two_ranks_share_all_rows(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  uint8_t *seen = (uint8_t *)calloc(DEMO_ROWS, 1);
+  uint64_t *rows = (uint64_t *)malloc(DEMO_ROWS * sizeof *rows);
+  for (uint32_t rank = 0; rank < 2; rank++) {
+    rowdex_sampler *sampler = new_sampler(dataset, "global", rank, 2, 256);
+    CHECK(rowdex_sampler_len(sampler) == DEMO_ROWS / 2 && rowdex_sampler_steps(sampler) == 391);
+    CHECK(rowdex_sampler_epoch(sampler) == 0);
+    OK(rowdex_sampler_fill(sampler, 0, 0, DEMO_ROWS / 2, rows, NULL, &error));
+    for (int i = 0; i < DEMO_ROWS / 2; i++) seen[rows[i]] += 1;
+    uint64_t batch[256];
+    size_t len = 0, pads = 9;
+    OK(rowdex_sampler_batch(sampler, 0, 390, batch, 256, &len, &pads, &error));
+    CHECK(len == 160 && pads == 0 && memcmp(batch, rows + 390 * 256, len * sizeof *batch) == 0);
+    rowdex_sample sample;
+    OK(rowdex_sampler_at(sampler, 0, 5, &sample, &error));
+    CHECK(sample.row == rows[5] && sample.position == rank + 5 * 2 && sample.pad == 0);
+    rowdex_sampler_free(sampler);
+  }
+  for (int i = 0; i < DEMO_ROWS; i++) CHECK(seen[i] == 1);
+  free(rows);
+  free(seen);
+  rowdex_dataset_free(dataset);
+}
+
+static void orders_need_no_data(void) {
+  const uint64_t groups[] = {10};
+  rowdex_orders *orders = NULL;
+  OK(rowdex_orders_for_groups("sequential", groups, 1, 0, &orders, &error));
+  CHECK(rowdex_orders_len(orders) == 10 && rowdex_orders_fingerprint(orders) != 0);
+  rowdex_str name = rowdex_orders_name(orders);
+  CHECK(name.len == 10 && memcmp(name.data, "sequential", 10) == 0);
+  uint64_t rows[10];
+  size_t filled = 0;
+  OK(rowdex_orders_fill(orders, 0, 4, 3, rows, 10, &filled, &error));
+  CHECK(filled == 2 && rows[0] == 4 && rows[1] == 7);
+  /* Pads wrap around to the first positions and are marked. */
+  rowdex_sampler_options options = {.struct_size = sizeof options, .rank = 2, .world_size = 4, .batch_size = 2};
+  rowdex_sampler *sampler = NULL;
+  OK(rowdex_sampler_new(orders, &options, &sampler, &error));
+  rowdex_orders_free(orders);
+  uint8_t pads[3];
+  OK(rowdex_sampler_fill(sampler, 0, 0, 3, rows, pads, &error));
+  CHECK(rows[0] == 2 && rows[1] == 6 && rows[2] == 0 && pads[0] == 0 && pads[1] == 0 && pads[2] == 1);
+  rowdex_sampler_free(sampler);
+}
+
+static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  rowdex_sampler *sampler = new_sampler(dataset, "global", 1, 4, 1000);
+  rowdex_loader_options options = {.struct_size = sizeof options, .memory = 1 << 20, .threads = 1, .epochs = 1};
+  rowdex_prediction prediction = {.struct_size = sizeof prediction};
+  OK(rowdex_loader_predict(dataset, sampler, &options, &prediction, &error));
+  CHECK(prediction.passes > 0 && prediction.peak_bytes > 0);
+  rowdex_loader *loader = NULL;
+  OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
+  uint64_t epoch = 9;
+  OK(rowdex_loader_begin_epoch(loader, &epoch, &error));
+  CHECK(epoch == 0);
+
+  char state[ROWDEX_STATE_CAPACITY], same[ROWDEX_STATE_CAPACITY];
+  uint64_t rows[1000], steps = 0;
+  for (;;) {
+    rowdex_batch *batch = NULL;
+    OK(rowdex_loader_next(loader, &batch, &error));
+    if (batch == NULL) break;
+    rowdex_batch_info info = {.struct_size = sizeof info};
+    OK(rowdex_batch_get_info(batch, &info, &error));
+    CHECK(info.epoch == 0 && info.step == steps && info.steps == 50 && info.rank == 1 && info.num_pads == 0);
+    size_t len;
+    OK(rowdex_sampler_batch(sampler, 0, steps, rows, 1000, &len, NULL, &error));
+    CHECK(info.num_rows == len && memcmp(rows, info.row_ids, len * sizeof *rows) == 0);
+    int64_t ids[1000];
+    rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = len * sizeof *ids};
+    OK(rowdex_batch_copy_into(batch, &column, 1, &error));
+    struct ArrowArray array;
+    OK(rowdex_batch_export(batch, &array, NULL, &error));
+    rowdex_batch_free(batch);
+    for (size_t i = 0; i < len; i++) {
+      CHECK(ids[i] == (int64_t)rows[i] && int64_values(&array, 0)[i] == ids[i]);
+    }
+    array.release(&array);
+    if (steps == 20) {
+      OK(rowdex_loader_state(loader, state, sizeof state, &error));
+      OK(rowdex_sampler_state_after(sampler, 0, steps, same, sizeof same, &error));
+      CHECK(strcmp(state, same) == 0);
+    }
+    steps += 1;
+  }
+  CHECK(steps == 50);
+  rowdex_loader_stats stats = {.struct_size = sizeof stats};
+  OK(rowdex_loader_get_stats(loader, &stats, &error));
+
+  OK(rowdex_loader_resume(loader, state, &error));
+  rowdex_batch *batch = NULL;
+  OK(rowdex_loader_next(loader, &batch, &error));
+  OK(rowdex_sampler_batch(sampler, 0, 21, rows, 1000, &(size_t){0}, NULL, &error));
+  rowdex_batch_info info = {.struct_size = sizeof info};
+  OK(rowdex_batch_get_info(batch, &info, &error));
+  CHECK(info.steps == 29 && memcmp(rows, info.row_ids, sizeof rows) == 0);
+  rowdex_batch_free(batch);
+
+  OK(rowdex_sampler_resume(sampler, state, &error));
+  CHECK(rowdex_sampler_steps(sampler) == 29);
+  OK(rowdex_sampler_state(sampler, same, sizeof same, &error));
+  CHECK(strcmp(state, same) == 0);
+  OK(rowdex_sampler_set_epoch(sampler, 3, &error));
+  CHECK(rowdex_sampler_epoch(sampler) == 3 && rowdex_sampler_steps(sampler) == 50);
+  OK(rowdex_loader_set_epoch(loader, 0, &error));
+  /* Freed in the middle of an epoch, with threads at work, and before what it was made from. */
+  rowdex_loader_free(loader);
+  rowdex_sampler_free(sampler);
+  rowdex_dataset_free(dataset);
+}
+
+static void files_are_verified(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  struct progress progress = {0, 0, 0, 0};
+  rowdex_verify_report *report = NULL;
+  OK(rowdex_dataset_verify(dataset, "deep", note, &progress, &report, &error));
+  CHECK(progress.calls == DEMO_FILES && progress.files == DEMO_FILES);
+  CHECK(rowdex_verify_report_files(report) == DEMO_FILES && rowdex_verify_report_rows(report) == DEMO_ROWS);
+  CHECK(rowdex_verify_report_num_problems(report) == 0 && rowdex_verify_report_problem(report, 0) == NULL);
+  rowdex_verify_report_free(report);
+  uint64_t bytes = 0;
+  OK(rowdex_dataset_decoded_bytes(dataset, &bytes, &error));
+  CHECK(bytes >= DEMO_ROWS * sizeof(int64_t));
+  rowdex_dataset_free(dataset);
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc == 2);
+  the_library_is_the_one_of_the_header();
+  an_index_is_built_and_tells_of_itself(argv[1]);
+  an_index_opens_from_memory(argv[1]);
+  rows_come_as_arrow_in_the_order_asked(argv[1]);
+  columns_of_fixed_width_come_in_buffers(argv[1]);
+  two_ranks_share_all_rows(argv[1]);
+  orders_need_no_data();
+  a_loader_serves_what_the_sampler_says_and_resumes(argv[1]);
+  files_are_verified(argv[1]);
+  return 0;
+}

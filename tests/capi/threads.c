@@ -1,0 +1,123 @@
+/* Handles that are taken as const work from many threads at once; a loader refuses a second thread and loses nothing by it. */
+#include <pthread.h>
+
+#include "check.h"
+
+enum { THREADS = 8, ROUNDS = 8, ROWS = 64 };
+
+struct shared {
+  const rowdex_index *index;
+  const rowdex_dataset *dataset;
+  const rowdex_sampler *sampler;
+  uint64_t seed;
+};
+
+static uint64_t next(uint64_t *state) {
+  *state = *state * 6364136223846793005u + 1442695040888963407u;
+  return *state >> 33;
+}
+
+static void *read_rows(void *argument) {
+  struct shared *shared = (struct shared *)argument;
+  for (int round = 0; round < ROUNDS; round++) {
+    uint64_t rows[ROWS];
+    for (int i = 0; i < ROWS; i++) rows[i] = next(&shared->seed) % DEMO_ROWS;
+    struct ArrowArray array;
+    OK(rowdex_dataset_take(shared->dataset, rows, ROWS, &array, NULL, &error));
+    for (int i = 0; i < ROWS; i++) CHECK(int64_values(&array, 0)[i] == (int64_t)rows[i]);
+    array.release(&array);
+    FAILS(rowdex_dataset_get(shared->dataset, DEMO_ROWS, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+    rowdex_location location;
+    OK(rowdex_index_locate(shared->index, rows[0], &location, &error));
+    CHECK(location.row_group == rows[0] / 6250);
+    uint64_t one, batch[100];
+    size_t len;
+    OK(rowdex_sampler_batch(shared->sampler, (uint64_t)round, 3, batch, 100, &len, NULL, &error));
+    OK(rowdex_sampler_fill(shared->sampler, (uint64_t)round, 301, 1, &one, NULL, &error));
+    CHECK(len == 100 && one == batch[1]);
+  }
+  return NULL;
+}
+
+static void many_threads_read_at_once(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  rowdex_index *index = rowdex_dataset_index(dataset);
+  rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 100);
+  pthread_t threads[THREADS];
+  struct shared shared[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    shared[i] = (struct shared){index, dataset, sampler, (uint64_t)i};
+    CHECK(pthread_create(&threads[i], NULL, read_rows, &shared[i]) == 0);
+  }
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+  rowdex_sampler_free(sampler);
+  rowdex_index_free(index);
+  rowdex_dataset_free(dataset);
+}
+
+struct puller {
+  rowdex_loader *loader;
+  uint8_t *seen;
+  pthread_mutex_t *lock;
+};
+
+static void *pull(void *argument) {
+  struct puller *puller = (struct puller *)argument;
+  for (;;) {
+    rowdex_batch *batch = NULL;
+    rowdex_error *error = NULL;
+    rowdex_status status = rowdex_loader_next(puller->loader, &batch, &error);
+    if (status != ROWDEX_STATUS_OK) {
+      CHECK(status == ROWDEX_STATUS_INVALID_ARGUMENT && batch == NULL);
+      CHECK(strstr(rowdex_error_message(error), "another thread") != NULL);
+      rowdex_error_free(error);
+      continue;
+    }
+    if (batch == NULL) return NULL;
+    rowdex_batch_info info = {.struct_size = sizeof info};
+    OK(rowdex_batch_get_info(batch, &info, &error));
+    CHECK(pthread_mutex_lock(puller->lock) == 0);
+    for (uint64_t i = 0; i < info.num_rows; i++) puller->seen[info.row_ids[i]] += 1;
+    CHECK(pthread_mutex_unlock(puller->lock) == 0);
+    rowdex_batch_free(batch);
+  }
+}
+
+static void threads_that_pull_from_one_loader_share_its_batches(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 500);
+  rowdex_loader_options options = {.struct_size = sizeof options, .threads = 1, .epochs = 1};
+  rowdex_loader *loader = NULL;
+  OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
+  uint8_t *seen = (uint8_t *)calloc(DEMO_ROWS, 1);
+  pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  struct puller puller = {loader, seen, &lock};
+  pthread_t threads[3];
+  for (int i = 0; i < 3; i++) CHECK(pthread_create(&threads[i], NULL, pull, &puller) == 0);
+  for (int i = 0; i < 3; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+  for (int i = 0; i < DEMO_ROWS; i++) CHECK(seen[i] == 1);
+  free(seen);
+  rowdex_loader_free(loader);
+  rowdex_sampler_free(sampler);
+  rowdex_dataset_free(dataset);
+}
+
+static void *free_it(void *dataset) {
+  rowdex_dataset_free((rowdex_dataset *)dataset);
+  return NULL;
+}
+
+static void another_thread_may_free(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, free_it, dataset) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc == 2);
+  many_threads_read_at_once(argv[1]);
+  threads_that_pull_from_one_loader_share_its_batches(argv[1]);
+  another_thread_may_free(argv[1]);
+  return 0;
+}

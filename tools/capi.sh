@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Checks the C API: the header against the sources, and the C and C++ programs of tests/capi and examples with the library, plain, under
+# ASan and UBSan, and under valgrind. What cannot be had is skipped aloud; with CI=true that is a failure.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+work="$PWD/target/capi"
+strict=(-Wall -Wextra -Werror -pedantic -g -I"$work/include" -Itests/capi)
+
+tell() { printf -- '-- %s\n' "$*"; }
+missing() {
+  if [ "${CI:-}" = true ]; then printf 'missing: %s\n' "$*" >&2; exit 1; fi
+  tell "SKIPPED, because there is no $*"
+}
+# Debian packages, where we may install them.
+want() {
+  command -v "$1" >/dev/null && return
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    { apt-get install -qq -y "$2" || { apt-get update -qq && apt-get install -qq -y "$2"; }; } >/dev/null 2>&1 || true
+  fi
+  command -v "$1" >/dev/null
+}
+
+tell "the header is what the sources say, and is C11 and C++17"
+rustfmt --check --edition 2024 tools/header/main.rs
+bash tools/header.sh --check
+if ! want gcc gcc || ! want g++ g++; then missing "C and C++ compiler"; exit 0; fi
+gcc -std=c11 -Wall -Wextra -Werror -pedantic -fsyntax-only -x c include/rowdex.h
+g++ -std=c++17 -Wall -Wextra -Werror -pedantic -fsyntax-only -x c++ include/rowdex.h
+
+tell "the library, installed"
+# With the features and the profile that the other checks have built already.
+ROWDEX_PROFILE=dev ROWDEX_FLAGS=--all-features bash tools/install.sh "$work"
+exported="$(nm -D --defined-only "$work/lib/librowdex.so" | awk '{print $3}' | sort)"
+declared="$(grep -o '\browdex_[a-z0-9_]*(' include/rowdex.h | tr -d '(' | sort -u)"
+if [ "$(grep -c '^rowdex_' <<<"$exported")" -ne "$(wc -l <<<"$declared")" ] || [ -n "$(comm -13 <(printf '%s\n' "$exported") <(printf '%s\n' "$declared"))" ]; then
+  printf 'the library exports other functions than the header declares:\n' >&2
+  diff <(grep '^rowdex_' <<<"$exported") <(printf '%s\n' "$declared") >&2 || true
+  exit 1
+fi
+
+tell "the dataset that the programs read"
+data="$work/data"
+rm -rf "$data"
+cargo run --locked --quiet --all-features -- demo --keep "$data" >/dev/null
+
+compile() { # SOURCE OUTPUT FLAGS...
+  case "$1" in
+    *.cpp) g++ -std=c++17 "${strict[@]}" "$1" -o "$2" "${@:3}" ;;
+    *) gcc -std=c11 "${strict[@]}" "$1" -o "$2" "${@:3}" ;;
+  esac
+}
+shared=(-L"$work/lib" "-Wl,-rpath,$work/lib" -lrowdex -pthread)
+programs=(tests/capi/*.c tests/capi/*.cpp)
+
+tell "plain"
+mkdir -p "$work/bin"
+for source in "${programs[@]}"; do
+  name="$(basename "${source%.*}")"
+  compile "$source" "$work/bin/$name" "${shared[@]}"
+  timeout 300 "$work/bin/$name" "$data"
+  tell "  $name: ok"
+done
+
+tell "with address, undefined-behaviour and leak sanitizers"
+for source in "${programs[@]}"; do
+  name="$(basename "${source%.*}")"
+  compile "$source" "$work/bin/$name.asan" -fsanitize=address,undefined -fno-sanitize-recover=all "${shared[@]}"
+  timeout 300 "$work/bin/$name.asan" "$data"
+  tell "  $name: ok"
+done
+
+if want valgrind valgrind; then
+  tell "under valgrind"
+  for source in "${programs[@]}"; do
+    name="$(basename "${source%.*}")"
+    # A forked child leaves what it inherited alone, which valgrind would call a leak.
+    leaks=(--leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite)
+    if [ "$name" = forks ]; then leaks=(); fi
+    timeout 900 valgrind --quiet --error-exitcode=9 "${leaks[@]}" "$work/bin/$name" "$data"
+    tell "  $name: ok"
+  done
+else
+  missing valgrind
+fi
+
+tell "the examples, as pkg-config says, with the shared and with the static library"
+if want pkg-config pkg-config; then
+  export PKG_CONFIG_PATH="$work/lib/pkgconfig"
+  for source in examples/*.c; do
+    name="$(basename "${source%.*}")"
+    # shellcheck disable=SC2046
+    gcc -std=c11 -Wall -Wextra -Werror -pedantic "$source" -o "$work/bin/$name" $(pkg-config --cflags --libs rowdex)
+    LD_LIBRARY_PATH="$work/lib" timeout 300 "$work/bin/$name" "$data/train.rdx" >"$work/$name.txt"
+    # shellcheck disable=SC2046
+    gcc -std=c11 "$source" -o "$work/bin/$name.static" $(pkg-config --cflags rowdex) \
+      "$work/lib/librowdex.a" $(pkg-config --static --libs-only-l rowdex | sed 's/-lrowdex //')
+    timeout 300 "$work/bin/$name.static" "$data/train.rdx" | cmp - "$work/$name.txt"
+    tell "  $name: ok"
+  done
+else
+  missing pkg-config
+fi

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Builds the C library and installs header, shared and static library and the pkg-config file below a directory:
+#   tools/install.sh PREFIX
+# ROWDEX_PROFILE (release) and ROWDEX_FLAGS (--no-default-features --features capi) say how it is built.
+set -euo pipefail
+if [ $# -ne 1 ]; then sed -n '2,4s/^# //p' "${BASH_SOURCE[0]}" >&2; exit 2; fi
+mkdir -p "$1"
+prefix="$(cd "$1" && pwd)"
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+profile="${ROWDEX_PROFILE:-release}"
+read -ra flags <<<"${ROWDEX_FLAGS:---no-default-features --features capi}"
+version="$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)"
+abi="$(sed -n 's/^#define ROWDEX_ABI_VERSION //p' include/rowdex.h)"
+case "$profile" in dev) built=debug ;; *) built="$profile" ;; esac
+built="${CARGO_TARGET_DIR:-target}/$built"
+
+# The crate type is given here and not in Cargo.toml, where every build would make libraries that few need.
+crate() { cargo rustc --locked --lib --profile "$profile" "${flags[@]}" --crate-type "$@"; }
+if [ "$(uname)" = Darwin ]; then
+  shared="librowdex.$abi.dylib" link=librowdex.dylib
+  crate cdylib,staticlib -- -C "link-arg=-Wl,-install_name,$prefix/lib/$shared"
+else
+  shared="librowdex.so.$abi" link=librowdex.so
+  crate cdylib,staticlib -- -C "link-arg=-Wl,-soname,$shared"
+fi
+
+mkdir -p "$prefix/include" "$prefix/lib/pkgconfig"
+install -m 644 include/rowdex.h "$prefix/include/"
+install -m 755 "$built/$link" "$prefix/lib/$shared"
+ln -sf "$shared" "$prefix/lib/$link"
+install -m 644 "$built/librowdex.a" "$prefix/lib/"
+cat > "$prefix/lib/pkgconfig/rowdex.pc" <<PC
+prefix=\${pcfiledir}/../..
+includedir=\${prefix}/include
+libdir=\${prefix}/lib
+
+Name: rowdex
+Description: Parquet files as a map-style dataset for distributed training
+Version: $version
+Cflags: -I\${includedir}
+Libs: -L\${libdir} -lrowdex
+Libs.private: -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
+PC
