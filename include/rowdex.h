@@ -835,6 +835,17 @@ rowdex_status rowdex_sampler_resume(struct rowdex_sampler *sampler,
                                     const char *state,
                                     struct rowdex_error **error);
 
+// The batches of one of `workers` workers of a rank, those whose step is `worker` modulo `workers`, as a sampler of their own: its step `i` is
+// step `worker + i * workers` of the rank's. A loader of it plans for just what that worker serves.
+//
+// It begins with the first step of the current epoch. If that was resumed, it serves that epoch alone. Steps in which the rank has
+// no rows are left out, and no rows are marked as pads.
+rowdex_status rowdex_sampler_worker(const struct rowdex_sampler *sampler,
+                                    uint64_t worker,
+                                    uint64_t workers,
+                                    struct rowdex_sampler **own,
+                                    struct rowdex_error **error);
+
 // A loader at the state of the sampler. Dataset and sampler may be freed or changed afterwards. Reads nothing and starts no thread.
 rowdex_status rowdex_loader_new(const struct rowdex_dataset *dataset,
                                 const struct rowdex_sampler *sampler,
@@ -911,6 +922,20 @@ rowdex_status rowdex_loader_begin_epoch(struct rowdex_loader *loader,
 rowdex_status rowdex_loader_get_stats(const struct rowdex_loader *loader,
                                       struct rowdex_loader_stats *stats,
                                       struct rowdex_error **error);
+
+// Rows in the order asked, as a batch that the caller frees: for exporting them more than once. It says that it is step 0 of 1 on rank 0.
+//
+// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel.
+rowdex_status rowdex_dataset_take_batch(const struct rowdex_dataset *dataset,
+                                        const uint64_t *rows,
+                                        size_t num_rows,
+                                        struct rowdex_batch **batch,
+                                        struct rowdex_error **error);
+
+// The rows of a batch, as an Arrow stream of one array that the caller releases. Nothing is copied, and either may go first.
+rowdex_status rowdex_batch_stream(const struct rowdex_batch *batch,
+                                  struct ArrowArrayStream *stream,
+                                  struct rowdex_error **error);
 
 #ifdef __cplusplus
 }  // extern "C"

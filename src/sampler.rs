@@ -44,6 +44,7 @@ mod launch;
 mod plan;
 mod shard;
 mod state;
+mod worker;
 
 use std::sync::{Arc, Mutex};
 

@@ -35,6 +35,9 @@ cargo test --locked --all-features
 step "the C API"
 bash tools/capi.sh
 
+step "the Python package"
+bash tools/python.sh -q
+
 step "the main job"
 cargo run --locked --quiet -- demo
 

@@ -179,7 +179,7 @@ pub unsafe extern "C" fn rowdex_loader_predict(
 
 /// The rows of one step on one rank. Concurrent use is fine.
 #[derive(Debug)]
-pub struct rowdex_batch(Batch);
+pub struct rowdex_batch(pub(super) Batch);
 
 /// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the loader is at its end.
 #[unsafe(no_mangle)]

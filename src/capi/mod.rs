@@ -18,7 +18,9 @@ mod handle;
 mod index;
 mod loader;
 mod orders;
+mod rows;
 mod sampler;
 #[cfg(test)]
 mod tests;
 mod version;
+mod worker;

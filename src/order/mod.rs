@@ -62,6 +62,7 @@ pub use self::balanced::Balanced;
 pub use self::blocks::Blocks;
 pub use self::contiguous::{Contiguous, Partition};
 pub use self::explicit::Explicit;
+pub(crate) use self::fingerprint::fingerprint;
 pub use self::global::Global;
 pub use self::id_set::{IdSet, Ranges};
 pub use self::mixed::{Mixed, MixedPart};

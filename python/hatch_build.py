@@ -1,0 +1,54 @@
+"""Builds the library and the command with cargo, and puts them into the wheel with the header."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import sysconfig
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+LIBRARY = "librowdex.dylib" if sys.platform == "darwin" else "librowdex.so"
+
+
+class CargoBuild(BuildHookInterface[Any]):
+    """`cargo`, and where its results go."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        repository = pathlib.Path(self.root).parent
+        if not (repository / "Cargo.toml").is_file():
+            raise RuntimeError("rowdex is built from its repository: pip install ./python")
+        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        build_data["pure_python"] = False
+        # No part of it is compiled against Python, so it is for every Python 3 there is.
+        build_data["tag"] = f"py3-none-{platform}"
+        if version == "editable":
+            # An editable installation finds the library by ROWDEX_LIBRARY or below target/.
+            return
+        target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", repository / "target"))
+        if not target.is_absolute():
+            target = repository / target
+        profile = os.environ.get("ROWDEX_CARGO_PROFILE", "release")
+        common = ["--profile", profile, "--features", "capi", "--target-dir", str(target)]
+        common += ["--manifest-path", str(repository / "Cargo.toml"), *shlex.split(os.environ.get("ROWDEX_CARGO_ARGS", ""))]
+        self.cargo("rustc", *common, "--lib", "--crate-type", "cdylib")
+        self.cargo("build", *common, "--bin", "rowdex")
+        built = target / ("debug" if profile == "dev" else profile)
+        build_data["force_include"].update(
+            {
+                str(built / LIBRARY): f"rowdex/{LIBRARY}",
+                str(repository / "include/rowdex.h"): "rowdex/include/rowdex.h",
+            }
+        )
+        build_data["shared_scripts"][str(built / "rowdex")] = "rowdex"
+
+    def cargo(self, *arguments: str) -> None:
+        cargo = os.environ.get("CARGO", "cargo")
+        try:
+            subprocess.run([cargo, *arguments], check=True)
+        except FileNotFoundError:
+            raise RuntimeError("building rowdex needs Rust: install it from https://rustup.rs") from None

@@ -1,0 +1,71 @@
+"""Parquet files as a map-style dataset for distributed training.
+
+- :func:`build` writes an index: every row of all files gets a number, its *row id*.
+- :class:`Dataset` answers what is in a row, :class:`Index` where it is.
+- :class:`DistributedSampler` says which rows are whose: shuffled over all files, and exactly as many on every rank.
+- :class:`Loader` serves batches in that order, fast: it knows what comes, so it decodes row groups seldom.
+- :mod:`rowdex.torch` has what PyTorch's ``DataLoader`` takes.
+
+A *batch* is what one rank works on in one *step*; an *epoch* serves every row once. *Pads* are rows that are served again, so that every rank has as
+many. Exceptions are in :mod:`rowdex.errors` and here.
+"""
+
+from ._arrays import Codes, Masked, Ragged
+from ._library import library as _library
+from .batch import Batch
+from .dataset import Counters, Dataset, VerifyReport
+from .errors import (
+    AlreadyExistsError,
+    ArgumentError,
+    Error,
+    FormatError,
+    InternalError,
+    IoError,
+    NotFoundError,
+    OutOfRangeError,
+    SchemaError,
+    StaleError,
+    StateError,
+    TooLargeError,
+)
+from .index import BuildReport, FileInfo, Index, Location, build
+from .loader import Loader, LoaderStats, Prediction
+from .sampler import DistributedSampler, Plan, SampledBatch
+from .schema import Field, Schema
+
+__version__: str = _library.version().decode()
+
+__all__ = [
+    "AlreadyExistsError",
+    "ArgumentError",
+    "Batch",
+    "BuildReport",
+    "Codes",
+    "Counters",
+    "Dataset",
+    "DistributedSampler",
+    "Error",
+    "Field",
+    "FileInfo",
+    "FormatError",
+    "Index",
+    "InternalError",
+    "IoError",
+    "Loader",
+    "LoaderStats",
+    "Location",
+    "Masked",
+    "NotFoundError",
+    "OutOfRangeError",
+    "Plan",
+    "Prediction",
+    "Ragged",
+    "SampledBatch",
+    "Schema",
+    "SchemaError",
+    "StaleError",
+    "StateError",
+    "TooLargeError",
+    "VerifyReport",
+    "build",
+]

@@ -1,0 +1,262 @@
+"""Arrow arrays as numpy arrays and torch tensors.
+
+For each column a *reader* is made once; it turns the column of one batch after another.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from . import _values
+from .errors import SchemaError
+from .schema import Field
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Nulls = Literal["error", "fill", "mask"]
+"""What becomes of nulls, see :meth:`rowdex.Batch.to_numpy`."""
+
+
+class Ragged(NamedTuple):
+    """Lists of different lengths: that of row ``i`` is ``values[offsets[i]:offsets[i + 1]]``."""
+
+    values: Any
+    """All items, one list after another. Shape ``(items, ...)``."""
+    offsets: Any
+    """Where each list begins, and the end of the last. Shape ``(rows + 1,)``, int32 or int64."""
+
+
+class Codes(NamedTuple):
+    """Values of a dictionary: that of row ``i`` is ``categories[codes[i]]``."""
+
+    codes: Any
+    """Shape ``(rows,)``."""
+    categories: Any
+    """The dictionary: an array, or a list of Python values. Batches may have different ones."""
+
+
+class Masked(NamedTuple):
+    """Values with nulls among them."""
+
+    values: Any
+    """As without nulls; what is at a null is a zero, NaN, NaT or None."""
+    valid: Any
+    """Whether there is a value. Shape ``(rows,)``, bool."""
+
+
+Reader = Callable[[Any, Any, int, int], Any]
+"""``(array, owner, start, count)`` to the values of the rows from ``start`` on. ``owner`` keeps the buffers alive."""
+
+_DTYPES = {
+    "c": "int8", "C": "uint8", "s": "int16", "S": "uint16", "i": "int32", "I": "uint32", "l": "int64", "L": "uint64",
+    "e": "float16", "f": "float32", "g": "float64", "tts": "int32", "ttm": "int32", "ttu": "int64", "ttn": "int64",
+    "tdm": "datetime64[ms]", "tDs": "timedelta64[s]", "tDm": "timedelta64[ms]", "tDu": "timedelta64[us]",
+    "tDn": "timedelta64[ns]",
+}  # fmt: skip
+_UNITS = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
+
+
+def reader(field: Field, nulls: Nulls, strings: str, column: str | None = None) -> Reader:
+    """How to read a column, or a part of one that is called ``column``."""
+    import numpy as np
+
+    if nulls not in ("error", "fill", "mask"):
+        raise ValueError(f"nulls={nulls!r}: use 'error', 'fill' or 'mask'")
+    if strings not in ("list", "offsets"):
+        raise ValueError(f"strings={strings!r}: use 'list' or 'offsets'")
+    column = field.name if column is None else column
+    present = _present(field, np, nulls, strings, column)
+
+    def read(array: Any, owner: Any, start: int, count: int) -> Any:
+        if array.null_count == 0 and nulls != "mask" and field.format != "n":
+            return present(array, owner, start, count)
+        valid = np.zeros(count, dtype=bool) if field.format == "n" else _valid(np, array, start, count)
+        # Before what is inside, where anything may be under a null.
+        if nulls == "error" and not valid.all():
+            raise SchemaError(
+                f"column {column!r}: {count - int(valid.sum())} of {count} values are null; "
+                "ask for nulls='mask' or nulls='fill', or take the column as Arrow",
+                column=column,
+                hint="ask for nulls='mask' or nulls='fill', or take the column as Arrow",
+            )
+        found = _fill(np, present(array, owner, start, count), valid)
+        return Masked(found, valid) if nulls == "mask" else found
+
+    return read
+
+
+def _valid(np: Any, array: Any, start: int, count: int) -> Any:
+    if array.null_count == 0 or array.n_buffers == 0 or not array.buffers[0]:
+        return np.ones(count, dtype=bool)
+    return _bits(np, array, 0, array.offset + start, count)
+
+
+def _bits(np: Any, array: Any, buffer: int, start: int, count: int) -> Any:
+    data = np.frombuffer(_values.raw(array, buffer, start // 8, (start + count + 7) // 8), dtype=np.uint8)
+    return np.unpackbits(data, bitorder="little")[start % 8 : start % 8 + count].astype(bool)
+
+
+def _fill(np: Any, found: Any, valid: Any) -> Any:
+    """The values with NaN, NaT, zeros, None or empty lists at the nulls. Never in the buffers that others may share."""
+    if valid.all():
+        return found
+    if isinstance(found, np.ndarray):
+        kind = found.dtype.kind
+        none = np.nan if kind == "f" else np.array("NaT", dtype=found.dtype) if kind in "mM" else 0
+        at = valid.reshape(-1, *[1] * (found.ndim - 1))
+        return np.where(at, found, np.asarray(none, dtype=found.dtype))
+    if isinstance(found, Ragged):
+        # What is under a null may be a list that is not empty: leave out its items.
+        lengths = np.diff(found.offsets)
+        if (lengths[~valid] == 0).all():
+            return found
+        kept = np.repeat(valid, lengths)
+        offsets = np.zeros(len(found.offsets), dtype=found.offsets.dtype)
+        np.cumsum(np.where(valid, lengths, 0), out=offsets[1:])
+        if not isinstance(found.values, np.ndarray):
+            raise SchemaError("null lists over items that are still there; take the column as Arrow")
+        return Ragged(found.values[kept], offsets)
+    if isinstance(found, Codes):
+        return Codes(np.where(valid, found.codes, np.asarray(0, dtype=found.codes.dtype)), found.categories)
+    if isinstance(found, dict):
+        return {name: _fill(np, part, valid) for name, part in found.items()}
+    if isinstance(found, Masked):
+        return Masked(_fill(np, found.values, valid), found.valid & valid)
+    return [value if there else None for value, there in zip(found, valid)]
+
+
+def _view(np: Any, array: Any, buffer: int, dtype: Any, owner: Any, start: int, count: int) -> Any:
+    width = dtype.itemsize
+    address = array.buffers[buffer]
+    if not address or count == 0:
+        return np.empty(count, dtype=dtype)
+    memory = (ctypes.c_ubyte * (count * width)).from_address(address + start * width)
+    memory.owner = owner
+    return np.frombuffer(memory, dtype=dtype)
+
+
+def _present(field: Field, np: Any, nulls: Nulls, strings: str, column: str) -> Reader:
+    kind = field.format
+    if field.dictionary is not None:
+        return _codes(field, np, strings)
+    name = _DTYPES.get(kind)
+    if kind.startswith("ts"):
+        name = f"datetime64[{_UNITS[kind[2]]}]"
+    if name is not None:
+        dtype = np.dtype(name)
+
+        def numbers(array: Any, owner: Any, start: int, count: int) -> Any:
+            return _view(np, array, 1, dtype, owner, array.offset + start, count)
+
+        return numbers
+    if kind == "b":
+        return lambda array, owner, start, count: _bits(np, array, 1, array.offset + start, count)
+    if kind == "tdD":
+        days = np.dtype("int32")
+
+        def dates(array: Any, owner: Any, start: int, count: int) -> Any:
+            # numpy counts days in 64 bits.
+            return _view(np, array, 1, days, owner, array.offset + start, count).astype("datetime64[D]")
+
+        return dates
+    if kind.startswith("w:"):
+        width = int(kind[2:])
+
+        def fixed(array: Any, owner: Any, start: int, count: int) -> Any:
+            data = _view(np, array, 1, np.dtype("uint8"), owner, (array.offset + start) * width, count * width)
+            return data.reshape(count, width)
+
+        return fixed
+    if kind.startswith("+w:"):
+        return _fixed_lists(field, np, nulls, strings, column)
+    if kind in ("+l", "+L"):
+        return _lists(field, np, nulls, strings, column)
+    if kind in ("u", "U", "z", "Z") and strings == "offsets":
+        return _text_offsets(field, np)
+    if kind == "+s":
+        readers = [(child.name, reader(child, nulls, strings, f"{column}.{child.name}")) for child in field.children]
+
+        def parts(array: Any, owner: Any, start: int, count: int) -> Any:
+            at = array.offset + start
+            return {name: read(array.children[i].contents, owner, at, count) for i, (name, read) in enumerate(readers)}
+
+        return parts
+    # Strings, binary, decimals, maps and the like: nulls are None already.
+    return lambda array, owner, start, count: _values.values(field, array, start, count)
+
+
+def _codes(field: Field, np: Any, strings: str) -> Reader:
+    dtype = np.dtype(_DTYPES[field.format])
+    assert field.dictionary is not None
+    categories = reader(field.dictionary, "fill", strings)
+
+    def codes(array: Any, owner: Any, start: int, count: int) -> Codes:
+        known = array.dictionary.contents
+        found = _view(np, array, 1, dtype, owner, array.offset + start, count)
+        return Codes(found, categories(known, owner, 0, known.length))
+
+    return codes
+
+
+def _fixed_lists(field: Field, np: Any, nulls: Nulls, strings: str, column: str) -> Reader:
+    width = int(field.format[3:])
+    # Items under a null list may be null or not: only a mask of the whole row says what counts.
+    items = reader(field.children[0], "error" if nulls == "error" else "fill", strings, f"{column}.{field.children[0].name}")
+
+    def fixed(array: Any, owner: Any, start: int, count: int) -> Any:
+        child = array.children[0].contents
+        found = items(child, owner, (array.offset + start) * width, count * width)
+        if isinstance(found, np.ndarray):
+            return found.reshape(count, width, *found.shape[1:])
+        return _values.values(field, array, start, count)
+
+    return fixed
+
+
+def _lists(field: Field, np: Any, nulls: Nulls, strings: str, column: str) -> Reader:
+    dtype = np.dtype("int32" if field.format == "+l" else "int64")
+    items = reader(field.children[0], "error" if nulls == "error" else "fill", strings, f"{column}.{field.children[0].name}")
+
+    def ragged(array: Any, owner: Any, start: int, count: int) -> Ragged:
+        offsets = _offsets(np, array, dtype, owner, array.offset + start, count)
+        first, last = int(offsets[0]), int(offsets[-1])
+        found = items(array.children[0].contents, owner, first, last - first)
+        return Ragged(found, offsets - dtype.type(first) if first else offsets)
+
+    return ragged
+
+
+def _offsets(np: Any, array: Any, dtype: Any, owner: Any, start: int, count: int) -> Any:
+    # An array of no rows may come without offsets.
+    return _view(np, array, 1, dtype, owner, start, count + 1) if array.buffers[1] else np.zeros(1, dtype=dtype)
+
+
+def _text_offsets(field: Field, np: Any) -> Reader:
+    dtype = np.dtype("int32" if field.format in "uz" else "int64")
+
+    def texts(array: Any, owner: Any, start: int, count: int) -> Ragged:
+        offsets = _offsets(np, array, dtype, owner, array.offset + start, count)
+        first, last = int(offsets[0]), int(offsets[-1])
+        data = _view(np, array, 2, np.dtype("uint8"), owner, first, last - first)
+        return Ragged(data, offsets - dtype.type(first) if first else offsets)
+
+    return texts
+
+
+def to_torch(value: Any) -> Any:
+    """Arrays as tensors that share their memory, within tuples and dicts, too. Dates and times become their integers."""
+    import numpy as np
+    import torch
+
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind in "mM":
+            value = value.view("int64")
+        return torch.from_numpy(value)
+    if isinstance(value, dict):
+        return {name: to_torch(part) for name, part in value.items()}
+    if isinstance(value, (Ragged, Codes, Masked)):
+        return type(value)(*map(to_torch, value))
+    return value

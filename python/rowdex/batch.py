@@ -1,0 +1,192 @@
+"""Rows, as Arrow, numpy, torch or Python has them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from . import _capsule, _ffi, _values
+from ._arrays import Nulls, reader, to_torch
+from ._library import Handle, call, library
+from .schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class _Exported:
+    """An ``ArrowArray`` that releases itself. Buffers that were taken from it refer to it."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, handle: Handle) -> None:
+        self.array = _ffi.ArrowArray()
+        call(library.batch_export, handle.pointer, ctypes.byref(self.array), None)
+
+    def __del__(self, addressof: Callable[[Any], int] = ctypes.addressof) -> None:
+        array = getattr(self, "array", None)
+        if array is not None and array.release:
+            array.release(addressof(array))
+
+
+class Batch:
+    """Some rows of a dataset, column by column.
+
+    It takes part in the Arrow PyCapsule protocol, so whatever reads Arrow takes it without a copy::
+
+        pyarrow.record_batch(batch)    polars.DataFrame(batch)    duckdb.sql("select * from batch")
+
+    ``len(batch)`` is the number of rows. ``batch["label"]`` is a column as :meth:`to_numpy` gives it; ``batch[3]`` a row as a dict of Python
+    values; iterating gives such rows.
+    """
+
+    __slots__ = ("_handle", "_schema", "_info", "_exported", "__weakref__")
+
+    def __init__(self, handle: Handle, schema: Schema) -> None:
+        self._handle = handle
+        self._schema = schema
+        info = _ffi.BatchInfo()
+        call(library.batch_get_info, handle.pointer, ctypes.byref(info))
+        self._info = info
+        self._exported: _Exported | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """The columns."""
+        return self._schema
+
+    @property
+    def column_names(self) -> list[str]:
+        """What the columns are called, in order."""
+        return self._schema.names
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return int(self._info.num_rows)
+
+    @property
+    def num_pads(self) -> int:
+        """How many of them, always the last ones, are pads: another rank or an earlier step serves them, too."""
+        return int(self._info.num_pads)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that it is from."""
+        return int(self._info.epoch)
+
+    @property
+    def step(self) -> int:
+        """Which step of the epoch, from 0. After resuming within an epoch, steps count from there."""
+        return int(self._info.step)
+
+    @property
+    def row_ids(self) -> list[int]:
+        """The row ids, one for each row."""
+        rows = _values.raw_at(self._info.row_ids, 8 * self.num_rows).cast("Q").tolist()
+        return rows
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __getitem__(self, key: str | int) -> Any:
+        if isinstance(key, str):
+            return self.to_numpy([key])[key]
+        row = key + self.num_rows if key < 0 else key
+        if not 0 <= row < self.num_rows:
+            raise IndexError(f"row {key} of a batch of {self.num_rows}")
+        return self._rows(row, 1)[0]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.to_pylist())
+
+    def __repr__(self) -> str:
+        return f"Batch({self.num_rows} rows, columns {', '.join(self.column_names)})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Batch is not pickled: pickle to_numpy(), or pyarrow.record_batch(batch)")
+
+    def to_numpy(
+        self, columns: list[str] | None = None, *, nulls: Nulls = "error", strings: str = "list"
+    ) -> dict[str, Any]:
+        """The columns as numpy arrays.
+
+        Numbers, dates and times are arrays of shape ``(rows,)``, lists of a fixed size arrays of shape ``(rows, size)``, and binary of
+        a fixed size arrays of bytes of shape ``(rows, size)``. None of these is copied, but for booleans, which are bits in Arrow, and dates of 32
+        bits. Lists of other sizes are :class:`Ragged`, dictionaries :class:`Codes`, structs dicts; all else is a list of Python values.
+
+        Args:
+            columns: The columns wanted. Default: all.
+            nulls: ``"error"`` raises :class:`SchemaError` if there is a null; ``"fill"`` puts NaN, NaT, 0, False, None or an empty list in its place;
+                ``"mask"`` does that and makes every column a :class:`Masked`. Within lists, nulls are filled where they are no error.
+            strings: ``"list"`` gives lists of ``str`` and ``bytes``, ``"offsets"`` gives :class:`Ragged` of their bytes, without a copy.
+        """
+        readers = [(i, field.name, reader(field, nulls, strings)) for i, field in self._chosen(columns)]
+        return self._read(readers)
+
+    def to_torch(
+        self, columns: list[str] | None = None, *, nulls: Nulls = "error", strings: str = "list"
+    ) -> dict[str, Any]:
+        """The columns as torch tensors: the arrays of :meth:`to_numpy`, whose memory they share. Dates and times become their integers."""
+        tensors: dict[str, Any] = to_torch(self.to_numpy(columns, nulls=nulls, strings=strings))
+        return tensors
+
+    def to_pydict(self) -> dict[str, list[Any]]:
+        """The columns as lists of Python values, ``None`` for each null.
+
+        Dates, times and durations become those of ``datetime``, which end at microseconds: those in nanoseconds stay integers.
+        """
+        array = self._export().array
+        columns = ((i, field, array.children[i].contents) for i, field in enumerate(self._schema.fields))
+        return {field.name: _values.values(field, column, array.offset, self.num_rows) for i, field, column in columns}
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """The rows as dicts of Python values, as :meth:`to_pydict` has them."""
+        return self._rows(0, self.num_rows)
+
+    def _rows(self, start: int, count: int) -> list[dict[str, Any]]:
+        array = self._export().array
+        fields = self._schema.fields
+        columns = [
+            _values.values(field, array.children[i].contents, array.offset + start, count) for i, field in enumerate(fields)
+        ]
+        names = self.column_names
+        return [dict(zip(names, row)) for row in zip(*columns)] if columns else [{} for _ in range(count)]
+
+    def _chosen(self, columns: list[str] | None) -> list[tuple[int, Any]]:
+        fields = list(enumerate(self._schema.fields))
+        if columns is None:
+            return fields
+        by_name = {field.name: (i, field) for i, field in fields}
+        unknown = [name for name in columns if name not in by_name]
+        if unknown:
+            raise KeyError(f"no column is called {unknown[0]!r}; there are {', '.join(self.column_names)}")
+        return [by_name[name] for name in columns]
+
+    def _read(self, readers: list[tuple[int, str, Any]]) -> dict[str, Any]:
+        exported = self._export()
+        array, count = exported.array, self.num_rows
+        children, offset = array.children, array.offset
+        return {name: read(children[i].contents, exported, offset, count) for i, name, read in readers}
+
+    def _export(self) -> _Exported:
+        if self._exported is None:
+            self._exported = _Exported(self._handle)
+        return self._exported
+
+    def __arrow_c_schema__(self) -> object:
+        """An ``arrow_schema`` capsule, of a struct with a child for each column."""
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """``arrow_schema`` and ``arrow_array`` capsules. A requested schema is not heeded: consumers cast."""
+        array, schema = _ffi.ArrowArray(), _ffi.ArrowSchema()
+        call(library.batch_export, self._handle.pointer, ctypes.byref(array), ctypes.byref(schema))
+        return _capsule.capsule(schema, b"arrow_schema"), _capsule.capsule(array, b"arrow_array")
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """An ``arrow_array_stream`` capsule, of one array."""
+        stream = _ffi.ArrowArrayStream()
+        call(library.batch_stream, self._handle.pointer, ctypes.byref(stream))
+        return _capsule.capsule(stream, b"arrow_array_stream")

@@ -1,0 +1,267 @@
+"""Rows by their row id."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from . import _ffi
+from ._library import Handle, PerProcess, call, count, library, no_nul, optional_path, optional_text, size, texts
+from .batch import Batch
+from .errors import Error, exception_of
+from .index import Index, Path, row_id
+from .schema import Schema
+
+
+class Counters(NamedTuple):
+    """What a dataset has done so far, in this process."""
+
+    hits: int
+    """Look-ups that found the row group decoded."""
+    misses: int
+    """Look-ups that did not."""
+    decodes: int
+    """Row groups decoded, whole or in part."""
+    bytes_decoded: int
+    """Bytes of Arrow data that those decodes made."""
+    bytes_read: int
+    """Bytes read from the files."""
+    evictions: int
+    """Row groups dropped to make room."""
+    held_bytes: int
+    """Bytes of decoded row groups held now."""
+
+
+class VerifyReport(NamedTuple):
+    """What :meth:`Dataset.verify` found."""
+
+    files: int
+    """Files that were looked at."""
+    rows: int
+    """Rows that were decoded; 0 below ``"deep"``."""
+    problems: list[Error]
+    """What is wrong with each bad file."""
+
+
+class Dataset:
+    """The rows of indexed Parquet files, by row id.
+
+    ``len(dataset)`` is the number of rows; ``dataset[7]`` one of them as a dict of Python values; ``dataset[[7, 3, 7]]``, ``dataset[10:20]`` and
+    ``dataset[numpy_array]`` a :class:`Batch`. Iterating goes through the rows in order. All may be called from many threads at once.
+
+    Nothing is opened, and no thread started, before it is used. A process forked from this one opens it again at its first use, and so does one that
+    unpickles it: a pickle has the arguments alone.
+
+    Args:
+        index: The index: a path, or an :class:`Index`.
+        columns: The columns to serve, in this order; a path with dots names a nested field. Default: all.
+        root: Finds the data files below this directory. Default: where the index says that they were.
+        staleness: How closely files are compared with what was indexed: ``"off"``, ``"stat"``, ``"footer"`` or ``"deep"``.
+        cache: Bytes of decoded row groups to keep. Default: 1 GiB.
+        threads: Threads that decode, in each process. Default: one for each core, at most eight. 0: the caller's.
+        max_decoded: Refuses a row group that takes more bytes than this when decoded. Default: 2 GiB.
+
+    Raises:
+        Error: one of its kinds, from whatever reading meets, naming file, row group and column.
+    """
+
+    def __init__(
+        self,
+        index: Path | Index,
+        columns: Sequence[str] | None = None,
+        *,
+        root: Path | None = None,
+        staleness: Literal["off", "stat", "footer", "deep"] = "stat",
+        cache: int | None = None,
+        threads: int | None = None,
+        max_decoded: int | None = None,
+    ) -> None:
+        if isinstance(columns, str):
+            raise TypeError(f"columns={columns!r}: give a list of names")
+        size(cache, "cache")
+        size(max_decoded, "max_decoded")
+        count(threads, "threads")
+        known = index._fingerprint if isinstance(index, Index) else None
+        path = index.path if isinstance(index, Index) else os.path.abspath(index)
+        self._set(
+            {
+                "index": path,
+                "fingerprint": known,
+                "columns": None if columns is None else list(columns),
+                "root": None if root is None else os.fspath(root),
+                "staleness": staleness,
+                "cache": cache,
+                "threads": threads,
+                "max_decoded": max_decoded,
+            }
+        )
+        # So that mistakes show here; it is opened again where it is used.
+        self._opened.get()
+
+    def _set(self, arguments: dict[str, Any]) -> None:
+        self._arguments = arguments
+        self._index = PerProcess(self._open_index)
+        self._opened = PerProcess(self._open)
+        self._schema: Schema | None = None
+        self._rows: int | None = None
+
+    def _open_index(self) -> Index:
+        index = Index(self._arguments["index"], _fingerprint=self._arguments["fingerprint"])
+        self._arguments["fingerprint"] = index.fingerprint
+        return index
+
+    def _open(self) -> Handle:
+        arguments = self._arguments
+        columns = arguments["columns"]
+        names = None if columns is None else [no_nul(name.encode(), "column name") for name in columns]
+        options = _ffi.DatasetOptions(
+            columns=None if names is None else texts(names) if names else ctypes.cast(texts([b""]), ctypes.POINTER(ctypes.c_char_p)),
+            num_columns=0 if names is None else len(names),
+            root=optional_path(arguments["root"]),
+            staleness=optional_text(arguments["staleness"], "staleness"),
+            cache_bytes=size(arguments["cache"], "cache"),
+            threads=count(arguments["threads"], "threads"),
+            max_decoded_bytes=size(arguments["max_decoded"], "max_decoded"),
+        )
+        index = self._index.get()._handle.get()
+        return Handle(library.dataset_free, library.dataset_open, index.pointer, ctypes.byref(options))
+
+    @property
+    def _pointer(self) -> int | None:
+        return self._opened.get().pointer
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._index.get()  # Its fingerprint.
+        return self._arguments
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._set(dict(state))
+
+    def __enter__(self) -> Dataset:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the cache and the threads, unless a loader still uses them. The dataset opens again if it is used again."""
+        handle = self._opened.made()
+        if handle is not None:
+            self._opened.forget()
+
+    def __len__(self) -> int:
+        if self._rows is None:
+            self._rows = int(library.dataset_len(self._pointer))
+        return self._rows
+
+    def __repr__(self) -> str:
+        columns = ", ".join(self.column_names)
+        return f"{type(self).__name__}({self._arguments['index']!r}, {len(self)} rows, columns {columns})"
+
+    @property
+    def index(self) -> Index:
+        """The index it was opened with."""
+        return self._index.get()
+
+    @property
+    def schema(self) -> Schema:
+        """The columns served."""
+        if self._schema is None:
+            self._schema = Schema(lambda schema: call(library.dataset_schema, self._pointer, ctypes.byref(schema)))
+        return self._schema
+
+    @property
+    def column_names(self) -> list[str]:
+        """What the columns are called, in the order in which they are served."""
+        return self.schema.names
+
+    @property
+    def decoded_bytes(self) -> int:
+        """About how many bytes the columns of all rows take when decoded, as the footers tell."""
+        found = ctypes.c_uint64()
+        call(library.dataset_decoded_bytes, self._pointer, ctypes.byref(found))
+        return found.value
+
+    @property
+    def counters(self) -> Counters:
+        """What it has done so far, in this process."""
+        counters = _ffi.Counters()
+        call(library.dataset_counters, self._pointer, ctypes.byref(counters))
+        return Counters(*(getattr(counters, name) for name in Counters._fields))
+
+    def select(self, columns: Sequence[str]) -> Dataset:
+        """The same dataset with these columns alone."""
+        chosen = object.__new__(type(self))
+        chosen.__setstate__({**self.__getstate__(), "columns": list(columns)})
+        chosen._opened.get()
+        return chosen
+
+    def __getitem__(self, rows: Any) -> Any:
+        """One row as a dict of Python values, or several as a :class:`Batch`. Negative ids count from the end.
+
+        Raises:
+            OutOfRangeError: which is an ``IndexError``.
+        """
+        if isinstance(rows, slice):
+            return self.take(range(*rows.indices(len(self))))
+        if hasattr(rows, "__index__") and not getattr(rows, "shape", ()):
+            return self.take([rows])[0]
+        return self.take(rows)
+
+    def __getitems__(self, rows: Any) -> list[Any]:
+        """Several rows, each as a dict of Python values: what PyTorch's DataLoader asks for."""
+        return self.take(rows).to_pylist()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        step = 256
+        for start in range(0, len(self), step):
+            yield from self.take(range(start, min(start + step, len(self)))).to_pylist()
+
+    def take(self, rows: Any) -> Batch:
+        """Rows in the order asked, which may repeat. Each row group is decoded at most once in a call, several in parallel.
+
+        Args:
+            rows: Row ids: a range, a list or another sequence of integers, or an array of integers or booleans of one dimension.
+        """
+        ids = self._row_ids(rows)
+        address, number = ids.buffer_info()
+        handle = Handle(library.batch_free, library.dataset_take_batch, self._pointer, address, number)
+        return Batch(handle, self.schema)
+
+    def _row_ids(self, rows: Any) -> array.array[int]:
+        if hasattr(rows, "__array__") or hasattr(rows, "__array_interface__"):
+            rows = self._checked(rows)
+        elif not isinstance(rows, (list, tuple, range)):
+            rows = list(rows)
+        try:
+            # Refuses what is negative, or no integer, or beyond 64 bits.
+            return array.array("Q", rows)
+        except OverflowError:
+            return array.array("Q", [row_id(row, len(self)) for row in rows])
+
+    def _checked(self, rows: Any) -> Any:
+        import numpy as np
+
+        found = np.asarray(rows)
+        if found.ndim != 1:
+            raise IndexError(f"row ids of shape {found.shape}: use an array of one dimension")
+        if found.dtype == bool:
+            if len(found) != len(self):
+                raise IndexError(f"a mask of {len(found)} rows for a dataset of {len(self)}")
+            found = np.flatnonzero(found)
+        if found.dtype.kind not in "iu" and len(found):
+            raise TypeError(f"row ids of type {found.dtype}: use integers")
+        return found.tolist()
+
+    def verify(self, level: Literal["off", "stat", "footer", "deep"] = "footer") -> VerifyReport:
+        """Checks the index, then every data file at this level, and reports all bad files at once."""
+        out = Handle(
+            library.verify_report_free, library.dataset_verify, self._pointer, no_nul(level.encode(), "level"), _ffi.Progress(), None
+        )
+        report = out.pointer
+        problems = range(library.verify_report_num_problems(report))
+        errors = [exception_of(library.verify_report_problem(report, problem)) for problem in problems]
+        return VerifyReport(library.verify_report_files(report), library.verify_report_rows(report), errors)

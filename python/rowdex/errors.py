@@ -1,0 +1,112 @@
+"""What can go wrong. Every exception is an :class:`Error` and one of Python's own, so both kinds of ``except`` work."""
+
+from __future__ import annotations
+
+import ctypes
+
+
+class Error(Exception):
+    """What went wrong, where, and what to do about it.
+
+    Attributes:
+        file: The file that it happened in, if known.
+        row_group: The row group, by its place in the file, if known.
+        column: The column, by its dotted path, if known.
+        hint: What to do about it, if known. It is a part of the message, too.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        file: str | None = None,
+        row_group: int | None = None,
+        column: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.file = file
+        self.row_group = row_group
+        self.column = column
+        self.hint = hint
+
+
+class IoError(Error, OSError):
+    """The operating system or the store failed a read, a write or a request."""
+
+
+class NotFoundError(IoError, FileNotFoundError):
+    """A file that should be there is not."""
+
+
+class AlreadyExistsError(IoError, FileExistsError):
+    """A file is there already, and nobody asked to replace it."""
+
+
+class FormatError(Error, ValueError):
+    """An index or a Parquet file is damaged, or needs something that this version cannot read."""
+
+
+class SchemaError(Error, ValueError):
+    """Two files do not have the same columns, or a column cannot be brought to the asked type."""
+
+
+class StaleError(Error, OSError):
+    """A file is not the one that was indexed, or an index not the one that was opened."""
+
+
+class OutOfRangeError(Error, IndexError):
+    """A row id, row group, position or step beyond the end."""
+
+
+class ArgumentError(Error, ValueError):
+    """An argument that can never be right, such as a batch size of 0."""
+
+
+class TooLargeError(Error, MemoryError):
+    """Decoding would take more memory than the limit allows."""
+
+
+class StateError(Error, ValueError):
+    """A saved state belongs to another order, dataset or seed."""
+
+
+class InternalError(Error, RuntimeError):
+    """A defect of rowdex; please report it."""
+
+
+_BY_STATUS: dict[int, type[Error]] = {
+    1: IoError,
+    2: NotFoundError,
+    3: AlreadyExistsError,
+    4: FormatError,
+    5: FormatError,
+    6: FormatError,
+    7: FormatError,
+    8: SchemaError,
+    9: StaleError,
+    10: OutOfRangeError,
+    11: ArgumentError,
+    12: TooLargeError,
+    13: StateError,
+    14: InternalError,
+}
+
+
+def exception_of(error: ctypes.c_void_p | int) -> Error:
+    """The exception for a ``rowdex_error``, which is not freed."""
+    from ._library import library
+
+    def text(value: bytes | None) -> str | None:
+        return None if value is None else value.decode(errors="replace")
+
+    row_group = ctypes.c_uint64()
+    known = library.error_row_group(error, ctypes.byref(row_group))
+    kind = _BY_STATUS.get(library.error_kind(error), InternalError)
+    return kind(
+        text(library.error_message(error)) or "",
+        file=text(library.error_file(error)),
+        row_group=row_group.value if known else None,
+        column=text(library.error_column(error)),
+        hint=text(library.error_hint(error)),
+    )

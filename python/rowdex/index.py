@@ -1,0 +1,236 @@
+"""Where rows are: building an index, and looking things up in it."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple
+
+from . import _ffi
+from ._library import Handle, PerProcess, call, count, library, optional_path, optional_text, path_bytes, texts
+from .errors import OutOfRangeError, StaleError
+from .schema import Schema
+
+Path = str | os.PathLike[str]
+
+
+class BuildReport(NamedTuple):
+    """What :func:`build` made."""
+
+    files: int
+    """Files in the index."""
+    kept_files: int
+    """Files taken over from the index that was updated, without reading them."""
+    row_groups: int
+    """Row groups in the index."""
+    rows: int
+    """Rows served: row ids are 0 up to ``rows - 1``."""
+    source_rows: int
+    """Rows in those row groups; more than ``rows`` where rows were selected."""
+    index_bytes: int
+    """Length of the index file in bytes."""
+
+
+class Location(NamedTuple):
+    """Where a row is."""
+
+    file: str
+    """The path of its file, relative to the root of the index."""
+    row_group: int
+    """The row group, counted within the file."""
+    row: int
+    """The row, counted within the row group."""
+
+
+class FileInfo(NamedTuple):
+    """What an index knows of a file."""
+
+    path: str
+    """Relative to the root of the index, with ``/`` between its parts."""
+    size: int
+    """In bytes, when it was indexed."""
+    first_row: int
+    """The id of its first row."""
+    rows: int
+    """How many of its rows are served."""
+    row_groups: int
+    """How many row groups it has."""
+
+
+def build(
+    inputs: Path | Iterable[Path],
+    output: Path,
+    *,
+    root: Path | None = None,
+    schema_mode: Literal["strict", "union"] = "strict",
+    rows_file: Path | None = None,
+    threads: int | None = None,
+    overwrite: bool = False,
+    update: bool = False,
+    footers: bool = True,
+    partitions: bool = True,
+    progress: Callable[[int, int, int], None] | None = None,
+) -> BuildReport:
+    """Builds the index at ``output`` from the footers of Parquet files: about one read for each file.
+
+    The path holds what it held, or the whole new index, at any moment.
+
+    Args:
+        inputs: Files, folders (searched for ``*.parquet``, ``*.parq`` and ``*.pq``) and patterns, one or several.
+        root: Stores paths relative to this directory, which must contain all files. Default: the deepest one that does.
+        schema_mode: ``"strict"`` wants the same columns and types in every file; with ``"union"`` missing columns are null and types are widened.
+        rows_file: Serves only the rows that this Parquet or CSV file lists: a column ``row_id``, or columns ``file``, ``row_group`` and ``row``.
+        threads: Threads that read footers. Default: one for each core.
+        overwrite: Replaces an existing file.
+        update: Updates an existing index: its unchanged leading files keep their row ids.
+        footers: Stores footers, so that nobody reads them again.
+        partitions: Turns folders named ``key=value`` into columns.
+        progress: Is called with files done, files in all, and rows so far.
+
+    Raises:
+        FormatError, SchemaError, AlreadyExistsError, NotFoundError and others, naming the file.
+    """
+    paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+    raised: list[BaseException] = []
+
+    def tell(_: Any, done: int, files: int, rows: int) -> None:
+        if progress is not None and not raised:
+            try:
+                progress(done, files, rows)
+            except BaseException as error:  # Must not leave the callback; raised below.
+                raised.append(error)
+
+    encoded = [path_bytes(path) for path in paths]
+    options = _ffi.BuildOptions(
+        inputs=texts(encoded),
+        num_inputs=len(encoded),
+        root=optional_path(root),
+        schema_mode=optional_text(schema_mode, "schema mode"),
+        rows_file=optional_path(rows_file),
+        threads=count(threads, "threads"),
+        overwrite=overwrite,
+        update=update,
+        no_footers=not footers,
+        no_partitions=not partitions,
+        progress=_ffi.Progress(tell) if progress is not None else _ffi.Progress(),
+    )
+    report = _ffi.BuildReport()
+    call(library.index_build, path_bytes(output), ctypes.byref(options), ctypes.byref(report))
+    if raised:
+        raise raised[0]
+    return BuildReport(*(getattr(report, name) for name in BuildReport._fields))
+
+
+class Index:
+    """An index file, opened: it answers where rows are, and reads no data file.
+
+    It is pickled by its path. A forked or unpickled one opens the file again, and says so (:class:`StaleError`) if it is another index by then.
+
+    ``len(index)`` is the number of rows.
+    """
+
+    def __init__(self, path: Path, *, _fingerprint: int | None = None) -> None:
+        """Opens and checks the index at ``path``."""
+        self._path = os.path.abspath(path)
+        self._fingerprint = _fingerprint
+        self._handle = PerProcess(self._open)
+        self._handle.get()
+
+    def _open(self) -> Handle:
+        handle = Handle(library.index_free, library.index_open, path_bytes(self._path))
+        info = _info(handle.pointer)
+        if self._fingerprint is None:
+            self._fingerprint = int(info.fingerprint)
+        elif self._fingerprint != info.fingerprint:
+            raise StaleError(
+                f"{self._path}: the index is not the one that was opened before: its row ids mean other rows; open it anew everywhere",
+                file=self._path,
+                hint="open it anew everywhere",
+            )
+        return handle
+
+    def __reduce__(self) -> Any:
+        return _open_index, (self._path, self._fingerprint)
+
+    @property
+    def path(self) -> str:
+        """The absolute path of the index file."""
+        return self._path
+
+    @property
+    def fingerprint(self) -> int:
+        """Differs between two indexes when any row id means another row."""
+        self._handle.get()
+        assert self._fingerprint is not None
+        return self._fingerprint
+
+    @property
+    def root(self) -> str:
+        """Where the files were when the index was built; if it is relative, then to the directory of the index."""
+        return str(_info(self._handle.get().pointer).root.text())
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of every file."""
+        return Schema(lambda schema: call(library.index_schema, self._handle.get().pointer, ctypes.byref(schema)))
+
+    @property
+    def files(self) -> list[FileInfo]:
+        """The files, in the order of their rows."""
+        handle = self._handle.get()
+        return [_file(handle, i) for i in range(int(_info(handle.pointer).files))]
+
+    @property
+    def num_row_groups(self) -> int:
+        """How many row groups there are."""
+        return int(_info(self._handle.get().pointer).row_groups)
+
+    def __len__(self) -> int:
+        return int(library.index_len(self._handle.get().pointer))
+
+    def __repr__(self) -> str:
+        return f"Index({self._path!r}, {len(self)} rows)"
+
+    def locate(self, row: int) -> Location:
+        """Where a row is; negative ids count from the end.
+
+        Raises:
+            OutOfRangeError: which is an ``IndexError``.
+        """
+        handle, location = self._handle.get(), _ffi.Location()
+        call(library.index_locate, handle.pointer, row_id(row, len(self)), ctypes.byref(location))
+        return Location(_file(handle, location.file).path, location.ordinal, location.row)
+
+    def verify(self) -> None:
+        """Reads and checks every byte of the index again. :meth:`Dataset.verify` looks at the data files, too."""
+        call(library.index_verify, self._handle.get().pointer)
+
+
+def _open_index(path: str, fingerprint: int | None) -> Index:
+    return Index(path, _fingerprint=fingerprint)
+
+
+def _info(pointer: int | None) -> Any:
+    info = _ffi.IndexInfo()
+    call(library.index_get_info, pointer, ctypes.byref(info))
+    return info
+
+
+def _file(handle: Handle, number: int) -> FileInfo:
+    info = _ffi.FileInfo()
+    call(library.index_get_file, handle.pointer, number, ctypes.byref(info))
+    return FileInfo(info.path.text(), info.size, info.first_row, info.rows, info.row_groups)
+
+
+def row_id(row: Any, rows: int) -> int:
+    """A row id as the library wants it: negative ones count from the end."""
+    number = operator.index(row)
+    found = number + rows if number < 0 else number
+    if not 0 <= found < rows:
+        raise OutOfRangeError(f"row id {number} of {rows} rows", hint=f"row ids are 0 to {rows - 1}")
+    return found
+
+
+__all__ = ["BuildReport", "FileInfo", "Index", "Location", "build"]

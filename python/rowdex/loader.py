@@ -1,0 +1,293 @@
+"""Batches in the order of a sampler, at about the speed of a scan."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+from . import _capsule, _ffi
+from ._arrays import Nulls, reader, to_torch
+from ._library import Handle, PerProcess, call, count, library, size
+from .batch import Batch
+from .dataset import Dataset
+from .sampler import DistributedSampler, Plan
+
+Output = Literal["torch", "numpy", "arrow", "python"]
+
+
+class LoaderStats(NamedTuple):
+    """What a loader did since it was started, resumed or set to another epoch. Times are in seconds, added up over its threads."""
+
+    decodes: int
+    """Row groups decoded, whole or in part."""
+    rows: int
+    """Rows put into batches; some of them may wait to be asked for."""
+    held_bytes: int
+    """Bytes held now."""
+    peak_bytes: int
+    """The most that was ever held."""
+    planning: float
+    """Walking the order and deciding what to read."""
+    decoding: float
+    """Reading and decoding."""
+    extracting: float
+    """Picking rows out of what was decoded."""
+    assembling: float
+    """Putting batches together."""
+
+
+class Prediction(NamedTuple):
+    """What a loader will do."""
+
+    first_passes: float
+    """Decodes of each row group in the first epoch, on average."""
+    passes: float
+    """Decodes of each row group in every later epoch, on average."""
+    decodes: float
+    """Row groups decoded in every later epoch."""
+    first_batch_decodes: int
+    """Row groups decoded before the first batch is there."""
+    peak_bytes: int
+    """The most bytes held, without row groups that are being decoded."""
+
+
+class Convert:
+    """Batches to what a loop wants. The readers of columns are made once."""
+
+    def __init__(self, output: str, nulls: Nulls, strings: str) -> None:
+        if output not in ("torch", "numpy", "arrow", "python"):
+            raise ValueError(f"output={output!r}: use 'torch', 'numpy', 'arrow' or 'python'")
+        self.output, self.nulls, self.strings = output, nulls, strings
+        self._readers: list[tuple[int, str, Any]] | None = None
+
+    def __call__(self, batch: Batch) -> Any:
+        if self.output == "arrow":
+            return batch
+        if self.output == "python":
+            return batch.to_pydict()
+        if self._readers is None:
+            fields = batch.schema.fields
+            self._readers = [(i, field.name, reader(field, self.nulls, self.strings)) for i, field in enumerate(fields)]
+        found = batch._read(self._readers)
+        return to_torch(found) if self.output == "torch" else found
+
+    def __reduce__(self) -> Any:
+        return Convert, (self.output, self.nulls, self.strings)
+
+
+class Loader:
+    """Serves the batches of a sampler, epoch after epoch, from threads of its own and within a budget of memory.
+
+    Iterating gives the batches of one epoch, and the next time those of the next. ``len(loader)`` is how many these are::
+
+        loader = rowdex.Loader(dataset, batch_size=256, seed=42, memory=4 << 30)
+        for epoch in range(10):
+            for batch in loader:          # a dict of tensors
+                step(batch["features"], batch["label"])
+
+    Args:
+        dataset: The rows.
+        sampler: Who gets which rows when: a :class:`DistributedSampler` with a batch size. It is copied, at its state. Default: one with the other arguments.
+        memory: Bytes of decoded rows to hold at most. Default: 1 GiB. Less means that row groups are decoded more often, see :meth:`predict`.
+        threads: Threads that read, decode and assemble. Default: 2. 0: all work is done where batches are asked for.
+        read_ahead: About how many finished batches may wait to be asked for. Default: a few.
+        output: ``"torch"`` and ``"numpy"`` give dicts as :meth:`Batch.to_torch` and :meth:`Batch.to_numpy` do, ``"python"`` as :meth:`Batch.to_pydict`,
+            ``"arrow"`` gives each :class:`Batch`.
+        nulls, strings: As :meth:`Batch.to_numpy` has them.
+        row_ids: Adds the row ids under this name. Shape ``(rows,)``, int64.
+        pads: Adds under this name whether a row is a pad, which another rank or an earlier step serves, too. Shape ``(rows,)``, bool.
+        sampling: ``batch_size``, ``seed``, ``shuffle``, ``num_replicas``, ``rank`` and all else that :class:`DistributedSampler` takes.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        sampler: DistributedSampler | None = None,
+        *,
+        memory: int | None = None,
+        threads: int | None = None,
+        read_ahead: int | None = None,
+        output: Output = "torch",
+        nulls: Nulls = "error",
+        strings: Literal["list", "offsets"] = "list",
+        row_ids: str | None = None,
+        pads: str | None = None,
+        **sampling: Any,
+    ) -> None:
+        if sampler is None:
+            sampler = DistributedSampler(dataset, **sampling)
+        elif sampling:
+            raise TypeError(f"{', '.join(sampling)}: give these to the sampler, or no sampler")
+        if sampler.batch_size is None:
+            raise ValueError("no batch size: give batch_size, to the sampler if there is one")
+        taken = {name for name in (row_ids, pads) if name is not None} & set(dataset.column_names)
+        if taken:
+            raise ValueError(f"there is a column called {taken.pop()!r}: choose another name")
+        if (row_ids or pads) and output in ("arrow", "python"):
+            raise ValueError(f"row_ids and pads with output={output!r}: use 'torch' or 'numpy'; a Batch has row_ids and num_pads itself")
+        self.dataset = dataset
+        # A sampler of its own, at the place where the given one is.
+        self._sampler = object.__new__(DistributedSampler)
+        self._sampler.__setstate__(sampler.__getstate__())
+        self._options = (size(memory, "memory"), count(threads, "threads"), count(read_ahead, "read_ahead"))
+        self._convert = Convert(output, nulls, strings)
+        self._row_ids, self._pads = row_ids, pads
+        self._loader = PerProcess(self._open)
+        # The batch to be served next.
+        self._next = (self._sampler.epoch, 0)
+
+    @property
+    def plan(self) -> Plan:
+        """All that decides which rows come when."""
+        return self._sampler.plan
+
+    def _open(self) -> Handle:
+        memory, threads, read_ahead = self._options
+        options = _ffi.LoaderOptions(memory=memory, threads=threads, read_ahead=read_ahead)
+        epoch, step = self._next
+        # What a new C sampler resumes from does not depend on whether the epoch was resumed before.
+        state = self._state().encode()
+        opened = self._sampler.plan.open(self._sampler._dataset)
+        call(library.sampler_resume, opened.whole.pointer, state)
+        pointers = (self.dataset._pointer, opened.whole.pointer)
+        loader = Handle(library.loader_free, library.loader_new, *pointers, ctypes.byref(options))
+        self._first = (epoch, step)
+        return loader
+
+    def _state(self) -> str:
+        epoch, step = self._next
+        sampler = self._sampler
+        if step > 0:
+            return sampler.state_after(epoch, step - 1)["state"]
+        served, sampler._served = sampler._served, (epoch, 0)
+        try:
+            return sampler.state_dict()["state"]
+        finally:
+            sampler._served = served
+
+    def __len__(self) -> int:
+        """How many batches the epoch that comes, or that is being served, has."""
+        return int(library.sampler_steps(self._sampler._at(self._next[0])))
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, step = self._next
+        if step > 0:
+            # The rest of an epoch that was left: dropped.
+            self.set_epoch(epoch + 1)
+        elif epoch != self._sampler._resumed_epoch:
+            self._sampler._resumed_epoch = None
+        return self._epoch(self._next[0])
+
+    def _epoch(self, epoch: int) -> Iterator[Any]:
+        steps = int(library.sampler_steps(self._sampler._at(epoch)))
+        for step in range(steps):
+            if self._next != (epoch, step):
+                raise RuntimeError("another iteration over this loader was begun, or it was set to another epoch, before this one ended")
+            batch = self._fetch()
+            if batch is None:
+                raise RuntimeError(f"the loader ended before step {step} of {steps}")
+            # Before it is converted: what was handed out is not served again.
+            self._next = (epoch, step + 1) if step + 1 < steps else (epoch + 1, 0)
+            yield self._converted(batch)
+
+    def _fetch(self) -> Batch | None:
+        loader = self._loader.get()
+        handle = Handle(library.batch_free, library.loader_next, loader.pointer)
+        return Batch(handle, self.dataset.schema) if handle.pointer is not None else None
+
+    def _converted(self, batch: Batch) -> Any:
+        found = self._convert(batch)
+        if self._row_ids is not None or self._pads is not None:
+            import numpy as np
+
+            extra: dict[str, Any] = {}
+            if self._row_ids is not None:
+                extra[self._row_ids] = np.array(batch.row_ids, dtype=np.int64)
+            if self._pads is not None:
+                extra[self._pads] = np.arange(len(batch)) >= len(batch) - batch.num_pads
+            found.update(to_torch(extra) if self._convert.output == "torch" else extra)
+        return found
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the batch that comes next."""
+        return self._next[0]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Goes on with the first batch of ``epoch``. What was read ahead is dropped, unless that is what comes next anyway."""
+        if self._next[1] == 0 and self._next[0] == epoch:
+            return
+        self._sampler.set_epoch(epoch)
+        self._sampler._resumed_epoch = None
+        self._next = (epoch, 0)
+        loader = self._loader.made()
+        if loader is not None:
+            call(library.loader_set_epoch, loader.pointer, epoch)
+
+    def state_dict(self) -> dict[str, str]:
+        """Where the run stands: after the last batch that was handed out. It is the same on all ranks after the same step."""
+        return {"state": self._state()}
+
+    def load_state_dict(self, state_dict: dict[str, str]) -> None:
+        """Goes on from a state, which may come from another number of ranks and another batch size.
+
+        Raises:
+            StateError: if it is from another order, dataset or seed; the loader is then unchanged.
+        """
+        self._sampler.load_state_dict(state_dict)
+        self._next = (self._sampler.epoch, 0)
+        self._loader.forget()
+
+    def predict(self) -> Prediction:
+        """What this loader will do, from the index alone. Takes a fraction of a second."""
+        memory, threads, read_ahead = self._options
+        options = _ffi.LoaderOptions(memory=memory, threads=threads, read_ahead=read_ahead)
+        found = _ffi.Prediction()
+        sampler = self._sampler._at(self._next[0])
+        call(library.loader_predict, self.dataset._pointer, sampler, ctypes.byref(options), ctypes.byref(found))
+        return Prediction(*(getattr(found, name) for name in Prediction._fields))
+
+    @property
+    def stats(self) -> LoaderStats:
+        """What was done since the loader was started, resumed or set to another epoch."""
+        found = _ffi.LoaderStats()
+        call(library.loader_get_stats, self._loader.get().pointer, ctypes.byref(found))
+        times = (getattr(found, f"{name}_ns") / 1e9 for name in LoaderStats._fields[4:])
+        return LoaderStats(found.decodes, found.rows, found.held_bytes, found.peak_bytes, *times)
+
+    def close(self) -> None:
+        """Ends its threads. It goes on where it was if it is used again."""
+        self._loader.forget()
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Loader({self.dataset!r}, {self._sampler.plan})"
+
+    def __arrow_c_schema__(self) -> object:
+        """An ``arrow_schema`` capsule, of a struct with a child for each column."""
+        return self.dataset.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """An ``arrow_array_stream`` capsule: the batches of the epoch that comes, which is then over for this loader."""
+        _, threads, read_ahead = self._options
+        options = _ffi.LoaderOptions(memory=self._options[0], threads=threads, read_ahead=read_ahead)
+        epoch, step = self._next
+        if step > 0:
+            self.set_epoch(epoch + 1)
+            epoch += 1
+        options.epochs = epoch + 1
+        opened = self._sampler.plan.open(self._sampler._dataset)
+        call(library.sampler_resume, opened.whole.pointer, self._state().encode())
+        loader = Handle(
+            library.loader_free, library.loader_new, self.dataset._pointer, opened.whole.pointer, ctypes.byref(options)
+        )
+        stream = _ffi.ArrowArrayStream()
+        call(library.loader_stream, loader.pointer, ctypes.byref(stream))
+        self.set_epoch(epoch + 1)
+        return _capsule.capsule(stream, b"arrow_array_stream")

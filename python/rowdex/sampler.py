@@ -1,0 +1,328 @@
+"""Which rows are whose, and when."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator, Sized
+from typing import Any, Literal, NamedTuple
+
+from . import _ffi
+from ._library import Handle, PerProcess, call, library, no_nul
+from .dataset import Dataset
+
+Tail = Literal["wrap", "drop", "uneven", "error"]
+_CHUNK = 4096
+
+
+class Plan(NamedTuple):
+    """Everything that decides which rows a rank serves when, small enough to travel with every batch.
+
+    Attributes:
+        rows: How many rows the dataset has.
+        order: ``"global"``, ``"sequential"``, ``"torch"``, ``"blocks(8)"`` and the like.
+        seed: The same on all ranks.
+        rank, world_size: This rank, and how many there are.
+        batch_size: Rows per step and rank.
+        tail: What becomes of rows that do not divide evenly.
+        replicas, replica_layout: How many ranks get the same rows, and which: ``"consecutive"`` or ``"strided"``.
+        drop_last_batch: Whether a short last batch is left out.
+        resumed: The state that the run goes on from, if any.
+    """
+
+    rows: int
+    order: str
+    seed: int
+    rank: int
+    world_size: int
+    batch_size: int
+    tail: str = "wrap"
+    replicas: int = 1
+    replica_layout: str = "consecutive"
+    drop_last_batch: bool = False
+    resumed: str | None = None
+
+    def open(self, dataset: Dataset | None) -> OpenPlan:
+        """The samplers of this plan. Orders that go by row groups need the dataset."""
+        whole = self._sampler(dataset)
+        if self.resumed is None:
+            return OpenPlan(whole, None, None)
+        state = no_nul(self.resumed.encode(), "state")
+        resumed = self._sampler(dataset)
+        for sampler in (whole, resumed):
+            call(library.sampler_resume, sampler.pointer, state)
+        epoch = int(library.sampler_epoch(resumed.pointer))
+        # Another epoch and back: whole again, and otherwise the way that the run began.
+        for other in (epoch + 1, epoch):
+            call(library.sampler_set_epoch, whole.pointer, other)
+        return OpenPlan(whole, resumed, epoch)
+
+    def _sampler(self, dataset: Dataset | None) -> Handle:
+        order = no_nul(self.order.encode(), "order")
+        seed = self.seed % 2**64
+        if dataset is None:
+            groups = (ctypes.c_uint64 * 1)(self.rows)
+            orders = Handle(library.orders_free, library.orders_for_groups, order, groups, 1, seed)
+        else:
+            if len(dataset) != self.rows:
+                raise ValueError(f"a sampler of {self.rows} rows for a dataset of {len(dataset)}: make it with this dataset")
+            index = dataset.index._handle.get().pointer
+            orders = Handle(library.orders_free, library.orders_for_index, order, index, seed)
+        options = _ffi.SamplerOptions(
+            rank=self.rank,
+            world_size=self.world_size,
+            batch_size=self.batch_size,
+            tail=no_nul(self.tail.encode(), "tail"),
+            replica_layout=no_nul(self.replica_layout.encode(), "replica layout"),
+            replicas=self.replicas,
+            drop_last_batch=self.drop_last_batch,
+        )
+        return Handle(library.sampler_free, library.sampler_new, orders.pointer, ctypes.byref(options))
+
+
+class OpenPlan(NamedTuple):
+    """The ``rowdex_sampler`` of whole epochs, and that of the epoch that the run was resumed within. Neither is changed."""
+
+    whole: Handle
+    resumed: Handle | None
+    resumed_epoch: int | None
+
+    def pointer(self, resumed: bool) -> int | None:
+        """The sampler of an epoch that was resumed, or of one that was not."""
+        return self.resumed.pointer if resumed and self.resumed is not None else self.whole.pointer
+
+    @property
+    def epoch(self) -> int:
+        """The epoch to begin with."""
+        return int(library.sampler_epoch(self.whole.pointer))
+
+
+class SampledBatch(NamedTuple):
+    """The rows of one step on one rank."""
+
+    row_ids: list[int]
+    """In the order to serve them."""
+    num_pads: int
+    """How many of them, always the last ones, are pads."""
+
+
+class DistributedSampler:
+    """The rows of one rank, the same number on every rank: in the place of ``torch.utils.data.DistributedSampler``, and with its vocabulary.
+
+    Iterating gives the row ids of this rank in the current epoch, and makes the next epoch current: every epoch has another order, whether or not
+    :meth:`set_epoch` is called. ``len(sampler)`` is how many these are.
+
+    Args:
+        dataset: What has the rows: a :class:`Dataset`, or anything with a length.
+        num_replicas: How many ranks there are: the world size. Default: that of ``torch.distributed`` if it is initialised, else ``WORLD_SIZE`` of the
+            environment, else 1.
+        rank: This rank. Default: likewise, with ``RANK``, else 0.
+        shuffle: ``False`` serves rows in order.
+        seed: The same on all ranks.
+        drop_last: Drops rows that do not divide evenly (tail ``"drop"``), rather than serve some twice (tail ``"wrap"``).
+        order: ``"global"`` (default), ``"blocks(8)"``, ``"sequential"``, or ``"torch"``: what PyTorch's sampler serves, number for number.
+        tail: ``"wrap"``, ``"drop"``, ``"uneven"`` (nothing twice, nothing dropped, ranks differ by one) or ``"error"``.
+        replicas: How many ranks get the same rows, as those of a model-parallel group must.
+        replica_layout: Which ranks these are: ``"consecutive"``, or ``"strided"``.
+        batch_size: Rows per step and rank, for :meth:`batches`, :attr:`steps` and states between batches.
+        drop_last_batch: Leaves out the last batch of an epoch if it is short on any rank.
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        *,
+        order: str | None = None,
+        tail: Tail | None = None,
+        replicas: int = 1,
+        replica_layout: Literal["consecutive", "strided"] = "consecutive",
+        batch_size: int | None = None,
+        drop_last_batch: bool = False,
+    ) -> None:
+        if not shuffle and order not in (None, "sequential"):
+            raise ValueError(f"shuffle=False and order={order!r}: leave out one of them")
+        if drop_last and tail not in (None, "drop"):
+            raise ValueError(f"drop_last=True and tail={tail!r}: leave out one of them")
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"a batch size of {batch_size}: use 1 or more")
+        known_size, known_rank = world()
+        num_replicas = known_size if num_replicas is None else num_replicas
+        rank = known_rank if rank is None else rank
+        for name, value, least in [("num_replicas", num_replicas, 1), ("rank", rank, 0), ("replicas", replicas, 1)]:
+            if not least <= value < 2**32:
+                raise ValueError(f"{name} is {value}: use {least} or more")
+        if rank >= num_replicas:
+            raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
+        self._dataset = dataset if isinstance(dataset, Dataset) else None
+        self._set(
+            Plan(
+                rows=len(dataset),
+                order=order if order is not None else "global" if shuffle else "sequential",
+                seed=seed,
+                rank=rank,
+                world_size=num_replicas,
+                batch_size=batch_size or 1,
+                tail=tail if tail is not None else "drop" if drop_last else "wrap",
+                replicas=replicas,
+                replica_layout=replica_layout,
+                drop_last_batch=drop_last_batch,
+            )
+        )
+        self._batched = batch_size is not None
+
+    def _set(self, plan: Plan) -> None:
+        opened = PerProcess(lambda: plan.open(self._dataset))
+        opened.get()
+        self._plan, self._opened = plan, opened
+        self._epoch = opened.get().epoch
+        # The epoch of which only a part is left, until it is over.
+        self._resumed_epoch = opened.get().resumed_epoch
+        # The epoch that is iterated over, and how many of its samples were handed out.
+        self._served = (self._epoch, 0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        plan = self._plan if self._resumed_epoch is None or self._epoch == self._resumed_epoch else self._plan._replace(resumed=None)
+        return {"dataset": self._dataset, "plan": plan, "batched": self._batched, "epoch": self._epoch}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._dataset, self._batched = state["dataset"], state["batched"]
+        self._set(state["plan"])
+        self.set_epoch(state["epoch"])
+
+    def __repr__(self) -> str:
+        return f"DistributedSampler({self._plan}, epoch {self._epoch})"
+
+    @property
+    def plan(self) -> Plan:
+        """All that decides which rows come when."""
+        return self._plan
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+        return self._plan.rank
+
+    @property
+    def num_replicas(self) -> int:
+        """How many ranks there are."""
+        return self._plan.world_size
+
+    @property
+    def batch_size(self) -> int | None:
+        """Rows per step and rank."""
+        return self._plan.batch_size if self._batched else None
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next iteration serves."""
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iteration serve ``epoch``. An epoch that was resumed stays resumed if it is the current one already."""
+        if not 0 <= epoch < 2**64:
+            raise ValueError(f"epoch {epoch}: epochs count from 0")
+        if epoch != self._epoch:
+            self._resumed_epoch = None
+        self._epoch = epoch
+        self._served = (epoch, 0)
+
+    def _at(self, epoch: int) -> int | None:
+        """The sampler that an epoch is to be asked of."""
+        return self._opened.get().pointer(epoch == self._resumed_epoch)
+
+    def __len__(self) -> int:
+        """How many samples this rank has in the current epoch, pads included. After resuming within it: that are left."""
+        return int(library.sampler_len(self._at(self._epoch)))
+
+    @property
+    def steps(self) -> int:
+        """How many batches every rank has in the current epoch. After resuming within it: that are left."""
+        return int(library.sampler_steps(self._at(self._epoch)))
+
+    def __iter__(self) -> Iterator[int]:
+        epoch = self._begin()
+        total = int(library.sampler_len(self._at(epoch)))
+        for first in range(0, total, _CHUNK):
+            rows = (ctypes.c_uint64 * min(_CHUNK, total - first))()
+            call(library.sampler_fill, self._at(epoch), epoch, first, len(rows), ctypes.addressof(rows), None)
+            for p, row in enumerate(rows, first + 1):
+                self._served = (epoch, p)
+                yield row
+
+    def batches(self) -> Iterator[SampledBatch]:
+        """The batches of this rank in the current epoch; the next one becomes current."""
+        epoch = self._begin()
+        for step in range(int(library.sampler_steps(self._at(epoch)))):
+            batch = self.batch(epoch, step)
+            self._served = (epoch, (step + 1) * self._plan.batch_size)
+            yield batch
+
+    def _begin(self) -> int:
+        epoch = self._epoch
+        if epoch != self._resumed_epoch:
+            self._resumed_epoch = None
+        self._epoch, self._served = epoch + 1, (epoch, 0)
+        return epoch
+
+    def batch(self, epoch: int, step: int) -> SampledBatch:
+        """The batch of this rank at a step of an epoch."""
+        rows = (ctypes.c_uint64 * self._plan.batch_size)()
+        found, pads = ctypes.c_size_t(), ctypes.c_size_t()
+        call(
+            library.sampler_batch, self._at(epoch), epoch, step,
+            ctypes.addressof(rows), len(rows), ctypes.byref(found), ctypes.byref(pads),
+        )  # fmt: skip
+        return SampledBatch(rows[: found.value], pads.value)
+
+    def state_after(self, epoch: int, step: int) -> dict[str, str]:
+        """The state once every rank is done with this step: the same on all of them, for :meth:`load_state_dict`."""
+        text = ctypes.create_string_buffer(_ffi.STATE_CAPACITY)
+        call(library.sampler_state_after, self._at(epoch), epoch, step, text, len(text))
+        return {"state": text.value.decode()}
+
+    def state_dict(self) -> dict[str, str]:
+        """Where the run stands: after the last whole batch that was handed out. It is the same on all ranks.
+
+        Behind a ``DataLoader`` with workers that is further than training is, which reads ahead: there use :meth:`state_after`.
+        """
+        epoch, samples = self._served
+        steps = samples // self._plan.batch_size
+        pointer = self._at(epoch)
+        if steps > 0:
+            return self.state_after(epoch, min(steps, int(library.sampler_steps(pointer))) - 1)
+        text = ctypes.create_string_buffer(_ffi.STATE_CAPACITY)
+        call(library.sampler_state, pointer, text, len(text))
+        # Of whole epochs, all begin alike but for the number.
+        prefix, fingerprint, _, consumed = text.value.decode().split(":")
+        return {"state": f"{prefix}:{fingerprint}:{epoch}:{consumed}"}
+
+    def load_state_dict(self, state_dict: dict[str, str]) -> None:
+        """Goes on from a state, which may come from another number of ranks and another batch size.
+
+        Raises:
+            StateError: if it is from another order, dataset or seed; the sampler is then unchanged.
+        """
+        state = state_dict.get("state")
+        if not isinstance(state, str):
+            raise ValueError(f"not a state of a sampler: {state_dict!r}")
+        self._set(self._plan._replace(resumed=state))
+
+
+def world() -> tuple[int, int]:
+    """World size and rank: of ``torch.distributed`` if it is initialised, else ``WORLD_SIZE`` and ``RANK``, else 1 and 0."""
+    torch = sys.modules.get("torch")
+    distributed = getattr(torch, "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_world_size()), int(distributed.get_rank())
+    try:
+        return int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    except ValueError:
+        raise ValueError(
+            f"WORLD_SIZE={os.environ.get('WORLD_SIZE')!r}, RANK={os.environ.get('RANK')!r}: not numbers; give num_replicas and rank"
+        ) from None

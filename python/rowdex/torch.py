@@ -1,0 +1,482 @@
+"""What PyTorch's ``DataLoader`` takes.
+
+The best way is :class:`Dataset` with :class:`BatchSampler`: workers receive which step to make, plan ahead for the steps that are theirs, and decode each
+row group seldom::
+
+    dataset = rowdex.torch.Dataset("train.rdx")
+    sampler = rowdex.torch.BatchSampler(dataset, batch_size=256, seed=42)
+    loader = DataLoader(dataset, batch_sampler=sampler, num_workers=4)
+
+With samplers that are not rowdex's, :class:`Dataset` serves whatever row ids it is asked for; :meth:`Dataset.follow` makes that fast for PyTorch's
+own ``DistributedSampler``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch.utils.data
+from torch.utils.data._utils.collate import default_collate_fn_map
+
+from . import _ffi
+from ._arrays import Nulls
+from ._library import Handle, PerProcess, call, count, library, size
+from .batch import Batch
+from .dataset import Dataset as _Dataset
+from .loader import Convert
+from .sampler import DistributedSampler, OpenPlan, Plan
+
+if TYPE_CHECKING:
+    from torch.utils.data import DistributedSampler as _StockSampler
+
+
+class Step(NamedTuple):
+    """Which batch a worker is to make: all that it needs to know to make it, and to plan for those that come after."""
+
+    plan: Plan
+    epoch: int
+    step: int
+    resumed: bool
+    """Whether the epoch is the one that the plan was resumed within."""
+
+
+class BatchSampler(torch.utils.data.Sampler[Step]):
+    """The batches of one rank, for ``DataLoader(dataset, batch_sampler=...)``: it hands out steps, and the dataset makes the batches.
+
+    Each iteration is an epoch, and the next one the next epoch, with or without :meth:`set_epoch`. ``len()`` is the number of steps, the same on every rank.
+
+    Args:
+        dataset: The dataset that the ``DataLoader`` has, or the :class:`rowdex.DistributedSampler` to take batches from, which needs a batch size.
+        batch_size: Rows per step and rank.
+        sampling: ``seed``, ``shuffle``, ``drop_last``, ``num_replicas``, ``rank``, and all else that :class:`rowdex.DistributedSampler` takes.
+    """
+
+    def __init__(self, dataset: _Dataset | DistributedSampler, batch_size: int | None = None, **sampling: Any) -> None:
+        if isinstance(dataset, DistributedSampler):
+            if batch_size is not None or sampling:
+                raise TypeError("batch size and other options belong to the sampler")
+            self.sampler = dataset
+        else:
+            self.sampler = DistributedSampler(dataset, batch_size=batch_size, **sampling)
+        if self.sampler.batch_size is None:
+            raise ValueError("no batch size: give batch_size, to the sampler if there is one")
+
+    def __iter__(self) -> Iterator[Step]:
+        sampler = self.sampler
+        epoch = sampler._begin()
+        resumed = epoch == sampler._resumed_epoch
+        for step in range(int(library.sampler_steps(sampler._at(epoch)))):
+            sampler._served = (epoch, (step + 1) * sampler.plan.batch_size)
+            yield Step(sampler.plan, epoch, step, resumed)
+
+    def __len__(self) -> int:
+        return self.sampler.steps
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iteration serve ``epoch``."""
+        self.sampler.set_epoch(epoch)
+
+    def state_after(self, epoch: int, step: int) -> dict[str, str]:
+        """The state once every rank has trained on this step. Workers read ahead, so this is what to save."""
+        return self.sampler.state_after(epoch, step)
+
+    def state_dict(self) -> dict[str, str]:
+        """The state after the last step that was handed out to the workers, which is further than training is."""
+        return self.sampler.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, str]) -> None:
+        """Goes on from a state, which may come from another number of ranks, workers, and another batch size."""
+        self.sampler.load_state_dict(state_dict)
+
+
+class Row(dict[str, Any]):
+    """A sample: a dict of tensors and Python values. PyTorch's collation leaves samples of a whole batch to the dataset that made them."""
+
+
+class Rows(Sequence[Row]):
+    """The samples of a batch, which are made when they are looked at.
+
+    ``default_collate``, which a ``DataLoader`` has unless told otherwise, looks at the first and gets the columns of the whole batch as tensors.
+    A ``collate_fn`` of one's own sees a list of samples.
+    """
+
+    def __init__(self, batch: Batch, convert: Convert) -> None:
+        self.batch = batch
+        self._convert = convert
+        self._rows: list[Row] | None = None
+
+    def __len__(self) -> int:
+        return self.batch.num_rows
+
+    def __getitem__(self, row: Any) -> Any:
+        if self._rows is None:
+            self._rows = _samples(self.batch)
+        if not self._rows and row == 0:
+            # In the last step a rank may have no row, and collation goes by the type of the first all the same.
+            return Row()
+        return self._rows[row]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter([self[row] for row in range(len(self))])
+
+    def columns(self) -> Any:
+        """The columns as tensors."""
+        return self._convert(self.batch)
+
+
+def _collate(samples: Any, *, collate_fn_map: Any = None) -> Any:
+    if isinstance(samples, Rows):
+        return samples.columns()
+    # Samples that somebody picked out or changed.
+    return torch.utils.data.default_collate([dict(sample) for sample in samples])
+
+
+# The way to teach `default_collate` about a type that its documentation gives.
+default_collate_fn_map[Row] = _collate
+
+
+def _samples(batch: Batch) -> list[Row]:
+    """Rows with lists of numbers as tensors, and Python values otherwise."""
+    fields = batch.schema.fields
+    array = batch._export().array
+    columns: list[Any] = []
+    for i, field in enumerate(fields):
+        if field.format.startswith(("+w:", "+l", "+L")):
+            columns.append(_lists(batch, field.name) or batch_values(batch, array, i))
+        else:
+            columns.append(batch_values(batch, array, i))
+    names = batch.column_names
+    return [Row(zip(names, row)) for row in zip(*columns)] if columns else [Row() for _ in range(len(batch))]
+
+
+def batch_values(batch: Batch, array: Any, column: int) -> list[Any]:
+    from . import _values
+
+    return _values.values(batch.schema.fields[column], array.children[column].contents, array.offset, len(batch))
+
+
+def _lists(batch: Batch, name: str) -> list[Any] | None:
+    """The lists of a column as tensors; ``None`` if they are not of numbers, or there are nulls."""
+    try:
+        found = batch.to_torch([name])[name]
+    except ValueError:
+        return None
+    if isinstance(found, torch.Tensor):
+        return list(found)
+    values, offsets = found
+    if not isinstance(values, torch.Tensor):
+        return None
+    return list(torch.tensor_split(values, offsets[1:-1].to(torch.int64))) if len(offsets) > 1 else []
+
+
+class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
+    """A :class:`rowdex.Dataset` for ``DataLoader``, with any sampler.
+
+    ``dataset[i]`` is a sample: a dict of Python values, with lists of numbers as tensors. Batches come as dicts of tensors, made at once rather than sample by
+    sample, unless the ``DataLoader`` has a ``collate_fn``, which gets the samples.
+
+    Args:
+        memory: Bytes of decoded rows that all workers of a ``DataLoader`` together may hold when they know what comes (see :class:`BatchSampler` and
+            :meth:`follow`). Default: 1 GiB.
+        worker_threads: Threads of each worker then. Default: 1 in workers, 2 without them. 0: none.
+        nulls, strings: As :meth:`rowdex.Batch.to_numpy` has them.
+        others: As :class:`rowdex.Dataset` has them.
+    """
+
+    def __init__(
+        self,
+        index: Any,
+        columns: Sequence[str] | None = None,
+        *,
+        memory: int | None = None,
+        worker_threads: int | None = None,
+        nulls: Nulls = "error",
+        strings: str = "list",
+        **others: Any,
+    ) -> None:
+        size(memory, "memory")
+        count(worker_threads, "worker_threads")
+        Convert("torch", nulls, strings)
+        self._torch: dict[str, Any] = {"memory": memory, "worker_threads": worker_threads, "nulls": nulls, "strings": strings}
+        super().__init__(index, columns, **others)
+
+    def _set(self, arguments: dict[str, Any]) -> None:
+        super()._set(arguments)
+        if "torch" not in arguments:
+            arguments["torch"] = self._torch
+        self._torch = arguments["torch"]
+        self._convert = Convert("torch", self._torch["nulls"], self._torch["strings"])
+        self._followed: Any = arguments.pop("followed", None)
+        self._planners = PerProcess(lambda: _Planner(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        # The sampler is read when workers start: then it has the epoch that they begin with.
+        return state if self._followed is None else {**state, "followed": _Followed.of(self._followed)}
+
+    def __getitem__(self, rows: Any) -> Any:
+        if hasattr(rows, "__index__") and not getattr(rows, "shape", ()):
+            return _samples(self.take([rows]))[0]
+        return super().__getitem__(rows)
+
+    def __getitems__(self, rows: Any) -> Any:
+        """The samples of a list of row ids, or of a :class:`Step`: a :class:`Rows`."""
+        if isinstance(rows, Step):
+            batch = self._planners.get().serve(rows)
+        elif self._followed is not None:
+            batch = self._planners.get().follow(_Followed.of(self._followed), list(rows))
+        else:
+            batch = self.take(rows)
+        return Rows(batch, self._convert)
+
+    def follow(self, sampler: _StockSampler[Any]) -> Dataset:
+        """Plans for what PyTorch's own ``DistributedSampler`` will ask for, and returns this dataset.
+
+        Order ``torch`` has the very numbers of that sampler, so every worker knows which row ids it will get and reads ahead for them, within
+        ``memory``. A wrong guess is no error: what comes is served all the same, but slower. It costs 4 bytes a row in every worker::
+
+            sampler = torch.utils.data.DistributedSampler(dataset, seed=1)
+            loader = DataLoader(dataset.follow(sampler), batch_size=256, sampler=sampler, num_workers=4)
+        """
+        for name in ("num_replicas", "rank", "shuffle", "seed", "drop_last", "epoch"):
+            if not hasattr(sampler, name):
+                raise TypeError(f"{type(sampler).__name__} has no {name}: follow() is for torch.utils.data.DistributedSampler")
+        self._followed = sampler
+        self._planners.forget()
+        return self
+
+
+class _Followed(NamedTuple):
+    """What there is to know of PyTorch's sampler."""
+
+    num_replicas: int
+    rank: int
+    shuffle: bool
+    seed: int
+    drop_last: bool
+    epoch: int
+
+    @staticmethod
+    def of(sampler: Any) -> _Followed:
+        return _Followed(*(getattr(sampler, name) for name in _Followed._fields))
+
+
+class _Stream:
+    """A loader of the steps of a plan that are ``residue`` modulo ``workers``: one worker's."""
+
+    def __init__(self, dataset: Dataset, plan: Plan, opened: OpenPlan, resumed: bool, residue: int, workers: int, epochs: int) -> None:
+        self.key = (plan, resumed, residue, workers)
+        own = Handle(library.sampler_free, library.sampler_worker, opened.pointer(resumed), residue, workers)
+        options = dataset._torch
+        threads = options["worker_threads"]
+        if threads is None:
+            threads = 2 if torch.utils.data.get_worker_info() is None else 1
+        memory = options["memory"] or 1 << 30
+        loader = _ffi.LoaderOptions(memory=max(memory // workers, 1), threads=count(threads, "threads"), epochs=epochs)
+        pointers = (dataset._pointer, own.pointer)
+        self._own = own
+        self._loader = Handle(library.loader_free, library.loader_new, *pointers, ctypes.byref(loader))
+        self._dataset, self._plan, self._residue, self._workers = dataset, plan, residue, workers
+        self._steps = int(library.sampler_steps(own.pointer))
+        # The worker's batch that comes next.
+        self.epoch = int(library.sampler_epoch(own.pointer))
+        self._next = 0
+
+    @property
+    def step(self) -> int:
+        """The step that comes next, counted over all workers."""
+        return self._residue + self._next * self._workers
+
+    def go_to(self, epoch: int, step: int) -> None:
+        """Makes this step, one of its own, the next."""
+        at = (step - self._residue) // self._workers
+        if at == 0:
+            call(library.loader_set_epoch, self._loader.pointer, epoch)
+        else:
+            text = ctypes.create_string_buffer(_ffi.STATE_CAPACITY)
+            call(library.sampler_state, self._own.pointer, text, len(text))
+            prefix, fingerprint, _, _ = text.value.decode().split(":")
+            state = f"{prefix}:{fingerprint}:{epoch}:{at * self._plan.batch_size}"
+            call(library.loader_resume, self._loader.pointer, state.encode())
+        self.epoch, self._next = epoch, at
+
+    def has(self, step: int) -> bool:
+        """Whether this rank has rows in one of its steps."""
+        return (step - self._residue) // self._workers < self._steps
+
+    def take(self) -> Batch:
+        """The batch that comes next."""
+        handle = Handle(library.batch_free, library.loader_next, self._loader.pointer)
+        if handle.pointer is None:
+            raise RuntimeError(f"the loader of a worker ended before step {self.step} of epoch {self.epoch}")
+        self._next += 1
+        if self._next == self._steps:
+            self.epoch, self._next = self.epoch + 1, 0
+        return Batch(handle, self._dataset.schema)
+
+
+class _Planner:
+    """What one process knows of what comes."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._opened: dict[Plan, OpenPlan] = {}
+        self._stream: _Stream | None = None
+        self._misses = 0
+
+    def serve(self, step: Step) -> Batch:
+        """The batch of a step."""
+        workers = _workers()
+        opened = self._open(step.plan)
+        residue = step.step % workers
+        # The C API counts a worker's epochs from a whole one; within a resumed one there is nothing after it.
+        key = (step.plan, step.resumed, residue, workers)
+        stream = self._stream
+        if stream is None or stream.key != key:
+            epochs = step.epoch + 1 if step.resumed else 0
+            stream = self._stream = _Stream(self._dataset, step.plan, opened, step.resumed, residue, workers, epochs)
+        if not stream.has(step.step):
+            rows, _ = _batch(opened.pointer(step.resumed), step.plan, step.epoch, step.step)
+            return self._dataset.take(rows)
+        if (stream.epoch, stream.step) != (step.epoch, step.step):
+            stream.go_to(step.epoch, step.step)
+        try:
+            return stream.take()
+        except BaseException:
+            # A loader is at its end after an error: the next step begins with another one.
+            self._stream = None
+            raise
+
+    def follow(self, sampler: _Followed, rows: list[int]) -> Batch:
+        """The batch of rows that PyTorch's sampler asked for."""
+        found = self._guess(sampler, rows) if self._misses < 3 and rows else None
+        if found is None:
+            return self._dataset.take(rows)
+        self._misses = 0
+        return self.serve(found)
+
+    def _guess(self, sampler: _Followed, rows: list[int]) -> Step | None:
+        info = torch.utils.data.get_worker_info()
+        first = 0 if info is None else info.id
+        stream = self._stream
+        if stream is not None and self._asks(stream.key[0], stream.epoch, stream.step, rows):
+            return Step(stream.key[0], stream.epoch, stream.step, False)
+        plan = Plan(
+            rows=len(self._dataset),
+            order="torch" if sampler.shuffle else "sequential",
+            seed=sampler.seed,
+            rank=sampler.rank,
+            world_size=sampler.num_replicas,
+            batch_size=len(rows),
+            tail="drop" if sampler.drop_last else "wrap",
+        )
+        epochs = [sampler.epoch] if sampler.shuffle else [0]
+        if stream is not None and sampler.shuffle:
+            epochs += [stream.epoch, stream.epoch + 1]
+            plan = plan._replace(batch_size=max(len(rows), stream.key[0].batch_size))
+        for epoch in dict.fromkeys(epochs):
+            if self._asks(plan, epoch, first, rows):
+                return Step(plan, epoch, first, False)
+        self._misses += 1
+        return None
+
+    def _asks(self, plan: Plan, epoch: int, step: int, rows: list[int]) -> bool:
+        pointer = self._open(plan).pointer(False)
+        if step >= library.sampler_steps(pointer):
+            return False
+        return _batch(pointer, plan, epoch, step)[0] == rows
+
+    def _open(self, plan: Plan) -> OpenPlan:
+        opened = self._opened.get(plan)
+        if opened is None:
+            if len(self._opened) > 8:
+                self._opened.clear()
+            opened = self._opened[plan] = plan.open(self._dataset)
+        return opened
+
+
+def _batch(sampler: int | None, plan: Plan, epoch: int, step: int) -> tuple[list[int], int]:
+    rows = (ctypes.c_uint64 * plan.batch_size)()
+    found, pads = ctypes.c_size_t(), ctypes.c_size_t()
+    call(
+        library.sampler_batch, sampler, epoch, step,
+        ctypes.addressof(rows), len(rows), ctypes.byref(found), ctypes.byref(pads),
+    )  # fmt: skip
+    return rows[: found.value], pads.value
+
+
+def _workers() -> int:
+    info = torch.utils.data.get_worker_info()
+    return 1 if info is None else int(info.num_workers)
+
+
+class IterableDataset(torch.utils.data.IterableDataset[Any]):
+    """Batches of one rank, shared out among the workers of a ``DataLoader(dataset, batch_size=None)``: dicts of tensors.
+
+    What comes, and in which order, does not depend on the number of workers. Every iteration is an epoch, and the next one the next epoch; but workers that do
+    not persist are new in every epoch, so call :meth:`set_epoch` before each.
+
+    It has a state (``state_dict``, ``load_state_dict``) for torchdata's ``StatefulDataLoader``, which keeps one for each worker, so the number of workers
+    must stay. To go on with another number of ranks or workers, save :meth:`state_after` and give it to :meth:`load_run_state`.
+
+    Args:
+        dataset: A :class:`Dataset`.
+        batch_size: Rows per step and rank.
+        sampling: ``seed``, ``shuffle``, ``num_replicas``, ``rank``, and all else that :class:`rowdex.DistributedSampler` takes.
+    """
+
+    def __init__(self, dataset: Dataset, batch_size: int, **sampling: Any) -> None:
+        self.dataset = dataset
+        self._sampler = BatchSampler(dataset, batch_size, **sampling)
+        # The epoch that is served, and which of this worker's steps comes next.
+        self._at: tuple[int, int] | None = None
+        self._go_on: tuple[int, int] | None = None
+
+    def __len__(self) -> int:
+        """How many batches every rank has in the current epoch."""
+        return len(self._sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        info = torch.utils.data.get_worker_info()
+        worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
+        sampler = self._sampler.sampler
+        start = 0
+        if self._go_on is not None:
+            epoch, start = self._go_on
+            self._go_on = None
+            if sampler.epoch != epoch:
+                sampler.set_epoch(epoch)
+        steps = list(range(worker, len(self._sampler), workers))
+        epoch = sampler._begin()
+        resumed = epoch == sampler._resumed_epoch
+        for place in range(start, len(steps)):
+            batch = self.dataset.__getitems__(Step(sampler.plan, epoch, steps[place], resumed))
+            self._at = (epoch, place + 1)
+            yield batch.columns()
+        self._at = None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iteration serve ``epoch``."""
+        self._sampler.set_epoch(epoch)
+
+    def state_after(self, epoch: int, step: int) -> dict[str, str]:
+        """The state of the run once every rank has trained on this step."""
+        return self._sampler.state_after(epoch, step)
+
+    def load_run_state(self, state_dict: dict[str, str]) -> None:
+        """Goes on from :meth:`state_after`, with any number of ranks and workers."""
+        self._sampler.load_state_dict(state_dict)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this worker stands."""
+        epoch, place = self._at if self._at is not None else (self._sampler.sampler.epoch, 0)
+        return {"epoch": epoch, "batches": place}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes on from where a worker stood."""
+        self._go_on = (int(state_dict["epoch"]), int(state_dict["batches"]))
+
+
+__all__ = ["BatchSampler", "Dataset", "IterableDataset", "Row", "Rows", "Step"]

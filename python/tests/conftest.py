@@ -1,0 +1,71 @@
+"""Small datasets, written with pyarrow."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import rowdex
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+ROWS, FILES, GROUP = 1003, 3, 100
+
+
+def table_of(first: int, rows: int) -> pa.Table:
+    ids = range(first, first + rows)
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "x": pa.array([i / 2 for i in ids], pa.float32()),
+            "label": pa.array([i % 5 for i in ids], pa.int32()),
+            "vector": pa.array([[i, i + 1, i + 2] for i in ids], pa.list_(pa.int32(), 3)),
+            "features": pa.array([[i % 7, i % 5, 1.0] for i in ids], pa.list_(pa.float32(), 3)),
+            "tokens": pa.array([list(range(i % 4)) for i in ids], pa.list_(pa.int64())),
+            "name": pa.array([f"row {i}" for i in ids], pa.string()),
+            "maybe": pa.array([i if i % 3 else None for i in ids], pa.int64()),
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Three files, eleven row groups, 1003 rows."""
+    folder = tmp_path_factory.mktemp("data")
+    each = -(-ROWS // FILES)
+    for number in range(FILES):
+        first = number * each
+        rows = min(each, ROWS - first)
+        pq.write_table(table_of(first, rows), folder / f"part-{number}.parquet", row_group_size=GROUP)
+    rowdex.build(folder, folder / "train.rdx")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def index(folder: pathlib.Path) -> str:
+    return str(folder / "train.rdx")
+
+
+@pytest.fixture(scope="session")
+def table() -> pa.Table:
+    """What all rows are."""
+    return table_of(0, ROWS)
+
+
+@pytest.fixture()
+def dataset(index: str) -> Any:
+    with rowdex.Dataset(index) as dataset:
+        yield dataset
+
+
+def run_python(program: str, *arguments: str, timeout: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program in a Python of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True, text=True, timeout=timeout, env={**os.environ, **environment},
+    )  # fmt: skip

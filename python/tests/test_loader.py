@@ -1,0 +1,212 @@
+"""Samplers and loaders."""
+
+from __future__ import annotations
+
+import collections
+import pickle
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import rowdex
+
+from .conftest import ROWS
+
+
+def loader_of(dataset: Any, **options: Any) -> rowdex.Loader:
+    return rowdex.Loader(dataset, **{"batch_size": 32, "seed": 7, "output": "numpy", "nulls": "fill", **options})
+
+
+def ids(batches: Any) -> list[list[int]]:
+    return [batch["id"].tolist() for batch in batches]
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 7])
+@pytest.mark.parametrize("tail", ["wrap", "drop", "uneven"])
+def test_ranks_together_serve_every_row_once(dataset: Any, world: int, tail: str) -> None:
+    samplers = [rowdex.DistributedSampler(dataset, world, rank, seed=3, tail=tail) for rank in range(world)]  # type: ignore[arg-type]
+    served = [list(sampler) for sampler in samplers]
+    assert [len(rows) for rows in served] == [len(sampler) for sampler in samplers]
+    counted = collections.Counter(row for rows in served for row in rows)
+    if tail != "uneven":
+        assert len({len(rows) for rows in served}) == 1
+    if tail != "drop":
+        assert set(counted) == set(range(ROWS)) and sum(counted.values()) - ROWS < world
+    else:
+        assert max(counted.values()) == 1 and ROWS - len(counted) < world
+
+
+def test_epochs_advance_by_themselves_and_set_epoch_goes_back(dataset: Any) -> None:
+    sampler = rowdex.DistributedSampler(dataset, 2, 1, seed=3)
+    first, second = list(sampler), list(sampler)
+    assert first != second and sorted(first) != sorted(second)
+    sampler.set_epoch(0)
+    assert list(sampler) == first
+    assert sampler.epoch == 1
+
+
+def test_without_shuffling_rows_come_in_order(dataset: Any) -> None:
+    sampler = rowdex.DistributedSampler(dataset, 4, 1, shuffle=False)
+    assert list(sampler)[:3] == [1, 5, 9]
+    assert list(rowdex.DistributedSampler(range(5), 1, 0, shuffle=False)) == [0, 1, 2, 3, 4]
+
+
+def test_rank_and_world_come_from_the_environment(dataset: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("RANK", "2")
+    sampler = rowdex.DistributedSampler(dataset)
+    assert (sampler.num_replicas, sampler.rank) == (4, 2)
+    monkeypatch.setenv("RANK", "two")
+    with pytest.raises(ValueError, match="RANK"):
+        rowdex.DistributedSampler(dataset)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"rank": 2}, {"rank": -1}, {"num_replicas": 0, "rank": 0}, {"order": "shuffled"}, {"tail": "cut"}, {"batch_size": 0},
+        {"replicas": 3}, {"shuffle": False, "order": "global"}, {"drop_last": True, "tail": "wrap"}, {"replica_layout": "x"},
+        {"tail": "error"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_arguments_that_can_not_be_right_are_refused(dataset: Any, arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        rowdex.DistributedSampler(dataset, **{"num_replicas": 2, "rank": 0, **arguments})
+
+
+def test_replicas_get_the_same_rows(dataset: Any) -> None:
+    rows = [list(rowdex.DistributedSampler(dataset, 4, rank, replicas=2)) for rank in range(4)]
+    assert rows[0] == rows[1] and rows[2] == rows[3] and rows[0] != rows[2]
+    rows = [list(rowdex.DistributedSampler(dataset, 4, rank, replicas=2, replica_layout="strided")) for rank in range(4)]
+    assert rows[0] == rows[2] and rows[1] == rows[3] and rows[0] != rows[1]
+
+
+def test_a_sampler_goes_on_from_its_state_with_another_world(dataset: Any) -> None:
+    before = [rowdex.DistributedSampler(dataset, 4, rank, seed=1, batch_size=10) for rank in range(4)]
+    served = [row for sampler in before for _, batch in zip(range(9), sampler.batches()) for row in batch.row_ids]
+    states = {sampler.state_dict()["state"] for sampler in before}
+    assert len(states) == 1
+    state = pickle.loads(pickle.dumps({"state": states.pop()}))
+    after = [rowdex.DistributedSampler(dataset, 3, rank, seed=1, batch_size=7, tail="uneven") for rank in range(3)]
+    for sampler in after:
+        sampler.load_state_dict(state)
+    rest = [row for sampler in after for row in sampler]
+    assert sorted(served + rest) == list(range(ROWS))
+    # The epochs after are whole.
+    assert sorted(row for sampler in after for row in sampler) == list(range(ROWS))
+    with pytest.raises(rowdex.StateError):
+        rowdex.DistributedSampler(dataset, 3, 0, seed=2).load_state_dict(state)
+    with pytest.raises(ValueError):
+        before[0].load_state_dict({"state": "x"})
+
+
+def test_a_pickled_sampler_goes_on_with_the_same_epoch(dataset: Any) -> None:
+    sampler = rowdex.DistributedSampler(dataset, 2, 0, seed=1, batch_size=10)
+    list(sampler)
+    assert list(pickle.loads(pickle.dumps(sampler))) == list(sampler)
+
+
+def test_a_loader_serves_the_batches_of_its_sampler(dataset: Any) -> None:
+    for world in (1, 3):
+        for rank in range(world):
+            options = {"num_replicas": world, "rank": rank}
+            loader = loader_of(dataset, **options)
+            sampler = rowdex.DistributedSampler(dataset, seed=7, batch_size=32, **options)
+            for _ in range(3):
+                expected = [batch.row_ids for batch in sampler.batches()]
+                assert len(loader) == len(expected)
+                assert ids(loader) == expected
+
+
+def test_batches_have_whole_rows(dataset: Any, table: pa.Table) -> None:
+    for batch in loader_of(dataset, output="arrow"):
+        assert pa.table(batch).equals(table.take(pa.array(batch.row_ids)))
+    for columns in loader_of(dataset, output="python"):
+        assert columns["name"] == [f"row {i}" for i in columns["id"]]
+
+
+def test_row_ids_and_pads_can_be_asked_for(dataset: Any) -> None:
+    loaders = [loader_of(dataset, num_replicas=4, rank=rank, row_ids="row", pads="pad") for rank in range(4)]
+    pads = 0
+    for loader in loaders:
+        for batch in loader:
+            assert (batch["row"] == batch["id"]).all() and batch["pad"].dtype == bool
+            pads += int(batch["pad"].sum())
+    assert pads == -ROWS % 4
+    with pytest.raises(ValueError, match="'id'"):
+        loader_of(dataset, row_ids="id")
+
+
+def test_a_loader_goes_on_from_its_state_anywhere(dataset: Any) -> None:
+    loader = loader_of(dataset)
+    whole = ids(loader) + ids(loader)
+    for steps in (0, 1, 10, 31, 32, 40):
+        loader.set_epoch(0)
+        found: list[list[int]] = []
+        while len(found) < steps:
+            for batch in loader:
+                found.append(batch["id"].tolist())
+                if len(found) == steps:
+                    break
+        state = loader.state_dict()
+        other = loader_of(dataset)
+        other.load_state_dict(state)
+        assert len(other) == 32 - steps % 32
+        assert found + ids(other) + (ids(other) if steps < 32 else []) == whole
+
+
+def test_leaving_an_epoch_drops_its_rest(dataset: Any) -> None:
+    loader = loader_of(dataset)
+    expected = [ids(loader) for _ in range(2)]
+    loader.set_epoch(0)
+    batches = iter(loader)
+    assert next(batches)["id"].tolist() == expected[0][0]
+    assert ids(loader) == expected[1]
+    with pytest.raises(RuntimeError, match="another iteration"):
+        next(batches)
+
+
+def test_a_loader_made_with_a_sampler_takes_its_place_and_leaves_it_alone(dataset: Any) -> None:
+    sampler = rowdex.DistributedSampler(dataset, 1, 0, seed=7, batch_size=100)
+    sampler.load_state_dict(sampler.state_after(4, 2))
+    loader = rowdex.Loader(dataset, sampler, output="numpy", nulls="fill")
+    assert loader.epoch == 4 and len(loader) == 8
+    assert ids(loader) == [batch.row_ids for batch in sampler.batches()]
+    assert ids(loader) == [batch.row_ids for batch in sampler.batches()] and loader.epoch == 6
+    with pytest.raises(ValueError, match="batch size"):
+        rowdex.Loader(dataset, rowdex.DistributedSampler(dataset))
+    with pytest.raises(TypeError, match="seed"):
+        rowdex.Loader(dataset, sampler, seed=4)
+
+
+def test_a_loader_is_an_arrow_stream_of_an_epoch(dataset: Any) -> None:
+    loader = loader_of(dataset)
+    expected = [row for batch in loader for row in batch["id"].tolist()]
+    loader.set_epoch(0)
+    assert pa.RecordBatchReader.from_stream(loader).read_all()["id"].to_pylist() == expected
+    assert loader.epoch == 1
+
+
+def test_a_prediction_comes_true(dataset: Any) -> None:
+    loader = loader_of(dataset, memory=20_000, threads=0)
+    told = loader.predict()
+    ids(loader)
+    # To the loader, all epochs are one run: it has begun with the next.
+    assert loader.stats.decodes >= told.first_passes * 12 * 0.5
+    assert told.passes >= 1 and told.peak_bytes <= 30_000 and loader.stats.rows >= ROWS
+
+
+def test_an_error_comes_at_its_step_and_the_loader_says_so_again(dataset: Any) -> None:
+    loader = loader_of(dataset, nulls="error")
+    with pytest.raises(rowdex.SchemaError, match="maybe"):
+        next(iter(loader))
+
+
+def test_outputs_are_named(dataset: Any) -> None:
+    with pytest.raises(ValueError, match="'numpy'"):
+        loader_of(dataset, output="pandas")
+    with pytest.raises(ValueError, match="memory"):
+        loader_of(dataset, memory=0)
+    assert isinstance(next(iter(loader_of(dataset)))["x"], np.ndarray)

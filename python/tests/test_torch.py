@@ -1,0 +1,268 @@
+"""PyTorch's DataLoader, with workers of every kind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pathlib
+import pickle
+import re
+import socket
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+import rowdex
+
+from .conftest import REPOSITORY, ROWS
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import rowdex.torch  # noqa: E402
+from torch.utils.data import DataLoader, DistributedSampler  # noqa: E402
+
+# So that workers of the forkserver import PyTorch once, not each.
+multiprocessing.set_forkserver_preload(["rowdex.torch"])
+
+# Workers that hang fail the test. How long each case took is shown by pytest --durations=0.
+WATCHDOG = 120
+COLUMNS = ["id", "x", "vector", "tokens", "name"]
+
+
+@pytest.fixture()
+def torch_dataset(index: str) -> Any:
+    return rowdex.torch.Dataset(index, COLUMNS)
+
+
+def ids(batches: Any) -> list[list[int]]:
+    return [batch["id"].tolist() for batch in batches]
+
+
+def expected(dataset: Any, **sampling: Any) -> list[list[int]]:
+    return [batch.row_ids for batch in rowdex.DistributedSampler(dataset, **sampling).batches()]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 4])
+@pytest.mark.parametrize("before", ["opened", "read"])
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_workers_of_every_kind_serve_the_right_rows(index: str, method: str, before: str, workers: int) -> None:
+    start = time.perf_counter()
+    dataset = rowdex.torch.Dataset(index, COLUMNS)
+    if before == "read":
+        # Several row groups, so that its threads run.
+        assert len(dataset.take(range(0, ROWS, 50))) == 21
+    sampling = {"batch_size": 64, "seed": 5, "num_replicas": 2, "rank": 1}
+    options: dict[str, Any] = {"num_workers": workers, "timeout": WATCHDOG if workers else 0}
+    if workers:
+        options |= {"multiprocessing_context": method, "persistent_workers": True}
+    batches = rowdex.torch.BatchSampler(dataset, **sampling)
+    loader = DataLoader(dataset, batch_sampler=batches, **options)
+    sampler = rowdex.DistributedSampler(dataset, **sampling)
+    for _ in range(2):
+        assert ids(loader) == [batch.row_ids for batch in sampler.batches()]
+    # And the rows are whole.
+    for batch in loader:
+        assert (batch["x"] * 2 == batch["id"]).all() and (batch["vector"][:, 1] == batch["id"] + 1).all()
+        assert batch["name"] == [f"row {row}" for row in batch["id"].tolist()]
+    print(f"{method}, {before} before, {workers} workers: {time.perf_counter() - start:.1f} s")
+
+
+def test_workers_plan_ahead_and_decode_seldom(index: str) -> None:
+    dataset = rowdex.torch.Dataset(index, ["id"], cache=1)
+    ids(DataLoader(dataset, batch_sampler=rowdex.torch.BatchSampler(dataset, 16, seed=1)))
+    planned = dataset.counters.decodes
+    other = rowdex.torch.Dataset(index, ["id"], cache=1)
+    ids(DataLoader(other, batch_size=16, shuffle=True))
+    # It may have begun with the next epoch.
+    assert planned <= 2 * 12 and other.counters.decodes > 10 * planned
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_stock_sampler_works_as_it_is(torch_dataset: Any, workers: int) -> None:
+    sampler = DistributedSampler(torch_dataset, num_replicas=3, rank=1, seed=3)
+    loader = DataLoader(torch_dataset, batch_size=50, sampler=sampler, num_workers=workers)
+    for epoch in (0, 4):
+        sampler.set_epoch(epoch)
+        assert [row for batch in ids(loader) for row in batch] == list(sampler)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("drop_last", [True, False])
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_following_the_stock_sampler_changes_nothing_that_is_served(
+    index: str, shuffle: bool, drop_last: bool, persistent: bool, workers: int
+) -> None:
+    if persistent and not workers:
+        pytest.skip("there is no worker to persist")
+    dataset = rowdex.torch.Dataset(index, ["id"], cache=1)
+    sampler: Any = DistributedSampler(dataset, num_replicas=2, rank=1, seed=3, shuffle=shuffle, drop_last=drop_last)
+    loader = DataLoader(
+        dataset.follow(sampler), batch_size=30, sampler=sampler, num_workers=workers, persistent_workers=persistent, timeout=WATCHDOG if workers else 0
+    )
+    for epoch in (0, 1, 2, 7, 7):
+        sampler.set_epoch(epoch)
+        assert [row for batch in ids(loader) for row in batch] == list(sampler)
+
+
+def test_following_decodes_seldom_and_wrong_guesses_are_served_too(index: str) -> None:
+    dataset = rowdex.torch.Dataset(index, ["id"], cache=1)
+    sampler: Any = DistributedSampler(dataset, num_replicas=1, rank=0, seed=3)
+    loader = DataLoader(dataset.follow(sampler), batch_size=16, sampler=sampler)
+    assert [row for batch in ids(loader) for row in batch] == list(sampler)
+    assert dataset.counters.decodes <= 2 * 12
+    other = DistributedSampler(dataset, num_replicas=1, rank=0, seed=4)
+    assert [row for batch in ids(DataLoader(dataset, batch_size=16, sampler=other)) for row in batch] == list(other)
+    assert ids(DataLoader(dataset, batch_size=500, shuffle=False))[0] == list(range(500))
+    with pytest.raises(TypeError, match="follow"):
+        dataset.follow(range(5))
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("drop_last", [True, False])
+@pytest.mark.parametrize("world", [1, 3, 8])
+def test_order_torch_is_the_stock_sampler_number_for_number(dataset: Any, shuffle: bool, drop_last: bool, world: int) -> None:
+    for rank in range(world):
+        stock: Any = DistributedSampler(dataset, num_replicas=world, rank=rank, seed=9, shuffle=shuffle, drop_last=drop_last)
+        order = "torch" if shuffle else None
+        ours = rowdex.DistributedSampler(dataset, world, rank, shuffle, 9, drop_last, order=order)
+        assert len(stock) == len(ours)
+        for epoch in (0, 3) if shuffle else (0,):
+            stock.set_epoch(epoch)
+            ours.set_epoch(epoch)
+            assert list(stock) == list(ours)
+
+
+def test_rowdexs_sampler_takes_the_place_of_the_stock_one(torch_dataset: Any) -> None:
+    sampler: Any = rowdex.DistributedSampler(torch_dataset, num_replicas=3, rank=2, shuffle=True, seed=1, drop_last=True)
+    loader = DataLoader(torch_dataset, batch_size=20, sampler=sampler, num_workers=2)
+    sampler.set_epoch(2)
+    found = [row for batch in ids(loader) for row in batch]
+    sampler.set_epoch(2)
+    assert found == list(sampler) and len(found) == ROWS // 3
+
+
+def test_a_collate_function_of_ones_own_gets_samples(torch_dataset: Any) -> None:
+    def collate(samples: Any) -> Any:
+        assert len(samples) == 10 and all(isinstance(sample, dict) for sample in samples)
+        return torch.stack([sample["vector"] for sample in samples]), [len(sample["tokens"]) for sample in samples]
+
+    batches = rowdex.torch.BatchSampler(torch_dataset, 10, shuffle=False)
+    vectors, lengths = next(iter(DataLoader(torch_dataset, batch_sampler=batches, collate_fn=collate)))
+    assert vectors[:, 0].tolist() == list(range(10)) and lengths == [row % 4 for row in range(10)]
+
+
+def test_samples_and_batches_have_tensors(torch_dataset: Any) -> None:
+    sample = torch_dataset[6]
+    assert sample["vector"].tolist() == [6, 7, 8] and sample["tokens"].tolist() == [0, 1] and sample["name"] == "row 6"
+    assert sample["id"] == 6 and sample["x"] == 3.0
+    batch = next(iter(DataLoader(torch_dataset, batch_size=4)))
+    assert batch["id"].dtype == torch.int64 and batch["x"].dtype == torch.float32 and batch["vector"].shape == (4, 3)
+    assert batch["tokens"].values.tolist() == [0, 0, 1, 0, 1, 2] and batch["tokens"].offsets.tolist() == [0, 0, 1, 3, 6]
+
+
+def test_a_run_goes_on_from_a_state_with_other_workers_and_another_world(torch_dataset: Any) -> None:
+    served: list[int] = []
+    for rank in range(2):
+        batches = rowdex.torch.BatchSampler(torch_dataset, 16, seed=2, num_replicas=2, rank=rank)
+        loader = DataLoader(torch_dataset, batch_sampler=batches, num_workers=2)
+        for step, batch in zip(range(9), loader):
+            served += batch["id"].tolist()
+        state = batches.state_after(0, 8)
+    for rank, workers in enumerate([0, 1, 2]):
+        batches = rowdex.torch.BatchSampler(torch_dataset, 10, seed=2, num_replicas=3, rank=rank, tail="uneven")
+        batches.load_state_dict(state)
+        loader = DataLoader(torch_dataset, batch_sampler=batches, num_workers=workers)
+        assert len(loader) == len(batches)
+        served += [row for batch in ids(loader) for row in batch]
+        # The next epoch is whole again.
+        assert sum(map(len, ids(loader))) in (ROWS // 3, ROWS // 3 + 1)
+    assert sorted(served) == list(range(ROWS))
+
+
+def test_ranks_without_rows_in_the_last_step_take_part_in_it(torch_dataset: Any) -> None:
+    for rank in range(3):
+        # Of 1003 rows, ranks 0, 1 and 2 have 335, 334 and 334.
+        batches = rowdex.torch.BatchSampler(torch_dataset, 334, num_replicas=3, rank=rank, tail="uneven")
+        found = ids(DataLoader(torch_dataset, batch_sampler=batches))
+        assert [len(rows) for rows in found] == [334, 1 if rank == 0 else 0]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_an_iterable_dataset_serves_the_same_for_any_number_of_workers(torch_dataset: Any, workers: int) -> None:
+    sampling = {"batch_size": 40, "seed": 8, "num_replicas": 2, "rank": 0}
+    iterable = rowdex.torch.IterableDataset(torch_dataset, **sampling)
+    loader = DataLoader(iterable, batch_size=None, num_workers=workers)
+    sampler = rowdex.DistributedSampler(torch_dataset, **sampling)  # type: ignore[arg-type]
+    for epoch in (0, 1):
+        iterable.set_epoch(epoch)
+        assert ids(loader) == [batch.row_ids for batch in sampler.batches()]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", ["map", "iterable"])
+def test_stateful_data_loaders_go_on_where_they_were(torch_dataset: Any, workers: int, kind: str) -> None:
+    stateful = pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
+
+    def loader() -> Any:
+        if kind == "iterable":
+            iterable = rowdex.torch.IterableDataset(torch_dataset, 40, seed=8)
+            return stateful.StatefulDataLoader(iterable, batch_size=None, num_workers=workers)
+        return stateful.StatefulDataLoader(
+            torch_dataset, batch_sampler=rowdex.torch.BatchSampler(torch_dataset, 40, seed=8), num_workers=workers
+        )
+
+    whole = ids(loader())
+    assert whole == expected(torch_dataset, batch_size=40, seed=8)
+    first = loader()
+    batches = iter(first)
+    begun = [next(batches)["id"].tolist() for _ in range(7)]
+    state = pickle.loads(pickle.dumps(first.state_dict()))
+    second = loader()
+    second.load_state_dict(state)
+    assert begun + ids(second) == whole
+
+
+def test_errors_of_workers_are_of_their_own_kind(index: str) -> None:
+    dataset = rowdex.torch.Dataset(index, ["maybe"])
+    loader = DataLoader(dataset, batch_sampler=rowdex.torch.BatchSampler(dataset, 10), num_workers=1)
+    with pytest.raises(rowdex.SchemaError, match="nulls='mask'"):
+        next(iter(loader))
+    filled = rowdex.torch.Dataset(index, ["maybe"], nulls="mask")
+    batch = next(iter(DataLoader(filled, batch_size=4)))["maybe"]
+    assert batch.valid.tolist() == [False, True, True, False] and batch.values.tolist() == [0, 1, 2, 0]
+
+
+def test_a_pickled_dataset_and_a_step_are_small(torch_dataset: Any) -> None:
+    assert len(pickle.dumps(torch_dataset)) < 1000
+    step = next(iter(rowdex.torch.BatchSampler(torch_dataset, 4096)))
+    assert len(pickle.dumps(step)) < 500
+
+
+def test_the_training_loops_of_the_manual_run_as_they_are_written(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    text = (REPOSITORY / "docs/python.md").read_text()
+    programs = [block for block in re.findall(r"```python\n(.*?)```", text, re.S) if "import torch" in block]
+    assert len(programs) >= 2
+    environment = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "GLOO_SOCKET_IFNAME": "lo"}
+    for number, program in enumerate(programs):
+        where = tmp_path / str(number)
+        where.mkdir()
+        (where / "data").symlink_to(folder)
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            port = str(free.getsockname()[1])
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, cwd=where, capture_output=True, text=True, timeout=WATCHDOG, env={**environment, "MASTER_PORT": port})
+        assert done.returncode == 0, f"{program}\n{done.stderr}"
+
+
+def test_misuse_is_refused(torch_dataset: Any) -> None:
+    with pytest.raises(ValueError, match="batch size"):
+        rowdex.torch.BatchSampler(torch_dataset)
+    with pytest.raises(TypeError):
+        rowdex.torch.BatchSampler(rowdex.DistributedSampler(torch_dataset, batch_size=3), 4)
+    other = rowdex.torch.BatchSampler(range(7), 2)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="7 rows"):
+        next(iter(DataLoader(torch_dataset, batch_sampler=other)))
