@@ -29,7 +29,8 @@ pub unsafe extern "C" fn rowdex_dataset_take_batch(
         let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
         let out = place(batch, "batch")?;
         let records = dataset.take(rows)?;
-        let batch = Batch { epoch: 0, step: 0, steps: 1, rank: 0, records, row_ids: rows.to_vec(), pads: 0 };
+        let (row_ids, substituted) = (rows.to_vec(), Vec::new());
+        let batch = Batch { epoch: 0, step: 0, steps: 1, rank: 0, records, row_ids, substituted, pads: 0 };
         out.write(handle::handle(rowdex_batch(batch)));
         Ok(())
     })
