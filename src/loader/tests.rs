@@ -16,7 +16,7 @@ use super::*;
 use crate::dataset::Ahead;
 use crate::dataset::Dataset;
 use crate::index::builder::IndexBuilder;
-use crate::order::{Blocks, Contiguous, Global, Orders, Sequential};
+use crate::order::{Blocks, Contiguous, Global, Orders, Resized, Sequential, Weighted, contract};
 use crate::row_group;
 use crate::sampler::{Shard, Tail};
 
@@ -147,6 +147,17 @@ fn orders(global: bool, len: u64) -> Arc<dyn Orders> {
     if global { Arc::new(Global::new(len, 7).unwrap()) } else { Arc::new(Sequential::new(len).unwrap()) }
 }
 
+/// Every sort of orders that is a permutation, and some that repeat rows and leave rows out.
+fn sorts(len: u64) -> Vec<(String, Arc<dyn Orders>)> {
+    let mut all = contract::all(len, 7);
+    if len > 0 {
+        let weights: Vec<f64> = (0..len).map(|row| (row % 3) as f64 + 0.5).collect();
+        all.push(("weighted".into(), Arc::new(Weighted::with_replacement(&weights, len + 5, 7).unwrap())));
+        all.push(("resized".into(), Arc::new(Resized::new(orders(true, len), len / 2 + 1).unwrap())));
+    }
+    all
+}
+
 fn options(memory: u64, threads: usize, epochs: u64) -> Options {
     Options { memory, threads, epochs: Some(epochs), ..Options::default() }
 }
@@ -186,7 +197,7 @@ proptest! {
     #[test]
     fn batches_are_what_the_sampler_says_whatever_the_threads_and_the_memory(
         sizes in prop::collection::vec(0u64..60, 0..12),
-        global: bool,
+        sort: prop::sample::Index,
         world in 1u32..4,
         served in 1u32..3,
         batch in 1usize..40,
@@ -197,9 +208,10 @@ proptest! {
         resumed in prop::option::of(0u64..20),
     ) {
         let fake = Fake::new(&sizes);
-        let orders = orders(global, fake.len());
+        let sorts = sorts(fake.len());
+        let (_name, orders) = &sorts[sort.index(sorts.len())];
         let ranks = 0..served.min(world);
-        let mut samplers: Vec<_> = ranks.map(|rank| sampler(&orders, rank, world, batch, tail)).collect();
+        let mut samplers: Vec<_> = ranks.map(|rank| sampler(orders, rank, world, batch, tail)).collect();
         if let Some(step) = resumed && samplers[0].steps() > 0 {
             let state = samplers[0].state_after(1, step % samplers[0].steps()).unwrap();
             samplers.iter_mut().for_each(|sampler| sampler.resume(&state).unwrap());
