@@ -269,6 +269,8 @@ def split(value: Any, size: int, rows: int) -> list[Any]:
         parts = {name: split(part, size, rows) for name, part in value.items()}
         return [dict(zip(parts, row)) for row in zip(*parts.values())] if parts else [{} for _ in starts]
     if isinstance(value, Ragged):
+        if hasattr(value.values, "split") and hasattr(value.offsets, "numpy"):
+            return _split_tensors(value, size, rows)
         found = []
         for start in starts:
             offsets = value.offsets[start : start + size + 1]
@@ -284,6 +286,17 @@ def split(value: Any, size: int, rows: int) -> list[Any]:
     if hasattr(value, "split") and not isinstance(value, str) and rows > 0:
         return list(value.split(size))
     return [value[start : start + size] for start in starts]
+
+
+def _split_tensors(value: Ragged, size: int, rows: int) -> list[Ragged]:
+    # numpy does small things in a fraction of the time, and takes all cuts at once.
+    import torch
+
+    offsets = value.offsets.numpy()
+    cuts = [*offsets[:rows:size].tolist(), int(offsets[-1])]
+    items = value.values[cuts[0] : cuts[-1]].split([end - start for start, end in zip(cuts, cuts[1:])])
+    pieces = (offsets[start : start + size + 1] - first for start, first in zip(range(0, rows, size), cuts))
+    return [Ragged(part, torch.from_numpy(piece)) for part, piece in zip(items, pieces)]
 
 
 def _cut(value: Ragged, first: int, last: int) -> Ragged:
