@@ -260,3 +260,47 @@ def to_torch(value: Any) -> Any:
     if isinstance(value, (Ragged, Codes, Masked)):
         return type(value)(*map(to_torch, value))
     return value
+
+
+def split(value: Any, size: int, rows: int) -> list[Any]:
+    """Values of ``rows`` rows, as values of ``size`` rows each, the last ones fewer. Arrays and tensors become views."""
+    starts = range(0, rows, size)
+    if isinstance(value, dict):
+        parts = {name: split(part, size, rows) for name, part in value.items()}
+        return [dict(zip(parts, row)) for row in zip(*parts.values())] if parts else [{} for _ in starts]
+    if isinstance(value, Ragged):
+        if hasattr(value.values, "split") and hasattr(value.offsets, "numpy"):
+            return _split_tensors(value, size, rows)
+        found = []
+        for start in starts:
+            offsets = value.offsets[start : start + size + 1]
+            first, last = int(offsets[0]), int(offsets[-1])
+            # Whatever the items are, they are cut at one place.
+            items = value.values[first:last] if not isinstance(value.values, Ragged) else _cut(value.values, first, last)
+            found.append(Ragged(items, offsets - offsets[0]))
+        return found
+    if isinstance(value, Codes):
+        return [Codes(codes, value.categories) for codes in split(value.codes, size, rows)]
+    if isinstance(value, Masked):
+        return [Masked(*pair) for pair in zip(split(value.values, size, rows), split(value.valid, size, rows))]
+    if hasattr(value, "split") and not isinstance(value, str) and rows > 0:
+        return list(value.split(size))
+    return [value[start : start + size] for start in starts]
+
+
+def _split_tensors(value: Ragged, size: int, rows: int) -> list[Ragged]:
+    # numpy does small things in a fraction of the time, and takes all cuts at once.
+    import torch
+
+    offsets = value.offsets.numpy()
+    cuts = [*offsets[:rows:size].tolist(), int(offsets[-1])]
+    items = value.values[cuts[0] : cuts[-1]].split([end - start for start, end in zip(cuts, cuts[1:])])
+    pieces = (offsets[start : start + size + 1] - first for start, first in zip(range(0, rows, size), cuts))
+    return [Ragged(part, torch.from_numpy(piece)) for part, piece in zip(items, pieces)]
+
+
+def _cut(value: Ragged, first: int, last: int) -> Ragged:
+    offsets = value.offsets[first : last + 1]
+    start, end = int(offsets[0]), int(offsets[-1])
+    items = value.values[start:end] if not isinstance(value.values, Ragged) else _cut(value.values, start, end)
+    return Ragged(items, offsets - offsets[0])

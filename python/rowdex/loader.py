@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from . import _capsule, _ffi
-from ._arrays import Nulls, reader, to_torch
+from ._arrays import Nulls, reader, split, to_torch
 from ._library import Handle, PerProcess, call, count, library, size
 from .batch import Batch
 from .dataset import Dataset
 from .sampler import DistributedSampler, Plan
+
+_CHUNK_ROWS, _CHUNK_BYTES = 8192, 1 << 20
+"""The most that is converted in one go, unless a batch is larger."""
 
 Output = Literal["torch", "numpy", "arrow", "python"]
 
@@ -134,8 +137,22 @@ class Loader:
         self._convert = Convert(output, nulls, strings)
         self._row_ids, self._pads = row_ids, pads
         self._loader = PerProcess(self._open)
+        self._chunk = self._batches_at_once()
+        self._waiting: list[Any] = []
         # The batch to be served next.
         self._next = (self._sampler.epoch, 0)
+
+    def _batches_at_once(self) -> int:
+        """How many batches are converted in one go, because that costs as much for many rows as for few.
+
+        Samples of a rank follow each other whatever the batch size, so larger batches are cut into those that were asked for.
+        """
+        plan = self._sampler.plan
+        if self._convert.output in ("arrow", "python") or plan.drop_last_batch:
+            return 1
+        row_bytes = max(self.dataset.decoded_bytes // max(len(self.dataset), 1), 1)
+        rows = min(_CHUNK_ROWS, min(_CHUNK_BYTES, (self._options[0] or 1 << 30) // 16) // row_bytes)
+        return max(rows // plan.batch_size, 1)
 
     @property
     def plan(self) -> Plan:
@@ -145,15 +162,13 @@ class Loader:
     def _open(self) -> Handle:
         memory, threads, read_ahead = self._options
         options = _ffi.LoaderOptions(memory=memory, threads=threads, read_ahead=read_ahead)
-        epoch, step = self._next
         # What a new C sampler resumes from does not depend on whether the epoch was resumed before.
         state = self._state().encode()
-        opened = self._sampler.plan.open(self._sampler._dataset)
+        plan = self._sampler.plan
+        opened = plan._replace(batch_size=plan.batch_size * self._chunk).open(self._sampler._dataset)
         call(library.sampler_resume, opened.whole.pointer, state)
         pointers = (self.dataset._pointer, opened.whole.pointer)
-        loader = Handle(library.loader_free, library.loader_new, *pointers, ctypes.byref(options))
-        self._first = (epoch, step)
-        return loader
+        return Handle(library.loader_free, library.loader_new, *pointers, ctypes.byref(options))
 
     def _state(self) -> str:
         epoch, step = self._next
@@ -185,16 +200,37 @@ class Loader:
             if self._next != (epoch, step):
                 raise RuntimeError("another iteration over this loader was begun, or it was set to another epoch, before this one ended")
             batch = self._fetch()
-            if batch is None:
-                raise RuntimeError(f"the loader ended before step {step} of {steps}")
-            # Before it is converted: what was handed out is not served again.
             self._next = (epoch, step + 1) if step + 1 < steps else (epoch + 1, 0)
-            yield self._converted(batch)
+            yield batch
 
-    def _fetch(self) -> Batch | None:
-        loader = self._loader.get()
-        handle = Handle(library.batch_free, library.loader_next, loader.pointer)
-        return Batch(handle, self.dataset.schema) if handle.pointer is not None else None
+    def _fetch(self) -> Any:
+        if self._waiting:
+            return self._waiting.pop()
+        epoch, step = self._next
+        size = self._sampler.plan.batch_size
+        try:
+            if self._chunk > 1 and step * size >= library.sampler_len(self._sampler._at(epoch)):
+                # Other ranks have one row more: the step is served without any. Cut from a larger batch there would be none.
+                return self._converted(self.dataset.take([]))
+            batch = self._next_batch()
+            while self._chunk > 1 and len(batch) == 0:
+                # The larger batch that had only that step in it.
+                batch = self._next_batch()
+            found = self._converted(batch)
+        except BaseException:
+            # Nothing of it was handed out: it comes again.
+            self._loader.forget()
+            raise
+        if self._chunk == 1 or len(batch) <= size:
+            return found
+        self._waiting = split(found, size, len(batch))[::-1]
+        return self._waiting.pop()
+
+    def _next_batch(self) -> Batch:
+        handle = Handle(library.batch_free, library.loader_next, self._loader.get().pointer)
+        if handle.pointer is None:
+            raise RuntimeError(f"the loader ended before step {self._next[1]} of epoch {self._next[0]}")
+        return Batch(handle, self.dataset.schema)
 
     def _converted(self, batch: Batch) -> Any:
         found = self._convert(batch)
@@ -220,7 +256,7 @@ class Loader:
             return
         self._sampler.set_epoch(epoch)
         self._sampler._resumed_epoch = None
-        self._next = (epoch, 0)
+        self._next, self._waiting = (epoch, 0), []
         loader = self._loader.made()
         if loader is not None:
             call(library.loader_set_epoch, loader.pointer, epoch)
@@ -236,7 +272,7 @@ class Loader:
             StateError: if it is from another order, dataset or seed; the loader is then unchanged.
         """
         self._sampler.load_state_dict(state_dict)
-        self._next = (self._sampler.epoch, 0)
+        self._next, self._waiting = (self._sampler.epoch, 0), []
         self._loader.forget()
 
     def predict(self) -> Prediction:
@@ -258,6 +294,7 @@ class Loader:
 
     def close(self) -> None:
         """Ends its threads. It goes on where it was if it is used again."""
+        self._waiting = []
         self._loader.forget()
 
     def __enter__(self) -> Loader:

@@ -120,6 +120,29 @@ def test_a_loader_serves_the_batches_of_its_sampler(dataset: Any) -> None:
                 assert ids(loader) == expected
 
 
+@pytest.mark.parametrize("chunk", [1, 16, 64, 8192])
+@pytest.mark.parametrize("tail", ["wrap", "drop", "uneven"])
+def test_converting_many_batches_at_once_changes_nothing(index: str, monkeypatch: pytest.MonkeyPatch, chunk: int, tail: str) -> None:
+    monkeypatch.setattr("rowdex.loader._CHUNK_ROWS", chunk)
+    dataset = rowdex.Dataset(index, ["id", "vector", "tokens", "maybe", "name"])
+    for world, size in [(1, 8), (3, 167), (3, 334), (7, 16), (2, 501)]:
+        for rank in range(world):
+            options: dict[str, Any] = {"num_replicas": world, "rank": rank, "batch_size": size, "tail": tail}
+            loader = loader_of(dataset, nulls="mask", row_ids="row", pads="pad", **options)
+            sampler = rowdex.DistributedSampler(dataset, seed=7, **options)
+            for _ in range(3):
+                for batch, planned in zip(loader, sampler.batches(), strict=True):
+                    rows = planned.row_ids
+                    assert batch["id"].values.tolist() == batch["row"].tolist() == rows
+                    assert batch["pad"].sum() == planned.num_pads
+                    assert batch["vector"].values.tolist() == [[row, row + 1, row + 2] for row in rows]
+                    assert batch["maybe"].valid.tolist() == [row % 3 > 0 for row in rows]
+                    assert batch["name"].values == [f"row {row}" for row in rows]
+                    values, offsets = batch["tokens"].values
+                    assert offsets.tolist() == [0, *np.cumsum([row % 4 for row in rows])]
+                    assert values.tolist() == [item for row in rows for item in range(row % 4)]
+
+
 def test_batches_have_whole_rows(dataset: Any, table: pa.Table) -> None:
     for batch in loader_of(dataset, output="arrow"):
         assert pa.table(batch).equals(table.take(pa.array(batch.row_ids)))

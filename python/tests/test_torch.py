@@ -258,6 +258,17 @@ def test_the_training_loops_of_the_manual_run_as_they_are_written(folder: pathli
         assert done.returncode == 0, f"{program}\n{done.stderr}"
 
 
+def test_a_loaders_tensors_are_its_arrays(dataset: Any) -> None:
+    options: dict[str, Any] = {"batch_size": 30, "seed": 2, "nulls": "mask", "strings": "offsets"}
+    loaders = [rowdex.Loader(dataset, output=output, **options) for output in ("torch", "numpy")]  # type: ignore[arg-type]
+    for tensors, arrays in zip(*loaders, strict=True):
+        assert (tensors["vector"].values.numpy() == arrays["vector"].values).all()
+        for column in ("tokens", "name"):
+            ours, theirs = tensors[column].values, arrays[column].values
+            assert ours.offsets.dtype == torch.from_numpy(theirs.offsets).dtype
+            assert ours.values.tolist() == theirs.values.tolist() and ours.offsets.tolist() == theirs.offsets.tolist()
+
+
 def test_misuse_is_refused(torch_dataset: Any) -> None:
     with pytest.raises(ValueError, match="batch size"):
         rowdex.torch.BatchSampler(torch_dataset)
