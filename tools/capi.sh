@@ -64,6 +64,8 @@ done
 tell "with address, undefined-behaviour and leak sanitizers"
 for source in "${programs[@]}"; do
   name="$(basename "${source%.*}")"
+  # gcc's ASan does not take its allocator's locks before a fork, so a child that allocates waits for ever if another thread held one.
+  if [ "$name" = forks ]; then continue; fi
   compile "$source" "$work/bin/$name.asan" -fsanitize=address,undefined -fno-sanitize-recover=all "${shared[@]}"
   timeout 300 "$work/bin/$name.asan" "$data"
   tell "  $name: ok"
