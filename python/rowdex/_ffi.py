@@ -114,6 +114,9 @@ class BuildReport(Versioned):
         ("rows", c_uint64),
         ("source_rows", c_uint64),
         ("index_bytes", c_uint64),
+        ("read_files", c_uint64),
+        ("requests", c_uint64),
+        ("footer_bytes", c_uint64),
     ]
 
 
@@ -191,6 +194,8 @@ class Counters(Versioned):
         ("bytes_read", c_uint64),
         ("evictions", c_uint64),
         ("held_bytes", c_uint64),
+        ("requests", c_uint64),
+        ("bytes_fetched", c_uint64),
     ]
 
 
@@ -242,6 +247,9 @@ class Prediction(Versioned):
         ("decodes", c_double),
         ("first_batch_decodes", c_uint64),
         ("peak_bytes", c_uint64),
+        ("first_decodes", c_double),
+        ("first_bytes_read", c_uint64),
+        ("bytes_read", c_uint64),
     ]
 
 

@@ -33,6 +33,10 @@ class Counters(NamedTuple):
     """Row groups dropped to make room."""
     held_bytes: int
     """Bytes of decoded row groups held now."""
+    requests: int
+    """Requests sent to an object store; 0 for local files."""
+    bytes_fetched: int
+    """Bytes that an object store sent, what was read ahead or again included."""
 
 
 class VerifyReport(NamedTuple):

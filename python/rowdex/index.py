@@ -22,7 +22,7 @@ class BuildReport(NamedTuple):
     files: int
     """Files in the index."""
     kept_files: int
-    """Files taken over from the index that was updated, without reading them."""
+    """Files that keep the row ids they had in the index that was updated."""
     row_groups: int
     """Row groups in the index."""
     rows: int
@@ -31,6 +31,12 @@ class BuildReport(NamedTuple):
     """Rows in those row groups; more than ``rows`` where rows were selected."""
     index_bytes: int
     """Length of the index file in bytes."""
+    read_files: int
+    """Files whose footers were read."""
+    requests: int
+    """Requests sent to an object store for footers; 0 for local files."""
+    footer_bytes: int
+    """Bytes of the footers that were read."""
 
 
 class Location(NamedTuple):

@@ -52,7 +52,13 @@ class Prediction(NamedTuple):
     first_batch_decodes: int
     """Row groups decoded before the first batch is there."""
     peak_bytes: int
-    """The most bytes held, without row groups that are being decoded."""
+    """The most bytes held."""
+    first_decodes: float
+    """Row groups decoded in the first epoch."""
+    first_bytes_read: int
+    """Bytes read in the first epoch."""
+    bytes_read: int
+    """Bytes read in every later epoch."""
 
 
 class Convert:
