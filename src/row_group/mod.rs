@@ -12,6 +12,7 @@ mod adapt;
 mod cost;
 mod footer;
 mod guard;
+mod lists;
 #[cfg(test)]
 mod tests;
 mod thrift;
@@ -37,6 +38,7 @@ use crate::projection::{Projection, children, view_of};
 use crate::source::Source;
 use crate::{Error, ErrorKind, Result};
 use guard::{Chunk, Refusal, Tally};
+use lists::{Lists, Shape};
 
 pub use adapt::finish;
 pub(crate) use adapt::widens;
@@ -404,10 +406,10 @@ impl Job<'_> {
         let mut ledger = Ledger::default();
         let mut parts: Vec<Vec<ArrayRef>> = Vec::new();
         let (mut seen, mut chunk) = (0, 0);
-        pages.each_batch(leaves, |batch| {
-            seen += batch.num_rows();
-            chunk += batch.num_rows();
-            let mut columns = self.columns(origins, &roots, batch.columns(), batch.num_rows())?;
+        pages.each_batch(leaves, &roots, count, |batch, rows| {
+            seen += rows;
+            chunk += rows;
+            let mut columns = self.columns(origins, &roots, batch, rows)?;
             if pages.selection.is_some() {
                 columns.iter_mut().for_each(adapt::let_go);
             }
@@ -443,7 +445,7 @@ impl Job<'_> {
         for root in self.roots(leaves) {
             let range = self.file.leaves(root);
             let own: Vec<usize> = leaves.iter().copied().filter(|leaf| range.contains(leaf)).collect();
-            if pages.each_batch(&own, |_| Ok(())).is_err() {
+            if pages.each_decoded(&own, |_| Ok(())).is_err() {
                 return error.with_column(self.file.arrow_schema().field(root).name());
             }
         }
@@ -517,13 +519,63 @@ impl Pages {
         })
     }
 
-    fn each_batch(&self, leaves: &[usize], mut take: impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {
+    /// Hands over the columns of the fields `roots`, which `leaves` belong to, batch by batch, with the number of rows.
+    fn each_batch(
+        &self,
+        leaves: &[usize],
+        roots: &[usize],
+        count: usize,
+        mut take: impl FnMut(&[ArrayRef], usize) -> Result<()>,
+    ) -> Result<()> {
+        let mut lists = self.lists(leaves, roots)?;
+        let rest: Vec<usize> =
+            leaves.iter().copied().filter(|leaf| lists.iter().all(|(_, own, _)| own != leaf)).collect();
+        if lists.is_empty() {
+            return self.each_decoded(&rest, |batch| take(batch.columns(), batch.num_rows()));
+        }
+        let mut with_lists = |decoded: &[ArrayRef], rows: usize| {
+            let mut columns = decoded.to_vec();
+            for (place, _, lists) in &mut lists {
+                columns.insert(*place, lists.next(rows)?);
+            }
+            take(&columns, rows)
+        };
+        if rest.is_empty() {
+            for start in (0..count).step_by(self.batch_rows) {
+                caught_panic(|| with_lists(&[], self.batch_rows.min(count - start)))?;
+            }
+        } else {
+            self.each_decoded(&rest, |batch| with_lists(batch.columns(), batch.num_rows()))?;
+        }
+        lists.iter_mut().try_for_each(|(_, _, lists)| lists.end())
+    }
+
+    /// The columns that [`Lists`] decodes, each with its place in `roots` and its leaf, in rising order. A selection leaves all to the decoder, which can skip.
+    fn lists(&self, leaves: &[usize], roots: &[usize]) -> Result<Vec<(usize, usize, Lists)>> {
+        let mut found = Vec::new();
+        let group = self.reader.metadata().row_groups().get(self.group);
+        let Some(group) = group.filter(|_| self.selection.is_none()) else { return Ok(found) };
+        for (place, &root) in roots.iter().enumerate() {
+            let Some(field) = self.reader.schema().fields().get(root) else { continue };
+            let own = |leaf: &&usize| self.reader.parquet_schema().get_column_root_idx(**leaf) == root;
+            let Some(&leaf) = leaves.iter().find(own) else { continue };
+            let Some(shape) = Shape::of(self.reader.parquet_schema(), root, leaf, field.data_type()) else { continue };
+            let column = group.column(leaf);
+            let (start, length) = column.byte_range();
+            let at = self.ranges.iter().position(|range| *range == (start..start + length));
+            let Some(bytes) = at.and_then(|at| self.bytes.get(at)) else { continue };
+            found.push((place, leaf, Lists::new(shape, field.name(), column, start, bytes.clone())?));
+        }
+        Ok(found)
+    }
+
+    fn each_decoded(&self, leaves: &[usize], mut take: impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {
         let mut decoder = self.decoder(leaves)?;
         let mut fed = false;
         loop {
             match caught("the row group", || decoder.try_decode())? {
                 DecodeResult::Data(batch) => {
-                    catch_unwind(AssertUnwindSafe(|| take(batch))).map_err(internal_panic)??;
+                    caught_panic(|| take(batch))?;
                 }
                 DecodeResult::Finished => return Ok(()),
                 DecodeResult::NeedsData(_) if fed => {
@@ -555,6 +607,11 @@ fn joined(parts: &mut Vec<Vec<ArrayRef>>) -> Result<Vec<ArrayRef>> {
 fn caught<T>(what: &str, step: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
     let result = catch_unwind(AssertUnwindSafe(step)).map_err(internal_panic)?;
     result.map_err(|error| footer::parquet_error(what, error))
+}
+
+/// Runs a step over decoded columns, whose makers may have believed damaged bytes.
+fn caught_panic<T>(step: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(step)).map_err(internal_panic)?
 }
 
 fn caught_arrow<T>(step: impl FnOnce() -> Result<T, arrow::error::ArrowError>) -> Result<T> {

@@ -13,10 +13,10 @@ use crate::source::{FileStat, LocalSource};
 
 /// Files in memory.
 #[derive(Debug, Default)]
-struct Memory(Mutex<HashMap<String, Bytes>>);
+pub(super) struct Memory(pub(super) Mutex<HashMap<String, Bytes>>);
 
 impl Memory {
-    fn with(bytes: impl Into<Bytes>) -> Self {
+    pub(super) fn with(bytes: impl Into<Bytes>) -> Self {
         Self(Mutex::new(HashMap::from([("f".to_owned(), bytes.into())])))
     }
 }
@@ -38,12 +38,12 @@ impl Source for Memory {
     }
 }
 
-fn open(source: &dyn Source, path: &str) -> Result<FileMetadata> {
+pub(super) fn open(source: &dyn Source, path: &str) -> Result<FileMetadata> {
     let footer = read_footer(source, path, &source.stat(path)?)?;
     FileMetadata::parse(path, &footer.bytes, footer.file_size)
 }
 
-fn write(batch: &RecordBatch, properties: WriterProperties) -> Memory {
+pub(super) fn write(batch: &RecordBatch, properties: WriterProperties) -> Memory {
     let mut bytes = Vec::new();
     let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
     writer.write(batch).unwrap();
@@ -51,7 +51,7 @@ fn write(batch: &RecordBatch, properties: WriterProperties) -> Memory {
     Memory::with(bytes)
 }
 
-fn small_pages() -> parquet::file::properties::WriterPropertiesBuilder {
+pub(super) fn small_pages() -> parquet::file::properties::WriterPropertiesBuilder {
     WriterProperties::builder().set_data_page_row_count_limit(16).set_write_batch_size(16)
 }
 
