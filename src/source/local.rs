@@ -171,28 +171,36 @@ fn same_file(a: &std::fs::Metadata, b: &std::fs::Metadata) -> bool {
 fn read_exact_at(file: &File, range: Range<u64>) -> Result<Bytes> {
     let length = usize::try_from(range.end - range.start)
         .map_err(|_| Error::new(ErrorKind::TooLarge, "a range is longer than the address space"))?;
-    let mut buffer = vec![0; length];
-    let mut filled = 0;
-    while filled < length {
-        match read_at(file, &mut buffer[filled..], range.start + filled as u64) {
-            Ok(0) => return Err(short_read(&range, filled)),
-            Ok(count) => filled += count,
+    let mut buffer = Vec::with_capacity(length);
+    while buffer.len() < length {
+        let offset = range.start + buffer.len() as u64;
+        match read_at(file, &mut buffer, length, offset) {
+            Ok(0) => return Err(short_read(&range, buffer.len())),
+            Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(Error::io("cannot read", error)),
         }
     }
+    // The allocator may give more than was asked for, and then more may have been read.
+    buffer.truncate(length);
     Ok(buffer.into())
 }
 
+/// Reads behind the end of `buffer`, in which there is room for `length` bytes, and which need not be cleared for that: zeroing memory takes a third of
+/// the time of reading into it from the page cache.
 #[cfg(unix)]
-fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    std::os::unix::fs::FileExt::read_at(file, buffer, offset)
+fn read_at(file: &File, buffer: &mut Vec<u8>, _length: usize, offset: u64) -> io::Result<usize> {
+    Ok(rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), offset)?)
 }
 
 /// `seek_read` moves the file's position, which nothing here relies on.
 #[cfg(windows)]
-fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
+fn read_at(file: &File, buffer: &mut Vec<u8>, length: usize, offset: u64) -> io::Result<usize> {
+    let filled = buffer.len();
+    buffer.resize(length, 0);
+    let read = std::os::windows::fs::FileExt::seek_read(file, &mut buffer[filled..], offset);
+    buffer.truncate(filled + *read.as_ref().unwrap_or(&0));
+    read
 }
 
 #[cfg(test)]
