@@ -4,11 +4,12 @@
 //! kernel goes through the array's struct for each value; here the values of all row groups are first laid out as plain slices, which
 //! leaves one independent load per value. Types without such a layout go through Arrow's kernel.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, GenericByteArray, GenericByteViewArray, PrimitiveArray, RecordBatch,
-    RecordBatchOptions, downcast_primitive,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, FixedSizeListArray, GenericByteArray, GenericByteViewArray,
+    GenericListArray, OffsetSizeTrait, PrimitiveArray, RecordBatch, RecordBatchOptions, downcast_primitive,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
@@ -36,7 +37,7 @@ pub(crate) fn interleave(
         let wanted = output.field(column).data_type();
         arrays.clear();
         arrays.extend(batches.iter().map(|batch| batch.column(column).as_ref()));
-        let array = match direct(&arrays, places, wanted)? {
+        let array = match direct(&arrays, &[places], wanted)?.and_then(|mut arrays| arrays.pop()) {
             Some(array) => array,
             None => {
                 let places = for_arrow.get_or_insert_with(|| {
@@ -54,92 +55,180 @@ pub(crate) fn interleave(
     RecordBatch::try_new_with_options(schema.clone(), columns, &options)
 }
 
-/// The types worth doing here; `None` for the others.
-fn direct(arrays: &[&dyn Array], places: &[Place], wanted: &DataType) -> Result<Option<ArrayRef>, ArrowError> {
+/// The values at the places of each run, in that order, of the type `wanted` where a view can become that. There is at least one array, all are of
+/// one type, and places are inside them. `None` for types that are not worth doing here.
+pub(crate) fn direct(
+    arrays: &[&dyn Array],
+    runs: &[&[Place]],
+    wanted: &DataType,
+) -> Result<Option<Vec<ArrayRef>>, ArrowError> {
     macro_rules! fixed {
         ($type:ty) => {
-            Ok(Some(fixed::<$type>(arrays, places)))
+            Ok(Some(fixed::<$type>(arrays, runs)))
         };
     }
     downcast_primitive! {
         arrays[0].data_type() => (fixed),
         DataType::Utf8View => match wanted {
-            DataType::Utf8 => views::<StringViewType, Utf8Type>(arrays, places).map(Some),
-            DataType::LargeUtf8 => views::<StringViewType, LargeUtf8Type>(arrays, places).map(Some),
+            DataType::Utf8 => views::<StringViewType, Utf8Type>(arrays, runs).map(Some),
+            DataType::LargeUtf8 => views::<StringViewType, LargeUtf8Type>(arrays, runs).map(Some),
             _ => Ok(None),
         },
         DataType::BinaryView => match wanted {
-            DataType::Binary => views::<BinaryViewType, BinaryType>(arrays, places).map(Some),
-            DataType::LargeBinary => views::<BinaryViewType, LargeBinaryType>(arrays, places).map(Some),
+            DataType::Binary => views::<BinaryViewType, BinaryType>(arrays, runs).map(Some),
+            DataType::LargeBinary => views::<BinaryViewType, LargeBinaryType>(arrays, runs).map(Some),
             _ => Ok(None),
         },
-        DataType::Utf8 => bytes::<Utf8Type>(arrays, places).map(Some),
-        DataType::Binary => bytes::<BinaryType>(arrays, places).map(Some),
-        DataType::LargeUtf8 => bytes::<LargeUtf8Type>(arrays, places).map(Some),
-        DataType::LargeBinary => bytes::<LargeBinaryType>(arrays, places).map(Some),
+        DataType::Utf8 => bytes::<Utf8Type>(arrays, runs).map(Some),
+        DataType::Binary => bytes::<BinaryType>(arrays, runs).map(Some),
+        DataType::LargeUtf8 => bytes::<LargeUtf8Type>(arrays, runs).map(Some),
+        DataType::LargeBinary => bytes::<LargeBinaryType>(arrays, runs).map(Some),
+        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, 1..) => lists(arrays, runs),
         _ => Ok(None),
     }
 }
 
-fn fixed<T: ArrowPrimitiveType>(arrays: &[&dyn Array], places: &[Place]) -> ArrayRef {
-    let values: ScalarBuffer<T::Native> = match arrays {
-        // One row of one row group is the most frequent wish, and needs no list of slices.
-        [only] => {
-            let values = &only.as_primitive::<T>().values()[..];
-            places.iter().map(|&(_, row)| values[row as usize]).collect()
-        }
-        _ => {
-            let values: Vec<&[T::Native]> =
-                arrays.iter().map(|array| &array.as_primitive::<T>().values()[..]).collect();
-            places.iter().map(|&(batch, row)| values[batch as usize][row as usize]).collect()
-        }
+fn fixed<T: ArrowPrimitiveType>(arrays: &[&dyn Array], runs: &[&[Place]]) -> Vec<ArrayRef> {
+    let finish = |values: ScalarBuffer<T::Native>, places: &[Place]| -> ArrayRef {
+        let array = PrimitiveArray::<T>::new(values, nulls(arrays, places));
+        Arc::new(array.with_data_type(arrays[0].data_type().clone()))
     };
-    let array = PrimitiveArray::<T>::new(values, nulls(arrays, places));
-    Arc::new(array.with_data_type(arrays[0].data_type().clone()))
+    // One row of one row group is the most frequent wish, and needs no list of slices.
+    if let ([only], [places]) = (arrays, runs) {
+        let values = &only.as_primitive::<T>().values()[..];
+        return vec![finish(places.iter().map(|&(_, row)| values[row as usize]).collect(), places)];
+    }
+    let values: Vec<&[T::Native]> = arrays.iter().map(|array| &array.as_primitive::<T>().values()[..]).collect();
+    let run = |places: &&[Place]| {
+        finish(places.iter().map(|&(batch, row)| values[batch as usize][row as usize]).collect(), places)
+    };
+    runs.iter().map(run).collect()
 }
 
-fn bytes<T: ByteArrayType>(arrays: &[&dyn Array], places: &[Place]) -> Result<ArrayRef, ArrowError> {
+fn bytes<T: ByteArrayType>(arrays: &[&dyn Array], runs: &[&[Place]]) -> Result<Vec<ArrayRef>, ArrowError> {
     let arrays_of_type: Vec<&GenericByteArray<T>> = arrays.iter().map(|array| array.as_bytes::<T>()).collect();
     let offsets: Vec<&[T::Offset]> = arrays_of_type.iter().map(|array| array.value_offsets()).collect();
     let data: Vec<&[u8]> = arrays_of_type.iter().map(|array| array.value_data()).collect();
-    // All offsets first: their misses do not wait for one another, as they would behind the copy of each value.
-    let mut spans = Vec::with_capacity(places.len());
-    let mut ends = Vec::with_capacity(places.len() + 1);
-    let mut length = 0usize;
-    ends.push(T::Offset::default());
-    for &(batch, row) in places {
+    let span = |&(batch, row): &Place| {
         let own = offsets[batch as usize];
-        let (start, end) = (own[row as usize].as_usize(), own[row as usize + 1].as_usize());
-        length += end - start;
-        spans.push((batch, start, end));
-        ends.push(T::Offset::from_usize(length).ok_or(ArrowError::OffsetOverflowError(length))?);
-    }
-    let mut values = Vec::with_capacity(length);
-    for (batch, start, end) in spans {
-        values.extend_from_slice(&data[batch as usize][start..end]);
-    }
-    let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
-    Ok(Arc::new(GenericByteArray::<T>::try_new(ends, Buffer::from_vec(values), nulls(arrays, places))?))
+        &data[batch as usize][own[row as usize].as_usize()..own[row as usize + 1].as_usize()]
+    };
+    // All offsets first: their misses do not wait for one another, as they would behind the copy of each value.
+    let run = |places: &&[Place]| byte_array::<T>(&places.iter().map(span).collect::<Vec<_>>(), nulls(arrays, places));
+    runs.iter().map(run).collect()
 }
 
-fn views<V: ByteViewType, T: ByteArrayType>(arrays: &[&dyn Array], places: &[Place]) -> Result<ArrayRef, ArrowError> {
+fn views<V: ByteViewType, T: ByteArrayType>(
+    arrays: &[&dyn Array],
+    runs: &[&[Place]],
+) -> Result<Vec<ArrayRef>, ArrowError> {
     let arrays_of_type: Vec<&GenericByteViewArray<V>> = arrays.iter().map(|array| array.as_byte_view::<V>()).collect();
-    let mut ends = Vec::with_capacity(places.len() + 1);
-    let mut length = 0usize;
-    ends.push(T::Offset::default());
-    let mut spans: Vec<&[u8]> = Vec::with_capacity(places.len());
-    for &(batch, row) in places {
+    let span = |&(batch, row): &Place| -> &[u8] {
         let array = arrays_of_type[batch as usize];
         // A null may have any view, and is written as no bytes.
-        let value: &[u8] = if array.is_valid(row as usize) { array.value(row as usize).as_ref() } else { &[] };
-        length += value.len();
-        spans.push(value);
-        ends.push(T::Offset::from_usize(length).ok_or(ArrowError::OffsetOverflowError(length))?);
+        if array.is_valid(row as usize) { array.value(row as usize).as_ref() } else { &[] }
+    };
+    let run = |places: &&[Place]| byte_array::<T>(&places.iter().map(span).collect::<Vec<_>>(), nulls(arrays, places));
+    runs.iter().map(run).collect()
+}
+
+fn byte_array<T: ByteArrayType>(spans: &[&[u8]], nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError>
+where
+    T::Offset: OffsetSizeTrait,
+{
+    let values = Buffer::from_vec(concatenated(spans));
+    Ok(Arc::new(GenericByteArray::<T>::try_new(ends(spans)?, values, nulls)?))
+}
+
+/// Lists of numbers that are not null; `None` for other lists.
+fn lists(arrays: &[&dyn Array], runs: &[&[Place]]) -> Result<Option<Vec<ArrayRef>>, ArrowError> {
+    let sources: Vec<(&ArrayRef, Extents<'_>)> = arrays.iter().map(|array| extents(*array)).collect();
+    if sources.iter().any(|(items, _)| items.null_count() > 0) {
+        return Ok(None);
     }
-    let mut values = Vec::with_capacity(length);
-    spans.into_iter().for_each(|value| values.extend_from_slice(value));
-    let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
-    Ok(Arc::new(GenericByteArray::<T>::try_new(ends, Buffer::from_vec(values), nulls(arrays, places))?))
+    macro_rules! of {
+        ($type:ty) => {
+            lists_of::<$type>(arrays, &sources, runs).map(Some)
+        };
+    }
+    downcast_primitive! {
+        sources[0].0.data_type() => (of),
+        _ => Ok(None),
+    }
+}
+
+fn lists_of<T: ArrowPrimitiveType>(
+    arrays: &[&dyn Array],
+    sources: &[(&ArrayRef, Extents<'_>)],
+    runs: &[&[Place]],
+) -> Result<Vec<ArrayRef>, ArrowError> {
+    let items: Vec<&[T::Native]> = sources.iter().map(|(items, _)| &items.as_primitive::<T>().values()[..]).collect();
+    let item_type = sources[0].0.data_type();
+    let run = |places: &&[Place]| -> Result<ArrayRef, ArrowError> {
+        let span = |&(batch, row): &Place| &items[batch as usize][sources[batch as usize].1.of(row as usize)];
+        let spans: Vec<&[T::Native]> = places.iter().map(span).collect();
+        let values = PrimitiveArray::<T>::new(concatenated(&spans).into(), None).with_data_type(item_type.clone());
+        let (values, nulls): (ArrayRef, _) = (Arc::new(values), nulls(arrays, places));
+        Ok(match arrays[0].data_type() {
+            DataType::FixedSizeList(item, size) => {
+                Arc::new(FixedSizeListArray::try_new(item.clone(), *size, values, nulls)?)
+            }
+            DataType::LargeList(item) => {
+                Arc::new(GenericListArray::<i64>::try_new(item.clone(), ends(&spans)?, values, nulls)?)
+            }
+            DataType::List(item) => {
+                Arc::new(GenericListArray::<i32>::try_new(item.clone(), ends(&spans)?, values, nulls)?)
+            }
+            other => return Err(ArrowError::InvalidArgumentError(format!("{other} is no list"))),
+        })
+    };
+    runs.iter().map(run).collect()
+}
+
+/// Where the items of each list of an array are.
+enum Extents<'a> {
+    Offsets(&'a [i32]),
+    LargeOffsets(&'a [i64]),
+    Fixed(usize),
+}
+
+impl Extents<'_> {
+    fn of(&self, list: usize) -> Range<usize> {
+        match self {
+            Extents::Offsets(offsets) => offsets[list].as_usize()..offsets[list + 1].as_usize(),
+            Extents::LargeOffsets(offsets) => offsets[list].as_usize()..offsets[list + 1].as_usize(),
+            Extents::Fixed(size) => list * size..(list + 1) * size,
+        }
+    }
+}
+
+fn extents(array: &dyn Array) -> (&ArrayRef, Extents<'_>) {
+    if let Some(lists) = array.as_list_opt::<i32>() {
+        return (lists.values(), Extents::Offsets(lists.value_offsets()));
+    }
+    if let Some(lists) = array.as_list_opt::<i64>() {
+        return (lists.values(), Extents::LargeOffsets(lists.value_offsets()));
+    }
+    let lists = array.as_fixed_size_list();
+    (lists.values(), Extents::Fixed(lists.value_length().as_usize()))
+}
+
+fn concatenated<T: Copy>(spans: &[&[T]]) -> Vec<T> {
+    let mut all = Vec::with_capacity(spans.iter().map(|span| span.len()).sum());
+    spans.iter().for_each(|span| all.extend_from_slice(span));
+    all
+}
+
+/// Offsets of spans that lie one after the other.
+fn ends<T, O: OffsetSizeTrait>(spans: &[&[T]]) -> Result<OffsetBuffer<O>, ArrowError> {
+    let mut ends = Vec::with_capacity(spans.len() + 1);
+    let mut length = 0usize;
+    ends.push(O::default());
+    for span in spans {
+        length += span.len();
+        ends.push(O::from_usize(length).ok_or(ArrowError::OffsetOverflowError(length))?);
+    }
+    Ok(OffsetBuffer::new(ScalarBuffer::from(ends)))
 }
 
 fn nulls(arrays: &[&dyn Array], places: &[Place]) -> Option<NullBuffer> {
@@ -157,10 +246,10 @@ fn nulls(arrays: &[&dyn Array], places: &[Place]) -> Option<NullBuffer> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        BinaryArray, BooleanArray, Decimal128Array, Float32Array, Int64Array, LargeStringArray, StringArray,
-        StringViewArray, TimestampMicrosecondArray,
+        BinaryArray, BooleanArray, Decimal128Array, Float32Array, Int64Array, LargeListArray, LargeStringArray,
+        ListArray, StringArray, StringViewArray, TimestampMicrosecondArray,
     };
-    use arrow::datatypes::{Fields, Schema};
+    use arrow::datatypes::{Fields, Float32Type, Int64Type, Schema};
     use proptest::prelude::*;
 
     use super::*;
@@ -169,7 +258,10 @@ mod tests {
     fn batch(values: &[Option<i64>]) -> RecordBatch {
         let text = |value: &Option<i64>| value.map(|value| "x".repeat(value.unsigned_abs() as usize % 20) + "é");
         let strings: Vec<Option<String>> = values.iter().map(text).collect();
-        let columns: [(&str, ArrayRef); 9] = [
+        let items = |value: i64| (0..value.rem_euclid(4)).map(move |item| Some(value + item));
+        let holes = |value: i64| items(value).map(move |item| item.filter(|_| value % 5 != 0));
+        let pair = |value: i64| [Some(value as f32), Some(0.5)];
+        let columns: [(&str, ArrayRef); 12] = [
             ("int", Arc::new(Int64Array::from(values.to_vec()))),
             (
                 "float",
@@ -194,6 +286,25 @@ mod tests {
                 Arc::new(strings.iter().map(|text| text.as_deref().map(str::as_bytes)).collect::<BinaryArray>()),
             ),
             ("view", Arc::new(strings.iter().map(Option::as_deref).collect::<StringViewArray>())),
+            (
+                "list",
+                Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(
+                    values.iter().map(|value| value.map(items)),
+                )),
+            ),
+            (
+                "large_list",
+                Arc::new(LargeListArray::from_iter_primitive::<Int64Type, _, _>(
+                    values.iter().map(|value| value.map(holes)),
+                )),
+            ),
+            (
+                "pair",
+                Arc::new(FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>(
+                    values.iter().map(|value| value.map(pair)),
+                    2,
+                )),
+            ),
             ("bool", Arc::new(values.iter().map(|value| value.map(|value| value % 2 == 0)).collect::<BooleanArray>())),
         ];
         RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()

@@ -1,14 +1,8 @@
 //! From rows that are held to batches.
 
-use std::sync::Arc;
-
-use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array,
-    downcast_primitive, new_empty_array,
-};
-use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_empty_array};
 use arrow::compute::{concat, interleave, take};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
 use super::Batch;
@@ -16,6 +10,7 @@ use super::carousel::{Claimed, Slice, broken};
 use super::faults::Substituted;
 use super::groups::Groups;
 use super::walk::Span;
+use crate::dataset::interleave::{Place, direct};
 use crate::sampler::BatchPlan;
 use crate::{Error, ErrorKind, Result};
 
@@ -39,13 +34,6 @@ pub(crate) fn assemble(groups: &dyn Groups, span: &Span, claimed: &Claimed) -> A
     Assembled { batches, rows, error }
 }
 
-/// Where a row is: in which slice, and where in it.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    slice: u32,
-    row: u32,
-}
-
 /// The rest of a part: its current slice, the rows used of it, and the slice after its last.
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
@@ -63,6 +51,7 @@ struct Places<'a> {
     claimed: &'a Claimed,
     slices: Vec<&'a Slice>,
     cursors: Vec<Cursor>,
+    /// Where each row is: in which slice, and where in its batch.
     places: Vec<Place>,
 }
 
@@ -97,7 +86,7 @@ impl<'a> Places<'a> {
             let Some(slice) = slice else {
                 return Err(why(self.claimed, group).unwrap_or_else(|| lost(row)));
             };
-            self.places.push(Place { slice: cursor.slice, row: cursor.row });
+            self.places.push((cursor.slice, slice.place(cursor.row as usize)));
             row = slice.substitute(cursor.row as usize).unwrap_or(row);
             if row != *asked {
                 substituted.push(Substituted { place: at, lost: *asked });
@@ -131,23 +120,28 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
         }
         ends.push(end);
     }
-    let schema = groups.schema();
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    let runs: Vec<&[Place]> = starts.zip(&ends).map(|(start, &end)| &places.places[start..end]).collect();
+    let (schema, served) = (groups.schema(), groups.served());
     let mut columns: Vec<Vec<ArrayRef>> = vec![Vec::with_capacity(schema.fields().len()); plans.len()];
-    for column in 0..schema.fields().len() {
-        for (columns, array) in columns.iter_mut().zip(gather(&places.slices, &places.places, &ends, &schema, column)?)
-        {
+    let mut finished = true;
+    for (column, (field, wanted)) in schema.fields().iter().zip(served.fields()).enumerate() {
+        let arrays = gather(&places.slices, &runs, column, field.data_type(), wanted.data_type()).map_err(broken)?;
+        for (columns, array) in columns.iter_mut().zip(arrays) {
+            finished &= array.data_type() == wanted.data_type();
             columns.push(array);
         }
     }
     for ((rank, plan, substituted), columns) in plans.into_iter().zip(columns) {
         let options = RecordBatchOptions::new().with_row_count(Some(plan.rows.len()));
+        let schema = if finished { &served } else { &schema };
         let records = RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(broken)?;
         batches.push(Batch {
             epoch: plan.epoch,
             step: plan.step,
             steps: span.plans.steps(),
             rank,
-            records: groups.output(&records)?,
+            records: if finished { records } else { groups.output(&records)? },
             row_ids: plan.rows,
             pads: plan.pads,
             substituted,
@@ -156,92 +150,51 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
     error.map_or(Ok(()), Err)
 }
 
-/// One column of all batches; `ends` says where each batch ends among the places.
+/// One column of all batches, each of which is a run of places.
 fn gather(
     slices: &[&Slice],
-    places: &[Place],
-    ends: &[usize],
-    schema: &SchemaRef,
+    runs: &[&[Place]],
     column: usize,
-) -> Result<Vec<ArrayRef>> {
-    let data_type = schema.field(column).data_type();
-    if slices.is_empty() {
-        return Ok(ends.iter().map(|_| new_empty_array(data_type)).collect());
-    }
-    let starts = std::iter::once(0).chain(ends.iter().copied());
-    let batches = starts.zip(ends).map(|(start, &end)| &places[start..end]);
-    macro_rules! primitive {
-        ($t:ty) => {
-            Ok(primitives::<$t>(slices, column, batches, data_type))
-        };
-    }
-    let sources = || -> Vec<ArrayRef> {
-        slices.iter().map(|slice| slice.batch.column(column).slice(slice.first, slice.rows)).collect()
-    };
-    downcast_primitive! {
-        data_type => (primitive),
-        // Joined first, the rows of many batches are cheaper to find; those of one or two are not worth a copy.
-        _ if ends.len() <= 2 => interleaved(&sources(), batches).map_err(broken),
-        _ => joined(&sources(), batches).map_err(broken)
-    }
-}
-
-fn primitives<'a, T: ArrowPrimitiveType>(
-    slices: &[&Slice],
-    column: usize,
-    batches: impl Iterator<Item = &'a [Place]>,
     data_type: &DataType,
-) -> Vec<ArrayRef> {
-    // All of a dataset's decoded rows have the same types, so none is left out.
-    let sources: Vec<(&PrimitiveArray<T>, usize, usize)> = slices
-        .iter()
-        .filter_map(|slice| Some((slice.batch.column(column).as_primitive_opt::<T>()?, slice.first, slice.rows)))
-        .collect();
-    let values: Vec<&[T::Native]> =
-        sources.iter().map(|(source, first, rows)| &source.values()[*first..first + rows]).collect();
-    let nulls = sources.iter().any(|(source, ..)| source.null_count() > 0);
-    let batch = |places: &[Place]| -> ArrayRef {
-        let values: Vec<T::Native> =
-            places.iter().map(|place| values[place.slice as usize][place.row as usize]).collect();
-        let nulls = nulls.then(|| {
-            let valid = |i: usize| {
-                let (source, first, _) = sources[places[i].slice as usize];
-                source.is_valid(first + places[i].row as usize)
-            };
-            NullBuffer::new(BooleanBuffer::collect_bool(places.len(), valid))
-        });
-        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
-        Arc::new(PrimitiveArray::<T>::new(values.into(), nulls).with_data_type(data_type.clone()))
-    };
-    batches.map(batch).collect()
-}
-
-fn interleaved<'a>(
-    sources: &[ArrayRef],
-    batches: impl Iterator<Item = &'a [Place]>,
+    wanted: &DataType,
 ) -> Result<Vec<ArrayRef>, ArrowError> {
-    let sources: Vec<&dyn Array> = sources.iter().map(AsRef::as_ref).collect();
-    let batch = |places: &[Place]| {
-        let indices: Vec<_> = places.iter().map(|place| (place.slice as usize, place.row as usize)).collect();
-        interleave(&sources, &indices)
-    };
-    batches.map(batch).collect()
+    if slices.is_empty() {
+        return Ok(runs.iter().map(|_| new_empty_array(wanted)).collect());
+    }
+    let sources: Vec<&dyn Array> = slices.iter().map(|slice| slice.batch.column(column).as_ref()).collect();
+    if let Some(arrays) = direct(&sources, runs, wanted)? {
+        return Ok(arrays);
+    }
+    // Joined first, the rows of many batches are cheaper to find; those of one or two are not worth a copy, and views are not copied at all.
+    let joins = slices.iter().all(|slice| slice.is_contiguous());
+    if !joins || runs.len() <= 2 || matches!(data_type, DataType::Utf8View | DataType::BinaryView) {
+        let batch = |places: &&[Place]| {
+            let places: Vec<_> = places.iter().map(|&(slice, row)| (slice as usize, row as usize)).collect();
+            interleave(&sources, &places)
+        };
+        return runs.iter().map(batch).collect();
+    }
+    joined(slices, runs, column)
 }
 
-fn joined<'a>(sources: &[ArrayRef], batches: impl Iterator<Item = &'a [Place]>) -> Result<Vec<ArrayRef>, ArrowError> {
-    let sources: Vec<&dyn Array> = sources.iter().map(AsRef::as_ref).collect();
-    let whole = concat(&sources)?;
-    let mut base = Vec::with_capacity(sources.len());
+fn joined(slices: &[&Slice], runs: &[&[Place]], column: usize) -> Result<Vec<ArrayRef>, ArrowError> {
+    let used: Vec<ArrayRef> =
+        slices.iter().map(|slice| slice.batch.column(column).slice(slice.first, slice.rows)).collect();
+    let whole = concat(&used.iter().map(AsRef::as_ref).collect::<Vec<_>>())?;
+    let mut before = Vec::with_capacity(slices.len());
     let mut rows = 0;
-    for source in sources {
-        base.push(rows);
-        rows += source.len() as u32;
+    for slice in slices {
+        before.push((rows, slice.first as u32));
+        rows += slice.rows as u32;
     }
-    let batch = |places: &[Place]| {
-        let indices: Vec<u32> = places.iter().map(|place| base[place.slice as usize] + place.row).collect();
-        take(&whole, &UInt32Array::from(indices), None)
+    let batch = |places: &&[Place]| {
+        let place = |&(slice, row): &Place| {
+            let (rows, first) = before[slice as usize];
+            rows + (row - first)
+        };
+        take(&whole, &UInt32Array::from_iter_values(places.iter().map(place)), None)
     };
-    batches.map(batch).collect()
+    runs.iter().map(batch).collect()
 }
 
 fn why(claimed: &Claimed, group: u32) -> Option<Error> {

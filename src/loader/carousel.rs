@@ -19,10 +19,18 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Debug)]
 struct Piece {
     batch: Arc<RecordBatch>,
+    /// Where the rows are in `batch`, if they are not all that it has, in their order.
+    slots: Option<Arc<[u32]>>,
     /// The row ids, where they are not those that were asked for.
     ids: Option<Arc<[u64]>>,
     used: usize,
     bytes: u64,
+}
+
+impl Piece {
+    fn rows(&self) -> usize {
+        self.slots.as_ref().map_or(self.batch.num_rows(), |slots| slots.len())
+    }
 }
 
 /// What one extraction brought.
@@ -38,13 +46,27 @@ pub(crate) struct Lot {
 #[derive(Debug)]
 pub(crate) struct Slice {
     pub(crate) batch: Arc<RecordBatch>,
-    /// Where in `batch` they begin, and how many they are.
+    /// Where in the piece they begin, and how many they are.
     pub(crate) first: usize,
     pub(crate) rows: usize,
+    slots: Option<Arc<[u32]>>,
     ids: Option<Arc<[u64]>>,
 }
 
 impl Slice {
+    /// Where in `batch` a row is.
+    pub(crate) fn place(&self, row: usize) -> u32 {
+        match &self.slots {
+            Some(slots) => slots.get(self.first + row).copied().unwrap_or(u32::MAX),
+            None => (self.first + row) as u32,
+        }
+    }
+
+    /// Whether the rows lie in `batch` one after the other.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        self.slots.is_none()
+    }
+
     /// The row id of a row, if it is another than the one that was asked for.
     pub(crate) fn substitute(&self, row: usize) -> Option<u64> {
         self.ids.as_ref()?.get(self.first + row).copied()
@@ -124,12 +146,12 @@ impl Carousel {
         };
         while rows > 0 {
             let piece = pieces.front_mut().ok_or_else(lost)?;
-            let count = rows.min(piece.batch.num_rows() - piece.used);
-            let (batch, ids) = (Arc::clone(&piece.batch), piece.ids.clone());
-            slices.push(Slice { batch, first: piece.used, rows: count, ids });
+            let count = rows.min(piece.rows() - piece.used);
+            let (batch, slots, ids) = (Arc::clone(&piece.batch), piece.slots.clone(), piece.ids.clone());
+            slices.push(Slice { batch, first: piece.used, rows: count, slots, ids });
             piece.used += count;
             rows -= count;
-            if piece.used == piece.batch.num_rows() {
+            if piece.used == piece.rows() {
                 *freed += piece.bytes;
                 pieces.pop_front();
             }
@@ -159,6 +181,17 @@ impl Lot {
         Self::cut(slots.len(), 1, Values::Shared, |_| take_rows(batch, &slots))
     }
 
+    /// Points at rows of a group that stays decoded, in the order given; nothing is copied before a batch is made of them.
+    pub(crate) fn point(batch: &RecordBatch, slots: Vec<u32>) -> Result<Self> {
+        if slots.iter().any(|&slot| slot as usize >= batch.num_rows()) {
+            return Err(Error::new(ErrorKind::Internal, "fewer rows than a row group has"));
+        }
+        let (left, bytes) = (slots.len(), size_of_val(&slots[..]) as u64);
+        let batch = Arc::new(batch.clone());
+        let piece = Piece { batch, slots: Some(slots.into()), ids: None, used: 0, bytes };
+        Ok(Self { pieces: Ok(VecDeque::from([piece])), left, bytes })
+    }
+
     /// Copies rows out of several batches, at the places given and in their order, into at most so many pieces.
     pub(crate) fn merge(batches: &[RecordBatch], places: &[Place], pieces: usize) -> Result<Self> {
         let batches: Vec<&RecordBatch> = batches.iter().collect();
@@ -179,7 +212,7 @@ impl Lot {
         let mut pieces = VecDeque::with_capacity(count.div_ceil(piece));
         for start in (0..count).step_by(piece) {
             let batch = Arc::new(copy(start..count.min(start + piece)).map_err(broken)?);
-            pieces.push_back(Piece { batch, ids: None, used: 0, bytes: 0 });
+            pieces.push_back(Piece { batch, slots: None, ids: None, used: 0, bytes: 0 });
         }
         // A buffer that several pieces share is freed with the last of them.
         let mut ledger = Ledger { values, ..Ledger::default() };
@@ -193,7 +226,7 @@ impl Lot {
     /// Says which rows these are, where they stand in for others.
     pub(crate) fn with_ids(mut self, mut ids: &[u64]) -> Self {
         for piece in self.pieces.iter_mut().flatten() {
-            let (own, rest) = ids.split_at(piece.batch.num_rows().min(ids.len()));
+            let (own, rest) = ids.split_at(piece.rows().min(ids.len()));
             (piece.ids, ids) = (Some(own.into()), rest);
         }
         self

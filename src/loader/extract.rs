@@ -42,6 +42,7 @@ pub(crate) fn from_whole(
 ) -> Result<Extracted> {
     let began = Instant::now();
     let lot = match (stays, shares_values) {
+        (true, _) if is_wide(&whole, bytes) => Lot::point(&whole, slots)?,
         (true, true) => Lot::refer(&whole, slots)?,
         (true, false) => Lot::extract(&whole, slots, 1)?,
         (false, _) => Lot::extract(&whole, slots, PIECES)?,
@@ -85,6 +86,14 @@ pub(crate) fn from_file(
     picking += began.elapsed();
     let decoded_bytes = wanted.is_none().then_some(picked.decoded_bytes);
     Ok(Extracted { lot: picked.lot, stays: None, decoded_bytes, staged_bytes: picked.staged_bytes, picking })
+}
+
+/// Whether values are so long that finding each on its own costs little beside copying it.
+fn is_wide(batch: &RecordBatch, bytes: u64) -> bool {
+    /// Four cache lines, the first of which is waited for.
+    const LONG: u64 = 256;
+    let values = (batch.num_rows() as u64).saturating_mul(batch.num_columns() as u64);
+    bytes >= values.max(1).saturating_mul(LONG)
 }
 
 /// Whether to decode only the wanted rows of a group, rather than all and then pick.

@@ -53,6 +53,9 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
         false
     }
 
+    /// The types that are served.
+    fn served(&self) -> SchemaRef;
+
     /// Brings rows to the types that are served.
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch>;
 
@@ -192,6 +195,10 @@ impl Groups for DatasetGroups {
         self.dataset.decode_group_in_chunks(read, rows, each)
     }
 
+    fn served(&self) -> SchemaRef {
+        if self.views { self.schema() } else { self.dataset.schema().clone() }
+    }
+
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         if self.views {
             return Ok(batch.clone());
@@ -297,6 +304,10 @@ impl Groups for MixedGroups {
 
     fn shares_values(&self) -> bool {
         self.views
+    }
+
+    fn served(&self) -> SchemaRef {
+        if self.views { self.schema() } else { self.dataset.schema().clone() }
     }
 
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {

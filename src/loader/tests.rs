@@ -25,6 +25,8 @@ use crate::sampler::{Shard, Tail};
 struct Fake {
     /// The first row of each group, and the end.
     starts: Vec<u64>,
+    /// How many spaces follow each text.
+    padding: usize,
     /// What sizes are multiplied with before they are told.
     lie: f64,
     delay: Duration,
@@ -45,6 +47,7 @@ impl Fake {
         }
         Self {
             starts,
+            padding: 0,
             lie: 1.0,
             delay: Duration::ZERO,
             failing: BTreeSet::new(),
@@ -58,9 +61,14 @@ impl Fake {
         self.starts[self.starts.len() - 1]
     }
 
-    fn batch(rows: impl Iterator<Item = u64>) -> RecordBatch {
+    fn row_bytes(&self) -> u64 {
+        ROW_BYTES + self.padding as u64
+    }
+
+    fn batch(&self, rows: impl Iterator<Item = u64>) -> RecordBatch {
         let ids: Vec<u64> = rows.collect();
-        let texts = StringViewArray::from_iter_values(ids.iter().map(|id| format!("row number {id:9}"))).gc();
+        let text = |id: &u64| format!("row number {id:9}{:1$}", "", self.padding);
+        let texts = StringViewArray::from_iter_values(ids.iter().map(text)).gc();
         let columns: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from(ids)), Arc::new(texts)];
         RecordBatch::try_new(schema(DataType::Utf8View), columns).unwrap()
     }
@@ -77,7 +85,7 @@ impl Groups for Fake {
 
     fn size(&self, group: u32) -> GroupSize {
         let rows = self.starts[group as usize + 1] - self.starts[group as usize];
-        let bytes = (rows as f64 * ROW_BYTES as f64 * self.lie) as u64;
+        let bytes = (rows as f64 * self.row_bytes() as f64 * self.lie) as u64;
         GroupSize { rows, bytes, cost: bytes }
     }
 
@@ -111,10 +119,10 @@ impl Groups for Fake {
         self.decodes.fetch_add(1, Ordering::Relaxed);
         let start = self.starts[group as usize];
         let batch = match slots {
-            None => Self::batch(start..self.starts[group as usize + 1]),
+            None => self.batch(start..self.starts[group as usize + 1]),
             Some(slots) => {
                 assert!(slots.is_sorted_by(|a, b| a < b));
-                Self::batch(slots.iter().map(|slot| start + u64::from(*slot)))
+                self.batch(slots.iter().map(|slot| start + u64::from(*slot)))
             }
         };
         Ok(batch)
@@ -130,7 +138,11 @@ impl Groups for Fake {
     ) -> Result<()> {
         let whole = self.decode(group, slots, ahead)?;
         let ids = whole.column(0).as_primitive::<UInt64Type>().values();
-        ids.chunks(rows).try_for_each(|ids| each(Self::batch(ids.iter().copied())))
+        ids.chunks(rows).try_for_each(|ids| each(self.batch(ids.iter().copied())))
+    }
+
+    fn served(&self) -> SchemaRef {
+        schema(DataType::Utf8)
     }
 
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
@@ -187,7 +199,7 @@ fn assert_values(batch: &Batch) {
     assert_eq!(batch.records.schema(), schema(DataType::Utf8));
     assert_eq!(batch.records.column(0).as_primitive::<UInt64Type>().values(), &batch.row_ids[..]);
     for (text, row) in batch.records.column(1).as_string::<i32>().iter().zip(&batch.row_ids) {
-        assert_eq!(text, Some(&*format!("row number {row:9}")));
+        assert_eq!(text.map(str::trim_end), Some(&*format!("row number {row:9}")));
     }
 }
 
@@ -206,8 +218,10 @@ proptest! {
         memory in prop::sample::select(vec![0u64, 60, 200, 400, 1000]),
         read_ahead in prop::option::of(0usize..20),
         resumed in prop::option::of(0u64..20),
+        wide: bool,
     ) {
-        let fake = Fake::new(&sizes);
+        let mut fake = Fake::new(&sizes);
+        fake.padding = if wide { 600 } else { 0 };
         let sorts = sorts(fake.len());
         let (_name, orders) = &sorts[sort.index(sorts.len())];
         let ranks = 0..served.min(world);
@@ -216,7 +230,7 @@ proptest! {
             let state = samplers[0].state_after(1, step % samplers[0].steps()).unwrap();
             samplers.iter_mut().for_each(|sampler| sampler.resume(&state).unwrap());
         }
-        let options = Options { read_ahead, ..options(memory * ROW_BYTES, threads, 4) };
+        let options = Options { read_ahead, ..options(memory * fake.row_bytes(), threads, 4) };
         let fake = Arc::new(fake);
         let mut loader = Loader::new(fake.clone(), samplers.clone(), options).unwrap();
         check(&mut loader, &mut samplers, 4);
@@ -290,8 +304,10 @@ proptest! {
         threads in prop::sample::select(vec![0usize, 1, 2, 4]),
         memory in prop::sample::select(vec![0u64, 60, 200, 1000]),
         seed in 0u64..3,
+        wide: bool,
     ) {
         let mut fake = Fake::new(&sizes);
+        fake.padding = if wide { 600 } else { 0 };
         let bad: BTreeSet<u32> = bad.into_iter().filter(|group| (*group as usize) < sizes.len()).collect();
         prop_assume!(sizes.iter().enumerate().any(|(group, rows)| *rows > 0 && !bad.contains(&(group as u32))));
         *(if panics { &mut fake.panicking } else { &mut fake.failing }) = bad.clone();
@@ -299,7 +315,7 @@ proptest! {
         let orders = orders(global, fake.len());
         for rank in 0..world {
             let samplers = vec![sampler(&orders, rank, world, batch, Tail::Wrap)];
-            let options = Options { fault: Fault::Substitute { seed }, ..options(memory * ROW_BYTES, threads, 2) };
+            let options = Options { fault: Fault::Substitute { seed }, ..options(memory * fake.row_bytes(), threads, 2) };
             let mut loader = Loader::new(fake.clone(), samplers.clone(), options).unwrap();
             let (mut replaced, mut groups) = (0, BTreeSet::new());
             fake.attempts.iter().for_each(|attempts| attempts.store(0, Ordering::Relaxed));
