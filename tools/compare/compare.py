@@ -1,6 +1,7 @@
 """rowdex beside pyarrow, in turns, on the benchmark sets: python tools/compare/compare.py DATA [TASK ...]
 
-DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. Tasks: take, get, cold-get, build, loader. Both sides stay alive and
+DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. Tasks: take, get, cold-get, build, loader, sequential,
+first-batch. Both sides stay alive and
 take turns, so a machine whose speed drifts is fair to both; medians of the rates and of the ratios are printed. Build first:
 
     cargo build --release --example rowdex_side
@@ -150,7 +151,27 @@ def loader(data: pathlib.Path, scratch: str) -> None:
             )
 
 
-TASKS = {"loader": loader, "take": take, "get": get, "cold-get": cold_get, "build": build}
+def sequential(data: pathlib.Path, scratch: str) -> None:
+    for name in ["tab", "tok", "img"]:
+        rowdex, plain = Rowdex("sequential", data / name, scratch), Rowdex("plain", data / name, scratch)
+        ours, theirs, ratio = in_turns(rowdex, 1, lambda: plain.burst(1)[:2])
+        rowdex.close()
+        plain.close()
+        print(f"sequential, {name}: Loader {ours:,.0f} rows/s, parquet-rs alone {theirs:,.0f} rows/s, {ratio:.2f}x")
+
+
+def first_batch(data: pathlib.Path, scratch: str) -> None:
+    for share in [10, 25, 100]:
+        first, plain = Rowdex(f"first-{share}", data / "tab", scratch), Rowdex("plain", data / "tab", scratch)
+        pairs = [(first.burst(1)[1], plain.burst(1)[1]) for _ in range(ROUNDS)][1:]
+        first.close()
+        plain.close()
+        ours, theirs = (statistics.median(times) for times in zip(*pairs))
+        ratio = statistics.median(a / b for a, b in pairs)
+        print(f"first batch, global shuffle, tab, memory {share} %: {ours:.2f} s, a pass of parquet-rs alone {theirs:.2f} s, {ratio:.2f}x")
+
+
+TASKS = {"loader": loader, "sequential": sequential, "first-batch": first_batch, "take": take, "get": get, "cold-get": cold_get, "build": build}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or any(task not in TASKS for task in sys.argv[2:]):

@@ -1,6 +1,6 @@
 """What the Python package costs, on the benchmark set `tab`: python tools/compare/python_side.py DATA [TASK ...]
 
-Tasks: import, take, loader, dataloader, workers. Two sides take turns in one process, so a machine whose speed drifts is fair to both; medians of the rates and of the
+Tasks: import, take, loader, dataloader, workers. `dataloader` needs the package datasets. Two sides take turns in one process, so a machine whose speed drifts is fair to both; medians of the rates and of the
 ratios are printed. `loader` compares with the same loader without conversion, that is, with what the library alone takes.
 """
 
@@ -80,12 +80,22 @@ def loader(index: str) -> None:
 
 def dataloader(index: str) -> None:
     import rowdex.torch
-    from torch.utils.data import DataLoader
+    from datasets import Dataset as HuggingFace
+    from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
     dataset = rowdex.torch.Dataset(index, memory=1 << 28, nulls="fill", strings="offsets")
     batches = endless(DataLoader(dataset, batch_sampler=rowdex.torch.BatchSampler(dataset, BATCH)))
-    rates = [rate(BATCH * 200, lambda: [next(batches) for _ in range(200)]) for _ in range(ROUNDS)]
-    print(f"DataLoader(num_workers=0) with BatchSampler: {statistics.median(rates):,.0f} rows/s")
+    with tempfile.TemporaryDirectory() as copy:
+        files = sorted(map(str, (pathlib.Path(index).parent / "data").glob("*.parquet")))
+        # Its own format: a mapped copy of all that the files hold.
+        peer = HuggingFace.from_parquet(files, cache_dir=copy).with_format("torch")
+        peers = endless(DataLoader(peer, batch_sampler=BatchSampler(RandomSampler(peer), BATCH, True), collate_fn=list))
+        found = in_turns(
+            lambda: rate(BATCH * 400, lambda: [next(batches) for _ in range(400)]),
+            lambda: rate(BATCH * 4, lambda: [next(peers) for _ in range(4)]),
+        )
+    text = "DataLoader(num_workers=0): rowdex's BatchSampler {:,.0f} rows/s, Hugging Face map-style as torch {:,.0f} rows/s, {:.1f}x"
+    print(text.format(*found))
 
 
 def workers(index: str) -> None:

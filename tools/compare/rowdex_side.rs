@@ -2,12 +2,15 @@
 //!
 //! Both sides stay alive and take turns, so that a machine whose speed drifts is fair to both.
 
+use std::fs::File;
 use std::io::{BufRead, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use rowdex::order::Global;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
+use rowdex::order::{Global, Orders, Sequential};
 use rowdex::{Dataset, DistributedSampler, Index, IndexBuilder, Loader, Result, Shard};
 
 /// As in the `rowdex` command; pyarrow has the same one.
@@ -16,11 +19,15 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Rows per batch of the take comparison.
 const BATCH: usize = 256;
+/// Threads of the loader, and of plain decoding.
+const THREADS: usize = 2;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [task, data, scratch] = arguments.as_slice() else {
-        eprintln!("usage: rowdex_side take|get|cold-get|build|loader-PERCENT|views-PERCENT DATA SCRATCH");
+        eprintln!(
+            "usage: rowdex_side take|get|cold-get|build|sequential|plain|first-PERCENT|loader-PERCENT|views-PERCENT DATA SCRATCH"
+        );
         std::process::exit(2);
     };
     let index = Path::new(scratch).join(format!("{task}.rdx"));
@@ -37,21 +44,28 @@ fn main() -> Result<()> {
         Some(percent) => (true, Some(percent)),
         None => (false, task.strip_prefix("loader-")),
     };
-    let mut loader = match percent {
+    let shuffled = || Global::new(report.rows, 42).map(|order| Arc::new(order) as Arc<dyn Orders>);
+    let in_order = || Sequential::new(report.rows).map(|order| Arc::new(order) as Arc<dyn Orders>);
+    let loader = |order: Arc<dyn Orders>, percent: u64| {
+        let sampler = DistributedSampler::new(order, Shard::new(0, 1)?, BATCH)?;
+        let memory = warm.decoded_bytes() / 100 * percent;
+        Loader::builder(&warm, sampler).memory(memory).threads(THREADS).with_views(views).build()
+    };
+    let parse = |percent: &str| percent.parse::<u64>().unwrap_or(100);
+    let mut steady = match percent {
         Some(percent) => {
-            let percent: u64 = percent.parse().unwrap_or(100);
-            let order = Arc::new(Global::new(report.rows, 42)?);
-            let sampler = DistributedSampler::new(order, Shard::new(0, 1)?, BATCH)?;
-            let memory = warm.decoded_bytes() / 100 * percent;
-            let mut loader = Loader::builder(&warm, sampler).memory(memory).threads(2).with_views(views).build()?;
+            let mut loader = loader(shuffled()?, parse(percent))?;
             // The first epoch fills the memory; what follows is the steady state.
             for batch in loader.epoch() {
                 batch?;
             }
             Some(loader)
         }
+        None if task == "sequential" => Some(loader(in_order()?, 10)?),
         None => None,
     };
+    let first = task.strip_prefix("first-").map(parse);
+    let footers = footers(data, task == "plain");
     let mut random = Random(42);
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
@@ -79,11 +93,23 @@ fn main() -> Result<()> {
                 }
             }
             "build" => rows += build()?.files as usize,
-            _ => {
-                for batch in loader.iter_mut().flatten().take(bursts) {
-                    rows += batch?.records.num_rows();
+            "plain" => rows += decode_plainly(&footers),
+            _ => match (&mut steady, first) {
+                (Some(loader), _) if task == "sequential" => {
+                    for batch in loader.epoch() {
+                        rows += batch?.records.num_rows();
+                    }
                 }
-            }
+                (_, Some(percent)) => {
+                    let batch = loader(shuffled()?, percent)?.next().transpose()?;
+                    rows += batch.map_or(0, |batch| batch.records.num_rows());
+                }
+                (loader, None) => {
+                    for batch in loader.iter_mut().flatten().take(bursts) {
+                        rows += batch?.records.num_rows();
+                    }
+                }
+            },
         }
         let seconds = start.elapsed().as_secs_f64();
         bytes_read += (warm.counters() - before).bytes_read;
@@ -92,6 +118,44 @@ fn main() -> Result<()> {
         std::io::stdout().flush().map_err(|error| rowdex::Error::io("cannot answer", error))?;
     }
     Ok(())
+}
+
+/// The files of a folder with their footers.
+fn footers(data: &str, wanted: bool) -> Vec<(File, ArrowReaderMetadata)> {
+    let entries = std::fs::read_dir(data).into_iter().flatten().flatten().filter(|_| wanted);
+    let mut paths: Vec<_> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    paths.sort();
+    let open = |path| {
+        let file = File::open(path).ok()?;
+        let metadata = ArrowReaderMetadata::load(&file, Default::default()).ok()?;
+        Some((file, metadata))
+    };
+    paths.iter().filter_map(open).collect()
+}
+
+/// What the parquet crate does alone: decodes all row groups, each on one thread, in batches of its own size. Returns the rows.
+fn decode_plainly(footers: &[(File, ArrowReaderMetadata)]) -> usize {
+    let groups: Vec<_> = footers
+        .iter()
+        .flat_map(|(file, footer)| (0..footer.metadata().num_row_groups()).map(move |group| (file, footer, group)))
+        .collect();
+    let (next, rows) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while let Some((file, footer, group)) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let Ok(file) = file.try_clone() else { continue };
+                    let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, (*footer).clone())
+                        .with_row_groups(vec![*group])
+                        .build();
+                    for batch in reader.into_iter().flatten().flatten() {
+                        rows.fetch_add(batch.num_rows(), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    rows.into_inner()
 }
 
 /// xorshift64*, by Vigna; any draw would do.
