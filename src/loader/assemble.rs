@@ -2,13 +2,13 @@
 
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_empty_array};
 use arrow::compute::{concat, interleave, take};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use arrow::error::ArrowError;
 
 use super::Batch;
-use super::carousel::{Claimed, Slice, broken};
+use super::carousel::{Claimed, Slice, broken, bytes_of_part, bytes_shown};
 use super::faults::Substituted;
-use super::groups::Groups;
+use super::groups::{Groups, Near};
 use super::walk::Span;
 use crate::dataset::interleave::{Place, direct};
 use crate::sampler::BatchPlan;
@@ -18,6 +18,8 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Debug)]
 pub(crate) struct Assembled {
     pub(crate) batches: Vec<Batch>,
+    /// Bytes that they take.
+    pub(crate) bytes: u64,
     /// How many rows the segment has, those that are missing after an error included.
     pub(crate) rows: u64,
     pub(crate) error: Option<Error>,
@@ -30,8 +32,10 @@ pub(crate) struct Assembled {
 pub(crate) fn assemble(groups: &dyn Groups, span: &Span, claimed: &Claimed) -> Assembled {
     let mut batches = Vec::with_capacity((span.batches.end - span.batches.start) as usize);
     let error = fill(groups, span, claimed, &mut batches).err();
-    let rows = claimed.rows;
-    Assembled { batches, rows, error }
+    // A batch may share the memory of rows that are still held, or of views' values.
+    let bytes = if groups.shares_values() { bytes_shown } else { bytes_of_part };
+    let bytes = batches.iter().map(|batch| bytes(&batch.records)).sum();
+    Assembled { batches, bytes, rows: claimed.rows, error }
 }
 
 /// The rest of a part: its current slice, the rows used of it, and the slice after its last.
@@ -48,6 +52,7 @@ const LOST: Cursor = Cursor { slice: 0, row: 0, end: 0 };
 /// Gives every row of a segment its place, batch by batch.
 struct Places<'a> {
     groups: &'a dyn Groups,
+    near: Near,
     claimed: &'a Claimed,
     slices: Vec<&'a Slice>,
     cursors: Vec<Cursor>,
@@ -66,36 +71,49 @@ impl<'a> Places<'a> {
                 *cursor = Cursor { slice, row: 0, end: slices.len() as u32 };
             }
         }
-        Self { groups, claimed, slices, cursors, places: Vec::new() }
+        Self { groups, near: Near::default(), claimed, slices, cursors, places: Vec::new() }
     }
 
     /// Adds the rows of a batch. `replaced` are those that the walk put in the place of others; returns where in the batch
     /// which row was lost, and puts what is served instead into `rows`.
     fn add(&mut self, rows: &mut [u64], replaced: &mut &[(usize, u64)]) -> Result<Vec<Substituted>> {
-        let mut substituted = Vec::new();
-        for (at, asked) in rows.iter_mut().enumerate() {
-            let mut row = *asked;
+        let (mut substituted, mut at) = (Vec::new(), 0);
+        while let Some(&asked) = rows.get(at) {
+            let mut row = asked;
             if let [(place, other), rest @ ..] = *replaced
                 && *place == self.places.len()
             {
                 (row, *replaced) = (*other, rest);
             }
-            let (group, _) = self.groups.locate(row).ok_or_else(|| lost(row))?;
+            let (group, _) = self.near.locate(row, self.groups).ok_or_else(|| lost(row))?;
             let cursor = self.cursors.get_mut(group as usize).ok_or_else(|| lost(row))?;
             let slice = self.slices.get(cursor.slice as usize).filter(|_| cursor.slice < cursor.end);
             let Some(slice) = slice else {
                 return Err(why(self.claimed, group).unwrap_or_else(|| lost(row)));
             };
-            self.places.push((cursor.slice, slice.place(cursor.row as usize)));
-            row = slice.substitute(cursor.row as usize).unwrap_or(row);
-            if row != *asked {
-                substituted.push(Substituted { place: at, lost: *asked });
-                *asked = row;
+            let place = (cursor.slice, slice.place(cursor.row as usize));
+            let mut count = 1;
+            if row == asked && slice.is_run() && replaced.is_empty() {
+                // Rows that follow each other in the order and in the group do in the slice, too.
+                let most = (slice.rows - cursor.row as usize).min(rows.len() - at) as u64;
+                let most = most.min(self.near.following(row));
+                while (count as u64) < most && rows[at + count] == row + count as u64 {
+                    count += 1;
+                }
+                self.places.extend((place.1..).take(count).map(|row| (place.0, row)));
+            } else {
+                self.places.push(place);
+                row = slice.substitute(cursor.row as usize).unwrap_or(row);
+                if row != asked {
+                    substituted.push(Substituted { place: at, lost: asked });
+                    rows[at] = row;
+                }
             }
-            cursor.row += 1;
+            cursor.row += count as u32;
             if cursor.row as usize == slice.rows {
                 (cursor.slice, cursor.row) = (cursor.slice + 1, 0);
             }
+            at += count;
         }
         Ok(substituted)
     }
@@ -122,12 +140,24 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
     }
     let starts = std::iter::once(0).chain(ends.iter().copied());
     let runs: Vec<&[Place]> = starts.zip(&ends).map(|(start, &end)| &places.places[start..end]).collect();
+    let together: Vec<Option<Place>> = runs.iter().map(|run| together(run, &places.slices)).collect();
+    let scattered: Vec<&[Place]> =
+        runs.iter().zip(&together).filter(|(_, together)| together.is_none()).map(|(run, _)| *run).collect();
     let (schema, served) = (groups.schema(), groups.served());
     let mut columns: Vec<Vec<ArrayRef>> = vec![Vec::with_capacity(schema.fields().len()); plans.len()];
     let mut finished = true;
     for (column, (field, wanted)) in schema.fields().iter().zip(served.fields()).enumerate() {
-        let arrays = gather(&places.slices, &runs, column, field.data_type(), wanted.data_type()).map_err(broken)?;
-        for (columns, array) in columns.iter_mut().zip(arrays) {
+        let shows = field.data_type() == wanted.data_type() && !is_view(wanted);
+        let copied = if shows { &scattered } else { &runs };
+        let copied = gather(&places.slices, copied, column, field.data_type(), wanted.data_type()).map_err(broken)?;
+        let mut copied = copied.into_iter();
+        for ((columns, run), together) in columns.iter_mut().zip(&runs).zip(&together) {
+            let array = match *together {
+                Some((slice, row)) if shows => {
+                    places.slices[slice as usize].batch.column(column).slice(row as usize, run.len())
+                }
+                _ => copied.next().ok_or_else(|| Error::new(ErrorKind::Internal, "a batch without a column"))?,
+            };
             finished &= array.data_type() == wanted.data_type();
             columns.push(array);
         }
@@ -150,6 +180,23 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
     error.map_or(Ok(()), Err)
 }
 
+/// A batch that shows rows where they lie keeps at most so many times its rows in memory.
+const MOST_SHOWN: usize = 64;
+
+/// Where a batch begins whose rows lie one after the other in one piece, of which they are not too small a part.
+fn together(run: &[Place], slices: &[&Slice]) -> Option<Place> {
+    let (&(slice, row), &(last_slice, last_row)) = (run.first()?, run.last()?);
+    let piece = slices.get(slice as usize).filter(|piece| piece.is_contiguous())?;
+    let close = slice == last_slice && u64::from(last_row) == u64::from(row) + run.len() as u64 - 1;
+    let enough = run.len().saturating_mul(MOST_SHOWN) >= piece.batch.num_rows();
+    let in_order = close && enough && (row..).zip(run).all(|(row, place)| *place == (slice, row));
+    in_order.then_some((slice, row))
+}
+
+fn is_view(field: &Field) -> bool {
+    matches!(field.data_type(), DataType::Utf8View | DataType::BinaryView)
+}
+
 /// One column of all batches, each of which is a run of places.
 fn gather(
     slices: &[&Slice],
@@ -158,7 +205,7 @@ fn gather(
     data_type: &DataType,
     wanted: &DataType,
 ) -> Result<Vec<ArrayRef>, ArrowError> {
-    if slices.is_empty() {
+    if slices.is_empty() || runs.is_empty() {
         return Ok(runs.iter().map(|_| new_empty_array(wanted)).collect());
     }
     let sources: Vec<&dyn Array> = slices.iter().map(|slice| slice.batch.column(column).as_ref()).collect();

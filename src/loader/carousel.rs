@@ -67,6 +67,11 @@ impl Slice {
         self.slots.is_none()
     }
 
+    /// Whether they do, and are those that were asked for.
+    pub(crate) fn is_run(&self) -> bool {
+        self.is_contiguous() && self.ids.is_none()
+    }
+
     /// The row id of a row, if it is another than the one that was asked for.
     pub(crate) fn substitute(&self, row: usize) -> Option<u64> {
         self.ids.as_ref()?.get(self.first + row).copied()
@@ -209,18 +214,27 @@ impl Lot {
         copy: impl Fn(Range<usize>) -> Result<RecordBatch, ArrowError>,
     ) -> Result<Self> {
         let piece = count.div_ceil(pieces.max(1)).max(MIN_PIECE);
-        let mut pieces = VecDeque::with_capacity(count.div_ceil(piece));
-        for start in (0..count).step_by(piece) {
-            let batch = Arc::new(copy(start..count.min(start + piece)).map_err(broken)?);
-            pieces.push_back(Piece { batch, slots: None, ids: None, used: 0, bytes: 0 });
-        }
+        let starts = (0..count).step_by(piece);
+        let pieces = starts.map(|start| copy(start..count.min(start + piece)).map_err(broken));
+        Ok(Self::of(pieces.collect::<Result<Vec<_>>>()?, values))
+    }
+
+    /// Rows that are due as they lie in these batches, which are pieces as they are.
+    pub(crate) fn run(batches: Vec<RecordBatch>) -> Self {
+        Self::of(batches, Values::Copied)
+    }
+
+    fn of(batches: Vec<RecordBatch>, values: Values) -> Self {
+        let left = batches.iter().map(RecordBatch::num_rows).sum();
+        let piece = |batch| Piece { batch: Arc::new(batch), slots: None, ids: None, used: 0, bytes: 0 };
+        let mut pieces: VecDeque<Piece> = batches.into_iter().map(piece).collect();
         // A buffer that several pieces share is freed with the last of them.
         let mut ledger = Ledger { values, ..Ledger::default() };
         for piece in pieces.iter_mut().rev() {
             piece.bytes = ledger.add(&piece.batch);
         }
         let bytes = pieces.iter().map(|piece| piece.bytes).sum();
-        Ok(Self { pieces: Ok(pieces), left: count, bytes })
+        Self { pieces: Ok(pieces), left, bytes }
     }
 
     /// Says which rows these are, where they stand in for others.
@@ -277,6 +291,13 @@ pub(crate) fn broken(error: ArrowError) -> Error {
 /// Bytes of memory that a batch keeps alive.
 pub(crate) fn bytes_of(batch: &RecordBatch) -> u64 {
     Ledger::default().add(batch)
+}
+
+/// Bytes of the rows of a batch that may be a part of what is held elsewhere.
+pub(crate) fn bytes_of_part(batch: &RecordBatch) -> u64 {
+    let part = |column: &ArrayRef| column.to_data().get_slice_memory_size();
+    let parts = batch.columns().iter().map(part).sum::<Result<usize, _>>();
+    parts.map_or_else(|_| bytes_of(batch), |bytes| bytes as u64)
 }
 
 /// Bytes that a batch adds to what its views share with what is held: their own, and the values that they show, which stay for as long

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use super::faults::Placed;
-use super::plan::{Extract, Next, Plan, Segment};
+use super::groups::Near;
+use super::plan::{Extract, Next, Plan, Run, Segment};
 use super::walk::{Span, Walk};
 use crate::{Error, ErrorKind, Result};
 
@@ -13,7 +14,8 @@ pub(crate) struct Driver {
     pub(crate) plan: Plan,
     walk: Box<dyn Walk>,
     spans: VecDeque<Span>,
-    places: Vec<(u32, u32)>,
+    runs: Vec<Run>,
+    near: Near,
     error: Option<Error>,
 }
 
@@ -28,11 +30,11 @@ pub(crate) enum Planned {
 
 impl Driver {
     pub(crate) fn new(plan: Plan, walk: Box<dyn Walk>) -> Self {
-        Self { plan, walk, spans: VecDeque::new(), places: Vec::new(), error: None }
+        Self { plan, walk, spans: VecDeque::new(), runs: Vec::new(), near: Near::default(), error: None }
     }
 
     /// Walks on by at most one segment. `resolve` says which row to serve for one of the order, and where it is.
-    pub(crate) fn advance(&mut self, resolve: impl Fn(u64) -> Result<Placed>) -> Planned {
+    pub(crate) fn advance(&mut self, resolve: impl Fn(&mut Near, u64) -> Result<Placed>) -> Planned {
         if self.has_more() {
             self.plan.reopen();
         }
@@ -55,31 +57,41 @@ impl Driver {
         self.plan.is_ended() && self.error.is_none() && self.walk.has_more()
     }
 
-    fn look(&mut self, resolve: impl Fn(u64) -> Result<Placed>) {
-        let places = &mut self.places;
-        places.clear();
-        let mut replaced = Vec::new();
+    fn look(&mut self, resolve: impl Fn(&mut Near, u64) -> Result<Placed>) {
+        let (runs, near) = (&mut self.runs, &mut self.near);
+        runs.clear();
+        let (mut replaced, mut walked) = (Vec::new(), 0);
         let span = self.walk.span(self.plan.segment_rows(), &mut |rows| {
-            let before = (places.len(), replaced.len());
-            for &row in rows {
-                match resolve(row) {
-                    Ok((same, place)) if same == row => places.push(place),
-                    Ok((other, place)) => {
-                        replaced.push((places.len(), other));
-                        places.push(place);
-                    }
+            let before = (runs.len(), replaced.len());
+            let mut at = 0;
+            while let Some(&row) = rows.get(at) {
+                let (served, (group, slot)) = match resolve(near, row) {
+                    Ok(placed) => placed,
                     Err(error) => {
-                        places.truncate(before.0);
+                        runs.truncate(before.0);
                         replaced.truncate(before.1);
                         return Err(error);
                     }
+                };
+                let mut count = 1;
+                if served == row {
+                    // What was not lost of a group is followed by more that is not.
+                    let most = near.following(row).min((rows.len() - at) as u64);
+                    while (count as u64) < most && rows[at + count] == row + count as u64 {
+                        count += 1;
+                    }
+                } else {
+                    replaced.push((walked + at, served));
                 }
+                runs.push(Run { group, slot, rows: count as u32 });
+                at += count;
             }
+            walked += rows.len();
             Ok(())
         });
         match span {
             Ok(Some(span)) => {
-                self.plan.push(places);
+                self.plan.push(runs);
                 self.spans.push_back(Span { replaced, ..span });
             }
             Ok(None) => self.plan.end(),

@@ -12,8 +12,9 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 
+use super::LoaderStats;
 use super::assemble::{Assembled, assemble};
-use super::carousel::{Carousel, Claimed, Lot, bytes_of, bytes_shown};
+use super::carousel::{Carousel, Claimed, Lot};
 use super::driver::{Driver, Planned};
 use super::extract::{self, Extracted};
 use super::faults::Faults;
@@ -21,7 +22,6 @@ use super::groups::Groups;
 use super::plan::{Extract, GroupSize, PIECES, Plan};
 use super::stand_ins::StandIns;
 use super::walk::{Span, Walk};
-use super::{Batch, LoaderStats};
 use crate::dataset::Ahead;
 use crate::{Error, ErrorKind, Result};
 
@@ -399,7 +399,7 @@ impl Shared {
                     Measured::Decoded(estimate, real) => driver.plan.measure_decoded(estimate, real),
                 }
             }
-            driver.advance(|row| self.faults.resolve(row, &*self.groups))
+            driver.advance(|near, row| self.faults.resolve(row, near, &*self.groups))
         }));
         let planned = planned.unwrap_or_else(|_| Planned::End(Some(panicked("the order"))));
         let mut state = self.lock();
@@ -512,14 +512,13 @@ impl Shared {
         let assembled = catch_unwind(AssertUnwindSafe(|| assemble(&*self.groups, &ticket.span, &claimed)));
         let assembled = assembled.unwrap_or_else(|_| Assembled {
             batches: Vec::new(),
+            bytes: 0,
             rows: claimed.rows,
             error: Some(panicked("assembling batches")),
         });
         let freed = claimed.bytes;
         drop(claimed);
-        let shared = self.groups.shares_values();
-        let bytes = |batch: &Batch| if shared { bytes_shown(&batch.records) } else { bytes_of(&batch.records) };
-        let bytes = assembled.batches.iter().map(bytes).sum();
+        let bytes = assembled.bytes;
         let mut state = self.lock();
         state.running -= 1;
         state.assembling -= 1;

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 
 use super::carousel::{Lot, bytes_of};
 use super::groups::Groups;
-use super::pick::{Picker, chunk_rows};
+use super::pick::{Picker, as_run, chunk_rows};
 use super::plan::PIECES;
 use crate::Result;
 use crate::dataset::Ahead;
@@ -45,7 +45,10 @@ pub(crate) fn from_whole(
         (true, _) if is_wide(&whole, bytes) => Lot::point(&whole, slots)?,
         (true, true) => Lot::refer(&whole, slots)?,
         (true, false) => Lot::extract(&whole, slots, 1)?,
-        (false, _) => Lot::extract(&whole, slots, PIECES)?,
+        (false, _) => match as_run(&slots, whole.num_rows()).filter(|_| !shares_values) {
+            Some(run) => Lot::run(vec![whole.slice(run.start, run.len())]),
+            None => Lot::extract(&whole, slots, PIECES)?,
+        },
     };
     let stays = stays.then_some((whole, bytes));
     Ok(Extracted { lot, stays, decoded_bytes: None, staged_bytes: 0, picking: began.elapsed() })
@@ -73,7 +76,8 @@ pub(crate) fn from_file(
         return Ok(Extracted { decoded_bytes, staged_bytes: bytes, ..extracted });
     }
     let began = Instant::now();
-    let mut picker = Picker::new(&slots, rows, chunk);
+    // Views that are served would keep all pages of the group in memory for as long as a batch lives.
+    let mut picker = Picker::new(&slots, rows, chunk, !groups.shares_values());
     let mut picking = began.elapsed();
     groups.decode_in_chunks(group, wanted.as_deref(), ahead, chunk, &mut |chunk| {
         let began = Instant::now();

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::groups::Groups;
+use super::groups::{Groups, Near};
 use crate::order::{Global, Order, Orders};
 use crate::{Error, ErrorKind, Result};
 
@@ -92,8 +92,8 @@ impl Faults {
     }
 
     /// The row to serve for `row`, and its place: itself, unless its group is known to be lost.
-    pub(crate) fn resolve(&self, row: u64, groups: &dyn Groups) -> Result<Placed> {
-        let place = groups.locate(row).ok_or_else(|| out_of_range(row))?;
+    pub(crate) fn resolve(&self, row: u64, near: &mut Near, groups: &dyn Groups) -> Result<Placed> {
+        let place = near.locate(row, groups).ok_or_else(|| out_of_range(row))?;
         match &self.circle {
             Some(circle) if self.rows_lost.load(Ordering::Relaxed) > 0 => match self.error(place.0) {
                 Some(error) => self.next(row, circle.as_ref(), groups).ok_or_else(|| nothing_left(error)),

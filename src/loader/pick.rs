@@ -5,6 +5,7 @@
 //! into pieces is a merge that reads every chunk's rows from front to back.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::take;
@@ -25,25 +26,44 @@ pub(crate) fn chunk_rows(rows: u64, bytes: u64) -> usize {
     chunk.clamp(MIN_CHUNK, 1 << 20) as usize
 }
 
+/// The slots as a range, if they are consecutive and most of a group with `rows` rows: then the rows may stay where they were decoded.
+pub(crate) fn as_run(slots: &[u32], rows: usize) -> Option<Range<usize>> {
+    let run = *slots.first()? as usize..*slots.last()? as usize + 1;
+    let most = run.len() == slots.len() && run.len() >= rows.div_ceil(2) && run.end <= rows;
+    (most && slots.is_sorted_by(|a, b| a + 1 == *b)).then_some(run)
+}
+
 /// The rows wanted of a group, and those of them that were found so far.
 #[derive(Debug)]
 pub(crate) struct Picker {
-    /// Wanted rows of all chunks, one chunk after another, each by its place in the chunk and in the order in which they are due.
-    rows: Vec<u32>,
-    /// Where each chunk's wanted rows begin, and the end.
-    starts: Vec<usize>,
-    /// For every wanted row in the order in which they are due, its chunk and its place among that chunk's wanted rows.
-    places: Vec<Place>,
+    wanted: Wanted,
+    chunk_rows: usize,
+    /// Rows of the group that were not seen yet, and chunks that were.
+    left: usize,
+    chunks: usize,
     picked: Vec<RecordBatch>,
     shown: HashSet<usize>,
     decoded_bytes: u64,
     largest: u64,
 }
 
-impl Picker {
-    /// Wants the rows of these slots of a group with `rows` rows, in the order in which they are due, to be found in chunks of `chunk_rows`.
-    pub(crate) fn new(slots: &[u32], rows: usize, chunk_rows: usize) -> Self {
-        let chunk_rows = chunk_rows.clamp(1, u32::MAX as usize) as u32;
+#[derive(Debug)]
+enum Wanted {
+    /// These rows, which stay in their chunks.
+    Run { all: Range<usize>, start: usize },
+    /// Rows to copy out.
+    Picks {
+        /// Wanted rows of all chunks, one chunk after another, each by its place in the chunk and in the order in which they are due.
+        rows: Vec<u32>,
+        /// Where each chunk's wanted rows begin, and the end.
+        starts: Vec<usize>,
+        /// For every wanted row in the order in which they are due, its chunk and its place among that chunk's wanted rows.
+        places: Vec<Place>,
+    },
+}
+
+impl Wanted {
+    fn picks(slots: &[u32], rows: usize, chunk_rows: u32) -> Self {
         let chunks = rows.div_ceil(chunk_rows as usize).max(1);
         let mut starts = vec![0; chunks + 1];
         for &slot in slots {
@@ -65,40 +85,77 @@ impl Picker {
             places.push((chunk as u32, *place));
             *place += 1;
         }
-        let picked = Vec::with_capacity(chunks);
-        Self { rows: wanted, starts, places, picked, shown: HashSet::new(), decoded_bytes: 0, largest: 0 }
+        Self::Picks { rows: wanted, starts, places }
+    }
+}
+
+impl Picker {
+    /// Wants the rows of these slots of a group with `rows` rows, in the order in which they are due, to be found in chunks of `chunk_rows`.
+    /// With `stay`, most of a group as it lies is not copied.
+    pub(crate) fn new(slots: &[u32], rows: usize, chunk_rows: usize, stay: bool) -> Self {
+        let chunk_rows = chunk_rows.clamp(1, u32::MAX as usize);
+        let wanted = match as_run(slots, rows).filter(|_| stay) {
+            Some(all) => Wanted::Run { all, start: 0 },
+            None => Wanted::picks(slots, rows, chunk_rows as u32),
+        };
+        let picked = Vec::with_capacity(rows.div_ceil(chunk_rows));
+        let (shown, decoded_bytes, largest) = (HashSet::new(), 0, 0);
+        Self { wanted, chunk_rows, left: rows, chunks: 0, picked, shown, decoded_bytes, largest }
     }
 
     /// Takes the wanted rows out of the next chunk.
     pub(crate) fn take(&mut self, chunk: &RecordBatch) -> Result<()> {
-        let number = self.picked.len();
-        let wanted = self.starts.get(number).zip(self.starts.get(number + 1));
-        let Some((&start, &end)) = wanted else {
-            return Err(Error::new(ErrorKind::Internal, "more chunks than a row group has"));
-        };
+        if chunk.num_rows() != self.left.min(self.chunk_rows) {
+            return Err(Error::new(ErrorKind::Internal, "chunks are not what a row group is made of"));
+        }
         let bytes = self.new_bytes(chunk);
         self.decoded_bytes += bytes;
         self.largest = self.largest.max(bytes);
-        let rows = UInt32Array::from(self.rows[start..end].to_vec());
-        if rows.iter().flatten().any(|row| row as usize >= chunk.num_rows()) {
-            return Err(Error::new(ErrorKind::Internal, "a chunk is shorter than it should be"));
+        match &mut self.wanted {
+            Wanted::Run { all, start } => {
+                let here = *start..*start + chunk.num_rows();
+                let wanted = all.start.max(here.start)..all.end.min(here.end);
+                if !wanted.is_empty() {
+                    self.picked.push(chunk.slice(wanted.start - here.start, wanted.len()));
+                }
+                *start = here.end;
+            }
+            Wanted::Picks { rows, starts, .. } => {
+                let span = starts.get(self.chunks).zip(starts.get(self.chunks + 1));
+                let wanted = span.and_then(|(&start, &end)| rows.get(start..end)).unwrap_or_default();
+                if wanted.iter().any(|&row| row as usize >= chunk.num_rows()) {
+                    return Err(Error::new(ErrorKind::Internal, "a wanted row is beyond its row group"));
+                }
+                let wanted = UInt32Array::from(wanted.to_vec());
+                let columns = chunk.columns().iter().map(|column| take(column, &wanted, None));
+                let columns = columns.collect::<Result<Vec<_>, _>>().map_err(broken)?;
+                let options = RecordBatchOptions::new().with_row_count(Some(wanted.len()));
+                let picked = RecordBatch::try_new_with_options(chunk.schema(), columns, &options).map_err(broken)?;
+                self.picked.push(picked);
+            }
         }
-        let columns = chunk.columns().iter().map(|column| take(column, &rows, None));
-        let columns = columns.collect::<Result<Vec<_>, _>>().map_err(broken)?;
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-        self.picked.push(RecordBatch::try_new_with_options(chunk.schema(), columns, &options).map_err(broken)?);
+        self.left -= chunk.num_rows();
+        self.chunks += 1;
         Ok(())
     }
 
     /// The rows, all `wanted` of them.
     pub(crate) fn finish(self, wanted: usize) -> Result<Picked> {
-        if self.picked.len() + 1 != self.starts.len() || self.places.len() != wanted {
+        let found = match &self.wanted {
+            Wanted::Run { all, .. } => all.len(),
+            Wanted::Picks { places, .. } => places.len(),
+        };
+        if self.left > 0 || self.chunks == 0 || found != wanted {
             return Err(Error::new(ErrorKind::Internal, "fewer rows than a row group has"));
         }
-        let staged: u64 = self.picked.iter().map(bytes_of).sum();
-        let lot = Lot::merge(&self.picked, &self.places, PIECES)?;
-        let staged = staged.min(self.decoded_bytes) + self.largest;
-        Ok(Picked { lot, decoded_bytes: self.decoded_bytes, staged_bytes: staged })
+        let (lot, staged) = match self.wanted {
+            Wanted::Run { .. } => (Lot::run(self.picked), 0),
+            Wanted::Picks { places, .. } => {
+                let staged = self.picked.iter().map(bytes_of).sum::<u64>().min(self.decoded_bytes);
+                (Lot::merge(&self.picked, &places, PIECES)?, staged)
+            }
+        };
+        Ok(Picked { lot, decoded_bytes: self.decoded_bytes, staged_bytes: staged + self.largest })
     }
 
     /// Bytes that a chunk takes which the chunks before it did not.
@@ -134,6 +191,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{Int64Array, StringViewArray, UInt64Array};
+    use arrow::compute::take_record_batch;
     use arrow::datatypes::Int64Type;
     use proptest::prelude::*;
 
@@ -158,7 +216,7 @@ mod tests {
         ) {
             let slots: Vec<u32> = picks.iter().map(|pick| pick.index(rows) as u32).collect();
             let group = group(rows);
-            let mut picker = Picker::new(&slots, rows, chunk);
+            let mut picker = Picker::new(&slots, rows, chunk, false);
             for start in (0..rows).step_by(chunk) {
                 picker.take(&group.slice(start, chunk.min(rows - start))).unwrap();
             }
@@ -175,11 +233,41 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn most_of_a_group_as_it_lies_stays_in_its_chunks(
+            rows in 1usize..200,
+            start in 0usize..100,
+            chunk in 1usize..250,
+        ) {
+            let slots: Vec<u32> = (start.min(rows / 2)..rows).map(|slot| slot as u32).collect();
+            let group = group(rows);
+            let mut picker = Picker::new(&slots, rows, chunk, true);
+            let mut shown = HashSet::new();
+            for start in (0..rows).step_by(chunk) {
+                // A chunk has memory of its own.
+                let chunk = take_record_batch(&group, &UInt32Array::from_iter_values(start as u32..(start + chunk).min(rows) as u32)).unwrap();
+                shown.insert(chunk.column(0).to_data().buffers()[0].data_ptr());
+                picker.take(&chunk).unwrap();
+            }
+            let mut carousel = Carousel::new(1);
+            carousel.insert(0, 0, picker.finish(slots.len()).unwrap().lot);
+            let (_, parts) = carousel.claim(&[(0, slots.len() as u32)]).parts.pop().unwrap();
+            let mut found = Vec::new();
+            for part in parts.unwrap() {
+                let ids = part.batch.column(0);
+                prop_assert!(shown.contains(&ids.to_data().buffers()[0].data_ptr()));
+                found.extend_from_slice(&ids.as_primitive::<Int64Type>().values()[part.first..part.first + part.rows]);
+            }
+            prop_assert!(found.iter().copied().eq(slots.iter().map(|slot| i64::from(*slot))));
+        }
+    }
+
     #[test]
     fn chunks_that_do_not_add_up_to_the_group_are_refused() {
         let ids: ArrayRef = Arc::new(UInt64Array::from_iter_values(0..10));
         let batch = RecordBatch::try_from_iter([("id", ids)]).unwrap();
-        let picker = || Picker::new(&[19, 0], 20, 10);
+        let picker = || Picker::new(&[19, 0], 20, 10, true);
         let mut short = picker();
         short.take(&batch).unwrap();
         assert_eq!(short.take(&batch.slice(0, 5)).unwrap_err().kind(), ErrorKind::Internal);
@@ -190,7 +278,7 @@ mod tests {
         many.take(&batch).unwrap();
         many.take(&batch).unwrap();
         assert_eq!(many.take(&batch).unwrap_err().kind(), ErrorKind::Internal);
-        let mut beyond = Picker::new(&[25], 20, 10);
+        let mut beyond = Picker::new(&[25], 20, 10, true);
         beyond.take(&batch).unwrap();
         beyond.take(&batch).unwrap();
         assert_eq!(beyond.finish(1).unwrap_err().kind(), ErrorKind::Internal);

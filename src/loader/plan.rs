@@ -89,6 +89,14 @@ struct Mark {
     rows: u32,
 }
 
+/// Rows of one group that follow each other in it and in the order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Run {
+    pub(crate) group: u32,
+    pub(crate) slot: u32,
+    pub(crate) rows: u32,
+}
+
 #[derive(Debug)]
 struct Ahead {
     /// How many rows come before it.
@@ -268,24 +276,28 @@ impl Plan {
         (self.tuned.segment * self.tuned.row) as u64
     }
 
-    /// Adds a segment of rows, each given by its group and slot.
-    pub(crate) fn push(&mut self, rows: &[(u32, u32)]) {
+    /// Adds a segment of rows.
+    pub(crate) fn push(&mut self, runs: &[Run]) {
         let number = (self.first + self.ahead.len() as u64) as u32;
-        let mut due = Vec::new();
-        for &(group, slot) in rows {
-            let Some(state) = self.groups.get_mut(group as usize) else { continue };
-            state.pending.push(slot);
+        let (mut due, mut rows) = (Vec::new(), 0);
+        for run in runs {
+            let Some(state) = self.groups.get_mut(run.group as usize) else { continue };
+            rows += u64::from(run.rows);
+            if run.rows == 1 {
+                state.pending.push(run.slot);
+            } else {
+                state.pending.extend(run.slot..run.slot.saturating_add(run.rows));
+            }
             match state.marks.back_mut() {
-                Some(mark) if mark.segment == number => mark.rows += 1,
+                Some(mark) if mark.segment == number => mark.rows += run.rows,
                 last => {
                     if last.is_none() {
-                        due.push(group);
+                        due.push(run.group);
                     }
-                    state.marks.push_back(Mark { segment: number, rows: 1 });
+                    state.marks.push_back(Mark { segment: number, rows: run.rows });
                 }
             }
         }
-        let rows = rows.len() as u64;
         self.ahead.push_back(Ahead { start: self.walked, rows, due, stair: None, parts: Vec::new(), held: 0.0 });
         self.walked += rows;
     }
@@ -509,7 +521,7 @@ mod tests {
                     let rows = plan.segment_rows().next_multiple_of(batch).min(len - at);
                     let rows: Vec<_> = (at..at + rows).map(|q| place(order.row(q).unwrap())).collect();
                     at += rows.len() as u64;
-                    plan.push(&rows);
+                    plan.push(&one_by_one(&rows));
                     if at == len {
                         (at, epoch) = (0, epoch + 1);
                         order = orders.epoch(epoch).unwrap();
@@ -526,6 +538,10 @@ mod tests {
                 Next::End => return (counts, plan.peak()),
             }
         }
+    }
+
+    fn one_by_one(places: &[(u32, u32)]) -> Vec<Run> {
+        places.iter().map(|&(group, slot)| Run { group, slot, rows: 1 }).collect()
     }
 
     fn even(groups: usize, rows: u64) -> Vec<GroupSize> {
@@ -602,7 +618,7 @@ mod tests {
             match plan.next() {
                 Next::Look => {
                     let rows: Vec<_> = (0..plan.segment_rows()).map(|i| ((i * 7 % 64) as u32, 0)).collect();
-                    plan.push(&rows);
+                    plan.push(&one_by_one(&rows));
                 }
                 Next::Extract(_) => asked += 1,
                 _ => break,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::driver::{Driver, Planned};
 use super::extract::is_sparse;
 use super::faults::out_of_range;
-use super::groups::Groups;
+use super::groups::{Groups, Near};
 use super::plan::{Extract, GroupSize, Plan};
 use super::walk::Epochs;
 use crate::Result;
@@ -136,7 +136,7 @@ impl Run<'_> {
         let start = samplers.first().map_or(0, DistributedSampler::epoch);
         let walk = Epochs::new(Arc::clone(samplers), start, 0, Some(EPOCHS));
         let mut driver = Driver::new(plan, Box::new(walk));
-        let resolve = |row| match locate(row) {
+        let resolve = |_: &mut Near, row| match locate(row) {
             Some(place) => Ok((row, place)),
             None => Err(out_of_range(row)),
         };

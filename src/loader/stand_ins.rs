@@ -14,7 +14,7 @@ use super::carousel::{Lot, broken, pick};
 use super::engine::undecoded;
 use super::extract::is_sparse;
 use super::faults::{Faults, Placed};
-use super::groups::Groups;
+use super::groups::{Groups, Near};
 use crate::Result;
 
 pub(crate) struct StandIns<'a> {
@@ -40,7 +40,7 @@ impl<'a> StandIns<'a> {
     pub(crate) fn lot(mut self, group: u32, slots: &[u32], pieces: usize, decodes: &mut u64) -> Result<Lot> {
         let first = self.groups.first_row(group);
         let rows = loop {
-            let resolve = |slot: &u32| self.faults.resolve(first + u64::from(*slot), self.groups);
+            let resolve = |slot: &u32| self.faults.resolve(first + u64::from(*slot), &mut Near::default(), self.groups);
             let rows = slots.iter().map(resolve).collect::<Result<Vec<Placed>>>()?;
             if self.fetch(&rows, decodes)? {
                 break rows;

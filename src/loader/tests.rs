@@ -468,6 +468,24 @@ fn no_rows_make_no_batches_and_no_endless_loop() {
 }
 
 #[test]
+fn batches_show_rows_where_they_lie_unless_that_keeps_many_others_in_memory() {
+    let fake = Arc::new(Fake::new(&[5000; 4]));
+    for (batch, shows) in [(3, false), (500, true)] {
+        let mut loader = loader(&fake, &orders(false, 20_000), batch, options(10_000 * ROW_BYTES, 0, 1));
+        let mut shown = 0;
+        for batch in loader.epoch() {
+            let batch = batch.unwrap();
+            assert_values(&batch);
+            let kept = batch.records.column(0).to_data().buffers()[0].capacity() / 8;
+            assert!(kept <= 64 * batch.records.num_rows(), "{kept}");
+            shown += usize::from(kept > batch.records.num_rows());
+        }
+        // Horizons that end inside a group leave few rows of it.
+        assert!(if shows { shown >= 20 } else { shown == 0 }, "{shown}");
+    }
+}
+
+#[test]
 fn what_is_held_keeps_to_the_memory_even_if_sizes_are_told_wrong() {
     for lie in [0.25, 1.0, 4.0] {
         for (part, threads) in [(0.1, 2), (0.25, 1), (0.5, 4), (0.75, 2)] {

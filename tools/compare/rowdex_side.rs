@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -121,20 +121,19 @@ fn main() -> Result<()> {
 }
 
 /// The files of a folder with their footers.
-fn footers(data: &str, wanted: bool) -> Vec<(File, ArrowReaderMetadata)> {
+fn footers(data: &str, wanted: bool) -> Vec<(PathBuf, ArrowReaderMetadata)> {
     let entries = std::fs::read_dir(data).into_iter().flatten().flatten().filter(|_| wanted);
     let mut paths: Vec<_> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
     paths.sort();
-    let open = |path| {
-        let file = File::open(path).ok()?;
-        let metadata = ArrowReaderMetadata::load(&file, Default::default()).ok()?;
-        Some((file, metadata))
+    let open = |path: PathBuf| {
+        let metadata = ArrowReaderMetadata::load(&File::open(&path).ok()?, Default::default()).ok()?;
+        Some((path, metadata))
     };
-    paths.iter().filter_map(open).collect()
+    paths.into_iter().filter_map(open).collect()
 }
 
 /// What the parquet crate does alone: decodes all row groups, each on one thread, in batches of its own size. Returns the rows.
-fn decode_plainly(footers: &[(File, ArrowReaderMetadata)]) -> usize {
+fn decode_plainly(footers: &[(PathBuf, ArrowReaderMetadata)]) -> usize {
     let groups: Vec<_> = footers
         .iter()
         .flat_map(|(file, footer)| (0..footer.metadata().num_row_groups()).map(move |group| (file, footer, group)))
@@ -144,7 +143,8 @@ fn decode_plainly(footers: &[(File, ArrowReaderMetadata)]) -> usize {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 while let Some((file, footer, group)) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let Ok(file) = file.try_clone() else { continue };
+                    // Opened anew, because readers of one file share its position.
+                    let Ok(file) = File::open(file) else { continue };
                     let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, (*footer).clone())
                         .with_row_groups(vec![*group])
                         .build();
