@@ -53,6 +53,11 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
         false
     }
 
+    /// The types that are served.
+    fn served_schema(&self) -> SchemaRef {
+        self.schema()
+    }
+
     /// Brings rows to the types that are served.
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch>;
 
@@ -192,6 +197,10 @@ impl Groups for DatasetGroups {
         self.dataset.decode_group_in_chunks(read, rows, each)
     }
 
+    fn served_schema(&self) -> SchemaRef {
+        if self.views { self.schema() } else { self.dataset.schema().clone() }
+    }
+
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         if self.views {
             return Ok(batch.clone());
@@ -297,6 +306,10 @@ impl Groups for MixedGroups {
 
     fn shares_values(&self) -> bool {
         self.views
+    }
+
+    fn served_schema(&self) -> SchemaRef {
+        if self.views { self.schema() } else { self.dataset.schema().clone() }
     }
 
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
