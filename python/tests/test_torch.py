@@ -190,7 +190,7 @@ def test_ranks_without_rows_in_the_last_step_take_part_in_it(torch_dataset: Any)
         assert [len(rows) for rows in found] == [334, 1 if rank == 0 else 0]
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_orders_of_lists_sets_and_files_reach_the_workers(torch_dataset: Any, method: str) -> None:
     kept = ~rowdex.order.IdSet.split(torch_dataset, "train", by="label", fraction=0.5, seed=3)
     orders = [
