@@ -36,9 +36,9 @@
  * (ROWDEX_STATUS_INVALID_ARGUMENT) if it sets an option that the library does not know. Status numbers are never reused.
  *
  * Threads. Functions that take a handle as const may be called with it by many threads at once. Those that do not change the handle
- * and need it for themselves; a call that meets another one in there returns an error and does not wait. rowdex_loader is for one
- * thread at a time altogether. No handle is tied to the thread that made it; none may be freed while it is used. Threads of
- * the library belong to a handle and end with it. There is no global state.
+ * and need it for themselves; a call that meets another one in there returns an error and does not wait. rowdex_loader and
+ * rowdex_announced are for one thread at a time altogether. No handle is tied to the thread that made it; none may be freed while it is
+ * used. Threads of the library belong to a handle and end with it. There is no global state.
  *
  * Fork. A forked child may go on using all handles: datasets and loaders start caches and threads of their own there. It must not
  * use one that another thread of the parent was inside of at that moment, and it need not free what it inherited.
@@ -109,6 +109,9 @@ struct ArrowArrayStream {
 // In an option, where 0 stands for the default: really none at all.
 #define ROWDEX_NONE UINT64_MAX
 
+// In a launch: what the launcher does not say.
+#define ROWDEX_UNKNOWN UINT32_MAX
+
 // Room enough for any state with its NUL.
 #define ROWDEX_STATE_CAPACITY 128
 
@@ -157,6 +160,9 @@ typedef int32_t rowdex_status;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// Serves rows in an order that was announced, and any others as the dataset does. One thread at a time: a second one gets an error.
+typedef struct rowdex_announced rowdex_announced;
+
 // The rows of one step on one rank. Concurrent use is fine.
 typedef struct rowdex_batch rowdex_batch;
 
@@ -166,11 +172,20 @@ typedef struct rowdex_dataset rowdex_dataset;
 // What went wrong, where, and what to do about it.
 typedef struct rowdex_error rowdex_error;
 
+// A set of row ids, out of a number of rows. At most 1.0625 bits for each of the rows. Concurrent use is fine.
+typedef struct rowdex_id_set rowdex_id_set;
+
 // Where a row is. Concurrent use is fine, and so is freeing it while a dataset that was opened with it lives.
 typedef struct rowdex_index rowdex_index;
 
+// The classes of rows, by the values of a column. Concurrent use is fine.
+typedef struct rowdex_labels rowdex_labels;
+
 // Serves batches in the order of a sampler, epoch after epoch. One thread at a time: a second one gets an error.
 typedef struct rowdex_loader rowdex_loader;
+
+// The row groups that a loader found unreadable, whose rows others stand in for.
+typedef struct rowdex_lost_groups rowdex_lost_groups;
 
 // Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses it.
 typedef struct rowdex_orders rowdex_orders;
@@ -188,6 +203,32 @@ typedef struct rowdex_verify_report rowdex_verify_report;
 // It is called by one thread at a time, not always the same one, and never after the call that it was given to has returned. It
 // must return: by no exception, and by no longjmp.
 typedef void (*rowdex_progress)(void *userdata, uint64_t files_done, uint64_t files, uint64_t rows);
+
+// An option of a store, by the name that its environment variable has, in any case: "aws_endpoint_url".
+//
+// It goes before the environment. A name that the store does not know is ignored, as an environment variable would be.
+typedef struct rowdex_store_config {
+  // The name.
+  const char *name;
+  // The value, which may be a secret: it is in no message.
+  const char *value;
+} rowdex_store_config;
+
+// How object stores are talked to, where an index or the data is in one. All zeros are the defaults.
+typedef struct rowdex_store_options {
+  // sizeof(rowdex_store_options)
+  size_t struct_size;
+  // How many requests may be under way at once. 0: 64.
+  uint64_t concurrency;
+  // How long a request may take with all of its retries, in milliseconds. 0: 120 000.
+  uint64_t deadline_ms;
+  // How often a request is sent again after a fault that may pass. 0: 10. ROWDEX_NONE: never.
+  uint64_t retries;
+  // Options of the store. NULL: those of the environment alone.
+  const struct rowdex_store_config *config;
+  // How many.
+  size_t num_config;
+} rowdex_store_options;
 
 // How an index is built. All zeros are the defaults, but for the inputs.
 typedef struct rowdex_build_options {
@@ -217,6 +258,8 @@ typedef struct rowdex_build_options {
   rowdex_progress progress;
   // The first argument of progress.
   void *progress_userdata;
+  // How the object store is talked to, if the data or the index is in one. NULL: the defaults.
+  const struct rowdex_store_options *store;
 } rowdex_build_options;
 
 // What a build made.
@@ -348,6 +391,8 @@ typedef struct rowdex_dataset_options {
   uint64_t threads;
   // Refuses a row group that takes more bytes than this when decoded. 0: 2 GiB.
   uint64_t max_decoded_bytes;
+  // How the object store is talked to, if the data is in one. NULL: the defaults.
+  const struct rowdex_store_options *store;
 } rowdex_dataset_options;
 
 // Where the values of one column go.
@@ -390,6 +435,40 @@ typedef struct rowdex_counters {
   uint64_t bytes_fetched;
 } rowdex_counters;
 
+// Row ids from start up to end, which is not one of them.
+typedef struct rowdex_range {
+  // The first.
+  uint64_t start;
+  // The one after the last.
+  uint64_t end;
+} rowdex_range;
+
+// One of the datasets of a mixture.
+typedef struct rowdex_mixed_part {
+  // The order of its rows.
+  const struct rowdex_orders *orders;
+  // How many rows it has.
+  uint64_t rows;
+  // How often it comes, which counts against the proportions of the others.
+  double proportion;
+} rowdex_mixed_part;
+
+// The rank that a launcher gave this process.
+typedef struct rowdex_launch {
+  // sizeof(rowdex_launch), set by the caller.
+  size_t struct_size;
+  // The rank of this process, below world_size.
+  uint32_t rank;
+  // How many ranks there are.
+  uint32_t world_size;
+  // Which of the ranks on this machine it is; ROWDEX_UNKNOWN if the launcher does not say.
+  uint32_t local_rank;
+  // How many ranks there are on this machine; ROWDEX_UNKNOWN if the launcher does not say.
+  uint32_t local_world_size;
+  // Whose variables these are: "torchrun", "Open MPI", "PMI" or "Slurm". The text is valid for ever.
+  struct rowdex_str launcher;
+} rowdex_launch;
+
 // Who gets which rows when. Rank, world size and batch size have no defaults.
 typedef struct rowdex_sampler_options {
   // sizeof(rowdex_sampler_options)
@@ -408,6 +487,11 @@ typedef struct rowdex_sampler_options {
   uint32_t replicas;
   // 1 leaves out the last batch of an epoch if it is short on any rank.
   uint32_t drop_last_batch;
+  // How positions are dealt to the shards: "strided" (NULL) in turn, or "contiguous" in one consecutive piece for each.
+  const char *partition;
+  // Whether orders that are the same in every epoch begin elsewhere each epoch: "needed" (NULL) where rows are dropped or repeated, which would be
+  // the same ones otherwise, "always" or "never".
+  const char *rotation;
 } rowdex_sampler_options;
 
 // What is known of the current epoch.
@@ -444,6 +528,38 @@ typedef struct rowdex_sample {
   uint64_t pad;
 } rowdex_sample;
 
+// A row of a batch that stands in for one that could not be read.
+typedef struct rowdex_substituted {
+  // The place in the batch, from 0.
+  uint64_t place;
+  // The row id that the order has there. The one that is served is among the row ids of the batch.
+  uint64_t lost;
+} rowdex_substituted;
+
+// What is known of a batch.
+typedef struct rowdex_batch_info {
+  // sizeof(rowdex_batch_info), set by the caller.
+  size_t struct_size;
+  // The epoch that it is from.
+  uint64_t epoch;
+  // Which step of the epoch, from 0. After resuming within an epoch, steps count from there.
+  uint64_t step;
+  // How many steps the epoch has. After resuming: that were left. The last batch has step + 1 == steps.
+  uint64_t steps;
+  // The rank that it is for.
+  uint64_t rank;
+  // How many rows it has.
+  uint64_t num_rows;
+  // How many of them, always the last ones, are pads, which another rank or an earlier step serves, too.
+  uint64_t num_pads;
+  // The row ids, one for each row, which belong to the batch.
+  const uint64_t *row_ids;
+  // Which rows stand in for others that could not be read, by rising place. They belong to the batch.
+  const struct rowdex_substituted *substituted;
+  // How many.
+  uint64_t num_substituted;
+} rowdex_batch_info;
+
 // How a loader works. All zeros are the defaults.
 typedef struct rowdex_loader_options {
   // sizeof(rowdex_loader_options)
@@ -460,6 +576,16 @@ typedef struct rowdex_loader_options {
   const struct rowdex_sampler *const *more_ranks;
   // How many.
   size_t num_more_ranks;
+  // What to do about a row group that cannot be read: "fail" (NULL), or "substitute", which replaces each of its rows by another one that can be
+  // read. Set it alike on all ranks.
+  const char *on_fault;
+  // With "substitute": another seed chooses other rows.
+  uint64_t fault_seed;
+  // 1 serves top-level string and binary columns as views, whatever their types are, so that their values are not copied into batches; in
+  // exchange a batch keeps alive what its values are in.
+  uint64_t views;
+  // How many row groups of an object store may be on their way at once. 0: 8. ROWDEX_NONE: none is read ahead.
+  uint64_t read_concurrency;
 } rowdex_loader_options;
 
 // What a loader will do.
@@ -484,26 +610,6 @@ typedef struct rowdex_prediction {
   uint64_t bytes_read;
 } rowdex_prediction;
 
-// What is known of a batch.
-typedef struct rowdex_batch_info {
-  // sizeof(rowdex_batch_info), set by the caller.
-  size_t struct_size;
-  // The epoch that it is from.
-  uint64_t epoch;
-  // Which step of the epoch, from 0. After resuming within an epoch, steps count from there.
-  uint64_t step;
-  // How many steps the epoch has. After resuming: that were left. The last batch has step + 1 == steps.
-  uint64_t steps;
-  // The rank that it is for.
-  uint64_t rank;
-  // How many rows it has.
-  uint64_t num_rows;
-  // How many of them, always the last ones, are pads, which another rank or an earlier step serves, too.
-  uint64_t num_pads;
-  // The row ids, one for each row, which belong to the batch.
-  const uint64_t *row_ids;
-} rowdex_batch_info;
-
 // What a loader did since it was started, resumed or set to another epoch. Times are added up over its threads.
 typedef struct rowdex_loader_stats {
   // sizeof(rowdex_loader_stats), set by the caller.
@@ -526,7 +632,55 @@ typedef struct rowdex_loader_stats {
   uint64_t extracting_ns;
   // Nanoseconds spent putting batches together.
   uint64_t assembling_ns;
+  // Rows that stand in for others that could not be read.
+  uint64_t substituted;
 } rowdex_loader_stats;
+
+// How announced rows are served. All zeros are the defaults.
+typedef struct rowdex_announced_options {
+  // sizeof(rowdex_announced_options)
+  size_t struct_size;
+  // Bytes of decoded rows to hold at most. 0: 1 GiB.
+  uint64_t memory;
+  // Threads that read ahead, started by the first call that takes announced rows. 0: 2. ROWDEX_NONE: none, taking does all work.
+  uint64_t threads;
+  // How many rows a call will take, mostly: a call for just one such portion copies nothing. 0: as many as the first call takes.
+  uint64_t portion;
+} rowdex_announced_options;
+
+// What the handle of an announced order did so far. Times are added up over its threads.
+typedef struct rowdex_announced_stats {
+  // sizeof(rowdex_announced_stats), set by the caller.
+  size_t struct_size;
+  // Rows announced.
+  uint64_t announced;
+  // Announced rows that are ahead of the farthest one taken.
+  uint64_t waiting;
+  // Rows served as they were announced.
+  uint64_t followed;
+  // Rows served by the dataset, because they were not announced here, or could not be read when they were due.
+  uint64_t fell_back;
+  // Rows announced, passed over, and no longer waited for.
+  uint64_t skipped;
+  // Row groups decoded, whole or in part, for announced rows. This and what follows: since reading ahead was last started.
+  uint64_t decodes;
+  // Times that rows of a row group were picked out, from one just decoded or from one that stayed.
+  uint64_t extractions;
+  // Rows put together; some of them may wait to be asked for.
+  uint64_t rows;
+  // Bytes held now.
+  uint64_t held_bytes;
+  // The most that was ever held.
+  uint64_t peak_bytes;
+  // Nanoseconds spent walking the order and deciding what to read.
+  uint64_t planning_ns;
+  // Nanoseconds spent reading and decoding.
+  uint64_t decoding_ns;
+  // Nanoseconds spent picking rows out of what was decoded.
+  uint64_t extracting_ns;
+  // Nanoseconds spent putting rows together.
+  uint64_t assembling_ns;
+} rowdex_announced_stats;
 
 #ifdef __cplusplus
 extern "C" {
@@ -573,6 +727,12 @@ rowdex_status rowdex_index_build(const char *output,
 rowdex_status rowdex_index_open(const char *path,
                                 struct rowdex_index **index,
                                 struct rowdex_error **error);
+
+// As rowdex_index_open, with options for the store that a URL is in; NULL: the defaults.
+rowdex_status rowdex_index_open_with(const char *path,
+                                     const struct rowdex_store_options *store,
+                                     struct rowdex_index **index,
+                                     struct rowdex_error **error);
 
 // Checks an index in memory and copies it. A dataset of such an index needs a root.
 rowdex_status rowdex_index_from_memory(const uint8_t *bytes,
@@ -637,13 +797,22 @@ rowdex_status rowdex_dataset_open(const struct rowdex_index *index,
                                   struct rowdex_dataset **dataset,
                                   struct rowdex_error **error);
 
+// Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before. They may be freed afterwards.
+//
+// Each keeps its own cache, threads and options. rowdex_orders_mixed numbers rows in the same way. Rows and loaders work as with any dataset;
+// what is about one index or one cache is an error that says so.
+rowdex_status rowdex_dataset_mixed(const struct rowdex_dataset *const *datasets,
+                                   size_t num_datasets,
+                                   struct rowdex_dataset **mixed,
+                                   struct rowdex_error **error);
+
 // Ends the life of a dataset handle, and of its cache and threads unless a loader still uses them.
 void rowdex_dataset_free(struct rowdex_dataset *dataset);
 
 // How many rows there are: row ids are 0 up to len - 1.
 uint64_t rowdex_dataset_len(const struct rowdex_dataset *dataset);
 
-// A new handle of the index that the dataset was opened with, which the caller frees; NULL for NULL.
+// A new handle of the index that the dataset was opened with, which the caller frees; NULL for NULL and for a mixed dataset.
 struct rowdex_index *rowdex_dataset_index(const struct rowdex_dataset *dataset);
 
 // About how many bytes the chosen columns of all rows take when decoded, as the footers tell. May parse a few footers.
@@ -715,6 +884,132 @@ const struct rowdex_error *rowdex_verify_report_problem(const struct rowdex_veri
 // Ends the life of a report and of its errors.
 void rowdex_verify_report_free(struct rowdex_verify_report *report);
 
+// Rows in the order asked, as a batch that the caller frees: for exporting them more than once. It says that it is step 0 of 1 on rank 0.
+//
+// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel.
+rowdex_status rowdex_dataset_take_batch(const struct rowdex_dataset *dataset,
+                                        const uint64_t *rows,
+                                        size_t num_rows,
+                                        struct rowdex_batch **batch,
+                                        struct rowdex_error **error);
+
+// The rows of a batch, as an Arrow stream of one array that the caller releases. Nothing is copied, and either may go first.
+rowdex_status rowdex_batch_stream(const struct rowdex_batch *batch,
+                                  struct ArrowArrayStream *stream,
+                                  struct rowdex_error **error);
+
+// These row ids, out of `rows` rows, in any order; repeats count once.
+rowdex_status rowdex_id_set_from_ids(uint64_t rows,
+                                     const uint64_t *ids,
+                                     size_t num_ids,
+                                     struct rowdex_id_set **set,
+                                     struct rowdex_error **error);
+
+// The row ids of these ranges, out of `rows` rows; they may come in any order, overlap and be empty.
+rowdex_status rowdex_id_set_from_ranges(uint64_t rows,
+                                        const struct rowdex_range *ranges,
+                                        size_t num_ranges,
+                                        struct rowdex_id_set **set,
+                                        struct rowdex_error **error);
+
+// The rows of an index that a file lists.
+//
+// Text has a row id, a range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line; CSV and Parquet have a column
+// row_id, or the columns file, row_group and row.
+rowdex_status rowdex_id_set_listed(const struct rowdex_index *index,
+                                   const char *path,
+                                   struct rowdex_id_set **set,
+                                   struct rowdex_error **error);
+
+// One side of a split of `rows` rows by a hash of their row ids: "train" or "validation". Another seed is another split.
+//
+// A row keeps its side when files are appended. The sizes are those of as many coin tosses.
+rowdex_status rowdex_id_set_split(uint64_t rows,
+                                  const char *side,
+                                  double validation_fraction,
+                                  uint64_t seed,
+                                  struct rowdex_id_set **set,
+                                  struct rowdex_error **error);
+
+// One side of a split by a hash of the values of a column: rows with equal values are on one side.
+//
+// `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every row group that has one of
+// the rows, on the dataset's threads and past its cache. Integers, dates, booleans, strings and binary, and dictionaries of them; a null is an error.
+rowdex_status rowdex_id_set_split_by(const struct rowdex_dataset *dataset,
+                                     const char *column,
+                                     const struct rowdex_id_set *of,
+                                     const char *side,
+                                     double validation_fraction,
+                                     uint64_t seed,
+                                     struct rowdex_id_set **set,
+                                     struct rowdex_error **error);
+
+// The rows that are not in a set.
+rowdex_status rowdex_id_set_complement(const struct rowdex_id_set *of,
+                                       struct rowdex_id_set **set,
+                                       struct rowdex_error **error);
+
+// The rows that are in both sets, which are out of equally many rows.
+rowdex_status rowdex_id_set_intersection(const struct rowdex_id_set *one,
+                                         const struct rowdex_id_set *other,
+                                         struct rowdex_id_set **set,
+                                         struct rowdex_error **error);
+
+// Ends the life of a set handle. Orders that were made with it have their own.
+void rowdex_id_set_free(struct rowdex_id_set *set);
+
+// How many rows are in the set.
+uint64_t rowdex_id_set_len(const struct rowdex_id_set *set);
+
+// Out of how many.
+uint64_t rowdex_id_set_rows(const struct rowdex_id_set *set);
+
+// Whether a row is in the set.
+bool rowdex_id_set_contains(const struct rowdex_id_set *set, uint64_t row);
+
+// The row ids at places `first`, `first + 1`, … of the set in ascending order, as many as there are but at most `len`; `filled` is how many.
+rowdex_status rowdex_id_set_fill(const struct rowdex_id_set *set,
+                                 uint64_t first,
+                                 uint64_t *ids,
+                                 size_t len,
+                                 size_t *filled,
+                                 struct rowdex_error **error);
+
+// The classes of the rows: equal values of a column are one class. 4 bytes a row.
+//
+// `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every row group that has one of
+// the rows, on the dataset's threads and past its cache. Integers, dates, booleans, strings and binary, and dictionaries of them; a null is an error.
+rowdex_status rowdex_dataset_labels(const struct rowdex_dataset *dataset,
+                                    const char *column,
+                                    const struct rowdex_id_set *of,
+                                    struct rowdex_labels **labels,
+                                    struct rowdex_error **error);
+
+// The class of each row that was asked for, in their order, as a number from 0 on: what rowdex_orders_balanced takes. They belong to the labels.
+const uint32_t *rowdex_labels_codes(const struct rowdex_labels *labels);
+
+// How many rows that are.
+size_t rowdex_labels_len(const struct rowdex_labels *labels);
+
+// How many classes there are, ascending by their values.
+size_t rowdex_labels_num_classes(const struct rowdex_labels *labels);
+
+// The value of a class as text, bytes in hexadecimal. It belongs to the labels; NULL beyond the last class.
+const char *rowdex_labels_class(const struct rowdex_labels *labels, size_t class_);
+
+// Ends the life of labels and of their texts and numbers.
+void rowdex_labels_free(struct rowdex_labels *labels);
+
+// The weights of the rows: numbers of a column that are finite and not negative. `num_weights` must be just as many as there are rows.
+//
+// `of` has the rows that are asked for; NULL: all. Otherwise as rowdex_dataset_labels.
+rowdex_status rowdex_dataset_weights(const struct rowdex_dataset *dataset,
+                                     const char *column,
+                                     const struct rowdex_id_set *of,
+                                     double *weights,
+                                     size_t num_weights,
+                                     struct rowdex_error **error);
+
 // The orders called `spec` (such as "global" or "sequential") over the rows of an index. The seed must be the same on all ranks.
 rowdex_status rowdex_orders_for_index(const char *spec,
                                       const struct rowdex_index *index,
@@ -739,6 +1034,19 @@ rowdex_status rowdex_orders_explicit(const uint64_t *rows,
                                      struct rowdex_orders **orders,
                                      struct rowdex_error **error);
 
+// Rows in the order of a file, the same in every epoch: row ids as little-endian 64-bit integers and nothing else.
+//
+// The file is mapped, so that all processes of a machine share it, and read once, to check it as rowdex_orders_explicit does. It must not be changed
+// while the orders are used; replace it by renaming another to its place.
+rowdex_status rowdex_orders_from_file(const char *path,
+                                      uint64_t dataset_rows,
+                                      struct rowdex_orders **orders,
+                                      struct rowdex_error **error);
+
+// Checks that orders from a list or a file have every row of the dataset exactly once. Takes a bit for each row, while it lasts.
+rowdex_status rowdex_orders_check_permutation(const struct rowdex_orders *orders,
+                                              struct rowdex_error **error);
+
 // Ends the life of an orders handle.
 void rowdex_orders_free(struct rowdex_orders *orders);
 
@@ -760,6 +1068,83 @@ rowdex_status rowdex_orders_fill(const struct rowdex_orders *orders,
                                  size_t len,
                                  size_t *filled,
                                  struct rowdex_error **error);
+
+// Epochs of `len` positions, each of which draws one of `num_weights` rows by its weight. Weights are finite and not negative. 16 bytes a row
+// for all epochs.
+rowdex_status rowdex_orders_weighted_with_replacement(const double *weights,
+                                                      size_t num_weights,
+                                                      uint64_t len,
+                                                      uint64_t seed,
+                                                      struct rowdex_orders **orders,
+                                                      struct rowdex_error **error);
+
+// Epochs of `len` different rows, drawn one after the other by weight among those that are left. At most as many as have a weight above 0.
+rowdex_status rowdex_orders_weighted_without_replacement(const double *weights,
+                                                         size_t num_weights,
+                                                         uint64_t len,
+                                                         uint64_t seed,
+                                                         struct rowdex_orders **orders,
+                                                         struct rowdex_error **error);
+
+// Epochs of `len` positions in which class `c` comes in proportion to `proportions[c]`, or with no proportions (NULL, 0) all classes
+// equally often. `labels` has the class of every row; 8 bytes a row for all epochs.
+rowdex_status rowdex_orders_balanced(const uint32_t *labels,
+                                     size_t num_labels,
+                                     const double *proportions,
+                                     size_t num_proportions,
+                                     uint64_t len,
+                                     uint64_t seed,
+                                     struct rowdex_orders **orders,
+                                     struct rowdex_error **error);
+
+// Epochs of `len` positions over several datasets by proportion, with the row ids of rowdex_dataset_mixed. The seed decides where each
+// comes, not which of its rows. The parts may be freed afterwards.
+rowdex_status rowdex_orders_mixed(const struct rowdex_mixed_part *parts,
+                                  size_t num_parts,
+                                  uint64_t len,
+                                  uint64_t seed,
+                                  struct rowdex_orders **orders,
+                                  struct rowdex_error **error);
+
+// Other orders in epochs of `size` positions: a pass over the rows goes on where the epoch before ended.
+rowdex_status rowdex_orders_resized(const struct rowdex_orders *inner,
+                                    uint64_t size,
+                                    struct rowdex_orders **orders,
+                                    struct rowdex_error **error);
+
+// Other orders over the rows of a set: where `inner` has place `i`, the row at place `i` of the set is served. So `inner` is made for as many rows
+// as the set has.
+rowdex_status rowdex_orders_subset(const struct rowdex_orders *inner,
+                                   const struct rowdex_id_set *kept,
+                                   struct rowdex_orders **orders,
+                                   struct rowdex_error **error);
+
+// The orders called `spec` over those rows of an index that a set keeps: rowdex_orders_subset of orders over what is left of each row group.
+rowdex_status rowdex_orders_for_subset(const char *spec,
+                                       const struct rowdex_index *index,
+                                       const struct rowdex_id_set *kept,
+                                       uint64_t seed,
+                                       struct rowdex_orders **orders,
+                                       struct rowdex_error **error);
+
+// Other orders in pieces for so many shards: each is dealt one consecutive piece, instead of every so many-th position. The sampler option
+// partition does this for the shards that the sampler has.
+rowdex_status rowdex_orders_contiguous(const struct rowdex_orders *inner,
+                                       uint32_t shards,
+                                       struct rowdex_orders **orders,
+                                       struct rowdex_error **error);
+
+// Other orders, beginning elsewhere each epoch. The sampler option rotation does this where it is needed.
+rowdex_status rowdex_orders_rotated(const struct rowdex_orders *inner,
+                                    struct rowdex_orders **orders,
+                                    struct rowdex_error **error);
+
+// What torchrun, Open MPI, PMI or Slurm put into the environment of this process.
+//
+// It is an error if no launcher is found, if a variable is missing or no number, or if launchers disagree; it names the variables. The
+// environment must not be changed by another thread meanwhile.
+rowdex_status rowdex_launch_from_env(struct rowdex_launch *launch,
+                                     struct rowdex_error **error);
 
 // The sampler of one rank, at the beginning of epoch 0.
 rowdex_status rowdex_sampler_new(const struct rowdex_orders *orders,
@@ -846,28 +1231,6 @@ rowdex_status rowdex_sampler_worker(const struct rowdex_sampler *sampler,
                                     struct rowdex_sampler **own,
                                     struct rowdex_error **error);
 
-// A loader at the state of the sampler. Dataset and sampler may be freed or changed afterwards. Reads nothing and starts no thread.
-rowdex_status rowdex_loader_new(const struct rowdex_dataset *dataset,
-                                const struct rowdex_sampler *sampler,
-                                const struct rowdex_loader_options *options,
-                                struct rowdex_loader **loader,
-                                struct rowdex_error **error);
-
-// Ends the life of a loader handle, and its threads unless a stream still uses them.
-void rowdex_loader_free(struct rowdex_loader *loader);
-
-// What a loader with these arguments will do, from the index alone. Takes a fraction of a second.
-rowdex_status rowdex_loader_predict(const struct rowdex_dataset *dataset,
-                                    const struct rowdex_sampler *sampler,
-                                    const struct rowdex_loader_options *options,
-                                    struct rowdex_prediction *prediction,
-                                    struct rowdex_error **error);
-
-// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the loader is at its end.
-rowdex_status rowdex_loader_next(struct rowdex_loader *loader,
-                                 struct rowdex_batch **batch,
-                                 struct rowdex_error **error);
-
 // What is known of a batch.
 rowdex_status rowdex_batch_get_info(const struct rowdex_batch *batch,
                                     struct rowdex_batch_info *info,
@@ -887,8 +1250,35 @@ rowdex_status rowdex_batch_copy_into(const struct rowdex_batch *batch,
                                      size_t num_columns,
                                      struct rowdex_error **error);
 
-// Ends the life of a batch and of its row ids, not of what was exported.
+// Ends the life of a batch, of its row ids and of what it says of substitutes, not of what was exported.
 void rowdex_batch_free(struct rowdex_batch *batch);
+
+// A loader at the state of the sampler. Dataset and sampler may be freed or changed afterwards. Reads nothing and starts no thread.
+rowdex_status rowdex_loader_new(const struct rowdex_dataset *dataset,
+                                const struct rowdex_sampler *sampler,
+                                const struct rowdex_loader_options *options,
+                                struct rowdex_loader **loader,
+                                struct rowdex_error **error);
+
+// Ends the life of a loader handle, and its threads unless a stream still uses them.
+void rowdex_loader_free(struct rowdex_loader *loader);
+
+// What a loader with these arguments will do, from the index alone. Takes a fraction of a second.
+rowdex_status rowdex_loader_predict(const struct rowdex_dataset *dataset,
+                                    const struct rowdex_sampler *sampler,
+                                    const struct rowdex_loader_options *options,
+                                    struct rowdex_prediction *prediction,
+                                    struct rowdex_error **error);
+
+// The columns of every batch, as an Arrow struct type that the caller releases: those of the dataset, or with views in the place of strings.
+rowdex_status rowdex_loader_schema(const struct rowdex_loader *loader,
+                                   struct ArrowSchema *schema,
+                                   struct rowdex_error **error);
+
+// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the loader is at its end.
+rowdex_status rowdex_loader_next(struct rowdex_loader *loader,
+                                 struct rowdex_batch **batch,
+                                 struct rowdex_error **error);
 
 // The batches to come as an Arrow stream that the caller releases: rows only, without row ids, epochs and marks of pads.
 //
@@ -923,19 +1313,81 @@ rowdex_status rowdex_loader_get_stats(const struct rowdex_loader *loader,
                                       struct rowdex_loader_stats *stats,
                                       struct rowdex_error **error);
 
-// Rows in the order asked, as a batch that the caller frees: for exporting them more than once. It says that it is step 0 of 1 on rank 0.
-//
-// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel.
-rowdex_status rowdex_dataset_take_batch(const struct rowdex_dataset *dataset,
-                                        const uint64_t *rows,
-                                        size_t num_rows,
-                                        struct rowdex_batch **batch,
+// The row groups that were found unreadable so far, which the caller frees; always none unless faults are to be substituted.
+rowdex_status rowdex_loader_lost_groups(const struct rowdex_loader *loader,
+                                        struct rowdex_lost_groups **lost,
                                         struct rowdex_error **error);
 
-// The rows of a batch, as an Arrow stream of one array that the caller releases. Nothing is copied, and either may go first.
-rowdex_status rowdex_batch_stream(const struct rowdex_batch *batch,
-                                  struct ArrowArrayStream *stream,
+// How many there are.
+size_t rowdex_lost_groups_len(const struct rowdex_lost_groups *lost);
+
+// The number of one in the index, or for a mixed dataset over all indexes; 0 beyond the last one.
+uint32_t rowdex_lost_groups_row_group(const struct rowdex_lost_groups *lost, size_t i);
+
+// Why it could not be read. The error belongs to the list; NULL beyond the last one.
+const struct rowdex_error *rowdex_lost_groups_error(const struct rowdex_lost_groups *lost, size_t i);
+
+// Ends the life of the list and of its errors.
+void rowdex_lost_groups_free(struct rowdex_lost_groups *lost);
+
+// Announces the row ids that will be asked for, in this order: one epoch of a sampler, or as much as is known. They are copied; there may be
+// none yet.
+//
+// They are then served at about the speed of a scan within the memory: each row group is decoded once per horizon, instead of once per
+// call. The dataset may be freed afterwards. Reads nothing and starts no thread.
+rowdex_status rowdex_dataset_plan(const struct rowdex_dataset *dataset,
+                                  const uint64_t *rows,
+                                  size_t num_rows,
+                                  const struct rowdex_announced_options *options,
+                                  struct rowdex_announced **announced,
                                   struct rowdex_error **error);
+
+// Ends the life of the handle, and its threads.
+void rowdex_announced_free(struct rowdex_announced *announced);
+
+// Says what will be asked for after all that was announced before. Row ids may repeat, and are copied: 8 bytes each until they are passed.
+//
+// If one is not in the dataset, none of them is announced. Announce early: an announcement shorter than the horizon makes more decodes
+// than need be.
+rowdex_status rowdex_announced_announce(struct rowdex_announced *announced,
+                                        const uint64_t *rows,
+                                        size_t num_rows,
+                                        struct rowdex_error **error);
+
+// Forgets what was announced and not taken, as when an epoch is abandoned.
+rowdex_status rowdex_announced_clear(struct rowdex_announced *announced, struct rowdex_error **error);
+
+// Rows in the order asked, as rowdex_dataset_take gives them, whether they were announced or not: an Arrow struct array that the caller
+// releases, and its type (may be NULL if it is not wanted).
+//
+// Announced rows come from memory as long as they are asked for in about the order that was announced, in portions of any size. Those
+// of a call that failed count as taken: asked for again, they come from the dataset.
+rowdex_status rowdex_announced_take(struct rowdex_announced *announced,
+                                    const uint64_t *rows,
+                                    size_t num_rows,
+                                    struct ArrowArray *array,
+                                    struct ArrowSchema *schema,
+                                    struct rowdex_error **error);
+
+// As rowdex_announced_take, with columns of fixed width written to the caller's buffers, as rowdex_dataset_take_into does.
+rowdex_status rowdex_announced_take_into(struct rowdex_announced *announced,
+                                         const uint64_t *rows,
+                                         size_t num_rows,
+                                         const struct rowdex_column_buffer *columns,
+                                         size_t num_columns,
+                                         struct rowdex_error **error);
+
+// As rowdex_announced_take, as a batch that the caller frees: for exporting the rows more than once. It says that it is step 0 of 1 on rank 0.
+rowdex_status rowdex_announced_take_batch(struct rowdex_announced *announced,
+                                          const uint64_t *rows,
+                                          size_t num_rows,
+                                          struct rowdex_batch **batch,
+                                          struct rowdex_error **error);
+
+// What the handle of an announced order did so far.
+rowdex_status rowdex_announced_get_stats(const struct rowdex_announced *announced,
+                                         struct rowdex_announced_stats *stats,
+                                         struct rowdex_error **error);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -4,6 +4,7 @@
 - :class:`Dataset` answers what is in a row, :class:`Index` where it is.
 - :class:`DistributedSampler` says which rows are whose: shuffled over all files, and exactly as many on every rank.
 - :class:`Loader` serves batches in that order, fast: it knows what comes, so it decodes row groups seldom.
+- :mod:`rowdex.order` has orders from lists and files, by weight and class, over parts of the rows, and :class:`MixedDataset` joins datasets.
 - :mod:`rowdex.torch` has what PyTorch's ``DataLoader`` takes.
 
 A *batch* is what one rank works on in one *step*; an *epoch* serves every row once. *Pads* are rows that are served again, so that every rank has as
@@ -12,8 +13,9 @@ many. Exceptions are in :mod:`rowdex.errors` and here.
 
 from ._arrays import Codes, Masked, Ragged
 from ._library import library as _library
-from .batch import Batch
-from .dataset import Counters, Dataset, VerifyReport
+from .announced import Announced, AnnouncedStats
+from .batch import Batch, Substituted
+from .dataset import Counters, Dataset, Labels, VerifyReport
 from .errors import (
     AlreadyExistsError,
     ArgumentError,
@@ -29,14 +31,21 @@ from .errors import (
     TooLargeError,
 )
 from .index import BuildReport, FileInfo, Index, Location, build
-from .loader import Loader, LoaderStats, Prediction
+from .launch import Launch
+from .loader import Loader, LoaderStats, LostGroup, Prediction
+from .mixed import MixedDataset
 from .sampler import DistributedSampler, Plan, SampledBatch
 from .schema import Field, Schema
+from .store import StoreOptions
+
+from . import order  # isort: skip
 
 __version__: str = _library.version().decode()
 
 __all__ = [
     "AlreadyExistsError",
+    "Announced",
+    "AnnouncedStats",
     "ArgumentError",
     "Batch",
     "BuildReport",
@@ -51,10 +60,14 @@ __all__ = [
     "Index",
     "InternalError",
     "IoError",
+    "Labels",
+    "Launch",
     "Loader",
     "LoaderStats",
     "Location",
+    "LostGroup",
     "Masked",
+    "MixedDataset",
     "NotFoundError",
     "OutOfRangeError",
     "Plan",
@@ -65,7 +78,10 @@ __all__ = [
     "SchemaError",
     "StaleError",
     "StateError",
+    "StoreOptions",
+    "Substituted",
     "TooLargeError",
     "VerifyReport",
     "build",
+    "order",
 ]

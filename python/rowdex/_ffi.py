@@ -20,6 +20,9 @@ NONE = 2**64 - 1
 STATE_CAPACITY = 128
 """``ROWDEX_STATE_CAPACITY``."""
 
+UNKNOWN = 2**32 - 1
+"""``ROWDEX_UNKNOWN``."""
+
 
 class ArrowSchema(Structure):
     """Of the Arrow C data interface."""
@@ -87,6 +90,21 @@ class Versioned(Structure):
         super().__init__(ctypes.sizeof(type(self)), **fields)
 
 
+class StoreConfig(Structure):
+    _fields_ = [("name", c_char_p), ("value", c_char_p)]
+
+
+class StoreOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("concurrency", c_uint64),
+        ("deadline_ms", c_uint64),
+        ("retries", c_uint64),
+        ("config", POINTER(StoreConfig)),
+        ("num_config", c_size_t),
+    ]
+
+
 class BuildOptions(Versioned):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -102,6 +120,7 @@ class BuildOptions(Versioned):
         ("no_partitions", c_uint32),
         ("progress", Progress),
         ("progress_userdata", c_void_p),
+        ("store", POINTER(StoreOptions)),
     ]
 
 
@@ -181,6 +200,7 @@ class DatasetOptions(Versioned):
         ("cache_bytes", c_uint64),
         ("threads", c_uint64),
         ("max_decoded_bytes", c_uint64),
+        ("store", POINTER(StoreOptions)),
     ]
 
 
@@ -209,6 +229,8 @@ class SamplerOptions(Versioned):
         ("replica_layout", c_char_p),
         ("replicas", c_uint32),
         ("drop_last_batch", c_uint32),
+        ("partition", c_char_p),
+        ("rotation", c_char_p),
     ]
 
 
@@ -236,6 +258,10 @@ class LoaderOptions(Versioned):
         ("epochs", c_uint64),
         ("more_ranks", c_void_p),
         ("num_more_ranks", c_size_t),
+        ("on_fault", c_char_p),
+        ("fault_seed", c_uint64),
+        ("views", c_uint64),
+        ("read_concurrency", c_uint64),
     ]
 
 
@@ -253,6 +279,10 @@ class Prediction(Versioned):
     ]
 
 
+class Substituted(Structure):
+    _fields_ = [("place", c_uint64), ("lost", c_uint64)]
+
+
 class BatchInfo(Versioned):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -263,6 +293,8 @@ class BatchInfo(Versioned):
         ("num_rows", c_uint64),
         ("num_pads", c_uint64),
         ("row_ids", c_void_p),
+        ("substituted", POINTER(Substituted)),
+        ("num_substituted", c_uint64),
     ]
 
 
@@ -278,7 +310,52 @@ class LoaderStats(Versioned):
         ("decoding_ns", c_uint64),
         ("extracting_ns", c_uint64),
         ("assembling_ns", c_uint64),
+        ("substituted", c_uint64),
     ]
+
+
+class AnnouncedOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("memory", c_uint64),
+        ("threads", c_uint64),
+        ("portion", c_uint64),
+    ]
+
+
+class AnnouncedStats(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("announced", c_uint64),
+        ("waiting", c_uint64),
+        ("followed", c_uint64),
+        ("fell_back", c_uint64),
+        ("skipped", c_uint64),
+        ("decodes", c_uint64),
+        ("extractions", c_uint64),
+        ("rows", c_uint64),
+        ("held_bytes", c_uint64),
+        ("peak_bytes", c_uint64),
+        ("planning_ns", c_uint64),
+        ("decoding_ns", c_uint64),
+        ("extracting_ns", c_uint64),
+        ("assembling_ns", c_uint64),
+    ]
+
+
+class Launch(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("rank", c_uint32),
+        ("world_size", c_uint32),
+        ("local_rank", c_uint32),
+        ("local_world_size", c_uint32),
+        ("launcher", Str),
+    ]
+
+
+class MixedPart(Structure):
+    _fields_ = [("orders", c_void_p), ("rows", c_uint64), ("proportion", c_double)]
 
 
 _HANDLE = c_void_p
@@ -299,7 +376,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "error_hint": (c_char_p, [_HANDLE]),
     "error_free": (None, [_HANDLE]),
     "index_build": (_STATUS, [c_char_p, POINTER(BuildOptions), POINTER(BuildReport)]),
-    "index_open": (_STATUS, [c_char_p, _OUT]),
+    "index_open_with": (_STATUS, [c_char_p, POINTER(StoreOptions), _OUT]),
     "index_from_memory": (_STATUS, [c_char_p, c_size_t, _OUT]),
     "index_free": (None, [_HANDLE]),
     "index_len": (c_uint64, [_HANDLE]),
@@ -310,12 +387,26 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "index_locate": (_STATUS, [_HANDLE, c_uint64, POINTER(Location)]),
     "index_verify": (_STATUS, [_HANDLE]),
     "dataset_open": (_STATUS, [_HANDLE, POINTER(DatasetOptions), _OUT]),
+    "dataset_mixed": (_STATUS, [c_void_p, c_size_t, _OUT]),
     "dataset_free": (None, [_HANDLE]),
     "dataset_len": (c_uint64, [_HANDLE]),
     "dataset_index": (c_void_p, [_HANDLE]),
     "dataset_decoded_bytes": (_STATUS, [_HANDLE, POINTER(c_uint64)]),
     "dataset_schema": (_STATUS, [_HANDLE, _SCHEMA]),
     "dataset_take_batch": (_STATUS, [_HANDLE, c_void_p, c_size_t, _OUT]),
+    "dataset_plan": (_STATUS, [_HANDLE, c_void_p, c_size_t, POINTER(AnnouncedOptions), _OUT]),
+    "dataset_labels": (_STATUS, [_HANDLE, c_char_p, _HANDLE, _OUT]),
+    "dataset_weights": (_STATUS, [_HANDLE, c_char_p, _HANDLE, c_void_p, c_size_t]),
+    "labels_codes": (c_void_p, [_HANDLE]),
+    "labels_len": (c_size_t, [_HANDLE]),
+    "labels_num_classes": (c_size_t, [_HANDLE]),
+    "labels_class": (c_char_p, [_HANDLE, c_size_t]),
+    "labels_free": (None, [_HANDLE]),
+    "announced_free": (None, [_HANDLE]),
+    "announced_announce": (_STATUS, [_HANDLE, c_void_p, c_size_t]),
+    "announced_clear": (_STATUS, [_HANDLE]),
+    "announced_take_batch": (_STATUS, [_HANDLE, c_void_p, c_size_t, _OUT]),
+    "announced_get_stats": (_STATUS, [_HANDLE, POINTER(AnnouncedStats)]),
     "dataset_counters": (_STATUS, [_HANDLE, POINTER(Counters)]),
     "dataset_verify": (_STATUS, [_HANDLE, c_char_p, Progress, c_void_p, _OUT]),
     "verify_report_files": (c_uint64, [_HANDLE]),
@@ -325,7 +416,32 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "verify_report_free": (None, [_HANDLE]),
     "orders_for_index": (_STATUS, [c_char_p, _HANDLE, c_uint64, _OUT]),
     "orders_for_groups": (_STATUS, [c_char_p, POINTER(c_uint64), c_size_t, c_uint64, _OUT]),
+    "orders_explicit": (_STATUS, [c_void_p, c_size_t, c_uint64, _OUT]),
+    "orders_from_file": (_STATUS, [c_char_p, c_uint64, _OUT]),
+    "orders_check_permutation": (_STATUS, [_HANDLE]),
+    "orders_weighted_with_replacement": (_STATUS, [c_void_p, c_size_t, c_uint64, c_uint64, _OUT]),
+    "orders_weighted_without_replacement": (_STATUS, [c_void_p, c_size_t, c_uint64, c_uint64, _OUT]),
+    "orders_balanced": (_STATUS, [c_void_p, c_size_t, c_void_p, c_size_t, c_uint64, c_uint64, _OUT]),
+    "orders_mixed": (_STATUS, [POINTER(MixedPart), c_size_t, c_uint64, c_uint64, _OUT]),
+    "orders_resized": (_STATUS, [_HANDLE, c_uint64, _OUT]),
+    "orders_subset": (_STATUS, [_HANDLE, _HANDLE, _OUT]),
+    "orders_for_subset": (_STATUS, [c_char_p, _HANDLE, _HANDLE, c_uint64, _OUT]),
+    "orders_contiguous": (_STATUS, [_HANDLE, c_uint32, _OUT]),
+    "orders_rotated": (_STATUS, [_HANDLE, _OUT]),
     "orders_free": (None, [_HANDLE]),
+    "id_set_from_ids": (_STATUS, [c_uint64, c_void_p, c_size_t, _OUT]),
+    "id_set_from_ranges": (_STATUS, [c_uint64, c_void_p, c_size_t, _OUT]),
+    "id_set_listed": (_STATUS, [_HANDLE, c_char_p, _OUT]),
+    "id_set_split": (_STATUS, [c_uint64, c_char_p, c_double, c_uint64, _OUT]),
+    "id_set_split_by": (_STATUS, [_HANDLE, c_char_p, _HANDLE, c_char_p, c_double, c_uint64, _OUT]),
+    "id_set_complement": (_STATUS, [_HANDLE, _OUT]),
+    "id_set_intersection": (_STATUS, [_HANDLE, _HANDLE, _OUT]),
+    "id_set_free": (None, [_HANDLE]),
+    "id_set_len": (c_uint64, [_HANDLE]),
+    "id_set_rows": (c_uint64, [_HANDLE]),
+    "id_set_contains": (c_bool, [_HANDLE, c_uint64]),
+    "id_set_fill": (_STATUS, [_HANDLE, c_uint64, c_void_p, c_size_t, POINTER(c_size_t)]),
+    "launch_from_env": (_STATUS, [POINTER(Launch)]),
     "sampler_new": (_STATUS, [_HANDLE, POINTER(SamplerOptions), _OUT]),
     "sampler_free": (None, [_HANDLE]),
     "sampler_get_info": (_STATUS, [_HANDLE, POINTER(SamplerInfo)]),
@@ -342,6 +458,12 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "loader_new": (_STATUS, [_HANDLE, _HANDLE, POINTER(LoaderOptions), _OUT]),
     "loader_free": (None, [_HANDLE]),
     "loader_predict": (_STATUS, [_HANDLE, _HANDLE, POINTER(LoaderOptions), POINTER(Prediction)]),
+    "loader_schema": (_STATUS, [_HANDLE, _SCHEMA]),
+    "loader_lost_groups": (_STATUS, [_HANDLE, _OUT]),
+    "lost_groups_len": (c_size_t, [_HANDLE]),
+    "lost_groups_row_group": (c_uint32, [_HANDLE, c_size_t]),
+    "lost_groups_error": (c_void_p, [_HANDLE, c_size_t]),
+    "lost_groups_free": (None, [_HANDLE]),
     "loader_next": (_STATUS, [_HANDLE, _OUT]),
     "loader_stream": (_STATUS, [_HANDLE, POINTER(ArrowArrayStream)]),
     "loader_resume": (_STATUS, [_HANDLE, c_char_p]),

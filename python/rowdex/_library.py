@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -99,6 +100,12 @@ def no_nul(value: bytes, name: str) -> bytes:
     if b"\0" in value:
         raise ValueError(f"a {name} with a NUL: {value!r}")
     return value
+
+
+def located(path: str | os.PathLike[str]) -> str:
+    """The absolute path, or a URL as it is."""
+    text = os.fspath(path)
+    return text if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text) else os.path.abspath(text)
 
 
 def optional_path(path: str | os.PathLike[str] | None) -> bytes | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _capsule, _ffi, _values
 from ._arrays import Nulls, reader, to_torch
@@ -28,6 +28,15 @@ class _Exported:
         array = getattr(self, "array", None)
         if array is not None and array.release:
             array.release(addressof(array))
+
+
+class Substituted(NamedTuple):
+    """A row of a batch that stands in for one that could not be read."""
+
+    place: int
+    """The place in the batch, from 0."""
+    lost: int
+    """The row id that the order has there. The one that is served is in :attr:`Batch.row_ids`."""
 
 
 class Batch:
@@ -86,6 +95,12 @@ class Batch:
         """The row ids, one for each row."""
         rows = _values.raw_at(self._info.row_ids, 8 * self.num_rows).cast("Q").tolist()
         return rows
+
+    @property
+    def substituted(self) -> list[Substituted]:
+        """Which rows stand in for others that could not be read, by rising place: see ``on_fault`` of a :class:`Loader`."""
+        rows = self._info.substituted[: self._info.num_substituted]
+        return [Substituted(row.place, row.lost) for row in rows]
 
     def __len__(self) -> int:
         return self.num_rows

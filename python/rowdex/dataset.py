@@ -6,14 +6,19 @@ import array
 import ctypes
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _ffi
-from ._library import Handle, PerProcess, call, count, library, no_nul, optional_path, optional_text, size, texts
+from ._library import Handle, PerProcess, call, count, library, located, no_nul, optional_path, optional_text, size, texts
 from .batch import Batch
 from .errors import Error, exception_of
 from .index import Index, Path, row_id
 from .schema import Schema
+from .store import StoreOptions, store_pointer
+
+if TYPE_CHECKING:
+    from .announced import Announced
+    from .order import IdSet
 
 
 class Counters(NamedTuple):
@@ -50,6 +55,15 @@ class VerifyReport(NamedTuple):
     """What is wrong with each bad file."""
 
 
+class Labels(NamedTuple):
+    """The classes of rows: equal values of a column are one class."""
+
+    codes: array.array[int]
+    """The class of each row, as its place in :attr:`classes`. Shape ``(rows,)``, uint32."""
+    classes: list[str]
+    """The values as text, in the order of the values; bytes in hexadecimal."""
+
+
 class Dataset:
     """The rows of indexed Parquet files, by row id.
 
@@ -67,6 +81,7 @@ class Dataset:
         cache: Bytes of decoded row groups to keep. Default: 1 GiB.
         threads: Threads that decode, in each process. Default: one for each core, at most eight. 0: the caller's.
         max_decoded: Refuses a row group that takes more bytes than this when decoded. Default: 2 GiB.
+        store: How the object store is talked to, if index or data are in one. Default: as the :class:`Index` says.
 
     Raises:
         Error: one of its kinds, from whatever reading meets, naming file, row group and column.
@@ -82,6 +97,7 @@ class Dataset:
         cache: int | None = None,
         threads: int | None = None,
         max_decoded: int | None = None,
+        store: StoreOptions | None = None,
     ) -> None:
         if isinstance(columns, str):
             raise TypeError(f"columns={columns!r}: give a list of names")
@@ -89,7 +105,9 @@ class Dataset:
         size(max_decoded, "max_decoded")
         count(threads, "threads")
         known = index._fingerprint if isinstance(index, Index) else None
-        path = index.path if isinstance(index, Index) else os.path.abspath(index)
+        path = index.path if isinstance(index, Index) else located(index)
+        if store is None and isinstance(index, Index):
+            store = index._store
         self._set(
             {
                 "index": path,
@@ -100,6 +118,7 @@ class Dataset:
                 "cache": cache,
                 "threads": threads,
                 "max_decoded": max_decoded,
+                "store": store,
             }
         )
         # So that mistakes show here; it is opened again where it is used.
@@ -113,7 +132,7 @@ class Dataset:
         self._rows: int | None = None
 
     def _open_index(self) -> Index:
-        index = Index(self._arguments["index"], _fingerprint=self._arguments["fingerprint"])
+        index = Index(self._arguments["index"], store=self._arguments["store"], _fingerprint=self._arguments["fingerprint"])
         self._arguments["fingerprint"] = index.fingerprint
         return index
 
@@ -129,6 +148,7 @@ class Dataset:
             cache_bytes=size(arguments["cache"], "cache"),
             threads=count(arguments["threads"], "threads"),
             max_decoded_bytes=size(arguments["max_decoded"], "max_decoded"),
+            store=store_pointer(arguments["store"]),
         )
         index = self._index.get()._handle.get()
         return Handle(library.dataset_free, library.dataset_open, index.pointer, ctypes.byref(options))
@@ -136,6 +156,11 @@ class Dataset:
     @property
     def _pointer(self) -> int | None:
         return self._opened.get().pointer
+
+    @property
+    def _parts(self) -> tuple[Dataset, ...]:
+        """The datasets with an index of their own that have the rows, one after the other."""
+        return (self,)
 
     def __getstate__(self) -> dict[str, Any]:
         self._index.get()  # Its fingerprint.
@@ -234,6 +259,62 @@ class Dataset:
         address, number = ids.buffer_info()
         handle = Handle(library.batch_free, library.dataset_take_batch, self._pointer, address, number)
         return Batch(handle, self.schema)
+
+    def plan(
+        self, rows: Any, *, memory: int | None = None, threads: int | None = None, portion: int | None = None
+    ) -> Announced:
+        """Announces the row ids that will be asked for, in this order, so that they are served at about the speed of a scan.
+
+        For a sampler of one's own that knows an epoch, or a good part of it, beforehand::
+
+            order = my_sampler.permutation(len(dataset))
+            with dataset.plan(order, memory=4 << 30) as rows:
+                for start in range(0, len(order), 256):
+                    batch = rows.take(order[start : start + 256])
+
+        Args:
+            rows: Row ids, as :meth:`take` has them.
+            memory: Bytes of decoded rows to hold at most. Default: 1 GiB.
+            threads: Threads that read ahead. Default: 2. 0: none, taking does all work.
+            portion: How many rows a call will take, mostly: such a call copies nothing. Default: as many as the first call takes.
+
+        Raises:
+            OutOfRangeError: which is an ``IndexError``, naming the first row id that is not there.
+        """
+        from .announced import Announced
+
+        return Announced(self, rows, memory=memory, threads=threads, portion=portion)
+
+    def labels(self, column: str, of: IdSet | None = None) -> Labels:
+        """The classes of the rows by a column, which need not be among those served: for :class:`rowdex.order.Balanced`.
+
+        Args:
+            column: Integers, dates, booleans, strings or binary, or dictionaries of them; a dotted path for a nested field.
+            of: The rows that are asked for. Default: all.
+
+        Raises:
+            SchemaError: for another type; ArgumentError: for a row without a value. They name the column.
+        """
+        name = no_nul(column.encode(), "column name")
+        found = Handle(library.labels_free, library.dataset_labels, self._pointer, name, None if of is None else of._pointer)
+        rows = int(library.labels_len(found.pointer))
+        codes = array.array("I")
+        if rows:
+            codes.frombytes(ctypes.string_at(library.labels_codes(found.pointer), rows * codes.itemsize))
+        classes = [library.labels_class(found.pointer, i).decode() for i in range(library.labels_num_classes(found.pointer))]
+        return Labels(codes, classes)
+
+    def weights(self, column: str, of: IdSet | None = None) -> array.array[float]:
+        """The numbers of a column, which need not be among those served: for :class:`rowdex.order.Weighted`. Shape ``(rows,)``, float64.
+
+        Raises:
+            ArgumentError: for a row without a value, or one that is negative, infinite or not a number.
+        """
+        rows = len(self) if of is None else len(of)
+        found = array.array("d", bytes(8 * rows))
+        name = no_nul(column.encode(), "column name")
+        call(library.dataset_weights, self._pointer, name, None if of is None else of._pointer, found.buffer_info()[0], rows)
+        return found
 
     def _row_ids(self, rows: Any) -> array.array[int]:
         if hasattr(rows, "__array__") or hasattr(rows, "__array_interface__"):

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 from . import _ffi
-from ._library import Handle, PerProcess, call, count, library, optional_path, optional_text, path_bytes, texts
+from ._library import Handle, PerProcess, call, count, library, located, optional_path, optional_text, path_bytes, texts
 from .errors import OutOfRangeError, StaleError
 from .schema import Schema
+from .store import StoreOptions, store_pointer
 
 Path = str | os.PathLike[str]
 
@@ -78,6 +79,7 @@ def build(
     footers: bool = True,
     partitions: bool = True,
     progress: Callable[[int, int, int], None] | None = None,
+    store: StoreOptions | None = None,
 ) -> BuildReport:
     """Builds the index at ``output`` from the footers of Parquet files: about one read for each file.
 
@@ -94,6 +96,7 @@ def build(
         footers: Stores footers, so that nobody reads them again.
         partitions: Turns folders named ``key=value`` into columns.
         progress: Is called with files done, files in all, and rows so far.
+        store: How the object store is talked to, if the data or the index is in one.
 
     Raises:
         FormatError, SchemaError, AlreadyExistsError, NotFoundError and others, naming the file.
@@ -121,6 +124,7 @@ def build(
         no_footers=not footers,
         no_partitions=not partitions,
         progress=_ffi.Progress(tell) if progress is not None else _ffi.Progress(),
+        store=store_pointer(store),
     )
     report = _ffi.BuildReport()
     call(library.index_build, path_bytes(output), ctypes.byref(options), ctypes.byref(report))
@@ -137,15 +141,16 @@ class Index:
     ``len(index)`` is the number of rows.
     """
 
-    def __init__(self, path: Path, *, _fingerprint: int | None = None) -> None:
-        """Opens and checks the index at ``path``."""
-        self._path = os.path.abspath(path)
+    def __init__(self, path: Path, *, store: StoreOptions | None = None, _fingerprint: int | None = None) -> None:
+        """Opens and checks the index at ``path``, or at a URL, which ``store`` says how to talk to."""
+        self._path = located(path)
+        self._store = store
         self._fingerprint = _fingerprint
         self._handle = PerProcess(self._open)
         self._handle.get()
 
     def _open(self) -> Handle:
-        handle = Handle(library.index_free, library.index_open, path_bytes(self._path))
+        handle = Handle(library.index_free, library.index_open_with, path_bytes(self._path), store_pointer(self._store))
         info = _info(handle.pointer)
         if self._fingerprint is None:
             self._fingerprint = int(info.fingerprint)
@@ -158,11 +163,11 @@ class Index:
         return handle
 
     def __reduce__(self) -> Any:
-        return _open_index, (self._path, self._fingerprint)
+        return _open_index, (self._path, self._fingerprint, self._store)
 
     @property
     def path(self) -> str:
-        """The absolute path of the index file."""
+        """The absolute path of the index file, or its URL."""
         return self._path
 
     @property
@@ -214,8 +219,8 @@ class Index:
         call(library.index_verify, self._handle.get().pointer)
 
 
-def _open_index(path: str, fingerprint: int | None) -> Index:
-    return Index(path, _fingerprint=fingerprint)
+def _open_index(path: str, fingerprint: int | None, store: StoreOptions | None) -> Index:
+    return Index(path, store=store, _fingerprint=fingerprint)
 
 
 def _info(pointer: int | None) -> Any:

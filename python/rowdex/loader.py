@@ -8,10 +8,12 @@ from typing import Any, Literal, NamedTuple
 
 from . import _capsule, _ffi
 from ._arrays import Nulls, reader, split, to_torch
-from ._library import Handle, PerProcess, call, count, library, size
+from ._library import Handle, PerProcess, call, count, library, no_nul, size
 from .batch import Batch
 from .dataset import Dataset
+from .errors import Error, exception_of
 from .sampler import DistributedSampler, Plan
+from .schema import Schema
 
 _CHUNK_ROWS, _CHUNK_BYTES = 8192, 1 << 20
 """The most that is converted in one go, unless a batch is larger."""
@@ -38,6 +40,17 @@ class LoaderStats(NamedTuple):
     """Picking rows out of what was decoded."""
     assembling: float
     """Putting batches together."""
+    substituted: int
+    """Rows that stand in for others that could not be read."""
+
+
+class LostGroup(NamedTuple):
+    """A row group that a loader could not read."""
+
+    row_group: int
+    """Its number, counted over the whole index."""
+    error: Error
+    """Why it could not be read; names file, row group and column where they are known."""
 
 
 class Prediction(NamedTuple):
@@ -106,6 +119,13 @@ class Loader:
         nulls, strings: As :meth:`Batch.to_numpy` has them.
         row_ids: Adds the row ids under this name. Shape ``(rows,)``, int64.
         pads: Adds under this name whether a row is a pad, which another rank or an earlier step serves, too. Shape ``(rows,)``, bool.
+        substituted: Adds under this name whether a row stands in for one that could not be read. Shape ``(rows,)``, bool.
+        on_fault: What to do about a row group that cannot be read: ``"fail"`` raises at the step that needs it; ``"substitute"`` replaces each of its rows by another
+            one that can be read, the same on all ranks that can read the same files. Steps and rows stay as many. See :attr:`lost_groups`.
+        fault_seed: With ``"substitute"``: another seed chooses other rows. The same on all ranks.
+        views: Serves top-level strings and binary as Arrow's views, without copying their values into batches: for wide ones, and ``output="arrow"``.
+            A batch then keeps alive what its values are in.
+        read_concurrency: How many row groups of an object store may be on their way at once. Default: 8. 0: none is read ahead.
         sampling: ``batch_size``, ``seed``, ``shuffle``, ``num_replicas``, ``rank`` and all else that :class:`DistributedSampler` takes.
     """
 
@@ -122,6 +142,11 @@ class Loader:
         strings: Literal["list", "offsets"] = "list",
         row_ids: str | None = None,
         pads: str | None = None,
+        substituted: str | None = None,
+        on_fault: Literal["fail", "substitute"] = "fail",
+        fault_seed: int = 0,
+        views: bool = False,
+        read_concurrency: int | None = None,
         **sampling: Any,
     ) -> None:
         if sampler is None:
@@ -130,18 +155,31 @@ class Loader:
             raise TypeError(f"{', '.join(sampling)}: give these to the sampler, or no sampler")
         if sampler.batch_size is None:
             raise ValueError("no batch size: give batch_size, to the sampler if there is one")
-        taken = {name for name in (row_ids, pads) if name is not None} & set(dataset.column_names)
+        taken = {name for name in (row_ids, pads, substituted) if name is not None} & set(dataset.column_names)
         if taken:
             raise ValueError(f"there is a column called {taken.pop()!r}: choose another name")
-        if (row_ids or pads) and output in ("arrow", "python"):
-            raise ValueError(f"row_ids and pads with output={output!r}: use 'torch' or 'numpy'; a Batch has row_ids and num_pads itself")
+        if (row_ids or pads or substituted) and output in ("arrow", "python"):
+            raise ValueError(
+                f"row_ids, pads and substituted with output={output!r}: use 'torch' or 'numpy'; a Batch has row_ids, num_pads and substituted itself"
+            )
+        if on_fault not in ("fail", "substitute"):
+            raise ValueError(f"on_fault={on_fault!r}: use 'fail' or 'substitute'")
+        if views and strings == "offsets":
+            raise ValueError("views=True and strings='offsets': views have no offsets; leave out one of them")
         self.dataset = dataset
         # A sampler of its own, at the place where the given one is.
         self._sampler = object.__new__(DistributedSampler)
         self._sampler.__setstate__(sampler.__getstate__())
         self._options = (size(memory, "memory"), count(threads, "threads"), count(read_ahead, "read_ahead"))
+        self._more_options: dict[str, Any] = {
+            "on_fault": no_nul(on_fault.encode(), "on_fault"),
+            "fault_seed": fault_seed % 2**64,
+            "views": views,
+            "read_concurrency": count(read_concurrency, "read_concurrency"),
+        }
         self._convert = Convert(output, nulls, strings)
-        self._row_ids, self._pads = row_ids, pads
+        self._row_ids, self._pads, self._substituted = row_ids, pads, substituted
+        self._view_schema: Schema | None = None
         self._loader = PerProcess(self._open)
         self._chunk = self._batches_at_once()
         self._waiting: list[Any] = []
@@ -154,7 +192,7 @@ class Loader:
         Samples of a rank follow each other whatever the batch size, so larger batches are cut into those that were asked for.
         """
         plan = self._sampler.plan
-        if self._convert.output in ("arrow", "python") or plan.drop_last_batch:
+        if self._convert.output in ("arrow", "python") or plan.drop_last_batch or self._more_options["views"]:
             return 1
         row_bytes = max(self.dataset.decoded_bytes // max(len(self.dataset), 1), 1)
         rows = min(_CHUNK_ROWS, min(_CHUNK_BYTES, (self._options[0] or 1 << 30) // 16) // row_bytes)
@@ -165,9 +203,21 @@ class Loader:
         """All that decides which rows come when."""
         return self._sampler.plan
 
-    def _open(self) -> Handle:
+    def _loader_options(self) -> _ffi.LoaderOptions:
         memory, threads, read_ahead = self._options
-        options = _ffi.LoaderOptions(memory=memory, threads=threads, read_ahead=read_ahead)
+        return _ffi.LoaderOptions(memory=memory, threads=threads, read_ahead=read_ahead, **self._more_options)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of every batch: the dataset's, or with views in the place of strings."""
+        if not self._more_options["views"]:
+            return self.dataset.schema
+        if self._view_schema is None:
+            self._view_schema = Schema(lambda schema: call(library.loader_schema, self._loader.get().pointer, ctypes.byref(schema)))
+        return self._view_schema
+
+    def _open(self) -> Handle:
+        options = self._loader_options()
         # What a new C sampler resumes from does not depend on whether the epoch was resumed before.
         state = self._state().encode()
         plan = self._sampler.plan
@@ -236,11 +286,11 @@ class Loader:
         handle = Handle(library.batch_free, library.loader_next, self._loader.get().pointer)
         if handle.pointer is None:
             raise RuntimeError(f"the loader ended before step {self._next[1]} of epoch {self._next[0]}")
-        return Batch(handle, self.dataset.schema)
+        return Batch(handle, self.schema)
 
     def _converted(self, batch: Batch) -> Any:
         found = self._convert(batch)
-        if self._row_ids is not None or self._pads is not None:
+        if self._row_ids is not None or self._pads is not None or self._substituted is not None:
             import numpy as np
 
             extra: dict[str, Any] = {}
@@ -248,6 +298,9 @@ class Loader:
                 extra[self._row_ids] = np.array(batch.row_ids, dtype=np.int64)
             if self._pads is not None:
                 extra[self._pads] = np.arange(len(batch)) >= len(batch) - batch.num_pads
+            if self._substituted is not None:
+                extra[self._substituted] = np.zeros(len(batch), dtype=bool)
+                extra[self._substituted][[row.place for row in batch.substituted]] = True
             found.update(to_torch(extra) if self._convert.output == "torch" else extra)
         return found
 
@@ -283,8 +336,7 @@ class Loader:
 
     def predict(self) -> Prediction:
         """What this loader will do, from the index alone. Takes a fraction of a second."""
-        memory, threads, read_ahead = self._options
-        options = _ffi.LoaderOptions(memory=memory, threads=threads, read_ahead=read_ahead)
+        options = self._loader_options()
         found = _ffi.Prediction()
         sampler = self._sampler._at(self._next[0])
         call(library.loader_predict, self.dataset._pointer, sampler, ctypes.byref(options), ctypes.byref(found))
@@ -295,8 +347,22 @@ class Loader:
         """What was done since the loader was started, resumed or set to another epoch."""
         found = _ffi.LoaderStats()
         call(library.loader_get_stats, self._loader.get().pointer, ctypes.byref(found))
-        times = (getattr(found, f"{name}_ns") / 1e9 for name in LoaderStats._fields[4:])
-        return LoaderStats(found.decodes, found.rows, found.held_bytes, found.peak_bytes, *times)
+        counts = {name: int(getattr(found, name)) for name in (*LoaderStats._fields[:4], "substituted")}
+        times = {name: getattr(found, f"{name}_ns") / 1e9 for name in LoaderStats._fields[4:8]}
+        return LoaderStats(**counts, **times)
+
+    @property
+    def lost_groups(self) -> list[LostGroup]:
+        """The row groups that were found unreadable since the loader was made, resumed or closed; none unless ``on_fault="substitute"``."""
+        loader = self._loader.made()
+        if loader is None:
+            return []
+        lost = Handle(library.lost_groups_free, library.loader_lost_groups, loader.pointer)
+        numbers = range(library.lost_groups_len(lost.pointer))
+        return [
+            LostGroup(library.lost_groups_row_group(lost.pointer, i), exception_of(library.lost_groups_error(lost.pointer, i)))
+            for i in numbers
+        ]
 
     def close(self) -> None:
         """Ends its threads. It goes on where it was if it is used again."""
@@ -314,12 +380,11 @@ class Loader:
 
     def __arrow_c_schema__(self) -> object:
         """An ``arrow_schema`` capsule, of a struct with a child for each column."""
-        return self.dataset.schema.__arrow_c_schema__()
+        return self.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """An ``arrow_array_stream`` capsule: the batches of the epoch that comes, which is then over for this loader."""
-        _, threads, read_ahead = self._options
-        options = _ffi.LoaderOptions(memory=self._options[0], threads=threads, read_ahead=read_ahead)
+        options = self._loader_options()
         epoch, step = self._next
         if step > 0:
             self.set_epoch(epoch + 1)

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from . import _ffi
 from ._library import Handle, PerProcess, call, library, no_nul
 from .dataset import Dataset
+from .order import Context, Order, Orders, open_order
 
 Tail = Literal["wrap", "drop", "uneven", "error"]
 _CHUNK = 4096
@@ -21,7 +22,7 @@ class Plan(NamedTuple):
 
     Attributes:
         rows: How many rows the dataset has.
-        order: ``"global"``, ``"sequential"``, ``"torch"``, ``"blocks(8)"`` and the like.
+        order: ``"global"``, ``"sequential"``, ``"torch"``, ``"blocks(8)"`` and the like, or one of :mod:`rowdex.order`.
         seed: The same on all ranks.
         rank, world_size: This rank, and how many there are.
         batch_size: Rows per step and rank.
@@ -29,10 +30,12 @@ class Plan(NamedTuple):
         replicas, replica_layout: How many ranks get the same rows, and which: ``"consecutive"`` or ``"strided"``.
         drop_last_batch: Whether a short last batch is left out.
         resumed: The state that the run goes on from, if any.
+        partition: How positions are dealt to the ranks: ``"strided"`` or ``"contiguous"``.
+        rotation: Whether an order that never changes begins elsewhere each epoch; ``None`` where that is needed.
     """
 
     rows: int
-    order: str
+    order: Order
     seed: int
     rank: int
     world_size: int
@@ -42,6 +45,8 @@ class Plan(NamedTuple):
     replica_layout: str = "consecutive"
     drop_last_batch: bool = False
     resumed: str | None = None
+    partition: str = "strided"
+    rotation: bool | None = None
 
     def open(self, dataset: Dataset | None) -> OpenPlan:
         """The samplers of this plan. Orders that go by row groups need the dataset."""
@@ -59,16 +64,9 @@ class Plan(NamedTuple):
         return OpenPlan(whole, resumed, epoch)
 
     def _sampler(self, dataset: Dataset | None) -> Handle:
-        order = no_nul(self.order.encode(), "order")
-        seed = self.seed % 2**64
-        if dataset is None:
-            groups = (ctypes.c_uint64 * 1)(self.rows)
-            orders = Handle(library.orders_free, library.orders_for_groups, order, groups, 1, seed)
-        else:
-            if len(dataset) != self.rows:
-                raise ValueError(f"a sampler of {self.rows} rows for a dataset of {len(dataset)}: make it with this dataset")
-            index = dataset.index._handle.get().pointer
-            orders = Handle(library.orders_free, library.orders_for_index, order, index, seed)
+        if dataset is not None and len(dataset) != self.rows:
+            raise ValueError(f"a sampler of {self.rows} rows for a dataset of {len(dataset)}: make it with this dataset")
+        orders = open_order(self.order, Context(dataset, self.rows, self.seed % 2**64))
         options = _ffi.SamplerOptions(
             rank=self.rank,
             world_size=self.world_size,
@@ -77,6 +75,8 @@ class Plan(NamedTuple):
             replica_layout=no_nul(self.replica_layout.encode(), "replica layout"),
             replicas=self.replicas,
             drop_last_batch=self.drop_last_batch,
+            partition=no_nul(self.partition.encode(), "partition"),
+            rotation={None: b"needed", True: b"always", False: b"never"}[self.rotation],
         )
         return Handle(library.sampler_free, library.sampler_new, orders.pointer, ctypes.byref(options))
 
@@ -121,12 +121,17 @@ class DistributedSampler:
         shuffle: ``False`` serves rows in order.
         seed: The same on all ranks.
         drop_last: Drops rows that do not divide evenly (tail ``"drop"``), rather than serve some twice (tail ``"wrap"``).
-        order: ``"global"`` (default), ``"blocks(8)"``, ``"sequential"``, or ``"torch"``: what PyTorch's sampler serves, number for number.
+        order: ``"global"`` (default), ``"blocks(8)"``, ``"sequential"``, ``"torch"`` (what PyTorch's sampler serves, number for number), or one of
+            :mod:`rowdex.order`: from a list or a file, by weight, by class, of a part of the rows, in epochs of another size.
         tail: ``"wrap"``, ``"drop"``, ``"uneven"`` (nothing twice, nothing dropped, ranks differ by one) or ``"error"``.
         replicas: How many ranks get the same rows, as those of a model-parallel group must.
         replica_layout: Which ranks these are: ``"consecutive"``, or ``"strided"``.
         batch_size: Rows per step and rank, for :meth:`batches`, :attr:`steps` and states between batches.
         drop_last_batch: Leaves out the last batch of an epoch if it is short on any rank.
+        partition: ``"strided"`` deals positions to the ranks in turn, ``"contiguous"`` one consecutive piece to each, so that with ``order="blocks(8)"``
+            a row group is read by about one rank.
+        rotation: Whether an order that is the same in every epoch begins elsewhere each time. Default: where rows are dropped or repeated, which
+            would be the same ones otherwise. ``False`` is what PyTorch's sampler does.
     """
 
     def __init__(
@@ -138,13 +143,17 @@ class DistributedSampler:
         seed: int = 0,
         drop_last: bool = False,
         *,
-        order: str | None = None,
+        order: Order | None = None,
         tail: Tail | None = None,
         replicas: int = 1,
         replica_layout: Literal["consecutive", "strided"] = "consecutive",
         batch_size: int | None = None,
         drop_last_batch: bool = False,
+        partition: Literal["strided", "contiguous"] = "strided",
+        rotation: bool | None = None,
     ) -> None:
+        if order is not None and not isinstance(order, (str, Orders)):
+            raise TypeError(f"order={order!r}: use a name such as 'global', or one of rowdex.order")
         if not shuffle and order not in (None, "sequential"):
             raise ValueError(f"shuffle=False and order={order!r}: leave out one of them")
         if drop_last and tail not in (None, "drop"):
@@ -172,6 +181,8 @@ class DistributedSampler:
                 replicas=replicas,
                 replica_layout=replica_layout,
                 drop_last_batch=drop_last_batch,
+                partition=partition,
+                rotation=None if rotation is None else bool(rotation),
             )
         )
         self._batched = batch_size is not None

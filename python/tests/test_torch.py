@@ -190,6 +190,23 @@ def test_ranks_without_rows_in_the_last_step_take_part_in_it(torch_dataset: Any)
         assert [len(rows) for rows in found] == [334, 1 if rank == 0 else 0]
 
 
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_orders_of_lists_sets_and_files_reach_the_workers(torch_dataset: Any, method: str) -> None:
+    kept = ~rowdex.order.IdSet.split(torch_dataset, "train", by="label", fraction=0.5, seed=3)
+    orders = [
+        rowdex.order.Explicit(range(0, ROWS, 2)),
+        rowdex.order.Resized(rowdex.order.Subset("blocks(2)", kept), 150),
+        rowdex.order.Weighted(torch_dataset.weights("label"), 300),
+    ]
+    for order in orders:
+        sampling: dict[str, Any] = {"seed": 5, "order": order, "partition": "contiguous", "num_replicas": 2, "rank": 1}
+        batches = rowdex.torch.BatchSampler(torch_dataset, 40, **sampling)
+        assert len(pickle.dumps(next(iter(batches)))) < 1000
+        batches.set_epoch(0)
+        loader = DataLoader(torch_dataset, batch_sampler=batches, num_workers=2, multiprocessing_context=method, timeout=WATCHDOG)
+        assert ids(loader) == expected(torch_dataset, batch_size=40, **sampling)
+
+
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_an_iterable_dataset_serves_the_same_for_any_number_of_workers(torch_dataset: Any, workers: int) -> None:
     sampling = {"batch_size": 40, "seed": 8, "num_replicas": 2, "rank": 0}

@@ -12,12 +12,39 @@ use super::buffers::{copy_into, rowdex_column_buffer};
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, given, place};
 use super::index::{Count, Progress, count, rowdex_index, rowdex_progress};
-use crate::dataset::VerifyReport;
-use crate::{Counters, Dataset, DatasetBuilder, Index, Result, Staleness};
+use super::store::{rowdex_store_options, store_options};
+use crate::dataset::{MixedDataset, VerifyReport};
+use crate::{Counters, Dataset, DatasetBuilder, Index, MapDataset, Result, Staleness};
 
 /// Rows by their row id. Concurrent use is fine, and so is freeing it while a loader uses it.
 #[derive(Debug)]
-pub struct rowdex_dataset(pub(super) Dataset);
+pub struct rowdex_dataset(pub(super) Rows);
+
+/// The rows of one index, or of several.
+#[derive(Debug)]
+pub(super) enum Rows {
+    One(Dataset),
+    Mixed(MixedDataset),
+}
+
+impl rowdex_dataset {
+    /// What all datasets do.
+    pub(super) fn map(&self) -> &dyn MapDataset {
+        match &self.0 {
+            Rows::One(dataset) => dataset,
+            Rows::Mixed(dataset) => dataset,
+        }
+    }
+
+    /// What only a dataset with an index of its own does.
+    pub(super) fn one(&self) -> Result<&Dataset> {
+        match &self.0 {
+            Rows::One(dataset) => Ok(dataset),
+            Rows::Mixed(_) => Err(handle::invalid("a mixed dataset has no index, column, cache and file of its own")
+                .with_hint("ask the datasets that it was made of")),
+        }
+    }
+}
 
 /// How a dataset is opened. All zeros are the defaults.
 #[repr(C)]
@@ -40,6 +67,8 @@ pub struct rowdex_dataset_options {
     pub threads: u64,
     /// Refuses a row group that takes more bytes than this when decoded. 0: 2 GiB.
     pub max_decoded_bytes: u64,
+    /// How the object store is talked to, if the data is in one. NULL: the defaults.
+    pub store: *const rowdex_store_options,
 }
 
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
@@ -60,7 +89,7 @@ pub unsafe extern "C" fn rowdex_dataset_open(
         let options = unsafe { handle::options(options, "options") }?;
         // SAFETY: as above.
         let dataset = unsafe { builder(index, &options) }?.open()?;
-        out.write(handle::handle(rowdex_dataset(dataset)));
+        out.write(handle::handle(rowdex_dataset(Rows::One(dataset))));
         Ok(())
     })
 }
@@ -84,6 +113,10 @@ unsafe fn builder(index: Index, options: &rowdex_dataset_options) -> Result<Data
     if let Some(level) = unsafe { handle::optional_text(options.staleness, "options.staleness") }? {
         builder = builder.with_staleness(level.parse()?);
     }
+    if !options.store.is_null() {
+        // SAFETY: as above.
+        builder = builder.with_store_options(unsafe { store_options(options.store, "options.store") }?);
+    }
     if let Some(bytes) = bytes(options.cache_bytes) {
         builder = builder.with_cache_bytes(bytes);
     }
@@ -105,6 +138,32 @@ pub(super) fn bytes(option: u64) -> Option<u64> {
     }
 }
 
+/// Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before. They may be freed afterwards.
+///
+/// Each keeps its own cache, threads and options. rowdex_orders_mixed numbers rows in the same way. Rows and loaders work as with any dataset;
+/// what is about one index or one cache is an error that says so.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_dataset_mixed(
+    datasets: *const *const rowdex_dataset,
+    num_datasets: usize,
+    mixed: Option<&mut MaybeUninit<*mut rowdex_dataset>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let out = place(mixed, "mixed")?;
+        // SAFETY: the conventions of the header.
+        let datasets = unsafe { handle::slice(datasets, num_datasets, "datasets") }?;
+        let datasets = datasets.iter().map(|dataset| {
+            // SAFETY: as above.
+            let dataset = unsafe { handle::borrow(dataset.cast_mut(), "datasets[…]") }?;
+            dataset.one().cloned()
+        });
+        let mixed = MixedDataset::new(datasets.collect::<Result<Vec<_>>>()?)?;
+        out.write(handle::handle(rowdex_dataset(Rows::Mixed(mixed))));
+        Ok(())
+    })
+}
+
 /// Ends the life of a dataset handle, and of its cache and threads unless a loader still uses them.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_dataset_free(dataset: Option<Box<rowdex_dataset>>) {
@@ -114,13 +173,14 @@ pub extern "C" fn rowdex_dataset_free(dataset: Option<Box<rowdex_dataset>>) {
 /// How many rows there are: row ids are 0 up to len - 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_dataset_len(dataset: Option<&rowdex_dataset>) -> u64 {
-    dataset.map_or(0, |dataset| dataset.0.len())
+    dataset.map_or(0, |dataset| dataset.map().len())
 }
 
-/// A new handle of the index that the dataset was opened with, which the caller frees; NULL for NULL.
+/// A new handle of the index that the dataset was opened with, which the caller frees; NULL for NULL and for a mixed dataset.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_dataset_index(dataset: Option<&rowdex_dataset>) -> *mut rowdex_index {
-    dataset.map_or(ptr::null_mut(), |dataset| handle::handle(rowdex_index(dataset.0.index().clone())))
+    let index = dataset.and_then(|dataset| Some(dataset.one().ok()?.index().clone()));
+    index.map_or(ptr::null_mut(), |index| handle::handle(rowdex_index(index)))
 }
 
 /// About how many bytes the chosen columns of all rows take when decoded, as the footers tell. May parse a few footers.
@@ -131,8 +191,11 @@ pub extern "C" fn rowdex_dataset_decoded_bytes(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let dataset = &given(dataset, "dataset")?.0;
-        place(bytes, "bytes")?.write(dataset.decoded_bytes());
+        let bytes = place(bytes, "bytes")?;
+        bytes.write(match &given(dataset, "dataset")?.0 {
+            Rows::One(dataset) => dataset.decoded_bytes(),
+            Rows::Mixed(mixed) => mixed.datasets().iter().map(Dataset::decoded_bytes).fold(0, u64::saturating_add),
+        });
         Ok(())
     })
 }
@@ -145,7 +208,7 @@ pub extern "C" fn rowdex_dataset_schema(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let dataset = &given(dataset, "dataset")?.0;
+        let dataset = given(dataset, "dataset")?.map();
         place(schema, "schema")?.write(export_schema(dataset.schema())?);
         Ok(())
     })
@@ -163,7 +226,7 @@ pub extern "C" fn rowdex_dataset_get(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let dataset = &given(dataset, "dataset")?.0;
+        let dataset = given(dataset, "dataset")?.map();
         let array = place(array, "array")?;
         export_batch(dataset.get(row)?, array, schema)
     })
@@ -182,7 +245,7 @@ pub unsafe extern "C" fn rowdex_dataset_take(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let dataset = &given(dataset, "dataset")?.0;
+        let dataset = given(dataset, "dataset")?.map();
         let array = place(array, "array")?;
         // SAFETY: the conventions of the header.
         let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
@@ -202,7 +265,7 @@ pub unsafe extern "C" fn rowdex_dataset_take_into(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let dataset = &given(dataset, "dataset")?.0;
+        let dataset = given(dataset, "dataset")?.map();
         // SAFETY: the conventions of the header.
         let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
         // SAFETY: as above.
@@ -249,7 +312,7 @@ pub unsafe extern "C" fn rowdex_dataset_counters(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let dataset = &given(dataset, "dataset")?.0;
+        let dataset = given(dataset, "dataset")?.one()?;
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(counters, "counters") }?;
         let told = dataset.counters();
@@ -293,7 +356,7 @@ pub unsafe extern "C" fn rowdex_dataset_verify(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let dataset = &given(dataset, "dataset")?.0;
+        let dataset = given(dataset, "dataset")?.one()?;
         let out = place(report, "report")?;
         // SAFETY: the conventions of the header.
         let level: Staleness = unsafe { handle::text(level, "level") }?.parse()?;

@@ -91,7 +91,7 @@ impl rowdex_error {
 }
 
 /// A name from a hostile file may have a NUL, which would end the text for C.
-fn c_string(text: &str) -> CString {
+pub(super) fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default()
 }
 

@@ -9,6 +9,7 @@ use arrow::ffi::FFI_ArrowSchema;
 use super::arrow::export_schema;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, given, place, rowdex_str};
+use super::store::{rowdex_store_options, store_options};
 use crate::index::builder::BuildReport;
 use crate::{Error, ErrorKind, Index, IndexBuilder, Result};
 
@@ -77,6 +78,8 @@ pub struct rowdex_build_options {
     pub progress: rowdex_progress,
     /// The first argument of progress.
     pub progress_userdata: *mut c_void,
+    /// How the object store is talked to, if the data or the index is in one. NULL: the defaults.
+    pub store: *const rowdex_store_options,
 }
 
 // SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is no padding.
@@ -196,6 +199,10 @@ unsafe fn builder(options: &rowdex_build_options) -> Result<IndexBuilder> {
     if let Some(rows) = unsafe { handle::optional_path(options.rows_file) } {
         builder = builder.with_rows(rows);
     }
+    if !options.store.is_null() {
+        // SAFETY: as above.
+        builder = builder.with_store_options(unsafe { store_options(options.store, "options.store") }?);
+    }
     match count(options.threads, "options.threads")? {
         Count::Default => Ok(builder),
         Count::Exactly(threads) => Ok(builder.with_threads(threads)),
@@ -233,6 +240,25 @@ pub unsafe extern "C" fn rowdex_index_open(
         // SAFETY: the conventions of the header.
         let path = unsafe { handle::path(path, "path") }?;
         index.write(handle::handle(rowdex_index(Index::open(path)?)));
+        Ok(())
+    })
+}
+
+/// As rowdex_index_open, with options for the store that a URL is in; NULL: the defaults.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_index_open_with(
+    path: *const c_char,
+    store: *const rowdex_store_options,
+    index: Option<&mut MaybeUninit<*mut rowdex_index>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let index = place(index, "index")?;
+        // SAFETY: the conventions of the header.
+        let path = unsafe { handle::path(path, "path") }?;
+        // SAFETY: as above.
+        let store = unsafe { store_options(store, "store") }?;
+        index.write(handle::handle(rowdex_index(Index::open_with(path, &store)?)));
         Ok(())
     })
 }

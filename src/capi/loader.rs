@@ -9,23 +9,23 @@ use std::time::Duration;
 use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
-use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow::ffi::FFI_ArrowSchema;
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 
-use super::arrow::{export_batch, export_schema};
-use super::buffers::{copy_into, rowdex_column_buffer};
-use super::dataset::{bytes, rowdex_dataset};
+use super::arrow::export_schema;
+use super::batch::rowdex_batch;
+use super::dataset::{Rows, bytes, rowdex_dataset};
 use super::error::{call, catch, rowdex_error, rowdex_status};
 use super::handle::{self, Exclusive, Versioned, given, place};
 use super::index::{Count, count};
 use super::sampler::rowdex_sampler;
-use crate::loader::{Batch, LoaderBuilder, LoaderStats, Prediction};
+use crate::loader::{Fault, LoaderBuilder, LoaderStats, Prediction};
 use crate::{Loader, Result};
 
 /// Serves batches in the order of a sampler, epoch after epoch. One thread at a time: a second one gets an error.
 #[derive(Debug)]
 pub struct rowdex_loader {
-    loader: Arc<Exclusive<Loader>>,
+    pub(super) loader: Arc<Exclusive<Loader>>,
     schema: SchemaRef,
 }
 
@@ -47,6 +47,16 @@ pub struct rowdex_loader_options {
     pub more_ranks: *const *const rowdex_sampler,
     /// How many.
     pub num_more_ranks: usize,
+    /// What to do about a row group that cannot be read: "fail" (NULL), or "substitute", which replaces each of its rows by another one that can be
+    /// read. Set it alike on all ranks.
+    pub on_fault: *const c_char,
+    /// With "substitute": another seed chooses other rows.
+    pub fault_seed: u64,
+    /// 1 serves top-level string and binary columns as views, whatever their types are, so that their values are not copied into batches; in
+    /// exchange a batch keeps alive what its values are in.
+    pub views: u64,
+    /// How many row groups of an object store may be on their way at once. 0: 8. ROWDEX_NONE: none is read ahead.
+    pub read_concurrency: u64,
 }
 
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
@@ -65,7 +75,7 @@ pub unsafe extern "C" fn rowdex_loader_new(
         let out = place(loader, "loader")?;
         // SAFETY: the conventions of the header.
         let loader = unsafe { builder(dataset, sampler, options) }?.build()?;
-        let schema = given(dataset, "dataset")?.0.schema().clone();
+        let schema = loader.schema();
         out.write(handle::handle(rowdex_loader { loader: Arc::new(Exclusive::new(loader)), schema }));
         Ok(())
     })
@@ -82,7 +92,19 @@ unsafe fn builder(
     let sampler = given(sampler, "sampler")?.0.read("sampler")?.clone();
     // SAFETY: the caller's promise.
     let options = unsafe { handle::options(options, "options") }?;
-    let mut builder = Loader::builder(dataset, sampler);
+    let builder = match dataset {
+        Rows::One(dataset) => Loader::builder(dataset, sampler),
+        Rows::Mixed(dataset) => Loader::builder(dataset, sampler),
+    };
+    // SAFETY: as above.
+    let fault = unsafe { handle::optional_text(options.on_fault, "options.on_fault") }?;
+    let mut builder = builder.on_fault(self::fault(fault, options.fault_seed)?);
+    if options.views != 0 {
+        builder = builder.with_views(true);
+    }
+    if let Count::Exactly(groups) = count(options.read_concurrency, "options.read_concurrency")? {
+        builder = builder.read_concurrency(groups);
+    }
     if let Some(memory) = bytes(options.memory) {
         builder = builder.memory(memory);
     }
@@ -103,6 +125,17 @@ unsafe fn builder(
         Ok(sampler.0.read("sampler")?.clone())
     });
     Ok(builder.and_ranks(more.collect::<Result<Vec<_>>>()?))
+}
+
+fn fault(policy: Option<&str>, seed: u64) -> Result<Fault> {
+    match policy {
+        None | Some("fail") => Ok(Fault::Fail),
+        Some("substitute") => Ok(Fault::Substitute { seed }),
+        Some(other) => {
+            Err(handle::invalid(format!("no policy for faults is called {other:?}"))
+                .with_hint("use fail or substitute"))
+        }
+    }
 }
 
 /// Ends the life of a loader handle, and its threads unless a stream still uses them.
@@ -177,9 +210,19 @@ pub unsafe extern "C" fn rowdex_loader_predict(
     })
 }
 
-/// The rows of one step on one rank. Concurrent use is fine.
-#[derive(Debug)]
-pub struct rowdex_batch(pub(super) Batch);
+/// The columns of every batch, as an Arrow struct type that the caller releases: those of the dataset, or with views in the place of strings.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_loader_schema(
+    loader: Option<&rowdex_loader>,
+    schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let loader = given(loader, "loader")?;
+        place(schema, "schema")?.write(export_schema(&loader.schema)?);
+        Ok(())
+    })
+}
 
 /// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the loader is at its end.
 #[unsafe(no_mangle)]
@@ -193,98 +236,9 @@ pub unsafe extern "C" fn rowdex_loader_next(
         let mut loader = unsafe { handle::borrow(loader, "loader") }?.loader.lock("loader")?;
         let out = place(batch, "batch")?;
         let next = loader.next().transpose()?;
-        out.write(next.map_or(ptr::null_mut(), |batch| handle::handle(rowdex_batch(batch))));
+        out.write(next.map_or(ptr::null_mut(), |batch| handle::handle(rowdex_batch::new(batch))));
         Ok(())
     })
-}
-
-/// What is known of a batch.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_batch_info {
-    /// sizeof(rowdex_batch_info), set by the caller.
-    pub struct_size: usize,
-    /// The epoch that it is from.
-    pub epoch: u64,
-    /// Which step of the epoch, from 0. After resuming within an epoch, steps count from there.
-    pub step: u64,
-    /// How many steps the epoch has. After resuming: that were left. The last batch has step + 1 == steps.
-    pub steps: u64,
-    /// The rank that it is for.
-    pub rank: u64,
-    /// How many rows it has.
-    pub num_rows: u64,
-    /// How many of them, always the last ones, are pads, which another rank or an earlier step serves, too.
-    pub num_pads: u64,
-    /// The row ids, one for each row, which belong to the batch.
-    pub row_ids: *const u64,
-}
-
-// SAFETY: repr(C); integers and a pointer of 8 bytes only.
-unsafe impl Versioned for rowdex_batch_info {}
-
-/// What is known of a batch.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_batch_get_info(
-    batch: Option<&rowdex_batch>,
-    info: *mut rowdex_batch_info,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let batch = &given(batch, "batch")?.0;
-        // SAFETY: the conventions of the header.
-        let out = unsafe { handle::struct_out(info, "info") }?;
-        out.write(rowdex_batch_info {
-            struct_size: 0,
-            epoch: batch.epoch,
-            step: batch.step,
-            steps: batch.steps,
-            rank: batch.rank.into(),
-            num_rows: batch.row_ids.len() as u64,
-            num_pads: batch.pads as u64,
-            row_ids: batch.row_ids.as_ptr(),
-        });
-        Ok(())
-    })
-}
-
-/// The rows of a batch, as an Arrow struct array that the caller releases, and its type (may be NULL if it is not wanted).
-///
-/// Nothing is copied: array and batch share the buffers, and either may go first.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_batch_export(
-    batch: Option<&rowdex_batch>,
-    array: Option<&mut MaybeUninit<FFI_ArrowArray>>,
-    schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let batch = &given(batch, "batch")?.0;
-        export_batch(batch.records.clone(), place(array, "array")?, schema)
-    })
-}
-
-/// Writes columns of fixed width of a batch to the caller's buffers.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_batch_copy_into(
-    batch: Option<&rowdex_batch>,
-    columns: *const rowdex_column_buffer,
-    num_columns: usize,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let batch = &given(batch, "batch")?.0;
-        // SAFETY: the conventions of the header.
-        let columns = unsafe { handle::slice(columns, num_columns, "columns") }?;
-        // SAFETY: as above.
-        unsafe { copy_into(&batch.records, columns) }
-    })
-}
-
-/// Ends the life of a batch and of its row ids, not of what was exported.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_batch_free(batch: Option<Box<rowdex_batch>>) {
-    handle::free(batch);
 }
 
 /// The batches to come as an Arrow stream that the caller releases: rows only, without row ids, epochs and marks of pads.
@@ -422,6 +376,8 @@ pub struct rowdex_loader_stats {
     pub extracting_ns: u64,
     /// Nanoseconds spent putting batches together.
     pub assembling_ns: u64,
+    /// Rows that stand in for others that could not be read.
+    pub substituted: u64,
 }
 
 // SAFETY: repr(C) and integers of 8 bytes only.
@@ -439,7 +395,7 @@ pub unsafe extern "C" fn rowdex_loader_get_stats(
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(stats, "stats") }?;
         let stats = loader.stats();
-        let LoaderStats { decodes, extractions, rows, held_bytes, peak_bytes, .. } = stats;
+        let LoaderStats { decodes, extractions, substituted, rows, held_bytes, peak_bytes, .. } = stats;
         out.write(rowdex_loader_stats {
             struct_size: 0,
             decodes,
@@ -451,11 +407,12 @@ pub unsafe extern "C" fn rowdex_loader_get_stats(
             decoding_ns: nanoseconds(stats.decoding),
             extracting_ns: nanoseconds(stats.extracting),
             assembling_ns: nanoseconds(stats.assembling),
+            substituted,
         });
         Ok(())
     })
 }
 
-fn nanoseconds(time: Duration) -> u64 {
+pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

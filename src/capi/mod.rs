@@ -10,16 +10,24 @@
 #![allow(non_camel_case_types, reason = "types are named as they are in C")]
 #![allow(unreachable_pub, reason = "what C sees must be `pub` for cbindgen")]
 
+mod announced;
 mod arrow;
+mod batch;
 mod buffers;
+mod columns;
+mod compose;
 mod dataset;
 mod error;
+mod faults;
 mod handle;
+mod id_set;
 mod index;
+mod launch;
 mod loader;
 mod orders;
 mod rows;
 mod sampler;
+mod store;
 #[cfg(test)]
 mod tests;
 mod version;

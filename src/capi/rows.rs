@@ -6,11 +6,10 @@ use arrow::array::RecordBatchIterator;
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 
 use super::arrow::export_schema;
+use super::batch::rowdex_batch;
 use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, given, place};
-use super::loader::rowdex_batch;
-use crate::Batch;
 
 /// Rows in the order asked, as a batch that the caller frees: for exporting them more than once. It says that it is step 0 of 1 on rank 0.
 ///
@@ -24,14 +23,12 @@ pub unsafe extern "C" fn rowdex_dataset_take_batch(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let dataset = &given(dataset, "dataset")?.0;
+        let dataset = given(dataset, "dataset")?.map();
         // SAFETY: the conventions of the header.
         let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
         let out = place(batch, "batch")?;
-        let records = dataset.take(rows)?;
-        let (row_ids, substituted) = (rows.to_vec(), Vec::new());
-        let batch = Batch { epoch: 0, step: 0, steps: 1, rank: 0, records, row_ids, substituted, pads: 0 };
-        out.write(handle::handle(rowdex_batch(batch)));
+        let batch = rowdex_batch::of_rows(dataset.take(rows)?, rows);
+        out.write(handle::handle(batch));
         Ok(())
     })
 }
@@ -44,7 +41,7 @@ pub extern "C" fn rowdex_batch_stream(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let records = given(batch, "batch")?.0.records.clone();
+        let records = given(batch, "batch")?.batch.records.clone();
         let out = place(stream, "stream")?;
         let schema = records.schema();
         // The stream's own callback could not report it.

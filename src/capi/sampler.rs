@@ -2,11 +2,11 @@
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
-use std::sync::Arc;
 
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Shared, Versioned, given, place};
 use super::orders::rowdex_orders;
+use crate::order::Partition;
 use crate::sampler::{DistributedSampler, ReplicaLayout, Shard, State};
 use crate::{Error, ErrorKind, Result, Tail};
 
@@ -40,6 +40,11 @@ pub struct rowdex_sampler_options {
     pub replicas: u32,
     /// 1 leaves out the last batch of an epoch if it is short on any rank.
     pub drop_last_batch: u32,
+    /// How positions are dealt to the shards: "strided" (NULL) in turn, or "contiguous" in one consecutive piece for each.
+    pub partition: *const c_char,
+    /// Whether orders that are the same in every epoch begin elsewhere each epoch: "needed" (NULL) where rows are dropped or repeated, which would be
+    /// the same ones otherwise, "always" or "never".
+    pub rotation: *const c_char,
 }
 
 // SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is no padding.
@@ -54,7 +59,7 @@ pub unsafe extern "C" fn rowdex_sampler_new(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let orders = Arc::clone(&given(orders, "orders")?.0);
+        let orders = given(orders, "orders")?.orders();
         let out = place(sampler, "sampler")?;
         // SAFETY: the conventions of the header.
         let options = unsafe { handle::options(options, "options") }?;
@@ -68,11 +73,31 @@ pub unsafe extern "C" fn rowdex_sampler_new(
         let shard = shard.with_tail(tail).with_replicas(options.replicas.max(1), layout)?;
         let batch_size = usize::try_from(options.batch_size)
             .map_err(|_| handle::invalid(format!("a batch size of {}", options.batch_size)))?;
+        // SAFETY: as above.
+        let partition = unsafe { handle::optional_text(options.partition, "options.partition") }?;
+        // SAFETY: as above.
+        let rotation = rotation(unsafe { handle::optional_text(options.rotation, "options.rotation") }?)?;
+        let orders = partition.map_or(Ok(Partition::default()), str::parse)?.orders(orders, shard.count())?;
         let sampler = DistributedSampler::new(orders, shard, batch_size)?;
         let sampler = sampler.with_drop_last_batch(options.drop_last_batch != 0);
+        let sampler = match rotation {
+            Some(rotation) => sampler.with_rotation(rotation),
+            None => sampler,
+        };
         out.write(handle::handle(rowdex_sampler(Shared::new(sampler))));
         Ok(())
     })
+}
+
+fn rotation(text: Option<&str>) -> Result<Option<bool>> {
+    match text {
+        None | Some("needed") => Ok(None),
+        Some("always") => Ok(Some(true)),
+        Some("never") => Ok(Some(false)),
+        Some(other) => {
+            Err(handle::invalid(format!("no rotation is called {other:?}")).with_hint("use needed, always or never"))
+        }
+    }
 }
 
 /// Ends the life of a sampler handle. A loader that was made with it has a copy.

@@ -143,7 +143,7 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
     let together: Vec<Option<Place>> = runs.iter().map(|run| together(run, &places.slices)).collect();
     let scattered: Vec<&[Place]> =
         runs.iter().zip(&together).filter(|(_, together)| together.is_none()).map(|(run, _)| *run).collect();
-    let (schema, served) = (groups.schema(), groups.served());
+    let (schema, served) = (groups.schema(), groups.served_schema());
     let mut columns: Vec<Vec<ArrayRef>> = vec![Vec::with_capacity(schema.fields().len()); plans.len()];
     let mut finished = true;
     for (column, (field, wanted)) in schema.fields().iter().zip(served.fields()).enumerate() {

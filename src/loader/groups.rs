@@ -54,7 +54,7 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     }
 
     /// The types that are served.
-    fn served(&self) -> SchemaRef;
+    fn served_schema(&self) -> SchemaRef;
 
     /// Brings rows to the types that are served.
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch>;
@@ -231,7 +231,7 @@ impl Groups for DatasetGroups {
         self.dataset.decode_group_in_chunks(read, rows, each)
     }
 
-    fn served(&self) -> SchemaRef {
+    fn served_schema(&self) -> SchemaRef {
         if self.views { self.schema() } else { self.dataset.schema().clone() }
     }
 
@@ -342,7 +342,7 @@ impl Groups for MixedGroups {
         self.views
     }
 
-    fn served(&self) -> SchemaRef {
+    fn served_schema(&self) -> SchemaRef {
         if self.views { self.schema() } else { self.dataset.schema().clone() }
     }
 

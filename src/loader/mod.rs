@@ -56,6 +56,7 @@ use std::time::Duration;
 
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
+use arrow::datatypes::SchemaRef;
 
 pub use self::announced::{Announced, AnnouncedBuilder, AnnouncedStats};
 use self::engine::{Engine, Settings};
@@ -343,6 +344,11 @@ impl Loader {
             place,
             state,
         })
+    }
+
+    /// The schema of every batch: the dataset's, or with views in the place of strings if these were [asked for](LoaderBuilder::with_views).
+    pub fn schema(&self) -> SchemaRef {
+        self.groups.served_schema()
     }
 
     /// Where the run stands after the last step of which all batches were handed out. A loader, or a bare sampler, that resumes

@@ -141,7 +141,7 @@ impl Groups for Fake {
         ids.chunks(rows).try_for_each(|ids| each(self.batch(ids.iter().copied())))
     }
 
-    fn served(&self) -> SchemaRef {
+    fn served_schema(&self) -> SchemaRef {
         schema(DataType::Utf8)
     }
 
@@ -669,8 +669,13 @@ fn views_have_the_values_of_the_types_that_they_are_served_instead_of() {
     {
         let sampler = sampler(&orders(true, dataset.len()), 1, 2, batch, Tail::Wrap);
         let builder = Loader::builder(&dataset, sampler).memory(memory).threads(threads).epochs(3).with_views(true);
-        let kept: Vec<Batch> = builder.build().unwrap().map(|batch| batch.unwrap()).collect();
+        let loader = builder.clone().with_views(false).build().unwrap();
+        assert_eq!(loader.schema(), *dataset.schema());
+        let loader = builder.build().unwrap();
+        let schema = loader.schema();
+        let kept: Vec<Batch> = loader.map(|batch| batch.unwrap()).collect();
         for batch in kept {
+            assert_eq!(batch.records.schema(), schema);
             let types: Vec<_> = batch.records.schema().fields().iter().map(|field| field.data_type().clone()).collect();
             assert_eq!((&types[1], &types[2]), (&DataType::Utf8View, &DataType::BinaryView));
             let own = row_group::finish(&batch.records, dataset.schema()).unwrap();

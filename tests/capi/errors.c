@@ -95,11 +95,20 @@ static void unknown_words_are_refused_with_the_known_ones(const char *folder) {
   options.replicas = 2;
   FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "groups of 2");
   options.replicas = 0;
+  options.partition = "pieces";
+  FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "contiguous");
+  options.partition = NULL;
+  options.rotation = "often";
+  FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "needed, always or never");
+  options.rotation = NULL;
   options.batch_size = 0;
   FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "batch size of 0");
   FAILS(rowdex_sampler_new(orders, NULL, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "world of 0");
   CHECK(sampler == NULL);
   rowdex_orders_free(orders);
+  rowdex_id_set *set = NULL;
+  FAILS(rowdex_id_set_split(5, "test", 0.5, 0, &set, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "train or validation");
+  CHECK(set == NULL);
 
   rowdex_dataset *dataset = NULL;
   const char *columns[] = {"id", "nothing"};
@@ -130,6 +139,8 @@ static void a_state_of_another_run_is_refused(const char *folder) {
   OK(rowdex_sampler_state(sampler, state, sizeof state, &error));
   CHECK(strcmp(state, same) == 0);
   rowdex_loader_free(loader);
+  rowdex_loader_options faults = {.struct_size = sizeof faults, .on_fault = "ignore"};
+  FAILS(rowdex_loader_new(dataset, sampler, &faults, &loader, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "fail or substitute");
   /* Ranks of one loader differ in nothing but the rank. */
   const rowdex_sampler *more[] = {other};
   rowdex_loader_options options = {.struct_size = sizeof options, .more_ranks = more, .num_more_ranks = 1};

@@ -1,4 +1,4 @@
-/* A sampler of one's own, in C: it draws long rows more often, and rowdex serves them, one batch at a time or as an order. */
+/* A sampler of one's own, in C: it draws later rows more often, and rowdex serves them, as it announces them, one batch at a time, or as an order. */
 #include "check.h"
 
 enum { SAMPLES = 20000, BATCH = 500 };
@@ -24,6 +24,92 @@ static void its_rows_are_taken_batch_by_batch(const rowdex_dataset *dataset, con
     OK(rowdex_dataset_take_into(dataset, rows + start, BATCH, &column, 1, &error));
     for (int i = 0; i < BATCH; i++) CHECK(ids[i] == (int64_t)rows[start + i]);
   }
+}
+
+static rowdex_announced_stats stats_of(const rowdex_announced *announced) {
+  rowdex_announced_stats stats = {.struct_size = sizeof stats};
+  OK(rowdex_announced_get_stats(announced, &stats, &error));
+  return stats;
+}
+
+/* Takes rows [start, end) of the order in portions of BATCH, one of them longer and one shorter, and looks at their values. */
+static void take_and_compare(rowdex_announced *announced, const uint64_t *rows, int start, int end) {
+  for (int portion = BATCH, odd = 0; start < end; start += portion, odd++) {
+    portion = odd == 1 ? BATCH + 7 : odd == 2 ? BATCH - 7 : BATCH;
+    if (portion > end - start) portion = end - start;
+    int64_t ids[BATCH + 7];
+    rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = (size_t)portion * sizeof ids[0]};
+    OK(rowdex_announced_take_into(announced, rows + start, (size_t)portion, &column, 1, &error));
+    for (int i = 0; i < portion; i++) CHECK(ids[i] == (int64_t)rows[start + i]);
+  }
+}
+
+static void its_order_is_announced_and_taken(const rowdex_dataset *dataset, const uint64_t *rows) {
+  rowdex_announced_options options = {.struct_size = sizeof options, .memory = 400000, .threads = 1, .portion = BATCH};
+  rowdex_announced *announced = NULL;
+  OK(rowdex_dataset_plan(dataset, rows, SAMPLES / 2, &options, &announced, &error));
+  take_and_compare(announced, rows, 0, SAMPLES / 4);
+  /* More is announced while some is still ahead. */
+  OK(rowdex_announced_announce(announced, rows + SAMPLES / 2, SAMPLES / 2, &error));
+  CHECK(stats_of(announced).waiting == SAMPLES - SAMPLES / 4);
+  take_and_compare(announced, rows, SAMPLES / 4, SAMPLES);
+  rowdex_announced_stats stats = stats_of(announced);
+  CHECK(stats.announced == SAMPLES && stats.followed == SAMPLES);
+  CHECK(stats.fell_back == 0 && stats.skipped == 0 && stats.waiting == 0);
+  /* Each of the 40 portions has rows of nearly all row groups; without a plan these would be decoded for each. */
+  CHECK(stats.decodes >= DEMO_ROW_GROUPS && stats.decodes < 8 * DEMO_ROW_GROUPS);
+
+  /* Rows that were never announced are served as well, and so is an order that is announced after another was given up. */
+  const uint64_t other[] = {3, 199999, 3};
+  struct ArrowArray array;
+  struct ArrowSchema schema;
+  OK(rowdex_announced_take(announced, other, 3, &array, &schema, &error));
+  CHECK(array.length == 3 && int64_values(&array, 0)[1] == 199999 && strcmp(schema.children[0]->name, "id") == 0);
+  schema.release(&schema);
+  CHECK(stats_of(announced).fell_back == 3);
+  OK(rowdex_announced_announce(announced, rows, SAMPLES, &error));
+  OK(rowdex_announced_clear(announced, &error));
+  CHECK(stats_of(announced).waiting == 0 && stats_of(announced).skipped == SAMPLES);
+  OK(rowdex_announced_announce(announced, rows + 5, 1000, &error));
+  rowdex_batch *batch = NULL;
+  OK(rowdex_announced_take_batch(announced, rows + 5, BATCH, &batch, &error));
+  CHECK(stats_of(announced).followed == SAMPLES + BATCH);
+  rowdex_announced_free(announced);
+  /* What was taken outlives the handle. */
+  CHECK(int64_values(&array, 0)[2] == 3);
+  array.release(&array);
+  rowdex_batch_info info = {.struct_size = sizeof info};
+  OK(rowdex_batch_get_info(batch, &info, &error));
+  CHECK(info.num_rows == BATCH && info.row_ids[0] == rows[5] && info.num_substituted == 0);
+  rowdex_batch_free(batch);
+}
+
+static void what_is_not_there_cannot_be_announced(const rowdex_dataset *dataset) {
+  const uint64_t good[] = {1, 2}, bad[] = {1, DEMO_ROWS};
+  rowdex_announced *announced = NULL;
+  FAILS(rowdex_dataset_plan(dataset, bad, 2, NULL, &announced, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+  CHECK(announced == NULL);
+  OK(rowdex_dataset_plan(dataset, NULL, 0, NULL, &announced, &error));
+  FAILS(rowdex_announced_announce(announced, bad, 2, &error), ROWDEX_STATUS_OUT_OF_RANGE, "place 1");
+  CHECK(stats_of(announced).announced == 0);
+  OK(rowdex_announced_announce(announced, good, 2, &error));
+  struct ArrowArray array;
+  memset(&array, 1, sizeof array);
+  const struct ArrowArray untouched = array;
+  FAILS(rowdex_announced_take(announced, bad, 2, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "0 to 199999");
+  CHECK(memcmp(&array, &untouched, sizeof array) == 0);
+  /* A buffer of another size: nothing is written, and the rows come again from the dataset. */
+  int64_t ids[] = {-1, -1};
+  rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids - 1};
+  FAILS(rowdex_announced_take_into(announced, good, 2, &column, 1, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "\"id\"");
+  CHECK(ids[0] == -1 && ids[1] == -1);
+  column.values_bytes = sizeof ids;
+  OK(rowdex_announced_take_into(announced, good, 2, &column, 1, &error));
+  CHECK(ids[0] == 1 && ids[1] == 2);
+  OK(rowdex_announced_take(announced, NULL, 0, &array, NULL, &error));
+  CHECK(array.length == 0);
+  array.release(&array);
+  rowdex_announced_free(announced);
 }
 
 static void its_rows_are_an_order_for_the_loader(const rowdex_dataset *dataset, const uint64_t *rows) {
@@ -65,6 +151,8 @@ int main(int argc, char **argv) {
   static uint64_t rows[SAMPLES];
   draw(rows);
   rowdex_dataset *dataset = open_dataset(argv[1], "id");
+  its_order_is_announced_and_taken(dataset, rows);
+  what_is_not_there_cannot_be_announced(dataset);
   its_rows_are_taken_batch_by_batch(dataset, rows);
   its_rows_are_an_order_for_the_loader(dataset, rows);
   rowdex_dataset_free(dataset);

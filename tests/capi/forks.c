@@ -26,6 +26,26 @@ static uint64_t pull(rowdex_loader *loader) {
   return id;
 }
 
+enum { ANNOUNCED = 2000, PORTION = 100 };
+
+/* Takes a portion of an order that was announced: every 97th row. */
+static void take_portion(rowdex_announced *announced, uint64_t portion) {
+  uint64_t rows[PORTION];
+  int64_t ids[PORTION];
+  for (uint64_t i = 0; i < PORTION; i++) rows[i] = (portion * PORTION + i) * 97;
+  rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids};
+  OK(rowdex_announced_take_into(announced, rows, PORTION, &column, 1, &error));
+  for (int i = 0; i < PORTION; i++) CHECK(ids[i] == (int64_t)rows[i]);
+}
+
+/* All portions that are left, and that they were followed. */
+static void take_the_rest(rowdex_announced *announced, uint64_t portion) {
+  for (; portion < ANNOUNCED / PORTION; portion++) take_portion(announced, portion);
+  rowdex_announced_stats stats = {.struct_size = sizeof stats};
+  OK(rowdex_announced_get_stats(announced, &stats, &error));
+  CHECK(stats.followed == ANNOUNCED && stats.fell_back == 0);
+}
+
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   for (int used = 0; used < 2; used++) {
@@ -35,9 +55,14 @@ int main(int argc, char **argv) {
     OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
     uint64_t ids[4];
     OK(rowdex_sampler_fill(sampler, 0, 100, 1, &ids[1], NULL, &error));
+    static uint64_t order[ANNOUNCED];
+    for (uint64_t i = 0; i < ANNOUNCED; i++) order[i] = i * 97;
+    rowdex_announced *announced = NULL;
+    OK(rowdex_dataset_plan(dataset, order, ANNOUNCED, NULL, &announced, &error));
     if (used) {
       take_a_few(dataset);
       pull(loader);
+      take_portion(announced, 0);
     }
     pid_t child = fork();
     CHECK(child >= 0);
@@ -46,6 +71,8 @@ int main(int argc, char **argv) {
       take_a_few(dataset);
       if (!used) pull(loader);
       CHECK(pull(loader) == ids[1]);
+      take_the_rest(announced, used ? 1 : 0);
+      rowdex_announced_free(announced);
       rowdex_loader_free(loader);
       rowdex_sampler_free(sampler);
       rowdex_dataset_free(dataset);
@@ -57,6 +84,8 @@ int main(int argc, char **argv) {
     take_a_few(dataset);
     if (!used) pull(loader);
     CHECK(pull(loader) == ids[1]);
+    take_the_rest(announced, used ? 1 : 0);
+    rowdex_announced_free(announced);
     rowdex_loader_free(loader);
     rowdex_sampler_free(sampler);
     rowdex_dataset_free(dataset);

@@ -10,6 +10,10 @@ static void every_free_takes_null(void) {
   rowdex_sampler_free(NULL);
   rowdex_loader_free(NULL);
   rowdex_batch_free(NULL);
+  rowdex_lost_groups_free(NULL);
+  rowdex_announced_free(NULL);
+  rowdex_id_set_free(NULL);
+  rowdex_labels_free(NULL);
 }
 
 static void questions_without_a_status_take_null(void) {
@@ -22,10 +26,121 @@ static void questions_without_a_status_take_null(void) {
   CHECK(rowdex_verify_report_files(NULL) == 0 && rowdex_verify_report_rows(NULL) == 0);
   CHECK(rowdex_verify_report_num_problems(NULL) == 0 && rowdex_verify_report_problem(NULL, 0) == NULL);
   CHECK(rowdex_orders_len(NULL) == 0 && rowdex_orders_fingerprint(NULL) == 0 && rowdex_orders_name(NULL).data == NULL);
+  CHECK(rowdex_lost_groups_len(NULL) == 0 && rowdex_lost_groups_row_group(NULL, 0) == 0);
+  CHECK(rowdex_lost_groups_error(NULL, 0) == NULL);
+  CHECK(rowdex_id_set_len(NULL) == 0 && rowdex_id_set_rows(NULL) == 0 && !rowdex_id_set_contains(NULL, 0));
+  CHECK(rowdex_labels_len(NULL) == 0 && rowdex_labels_num_classes(NULL) == 0);
+  CHECK(rowdex_labels_codes(NULL) == NULL && rowdex_labels_class(NULL, 0) == NULL);
   CHECK(rowdex_sampler_len(NULL) == 0 && rowdex_sampler_steps(NULL) == 0 && rowdex_sampler_epoch(NULL) == 0);
 }
 
 #define IS_NULL(call, name) FAILS(call, ROWDEX_STATUS_INVALID_ARGUMENT, "`" name "` is NULL")
+
+static void null_is_named_by_orders_and_sets(const char *folder) {
+  rowdex_index *index = open_index(folder);
+  rowdex_dataset *dataset = open_dataset(folder, "id"), *no_dataset = NULL;
+  rowdex_orders *orders = NULL, *no_orders = NULL;
+  rowdex_id_set *set = NULL, *no_set = NULL;
+  rowdex_labels *labels = NULL;
+  OK(rowdex_orders_for_index("global", index, 0, &orders, &error));
+  OK(rowdex_id_set_from_ids(DEMO_ROWS, NULL, 0, &set, &error));
+  size_t size;
+
+  IS_NULL(rowdex_id_set_from_ids(5, NULL, 1, &no_set, &error), "ids");
+  IS_NULL(rowdex_id_set_from_ids(5, NULL, 0, NULL, &error), "set");
+  IS_NULL(rowdex_id_set_from_ranges(5, NULL, 1, &no_set, &error), "ranges");
+  IS_NULL(rowdex_id_set_from_ranges(5, NULL, 0, NULL, &error), "set");
+  IS_NULL(rowdex_id_set_listed(NULL, "x", &no_set, &error), "index");
+  IS_NULL(rowdex_id_set_listed(index, NULL, &no_set, &error), "path");
+  IS_NULL(rowdex_id_set_listed(index, "x", NULL, &error), "set");
+  IS_NULL(rowdex_id_set_split(5, NULL, 0.5, 0, &no_set, &error), "side");
+  IS_NULL(rowdex_id_set_split(5, "train", 0.5, 0, NULL, &error), "set");
+  IS_NULL(rowdex_id_set_split_by(NULL, "id", NULL, "train", 0.5, 0, &no_set, &error), "dataset");
+  IS_NULL(rowdex_id_set_split_by(dataset, NULL, NULL, "train", 0.5, 0, &no_set, &error), "column");
+  IS_NULL(rowdex_id_set_split_by(dataset, "id", NULL, NULL, 0.5, 0, &no_set, &error), "side");
+  IS_NULL(rowdex_id_set_split_by(dataset, "id", NULL, "train", 0.5, 0, NULL, &error), "set");
+  IS_NULL(rowdex_id_set_complement(NULL, &no_set, &error), "of");
+  IS_NULL(rowdex_id_set_complement(set, NULL, &error), "set");
+  IS_NULL(rowdex_id_set_intersection(NULL, set, &no_set, &error), "one");
+  IS_NULL(rowdex_id_set_intersection(set, NULL, &no_set, &error), "other");
+  IS_NULL(rowdex_id_set_intersection(set, set, NULL, &error), "set");
+  IS_NULL(rowdex_id_set_fill(NULL, 0, NULL, 0, &size, &error), "set");
+  IS_NULL(rowdex_id_set_fill(set, 0, NULL, 1, &size, &error), "ids");
+  IS_NULL(rowdex_id_set_fill(set, 0, NULL, 0, NULL, &error), "filled");
+
+  IS_NULL(rowdex_dataset_labels(NULL, "id", NULL, &labels, &error), "dataset");
+  IS_NULL(rowdex_dataset_labels(dataset, NULL, NULL, &labels, &error), "column");
+  IS_NULL(rowdex_dataset_labels(dataset, "id", NULL, NULL, &error), "labels");
+  IS_NULL(rowdex_dataset_weights(NULL, "id", NULL, NULL, 0, &error), "dataset");
+  IS_NULL(rowdex_dataset_weights(dataset, NULL, set, NULL, 0, &error), "column");
+  IS_NULL(rowdex_dataset_weights(dataset, "id", NULL, NULL, DEMO_ROWS, &error), "weights");
+
+  IS_NULL(rowdex_orders_from_file(NULL, 5, &no_orders, &error), "path");
+  IS_NULL(rowdex_orders_from_file("x", 5, NULL, &error), "orders");
+  IS_NULL(rowdex_orders_check_permutation(NULL, &error), "orders");
+  IS_NULL(rowdex_orders_weighted_with_replacement(NULL, 2, 5, 0, &no_orders, &error), "weights");
+  IS_NULL(rowdex_orders_weighted_with_replacement(NULL, 0, 5, 0, NULL, &error), "orders");
+  IS_NULL(rowdex_orders_weighted_without_replacement(NULL, 2, 5, 0, &no_orders, &error), "weights");
+  IS_NULL(rowdex_orders_weighted_without_replacement(NULL, 0, 5, 0, NULL, &error), "orders");
+  IS_NULL(rowdex_orders_balanced(NULL, 2, NULL, 0, 5, 0, &no_orders, &error), "labels");
+  IS_NULL(rowdex_orders_balanced(NULL, 0, NULL, 2, 5, 0, &no_orders, &error), "proportions");
+  IS_NULL(rowdex_orders_balanced(NULL, 0, NULL, 0, 5, 0, NULL, &error), "orders");
+  rowdex_mixed_part part = {.orders = NULL, .rows = 5, .proportion = 1};
+  IS_NULL(rowdex_orders_mixed(NULL, 1, 5, 0, &no_orders, &error), "parts");
+  IS_NULL(rowdex_orders_mixed(&part, 1, 5, 0, &no_orders, &error), "parts[…].orders");
+  IS_NULL(rowdex_orders_mixed(NULL, 0, 5, 0, NULL, &error), "orders");
+  IS_NULL(rowdex_orders_resized(NULL, 5, &no_orders, &error), "inner");
+  IS_NULL(rowdex_orders_resized(orders, 5, NULL, &error), "orders");
+  IS_NULL(rowdex_orders_subset(NULL, set, &no_orders, &error), "inner");
+  IS_NULL(rowdex_orders_subset(orders, NULL, &no_orders, &error), "kept");
+  IS_NULL(rowdex_orders_subset(orders, set, NULL, &error), "orders");
+  IS_NULL(rowdex_orders_for_subset(NULL, index, set, 0, &no_orders, &error), "spec");
+  IS_NULL(rowdex_orders_for_subset("global", NULL, set, 0, &no_orders, &error), "index");
+  IS_NULL(rowdex_orders_for_subset("global", index, NULL, 0, &no_orders, &error), "kept");
+  IS_NULL(rowdex_orders_for_subset("global", index, set, 0, NULL, &error), "orders");
+  IS_NULL(rowdex_orders_contiguous(NULL, 2, &no_orders, &error), "inner");
+  IS_NULL(rowdex_orders_contiguous(orders, 2, NULL, &error), "orders");
+  IS_NULL(rowdex_orders_rotated(NULL, &no_orders, &error), "inner");
+  IS_NULL(rowdex_orders_rotated(orders, NULL, &error), "orders");
+
+  IS_NULL(rowdex_dataset_mixed(NULL, 1, &no_dataset, &error), "datasets");
+  const rowdex_dataset *datasets[] = {NULL};
+  IS_NULL(rowdex_dataset_mixed(datasets, 1, &no_dataset, &error), "datasets[…]");
+  IS_NULL(rowdex_dataset_mixed(NULL, 0, NULL, &error), "mixed");
+  IS_NULL(rowdex_launch_from_env(NULL, &error), "launch");
+
+  CHECK(no_orders == NULL && no_set == NULL && no_dataset == NULL && labels == NULL);
+  rowdex_id_set_free(set);
+  rowdex_orders_free(orders);
+  rowdex_dataset_free(dataset);
+  rowdex_index_free(index);
+}
+
+static void null_is_named_by_announced_orders(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  rowdex_announced *announced = NULL;
+  rowdex_batch *batch = NULL;
+  struct ArrowArray array;
+  IS_NULL(rowdex_dataset_plan(NULL, NULL, 0, NULL, &announced, &error), "dataset");
+  IS_NULL(rowdex_dataset_plan(dataset, NULL, 1, NULL, &announced, &error), "rows");
+  IS_NULL(rowdex_dataset_plan(dataset, NULL, 0, NULL, NULL, &error), "announced");
+  CHECK(announced == NULL);
+  OK(rowdex_dataset_plan(dataset, NULL, 0, NULL, &announced, &error));
+  IS_NULL(rowdex_announced_announce(NULL, NULL, 0, &error), "announced");
+  IS_NULL(rowdex_announced_announce(announced, NULL, 1, &error), "rows");
+  IS_NULL(rowdex_announced_clear(NULL, &error), "announced");
+  IS_NULL(rowdex_announced_take(NULL, NULL, 0, &array, NULL, &error), "announced");
+  IS_NULL(rowdex_announced_take(announced, NULL, 1, &array, NULL, &error), "rows");
+  IS_NULL(rowdex_announced_take(announced, NULL, 0, NULL, NULL, &error), "array");
+  IS_NULL(rowdex_announced_take_into(NULL, NULL, 0, NULL, 0, &error), "announced");
+  IS_NULL(rowdex_announced_take_into(announced, NULL, 0, NULL, 1, &error), "columns");
+  IS_NULL(rowdex_announced_take_batch(NULL, NULL, 0, &batch, &error), "announced");
+  IS_NULL(rowdex_announced_take_batch(announced, NULL, 0, NULL, &error), "batch");
+  IS_NULL(rowdex_announced_get_stats(NULL, NULL, &error), "announced");
+  IS_NULL(rowdex_announced_get_stats(announced, NULL, &error), "stats");
+  rowdex_announced_free(announced);
+  rowdex_dataset_free(dataset);
+}
 
 static void null_is_named(const char *folder) {
   rowdex_index *index = open_index(folder), *no_index = NULL;
@@ -51,6 +166,13 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_index_build("x.rdx", &build, NULL, &error), "options.inputs[…]");
   IS_NULL(rowdex_index_open(NULL, &no_index, &error), "path");
   IS_NULL(rowdex_index_open("x.rdx", NULL, &error), "index");
+  IS_NULL(rowdex_index_open_with(NULL, NULL, &no_index, &error), "path");
+  IS_NULL(rowdex_index_open_with("x.rdx", NULL, NULL, &error), "index");
+  rowdex_store_options store = {.struct_size = sizeof store, .num_config = 1};
+  IS_NULL(rowdex_index_open_with("x.rdx", &store, &no_index, &error), "config");
+  const rowdex_store_config config[] = {{.name = "aws_region", .value = NULL}};
+  store.config = config;
+  IS_NULL(rowdex_index_open_with("x.rdx", &store, &no_index, &error), "config.value");
   IS_NULL(rowdex_index_from_memory(NULL, 5, &no_index, &error), "bytes");
   IS_NULL(rowdex_index_from_memory(NULL, 0, NULL, &error), "index");
   IS_NULL(rowdex_index_get_info(NULL, NULL, &error), "index");
@@ -139,6 +261,9 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_loader_state(NULL, state, sizeof state, &error), "loader");
   IS_NULL(rowdex_loader_stream(NULL, &stream, &error), "loader");
   IS_NULL(rowdex_loader_get_stats(NULL, NULL, &error), "loader");
+  rowdex_lost_groups *lost = NULL;
+  IS_NULL(rowdex_loader_schema(NULL, &schema, &error), "loader");
+  IS_NULL(rowdex_loader_lost_groups(NULL, &lost, &error), "loader");
   OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
   IS_NULL(rowdex_loader_next(loader, NULL, &error), "batch");
   IS_NULL(rowdex_loader_begin_epoch(loader, NULL, &error), "epoch");
@@ -146,6 +271,8 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_loader_state(loader, NULL, 9, &error), "buffer");
   IS_NULL(rowdex_loader_stream(loader, NULL, &error), "stream");
   IS_NULL(rowdex_loader_get_stats(loader, NULL, &error), "stats");
+  IS_NULL(rowdex_loader_schema(loader, NULL, &error), "schema");
+  IS_NULL(rowdex_loader_lost_groups(loader, NULL, &error), "lost");
   IS_NULL(rowdex_batch_get_info(NULL, NULL, &error), "batch");
   IS_NULL(rowdex_batch_export(NULL, &array, NULL, &error), "batch");
   IS_NULL(rowdex_batch_copy_into(NULL, NULL, 0, &error), "batch");
@@ -271,6 +398,8 @@ int main(int argc, char **argv) {
   every_free_takes_null();
   questions_without_a_status_take_null();
   null_is_named(argv[1]);
+  null_is_named_by_orders_and_sets(argv[1]);
+  null_is_named_by_announced_orders(argv[1]);
   empty_arrays_may_be_null(argv[1]);
   impossible_arrays_are_refused(argv[1]);
   structs_of_another_version_are_understood_or_refused(argv[1]);

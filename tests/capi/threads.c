@@ -102,6 +102,53 @@ static void threads_that_pull_from_one_loader_share_its_batches(const char *fold
   rowdex_dataset_free(dataset);
 }
 
+struct taker {
+  rowdex_announced *announced;
+  int taken;
+};
+
+static void *take_announced(void *argument) {
+  struct taker *taker = (struct taker *)argument;
+  for (uint64_t row = 0; row < 400; row++) {
+    struct ArrowArray array;
+    rowdex_error *error = NULL;
+    rowdex_status status = rowdex_announced_take(taker->announced, &row, 1, &array, NULL, &error);
+    if (status != ROWDEX_STATUS_OK) {
+      CHECK(status == ROWDEX_STATUS_INVALID_ARGUMENT && strstr(rowdex_error_message(error), "another thread") != NULL);
+      rowdex_error_free(error);
+      continue;
+    }
+    CHECK(int64_values(&array, 0)[0] == (int64_t)row);
+    array.release(&array);
+    taker->taken += 1;
+  }
+  return NULL;
+}
+
+static void an_announced_order_refuses_a_second_thread_and_serves_right_rows(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  uint64_t rows[400];
+  for (uint64_t i = 0; i < 400; i++) rows[i] = i;
+  rowdex_announced *announced = NULL;
+  OK(rowdex_dataset_plan(dataset, rows, 400, NULL, &announced, &error));
+  rowdex_dataset_free(dataset);
+  pthread_t threads[3];
+  struct taker takers[3];
+  for (int i = 0; i < 3; i++) {
+    takers[i] = (struct taker){announced, 0};
+    CHECK(pthread_create(&threads[i], NULL, take_announced, &takers[i]) == 0);
+  }
+  uint64_t taken = 0;
+  for (int i = 0; i < 3; i++) {
+    CHECK(pthread_join(threads[i], NULL) == 0);
+    taken += (uint64_t)takers[i].taken;
+  }
+  rowdex_announced_stats stats = {.struct_size = sizeof stats};
+  OK(rowdex_announced_get_stats(announced, &stats, &error));
+  CHECK(taken > 0 && stats.followed + stats.fell_back == taken);
+  rowdex_announced_free(announced);
+}
+
 static void *free_it(void *dataset) {
   rowdex_dataset_free((rowdex_dataset *)dataset);
   return NULL;
@@ -118,6 +165,7 @@ int main(int argc, char **argv) {
   CHECK(argc == 2);
   many_threads_read_at_once(argv[1]);
   threads_that_pull_from_one_loader_share_its_batches(argv[1]);
+  an_announced_order_refuses_a_second_thread_and_serves_right_rows(argv[1]);
   another_thread_may_free(argv[1]);
   return 0;
 }

@@ -11,9 +11,27 @@ fn main() -> Result<(), Box<dyn Error>> {
     let root = here.join("../..");
     let mut builder = cbindgen::Builder::new().with_config(cbindgen::Config::from_file(here.join("cbindgen.toml"))?);
     // In the order in which the header is best read, and without mod.rs, whose order would come first.
-    for file in
-        ["version", "error", "handle", "index", "buffers", "dataset", "orders", "sampler", "worker", "loader", "rows"]
-    {
+    for file in [
+        "version",
+        "error",
+        "handle",
+        "store",
+        "index",
+        "buffers",
+        "dataset",
+        "rows",
+        "id_set",
+        "columns",
+        "orders",
+        "compose",
+        "launch",
+        "sampler",
+        "worker",
+        "batch",
+        "loader",
+        "faults",
+        "announced",
+    ] {
         builder = builder.with_src(root.join("src/capi").join(file).with_extension("rs"));
     }
     let mut header = Vec::new();

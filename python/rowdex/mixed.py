@@ -1,0 +1,82 @@
+"""Several datasets as one."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ._library import Handle, library
+from .dataset import Counters, Dataset
+from .index import Index
+
+
+class MixedDataset(Dataset):
+    """Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before.
+
+    Each keeps its own cache, threads and options. What comes how often is the business of an order, :class:`rowdex.order.Mixed`::
+
+        dataset = rowdex.MixedDataset([rowdex.Dataset("web.rdx"), rowdex.Dataset("code.rdx")])
+        loader = rowdex.Loader(dataset, batch_size=256, order=rowdex.order.Mixed([0.8, 0.2], size=1_000_000))
+
+    Raises:
+        SchemaError: if they do not serve columns of the same names and types in the same order.
+    """
+
+    def __init__(self, datasets: Iterable[Dataset]) -> None:
+        given = list(datasets)
+        if not all(type(dataset) is Dataset for dataset in given):
+            raise TypeError("a mixed dataset is made of rowdex.Dataset")
+        self._set({"datasets": given})
+        self._opened.get()
+
+    @property
+    def datasets(self) -> list[Dataset]:
+        """The datasets, in order."""
+        return list(self._arguments["datasets"])
+
+    @property
+    def _parts(self) -> tuple[Dataset, ...]:
+        return tuple(self._arguments["datasets"])
+
+    def locate(self, row: int) -> tuple[int, int]:
+        """Which dataset has a row, and its row id there."""
+        if not 0 <= row < len(self):
+            raise IndexError(f"row id {row} of {len(self)} rows")
+        for number, dataset in enumerate(self._parts):
+            if row < len(dataset):
+                return number, row
+            row -= len(dataset)
+        raise AssertionError("a row of no dataset")
+
+    def _open(self) -> Handle:
+        parts = self._parts
+        pointers = (ctypes.c_void_p * len(parts))(*(part._pointer for part in parts))
+        return Handle(library.dataset_free, library.dataset_mixed, ctypes.addressof(pointers), len(parts))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self._arguments
+
+    def __repr__(self) -> str:
+        return f"MixedDataset({list(self._parts)!r})"
+
+    @property
+    def index(self) -> Index:
+        """There is none: each of the datasets has its own."""
+        raise TypeError("a mixed dataset has no index of its own: ask its datasets")
+
+    @property
+    def counters(self) -> Counters:
+        """What its datasets have done so far, in this process, added up."""
+        return Counters(*map(sum, zip(*(part.counters for part in self._parts))))
+
+    def select(self, columns: Sequence[str]) -> MixedDataset:
+        """The same datasets with these columns alone."""
+        return MixedDataset(part.select(columns) for part in self._parts)
+
+    def plan(self, rows: Any, **options: Any) -> Any:
+        """Not there: plan for each of the datasets."""
+        raise TypeError("a mixed dataset cannot plan: plan for each of its datasets, or use a Loader with order=rowdex.order.Explicit(ids)")
+
+
+__all__ = ["MixedDataset"]

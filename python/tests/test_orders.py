@@ -1,0 +1,246 @@
+"""Orders that are more than a name, and sets of rows."""
+
+from __future__ import annotations
+
+import collections
+import gc
+import glob
+import os
+import pathlib
+import pickle
+import tempfile
+from typing import Any
+
+import numpy as np
+import pytest
+import rowdex
+from rowdex.order import Balanced, Contiguous, Explicit, IdSet, Mixed, Resized, Rotated, Subset, Weighted
+
+from .conftest import ROWS, run_python
+
+
+def served(dataset: Any, order: Any, epoch: int = 0, **options: Any) -> list[int]:
+    sampler = rowdex.DistributedSampler(dataset, **{"num_replicas": 1, "rank": 0, "seed": 5, "order": order, **options})
+    sampler.set_epoch(epoch)
+    return list(sampler)
+
+
+@pytest.mark.parametrize("kind", ["list", "numpy", "file"])
+def test_a_list_of_rows_is_an_order(dataset: Any, tmp_path: pathlib.Path, kind: str) -> None:
+    rows = [5, 1000, 5, 3]
+    np.array(rows, "<u8").tofile(tmp_path / "order")
+    order = Explicit(file=tmp_path / "order") if kind == "file" else Explicit(np.array(rows) if kind == "numpy" else rows)
+    assert served(dataset, order) == rows
+    found = [batch["id"].tolist() for batch in rowdex.Loader(dataset.select(["id"]), batch_size=3, order=order, output="numpy")]
+    assert found == [[5, 1000, 5], [3]]
+    # Two ranks take turns in it.
+    assert served(dataset, order, num_replicas=2, rank=1) == [1000, 3]
+
+
+def test_a_list_that_cannot_be_right_is_refused(dataset: Any, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(rowdex.OutOfRangeError, match="1003"):
+        served(dataset, Explicit([0, ROWS]))
+    with pytest.raises(ValueError, match="negative"):
+        Explicit([-1])
+    with pytest.raises(TypeError):
+        Explicit(np.array([0.5]))
+    with pytest.raises(ValueError, match="either"):
+        Explicit()
+    with pytest.raises(rowdex.ArgumentError, match="1"):
+        served(dataset, Explicit([*range(1, ROWS), 1], permutation=True))
+    assert served(dataset, Explicit(range(ROWS), permutation=True)) == list(range(ROWS))
+    (tmp_path / "order").write_bytes(b"123")
+    with pytest.raises(rowdex.ArgumentError, match="3 bytes"):
+        served(dataset, Explicit(file=tmp_path / "order"))
+    with pytest.raises(TypeError, match="rowdex.order"):
+        served(dataset, 7)
+
+
+def test_rows_are_drawn_by_weight(dataset: Any) -> None:
+    weights = dataset.weights("label")
+    assert weights.tolist() == [i % 5 for i in range(ROWS)]
+    counts = collections.Counter(row % 5 for row in served(dataset, Weighted(weights, size=10_000)))
+    assert 0 not in counts and 3500 < counts[4] < 4500 and 500 < counts[1] < 1500
+    rows = served(dataset, Weighted(np.array(weights), replacement=False))
+    assert sorted(rows) == [row for row in range(ROWS) if row % 5]
+    assert served(dataset, Weighted(weights), epoch=1) != served(dataset, Weighted(weights))
+    with pytest.raises(ValueError, match="3 weights for 1003 rows"):
+        served(dataset, Weighted([1, 2, 3]))
+    with pytest.raises(rowdex.ArgumentError):
+        dataset.weights("maybe")
+
+
+def test_classes_come_as_often_as_they_should(dataset: Any) -> None:
+    labels = dataset.labels("label")
+    assert labels.classes == ["0", "1", "2", "3", "4"] and labels.codes.tolist() == [i % 5 for i in range(ROWS)]
+    assert dataset.labels("name").codes.itemsize == 4
+    assert collections.Counter(row % 5 for row in served(dataset, Balanced(labels, size=500))) == dict.fromkeys(range(5), 100)
+    found = collections.Counter(row % 5 for row in served(dataset, Balanced(labels, 400, proportions={"1": 3, "4": 1})))
+    assert found == {1: 300, 4: 100}
+    assert served(dataset, Balanced(labels, 400, proportions=[0, 3, 0, 0, 1])) == served(
+        dataset, Balanced(np.array(labels.codes), 400, proportions=[0, 3, 0, 0, 1])
+    )
+    with pytest.raises(ValueError, match="'7'.*0, 1"):
+        Balanced(labels, proportions={"7": 1})
+    with pytest.raises(rowdex.SchemaError, match="x"):
+        dataset.labels("x")
+
+
+def test_sets_are_sets(dataset: Any, tmp_path: pathlib.Path) -> None:
+    some = IdSet(10, [7, 3, 7])
+    assert list(some) == [3, 7] and len(some) == 2 and some.rows == 10
+    assert 3 in some and np.int64(7) in some and 4 not in some and -1 not in some
+    assert list(~some) == [0, 1, 2, 4, 5, 6, 8, 9]
+    assert list(~some & IdSet.ranges(10, [(5, 9), (0, 2)])) == [0, 1, 5, 6, 8]
+    with pytest.raises(rowdex.OutOfRangeError):
+        IdSet(7, [7])
+    with pytest.raises(rowdex.ArgumentError, match="out of 10"):
+        some & IdSet(11, [])
+    (tmp_path / "skip.txt").write_text("17\n20..22  # a range\npart-2.parquet:3\n")
+    skipped = IdSet.listed(dataset, tmp_path / "skip.txt")
+    assert list(skipped)[:3] == [17, 20, 21] and len(skipped) == 3 + (ROWS - 970)
+    assert list(IdSet.listed(dataset.index, tmp_path / "skip.txt")) == list(skipped)
+    train, validation = (IdSet.split(dataset, side, fraction=0.3, seed=1) for side in ("train", "validation"))
+    assert sorted([*train, *validation]) == list(range(ROWS)) and 200 < len(validation) < 400
+    by_label = IdSet.split(dataset, "train", fraction=0.5, by="label", seed=3)
+    assert len({row % 5 for row in by_label} & {row % 5 for row in ~by_label}) == 0
+    assert list(IdSet.split(dataset, "train", fraction=0.5, by="label", seed=3, of=validation)) == list(by_label & validation)
+    assert list(IdSet.split(ROWS, "train", fraction=0.3, seed=1, of=skipped)) == list(train & skipped)
+    with pytest.raises(TypeError, match="column"):
+        IdSet.split(ROWS, "train", by="label")
+
+
+@pytest.mark.parametrize("order", ["global", "blocks(2)", "sequential"])
+def test_a_subset_serves_the_rows_of_a_set(dataset: Any, order: str) -> None:
+    train = IdSet.split(dataset, "train", fraction=0.3, seed=1)
+    rows = served(dataset, Subset(order, train))
+    assert sorted(rows) == list(train) and (rows == list(train)) == (order == "sequential")
+    # Over a length alone there are no row groups.
+    if order != "blocks(2)":
+        assert served(range(ROWS), Subset(order, train)) == rows
+
+
+def test_orders_are_made_of_orders(dataset: Any) -> None:
+    train = IdSet.split(dataset, "train", fraction=0.3, seed=1)
+    order = Resized(Subset("global", train), 100)
+    passes = served(dataset, Subset("global", train)) + served(dataset, Subset("global", train), epoch=1)
+    assert [row for epoch in range(8) for row in served(dataset, order, epoch)] == passes[:800]
+    weights = dataset.weights("label", of=train)
+    assert len(weights) == len(train)
+    drawn = served(dataset, Subset(Weighted(weights), train))
+    assert set(drawn) <= set(train) and all(row % 5 for row in drawn)
+    with pytest.raises(ValueError, match="weights for 1003 rows"):
+        served(dataset, Weighted(weights))
+    assert served(dataset, Rotated("sequential"), epoch=1)[0] != 0
+    assert served(range(10), Contiguous("sequential", 2)) == [0, 5, 1, 6, 2, 7, 3, 8, 4, 9]
+    with pytest.raises(ValueError, match="a set out of 10 rows"):
+        served(dataset, Subset("global", IdSet(10, [3])))
+
+
+def test_a_contiguous_partition_deals_pieces(dataset: Any) -> None:
+    pieces = [served(range(10), "sequential", num_replicas=3, rank=rank, partition="contiguous", tail="uneven") for rank in range(3)]
+    assert pieces == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    with pytest.raises(rowdex.ArgumentError, match="contiguous"):
+        served(range(10), "sequential", partition="pieces")
+    options: dict[str, Any] = {"batch_size": 40, "seed": 5, "order": "blocks(2)", "partition": "contiguous"}
+    for rank in range(2):
+        loader = rowdex.Loader(dataset.select(["id"]), output="numpy", num_replicas=2, rank=rank, **options)
+        rows = [row for batch in loader for row in batch["id"].tolist()]
+        assert rows == served(dataset, num_replicas=2, rank=rank, **{key: value for key, value in options.items() if key != "batch_size"})
+
+
+@pytest.mark.parametrize(("rotation", "ranks", "rotates"), [(None, 3, True), (None, 2, False), (True, 2, True), (False, 3, False)])
+def test_what_never_changes_begins_elsewhere_as_it_is_told(rotation: bool | None, ranks: int, rotates: bool) -> None:
+    rows = served(range(10), "sequential", epoch=1, num_replicas=ranks, drop_last=True, rotation=rotation)
+    assert (rows[0] != 0) == rotates
+
+
+def test_a_mixed_dataset_is_several(index: str) -> None:
+    one, other = rowdex.Dataset(index, ["id", "name"]), rowdex.Dataset(index, ["id", "name"])
+    mixed = rowdex.MixedDataset([one, other])
+    assert len(mixed) == 2 * ROWS and mixed[ROWS + 7] == {"id": 7, "name": "row 7"} and mixed[[3, ROWS]]["id"].tolist() == [3, 0]
+    assert mixed.locate(ROWS + 7) == (1, 7) and mixed.column_names == ["id", "name"]
+    assert mixed.counters.decodes >= 2 and mixed.select(["id"]).column_names == ["id"]
+    assert pickle.loads(pickle.dumps(mixed))[ROWS + 1]["id"] == 1
+    order = Mixed([3, 1], 800, orders=["global", "sequential"])
+    loader = rowdex.Loader(mixed, batch_size=100, order=order, output="numpy", row_ids="row", seed=1)
+    rows = [row for batch in loader for row in batch["row"].tolist()]
+    assert sum(row >= ROWS for row in rows) == 200 and len(rows) == 800
+    # The first ones of that dataset, each once.
+    assert sorted(row for row in rows if row >= ROWS) == list(range(ROWS, ROWS + 200))
+    # All rows in blocks of their own row groups, of both.
+    assert sorted(served(mixed, "blocks(3)")) == list(range(2 * ROWS))
+    for wrong in (lambda: mixed.index, lambda: mixed.plan([1]), lambda: rowdex.MixedDataset([mixed])):
+        with pytest.raises(TypeError):
+            wrong()
+    with pytest.raises(rowdex.SchemaError, match="columns"):
+        rowdex.MixedDataset([one, one.select(["id"])])
+    with pytest.raises(ValueError, match="2 datasets"):
+        served(mixed, Mixed([1, 2, 3]))
+    with pytest.raises(IndexError):
+        mixed.locate(2 * ROWS)
+
+
+def orders_of(dataset: Any, folder: pathlib.Path) -> list[Any]:
+    (folder / "skip.txt").write_text("17\n")
+    np.arange(0, ROWS, 2, dtype="<u8").tofile(folder / "order")
+    train = IdSet.split(dataset, "train", fraction=0.3, seed=1)
+    return [
+        Explicit(range(0, ROWS, 3)),
+        Explicit([4, 5]),
+        Explicit(file=folder / "order"),
+        Weighted(dataset.weights("label"), 300),
+        Balanced(dataset.labels("label"), 300, proportions={"2": 1, "3": 2}),
+        Resized(Subset("blocks(2)", ~IdSet.listed(dataset, folder / "skip.txt")), 250),
+        Subset(Weighted(dataset.weights("label", of=train)), train & IdSet.split(dataset, "train", by="label", seed=9, fraction=0)),
+    ]
+
+
+def test_orders_are_equal_by_what_they_serve_and_travel_in_small_pickles(dataset: Any, tmp_path: pathlib.Path) -> None:
+    for order, again in zip(orders_of(dataset, tmp_path), orders_of(dataset, tmp_path)):
+        assert order == again and hash(order) == hash(again) and order != "global"
+        pickled = pickle.dumps(order)
+        assert len(pickled) < 1000
+        assert pickle.loads(pickled) == order and served(dataset, pickle.loads(pickled)) == served(dataset, order)
+    assert Explicit([4, 5]) != Explicit([5, 4]) and Weighted([1.0, 2.0]) != Explicit([1, 2])
+
+
+def test_long_lists_travel_in_a_file_that_goes_with_them() -> None:
+    pattern = os.path.join(tempfile.gettempdir(), "rowdex-*.numbers")
+    gc.collect()
+    before = set(glob.glob(pattern))
+    order = Explicit(range(1000))
+    first, second = pickle.dumps(order), pickle.dumps(order)
+    assert first == second
+    (path,) = set(glob.glob(pattern)) - before
+    other = pickle.loads(first)
+    assert served(range(1000), other) == list(range(1000))
+    del order
+    gc.collect()
+    assert not os.path.exists(path)
+    with pytest.raises(rowdex.NotFoundError):
+        served(range(1000), pickle.loads(second))
+    # What another process made is gone with that process.
+    done = run_python("import rowdex, pickle; print(pickle.dumps(rowdex.order.Weighted([1.0] * 999)).hex())")
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(rowdex.NotFoundError):
+        served(range(999), pickle.loads(bytes.fromhex(done.stdout)))
+    assert set(glob.glob(pattern)) <= before
+
+
+def test_the_launcher_says_which_rank_this_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [
+        "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE",
+        "PMIX_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
+    ]:  # fmt: skip
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="no launcher has set a rank"):
+        rowdex.Launch.from_env()
+    monkeypatch.setenv("SLURM_PROCID", "2")
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    monkeypatch.setenv("SLURM_LOCALID", "0")
+    assert rowdex.Launch.from_env() == (2, 4, 0, None, "Slurm")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with pytest.raises(rowdex.ArgumentError, match="RANK.*SLURM_PROCID"):
+        rowdex.Launch.from_env()

@@ -1,0 +1,259 @@
+//! Rows in an order that a sampler of one's own announces.
+
+use std::mem::MaybeUninit;
+
+use arrow::array::RecordBatch;
+use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+
+use super::arrow::export_batch;
+use super::batch::rowdex_batch;
+use super::buffers::{copy_into, rowdex_column_buffer};
+use super::dataset::{bytes, rowdex_dataset};
+use super::error::{call, rowdex_error, rowdex_status};
+use super::handle::{self, Exclusive, Versioned, given, place};
+use super::index::{Count, count};
+use super::loader::nanoseconds;
+use crate::loader::{Announced, LoaderStats};
+
+/// Serves rows in an order that was announced, and any others as the dataset does. One thread at a time: a second one gets an error.
+#[derive(Debug)]
+pub struct rowdex_announced(Exclusive<Announced>);
+
+/// How announced rows are served. All zeros are the defaults.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_announced_options {
+    /// sizeof(rowdex_announced_options)
+    pub struct_size: usize,
+    /// Bytes of decoded rows to hold at most. 0: 1 GiB.
+    pub memory: u64,
+    /// Threads that read ahead, started by the first call that takes announced rows. 0: 2. ROWDEX_NONE: none, taking does all work.
+    pub threads: u64,
+    /// How many rows a call will take, mostly: a call for just one such portion copies nothing. 0: as many as the first call takes.
+    pub portion: u64,
+}
+
+// SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
+unsafe impl Versioned for rowdex_announced_options {}
+
+/// Announces the row ids that will be asked for, in this order: one epoch of a sampler, or as much as is known. They are copied; there may be
+/// none yet.
+///
+/// They are then served at about the speed of a scan within the memory: each row group is decoded once per horizon, instead of once per
+/// call. The dataset may be freed afterwards. Reads nothing and starts no thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_dataset_plan(
+    dataset: Option<&rowdex_dataset>,
+    rows: *const u64,
+    num_rows: usize,
+    options: *const rowdex_announced_options,
+    announced: Option<&mut MaybeUninit<*mut rowdex_announced>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let dataset = given(dataset, "dataset")?.one()?;
+        let out = place(announced, "announced")?;
+        // SAFETY: the conventions of the header.
+        let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
+        // SAFETY: as above.
+        let options = unsafe { handle::options(options, "options") }?;
+        let mut builder = Announced::builder(dataset);
+        if let Some(memory) = bytes(options.memory) {
+            builder = builder.memory(memory);
+        }
+        if let Count::Exactly(threads) = count(options.threads, "options.threads")? {
+            builder = builder.threads(threads);
+        }
+        if let Count::Exactly(rows) = count(options.portion, "options.portion")? {
+            builder = builder.portion(rows);
+        }
+        let mut announced = builder.build();
+        announced.announce(rows)?;
+        out.write(handle::handle(rowdex_announced(Exclusive::new(announced))));
+        Ok(())
+    })
+}
+
+/// Ends the life of the handle, and its threads.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_announced_free(announced: Option<Box<rowdex_announced>>) {
+    handle::free(announced);
+}
+
+/// Says what will be asked for after all that was announced before. Row ids may repeat, and are copied: 8 bytes each until they are passed.
+///
+/// If one is not in the dataset, none of them is announced. Announce early: an announcement shorter than the horizon makes more decodes
+/// than need be.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_announced_announce(
+    announced: *mut rowdex_announced,
+    rows: *const u64,
+    num_rows: usize,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let mut announced = unsafe { handle::borrow(announced, "announced") }?.0.lock("announced order")?;
+        // SAFETY: as above.
+        announced.announce(unsafe { handle::slice(rows, num_rows, "rows") }?)
+    })
+}
+
+/// Forgets what was announced and not taken, as when an epoch is abandoned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_announced_clear(
+    announced: *mut rowdex_announced,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        unsafe { handle::borrow(announced, "announced") }?.0.lock("announced order")?.clear();
+        Ok(())
+    })
+}
+
+/// Rows in the order asked, as rowdex_dataset_take gives them, whether they were announced or not: an Arrow struct array that the caller
+/// releases, and its type (may be NULL if it is not wanted).
+///
+/// Announced rows come from memory as long as they are asked for in about the order that was announced, in portions of any size. Those
+/// of a call that failed count as taken: asked for again, they come from the dataset.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_announced_take(
+    announced: *mut rowdex_announced,
+    rows: *const u64,
+    num_rows: usize,
+    array: Option<&mut MaybeUninit<FFI_ArrowArray>>,
+    schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let array = place(array, "array")?;
+        // SAFETY: the conventions of the header.
+        export_batch(unsafe { take(announced, rows, num_rows) }?.0, array, schema)
+    })
+}
+
+/// As rowdex_announced_take, with columns of fixed width written to the caller's buffers, as rowdex_dataset_take_into does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_announced_take_into(
+    announced: *mut rowdex_announced,
+    rows: *const u64,
+    num_rows: usize,
+    columns: *const rowdex_column_buffer,
+    num_columns: usize,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let columns = unsafe { handle::slice(columns, num_columns, "columns") }?;
+        // SAFETY: as above.
+        let (records, _) = unsafe { take(announced, rows, num_rows) }?;
+        // SAFETY: as above.
+        unsafe { copy_into(&records, columns) }
+    })
+}
+
+/// As rowdex_announced_take, as a batch that the caller frees: for exporting the rows more than once. It says that it is step 0 of 1 on rank 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_announced_take_batch(
+    announced: *mut rowdex_announced,
+    rows: *const u64,
+    num_rows: usize,
+    batch: Option<&mut MaybeUninit<*mut rowdex_batch>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let out = place(batch, "batch")?;
+        // SAFETY: the conventions of the header.
+        let (records, rows) = unsafe { take(announced, rows, num_rows) }?;
+        out.write(handle::handle(rowdex_batch::of_rows(records, rows)));
+        Ok(())
+    })
+}
+
+/// # Safety
+/// The pointers are as the header says.
+unsafe fn take<'a>(
+    announced: *mut rowdex_announced,
+    rows: *const u64,
+    num_rows: usize,
+) -> crate::Result<(RecordBatch, &'a [u64])> {
+    // SAFETY: the caller's promise.
+    let mut announced = unsafe { handle::borrow(announced, "announced") }?.0.lock("announced order")?;
+    // SAFETY: as above.
+    let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
+    Ok((announced.take(rows)?, rows))
+}
+
+/// What the handle of an announced order did so far. Times are added up over its threads.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_announced_stats {
+    /// sizeof(rowdex_announced_stats), set by the caller.
+    pub struct_size: usize,
+    /// Rows announced.
+    pub announced: u64,
+    /// Announced rows that are ahead of the farthest one taken.
+    pub waiting: u64,
+    /// Rows served as they were announced.
+    pub followed: u64,
+    /// Rows served by the dataset, because they were not announced here, or could not be read when they were due.
+    pub fell_back: u64,
+    /// Rows announced, passed over, and no longer waited for.
+    pub skipped: u64,
+    /// Row groups decoded, whole or in part, for announced rows. This and what follows: since reading ahead was last started.
+    pub decodes: u64,
+    /// Times that rows of a row group were picked out, from one just decoded or from one that stayed.
+    pub extractions: u64,
+    /// Rows put together; some of them may wait to be asked for.
+    pub rows: u64,
+    /// Bytes held now.
+    pub held_bytes: u64,
+    /// The most that was ever held.
+    pub peak_bytes: u64,
+    /// Nanoseconds spent walking the order and deciding what to read.
+    pub planning_ns: u64,
+    /// Nanoseconds spent reading and decoding.
+    pub decoding_ns: u64,
+    /// Nanoseconds spent picking rows out of what was decoded.
+    pub extracting_ns: u64,
+    /// Nanoseconds spent putting rows together.
+    pub assembling_ns: u64,
+}
+
+// SAFETY: repr(C) and integers of 8 bytes only.
+unsafe impl Versioned for rowdex_announced_stats {}
+
+/// What the handle of an announced order did so far.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_announced_get_stats(
+    announced: Option<&rowdex_announced>,
+    stats: *mut rowdex_announced_stats,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let announced = given(announced, "announced")?.0.lock("announced order")?;
+        // SAFETY: the conventions of the header.
+        let out = unsafe { handle::struct_out(stats, "stats") }?;
+        let told = announced.stats();
+        let LoaderStats { decodes, extractions, rows, held_bytes, peak_bytes, .. } = told.loader;
+        out.write(rowdex_announced_stats {
+            struct_size: 0,
+            announced: told.announced,
+            waiting: announced.waiting(),
+            followed: told.followed,
+            fell_back: told.fell_back,
+            skipped: told.skipped,
+            decodes,
+            extractions,
+            rows,
+            held_bytes,
+            peak_bytes,
+            planning_ns: nanoseconds(told.loader.planning),
+            decoding_ns: nanoseconds(told.loader.decoding),
+            extracting_ns: nanoseconds(told.loader.extracting),
+            assembling_ns: nanoseconds(told.loader.assembling),
+        });
+        Ok(())
+    })
+}

@@ -1,0 +1,138 @@
+//! The rows of one step.
+
+use std::mem::MaybeUninit;
+
+use arrow::array::RecordBatch;
+use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+
+use super::arrow::export_batch;
+use super::buffers::{copy_into, rowdex_column_buffer};
+use super::error::{call, rowdex_error, rowdex_status};
+use super::handle::{self, Versioned, given, place};
+use crate::Batch;
+
+/// A row of a batch that stands in for one that could not be read.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct rowdex_substituted {
+    /// The place in the batch, from 0.
+    pub place: u64,
+    /// The row id that the order has there. The one that is served is among the row ids of the batch.
+    pub lost: u64,
+}
+
+/// The rows of one step on one rank. Concurrent use is fine.
+#[derive(Debug)]
+pub struct rowdex_batch {
+    pub(super) batch: Batch,
+    substituted: Vec<rowdex_substituted>,
+}
+
+impl rowdex_batch {
+    pub(super) fn new(batch: Batch) -> Self {
+        let substituted = batch.substituted.iter();
+        let substituted = substituted.map(|row| rowdex_substituted { place: row.place as u64, lost: row.lost });
+        Self { substituted: substituted.collect(), batch }
+    }
+
+    /// Rows that were asked for by their row ids.
+    pub(super) fn of_rows(records: RecordBatch, rows: &[u64]) -> Self {
+        let (row_ids, substituted) = (rows.to_vec(), Vec::new());
+        Self::new(Batch { epoch: 0, step: 0, steps: 1, rank: 0, records, row_ids, substituted, pads: 0 })
+    }
+}
+
+/// What is known of a batch.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_batch_info {
+    /// sizeof(rowdex_batch_info), set by the caller.
+    pub struct_size: usize,
+    /// The epoch that it is from.
+    pub epoch: u64,
+    /// Which step of the epoch, from 0. After resuming within an epoch, steps count from there.
+    pub step: u64,
+    /// How many steps the epoch has. After resuming: that were left. The last batch has step + 1 == steps.
+    pub steps: u64,
+    /// The rank that it is for.
+    pub rank: u64,
+    /// How many rows it has.
+    pub num_rows: u64,
+    /// How many of them, always the last ones, are pads, which another rank or an earlier step serves, too.
+    pub num_pads: u64,
+    /// The row ids, one for each row, which belong to the batch.
+    pub row_ids: *const u64,
+    /// Which rows stand in for others that could not be read, by rising place. They belong to the batch.
+    pub substituted: *const rowdex_substituted,
+    /// How many.
+    pub num_substituted: u64,
+}
+
+// SAFETY: repr(C); integers and pointers of 8 bytes only.
+unsafe impl Versioned for rowdex_batch_info {}
+
+/// What is known of a batch.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_batch_get_info(
+    batch: Option<&rowdex_batch>,
+    info: *mut rowdex_batch_info,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let rowdex_batch { batch, substituted } = given(batch, "batch")?;
+        // SAFETY: the conventions of the header.
+        let out = unsafe { handle::struct_out(info, "info") }?;
+        out.write(rowdex_batch_info {
+            struct_size: 0,
+            epoch: batch.epoch,
+            step: batch.step,
+            steps: batch.steps,
+            rank: batch.rank.into(),
+            num_rows: batch.row_ids.len() as u64,
+            num_pads: batch.pads as u64,
+            row_ids: batch.row_ids.as_ptr(),
+            substituted: substituted.as_ptr(),
+            num_substituted: substituted.len() as u64,
+        });
+        Ok(())
+    })
+}
+
+/// The rows of a batch, as an Arrow struct array that the caller releases, and its type (may be NULL if it is not wanted).
+///
+/// Nothing is copied: array and batch share the buffers, and either may go first.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_batch_export(
+    batch: Option<&rowdex_batch>,
+    array: Option<&mut MaybeUninit<FFI_ArrowArray>>,
+    schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let batch = &given(batch, "batch")?.batch;
+        export_batch(batch.records.clone(), place(array, "array")?, schema)
+    })
+}
+
+/// Writes columns of fixed width of a batch to the caller's buffers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_batch_copy_into(
+    batch: Option<&rowdex_batch>,
+    columns: *const rowdex_column_buffer,
+    num_columns: usize,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let batch = &given(batch, "batch")?.batch;
+        // SAFETY: the conventions of the header.
+        let columns = unsafe { handle::slice(columns, num_columns, "columns") }?;
+        // SAFETY: as above.
+        unsafe { copy_into(&batch.records, columns) }
+    })
+}
+
+/// Ends the life of a batch, of its row ids and of what it says of substitutes, not of what was exported.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_batch_free(batch: Option<Box<rowdex_batch>>) {
+    handle::free(batch);
+}

@@ -1,0 +1,421 @@
+/* Every way to order rows: from files, by weight and class, over sets of rows, over several datasets, in pieces, in epochs of any size. */
+#define _POSIX_C_SOURCE 200809L
+#include "check.h"
+
+/* Positions [first, first + len) of an epoch. */
+static void rows_at(const rowdex_orders *orders, uint64_t epoch, uint64_t first, uint64_t *rows, size_t len) {
+  size_t filled = 0;
+  OK(rowdex_orders_fill(orders, epoch, first, 1, rows, len, &filled, &error));
+  CHECK(filled == len);
+}
+
+static rowdex_orders *orders_over(const char *spec, uint64_t len) {
+  rowdex_orders *orders = NULL;
+  OK(rowdex_orders_for_groups(spec, &len, 1, 42, &orders, &error));
+  return orders;
+}
+
+static rowdex_sampler *sampler_of(const rowdex_orders *orders, rowdex_sampler_options options) {
+  options.struct_size = sizeof options;
+  rowdex_sampler *sampler = NULL;
+  OK(rowdex_sampler_new(orders, &options, &sampler, &error));
+  return sampler;
+}
+
+static void a_contiguous_partition_deals_consecutive_pieces(void) {
+  rowdex_orders *orders = orders_over("sequential", 1000), *pieces = NULL;
+  for (uint32_t rank = 0; rank < 4; rank++) {
+    rowdex_sampler *sampler =
+        sampler_of(orders, (rowdex_sampler_options){.rank = rank, .world_size = 4, .batch_size = 50, .partition = "contiguous"});
+    uint64_t rows[250];
+    OK(rowdex_sampler_fill(sampler, 0, 0, 250, rows, NULL, &error));
+    for (uint64_t i = 0; i < 250; i++) CHECK(rows[i] == rank * 250 + i);
+    rowdex_sampler_free(sampler);
+  }
+  /* The same by hand. */
+  OK(rowdex_orders_contiguous(orders, 4, &pieces, &error));
+  uint64_t rows[5];
+  rows_at(pieces, 0, 0, rows, 5);
+  CHECK(rows[0] == 0 && rows[1] == 250 && rows[2] == 500 && rows[3] == 750 && rows[4] == 1);
+  rowdex_orders_free(pieces);
+  pieces = NULL;
+  FAILS(rowdex_orders_contiguous(orders, 0, &pieces, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "shards");
+  CHECK(pieces == NULL);
+  rowdex_orders_free(orders);
+}
+
+static void orders_that_never_change_begin_elsewhere_as_they_are_told(void) {
+  rowdex_orders *orders = orders_over("sequential", 10), *rotated = NULL;
+  static const struct {
+    const char *rotation;
+    uint32_t world_size;
+    bool rotates;
+  } cases[] = {{NULL, 4, true}, {NULL, 5, false}, {"needed", 4, true}, {"always", 5, true}, {"never", 4, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    rowdex_sampler *sampler = sampler_of(
+        orders, (rowdex_sampler_options){
+                    .world_size = cases[i].world_size, .batch_size = 1, .tail = "drop", .rotation = cases[i].rotation});
+    rowdex_sample first, second;
+    OK(rowdex_sampler_at(sampler, 0, 0, &first, &error));
+    OK(rowdex_sampler_at(sampler, 1, 0, &second, &error));
+    CHECK(first.row == 0 && (second.row != 0) == cases[i].rotates);
+    rowdex_sampler_free(sampler);
+  }
+  OK(rowdex_orders_rotated(orders, &rotated, &error));
+  uint64_t row, other;
+  rows_at(rotated, 0, 0, &row, 1);
+  rows_at(rotated, 1, 0, &other, 1);
+  CHECK(row == 0 && other != 0);
+  rowdex_orders_free(rotated);
+  rowdex_orders_free(orders);
+}
+
+static void write_rows(const char *path, const uint64_t *rows, size_t len, size_t more) {
+  FILE *file = fopen(path, "wb");
+  CHECK(file != NULL);
+  for (size_t i = 0; i < len; i++) {
+    unsigned char bytes[8];
+    for (int byte = 0; byte < 8; byte++) bytes[byte] = (unsigned char)(rows[i] >> (8 * byte));
+    CHECK(fwrite(bytes, 1, 8, file) == 8);
+  }
+  CHECK(fwrite("rest", 1, more, file) == more && fclose(file) == 0);
+}
+
+static void an_order_comes_from_a_file(const char *folder) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/order.u64", folder);
+  uint64_t rows[100];
+  for (uint64_t i = 0; i < 100; i++) rows[i] = i * 37 % 100;
+  write_rows(path, rows, 100, 0);
+  rowdex_orders *orders = NULL, *listed = NULL;
+  OK(rowdex_orders_from_file(path, 100, &orders, &error));
+  OK(rowdex_orders_explicit(rows, 100, 100, &listed, &error));
+  CHECK(rowdex_orders_fingerprint(orders) == rowdex_orders_fingerprint(listed));
+  uint64_t found[100];
+  rows_at(orders, 7, 0, found, 100);
+  CHECK(memcmp(rows, found, sizeof rows) == 0);
+  OK(rowdex_orders_check_permutation(orders, &error));
+  rowdex_orders_free(listed);
+  rowdex_orders_free(orders);
+
+  rows[3] = rows[4];
+  OK(rowdex_orders_explicit(rows, 100, 100, &orders, &error));
+  FAILS(rowdex_orders_check_permutation(orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "48");
+  rowdex_orders_free(orders);
+  orders = orders_over("global", 100);
+  FAILS(rowdex_orders_check_permutation(orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "global");
+  rowdex_orders_free(orders);
+
+  orders = NULL;
+  FAILS(rowdex_orders_from_file(path, 99, &orders, &error), ROWDEX_STATUS_OUT_OF_RANGE, "order.u64");
+  write_rows(path, rows, 3, 4);
+  FAILS(rowdex_orders_from_file(path, 100, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "28 bytes");
+  CHECK(remove(path) == 0);
+  FAILS(rowdex_orders_from_file(path, 100, &orders, &error), ROWDEX_STATUS_NOT_FOUND, "order.u64");
+  CHECK(orders == NULL);
+}
+
+static void rows_are_drawn_by_weight(void) {
+  double weights[100];
+  for (int i = 0; i < 100; i++) weights[i] = i % 2 * 0.5;
+  rowdex_orders *orders = NULL;
+  uint64_t rows[300];
+  OK(rowdex_orders_weighted_with_replacement(weights, 100, 300, 1, &orders, &error));
+  CHECK(rowdex_orders_len(orders) == 300);
+  rows_at(orders, 0, 0, rows, 300);
+  for (int i = 0; i < 300; i++) CHECK(rows[i] % 2 == 1 && rows[i] < 100);
+  rowdex_orders_free(orders);
+  OK(rowdex_orders_weighted_without_replacement(weights, 100, 50, 1, &orders, &error));
+  rows_at(orders, 3, 0, rows, 50);
+  int seen[100] = {0};
+  for (int i = 0; i < 50; i++) CHECK(rows[i] % 2 == 1 && seen[rows[i]]++ == 0);
+  rowdex_orders_free(orders);
+  orders = NULL;
+  FAILS(rowdex_orders_weighted_without_replacement(weights, 100, 51, 1, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "50");
+  weights[5] = -1;
+  FAILS(rowdex_orders_weighted_with_replacement(weights, 100, 9, 1, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "-1");
+  CHECK(orders == NULL);
+}
+
+static void a_column_says_which_classes_and_weights_rows_have(const char *folder) {
+  /* The columns that decide are not among those served. */
+  rowdex_dataset *dataset = open_dataset(folder, "time");
+  rowdex_labels *labels = NULL;
+  OK(rowdex_dataset_labels(dataset, "label", NULL, &labels, &error));
+  CHECK(rowdex_labels_len(labels) == DEMO_ROWS && rowdex_labels_num_classes(labels) == 5);
+  CHECK(strcmp(rowdex_labels_class(labels, 0), "awful") == 0 && strcmp(rowdex_labels_class(labels, 4), "poor") == 0);
+  CHECK(rowdex_labels_class(labels, 5) == NULL);
+  const uint32_t *codes = rowdex_labels_codes(labels);
+
+  enum { LEN = 1000 };
+  uint64_t rows[LEN];
+  rowdex_orders *orders = NULL;
+  OK(rowdex_orders_balanced(codes, rowdex_labels_len(labels), NULL, 0, LEN, 1, &orders, &error));
+  rows_at(orders, 2, 0, rows, LEN);
+  int counts[5] = {0};
+  for (int i = 0; i < LEN; i++) counts[codes[rows[i]]] += 1;
+  for (int class = 0; class < 5; class++) CHECK(counts[class] == LEN / 5);
+  rowdex_orders_free(orders);
+  const double proportions[] = {3, 0, 0, 0, 1};
+  OK(rowdex_orders_balanced(codes, rowdex_labels_len(labels), proportions, 5, LEN, 1, &orders, &error));
+  rows_at(orders, 0, 0, rows, LEN);
+  int awful = 0;
+  for (int i = 0; i < LEN; i++) {
+    CHECK(codes[rows[i]] == 0 || codes[rows[i]] == 4);
+    awful += codes[rows[i]] == 0;
+  }
+  CHECK(awful == LEN * 3 / 4);
+  rowdex_orders_free(orders);
+  rowdex_labels_free(labels);
+  labels = NULL;
+  FAILS(rowdex_dataset_labels(dataset, "price", NULL, &labels, &error), ROWDEX_STATUS_SCHEMA, "price");
+  FAILS(rowdex_dataset_labels(dataset, "colour", NULL, &labels, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "colour");
+  CHECK(labels == NULL);
+
+  const rowdex_range some[] = {{10, 12}, {199999, 200000}};
+  rowdex_id_set *set = NULL;
+  OK(rowdex_id_set_from_ranges(DEMO_ROWS, some, 2, &set, &error));
+  double weights[3] = {-1, -1, -1};
+  FAILS(rowdex_dataset_weights(dataset, "id", set, weights, 2, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "3 rows");
+  CHECK(weights[0] == -1);
+  OK(rowdex_dataset_weights(dataset, "id", set, weights, 3, &error));
+  CHECK(weights[0] == 10 && weights[1] == 11 && weights[2] == 199999);
+  FAILS(rowdex_dataset_weights(dataset, "label", set, weights, 3, &error), ROWDEX_STATUS_SCHEMA, "label");
+  CHECK(weights[0] == 10);
+  rowdex_id_set_free(set);
+  rowdex_dataset_free(dataset);
+}
+
+static void sets_of_rows_are_made_and_put_together(const char *folder) {
+  const uint64_t ids[] = {7, 3, 7, 5};
+  rowdex_id_set *set = NULL, *rest = NULL, *common = NULL;
+  OK(rowdex_id_set_from_ids(10, ids, 4, &set, &error));
+  CHECK(rowdex_id_set_len(set) == 3 && rowdex_id_set_rows(set) == 10);
+  CHECK(rowdex_id_set_contains(set, 5) && !rowdex_id_set_contains(set, 6) && !rowdex_id_set_contains(set, UINT64_MAX));
+  uint64_t found[4] = {0, 0, 0, 99};
+  size_t filled = 0;
+  OK(rowdex_id_set_fill(set, 1, found, 4, &filled, &error));
+  CHECK(filled == 2 && found[0] == 5 && found[1] == 7 && found[3] == 99);
+  OK(rowdex_id_set_fill(set, UINT64_MAX, found, 4, &filled, &error));
+  CHECK(filled == 0);
+  OK(rowdex_id_set_complement(set, &rest, &error));
+  CHECK(rowdex_id_set_len(rest) == 7 && !rowdex_id_set_contains(rest, 5));
+  OK(rowdex_id_set_intersection(set, rest, &common, &error));
+  CHECK(rowdex_id_set_len(common) == 0);
+  rowdex_id_set_free(common);
+  rowdex_id_set_free(rest);
+  common = rest = NULL;
+  FAILS(rowdex_id_set_from_ids(7, ids, 4, &rest, &error), ROWDEX_STATUS_OUT_OF_RANGE, "row id 7");
+  const rowdex_range backwards = {5, 3};
+  FAILS(rowdex_id_set_from_ranges(7, &backwards, 1, &rest, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "before");
+  CHECK(rest == NULL);
+
+  /* A list in a file, and two sides of a split, by row id and by the values of a column. */
+  char path[4096];
+  snprintf(path, sizeof path, "%s/skip.txt", folder);
+  FILE *file = fopen(path, "w");
+  CHECK(file != NULL && fputs("# bad rows\n17\n100..110\npart-01.parquet:0\n", file) > 0 && fclose(file) == 0);
+  rowdex_index *index = open_index(folder);
+  OK(rowdex_id_set_listed(index, path, &rest, &error));
+  CHECK(rowdex_id_set_len(rest) == 1 + 10 + 6250 && rowdex_id_set_contains(rest, 25000));
+  FAILS(rowdex_id_set_intersection(set, rest, &common, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "10");
+  CHECK(common == NULL && remove(path) == 0);
+  rowdex_id_set_free(set);
+  rowdex_id_set_free(rest);
+
+  rowdex_id_set *train = NULL, *validation = NULL;
+  OK(rowdex_id_set_split(DEMO_ROWS, "train", 0.1, 3, &train, &error));
+  OK(rowdex_id_set_split(DEMO_ROWS, "validation", 0.1, 3, &validation, &error));
+  OK(rowdex_id_set_intersection(train, validation, &common, &error));
+  CHECK(rowdex_id_set_len(common) == 0);
+  CHECK(rowdex_id_set_len(train) + rowdex_id_set_len(validation) == DEMO_ROWS);
+  CHECK(rowdex_id_set_len(validation) > 19000 && rowdex_id_set_len(validation) < 21000);
+  rowdex_id_set_free(common);
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  rowdex_labels *labels = NULL;
+  OK(rowdex_dataset_labels(dataset, "label", NULL, &labels, &error));
+  rowdex_id_set *by_label = NULL, *within = NULL;
+  OK(rowdex_id_set_split_by(dataset, "label", NULL, "train", 0.5, 1, &by_label, &error));
+  OK(rowdex_id_set_split_by(dataset, "label", validation, "train", 0.5, 1, &within, &error));
+  int sides[5] = {-1, -1, -1, -1, -1};
+  for (uint64_t row = 0; row < DEMO_ROWS; row++) {
+    int side = rowdex_id_set_contains(by_label, row), *of_class = &sides[rowdex_labels_codes(labels)[row]];
+    CHECK(*of_class == -1 || *of_class == side);
+    *of_class = side;
+    CHECK(rowdex_id_set_contains(within, row) == (side && rowdex_id_set_contains(validation, row)));
+  }
+  rowdex_id_set *none = NULL;
+  FAILS(rowdex_id_set_split(5, "train", 1.5, 0, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "from 0 to 1");
+  CHECK(none == NULL);
+  rowdex_labels_free(labels);
+  rowdex_id_set_free(within);
+  rowdex_id_set_free(by_label);
+  rowdex_id_set_free(validation);
+  rowdex_id_set_free(train);
+  rowdex_dataset_free(dataset);
+  rowdex_index_free(index);
+}
+
+static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
+  rowdex_index *index = open_index(folder);
+  rowdex_id_set *kept = NULL;
+  OK(rowdex_id_set_split(DEMO_ROWS, "validation", 0.01, 3, &kept, &error));
+  uint64_t len = rowdex_id_set_len(kept);
+  uint64_t *rows = (uint64_t *)malloc(len * sizeof *rows);
+  static const char *specs[] = {"global", "blocks(2)", "sequential"};
+  for (int i = 0; i < 3; i++) {
+    rowdex_orders *orders = NULL;
+    OK(rowdex_orders_for_subset(specs[i], index, kept, 5, &orders, &error));
+    CHECK(rowdex_orders_len(orders) == len);
+    rows_at(orders, 1, 0, rows, len);
+    uint64_t sum = 0, expected = 0, row;
+    size_t filled;
+    for (uint64_t place = 0; place < len; place++) {
+      CHECK(rowdex_id_set_contains(kept, rows[place]));
+      sum += rows[place];
+      OK(rowdex_id_set_fill(kept, place, &row, 1, &filled, &error));
+      expected += row;
+      if (i == 2) CHECK(row == rows[place]);
+    }
+    CHECK(sum == expected);
+    rowdex_orders_free(orders);
+  }
+  free(rows);
+  /* Any other order over as many rows as are kept, too; and no order over more. */
+  rowdex_orders *inner = orders_over("global", len), *subset = NULL;
+  OK(rowdex_orders_subset(inner, kept, &subset, &error));
+  rowdex_orders_free(inner);
+  uint64_t row;
+  rows_at(subset, 0, 0, &row, 1);
+  CHECK(rowdex_id_set_contains(kept, row));
+  rowdex_orders_free(subset);
+  subset = NULL;
+  inner = orders_over("global", len + 1);
+  FAILS(rowdex_orders_subset(inner, kept, &subset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "left");
+  rowdex_orders_free(inner);
+  rowdex_id_set *other = NULL;
+  OK(rowdex_id_set_split(DEMO_ROWS - 1, "train", 0.5, 3, &other, &error));
+  FAILS(rowdex_orders_for_subset("global", index, other, 5, &subset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "199999");
+  CHECK(subset == NULL);
+  rowdex_id_set_free(other);
+  rowdex_id_set_free(kept);
+  rowdex_index_free(index);
+}
+
+static void epochs_of_another_size_go_on_where_the_one_before_ended(void) {
+  rowdex_orders *inner = orders_over("global", 100), *resized = NULL;
+  OK(rowdex_orders_resized(inner, 70, &resized, &error));
+  CHECK(rowdex_orders_len(resized) == 70);
+  uint64_t rows[70], all[200];
+  rows_at(inner, 0, 0, all, 100);
+  rows_at(inner, 1, 0, all + 100, 100);
+  rows_at(resized, 1, 0, rows, 60);
+  CHECK(memcmp(rows, all + 70, 60 * sizeof *rows) == 0);
+  rowdex_orders_free(resized);
+  resized = NULL;
+  FAILS(rowdex_orders_resized(inner, 0, &resized, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "0");
+  CHECK(resized == NULL);
+  rowdex_orders_free(inner);
+}
+
+static void several_datasets_are_served_by_proportion(const char *folder) {
+  rowdex_dataset *one = open_dataset(folder, "id"), *other = open_dataset(folder, "id"), *mixed = NULL;
+  const rowdex_dataset *datasets[] = {one, other};
+  OK(rowdex_dataset_mixed(datasets, 2, &mixed, &error));
+  rowdex_dataset_free(other);
+  CHECK(rowdex_dataset_len(mixed) == 2 * DEMO_ROWS);
+  const uint64_t rows[] = {DEMO_ROWS + 5, 6, 2 * DEMO_ROWS - 1};
+  struct ArrowArray array;
+  OK(rowdex_dataset_take(mixed, rows, 3, &array, NULL, &error));
+  CHECK(int64_values(&array, 0)[0] == 5 && int64_values(&array, 0)[1] == 6 && int64_values(&array, 0)[2] == DEMO_ROWS - 1);
+  array.release(&array);
+  OK(rowdex_dataset_get(mixed, DEMO_ROWS, &array, NULL, &error));
+  CHECK(int64_values(&array, 0)[0] == 0);
+  array.release(&array);
+  uint64_t bytes = 0, half = 0;
+  OK(rowdex_dataset_decoded_bytes(mixed, &bytes, &error));
+  OK(rowdex_dataset_decoded_bytes(one, &half, &error));
+  CHECK(bytes == 2 * half);
+
+  /* What is about one index or one cache is refused, and so are datasets of other columns. */
+  rowdex_counters counters = {.struct_size = sizeof counters};
+  rowdex_announced *announced = NULL;
+  rowdex_labels *labels = NULL;
+  rowdex_dataset *unlike = NULL, *times = open_dataset(folder, "time");
+  FAILS(rowdex_dataset_counters(mixed, &counters, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
+  FAILS(rowdex_dataset_plan(mixed, rows, 3, NULL, &announced, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
+  FAILS(rowdex_dataset_labels(mixed, "label", NULL, &labels, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
+  CHECK(rowdex_dataset_index(mixed) == NULL && announced == NULL && labels == NULL);
+  datasets[1] = times;
+  FAILS(rowdex_dataset_mixed(datasets, 2, &unlike, &error), ROWDEX_STATUS_SCHEMA, "time");
+  datasets[1] = mixed;
+  FAILS(rowdex_dataset_mixed(datasets, 2, &unlike, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
+  FAILS(rowdex_dataset_mixed(NULL, 0, &unlike, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "no datasets");
+  CHECK(unlike == NULL);
+  rowdex_dataset_free(times);
+
+  rowdex_orders *parts[2] = {orders_over("global", DEMO_ROWS), orders_over("sequential", DEMO_ROWS)}, *orders = NULL;
+  const rowdex_mixed_part listed[] = {{parts[0], DEMO_ROWS, 3}, {parts[1], DEMO_ROWS, 1}};
+  OK(rowdex_orders_mixed(listed, 2, 8000, 1, &orders, &error));
+  rowdex_orders_free(parts[0]);
+  rowdex_orders_free(parts[1]);
+  rowdex_sampler *sampler = sampler_of(orders, (rowdex_sampler_options){.world_size = 1, .batch_size = 500});
+  rowdex_orders_free(orders);
+  rowdex_loader_options options = {.struct_size = sizeof options, .threads = 1, .epochs = 1, .memory = 1 << 20};
+  rowdex_loader *loader = NULL;
+  OK(rowdex_loader_new(mixed, sampler, &options, &loader, &error));
+  rowdex_dataset_free(mixed);
+  int64_t of_second = 0;
+  for (int step = 0; step < 16; step++) {
+    rowdex_batch *batch = NULL;
+    OK(rowdex_loader_next(loader, &batch, &error));
+    rowdex_batch_info info = {.struct_size = sizeof info};
+    OK(rowdex_batch_get_info(batch, &info, &error));
+    OK(rowdex_batch_export(batch, &array, NULL, &error));
+    for (uint64_t i = 0; i < info.num_rows; i++) {
+      uint64_t row = info.row_ids[i];
+      CHECK(int64_values(&array, 0)[i] == (int64_t)(row % DEMO_ROWS));
+      if (row >= DEMO_ROWS) of_second += 1;
+    }
+    array.release(&array);
+    rowdex_batch_free(batch);
+  }
+  CHECK(of_second == 2000);
+  rowdex_loader_free(loader);
+  rowdex_sampler_free(sampler);
+  rowdex_dataset_free(one);
+}
+
+static void the_launcher_says_which_rank_this_is(void) {
+  static const char *names[] = {
+      "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
+      "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "PMIX_RANK", "SLURM_PROCID", "SLURM_NTASKS",
+  };
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) CHECK(unsetenv(names[i]) == 0);
+  rowdex_launch launch = {.struct_size = sizeof launch, .rank = 77};
+  FAILS(rowdex_launch_from_env(&launch, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "WORLD_SIZE");
+  CHECK(launch.rank == 77);
+  CHECK(setenv("RANK", "3", 1) == 0);
+  FAILS(rowdex_launch_from_env(&launch, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "WORLD_SIZE is not");
+  CHECK(setenv("WORLD_SIZE", "8", 1) == 0 && setenv("LOCAL_RANK", "1", 1) == 0);
+  OK(rowdex_launch_from_env(&launch, &error));
+  CHECK(launch.rank == 3 && launch.world_size == 8 && launch.local_rank == 1 && launch.local_world_size == ROWDEX_UNKNOWN);
+  CHECK(launch.launcher.len == 8 && memcmp(launch.launcher.data, "torchrun", 8) == 0);
+  CHECK(setenv("PMI_RANK", "4", 1) == 0 && setenv("PMI_SIZE", "8", 1) == 0);
+  FAILS(rowdex_launch_from_env(&launch, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "PMI_RANK");
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc == 2);
+  a_contiguous_partition_deals_consecutive_pieces();
+  orders_that_never_change_begin_elsewhere_as_they_are_told();
+  an_order_comes_from_a_file(argv[1]);
+  rows_are_drawn_by_weight();
+  a_column_says_which_classes_and_weights_rows_have(argv[1]);
+  sets_of_rows_are_made_and_put_together(argv[1]);
+  an_order_of_a_set_serves_just_its_rows(argv[1]);
+  epochs_of_another_size_go_on_where_the_one_before_ended();
+  several_datasets_are_served_by_proportion(argv[1]);
+  the_launcher_says_which_rank_this_is();
+  return 0;
+}
