@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use rowdex::dataset::DiskTier;
 use rowdex::order::Global;
 use rowdex::{Dataset, DistributedSampler, Index, IndexBuilder, Loader, Result, Shard};
 
@@ -20,13 +21,21 @@ const BATCH: usize = 256;
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [task, data, scratch] = arguments.as_slice() else {
-        eprintln!("usage: rowdex_side take|get|cold-get|build|loader-PERCENT|views-PERCENT DATA SCRATCH");
+        eprintln!("usage: rowdex_side take|get|cold-get|build|loader-PERCENT|views-PERCENT|tier-PERCENT DATA SCRATCH");
         std::process::exit(2);
     };
     let index = Path::new(scratch).join(format!("{task}.rdx"));
     let build = || IndexBuilder::new([data]).with_overwrite(true).build(&index);
     let report = build()?;
-    let open = |cache| Dataset::builder(Index::open(&index)?).with_cache_bytes(cache).with_threads(1).open();
+    // Filled by the first epoch.
+    let tier = task.starts_with("tier-").then(|| DiskTier::new(Path::new(scratch).join("tier"), 1 << 40));
+    let open = |cache| {
+        let builder = Dataset::builder(Index::open(&index)?).with_cache_bytes(cache).with_threads(1);
+        match tier.clone() {
+            Some(tier) => builder.with_disk_tier(tier).open(),
+            None => builder.open(),
+        }
+    };
     let warm = open(64 << 30)?;
     if matches!(task.as_str(), "take" | "get") {
         for group in warm.index().row_groups() {
@@ -35,7 +44,7 @@ fn main() -> Result<()> {
     }
     let (views, percent) = match task.strip_prefix("views-") {
         Some(percent) => (true, Some(percent)),
-        None => (false, task.strip_prefix("loader-")),
+        None => (false, task.strip_prefix("loader-").or_else(|| task.strip_prefix("tier-"))),
     };
     let mut loader = match percent {
         Some(percent) => {
