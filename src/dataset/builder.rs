@@ -181,6 +181,7 @@ impl DatasetBuilder {
                 index: self.index,
                 source,
                 projection,
+                viewed: OnceLock::new(),
                 decode,
                 staleness: self.staleness,
                 cache_bytes: self.cache_bytes,

@@ -67,6 +67,8 @@ struct Inner {
     index: Index,
     source: Arc<dyn Source>,
     projection: Projection,
+    /// The same with strings and binary as views.
+    viewed: OnceLock<Projection>,
     decode: DecodeOptions,
     staleness: Staleness,
     cache_bytes: u64,
@@ -307,7 +309,9 @@ impl Dataset {
                 let partitions = &partitions;
                 inner.is_kept(tier, &Group { state, file: &file, indexed, entry, partitions, projection })
             };
-            if kept_as(&inner.projection) || kept_as(&inner.projection.clone().serving_views()) {
+            // Who is going to ask for it may want either.
+            let viewed = inner.viewed.get_or_init(|| inner.projection.clone().serving_views());
+            if kept_as(&inner.projection) || kept_as(viewed) {
                 return None;
             }
         }

@@ -78,7 +78,7 @@ pub(super) fn open(path: &Path, key: &Key) -> Result<Opened> {
 /// An entry that is being written, under a private name; deleted unless it is committed.
 pub(super) struct Draft {
     file: AtomicFile,
-    hash: Xxh3Default,
+    hash: Box<Xxh3Default>,
     identity: usize,
     payload: u64,
 }
@@ -92,7 +92,7 @@ impl Draft {
         let mut file = AtomicFile::create(path, true)?;
         let mut head = vec![0; payload_at(identity)];
         head[HEADER..HEADER + identity].copy_from_slice(key.identity.as_bytes());
-        let mut hash = Xxh3Default::new();
+        let mut hash = Box::new(Xxh3Default::new());
         hash.update(&head[HEADER..]);
         file.write_all(&head).map_err(unwritten)?;
         Ok(Self { file, hash, identity, payload: 0 })

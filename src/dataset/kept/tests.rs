@@ -57,7 +57,7 @@ fn columns(rows: std::ops::Range<i64>) -> RecordBatch {
         nulls(),
     )
     .unwrap();
-    let fixed = ids().map(|id| some(id).then(|| [id as u8; 5]));
+    let fixed = ids().map(|id| some(id).then_some([id as u8; 5]));
     let fixed = FixedSizeBinaryArray::try_from_sparse_iter_with_size(fixed, 5).unwrap();
     let points = ids().map(|id| some(id).then(|| vec![Some(id as i32), None, Some(-1)]));
     let half = ids().map(|id| some(id).then_some(id as f32 / 4.0)).collect::<Float32Array>();
