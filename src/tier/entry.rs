@@ -34,23 +34,16 @@ const HEADER: usize = 64;
 /// What Arrow wants its buffers to begin at multiples of; maps begin at a page.
 const ALIGNMENT: usize = 64;
 
-/// What was found at an entry's path.
-pub(super) enum Opened {
-    Missing,
-    /// Its payload, mapped.
-    Sound(Bytes),
-}
-
-/// Maps an entry and checks every byte of it.
+/// Maps an entry, checks every byte of it and gives its payload; `None` if it is not there.
 ///
 /// # Errors
 /// If it is anything but a whole entry of this key and version.
-pub(super) fn open(path: &Path, key: &Key) -> Result<Opened> {
+pub(super) fn open(path: &Path, key: &Key) -> Result<Option<Bytes>> {
     let bytes = match mmap::map(path, "the entry", ErrorKind::InvalidArgument) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::InvalidArgument => return Err(error),
         // It is not there, or not for us to read, and then not for us to judge.
-        Err(_) => return Ok(Opened::Missing),
+        Err(_) => return Ok(None),
     };
     let header = bytes.first_chunk::<HEADER>().ok_or_else(|| damaged("is too short"))?;
     if xxh3_64(&header[..56]) != u64_at(header, 56) || header[..8] != MAGIC {
@@ -72,7 +65,7 @@ pub(super) fn open(path: &Path, key: &Key) -> Result<Opened> {
     if bytes[HEADER..HEADER + key.identity.len()] != *key.identity.as_bytes() {
         return Err(damaged("is of something else"));
     }
-    Ok(Opened::Sound(bytes.slice(payload..)))
+    Ok(Some(bytes.slice(payload..)))
 }
 
 /// An entry that is being written, under a private name; deleted unless it is committed.

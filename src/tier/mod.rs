@@ -23,7 +23,7 @@ use bytes::Bytes;
 use lru::LruCache;
 use xxhash_rust::xxh3::xxh3_128;
 
-use self::entry::{Draft, Opened};
+use self::entry::Draft;
 use self::flight::{Flight, Turn};
 use self::room::Room;
 use crate::{Error, ErrorKind, Result};
@@ -337,10 +337,7 @@ impl<V> Tier<V> {
             // Deleted by another process: as long as it is mapped here, its bytes stay on the disk.
             self.let_go(key.hash);
         }
-        let parsed = entry::open(&path, key).and_then(|opened| match opened {
-            Opened::Sound(payload) => (self.parse)(payload).map(Some),
-            Opened::Missing => Ok(None),
-        });
+        let parsed = entry::open(&path, key).and_then(|payload| payload.map(self.parse).transpose());
         match parsed {
             Ok(None) => None,
             Ok(Some((value, memory))) => {
