@@ -76,6 +76,7 @@ pub mod projection;
 pub mod row_group;
 pub mod sampler;
 pub mod source;
+mod tier;
 
 pub use cache::Counters;
 pub use dataset::{Dataset, DatasetBuilder, MapDataset, Staleness};

@@ -12,8 +12,9 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use peak_alloc::PeakAlloc;
+use rowdex::dataset::DiskTier;
 use rowdex::order::Global;
-use rowdex::{Dataset, DistributedSampler, IndexBuilder, Loader, Shard};
+use rowdex::{Dataset, DistributedSampler, Index, IndexBuilder, Loader, Shard};
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
@@ -68,16 +69,25 @@ fn a_loader_takes_the_memory_it_was_given_one_row_group_and_little_more_and_give
     let index = folder.path().join("a.rdx");
     IndexBuilder::new([folder.path().join("a.parquet")]).build(&index).unwrap();
     let dataset = Dataset::open(&index).unwrap();
+    let all = [(10, 0, 3), (10, 2, 10), (25, 1, 3), (25, 4, 3), (50, 2, 3), (75, 2, 3), (150, 2, 3)];
+    check(&dataset, &all);
+    // What is mapped is not the loader's memory, and what is picked from it is.
+    let tier = DiskTier::new(folder.path().join("tier"), 1 << 30);
+    let kept = Dataset::builder(Index::open(&index).unwrap()).with_disk_tier(tier).open().unwrap();
+    check(&kept, &[(10, 2, 5), (25, 0, 3), (50, 2, 3), (150, 2, 3)]);
+    assert_eq!((kept.counters().decodes, kept.tier_counters().misses), (GROUPS as u64, GROUPS as u64));
+}
+
+/// Runs a loader with so many percent of the memory, so many threads and so many epochs.
+fn check(dataset: &Dataset, runs: &[(u64, usize, u64)]) {
     let all = dataset.decoded_bytes();
     let group = all / GROUPS as u64;
     // Footers and page positions are read once, and stay.
-    assert_eq!(loader(&dataset, all / 4, 2, 1).filter(|batch| batch.is_ok()).count() as i64, ROWS / 128);
+    assert_eq!(loader(dataset, all / 4, 2, 1).filter(|batch| batch.is_ok()).count() as i64, ROWS / 128);
     let before = ALLOCATOR.current_usage() as u64;
-    for (percent, threads, epochs) in
-        [(10, 0, 3), (10, 2, 10), (25, 1, 3), (25, 4, 3), (50, 2, 3), (75, 2, 3), (150, 2, 3)]
-    {
+    for &(percent, threads, epochs) in runs {
         let memory = all * percent / 100;
-        let mut loader = loader(&dataset, memory, threads, epochs + 1);
+        let mut loader = loader(dataset, memory, threads, epochs + 1);
         let mut after_epochs = Vec::new();
         ALLOCATOR.reset_peak_usage();
         for _ in 0..epochs {

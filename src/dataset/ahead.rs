@@ -35,6 +35,13 @@ impl Ahead {
     }
 }
 
+impl Arrived {
+    /// The bytes of each chunk.
+    pub(super) fn into_bytes(self) -> Vec<Bytes> {
+        self.bytes
+    }
+}
+
 /// Bytes of a row group, in memory.
 #[derive(Debug, Default)]
 pub(super) struct Arrived {

@@ -11,6 +11,7 @@ use crate::projection::Projection;
 use crate::row_group::{DecodeOptions, FileMetadata, views_pay};
 use crate::source::place::{Place, shown};
 use crate::source::{self, Source, StoreOptions};
+use crate::tier::DiskTier;
 use crate::{Error, ErrorKind, Result};
 
 /// Threads for a store unless said otherwise: they wait for it most of the time.
@@ -28,6 +29,7 @@ pub struct DatasetBuilder {
     store: StoreOptions,
     staleness: Staleness,
     max_decoded_bytes: u64,
+    tier: Option<DiskTier>,
 }
 
 impl DatasetBuilder {
@@ -51,6 +53,7 @@ impl DatasetBuilder {
             store: StoreOptions::default(),
             staleness: Staleness::default(),
             max_decoded_bytes: DecodeOptions::default().max_decoded_bytes,
+            tier: None,
         }
     }
 
@@ -115,10 +118,33 @@ impl DatasetBuilder {
         self
     }
 
+    /// Keeps row groups in a folder on a local disk, for all processes of the machine: each is fetched and decoded once between them.
+    /// Default: no.
+    ///
+    /// A loader comes back to row groups that are kept instead of decoding them again, and `take` does when its cache does not have them. Rows are the same
+    /// with and without. The folder is made when something is first kept; when that fails, or the disk is full, rows are read
+    /// as if there were no tier, and [`Dataset::tier_fault`] says why.
+    ///
+    /// ```no_run
+    /// use rowdex::dataset::DiskTier;
+    /// use rowdex::{Dataset, Index};
+    ///
+    /// # fn main() -> rowdex::Result<()> {
+    /// let tier = DiskTier::new("/nvme/rowdex", 500 << 30);
+    /// let dataset = Dataset::builder(Index::open("s3://bucket/train.rdx")?).with_disk_tier(tier).open()?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_disk_tier(mut self, tier: DiskTier) -> Self {
+        self.tier = Some(tier);
+        self
+    }
+
     /// Opens the dataset. Reads no data file and starts no thread.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for an unknown or repeated column, or if neither the index nor the caller says where the files are.
+    /// [`ErrorKind::InvalidArgument`] for an unknown or repeated column, if neither the index nor the caller says where the files are, or for a
+    /// disk tier without comparing files ([`Staleness::Off`]).
     pub fn open(self) -> Result<Dataset> {
         let schema = self.index.schema();
         let projection = match &self.columns {
@@ -129,33 +155,51 @@ impl DatasetBuilder {
             Some(file) => projection.with_views(|field| views_pay(&file, field)),
             None => projection,
         };
-        let source = match self.source {
-            Some(source) => source,
+        if self.tier.is_some() && self.staleness == Staleness::Off {
+            return Err(Error::new(ErrorKind::InvalidArgument, "a disk tier, and files that are not compared")
+                .with_hint(
+                    "what is kept is of the files that were indexed: compare them (`stat`), or do without the tier",
+                ));
+        }
+        let (source, place) = match self.source {
+            Some(source) => (source, String::new()),
             None => {
                 let root = match self.root {
                     Some(root) => Place::of(root)?,
                     None => recorded_root(&self.index)?,
                 };
-                source::open(root, &self.store)?
+                let place = name(&root);
+                (source::open(root, &self.store)?, place)
             }
         };
         let decode = DecodeOptions { max_decoded_bytes: self.max_decoded_bytes, ..DecodeOptions::default() };
         let default_threads = || if source.is_remote() { REMOTE_THREADS } else { Self::default_threads() };
         let threads = self.threads.unwrap_or_else(default_threads);
-        let state = State::with_cache(self.cache_bytes, self.index.num_files());
+        let state = State::with_cache(self.cache_bytes, self.index.num_files(), self.tier.clone());
         Ok(Dataset {
             inner: Arc::new(Inner {
                 index: self.index,
                 source,
                 projection,
+                viewed: OnceLock::new(),
                 decode,
                 staleness: self.staleness,
                 cache_bytes: self.cache_bytes,
                 threads,
+                tier: self.tier,
+                place,
                 decoded_bytes: OnceLock::new(),
                 state: PerProcess::new(state),
             }),
         })
+    }
+}
+
+/// The same for all who find the files in the same place.
+fn name(place: &Place) -> String {
+    match place {
+        Place::Local(folder) => format!("{:?}", std::path::absolute(folder).as_deref().unwrap_or(folder)),
+        Place::Remote(url) => url.to_string(),
     }
 }
 
@@ -204,6 +248,7 @@ impl fmt::Debug for DatasetBuilder {
             .field("root", &self.root.as_deref().map(shown))
             .field("source", &self.source)
             .field("staleness", &self.staleness)
+            .field("tier", &self.tier)
             .finish_non_exhaustive()
     }
 }

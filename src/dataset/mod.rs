@@ -13,6 +13,7 @@ mod estimate;
 mod files;
 mod gather;
 pub(crate) mod interleave;
+mod kept;
 mod map;
 mod mixed;
 mod staleness;
@@ -42,7 +43,9 @@ use crate::{Error, ErrorKind, Result};
 use ahead::{Arrived, ReadAhead};
 use files::{FileTable, OpenFile, Pinned};
 use gather::{Piece, Wanted};
+use kept::{Chunked, DatasetTier, Group, TierUse};
 
+pub use crate::tier::{DiskTier, TierCounters, TierKind};
 pub(crate) use ahead::Ahead;
 pub use builder::DatasetBuilder;
 pub use column::{Class, Column, Labels};
@@ -64,10 +67,15 @@ struct Inner {
     index: Index,
     source: Arc<dyn Source>,
     projection: Projection,
+    /// The same with strings and binary as views.
+    viewed: OnceLock<Projection>,
     decode: DecodeOptions,
     staleness: Staleness,
     cache_bytes: u64,
     threads: usize,
+    tier: Option<DiskTier>,
+    /// Where the files are, by name.
+    place: String,
     decoded_bytes: OnceLock<u64>,
     state: PerProcess<State>,
 }
@@ -76,6 +84,7 @@ struct Inner {
 struct State {
     groups: Cache<u32, RecordBatch>,
     files: FileTable,
+    tier: Option<DatasetTier>,
     pool: OnceLock<Option<ThreadPool>>,
     /// Bytes that partial reads of each row group have cost so far, for [`Inner::reads_pages`].
     spent: Cache<u32, AtomicU64>,
@@ -101,11 +110,12 @@ pub(crate) struct GroupRead<'a> {
     pub(crate) projection: &'a Projection,
     /// Its bytes, if they are on their way.
     pub(crate) ahead: Option<Ahead>,
+    pub(crate) tier: TierUse,
 }
 
 impl<'a> GroupRead<'a> {
     pub(crate) fn new(row_group: u32, slots: Slots<'a>, projection: &'a Projection) -> Self {
-        Self { row_group, slots, projection, ahead: None }
+        Self { row_group, slots, projection, ahead: None, tier: TierUse::Make }
     }
 }
 
@@ -161,6 +171,23 @@ impl Dataset {
             bytes_fetched: self.inner.source.traffic().bytes,
             ..state.groups.counters()
         }
+    }
+
+    /// What it has done with its disk tier so far, in this process; zeros without one.
+    pub fn tier_counters(&self) -> TierCounters {
+        let tier = self.inner.state().ok().and_then(|state| state.tier.as_ref());
+        tier.map_or_else(TierCounters::default, |tier| tier.tier.counters())
+    }
+
+    pub(crate) fn has_disk_tier(&self) -> bool {
+        self.inner.tier.is_some()
+    }
+
+    /// Why nothing more is kept in the disk tier since some time: the disk is full, say, or the folder cannot be written to. `None` while all is well.
+    ///
+    /// Rows are served all the same; what the tier has already, too, from there.
+    pub fn tier_fault(&self) -> Option<Error> {
+        self.inner.state().ok()?.tier.as_ref()?.tier.fault()
     }
 
     /// About how many bytes the chosen columns of all rows take when decoded, as the footers tell.
@@ -278,8 +305,20 @@ impl Dataset {
         let inner = &*self.inner;
         let entry = inner.index.row_group(row_group)?;
         // An error comes again, with its words, when the row group is decoded.
-        let file = inner.state().and_then(|state| state.files.get(inner, entry.file())).ok()?;
+        let state = inner.state().ok()?;
+        let file = state.files.get(inner, entry.file()).ok()?;
         let partitions = inner.partitions(entry.file());
+        if let (Some(tier), Some(indexed)) = (&state.tier, inner.index.file(entry.file())) {
+            let kept_as = |projection: &Projection| {
+                let partitions = &partitions;
+                inner.is_kept(tier, &Group { state, file: &file, indexed, entry, partitions, projection })
+            };
+            // Who is going to ask for it may want either.
+            let viewed = inner.viewed.get_or_init(|| inner.projection.clone().serving_views());
+            if kept_as(&inner.projection) || kept_as(viewed) {
+                return None;
+            }
+        }
         let chunks = file.metadata.chunks(entry.ordinal() as usize, &inner.projection, &partitions);
         let bytes = chunks.iter().map(|chunk| chunk.end.saturating_sub(chunk.start)).fold(0, u64::saturating_add);
         if bytes > inner.decode.max_decoded_bytes {
@@ -323,7 +362,8 @@ impl Inner {
         copy_out: impl Fn(&RecordBatch, &[u32]) -> Result<RecordBatch>,
     ) -> Result<RecordBatch> {
         if self.reads_pages(state, row_group, slots.len()) {
-            let rows = self.decode(state, GroupRead::new(row_group, Slots::Some(slots), &self.projection))?;
+            let read = GroupRead::new(row_group, Slots::Some(slots), &self.projection);
+            let rows = self.decode(state, GroupRead { tier: TierUse::Look, ..read })?;
             state.groups.count_miss();
             let spent = state.spent.get_or_load(row_group, || Ok(Weighed { value: AtomicU64::new(0), bytes: 1 }))?;
             spent.fetch_add(rows.bytes_read, Ordering::Relaxed);
@@ -390,15 +430,49 @@ impl Inner {
         chunk_rows: usize,
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<u64> {
-        let GroupRead { row_group, slots, projection, ahead } = read;
+        let GroupRead { row_group, slots, projection, ahead, tier: uses } = read;
         let entry = self.index.row_group(row_group);
         let entry = entry.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no row group {row_group}")))?;
-        let located = |error: Error| match self.index.file(entry.file()) {
-            Some(file) => error.with_row_group(u64::from(entry.ordinal())).with_file(file.path()),
-            None => error,
-        };
+        let indexed = self.index.file(entry.file());
+        let indexed = indexed.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no file {}", entry.file())))?;
+        let located = |error: Error| error.with_row_group(u64::from(entry.ordinal())).with_file(indexed.path());
         let file = state.files.get(self, entry.file()).map_err(located)?;
-        let selected: Option<Vec<u32>> = match (slots, entry.selection()) {
+        let partitions = self.partitions(entry.file());
+        let group = Group { state, file: &file, indexed, entry, partitions: &partitions, projection };
+        let out = Chunked { rows: chunk_rows, each };
+        let done = match state.tier.as_ref().filter(|_| uses != TierUse::Bypass) {
+            Some(tier) => self.decode_by_tier(tier, &group, slots, ahead, uses, out),
+            None => self.decode_from_source(&group, slots, ahead, out),
+        };
+        done.map_err(located)
+    }
+
+    /// Reads and decodes, past the tier. Returns the bytes read.
+    fn decode_from_source(
+        &self,
+        group: &Group<'_>,
+        slots: Slots<'_>,
+        ahead: Option<Ahead>,
+        out: Chunked<'_>,
+    ) -> Result<u64> {
+        let arrived = ahead.map_or_else(|| Ok(Arrived::default()), Ahead::wait)?;
+        let source = ReadAhead { file: Pinned { source: &*self.source, file: group.file }, arrived };
+        let read = self.decode_from(group, slots, &source, true, out)?;
+        group.state.bytes_read.fetch_add(read, Ordering::Relaxed);
+        Ok(read)
+    }
+
+    /// Decodes what `source` delivers, and returns how many bytes that was.
+    fn decode_from(
+        &self,
+        group: &Group<'_>,
+        slots: Slots<'_>,
+        source: &dyn Source,
+        seeks_pages: bool,
+        out: Chunked<'_>,
+    ) -> Result<u64> {
+        let state = group.state;
+        let selected: Option<Vec<u32>> = match (slots, group.entry.selection()) {
             (Slots::All, None) => None,
             (Slots::All, Some(set)) => Some(set.iter().map(|row| row as u32).collect()),
             (Slots::Some(slots), None) => Some(slots.to_vec()),
@@ -406,28 +480,22 @@ impl Inner {
                 Some(slots.iter().filter_map(|&slot| set.select(u64::from(slot))).map(|row| row as u32).collect())
             }
         };
-        let rows = selected.as_deref().map_or(Rows::All, Rows::Selected);
-        let partitions = self.partitions(entry.file());
-        let ordinal = entry.ordinal() as usize;
         state.decodes.fetch_add(1, Ordering::Relaxed);
-        let arrived = ahead.map_or_else(|| Ok(Arrived::default()), Ahead::wait).map_err(located)?;
-        let source = ReadAhead { file: Pinned { source: &*self.source, file: &file }, arrived };
         let request = row_group::Request {
-            source: &source,
-            file: &file.metadata,
-            row_group: ordinal,
-            projection,
-            partitions: &partitions,
-            rows,
+            source,
+            file: &group.file.metadata,
+            row_group: group.entry.ordinal() as usize,
+            projection: group.projection,
+            partitions: group.partitions,
+            rows: selected.as_deref().map_or(Rows::All, Rows::Selected),
+            seeks_pages,
             options: &self.decode,
         };
-        let done = request.decode_in_chunks(chunk_rows, &mut |chunk| {
+        let done = request.decode_in_chunks(out.rows, &mut |chunk| {
             state.bytes_decoded.fetch_add(chunk.get_array_memory_size() as u64, Ordering::Relaxed);
-            each(chunk)
+            (out.each)(chunk)
         });
-        let cost = done.map_err(|error| self.prefer_stale(&file, error)).map_err(located)?;
-        state.bytes_read.fetch_add(cost.bytes_read, Ordering::Relaxed);
-        Ok(cost.bytes_read)
+        Ok(done.map_err(|error| self.prefer_stale(group.file, error))?.bytes_read)
     }
 
     /// A file that was replaced while it was read looks damaged; saying that it changed is the better advice.
@@ -465,15 +533,16 @@ impl Inner {
 
 impl State {
     fn new(inner: &Inner) -> Self {
-        Self::with_cache(inner.cache_bytes, inner.index.num_files())
+        Self::with_cache(inner.cache_bytes, inner.index.num_files(), inner.tier.clone())
     }
 
-    fn with_cache(cache_bytes: u64, files: u32) -> Self {
+    fn with_cache(cache_bytes: u64, files: u32, tier: Option<DiskTier>) -> Self {
         /// Row groups whose page reads are remembered.
         const REMEMBERED: u64 = 1 << 16;
         Self {
             groups: Cache::new(cache_bytes),
             files: FileTable::new(files),
+            tier: tier.map(DatasetTier::new),
             pool: OnceLock::new(),
             spent: Cache::new(REMEMBERED),
             decodes: AtomicU64::new(0),

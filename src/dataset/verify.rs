@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
+use super::kept::TierUse;
 use super::{Dataset, GroupRead, Slots, Staleness};
 use crate::index::FileEntry;
 use crate::pool::run_on;
@@ -81,7 +82,8 @@ impl Dataset {
         let (mut row_groups, mut rows) = (0, 0);
         if level == Staleness::Deep {
             for group in entry.row_groups() {
-                let decoded = inner.decode(state, GroupRead::new(group, Slots::All, &inner.projection))?;
+                let read = GroupRead::new(group, Slots::All, &inner.projection);
+                let decoded = inner.decode(state, GroupRead { tier: TierUse::Bypass, ..read })?;
                 row_groups += 1;
                 rows += decoded.batch.num_rows() as u64;
             }

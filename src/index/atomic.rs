@@ -62,6 +62,17 @@ impl AtomicFile {
         self.committed = true;
         synced
     }
+
+    /// Puts the file in its place, replacing what is there, without waiting for the disk: after a power cut it may hold anything.
+    pub(crate) fn commit_unsynced(mut self) -> Result<()> {
+        let failed = |error: io::Error| {
+            Error::io("cannot put the file in its place", error).with_file(self.target.display().to_string())
+        };
+        self.file.flush().map_err(failed)?;
+        fs::rename(&self.temporary, &self.target).map_err(failed)?;
+        self.committed = true;
+        Ok(())
+    }
 }
 
 impl Write for AtomicFile {

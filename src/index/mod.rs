@@ -11,12 +11,12 @@ pub(crate) mod atomic;
 pub mod builder;
 mod contents;
 mod format;
-mod mmap;
+pub(crate) mod mmap;
 mod order_file;
 pub(crate) mod path;
 mod row_list;
 mod rows;
-mod schema;
+pub(crate) mod schema;
 #[doc(hidden)]
 pub mod synthetic;
 #[cfg(test)]

@@ -11,7 +11,7 @@ use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions, w
 use super::format::invalid;
 use crate::{Error, ErrorKind, Result};
 
-pub(super) fn encode(schema: &Schema) -> Result<Vec<u8>> {
+pub(crate) fn encode(schema: &Schema) -> Result<Vec<u8>> {
     let options = IpcWriteOptions::default();
     let mut dictionaries = DictionaryTracker::new(false);
     let message =

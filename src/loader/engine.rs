@@ -445,7 +445,7 @@ impl Shared {
         let began = Instant::now();
         let mut decodes = u64::from(!held);
         let work = || match whole {
-            Some((whole, bytes)) => extract::from_whole(whole, bytes, slots, extract.keep, self.groups.shares_values()),
+            Some((whole, bytes)) => extract::from_whole(whole, bytes, slots, extract.keep, &*self.groups),
             None => extract::from_file(&*self.groups, group, slots, extract.keep, ahead),
         };
         // What is known to be lost is not tried again.

@@ -38,14 +38,14 @@ pub(crate) fn from_whole(
     bytes: u64,
     slots: Vec<u32>,
     stays: bool,
-    shares_values: bool,
+    groups: &dyn Groups,
 ) -> Result<Extracted> {
     let began = Instant::now();
-    let lot = match (stays, shares_values) {
+    let lot = match (stays, groups.shares_values()) {
         (true, _) if is_wide(&whole, bytes) => Lot::point(&whole, slots)?,
         (true, true) => Lot::refer(&whole, slots)?,
         (true, false) => Lot::extract(&whole, slots, 1)?,
-        (false, _) => match as_run(&slots, whole.num_rows()).filter(|_| !shares_values) {
+        (false, _) => match as_run(&slots, whole.num_rows()).filter(|_| may_lie(groups)) {
             Some(run) => Lot::run(vec![whole.slice(run.start, run.len())]),
             None => Lot::extract(&whole, slots, PIECES)?,
         },
@@ -71,13 +71,12 @@ pub(crate) fn from_file(
     if stays || rows <= chunk {
         let batch = groups.decode(group, wanted.as_deref(), ahead)?;
         let bytes = bytes_of(&batch);
-        let extracted = from_whole(batch, bytes, slots, stays, groups.shares_values())?;
+        let extracted = from_whole(batch, bytes, slots, stays, groups)?;
         let decoded_bytes = wanted.is_none().then_some(bytes);
         return Ok(Extracted { decoded_bytes, staged_bytes: bytes, ..extracted });
     }
     let began = Instant::now();
-    // Views that are served would keep all pages of the group in memory for as long as a batch lives.
-    let mut picker = Picker::new(&slots, rows, chunk, !groups.shares_values());
+    let mut picker = Picker::new(&slots, rows, chunk, may_lie(groups));
     let mut picking = began.elapsed();
     groups.decode_in_chunks(group, wanted.as_deref(), ahead, chunk, &mut |chunk| {
         let began = Instant::now();
@@ -90,6 +89,12 @@ pub(crate) fn from_file(
     picking += began.elapsed();
     let decoded_bytes = wanted.is_none().then_some(picked.decoded_bytes);
     Ok(Extracted { lot: picked.lot, stays: None, decoded_bytes, staged_bytes: picked.staged_bytes, picking })
+}
+
+/// Whether rows may stay in the chunk that they were decoded to. Views that are served would keep all pages of the group in memory for as long as
+/// a batch lives.
+fn may_lie(groups: &dyn Groups) -> bool {
+    groups.chunks_are_own() && !groups.shares_values()
 }
 
 /// Whether values are so long that finding each on its own costs little beside copying it.

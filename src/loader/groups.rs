@@ -53,6 +53,11 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether chunks are memory that was made for them, rather than a part of something larger.
+    fn chunks_are_own(&self) -> bool {
+        true
+    }
+
     /// The types that are served.
     fn served_schema(&self) -> SchemaRef;
 
@@ -231,6 +236,10 @@ impl Groups for DatasetGroups {
         self.dataset.decode_group_in_chunks(read, rows, each)
     }
 
+    fn chunks_are_own(&self) -> bool {
+        !self.dataset.has_disk_tier()
+    }
+
     fn served_schema(&self) -> SchemaRef {
         if self.views { self.schema() } else { self.dataset.schema().clone() }
     }
@@ -340,6 +349,10 @@ impl Groups for MixedGroups {
 
     fn shares_values(&self) -> bool {
         self.views
+    }
+
+    fn chunks_are_own(&self) -> bool {
+        self.parts.iter().all(|part| part.chunks_are_own())
     }
 
     fn served_schema(&self) -> SchemaRef {

@@ -107,7 +107,7 @@ impl Batch {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoaderStats {
-    /// Row groups decoded, whole or in part.
+    /// Row groups decoded, whole or in part, or taken from a disk tier, which [`Dataset::tier_counters`](crate::Dataset::tier_counters) tells apart.
     pub decodes: u64,
     /// Times that rows of a row group were picked out, from one just decoded or from one that stayed.
     pub extractions: u64,

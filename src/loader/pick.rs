@@ -7,7 +7,8 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::buffer::Buffer;
 use arrow::compute::take;
 
 use super::carousel::{Lot, broken, bytes_of};
@@ -162,17 +163,35 @@ impl Picker {
     ///
     /// Rows that were picked as views keep the pages alive that the next chunks' views show, too; every other buffer is the chunk's own.
     fn new_bytes(&mut self, chunk: &RecordBatch) -> u64 {
-        chunk.columns().iter().map(|column| self.new_bytes_of(column)).sum()
+        // The arrays of a mapped chunk are all parts of one buffer.
+        let mut own = HashSet::new();
+        chunk.columns().iter().map(|column| self.new_bytes_of(column, &mut own)).sum()
     }
 
-    fn new_bytes_of(&mut self, column: &ArrayRef) -> u64 {
+    fn new_bytes_of(&mut self, column: &ArrayRef, own: &mut HashSet<usize>) -> u64 {
         let pages = match (column.as_string_view_opt(), column.as_binary_view_opt()) {
             (Some(strings), _) => strings.data_buffers(),
             (_, Some(binary)) => binary.data_buffers(),
-            _ => return column.get_buffer_memory_size() as u64,
+            _ => return self.own_bytes(&column.to_data(), own),
         };
-        let new = pages.iter().filter(|page| self.shown.insert(page.data_ptr().as_ptr() as usize));
+        let mut is_new = |page: &Buffer| {
+            let place = page.data_ptr().as_ptr() as usize;
+            self.shown.insert(place) && !own.contains(&place)
+        };
+        let new = pages.iter().filter(|page| is_new(page));
         new.map(|page| page.capacity() as u64).sum::<u64>() + 16 * column.len() as u64
+    }
+
+    fn own_bytes(&self, data: &ArrayData, own: &mut HashSet<usize>) -> u64 {
+        let nulls = data.nulls().map(|nulls| nulls.buffer());
+        let mut bytes = 0;
+        for buffer in data.buffers().iter().chain(nulls) {
+            let place = buffer.data_ptr().as_ptr() as usize;
+            if own.insert(place) && !self.shown.contains(&place) {
+                bytes += buffer.capacity() as u64;
+            }
+        }
+        bytes + data.child_data().iter().map(|child| self.own_bytes(child, own)).sum::<u64>()
     }
 }
 

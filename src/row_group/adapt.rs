@@ -161,7 +161,7 @@ fn copied_bytes(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -> Re
 }
 
 /// Copies views that keep far more alive than they show, as a few rows out of large pages do.
-pub(super) fn let_go(array: &mut ArrayRef) {
+pub(crate) fn let_go(array: &mut ArrayRef) {
     fn compact<T: ByteViewType + ?Sized>(views: &GenericByteViewArray<T>) -> Option<ArrayRef> {
         let held: u64 = views.data_buffers().iter().map(|buffer| buffer.len() as u64).sum();
         (view_bytes(views) < held / 2).then(|| Arc::new(views.gc()) as ArrayRef)

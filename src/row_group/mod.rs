@@ -41,7 +41,7 @@ use guard::{Chunk, Refusal, Tally};
 use lists::{Lists, Shape};
 
 pub use adapt::finish;
-pub(crate) use adapt::widens;
+pub(crate) use adapt::{let_go, widens};
 pub(crate) use cost::ReadCost;
 pub use footer::{FileMetadata, Footer, read_end, read_footer};
 
@@ -110,7 +110,7 @@ pub fn decode(
     rows: Rows<'_>,
     options: &DecodeOptions,
 ) -> Result<Decoded> {
-    let request = Request { source, file, row_group, projection, partitions, rows, options };
+    let request = Request { source, file, row_group, projection, partitions, rows, seeks_pages: true, options };
     let mut batch = None;
     let cost = request.decode_in_chunks(usize::MAX, &mut |chunk| {
         batch = Some(chunk);
@@ -129,6 +129,8 @@ pub(crate) struct Request<'a> {
     pub(crate) projection: &'a Projection,
     pub(crate) partitions: &'a [(&'a str, Option<&'a str>)],
     pub(crate) rows: Rows<'a>,
+    /// Whether to ask the source for the positions of pages where that lets some be left out. Not where all of them are at hand.
+    pub(crate) seeks_pages: bool,
     pub(crate) options: &'a DecodeOptions,
 }
 
@@ -149,9 +151,9 @@ impl Request<'_> {
         chunk_rows: usize,
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<Cost> {
-        let &Request { source, file, row_group, projection, partitions, rows, options } = self;
+        let &Request { source, file, row_group, projection, partitions, rows, seeks_pages, options } = self;
         let source = Counted { source, bytes: Cell::new(0), reads: Cell::new(0) };
-        let job = Job { source: &source, file, row_group, projection, partitions, options };
+        let job = Job { source: &source, file, row_group, projection, partitions, seeks_pages, options };
         let done = job.run(rows, chunk_rows.max(1), each);
         done.map_err(|error| error.with_row_group(row_group as u64).with_file(file.path()))?;
         Ok(Cost { bytes_read: source.bytes.get(), reads: source.reads.get() })
@@ -210,6 +212,7 @@ struct Job<'a> {
     row_group: usize,
     projection: &'a Projection,
     partitions: &'a [(&'a str, Option<&'a str>)],
+    seeks_pages: bool,
     options: &'a DecodeOptions,
 }
 
@@ -280,7 +283,7 @@ impl Job<'_> {
             self.within_limit(declared.fold(0, u64::saturating_add))?;
         }
         // With more than half of the rows wanted, hardly a page can be left out.
-        let sparse = selected.is_some_and(|rows| rows.len() <= group.num_rows() as usize / 2);
+        let sparse = self.seeks_pages && selected.is_some_and(|rows| rows.len() <= group.num_rows() as usize / 2);
         let paged = if sparse { self.file.paged(self.source, self.row_group)? } else { None };
         let paged = paged.as_ref().map(|metadata| (self.row_group, metadata));
         let mut pages = Pages {

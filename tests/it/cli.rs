@@ -15,4 +15,5 @@ mod place;
 mod plan;
 mod prove;
 mod quality;
+mod tier;
 mod whereabouts;

@@ -1,6 +1,6 @@
 """rowdex beside pyarrow, in turns, on the benchmark sets: python tools/compare/compare.py DATA [TASK ...]
 
-DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. Tasks: take, get, cold-get, build, loader, sequential,
+DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. Tasks: take, get, cold-get, build, loader, tier, sequential,
 first-batch. Both sides stay alive and
 take turns, so a machine whose speed drifts is fair to both; medians of the rates and of the ratios are printed. Build first:
 
@@ -127,7 +127,15 @@ def build(data: pathlib.Path, scratch: str) -> None:
 
 
 def loader(data: pathlib.Path, scratch: str) -> None:
-    for name, batches, shares in [("tab", 4000, [10, 25, 50, 100]), ("tok", 100, [25, 100]), ("img", 20, [25, 100])]:
+    shuffle("loader", [("tab", 4000, [10, 25, 50, 100]), ("tok", 100, [25, 100]), ("img", 20, [25, 100])], data, scratch)
+
+
+def tier(data: pathlib.Path, scratch: str) -> None:
+    shuffle("tier", [("tok", 100, [10, 25]), ("tab", 2000, [10]), ("img", 20, [10])], data, scratch)
+
+
+def shuffle(side: str, sets: list[tuple[str, int, list[int]]], data: pathlib.Path, scratch: str) -> None:
+    for name, batches, shares in sets:
         table = pq.read_table(data / name).combine_chunks()
         files = sorted(glob.glob(str(data / name / "*.parquet")))
         groups = sum(pq.ParquetFile(file).metadata.num_row_groups for file in files)
@@ -141,12 +149,14 @@ def loader(data: pathlib.Path, scratch: str) -> None:
             return len(picks) * BATCH, time.perf_counter() - start
 
         for share in shares:
-            rowdex = Rowdex(f"loader-{share}", data / name, scratch)
-            ours, theirs, ratio = in_turns(rowdex, batches, peer)
-            rowdex.close()
+            # A folder of its own, so that a tier begins empty and is gone when it was measured.
+            with tempfile.TemporaryDirectory(dir=scratch) as folder:
+                rowdex = Rowdex(f"{side}-{share}", data / name, folder)
+                ours, theirs, ratio = in_turns(rowdex, batches, peer)
+                rowdex.close()
             passes = rowdex.decodes / groups / (rowdex.rows / len(table))
             print(
-                f"loader, global shuffle, {name}, memory {share} %: {passes:.2f} passes an epoch, rowdex {ours:,.0f} rows/s, "
+                f"{side}, global shuffle, {name}, memory {share} %: {passes:.2f} passes an epoch, rowdex {ours:,.0f} rows/s, "
                 f"pyarrow.Table.take {theirs:,.0f} rows/s, {ratio:.2f}x"
             )
 
@@ -171,7 +181,7 @@ def first_batch(data: pathlib.Path, scratch: str) -> None:
         print(f"first batch, global shuffle, tab, memory {share} %: {ours:.2f} s, a pass of parquet-rs alone {theirs:.2f} s, {ratio:.2f}x")
 
 
-TASKS = {"loader": loader, "sequential": sequential, "first-batch": first_batch, "take": take, "get": get, "cold-get": cold_get, "build": build}
+TASKS = {"loader": loader, "tier": tier, "sequential": sequential, "first-batch": first_batch, "take": take, "get": get, "cold-get": cold_get, "build": build}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or any(task not in TASKS for task in sys.argv[2:]):

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
+use rowdex::dataset::DiskTier;
 use rowdex::order::{Global, Orders, Sequential};
 use rowdex::{Dataset, DistributedSampler, Index, IndexBuilder, Loader, Result, Shard};
 
@@ -26,14 +27,22 @@ fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [task, data, scratch] = arguments.as_slice() else {
         eprintln!(
-            "usage: rowdex_side take|get|cold-get|build|sequential|plain|first-PERCENT|loader-PERCENT|views-PERCENT DATA SCRATCH"
+            "usage: rowdex_side take|get|cold-get|build|sequential|plain|first-PERCENT|loader-PERCENT|views-PERCENT|tier-PERCENT DATA SCRATCH"
         );
         std::process::exit(2);
     };
     let index = Path::new(scratch).join(format!("{task}.rdx"));
     let build = || IndexBuilder::new([data]).with_overwrite(true).build(&index);
     let report = build()?;
-    let open = |cache| Dataset::builder(Index::open(&index)?).with_cache_bytes(cache).with_threads(1).open();
+    // Filled by the first epoch.
+    let tier = task.starts_with("tier-").then(|| DiskTier::new(Path::new(scratch).join("tier"), 1 << 40));
+    let open = |cache| {
+        let builder = Dataset::builder(Index::open(&index)?).with_cache_bytes(cache).with_threads(1);
+        match tier.clone() {
+            Some(tier) => builder.with_disk_tier(tier).open(),
+            None => builder.open(),
+        }
+    };
     let warm = open(64 << 30)?;
     if matches!(task.as_str(), "take" | "get") {
         for group in warm.index().row_groups() {
@@ -42,7 +51,7 @@ fn main() -> Result<()> {
     }
     let (views, percent) = match task.strip_prefix("views-") {
         Some(percent) => (true, Some(percent)),
-        None => (false, task.strip_prefix("loader-")),
+        None => (false, task.strip_prefix("loader-").or_else(|| task.strip_prefix("tier-"))),
     };
     let shuffled = || Global::new(report.rows, 42).map(|order| Arc::new(order) as Arc<dyn Orders>);
     let in_order = || Sequential::new(report.rows).map(|order| Arc::new(order) as Arc<dyn Orders>);

@@ -6,8 +6,9 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use rowdex::dataset::{DiskTier, TierKind};
 use rowdex::sampler::State;
-use rowdex::{Dataset, Index, SchemaMode, Staleness};
+use rowdex::{Dataset, DatasetBuilder, Index, SchemaMode, Staleness};
 
 use crate::failure::Failure;
 use crate::ids::IdsArgs;
@@ -199,6 +200,9 @@ pub(crate) struct GetArgs {
 
     #[command(flatten)]
     pub(crate) data: DataArgs,
+
+    #[command(flatten)]
+    pub(crate) tier: TierArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -259,6 +263,9 @@ pub(crate) struct EpochArgs {
 
     #[command(flatten)]
     pub(crate) data: DataArgs,
+
+    #[command(flatten)]
+    pub(crate) tier: TierArgs,
 
     #[command(flatten)]
     pub(crate) json: JsonArg,
@@ -364,6 +371,10 @@ pub(crate) struct DataArgs {
 
 impl DataArgs {
     pub(crate) fn open(&self, index: Index, cache_bytes: Option<u64>) -> Result<Dataset, Failure> {
+        Ok(self.builder(index, cache_bytes).open()?)
+    }
+
+    pub(crate) fn builder(&self, index: Index, cache_bytes: Option<u64>) -> DatasetBuilder {
         let mut builder = Dataset::builder(index).with_staleness(self.staleness);
         if let Some(bytes) = cache_bytes {
             builder = builder.with_cache_bytes(bytes);
@@ -377,7 +388,38 @@ impl DataArgs {
         if let Some(threads) = self.threads.threads {
             builder = builder.with_threads(usize::from(threads));
         }
-        Ok(builder.open()?)
+        builder
+    }
+}
+
+/// Where row groups are kept on disk.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TierArgs {
+    /// Keep row groups in this folder on a local disk, for all processes of this machine: each is fetched and decoded once between them.
+    #[arg(long, value_name = "DIR", requires = "cache_disk")]
+    pub(crate) cache_dir: Option<PathBuf>,
+
+    /// Keep at most this much in --cache-dir: bytes, a size like 500GiB, or a share like 100% of the chosen columns when decoded.
+    #[arg(long, value_name = "SIZE", requires = "cache_dir")]
+    pub(crate) cache_disk: Option<Memory>,
+
+    /// What to keep in --cache-dir: `decoded` rows, which cost nothing to read again, or the `fetched` bytes, which take less room and are
+    /// decoded each time.
+    #[arg(long, value_name = "KIND", default_value = "decoded", requires = "cache_dir",
+        value_parser = named::<TierKind>(&["fetched", "decoded"]))]
+    pub(crate) cache_kind: TierKind,
+}
+
+impl TierArgs {
+    /// The same dataset, with the tier that was asked for.
+    pub(crate) fn open(&self, builder: DatasetBuilder) -> Result<Dataset, Failure> {
+        let (Some(folder), Some(size)) = (&self.cache_dir, self.cache_disk) else { return Ok(builder.open()?) };
+        let decoded = match size {
+            Memory::Bytes(_) => 0,
+            Memory::Share(_) => builder.clone().open()?.decoded_bytes(),
+        };
+        let tier = DiskTier::new(folder, size.bytes(decoded)).with_kind(self.cache_kind);
+        Ok(builder.with_disk_tier(tier).open()?)
     }
 }
 

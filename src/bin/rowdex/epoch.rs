@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use indicatif::{HumanBytes, HumanCount};
+use rowdex::dataset::TierCounters;
 use rowdex::loader::{Fault, LostGroup};
 use rowdex::sampler::{BatchPlan, EpochPlan, RowIds, State};
 use rowdex::{Batch, Dataset, DatasetBuilder, DistributedSampler, Loader};
@@ -31,15 +32,19 @@ pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
         args::Loader::Lru if fault != Fault::Fail => {
             return Err(Failure::new("only the carousel substitutes rows that cannot be read (`--loader carousel`)"));
         }
-        args::Loader::Lru => (args.data.open(index, Some(memory))?, Reading::Lru),
+        args::Loader::Lru => (args.tier.open(args.data.builder(index, Some(memory)))?, Reading::Lru),
         args::Loader::Carousel => {
             let threads = args.data.threads.threads.map_or_else(DatasetBuilder::default_threads, usize::from);
             let read_concurrency = usize::from(args.read_concurrency);
             let reading = Reading::Carousel { memory, threads, read_concurrency, fault };
-            (args.data.open(index, Some(0))?, reading)
+            (args.tier.open(args.data.builder(index, Some(0)))?, reading)
         }
     };
-    let report = read(&dataset, &args.sampling, reading, args.resume.as_ref(), args.steps)?;
+    let report = read(&dataset, &args.sampling, reading, args.resume.as_ref(), args.steps);
+    if let Some(fault) = dataset.tier_fault() {
+        complain(fault);
+    }
+    let report = report?;
     let most = report.epochs.iter().map(|epoch| epoch.passes).fold(0.0, f64::max);
     if most > MANY_PASSES {
         complain(format!(
@@ -78,6 +83,7 @@ pub(crate) struct Report {
     pub(crate) bytes_read: u64,
     pub(crate) requests: u64,
     pub(crate) bytes_fetched: u64,
+    pub(crate) tier: TierCounters,
     pub(crate) seconds: f64,
     pub(crate) rows_per_second: f64,
     pub(crate) peak_held_bytes: u64,
@@ -236,6 +242,7 @@ pub(crate) fn read(
         bytes_read: cost.bytes_read,
         requests: cost.requests,
         bytes_fetched: cost.bytes_fetched,
+        tier: dataset.tier_counters(),
         seconds,
         rows_per_second: rate(total_served, seconds),
         peak_held_bytes,
@@ -398,6 +405,16 @@ impl Report {
             "bytes_read": self.bytes_read,
             "requests": self.requests,
             "bytes_fetched": self.bytes_fetched,
+            "tier": {
+                "hits": self.tier.hits,
+                "misses": self.tier.misses,
+                "writes": self.tier.writes,
+                "bytes_written": self.tier.bytes_written,
+                "evictions": self.tier.evictions,
+                "bytes_evicted": self.tier.bytes_evicted,
+                "discards": self.tier.discards,
+                "timeouts": self.tier.timeouts,
+            },
             "seconds": self.seconds,
             "rows_per_second": self.rows_per_second,
             "peak_held_bytes": self.peak_held_bytes,
@@ -434,9 +451,18 @@ impl Report {
                 self.lost.len()
             ),
         };
+        let tier = match self.tier {
+            TierCounters { hits: 0, misses: 0, .. } => String::new(),
+            tier => format!(
+                "{} row groups from the disk tier, {} not in it, {} kept there\n",
+                HumanCount(tier.hits),
+                HumanCount(tier.misses),
+                HumanBytes(tier.bytes_written)
+            ),
+        };
         let state = self.state.map(|state| format!("to go on: --resume {state}\n")).unwrap_or_default();
         format!(
-            "{}\n{} rows: {} served, {} distinct, {} repeated, {} missing\n\n{}\n{} read, {} decoded held at most\n{substituted}{state}",
+            "{}\n{} rows: {} served, {} distinct, {} repeated, {} missing\n\n{}\n{} read, {} decoded held at most\n{tier}{substituted}{state}",
             output::columns(&ranks),
             HumanCount(self.rows),
             HumanCount(self.coverage.served),

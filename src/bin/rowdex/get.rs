@@ -15,7 +15,7 @@ use parquet::file::properties::WriterProperties;
 use rowdex::{Dataset, Error, ErrorKind};
 
 use crate::args::{Format, GetArgs};
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
 use crate::output::Sink;
 
 /// Rows are fetched in pieces of about this size, so that any number of them can be written in little memory.
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
     let format = args.format.unwrap_or_else(|| by_extension(args.output.as_deref()));
     let index = args.index.open()?;
     let rows = args.rows.ids(&index)?;
-    let dataset = args.data.open(index.clone(), None)?;
+    let dataset = args.tier.open(args.data.builder(index.clone(), None))?;
     check(format, dataset.schema())?;
     let mut sink = match &args.output {
         Some(path) => Sink::file(path, args.force)?,
@@ -35,7 +35,11 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
     if matches!(format, Format::Arrow | Format::Parquet) && !sink.is_file() && io::stdout().is_terminal() {
         return Err(Failure::new("a terminal cannot show this format; use --output FILE, or send stdout elsewhere"));
     }
-    write(format, pieces(&dataset, rows), dataset.schema(), &mut sink)?;
+    let written = write(format, pieces(&dataset, rows), dataset.schema(), &mut sink);
+    if let Some(fault) = dataset.tier_fault() {
+        complain(fault);
+    }
+    written?;
     sink.commit()
 }
 

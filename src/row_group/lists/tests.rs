@@ -76,6 +76,7 @@ fn in_chunks(source: &Memory, schema: &SchemaRef, chunk: usize) -> Result<Record
         projection: &projection,
         partitions: &[],
         rows: Rows::All,
+        seeks_pages: true,
         options: &options,
     };
     let mut chunks = Vec::new();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::place::{Place, ROWS};
 
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "rows",
     "world_size",
     "steps",
@@ -15,6 +15,7 @@ const NAMES: [&str; 17] = [
     "bytes_read",
     "requests",
     "bytes_fetched",
+    "tier",
     "seconds",
     "rows_per_second",
     "peak_held_bytes",

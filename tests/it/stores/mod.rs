@@ -11,6 +11,7 @@ mod http;
 mod proxy;
 mod reading;
 mod server;
+mod tier;
 
 use std::fs::File;
 use std::path::Path;

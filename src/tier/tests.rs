@@ -1,0 +1,270 @@
+use std::fs::OpenOptions;
+use std::sync::atomic::AtomicU32;
+use std::thread;
+
+use tempfile::TempDir;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::*;
+
+fn tier(folder: &Path, bytes: u64) -> Tier<Bytes> {
+    with_wait(folder, bytes, Duration::from_secs(60))
+}
+
+fn with_wait(folder: &Path, bytes: u64, wait: Duration) -> Tier<Bytes> {
+    Tier::new(DiskTier::new(folder, bytes).with_wait(wait), |bytes| Ok((bytes, 0)))
+}
+
+fn key(name: impl fmt::Display) -> Key {
+    Key::new(format!("entry {name}"))
+}
+
+/// Makes an entry, if the tier lets it.
+fn put(tier: &Tier<Bytes>, name: impl fmt::Display, payload: &[u8]) -> bool {
+    match tier.find_or_make(key(name), payload.len() as u64) {
+        Claim::Make(mut maker) => {
+            payload.chunks(7).for_each(|part| maker.write(part));
+            let before = tier.counters().writes;
+            maker.commit();
+            tier.counters().writes > before
+        }
+        _ => false,
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn total(folder: &Path) -> u64 {
+    fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum()
+}
+
+fn used_at(tier: &Tier<Bytes>, name: impl fmt::Display, ago: Duration) {
+    let file = OpenOptions::new().write(true).open(tier.path(&key(name))).unwrap();
+    file.set_modified(SystemTime::now() - ago).unwrap();
+}
+
+#[test]
+fn an_entry_that_one_process_made_is_found_by_the_others_at_an_address_that_arrow_wants() {
+    let folder = TempDir::new().unwrap();
+    // The folder is made, with those above it.
+    let below = folder.path().join("a/b");
+    for length in [0, 1, 63, 64, 65, 100_000] {
+        let payload: Vec<u8> = (0..length).map(|byte| byte as u8).collect();
+        let first = tier(&below, 1 << 20);
+        assert!(put(&first, length, &payload));
+        for tier in [first, tier(&below, 1 << 20)] {
+            let found = tier.find(&key(length)).unwrap();
+            assert_eq!(*found, payload);
+            assert_eq!(found.as_ptr() as usize % 64, 0);
+            assert_eq!(tier.counters().hits, 1);
+        }
+    }
+    assert_eq!(names(&below).len(), 6, "nothing else is left");
+}
+
+#[test]
+fn the_folder_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = TempDir::new().unwrap();
+    let below = folder.path().join("tier");
+    assert!(put(&tier(&below, 1 << 20), 1, b"x"));
+    assert_eq!(fs::metadata(below).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn every_truncation_and_every_flipped_bit_is_noticed_and_the_entry_is_made_anew() {
+    let folder = TempDir::new().unwrap();
+    let payload = b"the payload of an entry";
+    let maker = tier(folder.path(), 1 << 20);
+    assert!(put(&maker, "a", payload));
+    let path = maker.path(&key("a"));
+    let sound = fs::read(&path).unwrap();
+    let check = |bytes: &[u8], what: &str| {
+        fs::write(&path, bytes).unwrap();
+        let tier = tier(folder.path(), 1 << 20);
+        assert!(tier.find(&key("a")).is_none(), "{what}");
+        assert_eq!((tier.counters().discards, tier.counters().misses), (1, 1), "{what}");
+        assert!(!path.exists(), "{what}");
+        assert!(put(&tier, "a", payload), "{what}");
+        assert_eq!(*tier.find(&key("a")).unwrap(), payload[..], "{what}");
+        assert!(tier.fault().is_none());
+    };
+    for length in 0..sound.len() {
+        check(&sound[..length], &format!("cut to {length} bytes"));
+    }
+    for bit in 0..sound.len() * 8 {
+        let mut bytes = sound.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        check(&bytes, &format!("bit {bit} flipped"));
+    }
+    check(&[sound.clone(), vec![0]].concat(), "a byte too many");
+    check(b"a file of somebody else, which is long enough to have a header of an entry, but has none", "foreign");
+    let mut newer = sound.clone();
+    newer[8] = 2;
+    let hash = xxh3_64(&newer[..56]).to_le_bytes();
+    newer[56..64].copy_from_slice(&hash);
+    check(&newer, "of version 2");
+    assert!(put(&maker, "b", payload));
+    check(&fs::read(maker.path(&key("b"))).unwrap(), "the entry of another key");
+}
+
+#[test]
+fn an_entry_may_be_deleted_while_it_is_in_use() {
+    let folder = TempDir::new().unwrap();
+    let below = folder.path().join("tier");
+    let tier = tier(&below, 1 << 20);
+    assert!(put(&tier, "a", &[7; 100_000]));
+    let held = tier.find(&key("a")).unwrap();
+    fs::remove_dir_all(&below).unwrap();
+    assert!(held.iter().all(|byte| *byte == 7));
+    assert!(tier.find(&key("a")).is_none(), "what is deleted takes no room for long");
+    assert!(put(&tier, "a", b"again"));
+    assert_eq!(*tier.find(&key("a")).unwrap(), b"again"[..]);
+    let Claim::Make(mut maker) = tier.find_or_make(key("b"), 1) else { panic!("there is room") };
+    maker.write(b"b");
+    fs::remove_dir_all(&below).unwrap();
+    maker.commit();
+    assert!(tier.find(&key("b")).is_none() && tier.fault().is_none());
+}
+
+#[test]
+fn the_least_recently_used_entries_of_all_processes_make_room_first() {
+    let folder = TempDir::new().unwrap();
+    let payload = [1; 1000];
+    let before = tier(folder.path(), 10_000);
+    for name in 0..4 {
+        assert!(put(&before, name, &payload));
+    }
+    let each = total(folder.path()) / 4;
+    for (name, ago) in [(2, 900), (0, 800), (3, 700), (1, 600)] {
+        used_at(&before, name, Duration::from_secs(ago));
+    }
+    thread::sleep(Duration::from_millis(5));
+    let now = tier(folder.path(), 4 * each);
+    assert!(now.find(&key(2)).is_some(), "which is then the one used last");
+    assert!(put(&now, 4, &payload));
+    assert!(now.find(&key(0)).is_none());
+    assert!(put(&now, 5, &payload));
+    assert!(now.find(&key(3)).is_none() && now.find(&key(1)).is_some() && now.find(&key(2)).is_some());
+    let counters = now.counters();
+    assert_eq!((counters.evictions, counters.bytes_evicted), (2, 2 * each));
+    assert_eq!((counters.writes, counters.bytes_written), (2, 2 * each));
+    assert_eq!(total(folder.path()), 4 * each);
+}
+
+#[test]
+fn what_is_in_use_makes_no_room_for_more_and_the_bytes_stay_within_the_budget() {
+    let folder = TempDir::new().unwrap();
+    let first = tier(folder.path(), 1 << 20);
+    assert!(put(&first, 0, &[1; 1000]));
+    let each = total(folder.path());
+    let tier = tier(folder.path(), 3 * each + each / 2);
+    for turn in 0..5 {
+        for name in 0..6 {
+            put(&tier, name, &[1; 1000]);
+            assert!(total(folder.path()) <= 3 * each + each / 2);
+            let _ = turn;
+        }
+    }
+    assert_eq!(tier.counters().evictions, 0);
+    assert_eq!(tier.counters().writes, 2);
+    // The three that are there are found in each turn, but for the two when they were made.
+    assert_eq!(tier.counters().hits, 5 * 3 - 2);
+    assert!(!put(&tier, "large", &[1; 10_000]), "more than the budget is not even tried");
+}
+
+#[test]
+fn of_many_threads_that_want_an_entry_one_makes_it_and_the_others_wait() {
+    let folder = TempDir::new().unwrap();
+    let tiers = [tier(folder.path(), 1 << 20), tier(folder.path(), 1 << 20)];
+    let made = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for thread in 0..8 {
+            let (tier, made) = (&tiers[thread % 2], &made);
+            scope.spawn(move || {
+                for name in 0..20 {
+                    match tier.find_or_make(key(name), 5) {
+                        Claim::Found(found) => assert_eq!(*found, b"value"[..]),
+                        Claim::Make(mut maker) => {
+                            made.fetch_add(1, Ordering::Relaxed);
+                            thread::sleep(Duration::from_millis(2));
+                            maker.write(b"value");
+                            maker.commit();
+                        }
+                        Claim::Without => panic!("there is room and time"),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(made.into_inner(), 20);
+    assert_eq!(tiers[0].counters().writes + tiers[1].counters().writes, 20);
+    assert_eq!(names(folder.path()).len(), 20, "no lock is left behind");
+}
+
+#[test]
+fn a_maker_that_does_not_get_on_is_not_waited_for_for_ever() {
+    let folder = TempDir::new().unwrap();
+    let (stopped, other) = (tier(folder.path(), 1 << 20), with_wait(folder.path(), 1 << 20, Duration::from_millis(80)));
+    let makers: Vec<_> = (0..3).map(|name| stopped.find_or_make(key(name), 1)).collect();
+    assert!(makers.iter().all(|claim| matches!(claim, Claim::Make(_))));
+    for name in 0..3 {
+        assert!(matches!(other.find_or_make(key(name), 1), Claim::Without));
+    }
+    assert_eq!(other.counters().timeouts, 3);
+    drop(makers);
+    assert!(names(folder.path()).is_empty(), "what was given up leaves nothing");
+    assert!(put(&other, 0, b"x"));
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_switches_the_tier_off_once_and_for_all() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("file"), "x").unwrap();
+    let below = folder.path().join("file/tier");
+    let tier = tier(&below, 1 << 20);
+    assert!(tier.fault().is_none());
+    assert!(!put(&tier, "a", b"x"));
+    let fault = tier.fault().unwrap();
+    assert_eq!(fault.file(), below.to_str());
+    fs::remove_file(folder.path().join("file")).unwrap();
+    assert!(!put(&tier, "a", b"x"), "it is off");
+    assert_eq!(tier.fault().unwrap().to_string(), fault.to_string());
+    assert_eq!(tier.counters().misses, 2);
+}
+
+#[test]
+fn an_entry_that_cannot_be_put_in_its_place_is_told() {
+    let folder = TempDir::new().unwrap();
+    let tier = tier(folder.path(), 1 << 20);
+    fs::create_dir(tier.path(&key("a"))).unwrap();
+    assert!(!put(&tier, "a", b"x"));
+    assert!(tier.fault().is_some());
+}
+
+#[test]
+fn leftovers_are_cleared_when_they_are_old_and_files_of_others_are_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let tier = tier(folder.path(), 1 << 20);
+    let entry = tier.path(&key("a")).file_name().unwrap().to_str().unwrap().to_owned();
+    let old =
+        [format!(".{entry}.tmp-0123456789abcdef"), format!("{entry}.lock"), "notes.txt".into(), ".x.tmp-1".into()];
+    let new = [format!(".{entry}.tmp-0000000000000000")];
+    for name in old.iter().chain(&new) {
+        fs::write(folder.path().join(name), "x").unwrap();
+    }
+    for name in &old {
+        let file = OpenOptions::new().write(true).open(folder.path().join(name)).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(7200)).unwrap();
+    }
+    assert!(put(&tier, "b", b"x"));
+    let mut left = vec![new[0].clone(), ".x.tmp-1".into(), "notes.txt".into()];
+    left.push(tier.path(&key("b")).file_name().unwrap().to_str().unwrap().to_owned());
+    left.sort();
+    assert_eq!(names(folder.path()), left);
+}

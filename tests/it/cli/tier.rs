@@ -1,0 +1,137 @@
+//! The disk tier, as several processes of a machine use it.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::place::{FILES, Place, ROWS};
+
+/// Row groups that have rows.
+fn groups() -> u64 {
+    FILES.iter().map(|rows| rows.div_ceil(97) as u64).sum()
+}
+
+fn digest(report: &Value) -> &Value {
+    &report["ranks"][0]["digest"]
+}
+
+const EPOCH: &str = "epoch train.rdx --memory 10% --epochs 3 --json";
+const TIER: &str = "--cache-dir tier --cache-disk 100MiB";
+
+#[test]
+fn two_processes_at_once_decode_each_row_group_once_between_them() {
+    let place = Place::with_index();
+    let expected = place.json("epoch train.rdx --memory 10% --epochs 3");
+    assert!(expected["decodes"].as_u64().unwrap() > 2 * groups(), "otherwise nothing is shown");
+    for kind in ["decoded", "fetched"] {
+        let start = || {
+            let mut command = place.command(&format!("{EPOCH} {TIER} --cache-kind {kind}"));
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let processes = [start(), start()];
+        let reports = processes.map(|process| {
+            let output = process.wait_with_output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.success() && !said.contains("tier"), "{said}");
+            serde_json::from_slice::<Value>(&output.stdout).unwrap()
+        });
+        let sum = |pointer: &str| {
+            reports.iter().map(|report| report.pointer(pointer).unwrap().as_u64().unwrap()).sum::<u64>()
+        };
+        assert_eq!(sum("/tier/writes"), groups(), "{kind}");
+        assert_eq!(sum("/tier/misses"), groups(), "{kind}");
+        assert_eq!(sum("/tier/timeouts"), 0, "{kind}");
+        if kind == "decoded" {
+            assert_eq!(sum("/decodes"), groups());
+        }
+        for report in &reports {
+            assert_eq!(digest(report), digest(&expected), "{kind}");
+        }
+        let warm = place.run(&format!("{EPOCH} {TIER} --cache-kind {kind}")).succeeds();
+        assert!(!warm.stderr.contains("tier"), "{}", warm.stderr);
+        let warm = warm.json();
+        assert_eq!((&warm["tier"]["misses"], &warm["bytes_read"]), (&0.into(), &0.into()), "{kind}");
+        if kind == "decoded" {
+            assert_eq!(warm["decodes"], 0);
+        }
+        assert_eq!(digest(&warm), digest(&expected), "{kind}");
+        // Entries of both kinds lie side by side; no lock and nothing half-written does.
+        let entries =
+            fs::read_dir(place.path("tier")).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+        assert!(entries.into_iter().all(|name| name.ends_with(".rdxt")));
+    }
+}
+
+#[test]
+fn a_process_that_is_stopped_while_it_makes_entries_does_not_stop_the_others() {
+    let place = Place::with_index();
+    let expected = place.json("epoch train.rdx --memory 10% --epochs 3");
+    // As long as a lock is held, its entry is being made.
+    place.run(&format!("{EPOCH} {TIER}")).succeeds();
+    let entry = fs::read_dir(place.path("tier")).unwrap().next().unwrap().unwrap().path();
+    fs::remove_file(&entry).unwrap();
+    let lock = fs::File::create(entry.with_extension("rdxt.lock")).unwrap();
+    lock.lock().unwrap();
+    let report = place.run(&format!("{EPOCH} {TIER}")).succeeds().json();
+    assert!(report["tier"]["timeouts"].as_u64().unwrap() > 0);
+    assert_eq!(digest(&report), digest(&expected));
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_is_told_once_and_the_rows_are_served() {
+    let place = Place::with_index();
+    let expected = place.json("epoch train.rdx --memory 10% --epochs 3");
+    let told = |place: &Place, arguments: &str| {
+        let outcome = place.run(arguments).succeeds().complains(&["disk tier", "train.rdx/tier"]);
+        let told = outcome.stderr.lines().filter(|line| line.contains("disk tier"));
+        assert_eq!(told.count(), 1, "{}", outcome.stderr);
+        outcome
+    };
+    for kind in ["decoded", "fetched"] {
+        let tier = format!("--cache-dir train.rdx/tier --cache-disk 100MiB --cache-kind {kind}");
+        let report = told(&place, &format!("{EPOCH} {tier}")).json();
+        assert_eq!((digest(&report), &report["tier"]["writes"]), (digest(&expected), &0.into()));
+        let plain = place.run("get train.rdx 0..1003 --format json").succeeds().text();
+        assert_eq!(told(&place, &format!("get train.rdx 0..1003 --format json {tier}")).text(), plain);
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_once_and_the_rows_are_served() {
+    let place = Place::with_index();
+    let expected = place.json("epoch train.rdx --memory 10% --epochs 3");
+    for kind in ["decoded", "fetched"] {
+        // No file may be longer than a few blocks, which a write sees as it sees a full disk.
+        let program = env!("CARGO_BIN_EXE_rowdex");
+        let script = format!("trap '' XFSZ; ulimit -f 1; exec {program} {EPOCH} {TIER} --cache-kind {kind}");
+        let mut command = Command::new("sh");
+        let output = command.args(["-c", &script]).current_dir(place.path("")).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.lines().filter(|line| line.contains("disk tier")).count(), 1, "{said}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(digest(&report), digest(&expected));
+        assert_eq!(report["tier"]["writes"], 0);
+        assert_eq!(fs::read_dir(place.path("tier")).unwrap().count(), 0, "nothing half-written is left");
+    }
+}
+
+#[test]
+fn a_tier_needs_a_folder_and_a_size_and_files_that_are_compared() {
+    let place = Place::with_index();
+    for arguments in [
+        "--cache-dir tier",
+        "--cache-disk 1GiB",
+        "--cache-kind fetched",
+        "--cache-dir t --cache-disk 1GiB --cache-kind x",
+    ] {
+        place.run(&format!("epoch train.rdx {arguments}")).exits_with_usage();
+    }
+    place.run(&format!("epoch train.rdx --staleness off {TIER}")).fails().complains(&["tier", "stat"]);
+    assert!(!place.path("tier").exists());
+    let report = place.json("epoch train.rdx --memory 10% --cache-dir tier --cache-disk 300%");
+    assert_eq!((&report["tier"]["writes"], &report["coverage"]["served"]), (&groups().into(), &ROWS.into()));
+    let text = place.run(&format!("epoch train.rdx {TIER}")).succeeds().text();
+    assert!(text.contains("from the disk tier"), "{text}");
+}
