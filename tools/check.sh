@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The whole gate: formatting, lints for each feature set, documentation, tests with the pyarrow oracle and an S3 server, and the demo.
-# Needs a Rust toolchain with rustfmt and clippy, and Python 3 with venv; installs the rest below target/.
+# The whole gate: formatting, lints for each feature set, documentation, tests with the pyarrow oracle and real servers of stores, and the demo.
+# Needs a Rust toolchain with rustfmt and clippy, Python 3 with venv, Node with npm, and nginx or the right to install it; installs the rest below target/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -8,6 +8,7 @@ export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 # A missing oracle must fail the gate, not pass it silently.
 export ROWDEX_ORACLE=${ROWDEX_ORACLE:-required}
 export ROWDEX_STORES=${ROWDEX_STORES:-required}
+export ROWDEX_STORES_OPS=${ROWDEX_STORES_OPS:-10000}
 
 step() { printf '\n== %s\n' "$*"; }
 
@@ -26,8 +27,11 @@ RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
 step "the pyarrow oracle's environment"
 if [ "$ROWDEX_ORACLE" = required ]; then bash tools/oracle/setup.sh; fi
 
-step "the S3 server of the store tests"
-if [ "$ROWDEX_STORES" = required ]; then sh tools/stores/setup.sh; fi
+step "the servers of the store tests"
+if [ "$ROWDEX_STORES" = required ]; then
+  sh tools/stores/setup.sh
+  for server in nginx azurite; do sh tools/stores/more.sh "$server"; done
+fi
 
 step "tests"
 cargo test --locked --all-features

@@ -31,12 +31,12 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::cache::{Cache, Counters, Weighed};
-use crate::index::Index;
+use crate::index::{Index, RowGroupEntry};
 use crate::per_process::PerProcess;
 use crate::pool::run_on;
 use crate::projection::Projection;
 use crate::row_group::{self, DecodeOptions, Rows};
-use crate::source::Source;
+use crate::source::{Link, Source};
 use crate::{Error, ErrorKind, Result};
 
 use ahead::{Arrived, ReadAhead};
@@ -273,19 +273,34 @@ impl Dataset {
         self.inner.source.is_remote()
     }
 
-    /// Starts reading what decoding a whole row group takes; `None` where that gains nothing.
-    pub(crate) fn read_ahead(&self, row_group: u32) -> Option<Ahead> {
+    /// How fast the store answers, if it is one and was asked.
+    pub(crate) fn link(&self) -> Option<Link> {
+        self.inner.source.link()
+    }
+
+    /// Starts reading what decoding these rows of a row group takes; `None` where that gains nothing.
+    pub(crate) fn read_ahead(&self, row_group: u32, slots: Slots<'_>) -> Option<Ahead> {
         let inner = &*self.inner;
         let entry = inner.index.row_group(row_group)?;
         // An error comes again, with its words, when the row group is decoded.
         let file = inner.state().and_then(|state| state.files.get(inner, entry.file())).ok()?;
         let partitions = inner.partitions(entry.file());
-        let chunks = file.metadata.chunks(entry.ordinal() as usize, &inner.projection, &partitions);
-        let bytes = chunks.iter().map(|chunk| chunk.end.saturating_sub(chunk.start)).fold(0, u64::saturating_add);
+        let selected = source_rows(&entry, slots);
+        let request = row_group::Request {
+            source: &*inner.source,
+            file: &file.metadata,
+            row_group: entry.ordinal() as usize,
+            projection: &inner.projection,
+            partitions: &partitions,
+            rows: selected.as_deref().map_or(Rows::All, Rows::Selected),
+            options: &inner.decode,
+        };
+        let places = request.places().ok()?;
+        let bytes = places.iter().map(|place| place.end.saturating_sub(place.start)).fold(0, u64::saturating_add);
         if bytes > inner.decode.max_decoded_bytes {
             return None;
         }
-        Ahead::begin(&*inner.source, &file, chunks)
+        Ahead::begin(&*inner.source, &file, places)
     }
 
     /// The rows at these slots, of the types served: a slice would keep the whole row group in memory for as long as the caller keeps
@@ -304,6 +319,18 @@ impl Dataset {
         let len = self.len();
         Error::new(ErrorKind::OutOfRange, format!("row id {row} of a dataset of {len} rows"))
             .with_hint(format!("row ids are 0 to {}", len.saturating_sub(1)))
+    }
+}
+
+/// The rows in the file that slots stand for; `None` for all of them.
+fn source_rows(entry: &RowGroupEntry<'_>, slots: Slots<'_>) -> Option<Vec<u32>> {
+    match (slots, entry.selection()) {
+        (Slots::All, None) => None,
+        (Slots::All, Some(set)) => Some(set.iter().map(|row| row as u32).collect()),
+        (Slots::Some(slots), None) => Some(slots.to_vec()),
+        (Slots::Some(slots), Some(set)) => {
+            Some(slots.iter().filter_map(|&slot| set.select(u64::from(slot))).map(|row| row as u32).collect())
+        }
     }
 }
 
@@ -398,14 +425,7 @@ impl Inner {
             None => error,
         };
         let file = state.files.get(self, entry.file()).map_err(located)?;
-        let selected: Option<Vec<u32>> = match (slots, entry.selection()) {
-            (Slots::All, None) => None,
-            (Slots::All, Some(set)) => Some(set.iter().map(|row| row as u32).collect()),
-            (Slots::Some(slots), None) => Some(slots.to_vec()),
-            (Slots::Some(slots), Some(set)) => {
-                Some(slots.iter().filter_map(|&slot| set.select(u64::from(slot))).map(|row| row as u32).collect())
-            }
-        };
+        let selected = source_rows(&entry, slots);
         let rows = selected.as_deref().map_or(Rows::All, Rows::Selected);
         let partitions = self.partitions(entry.file());
         let ordinal = entry.ordinal() as usize;
