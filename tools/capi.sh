@@ -65,7 +65,7 @@ tell "with address, undefined-behaviour and leak sanitizers"
 for source in "${programs[@]}"; do
   name="$(basename "${source%.*}")"
   # gcc's ASan does not take its allocator's locks before a fork, so a child that allocates waits for ever if another thread held one.
-  if [ "$name" = forks ]; then continue; fi
+  case "$name" in *forks) continue ;; esac
   compile "$source" "$work/bin/$name.asan" -fsanitize=address,undefined -fno-sanitize-recover=all "${shared[@]}"
   timeout 300 "$work/bin/$name.asan" "$data"
   tell "  $name: ok"
@@ -75,6 +75,8 @@ if want valgrind valgrind; then
   tell "under valgrind"
   for source in "${programs[@]}"; do
     name="$(basename "${source%.*}")"
+    # Whether a child hangs is seen without valgrind, which would run the server and all children too.
+    if [ "$name" = store_forks ]; then continue; fi
     # A forked child leaves what it inherited alone, which valgrind would call a leak.
     leaks=(--leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite)
     if [ "$name" = forks ]; then leaks=(); fi

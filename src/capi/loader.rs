@@ -194,6 +194,7 @@ pub unsafe extern "C" fn rowdex_loader_predict(
             bytes_read,
             first_batch_decodes,
             peak_bytes,
+            ..
         } = told;
         out.write(rowdex_prediction {
             struct_size: 0,

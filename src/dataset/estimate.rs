@@ -1,6 +1,6 @@
 //! What the footers tell beforehand: how much there is to decode, and to read for it.
 
-use super::{Dataset, Inner};
+use super::{Dataset, Inner, Staleness};
 use crate::row_group::{FileMetadata, ReadCost};
 
 impl Dataset {
@@ -32,6 +32,33 @@ impl Dataset {
             }
         }
         costs
+    }
+}
+
+impl Dataset {
+    /// How many requests reading a row group of this cost takes: all of it, or so many rows in so many runs, on average; 0 for local files.
+    pub(crate) fn requests(&self, cost: &ReadCost, some: Option<(u64, u64)>) -> f64 {
+        const DRAWS: u64 = 16;
+        let source = &*self.inner.source;
+        match some {
+            _ if !self.is_remote() => 0.0,
+            None => source.requests(&cost.chunks()) as f64,
+            Some((rows, runs)) => {
+                let drawn = (0..DRAWS).map(|draw| source.requests(&cost.sample(rows, runs, draw)));
+                drawn.sum::<u64>() as f64 / DRAWS as f64
+            }
+        }
+    }
+
+    /// How many requests it takes to begin with all files, before the first byte of a row group; 0 for local files.
+    pub(crate) fn opening_requests(&self) -> u64 {
+        let level = self.inner.staleness;
+        let each = |file: crate::index::FileEntry<'_>| {
+            let checked = matches!(level, Staleness::Footer | Staleness::Deep);
+            let untagged = level != Staleness::Off && file.etag().is_none();
+            u64::from(checked) + u64::from(untagged) + u64::from(!file.has_footer())
+        };
+        if self.is_remote() { self.inner.index.files().filter(|file| file.rows() > 0).map(each).sum() } else { 0 }
     }
 }
 

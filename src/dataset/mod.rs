@@ -32,12 +32,12 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::cache::{Cache, Counters, Weighed};
-use crate::index::Index;
+use crate::index::{Index, RowGroupEntry};
 use crate::per_process::PerProcess;
 use crate::pool::run_on;
 use crate::projection::Projection;
 use crate::row_group::{self, DecodeOptions, Rows};
-use crate::source::Source;
+use crate::source::{Link, Source};
 use crate::{Error, ErrorKind, Result};
 
 use ahead::{Arrived, ReadAhead};
@@ -300,8 +300,13 @@ impl Dataset {
         self.inner.source.is_remote()
     }
 
-    /// Starts reading what decoding a whole row group takes; `None` where that gains nothing.
-    pub(crate) fn read_ahead(&self, row_group: u32) -> Option<Ahead> {
+    /// How fast the store answers, if it is one and was asked.
+    pub(crate) fn link(&self) -> Option<Link> {
+        self.inner.source.link()
+    }
+
+    /// Starts reading what decoding these rows of a row group takes; `None` where that gains nothing.
+    pub(crate) fn read_ahead(&self, row_group: u32, slots: Slots<'_>) -> Option<Ahead> {
         let inner = &*self.inner;
         let entry = inner.index.row_group(row_group)?;
         // An error comes again, with its words, when the row group is decoded.
@@ -319,12 +324,24 @@ impl Dataset {
                 return None;
             }
         }
-        let chunks = file.metadata.chunks(entry.ordinal() as usize, &inner.projection, &partitions);
-        let bytes = chunks.iter().map(|chunk| chunk.end.saturating_sub(chunk.start)).fold(0, u64::saturating_add);
+        // A tier keeps row groups whole.
+        let selected = source_rows(&entry, if state.tier.is_some() { Slots::All } else { slots });
+        let request = row_group::Request {
+            source: &*inner.source,
+            file: &file.metadata,
+            row_group: entry.ordinal() as usize,
+            projection: &inner.projection,
+            partitions: &partitions,
+            rows: selected.as_deref().map_or(Rows::All, Rows::Selected),
+            seeks_pages: true,
+            options: &inner.decode,
+        };
+        let places = request.places().ok()?;
+        let bytes = places.iter().map(|place| place.end.saturating_sub(place.start)).fold(0, u64::saturating_add);
         if bytes > inner.decode.max_decoded_bytes {
             return None;
         }
-        Ahead::begin(&*inner.source, &file, chunks)
+        Ahead::begin(&*inner.source, &file, places)
     }
 
     /// The rows at these slots, of the types served: a slice would keep the whole row group in memory for as long as the caller keeps
@@ -343,6 +360,18 @@ impl Dataset {
         let len = self.len();
         Error::new(ErrorKind::OutOfRange, format!("row id {row} of a dataset of {len} rows"))
             .with_hint(format!("row ids are 0 to {}", len.saturating_sub(1)))
+    }
+}
+
+/// The rows in the file that slots stand for; `None` for all of them.
+fn source_rows(entry: &RowGroupEntry<'_>, slots: Slots<'_>) -> Option<Vec<u32>> {
+    match (slots, entry.selection()) {
+        (Slots::All, None) => None,
+        (Slots::All, Some(set)) => Some(set.iter().map(|row| row as u32).collect()),
+        (Slots::Some(slots), None) => Some(slots.to_vec()),
+        (Slots::Some(slots), Some(set)) => {
+            Some(slots.iter().filter_map(|&slot| set.select(u64::from(slot))).map(|row| row as u32).collect())
+        }
     }
 }
 
@@ -472,14 +501,7 @@ impl Inner {
         out: Chunked<'_>,
     ) -> Result<u64> {
         let state = group.state;
-        let selected: Option<Vec<u32>> = match (slots, group.entry.selection()) {
-            (Slots::All, None) => None,
-            (Slots::All, Some(set)) => Some(set.iter().map(|row| row as u32).collect()),
-            (Slots::Some(slots), None) => Some(slots.to_vec()),
-            (Slots::Some(slots), Some(set)) => {
-                Some(slots.iter().filter_map(|&slot| set.select(u64::from(slot))).map(|row| row as u32).collect())
-            }
-        };
+        let selected = source_rows(&group.entry, slots);
         state.decodes.fetch_add(1, Ordering::Relaxed);
         let request = row_group::Request {
             source,

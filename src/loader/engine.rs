@@ -19,6 +19,7 @@ use super::driver::{Driver, Planned};
 use super::extract::{self, Extracted};
 use super::faults::Faults;
 use super::groups::Groups;
+use super::lookahead::Lookahead;
 use super::plan::{Extract, GroupSize, PIECES, Plan};
 use super::stand_ins::StandIns;
 use super::walk::{Span, Walk};
@@ -32,20 +33,10 @@ pub(crate) struct Settings {
     pub(crate) threads: usize,
     /// Batches that may wait for the consumer; `None` leaves it to the plan.
     pub(crate) read_ahead: Option<usize>,
-    /// Row groups that may be read ahead at once, where reads take long.
-    pub(crate) read_concurrency: usize,
+    /// Row groups that may be read ahead at once, where reads take long; `None` leaves it to what is measured.
+    pub(crate) read_concurrency: Option<usize>,
     pub(crate) batch_rows: u64,
     pub(crate) seed: u64,
-}
-
-/// How much of the memory is for row groups that are read ahead: enough for as many as may be, and at most an eighth,
-/// because what is taken from the rows that are held is paid for in passes.
-pub(crate) fn bytes_ahead(groups: &dyn Groups, memory: u64, read_concurrency: usize) -> u64 {
-    if !groups.is_remote() {
-        return 0;
-    }
-    let largest = (0..groups.count()).map(|group| groups.size(group).cost).max().unwrap_or(0);
-    largest.saturating_mul(read_concurrency as u64).min(memory / 8)
 }
 
 /// Threads that work a run off from a given batch on. Dropping it ends them.
@@ -66,7 +57,6 @@ struct Shared {
     jobs_ahead: usize,
     read_ahead: Option<usize>,
     read_concurrency: usize,
-    bytes_ahead: u64,
     state: Mutex<State>,
     /// There may be something to do.
     work: Condvar,
@@ -88,6 +78,7 @@ struct State {
     next_read: u64,
     /// The extraction for which a read is being started.
     starting: Option<u64>,
+    lookahead: Lookahead,
     ahead: BTreeMap<u64, Ahead>,
     ahead_bytes: u64,
     /// All extractions before this one are done, and these after it.
@@ -119,16 +110,19 @@ struct Ticket {
     parts: Vec<(u32, u32)>,
 }
 
-/// Bytes estimated and real.
+/// What the plan is to know.
 #[derive(Debug, Clone, Copy)]
 enum Measured {
+    /// Bytes estimated and real.
     Kept(u64, u64),
     Decoded(u64, u64),
+    /// What the rows that are held may take from now on.
+    Memory(u64),
 }
 
 enum Task {
     Plan(Box<Driver>, Vec<Measured>),
-    ReadAhead { number: u64, group: u32 },
+    ReadAhead { number: u64, group: u32, slots: Option<Vec<u32>> },
     Extract { number: u64, extract: Extract, whole: Option<(RecordBatch, u64)>, needs: u64, ahead: Option<Ahead> },
     Assemble { ticket: Ticket, claimed: Claimed },
 }
@@ -143,8 +137,8 @@ impl Engine {
     ) -> Result<Self> {
         let sizes: Vec<GroupSize> = (0..groups.count()).map(|group| groups.size(group)).collect();
         let largest = sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0);
-        let bytes_ahead = bytes_ahead(&*groups, settings.memory, settings.read_concurrency);
-        let plan = Plan::new(&sizes, settings.memory - bytes_ahead, settings.batch_rows, settings.seed);
+        let lookahead = Lookahead::new(&*groups, settings.memory, settings.read_concurrency);
+        let plan = Plan::new(&sizes, settings.memory - lookahead.bytes(), settings.batch_rows, settings.seed);
         let driver = Driver::new(plan, walk);
         let state = State {
             stop: false,
@@ -156,6 +150,7 @@ impl Engine {
             next_job: 0,
             next_read: 0,
             starting: None,
+            lookahead,
             ahead: BTreeMap::new(),
             ahead_bytes: 0,
             done_before: 0,
@@ -177,10 +172,9 @@ impl Engine {
         let shared = Arc::new(Shared {
             memory: settings.memory,
             excess: largest,
-            jobs_ahead: 2 * settings.threads + 1 + if groups.is_remote() { settings.read_concurrency } else { 0 },
+            jobs_ahead: 2 * settings.threads + 1,
             read_ahead: settings.read_ahead,
-            read_concurrency: settings.read_concurrency,
-            bytes_ahead,
+            read_concurrency: settings.read_concurrency.unwrap_or(usize::MAX),
             groups,
             faults,
             state: Mutex::new(state),
@@ -283,21 +277,39 @@ impl Shared {
             let claimed = state.carousel.claim(&ticket.parts);
             return Some(Task::Assemble { ticket, claimed });
         }
-        if let Some(task) = self.pick_read(state).or_else(|| self.pick_extract(state)) {
+        if let Some(task) = self.pick_read(state) {
             return Some(task);
         }
-        // So far ahead that the memory, not the plan, is what holds the threads up.
-        const TICKETS_AHEAD: usize = 16;
+        // An extraction may wait for the store, and all that is not asked for before it waits with it.
+        let hungry = state.ahead_bytes < state.lookahead.bytes() && state.ahead.len() < self.read_concurrency;
+        let plan = if hungry { self.pick_plan(state) } else { None };
+        plan.or_else(|| self.pick_extract(state)).or_else(|| self.pick_plan(state))
+    }
+
+    fn pick_plan(&self, state: &mut State) -> Option<Task> {
         // Until a group is decoded nobody knows what rows really take, so no more is planned than must be.
         let unmeasured = state.stats.decodes == 0 && state.next_job > 0;
-        if state.jobs.len() < (if unmeasured { 1 } else { self.jobs_ahead })
-            && state.tickets.len() < TICKETS_AHEAD
+        if state.jobs.len() < (if unmeasured { 1 } else { self.jobs_ahead + state.ahead.len() })
+            && state.tickets.len() < self.tickets_ahead(state)
             && state.planned.is_none()
-            && let Some(driver) = state.driver.take()
         {
+            let driver = state.driver.take()?;
             return Some(Task::Plan(driver, std::mem::take(&mut state.measured)));
         }
         None
+    }
+
+    /// How many segments may be planned before their rows are there.
+    fn tickets_ahead(&self, state: &State) -> usize {
+        // So far ahead that the memory, not the plan, is what holds the threads up.
+        const TICKETS_AHEAD: usize = 16;
+        let missing = state.lookahead.bytes().saturating_sub(state.ahead_bytes);
+        if missing == 0 {
+            return TICKETS_AHEAD;
+        }
+        // An order that follows the files has all rows of a row group before the next one is asked for.
+        let segments = (state.lookahead.bytes() + self.excess) / state.segment_bytes.max(1);
+        TICKETS_AHEAD + usize::try_from(segments).unwrap_or(usize::MAX).min(1 << 12)
     }
 
     fn has_room(&self, state: &State) -> bool {
@@ -312,29 +324,40 @@ impl Shared {
 
     /// The next group to read ahead. Starting it takes a moment, so that comes before all that takes longer.
     fn pick_read(&self, state: &mut State) -> Option<Task> {
-        if self.bytes_ahead == 0 || state.starting.is_some() {
+        if state.starting.is_some() {
             return None;
         }
         while state.ahead.len() < self.read_concurrency
-            && state.ahead_bytes < self.bytes_ahead
+            && state.ahead_bytes < state.lookahead.bytes()
             && let Some((number, extract)) = state.jobs.iter().find(|(number, _)| *number >= state.next_read)
         {
             let (number, group) = (*number, extract.group);
             let held = state.carousel.whole(group).is_some() || state.busy.contains(&group);
             let kept_before = |(other, job): &&(u64, Extract)| *other < number && job.group == group && job.keep;
             let kept_before = state.jobs.iter().any(|job| kept_before(&job));
-            let sparse = !extract.keep && extract::is_sparse(extract.slots.len(), self.groups.size(group).rows);
             state.next_read = number + 1;
-            if !(held || kept_before || sparse) {
+            if !(held || kept_before) {
+                let sparse = !extract.keep && extract::is_sparse(extract.slots.len(), self.groups.size(group).rows);
+                let slots = sparse.then(|| extract.slots.clone());
                 state.starting = Some(number);
-                return Some(Task::ReadAhead { number, group });
+                return Some(Task::ReadAhead { number, group, slots });
             }
         }
         None
     }
 
-    fn start_read(&self, number: u64, group: u32) {
-        let ahead = catch_unwind(AssertUnwindSafe(|| self.groups.read_ahead(group))).unwrap_or(None);
+    fn start_reads(&self) {
+        loop {
+            let task = self.pick_read(&mut self.lock());
+            let Some(Task::ReadAhead { number, group, slots }) = task else { return };
+            self.start_read(number, group, slots);
+        }
+    }
+
+    fn start_read(&self, number: u64, group: u32, slots: Option<Vec<u32>>) {
+        let slots = slots.map(|mut slots| extract::distinct(&mut slots));
+        let start = || self.groups.read_ahead(group, slots.as_deref());
+        let ahead = catch_unwind(AssertUnwindSafe(start)).unwrap_or(None);
         let mut state = self.lock();
         state.starting = None;
         if let Some(ahead) = ahead {
@@ -382,8 +405,10 @@ impl Shared {
     fn run(&self, task: Task) {
         match task {
             Task::Plan(driver, measured) => self.plan(driver, &measured),
-            Task::ReadAhead { number, group } => self.start_read(number, group),
+            Task::ReadAhead { number, group, slots } => self.start_read(number, group, slots),
             Task::Extract { number, extract, whole, needs, ahead } => {
+                // This one was read ahead until now, so there is room for another, which need not wait for this.
+                self.start_reads();
                 self.extract(number, extract, whole, needs, ahead);
             }
             Task::Assemble { ticket, claimed } => self.assemble(&ticket, claimed),
@@ -397,6 +422,7 @@ impl Shared {
                 match *measured {
                     Measured::Kept(estimate, real) => driver.plan.measure_kept(estimate, real),
                     Measured::Decoded(estimate, real) => driver.plan.measure_decoded(estimate, real),
+                    Measured::Memory(bytes) => driver.plan.set_memory(bytes),
                 }
             }
             driver.advance(|near, row| self.faults.resolve(row, near, &*self.groups))
@@ -468,7 +494,12 @@ impl Shared {
             }
         };
         let took = began.elapsed();
+        let link = self.groups.link();
         let mut state = self.lock();
+        if link.is_some_and(|link| state.lookahead.measure(link)) {
+            let memory = self.memory - state.lookahead.bytes();
+            state.measured.push(Measured::Memory(memory));
+        }
         state.running -= 1;
         state.in_flight -= needs;
         state.busy.remove(&group);

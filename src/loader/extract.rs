@@ -114,7 +114,7 @@ pub(crate) fn is_sparse(wanted: usize, rows: u64) -> bool {
 }
 
 /// The slots in rising order, each once; `slots` then says where each of them is among these.
-fn distinct(slots: &mut [u32]) -> Vec<u32> {
+pub(crate) fn distinct(slots: &mut [u32]) -> Vec<u32> {
     let mut wanted = slots.to_vec();
     wanted.sort_unstable();
     wanted.dedup();

@@ -1,6 +1,7 @@
 //! What the loader needs of a dataset: sizes, places and decoded rows.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -9,8 +10,19 @@ use super::plan::GroupSize;
 use crate::dataset::{Ahead, Dataset, GroupRead, MixedDataset, Slots};
 use crate::index::RowGroupEntry;
 use crate::projection::Projection;
-use crate::row_group::{ReadCost, finish};
+use crate::row_group::{Likeness, ReadCost, finish};
+use crate::source::Link;
 use crate::{Error, ErrorKind, Result};
+
+/// What is read for a group.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Fetch {
+    pub(crate) bytes: u64,
+    /// Of a store, on average; 0 for local files.
+    pub(crate) requests: f64,
+    /// Requests for the positions of its pages, once.
+    pub(crate) positions: u64,
+}
 
 /// Row groups that can be decoded one by one.
 ///
@@ -22,8 +34,13 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     /// How large one is.
     fn size(&self, group: u32) -> GroupSize;
 
-    /// About how many bytes are read to decode a group: all of it, or so many of its rows in so many runs of neighbours.
-    fn read_bytes(&self, group: u32, some: Option<(u64, u64)>) -> u64;
+    /// About what is read to decode a group: all of it, or so many of its rows in so many runs of neighbours.
+    fn fetch(&self, group: u32, some: Option<(u64, u64)>) -> Fetch;
+
+    /// Requests for all files together, before anything is read of their groups.
+    fn opening_requests(&self) -> u64 {
+        0
+    }
 
     /// The row group of a row id, and the row's slot in it; `None` if there is no such row.
     fn locate(&self, row: u64) -> Option<(u32, u32)>;
@@ -69,9 +86,14 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
         false
     }
 
-    /// Starts reading a whole group; `None` where that gains nothing.
-    fn read_ahead(&self, group: u32) -> Option<Ahead> {
-        let _ = group;
+    /// How fast what is read remotely comes; `None` before anything did.
+    fn link(&self) -> Option<Link> {
+        None
+    }
+
+    /// Starts reading what [`decode`](Self::decode) will read; `None` where that gains nothing.
+    fn read_ahead(&self, group: u32, slots: Option<&[u32]>) -> Option<Ahead> {
+        let _ = (group, slots);
         None
     }
 }
@@ -152,6 +174,8 @@ pub(crate) struct DatasetGroups {
     /// The part of a row's bytes that the chosen columns have.
     chosen: f64,
     costs: OnceLock<Vec<ReadCost>>,
+    /// Requests for rows of groups that look alike.
+    requests: Mutex<HashMap<Likeness, f64>>,
 }
 
 impl DatasetGroups {
@@ -161,7 +185,7 @@ impl DatasetGroups {
         let chosen = if all > 0.0 { dataset.decoded_bytes() as f64 / all } else { 1.0 };
         let projection = dataset.projection().clone();
         let projection = if views { projection.serving_views() } else { projection };
-        Self { dataset, projection, views, chosen, costs: OnceLock::new() }
+        Self { dataset, projection, views, chosen, costs: OnceLock::new(), requests: Mutex::default() }
     }
 }
 
@@ -184,13 +208,28 @@ impl Groups for DatasetGroups {
         }
     }
 
-    fn read_bytes(&self, group: u32, some: Option<(u64, u64)>) -> u64 {
+    fn fetch(&self, group: u32, some: Option<(u64, u64)>) -> Fetch {
         let costs = self.costs.get_or_init(|| self.dataset.read_costs());
-        let Some(cost) = costs.get(group as usize) else { return 0 };
+        let Some(cost) = costs.get(group as usize) else { return Fetch::default() };
         // Rows that the index leaves out are taken to lie anywhere.
-        let served = self.dataset.index().row_group(group).map_or(0, |group| group.rows());
+        let (served, all) =
+            self.dataset.index().row_group(group).map_or((0, 0), |group| (group.rows(), group.source_rows()));
         let (rows, runs) = some.unwrap_or((served, served));
-        cost.of_rows(rows, runs)
+        let bytes = cost.of_rows(rows, runs);
+        if !self.dataset.is_remote() {
+            return Fetch { bytes, ..Fetch::default() };
+        }
+        if rows == all {
+            return Fetch { bytes, requests: self.dataset.requests(cost, None), positions: 0 };
+        }
+        let mut known = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let some = Some((rows, runs));
+        let requests = known.entry(cost.likeness(rows, runs)).or_insert_with(|| self.dataset.requests(cost, some));
+        Fetch { bytes, requests: *requests, positions: 1 }
+    }
+
+    fn opening_requests(&self) -> u64 {
+        self.dataset.opening_requests()
     }
 
     fn locate(&self, row: u64) -> Option<(u32, u32)> {
@@ -219,8 +258,12 @@ impl Groups for DatasetGroups {
         self.dataset.is_remote()
     }
 
-    fn read_ahead(&self, group: u32) -> Option<Ahead> {
-        self.dataset.read_ahead(group)
+    fn link(&self) -> Option<Link> {
+        self.dataset.link()
+    }
+
+    fn read_ahead(&self, group: u32, slots: Option<&[u32]>) -> Option<Ahead> {
+        self.dataset.read_ahead(group, slots.map_or(Slots::All, Slots::Some))
     }
 
     fn decode_in_chunks(
@@ -295,8 +338,12 @@ impl Groups for MixedGroups {
         self.part(group).map_or_else(GroupSize::default, |(_, part, group)| part.size(group))
     }
 
-    fn read_bytes(&self, group: u32, some: Option<(u64, u64)>) -> u64 {
-        self.part(group).map_or(0, |(_, part, group)| part.read_bytes(group, some))
+    fn fetch(&self, group: u32, some: Option<(u64, u64)>) -> Fetch {
+        self.part(group).map_or_else(Fetch::default, |(_, part, group)| part.fetch(group, some))
+    }
+
+    fn opening_requests(&self) -> u64 {
+        self.parts.iter().map(Groups::opening_requests).sum()
     }
 
     fn locate(&self, row: u64) -> Option<(u32, u32)> {
@@ -342,9 +389,17 @@ impl Groups for MixedGroups {
         self.parts.iter().any(Groups::is_remote)
     }
 
-    fn read_ahead(&self, group: u32) -> Option<Ahead> {
+    fn link(&self) -> Option<Link> {
+        // They share the machine's link, whatever part of it each has at the time.
+        self.parts.iter().filter_map(Groups::link).reduce(|a, b| Link {
+            latency: a.latency.max(b.latency),
+            bytes_per_second: a.bytes_per_second + b.bytes_per_second,
+        })
+    }
+
+    fn read_ahead(&self, group: u32, slots: Option<&[u32]>) -> Option<Ahead> {
         let (_, part, group) = self.part(group)?;
-        part.read_ahead(group)
+        part.read_ahead(group, slots)
     }
 
     fn shares_values(&self) -> bool {

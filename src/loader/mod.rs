@@ -42,6 +42,7 @@ mod engine;
 mod extract;
 mod faults;
 mod groups;
+mod lookahead;
 mod pick;
 mod plan;
 mod predict;
@@ -64,6 +65,7 @@ use self::faults::Faults;
 pub use self::faults::{Fault, LostGroup, Substituted};
 use self::groups::Groups;
 pub use self::groups::Loadable;
+use self::lookahead::Lookahead;
 pub use self::predict::Prediction;
 use self::walk::Epochs;
 use crate::sampler::{DistributedSampler, State};
@@ -143,15 +145,15 @@ struct Options {
     memory: u64,
     threads: usize,
     read_ahead: Option<usize>,
-    read_concurrency: usize,
+    read_concurrency: Option<usize>,
     epochs: Option<u64>,
     fault: Fault,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let (read_ahead, epochs, fault) = (None, None, Fault::Fail);
-        Self { memory: 1 << 30, threads: 2, read_ahead, read_concurrency: 8, epochs, fault }
+        let (read_ahead, read_concurrency, epochs, fault) = (None, None, None, Fault::Fail);
+        Self { memory: 1 << 30, threads: 2, read_ahead, read_concurrency, epochs, fault }
     }
 }
 
@@ -182,14 +184,14 @@ impl LoaderBuilder {
         self
     }
 
-    /// How many row groups of an object store may be on their way at once, those being decoded left out. Default: 8; local files are not
-    /// read ahead.
+    /// How many row groups of an object store may be on their way at once, those being decoded left out. Default: as many as the link holds;
+    /// local files are not read ahead.
     ///
-    /// They take up to an eighth of the [memory](Self::memory) and one row group, and fewer are read ahead where that holds fewer. Enough hide
-    /// the latency of the store: the time that a request takes, times the row groups that are decoded in a second.
+    /// Unless chosen here, the bytes on their way are twice the latency of the store times the rate at which it delivers, both measured while reading.
+    /// However many, they take up to an eighth of the [memory](Self::memory) and one row group.
     #[must_use]
     pub fn read_concurrency(mut self, row_groups: usize) -> Self {
-        self.options.read_concurrency = row_groups;
+        self.options.read_concurrency = Some(row_groups);
         self
     }
 
@@ -239,7 +241,7 @@ impl LoaderBuilder {
     /// Those of [`Orders::epoch`](crate::order::Orders::epoch), and `OutOfRange` if the order has a row that is not there.
     pub fn predict(&self) -> Result<Prediction> {
         let memory = self.options.memory;
-        let ahead = engine::bytes_ahead(&*self.groups, memory, self.options.read_concurrency);
+        let ahead = Lookahead::new(&*self.groups, memory, self.options.read_concurrency).bytes();
         predict::predict(&*self.groups, &self.samplers.clone().into(), memory - ahead, self.options.threads)
     }
 

@@ -335,6 +335,12 @@ impl Plan {
         }
     }
 
+    /// Holds about so many bytes from now on.
+    pub(crate) fn set_memory(&mut self, bytes: u64) {
+        self.memory = bytes as f64;
+        self.tune();
+    }
+
     /// Whether all groups stay decoded.
     pub(crate) fn keeps_all(&self) -> bool {
         self.tuned.stay >= 1.0

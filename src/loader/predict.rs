@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::driver::{Driver, Planned};
 use super::extract::is_sparse;
 use super::faults::out_of_range;
-use super::groups::{Groups, Near};
+use super::groups::{Fetch, Groups, Near};
 use super::plan::{Extract, GroupSize, Plan};
 use super::walk::Epochs;
 use crate::Result;
@@ -31,6 +31,10 @@ pub struct Prediction {
     pub first_bytes_read: u64,
     /// Bytes read in every later epoch: the chosen columns' chunks, or pages of them where few rows of a row group are wanted.
     pub bytes_read: u64,
+    /// Requests to a store in the first epoch, those among them that its files and the positions of their pages take once; 0 for local files.
+    pub first_requests: u64,
+    /// Requests to a store in every later epoch.
+    pub requests: u64,
     /// Row groups decoded before the first batch is there.
     pub first_batch_decodes: u64,
     /// The most bytes held, as [`LoaderStats::peak_bytes`](super::LoaderStats::peak_bytes) counts them.
@@ -122,6 +126,15 @@ struct Run<'a> {
 struct Cost {
     decodes: u64,
     bytes: u64,
+    requests: f64,
+}
+
+impl Cost {
+    fn add(&mut self, fetch: Fetch) {
+        self.decodes += 1;
+        self.bytes = self.bytes.saturating_add(fetch.bytes);
+        self.requests += fetch.requests;
+    }
 }
 
 impl Run<'_> {
@@ -141,12 +154,17 @@ impl Run<'_> {
             None => Err(out_of_range(row)),
         };
         let (mut cost, mut epochs) = (Cost::default(), vec![Cost::default()]);
+        let mut positioned = HashSet::new();
         loop {
             match driver.advance(resolve) {
                 Planned::Walked => {}
                 Planned::Extract(extract) if extract.decode => {
-                    cost.decodes += 1;
-                    cost.bytes = cost.bytes.saturating_add(self.read(extract));
+                    let group = extract.group;
+                    let fetch = self.read(extract);
+                    cost.add(fetch);
+                    if fetch.positions > 0 && positioned.insert(group) {
+                        cost.requests += fetch.positions as f64;
+                    }
                 }
                 Planned::Extract(_) => {}
                 Planned::Segment(span, _) => {
@@ -158,33 +176,36 @@ impl Run<'_> {
                 Planned::End(None) => break,
             }
         }
-        let of = |first: usize, end: usize| -> (f64, f64) {
-            let (Some(before), Some(after)) = (epochs.get(first), epochs.get(end)) else { return (0.0, 0.0) };
-            let count = end.saturating_sub(first).max(1) as f64;
-            ((after.decodes - before.decodes) as f64 / count, (after.bytes - before.bytes) as f64 / count)
+        let of = |first: usize, end: usize| -> (f64, u64, u64) {
+            let (Some(before), Some(after)) = (epochs.get(first), epochs.get(end)) else { return (0.0, 0, 0) };
+            let count = end.saturating_sub(first).max(1) as u64;
+            let decodes = (after.decodes - before.decodes) as f64 / count as f64;
+            (decodes, (after.bytes - before.bytes) / count, ((after.requests - before.requests) / count as f64) as u64)
         };
-        let (first_decodes, first_bytes) = of(0, 1);
+        let (first_decodes, first_bytes_read, first_requests) = of(0, 1);
         // The last epoch is left out, because nothing is read for one that would follow.
         let all = epochs.len() - 1;
-        let (decodes, bytes) = if all >= 3 { of(all / 2, all - 1) } else { of(0, all) };
+        let (decodes, bytes_read, requests) = if all >= 3 { of(all / 2, all - 1) } else { of(0, all) };
         let groups = self.sizes.iter().filter(|size| size.rows > 0).count().max(1) as f64;
         Ok(Prediction {
             first_passes: first_decodes / groups,
             passes: decodes / groups,
             first_decodes,
             decodes,
-            first_bytes_read: first_bytes as u64,
-            bytes_read: bytes as u64,
+            first_bytes_read,
+            bytes_read,
+            first_requests: first_requests + self.groups.opening_requests(),
+            requests,
             first_batch_decodes: 0,
             peak_bytes: self.peak(&driver.plan).saturating_mul(self.scale),
         })
     }
 
-    /// Bytes read for an extraction, decided as the engine decides.
-    fn read(&self, extract: Extract) -> u64 {
+    /// What is read for an extraction, decided as the engine decides.
+    fn read(&self, extract: Extract) -> Fetch {
         let size = self.sizes.get(extract.group as usize).copied().unwrap_or_default();
         if extract.keep || !is_sparse(extract.slots.len(), size.rows) {
-            return self.groups.read_bytes(extract.group, None);
+            return self.groups.fetch(extract.group, None);
         }
         let mut slots = extract.slots;
         slots.sort_unstable();
@@ -193,7 +214,7 @@ impl Run<'_> {
         let runs = slots.chunk_by(|a, b| a + 1 == *b).count() as u64;
         // Rows that are apart on this scale are so on the full one, each for itself.
         let runs = if runs > rows / 2 { runs * self.scale } else { runs };
-        self.groups.read_bytes(extract.group, Some((rows * self.scale, runs)))
+        self.groups.fetch(extract.group, Some((rows * self.scale, runs)))
     }
 
     /// The threads run ahead until the memory is full, with a group on top; or until all is held, or as much as may be planned ahead.

@@ -11,6 +11,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 
+use super::groups::Fetch;
 use super::plan::GroupSize;
 use super::*;
 use crate::dataset::Ahead;
@@ -89,8 +90,9 @@ impl Groups for Fake {
         GroupSize { rows, bytes, cost: bytes }
     }
 
-    fn read_bytes(&self, group: u32, some: Option<(u64, u64)>) -> u64 {
-        some.map_or(self.starts[group as usize + 1] - self.starts[group as usize], |(rows, _)| rows)
+    fn fetch(&self, group: u32, some: Option<(u64, u64)>) -> Fetch {
+        let rows = self.starts[group as usize + 1] - self.starts[group as usize];
+        Fetch { bytes: some.map_or(rows, |(rows, _)| rows), ..Fetch::default() }
     }
 
     fn locate(&self, row: u64) -> Option<(u32, u32)> {

@@ -1,12 +1,15 @@
 //! What reading a row group costs, as far as its file's footer tells.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::FileMetadata;
 use crate::projection::Projection;
 
 /// Bytes to read for the chosen columns of one row group, or for some of its rows.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ReadCost {
     /// Of the column chunks, whole.
     pub(crate) bytes: u64,
@@ -15,16 +18,29 @@ pub(crate) struct ReadCost {
     /// Data pages of a column, about; 1 where the file does not say where its pages are.
     pages: f64,
     rows: u64,
+    columns: Arc<[ColumnCost]>,
 }
+
+/// One column chunk.
+#[derive(Debug, Clone, PartialEq)]
+struct ColumnCost {
+    range: Range<u64>,
+    dictionary: u64,
+    /// Data pages, about.
+    pages: f64,
+}
+
+/// Row groups and choices of rows that look alike: what is counted for one holds for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Likeness([u64; 5]);
 
 impl ReadCost {
     /// About how many bytes so many rows need that lie in so many runs at random places.
     pub(crate) fn of_rows(&self, rows: u64, runs: u64) -> u64 {
-        // As [`decode`](super::decode) does: with more rows wanted hardly a page can be left out.
         if rows == 0 {
             return 0;
         }
-        if rows > self.rows / 2 || self.pages <= 1.0 {
+        if self.is_read_whole(rows) {
             return self.bytes;
         }
         // A run touches its first page and those that it goes on into.
@@ -34,14 +50,68 @@ impl ReadCost {
         self.fixed + ((self.bytes - self.fixed) as f64 * (1.0 - missed)) as u64
     }
 
+    /// Where all of it is read.
+    pub(crate) fn chunks(&self) -> Vec<Range<u64>> {
+        self.columns.iter().map(|column| column.range.clone()).collect()
+    }
+
+    /// Where so many rows would be read, in so many runs, if these were at random places: dictionaries and data pages. Each draw has other places.
+    pub(crate) fn sample(&self, rows: u64, runs: u64, draw: u64) -> Vec<Range<u64>> {
+        if rows == 0 {
+            return Vec::new();
+        }
+        if self.is_read_whole(rows) {
+            return self.chunks();
+        }
+        let runs = runs.clamp(1, rows);
+        let length = rows / runs;
+        let places = self.rows - length.min(self.rows);
+        let first = |run: u64| ((u128::from(scrambled(scrambled(draw) ^ run)) * (u128::from(places) + 1)) >> 64) as u64;
+        let mut ranges = Vec::new();
+        for column in self.columns.iter() {
+            let page_of = |row: u64| (row as f64 * column.pages / self.rows as f64) as u64;
+            let touched = (0..runs).map(first).flat_map(|row| page_of(row)..=page_of(row + length - 1));
+            let mut touched: Vec<u64> = touched.collect();
+            touched.sort_unstable();
+            touched.dedup();
+            let start = column.range.start + column.dictionary;
+            let each = column.range.end.saturating_sub(start) as f64 / column.pages;
+            let end = |page: u64| (start + (page as f64 * each) as u64).min(column.range.end);
+            ranges.push(column.range.start..start);
+            ranges.extend(touched.into_iter().map(|page| end(page)..end(page + 1)));
+        }
+        ranges
+    }
+
+    /// What [`sample`](Self::sample) depends on, to an eighth.
+    pub(crate) fn likeness(&self, rows: u64, runs: u64) -> Likeness {
+        let rounded = |value: u64| {
+            let dropped = 60_u32.saturating_sub(value.leading_zeros());
+            (value >> dropped << 8) | u64::from(dropped)
+        };
+        let pages = self.pages.round() as u64;
+        Likeness([rounded(self.rows), rounded(pages), self.columns.len() as u64, rounded(rows), rounded(runs)])
+    }
+
+    /// With more rows wanted hardly a page can be left out, as [`decode`](super::decode) sees it.
+    fn is_read_whole(&self, rows: u64) -> bool {
+        rows > self.rows / 2 || self.pages <= 1.0
+    }
+
     /// The cost of a row group that is like this one, but for having so many rows.
-    pub(crate) fn with_rows(self, rows: u64) -> Self {
+    pub(crate) fn with_rows(&self, rows: u64) -> Self {
         if rows == self.rows || self.rows == 0 {
-            return self;
+            return self.clone();
         }
         let share = rows as f64 / self.rows as f64;
         let scaled = |bytes: u64| (bytes as f64 * share) as u64;
-        Self { bytes: scaled(self.bytes), fixed: scaled(self.fixed), pages: (self.pages * share).max(1.0), rows }
+        Self {
+            bytes: scaled(self.bytes),
+            fixed: scaled(self.fixed),
+            pages: (self.pages * share).max(1.0),
+            rows,
+            columns: Arc::clone(&self.columns),
+        }
     }
 }
 
@@ -52,17 +122,30 @@ impl FileMetadata {
         let rows = u64::from(self.row_group_rows(row_group));
         let mut cost = ReadCost { rows, ..ReadCost::default() };
         let mut pages = 0.0;
+        let mut columns = Vec::new();
         for leaf in super::leaves_of(self, projection, &[]) {
             let column = group.column(leaf);
-            let bytes = column.byte_range().1;
+            let (start, bytes) = column.byte_range();
+            let dictionary = dictionary(column).min(bytes);
+            let data_pages = data_pages(column, rows);
             cost.bytes = cost.bytes.saturating_add(bytes);
-            cost.fixed = cost.fixed.saturating_add(dictionary(column).min(bytes));
-            pages += bytes as f64 * data_pages(column, rows);
+            cost.fixed = cost.fixed.saturating_add(dictionary);
+            pages += bytes as f64 * data_pages;
+            columns.push(ColumnCost { range: start..start.saturating_add(bytes), dictionary, pages: data_pages });
         }
         // Wide columns decide, so their pages count for more.
         cost.pages = if self.has_page_positions(row_group) { pages / (cost.bytes as f64).max(1.0) } else { 1.0 };
+        cost.columns = columns.into();
         cost
     }
+}
+
+/// The finisher of splitmix64.
+fn scrambled(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// Bytes of a column's dictionary page.
@@ -141,7 +224,8 @@ mod tests {
 
     #[test]
     fn rows_at_random_touch_a_page_each_until_they_have_them_all() {
-        let cost = ReadCost { bytes: 1100, fixed: 100, pages: 100.0, rows: 100_000 };
+        let column = ColumnCost { range: 4..1104, dictionary: 100, pages: 100.0 };
+        let cost = ReadCost { bytes: 1100, fixed: 100, pages: 100.0, rows: 100_000, columns: [column].into() };
         assert_eq!(cost.of_rows(0, 0), 0);
         assert_eq!(cost.of_rows(1, 1), 110);
         assert!((190..200).contains(&cost.of_rows(10, 10)));
@@ -149,6 +233,15 @@ mod tests {
         assert_eq!(cost.of_rows(50_001, 50_001), 1100);
         // One run of a tenth of the rows is on eleven pages.
         assert!((205..=212).contains(&cost.of_rows(10_000, 1)), "{}", cost.of_rows(10_000, 1));
+        for (rows, runs) in [(1, 1), (10, 10), (300, 300), (10_000, 1), (5_000, 50)] {
+            let sampled: u64 =
+                (0..8).flat_map(|draw| cost.sample(rows, runs, draw)).map(|range| range.end - range.start).sum();
+            let told = 8.0 * cost.of_rows(rows, runs) as f64;
+            assert!((sampled as f64 / told - 1.0).abs() < 0.1, "{rows} in {runs}: {sampled} of {told}");
+        }
+        assert_eq!(cost.sample(50_001, 1, 0), cost.chunks());
+        assert_eq!(cost.likeness(1000, 1000), cost.likeness(1010, 1020));
+        assert_ne!(cost.likeness(1000, 1000), cost.likeness(2000, 1000));
         assert_eq!(ReadCost { pages: 1.0, ..cost }.of_rows(1, 1), 1100);
     }
 }

@@ -317,18 +317,28 @@ impl FileMetadata {
         Ok(slot.get_or_init(|| read).clone())
     }
 
-    fn read_pages(&self, source: &Counted<'_>, row_group: usize) -> Result<Option<Arc<ParquetMetaData>>> {
-        let Some(group) = self.group(row_group) else { return Ok(None) };
+    /// What [`paged`](Self::paged) gives, if it was read already.
+    pub(super) fn known_pages(&self, row_group: usize) -> Option<Option<Arc<ParquetMetaData>>> {
+        self.inner.paged.get(row_group)?.get().cloned()
+    }
+
+    /// Where the positions of a row group's pages are; `None` if the file has none that can be read.
+    pub(super) fn page_positions(&self, row_group: usize) -> Option<Range<u64>> {
+        let group = self.group(row_group)?;
         let index_range = |column: &parquet::file::metadata::ColumnChunkMetaData| {
             let start = u64::try_from(column.offset_index_offset()?).ok()?;
             let end = start.checked_add(u64::try_from(column.offset_index_length()?).ok()?)?;
             (start < end && end <= self.inner.file_size).then_some(start..end)
         };
         let ranges: Option<Vec<Range<u64>>> = group.columns().iter().map(index_range).collect();
-        let bounds = ranges.and_then(|ranges| {
-            Some((ranges.iter().map(|range| range.start).min()?, ranges.iter().map(|range| range.end).max()?))
-        });
-        if bounds.is_none_or(|(start, end)| end - start > MAX_INDEX) {
+        let ranges = ranges?;
+        let (start, end) = (ranges.iter().map(|range| range.start).min()?, ranges.iter().map(|range| range.end).max()?);
+        (end - start <= MAX_INDEX).then_some(start..end)
+    }
+
+    fn read_pages(&self, source: &Counted<'_>, row_group: usize) -> Result<Option<Arc<ParquetMetaData>>> {
+        let Some(group) = self.group(row_group) else { return Ok(None) };
+        if self.page_positions(row_group).is_none() {
             return Ok(None);
         }
         let file = self.metadata().file_metadata().clone();

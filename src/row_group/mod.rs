@@ -32,7 +32,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, RowSelection};
 use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder};
 use parquet::basic::Type;
-use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use crate::projection::{Projection, children, view_of};
 use crate::source::Source;
@@ -42,7 +42,7 @@ use lists::{Lists, Shape};
 
 pub use adapt::finish;
 pub(crate) use adapt::{let_go, widens};
-pub(crate) use cost::ReadCost;
+pub(crate) use cost::{Likeness, ReadCost};
 pub use footer::{FileMetadata, Footer, read_end, read_footer};
 
 /// Which rows of a row group to decode.
@@ -157,6 +157,14 @@ impl Request<'_> {
         let done = job.run(rows, chunk_rows.max(1), each);
         done.map_err(|error| error.with_row_group(row_group as u64).with_file(file.path()))?;
         Ok(Cost { bytes_read: source.bytes.get(), reads: source.reads.get() })
+    }
+
+    /// Where decoding will read, sorted, as far as that is known without a read: for some rows of a group whose pages' positions were never
+    /// read, it is these positions alone.
+    pub(crate) fn places(&self) -> Result<Vec<Range<u64>>> {
+        let &Request { source, file, row_group, projection, partitions, rows, seeks_pages, options } = self;
+        let source = Counted { source, bytes: Cell::new(0), reads: Cell::new(0) };
+        Job { source: &source, file, row_group, projection, partitions, seeks_pages, options }.places(rows)
     }
 }
 
@@ -282,18 +290,8 @@ impl Job<'_> {
             let declared = leaves.iter().map(|&leaf| group.column(leaf).uncompressed_size().unsigned_abs());
             self.within_limit(declared.fold(0, u64::saturating_add))?;
         }
-        // With more than half of the rows wanted, hardly a page can be left out.
-        let sparse = self.seeks_pages && selected.is_some_and(|rows| rows.len() <= group.num_rows() as usize / 2);
-        let paged = if sparse { self.file.paged(self.source, self.row_group)? } else { None };
-        let paged = paged.as_ref().map(|metadata| (self.row_group, metadata));
-        let mut pages = Pages {
-            reader: self.file.reader(paged, &[])?,
-            group: if paged.is_some() { 0 } else { self.row_group },
-            selection: selected.map(|rows| selection(rows, group.num_rows() as usize)),
-            batch_rows: count,
-            ranges: Vec::new(),
-            bytes: Vec::new(),
-        };
+        let paged = if self.is_sparse(group, selected) { self.file.paged(self.source, self.row_group)? } else { None };
+        let mut pages = self.pages(group, selected, count, paged.as_ref())?;
         let mut decoder = pages.decoder(leaves)?;
         if let DecodeResult::NeedsData(ranges) = caught("the row group", || decoder.try_decode())? {
             let asked = ranges.iter().map(|range| range.end.saturating_sub(range.start));
@@ -304,9 +302,66 @@ impl Job<'_> {
         let plan = self.look_into(&pages, group, leaves, selected.is_some(), count)?;
         pages.batch_rows = plan.batch_rows.clamp(1, count);
         if !plan.views.is_empty() {
+            let paged = paged.as_ref().map(|metadata| (self.row_group, metadata));
             pages.reader = self.file.reader(paged, &plan.views)?;
         }
         Ok(pages)
+    }
+
+    /// Whether so few rows are wanted that pages can be left out. With more than half of them hardly one can.
+    fn is_sparse(&self, group: &RowGroupMetaData, selected: Option<&[u32]>) -> bool {
+        self.seeks_pages && selected.is_some_and(|rows| rows.len() <= group.num_rows() as usize / 2)
+    }
+
+    /// The pages that hold the wanted rows, before they are read. `paged` has their positions, if they are to be made use of.
+    fn pages(
+        &self,
+        group: &RowGroupMetaData,
+        selected: Option<&[u32]>,
+        count: usize,
+        paged: Option<&Arc<ParquetMetaData>>,
+    ) -> Result<Pages> {
+        Ok(Pages {
+            reader: self.file.reader(paged.map(|metadata| (self.row_group, metadata)), &[])?,
+            group: if paged.is_some() { 0 } else { self.row_group },
+            selection: selected.map(|rows| selection(rows, group.num_rows() as usize)),
+            batch_rows: count,
+            ranges: Vec::new(),
+            bytes: Vec::new(),
+        })
+    }
+
+    fn places(&self, rows: Rows<'_>) -> Result<Vec<Range<u64>>> {
+        let Some(group) = self.file.group(self.row_group) else { return Ok(Vec::new()) };
+        let total = self.file.row_group_rows(self.row_group);
+        let selected = match rows {
+            Rows::All => None,
+            Rows::Selected(rows) => {
+                check_selection(rows, total)?;
+                (rows.len() < total as usize).then_some(rows)
+            }
+        };
+        let leaves = leaves_of(self.file, self.projection, self.partitions);
+        let sparse = selected.filter(|_| self.is_sparse(group, selected));
+        if leaves.is_empty() || sparse.is_some_and(<[u32]>::is_empty) {
+            return Ok(Vec::new());
+        }
+        let (Some(rows), true) = (sparse, self.file.has_page_positions(self.row_group)) else {
+            return Ok(self.file.chunks(self.row_group, self.projection, self.partitions));
+        };
+        let paged = match self.file.known_pages(self.row_group) {
+            Some(Some(paged)) => paged,
+            Some(None) => return Ok(self.file.chunks(self.row_group, self.projection, self.partitions)),
+            None => return Ok(self.file.page_positions(self.row_group).into_iter().collect()),
+        };
+        let mut decoder = self.pages(group, selected, rows.len(), Some(&paged))?.decoder(&leaves)?;
+        match caught("the row group", || decoder.try_decode())? {
+            DecodeResult::NeedsData(mut ranges) => {
+                ranges.sort_unstable_by_key(|range| (range.start, range.end));
+                Ok(ranges)
+            }
+            _ => Ok(Vec::new()),
+        }
     }
 
     fn within_limit(&self, bytes: u64) -> Result<()> {

@@ -13,6 +13,7 @@ pub(crate) mod place;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -73,6 +74,23 @@ pub struct Traffic {
     pub requests: u64,
     /// Bytes of files received in answer.
     pub bytes: u64,
+}
+
+/// How fast a store answers, as measured lately.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Link {
+    /// From sending a request to the beginning of its answer.
+    pub latency: Duration,
+    /// What all requests together brought.
+    pub bytes_per_second: f64,
+}
+
+impl Link {
+    /// Bytes that have to be on their way for the link never to be idle: latency times rate.
+    pub fn bandwidth_delay(&self) -> u64 {
+        (self.latency.as_secs_f64() * self.bytes_per_second) as u64
+    }
 }
 
 /// The source of the files below a place.
@@ -145,6 +163,17 @@ pub trait Source: Debug + Send + Sync {
     /// What it has moved so far; zeros where it does not count.
     fn traffic(&self) -> Traffic {
         Traffic::default()
+    }
+
+    /// How fast it answers; `None` before anything was read, and where that is no question.
+    fn link(&self) -> Option<Link> {
+        None
+    }
+
+    /// How many requests a [`read`](Source::read) of these ranges takes where nothing fails; 0 where it is none that anybody counts.
+    fn requests(&self, ranges: &[Range<u64>]) -> u64 {
+        let _ = ranges;
+        0
     }
 
     /// The bytes of every range, in the order asked. Neighbouring ranges are fetched together.

@@ -257,9 +257,9 @@ pub(crate) struct EpochArgs {
     #[arg(long, value_enum, default_value_t = Loader::Carousel)]
     pub(crate) loader: Loader,
 
-    /// Have at most this many row groups of a store on their way at once.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(..=1024))]
-    pub(crate) read_concurrency: u16,
+    /// Have at most this many row groups of a store on their way at once, instead of as many as hide its latency.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
+    pub(crate) read_concurrency: Option<u16>,
 
     #[command(flatten)]
     pub(crate) data: DataArgs,

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         "3. Running {} ranks for {} epochs, batch size {}, every epoch shuffled over all files ...\n\n",
         PLAN.world_size, PLAN.epochs, PLAN.batch_size
     ))?;
-    let reading = Reading::Carousel { memory: MEMORY, threads: 2, read_concurrency: 0, fault: Fault::Fail };
+    let reading = Reading::Carousel { memory: MEMORY, threads: 2, read_concurrency: None, fault: Fault::Fail };
     let report = epoch::read(&dataset, &PLAN, reading, None, None)?;
     output::print(&report.to_text())?;
     output::print(&format!("\n{}\n", verdict(&report)?))?;

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
         args::Loader::Lru => (args.tier.open(args.data.builder(index, Some(memory)))?, Reading::Lru),
         args::Loader::Carousel => {
             let threads = args.data.threads.threads.map_or_else(DatasetBuilder::default_threads, usize::from);
-            let read_concurrency = usize::from(args.read_concurrency);
+            let read_concurrency = args.read_concurrency.map(usize::from);
             let reading = Reading::Carousel { memory, threads, read_concurrency, fault };
             (args.tier.open(args.data.builder(index, Some(0)))?, reading)
         }
@@ -67,7 +67,7 @@ pub(crate) enum Reading {
     /// `Dataset::take`, with the dataset's own cache.
     Lru,
     /// The loader, within this many bytes.
-    Carousel { memory: u64, threads: usize, read_concurrency: usize, fault: Fault },
+    Carousel { memory: u64, threads: usize, read_concurrency: Option<usize>, fault: Fault },
 }
 
 /// What was served and what it cost. Counts of rows are of one epoch, the last; costs and digests are of all of them.
@@ -261,11 +261,13 @@ fn carousel(dataset: &Dataset, ranks: &[RankState], end: u64, reading: Reading) 
         .and_ranks(others.iter().map(|rank| rank.sampler.clone()))
         .memory(memory)
         .threads(threads)
-        .read_concurrency(read_concurrency)
         .epochs(end)
-        .on_fault(fault)
-        .build()?;
-    Ok(Some(loader))
+        .on_fault(fault);
+    let loader = match read_concurrency {
+        Some(row_groups) => loader.read_concurrency(row_groups),
+        None => loader,
+    };
+    Ok(Some(loader.build()?))
 }
 
 /// The next batch, which must be of just the rows that the sampler has next, but for those that another stands in for.

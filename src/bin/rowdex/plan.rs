@@ -174,11 +174,12 @@ fn builder(args: &PlanArgs, dataset: &Dataset, order: OrderSpec, ranks: u32) -> 
 }
 
 impl Report {
-    /// Decodes and bytes read of all epochs together.
-    fn run(&self) -> (f64, f64) {
-        let (told, later) = (&self.here.told, self.epochs.saturating_sub(1) as f64);
-        let decodes = told.first_decodes + told.decodes * later;
-        (decodes, told.first_bytes_read as f64 + told.bytes_read as f64 * later)
+    /// Decodes, bytes read and requests of all epochs together.
+    fn run(&self) -> (f64, f64, u64) {
+        let (told, later) = (&self.here.told, self.epochs.saturating_sub(1));
+        let decodes = told.first_decodes + told.decodes * later as f64;
+        let bytes_read = told.first_bytes_read as f64 + told.bytes_read as f64 * later as f64;
+        (decodes, bytes_read, told.first_requests.saturating_add(told.requests.saturating_mul(later)))
     }
 
     fn to_json(&self) -> Value {
@@ -189,16 +190,18 @@ impl Report {
                 "passes": told.passes,
                 "decodes": told.decodes,
                 "bytes_read": told.bytes_read,
+                "requests": told.requests,
                 "peak_held_bytes": told.peak_bytes,
                 "first_batch_decodes": told.first_batch_decodes,
                 "first_epoch": {
                     "passes": told.first_passes,
                     "decodes": told.first_decodes,
                     "bytes_read": told.first_bytes_read,
+                    "requests": told.first_requests,
                 },
             })
         };
-        let (decodes, bytes_read) = self.run();
+        let (decodes, bytes_read, requests) = self.run();
         let mut report = json!({
             "rows": self.rows,
             "row_groups": self.row_groups,
@@ -209,7 +212,7 @@ impl Report {
             "batch_size": self.batch_size,
         });
         let rest = json!({
-            "epochs": { "epochs": self.epochs, "decodes": decodes, "bytes_read": bytes_read as u64 },
+            "epochs": { "epochs": self.epochs, "decodes": decodes, "bytes_read": bytes_read as u64, "requests": requests },
             "table": self.table.iter().map(line).collect::<Vec<_>>(),
             "advice": self.advice,
         });
@@ -222,7 +225,8 @@ impl Report {
     }
 
     fn to_text(&self) -> String {
-        let head = ["memory", "passes", "decodes", "read", "held at most", "first epoch", "first batch"];
+        const REQUESTS: usize = 4;
+        let head = ["memory", "passes", "decodes", "read", "requests", "held at most", "first epoch", "first batch"];
         let cells = |line: &Line| {
             let told = &line.told;
             vec![
@@ -230,6 +234,7 @@ impl Report {
                 format!("{:.2}", told.passes),
                 HumanCount(told.decodes.round() as u64).to_string(),
                 HumanBytes(told.bytes_read).to_string(),
+                HumanCount(told.requests).to_string(),
                 HumanBytes(told.peak_bytes).to_string(),
                 format!("{:.2} passes", told.first_passes),
                 format!("{} decodes", HumanCount(told.first_batch_decodes)),
@@ -237,11 +242,16 @@ impl Report {
         };
         let mut rows = vec![head.map(str::to_owned).to_vec(), cells(&self.here), Vec::new()];
         rows.extend(self.table.iter().map(cells));
+        // Only what is in a store takes requests.
+        let remote = self.here.told.first_requests > 0;
+        for row in rows.iter_mut().filter(|row| !remote && row.len() > REQUESTS) {
+            row.remove(REQUESTS);
+        }
         let node = match self.ranks_per_node {
             1 => String::new(),
             ranks => format!(", {ranks} of them on one loader"),
         };
-        let (_, bytes_read) = self.run();
+        let (_, bytes_read, requests) = self.run();
         let mut text = format!(
             "{} rows in {} row groups, {} decoded; order {}, batches of {} for {} ranks{node}\n\n{}",
             HumanCount(self.rows),
@@ -253,7 +263,8 @@ impl Report {
             output::columns(&rows),
         );
         if self.epochs > 1 {
-            text += &format!("\n{} epochs read {}\n", self.epochs, HumanBytes(bytes_read as u64));
+            let asked = if remote { format!(" in {} requests", HumanCount(requests)) } else { String::new() };
+            text += &format!("\n{} epochs read {}{asked}\n", self.epochs, HumanBytes(bytes_read as u64));
         }
         if !self.advice.is_empty() {
             text += &format!("\nMore than {MANY_PASSES:.0} passes an epoch; what would help:\n");

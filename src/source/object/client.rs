@@ -21,8 +21,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::fault::{Fault, Sort};
+use super::meter::{Meter, Sent};
 use crate::source::place::{Scheme, Url};
-use crate::source::{FileStat, Pending, StoreOptions, Traffic};
+use crate::source::{FileStat, Link, Pending, StoreOptions, Traffic};
 use crate::{Error, ErrorKind, Result};
 
 /// Threads that move bytes between sockets and buffers. They wait most of the time; decoding is done elsewhere.
@@ -53,6 +54,7 @@ struct Shared {
     retries: usize,
     requests: AtomicU64,
     bytes: AtomicU64,
+    meter: Meter,
 }
 
 /// A request for a range, and where its bytes go.
@@ -79,6 +81,7 @@ impl Client {
             retries: options.retries,
             requests: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            meter: Meter::default(),
         });
         Ok(Self { runtime: Some(runtime), shared })
     }
@@ -88,6 +91,10 @@ impl Client {
             requests: self.shared.requests.load(Ordering::Relaxed),
             bytes: self.shared.bytes.load(Ordering::Relaxed),
         }
+    }
+
+    pub(super) fn link(&self) -> Option<Link> {
+        self.shared.meter.link()
     }
 
     /// Starts work on the client's threads.
@@ -278,13 +285,16 @@ impl Shared {
             if_match: expected.and_then(|stat| strong(stat.etag.as_deref()?)),
             ..GetOptions::default()
         };
+        let sent = Sent::now(self.bytes.load(Ordering::Relaxed));
         let answer = self.get(path, options).await?;
+        let latency = sent.elapsed();
         // Not every server knows conditions, so the answer must say of which content it is, too.
         let stat = stat_of(&answer.meta);
         if expected.is_some_and(|expected| !expected.may_be(&stat)) {
             return Err(Fault::changed());
         }
         self.body(answer, range.end - range.start, body).await?;
+        self.meter.note(sent, latency, self.bytes.load(Ordering::Relaxed));
         Ok(stat)
     }
 

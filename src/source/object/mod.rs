@@ -1,11 +1,12 @@
 //! Files in object stores: S3, GCS, Azure, and HTTP servers.
 //!
 //! A row group is read in a few large requests at once. What keeps them few and the bytes needed: ranges are joined over gaps, smallest first,
-//! as long as the gaps together stay below 2 % of what is needed (or 16 KiB) and each below 1 MiB; what is then longer than 8 MiB is fetched
-//! in equal parts of at most that length, because one connection is slower than the link.
+//! as long as the gaps together stay below 2 % of what is needed (or 16 KiB) and each below 1 MiB, and over all gaps that
+//! [`StoreOptions::with_gap`] permits; what is then longer than 8 MiB is fetched in equal parts of at most that length, because one connection is slower than the link.
 
 mod client;
 mod fault;
+mod meter;
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init, reason = "one range is a list of ranges here")]
 mod tests;
@@ -18,7 +19,7 @@ use bytes::{Bytes, BytesMut};
 
 use self::client::{Client, Part};
 use super::place::{Place, Url};
-use super::{FileStat, Pending, Source, StoreOptions, Traffic, cut, short_read};
+use super::{FileStat, Link, Pending, Source, StoreOptions, Traffic, cut, short_read};
 use crate::per_process::PerProcess;
 use crate::{Error, ErrorKind, Result};
 
@@ -66,6 +67,11 @@ impl ObjectSource {
         slot.get_or_init(|| Client::new(&self.root, &self.options)).as_ref().map_err(Clone::clone)
     }
 
+    /// The client, if there has been any use for it.
+    fn used(&self) -> Option<&Client> {
+        self.client.get(OnceLock::new)?.get()?.as_ref().ok()
+    }
+
     fn key(&self, path: &str) -> String {
         match (self.root.key.as_str(), path) {
             ("", path) => path.to_owned(),
@@ -96,7 +102,7 @@ impl ObjectSource {
         if let Some(range) = ranges.iter().find(|range| range.start < range.end && range.end > size) {
             return Err(short_read(range, size.saturating_sub(range.start) as usize));
         }
-        let reads = join(ranges);
+        let reads = join(ranges, self.options.gap);
         let parts: Vec<Vec<Part>> = reads.iter().map(|read| parts(read, expected.is_some())).collect();
         let counts: Vec<usize> = parts.iter().map(Vec::len).collect();
         let parts = parts.into_iter().flatten().collect();
@@ -139,8 +145,15 @@ impl Source for ObjectSource {
     }
 
     fn traffic(&self) -> Traffic {
-        let client = self.client.get(OnceLock::new).and_then(OnceLock::get);
-        client.and_then(|client| client.as_ref().ok()).map(Client::traffic).unwrap_or_default()
+        self.used().map(Client::traffic).unwrap_or_default()
+    }
+
+    fn link(&self) -> Option<Link> {
+        self.used()?.link()
+    }
+
+    fn requests(&self, ranges: &[Range<u64>]) -> u64 {
+        join(ranges, self.options.gap).iter().map(count_parts).fold(0, u64::saturating_add)
     }
 }
 
@@ -153,8 +166,8 @@ impl fmt::Debug for ObjectSource {
     }
 }
 
-/// Joins ranges over their smallest gaps, within what may be wasted.
-fn join(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+/// Joins ranges over their smallest gaps: all up to `permitted`, and others within what may be wasted.
+fn join(ranges: &[Range<u64>], permitted: u64) -> Vec<Range<u64>> {
     let joined = super::coalesce(ranges, 0, u64::MAX);
     let needed: u64 = joined.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
     let mut left = (needed / 50).max(FREE_GAPS);
@@ -163,10 +176,12 @@ fn join(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     gaps.sort_unstable();
     let mut over = vec![false; joined.len()];
     for (gap, at) in gaps {
-        if gap > GAP || gap > left {
-            break;
+        if gap > permitted {
+            if gap > GAP || gap > left {
+                break;
+            }
+            left -= gap;
         }
-        left -= gap;
         over[at] = true;
     }
     let mut reads: Vec<Range<u64>> = Vec::new();
@@ -181,6 +196,11 @@ fn join(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     reads
 }
 
+/// How many requests a read is made of.
+fn count_parts(read: &Range<u64>) -> u64 {
+    (read.end - read.start).div_ceil(PART).max(1)
+}
+
 /// Equal parts, none longer than a request may be, which share one allocation.
 ///
 /// If it is not known that the file has so many bytes, nothing is allocated for them yet, and it stays one part.
@@ -189,7 +209,7 @@ fn parts(read: &Range<u64>, known: bool) -> Vec<Part> {
     let Some(whole) = usize::try_from(length).ok().filter(|_| known) else {
         return vec![Part { range: read.clone(), body: BytesMut::new() }];
     };
-    let count = length.div_ceil(PART).max(1);
+    let count = count_parts(read);
     let each = length.div_ceil(count);
     let mut rest = BytesMut::with_capacity(whole);
     let part = |number: u64| {

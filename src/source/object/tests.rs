@@ -23,15 +23,33 @@ fn ranges_are_joined_over_gaps_that_cost_less_than_a_request() {
         (&[mib(0, 50), mib(51, 76), mib(77, 101), mib(102, 103)], &[mib(0, 101), mib(102, 103)]),
     ];
     for (ranges, reads) in cases {
-        assert_eq!(join(ranges), *reads, "{ranges:?}");
+        assert_eq!(join(ranges, 0), *reads, "{ranges:?}");
     }
+}
+
+#[test]
+fn gaps_that_are_permitted_are_read_over_however_many() {
+    let columns: Vec<_> = (0..8).map(|column| mib(2 * column, 2 * column + 1)).collect();
+    assert_eq!(join(&columns, 0).len(), 8);
+    assert_eq!(join(&columns, (1 << 20) - 1).len(), 8);
+    assert_eq!(join(&columns, 1 << 20), [mib(0, 15)]);
+    // What is permitted does not use up what may be wasted anyway.
+    assert_eq!(join(&[mib(0, 50), mib(51, 100), mib(102, 103)], 1 << 20), [mib(0, 100), mib(102, 103)]);
+}
+
+#[test]
+fn requests_are_foretold_by_the_rule_that_makes_them() {
+    let source = ObjectSource::new("s3://bucket", &StoreOptions::default().with_gap(100)).unwrap();
+    assert_eq!(source.requests(&[]), 0);
+    assert_eq!(source.requests(&[0..10, 110..120, 5..5]), 1);
+    assert_eq!(source.requests(&[mib(0, 8), mib(16, 33)]), 4);
 }
 
 proptest! {
     #[test]
     fn joined_reads_cover_all_ranges_and_waste_little(starts in prop::collection::vec((0u64..1 << 30, 1u64..1 << 22), 1..40)) {
         let ranges: Vec<_> = starts.iter().map(|&(start, length)| start..start + length).collect();
-        let reads = join(&ranges);
+        let reads = join(&ranges, 0);
         prop_assert!(reads.windows(2).all(|pair| pair[0].end < pair[1].start));
         prop_assert!(ranges.iter().all(|range| reads.iter().any(|read| read.start <= range.start && range.end <= read.end)));
         let total = |ranges: &[Range<u64>]| ranges.iter().map(|range| range.end - range.start).sum::<u64>();

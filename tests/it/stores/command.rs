@@ -45,6 +45,9 @@ fn every_command_takes_urls() {
             json(&["epoch", index, "--batch-size", "64", "--memory", "25%", "--json", "--read-concurrency", "3"]);
         assert_eq!(epoch["coverage"]["distinct"], ROWS);
         assert!(epoch["requests"].as_u64().unwrap() >= 12);
+        let plan = json(&["plan", index, "--batch-size", "64", "--memory", "25%", "--json"]);
+        let (told, real) = (plan["first_epoch"]["requests"].as_f64().unwrap(), epoch["requests"].as_f64().unwrap());
+        assert!((told - real).abs() <= real / 10.0 + 2.0, "told {told} requests, were {real}");
     }
     let other = format!("s3://{BUCKET}/data");
     assert_eq!(json(&["verify", "copy.rdx", "--root", &other, "--json"])["ok"], true);

@@ -11,7 +11,7 @@ use super::proxy::{Proxy, Weather};
 use super::server::{BUCKET, S3, SECRET};
 use super::{ROWS, write_data};
 
-/// Operations of the storm; `ROWDEX_STORES_OPS` asks for more.
+/// Operations of the storm; `ROWDEX_STORES_OPS` asks for more, as `tools/check.sh` does.
 const OPERATIONS: u64 = 600;
 
 fn indexed(s3: &S3) -> (TempDir, Index) {
@@ -43,7 +43,7 @@ fn in_a_storm_every_row_is_exact_or_an_error_in_time() {
         let dataset = opened(&index, proxy.address, deadline, retries);
         let (next, good) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
-            for _ in 0..8 {
+            for _ in 0..24 {
                 scope.spawn(|| {
                     while let operation = next.fetch_add(1, Ordering::Relaxed)
                         && operation < operations / 2

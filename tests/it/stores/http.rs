@@ -50,6 +50,8 @@ impl Drop for Http {
 }
 
 fn serve(stream: &TcpStream, folder: &Path, abilities: Abilities) -> std::io::Result<()> {
+    // Head and body are written apart, and the second would wait for the first to be acknowledged.
+    stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream);
     loop {
         let mut lines = Vec::new();
@@ -104,6 +106,9 @@ fn serve(stream: &TcpStream, folder: &Path, abilities: Abilities) -> std::io::Re
             let mut file = file;
             file.seek(SeekFrom::Start(start))?;
             std::io::copy(&mut file.take(end - start), &mut out)?;
+        }
+        if field("connection").is_some_and(|wish| wish == "close") {
+            return Ok(());
         }
     }
 }

@@ -58,6 +58,8 @@ struct Shared {
     upstream: SocketAddr,
     weather: Weather,
     requests: AtomicU64,
+    under_way: AtomicU64,
+    most_under_way: AtomicU64,
     faults: AtomicU64,
     stop: AtomicBool,
 }
@@ -70,8 +72,15 @@ impl Proxy {
 
     pub(super) fn serve(listener: TcpListener, upstream: SocketAddr, weather: Weather) -> io::Result<Self> {
         let address = listener.local_addr()?;
-        let (requests, faults, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        let shared = Arc::new(Shared { upstream, weather, requests, faults, stop });
+        let shared = Arc::new(Shared {
+            upstream,
+            weather,
+            requests: AtomicU64::new(0),
+            under_way: AtomicU64::new(0),
+            most_under_way: AtomicU64::new(0),
+            faults: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        });
         let accepting = {
             let shared = Arc::clone(&shared);
             std::thread::spawn(move || {
@@ -91,6 +100,11 @@ impl Proxy {
     /// Requests that came, repetitions among them.
     pub(super) fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
+    }
+
+    /// The most requests that were under way at once.
+    pub(super) fn most_at_once(&self) -> u64 {
+        self.shared.most_under_way.load(Ordering::Relaxed)
     }
 
     /// Faults that were made.
@@ -115,6 +129,14 @@ impl Shared {
         client.set_read_timeout(Some(Duration::from_secs(30)))?;
         let (head, rest) = read_head(&mut client)?;
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        let under_way = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_under_way.fetch_max(under_way, Ordering::Relaxed);
+        let passed = self.pass_on(number, client, &head, rest);
+        self.under_way.fetch_sub(1, Ordering::Relaxed);
+        passed
+    }
+
+    fn pass_on(&self, number: u64, mut client: TcpStream, head: &[u8], rest: Vec<u8>) -> io::Result<()> {
         std::thread::sleep(self.weather.latency);
         let fault = self.fault(number);
         self.faults.fetch_add(u64::from(fault.is_some()), Ordering::Relaxed);
@@ -134,7 +156,7 @@ impl Shared {
         }
         let mut server = TcpStream::connect(self.upstream)?;
         server.set_nodelay(true)?;
-        let head_text = String::from_utf8_lossy(&head).into_owned();
+        let head_text = String::from_utf8_lossy(head).into_owned();
         server.write_all(head_text.trim_end_matches("\r\n").as_bytes())?;
         server.write_all(b"\r\nconnection: close\r\n\r\n")?;
         server.write_all(&rest)?;
@@ -154,7 +176,7 @@ impl Shared {
                 client.write_all(head.as_bytes())?;
                 client.write_all(&body[..half])?;
             }
-            _ => drop(io::copy(&mut server, &mut client)?),
+            _ => pump(&mut server, &mut client)?,
         }
         client.shutdown(Shutdown::Write)
     }
@@ -162,6 +184,17 @@ impl Shared {
     fn fault(&self, number: u64) -> Option<Fault> {
         let drawn = mixed(self.weather.seed ^ mixed(number));
         (drawn % 1000 < self.weather.faults_per_mille).then(|| FAULTS[(drawn >> 32) as usize % FAULTS.len()])
+    }
+}
+
+/// In large pieces: the proxy shares the cores with what is measured through it.
+fn pump(from: &mut TcpStream, to: &mut TcpStream) -> io::Result<()> {
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => return Ok(()),
+            count => to.write_all(&buffer[..count])?,
+        }
     }
 }
 

@@ -1,11 +1,15 @@
 //! One list of behaviours, over every source.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::Int64Type;
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
 use rowdex::order::{Global, Sequential};
 use rowdex::source::StoreOptions;
 use rowdex::{Dataset, DistributedSampler, ErrorKind, Index, IndexBuilder, Loader, Orders, Shard, Staleness};
@@ -13,7 +17,7 @@ use tempfile::TempDir;
 
 use super::http::{Abilities, Http};
 use super::proxy::{Proxy, Weather};
-use super::server::{BUCKET, S3};
+use super::server::{Azurite, BUCKET, Nginx, S3};
 use super::{FILES, ROWS, rows, write, write_data};
 
 /// What the dataset must serve, in its order.
@@ -56,14 +60,35 @@ fn over_every_source(check: impl Fn(Opened)) {
         check(Opened { dataset: open(&index, StoreOptions::default()), remote: true });
     }
 
-    let Some(s3) = S3::start() else { return };
-    write_data(&s3.bucket().join("data"));
-    let index = folder.path().join("s3.rdx");
-    let options = S3::options(s3.address);
-    let report =
-        IndexBuilder::new([format!("s3://{BUCKET}/data/")]).with_store_options(options.clone()).build(&index).unwrap();
-    assert_eq!((report.files, report.rows, report.read_files, report.requests), (4, ROWS, 4, 4));
-    check(Opened { dataset: open(&index, options), remote: true });
+    // What Google Cloud Storage answers to a read is what any server answers: as a bucket, the folder does.
+    let http = Http::start(folder.path(), Abilities { ranges: true, tags: true });
+    let key = format!(
+        r#"{{"gcs_base_url": "http://{}", "disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}}"#,
+        http.address
+    );
+    let options =
+        StoreOptions::default().with_config("google_service_account_key", key).with_config("google_allow_http", "true");
+    let dataset = Dataset::builder(Index::open(&index).unwrap()).with_root("gs://data/").with_store_options(options);
+    check(Opened { dataset: dataset.open().unwrap(), remote: true });
+
+    if let Some(nginx) = Nginx::start(&folder.path().join("data")) {
+        let index = folder.path().join("nginx.rdx");
+        IndexBuilder::new(urls(nginx.address)).build(&index).unwrap();
+        check(Opened { dataset: open(&index, StoreOptions::default()), remote: true });
+    }
+    let built = |url: String, options: StoreOptions, requests: u64| {
+        let index = folder.path().join(format!("{}.rdx", &url[..2]));
+        let report = IndexBuilder::new([url]).with_store_options(options.clone()).build(&index).unwrap();
+        assert_eq!((report.files, report.rows, report.read_files, report.requests), (4, ROWS, 4, requests));
+        check(Opened { dataset: open(&index, options), remote: true });
+    };
+    if let Some(azurite) = Azurite::start(folder.path()) {
+        built(format!("az://{BUCKET}/data/"), azurite.options(), 4);
+    }
+    if let Some(s3) = S3::start() {
+        write_data(&s3.bucket().join("data"));
+        built(format!("s3://{BUCKET}/data/"), S3::options(s3.address), 4);
+    }
 }
 
 #[test]
@@ -145,6 +170,99 @@ fn a_shuffled_epoch_is_the_same_from_every_source_whatever_the_threads() {
     });
 }
 
+/// Forty row groups of 2000 rows in four files, with pages of 100 rows.
+fn write_wide(folder: &Path) -> Vec<String> {
+    std::fs::create_dir_all(folder).unwrap();
+    let write = |number: i64| {
+        let properties = WriterProperties::builder()
+            .set_max_row_group_row_count(Some(2000))
+            .set_data_page_row_count_limit(100)
+            .set_write_batch_size(100)
+            .set_dictionary_enabled(false)
+            .build();
+        let batch = rows(number * 20_000, 20_000);
+        let name = format!("{number}.parquet");
+        let file = File::create(folder.join(&name)).unwrap();
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        name
+    };
+    (0..4).map(write).collect()
+}
+
+#[test]
+fn the_requests_of_an_epoch_are_foretold() {
+    let folder = TempDir::new().unwrap();
+    let names = write_wide(&folder.path().join("data"));
+    for tags in [true, false] {
+        let http = Http::start(&folder.path().join("data"), Abilities { ranges: true, tags });
+        let index = folder.path().join(format!("{tags}.rdx"));
+        IndexBuilder::new(names.iter().map(|name| format!("http://{}/{name}", http.address))).build(&index).unwrap();
+        // The columns, the share of memory in thousandths, and the world: row groups that are read whole, and by pages.
+        for (columns, memory, world, gap) in [
+            (&["id", "text", "blob"][..], 2000, 1, 0),
+            (&["id", "text", "blob"], 250, 1, 0),
+            (&["id", "blob"], 250, 1, 0),
+            (&["id", "blob"], 250, 1, 1 << 20),
+            (&["id", "text", "blob"], 400, 32, 0),
+            (&["id", "blob"], 300, 64, 0),
+        ]
+        .into_iter()
+        .take(if tags { 6 } else { 1 })
+        {
+            let dataset = Dataset::builder(Index::open(&index).unwrap())
+                .with_columns(columns.iter().copied())
+                .with_store_options(StoreOptions::default().with_gap(gap))
+                .open()
+                .unwrap();
+            let orders: Arc<dyn Orders> = Arc::new(Global::new(dataset.len(), 7).unwrap());
+            let sampler = DistributedSampler::new(orders, Shard::new(0, world).unwrap(), 16).unwrap();
+            let memory = dataset.decoded_bytes() * memory / 1000 / u64::from(world);
+            let builder = Loader::builder(&dataset, sampler).memory(memory).threads(0).epochs(3);
+            let told = builder.predict().unwrap();
+            let mut loader = builder.build().unwrap();
+            let mut spent = vec![dataset.counters()];
+            for _ in 0..2 {
+                assert!(loader.epoch().all(|batch| batch.is_ok()));
+                spent.push(dataset.counters());
+            }
+            let (first, later) = (spent[1] - spent[0], spent[2] - spent[1]);
+            let real = (first.requests as f64, later.requests as f64);
+            let what = format!(
+                "{columns:?}, {memory} bytes, a rank of {world}, gaps of {gap}, tags {tags}: {told:?}, {real:?}, {later:?}"
+            );
+            let near = |told: u64, real: f64| (told as f64 - real).abs() <= real * 0.1 + 2.0;
+            assert!(near(told.first_requests, real.0), "{what}");
+            assert!(near(told.requests, real.1), "{what}");
+        }
+    }
+}
+
+#[test]
+fn many_row_groups_are_on_their_way_at_once_unless_told_otherwise() {
+    let folder = TempDir::new().unwrap();
+    write_data(&folder.path().join("data"));
+    let http = Http::start(&folder.path().join("data"), Abilities { ranges: true, tags: true });
+    let weather = Weather { latency: Duration::from_millis(50), ..Weather::default() };
+    let index = folder.path().join("i.rdx");
+    IndexBuilder::new(urls(http.address)).build(&index).unwrap();
+    let most_at_once = |row_groups: Option<usize>| {
+        let proxy = Proxy::start(http.address, weather).unwrap();
+        let dataset = Dataset::builder(Index::open(&index).unwrap()).with_root(format!("http://{}/", proxy.address));
+        let dataset = dataset.open().unwrap();
+        let orders: Arc<dyn Orders> = Arc::new(Sequential::new(ROWS).unwrap());
+        let sampler = DistributedSampler::new(orders, Shard::new(0, 1).unwrap(), 100).unwrap();
+        let loader = Loader::builder(&dataset, sampler).threads(1).epochs(1);
+        let loader = row_groups.into_iter().fold(loader, |loader, count| loader.read_concurrency(count));
+        assert!(loader.build().unwrap().all(|batch| batch.is_ok()));
+        proxy.most_at_once()
+    };
+    // How many exactly depends on how soon the proxy sees that an answer was read.
+    let (alone, ahead) = (most_at_once(Some(0)), most_at_once(None));
+    assert!(ahead >= 3 && alone < ahead, "{alone} {ahead}");
+}
+
 #[test]
 fn verifying_finds_nothing_wrong_with_sound_files() {
     over_every_source(|opened| {
@@ -170,6 +288,29 @@ fn an_index_in_a_store_opens_with_one_request_and_its_files_with_none() {
     let index = Index::open_with(&url, &S3::options(proxy.address)).unwrap();
     let dataset = Dataset::builder(index).with_store_options(S3::options(proxy.address)).open().unwrap();
     assert_eq!((dataset.len(), proxy.requests()), (ROWS, 1));
+}
+
+#[test]
+fn two_thousand_files_open_with_one_request() {
+    const COUNT: u64 = 2000;
+    let Some(s3) = S3::start() else { return };
+    let folder = s3.bucket().join("many");
+    write(&folder.join("0000.parquet"), &rows(0, 3));
+    for number in 1..COUNT {
+        std::fs::copy(folder.join("0000.parquet"), folder.join(format!("{number:04}.parquet"))).unwrap();
+    }
+    IndexBuilder::new([&folder]).build(folder.join("train.rdx")).unwrap();
+
+    let proxy = Proxy::start(s3.address, Weather::default()).unwrap();
+    let options = S3::options(proxy.address);
+    let index = Index::open_with(format!("s3://{BUCKET}/many/train.rdx"), &options).unwrap();
+    let dataset = Dataset::builder(index).with_store_options(options).open().unwrap();
+    assert_eq!((dataset.len(), u64::from(dataset.index().num_files())), (3 * COUNT, COUNT));
+    assert_eq!((proxy.requests(), dataset.counters().requests), (1, 0));
+    assert_eq!(dataset.get(3 * COUNT - 1).unwrap(), rows(2, 1));
+    // It was indexed on a disk, so the first look at the file tells its tag.
+    assert_eq!(proxy.requests(), 1 + dataset.counters().requests);
+    assert!(proxy.requests() <= 5);
 }
 
 #[test]
