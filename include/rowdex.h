@@ -608,6 +608,10 @@ typedef struct rowdex_prediction {
   uint64_t first_bytes_read;
   // Bytes read in every later epoch.
   uint64_t bytes_read;
+  // Requests to a store in the first epoch; 0 for local files.
+  uint64_t first_requests;
+  // Requests to a store in every later epoch.
+  uint64_t requests;
 } rowdex_prediction;
 
 // What a loader did since it was started, resumed or set to another epoch. Times are added up over its threads.

@@ -276,6 +276,8 @@ class Prediction(Versioned):
         ("first_decodes", c_double),
         ("first_bytes_read", c_uint64),
         ("bytes_read", c_uint64),
+        ("first_requests", c_uint64),
+        ("requests", c_uint64),
     ]
 
 

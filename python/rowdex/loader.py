@@ -72,6 +72,10 @@ class Prediction(NamedTuple):
     """Bytes read in the first epoch."""
     bytes_read: int
     """Bytes read in every later epoch."""
+    first_requests: int
+    """Requests to a store in the first epoch; 0 for local files."""
+    requests: int
+    """Requests to a store in every later epoch."""
 
 
 class Convert:

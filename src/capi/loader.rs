@@ -166,6 +166,10 @@ pub struct rowdex_prediction {
     pub first_bytes_read: u64,
     /// Bytes read in every later epoch.
     pub bytes_read: u64,
+    /// Requests to a store in the first epoch; 0 for local files.
+    pub first_requests: u64,
+    /// Requests to a store in every later epoch.
+    pub requests: u64,
 }
 
 // SAFETY: repr(C) and numbers of 8 bytes only.
@@ -192,9 +196,10 @@ pub unsafe extern "C" fn rowdex_loader_predict(
             decodes,
             first_bytes_read,
             bytes_read,
+            first_requests,
+            requests,
             first_batch_decodes,
             peak_bytes,
-            ..
         } = told;
         out.write(rowdex_prediction {
             struct_size: 0,
@@ -206,6 +211,8 @@ pub unsafe extern "C" fn rowdex_loader_predict(
             first_decodes,
             first_bytes_read,
             bytes_read,
+            first_requests,
+            requests,
         });
         Ok(())
     })
