@@ -304,10 +304,11 @@ impl Shared {
         // So far ahead that the memory, not the plan, is what holds the threads up.
         const TICKETS_AHEAD: usize = 16;
         let missing = state.lookahead.bytes().saturating_sub(state.ahead_bytes);
-        if missing == 0 {
+        if missing == 0 && !state.jobs.is_empty() {
             return TICKETS_AHEAD;
         }
-        // An order that follows the files has all rows of a row group before the next one is asked for.
+        // An order that follows the files has all rows of a row group before the next one is asked for: without more, there would never be a
+        // second one to decode meanwhile.
         let segments = (state.lookahead.bytes() + self.excess) / state.segment_bytes.max(1);
         TICKETS_AHEAD + usize::try_from(segments).unwrap_or(usize::MAX).min(1 << 12)
     }

@@ -70,7 +70,7 @@ fn main() -> Result<()> {
             }
             Some(loader)
         }
-        None if task == "sequential" => Some(loader(in_order()?, 10)?),
+        None if task == "sequential" => Some(loader(in_order()?, 25)?),
         None => None,
     };
     let first = task.strip_prefix("first-").map(parse);
