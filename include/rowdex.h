@@ -198,6 +198,28 @@ typedef struct rowdex_sampler rowdex_sampler;
 // What rowdex_dataset_verify found.
 typedef struct rowdex_verify_report rowdex_verify_report;
 
+// What a dataset has done with its disk tier so far, in this process.
+typedef struct rowdex_tier_counters {
+  // sizeof(rowdex_tier_counters), set by the caller.
+  size_t struct_size;
+  // Row groups served from the tier, each as often as it was.
+  uint64_t hits;
+  // Row groups that were not there and had to be read from the source.
+  uint64_t misses;
+  // Entries written.
+  uint64_t writes;
+  // Their bytes.
+  uint64_t bytes_written;
+  // Entries deleted to make room.
+  uint64_t evictions;
+  // Their bytes.
+  uint64_t bytes_evicted;
+  // Entries deleted because they were damaged or of another version.
+  uint64_t discards;
+  // Times that another process was waited for in vain.
+  uint64_t timeouts;
+} rowdex_tier_counters;
+
 // Is told how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not counted).
 //
 // It is called by one thread at a time, not always the same one, and never after the call that it was given to has returned. It
@@ -372,6 +394,20 @@ typedef struct rowdex_location {
   uint64_t slot;
 } rowdex_location;
 
+// A folder on a local disk that keeps row groups for all processes of a machine. Only its owner should be able to write to it.
+typedef struct rowdex_disk_tier {
+  // sizeof(rowdex_disk_tier)
+  size_t struct_size;
+  // The folder, which is made when something is first kept.
+  const char *folder;
+  // The most bytes of files to keep in it.
+  uint64_t bytes;
+  // What is kept: "decoded" (NULL), rows that are mapped, or "fetched", column chunks as they are in the file.
+  const char *kind;
+  // How long to wait at most for another process that reads the same row group, in milliseconds. 0: 10 000.
+  uint64_t wait_ms;
+} rowdex_disk_tier;
+
 // How a dataset is opened. All zeros are the defaults.
 typedef struct rowdex_dataset_options {
   // sizeof(rowdex_dataset_options)
@@ -393,6 +429,8 @@ typedef struct rowdex_dataset_options {
   uint64_t max_decoded_bytes;
   // How the object store is talked to, if the data is in one. NULL: the defaults.
   const struct rowdex_store_options *store;
+  // Keeps row groups on a local disk. NULL: none does.
+  const struct rowdex_disk_tier *disk_tier;
 } rowdex_dataset_options;
 
 // Where the values of one column go.
@@ -716,6 +754,17 @@ const char *rowdex_error_hint(const struct rowdex_error *error);
 
 // Ends the life of an error and of the texts that were asked of it.
 void rowdex_error_free(struct rowdex_error *error);
+
+// What a dataset has done with its disk tier so far, in this process; zeros without one.
+rowdex_status rowdex_dataset_tier_counters(const struct rowdex_dataset *dataset,
+                                           struct rowdex_tier_counters *counters,
+                                           struct rowdex_error **error);
+
+// Why nothing more is kept in the disk tier since some time, which the caller frees: the disk is full, say, or the folder cannot be written to. NULL
+// while all is well. Rows are served all the same.
+rowdex_status rowdex_dataset_tier_fault(const struct rowdex_dataset *dataset,
+                                        struct rowdex_error **fault,
+                                        struct rowdex_error **error);
 
 // Builds the index at `output` from the footers of Parquet files. The path holds what it held, or the whole new index, at any moment.
 //

@@ -37,6 +37,7 @@ from .mixed import MixedDataset
 from .sampler import DistributedSampler, Plan, SampledBatch
 from .schema import Field, Schema
 from .store import StoreOptions
+from .tier import DiskTier, TierCounters
 
 from . import order  # isort: skip
 
@@ -52,6 +53,7 @@ __all__ = [
     "Codes",
     "Counters",
     "Dataset",
+    "DiskTier",
     "DistributedSampler",
     "Error",
     "Field",
@@ -80,6 +82,7 @@ __all__ = [
     "StateError",
     "StoreOptions",
     "Substituted",
+    "TierCounters",
     "TooLargeError",
     "VerifyReport",
     "build",

@@ -190,6 +190,16 @@ class Location(Structure):
     ]
 
 
+class DiskTier(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("folder", c_char_p),
+        ("bytes", c_uint64),
+        ("kind", c_char_p),
+        ("wait_ms", c_uint64),
+    ]
+
+
 class DatasetOptions(Versioned):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -201,6 +211,21 @@ class DatasetOptions(Versioned):
         ("threads", c_uint64),
         ("max_decoded_bytes", c_uint64),
         ("store", POINTER(StoreOptions)),
+        ("disk_tier", POINTER(DiskTier)),
+    ]
+
+
+class TierCounters(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("hits", c_uint64),
+        ("misses", c_uint64),
+        ("writes", c_uint64),
+        ("bytes_written", c_uint64),
+        ("evictions", c_uint64),
+        ("bytes_evicted", c_uint64),
+        ("discards", c_uint64),
+        ("timeouts", c_uint64),
     ]
 
 
@@ -410,6 +435,8 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "announced_take_batch": (_STATUS, [_HANDLE, c_void_p, c_size_t, _OUT]),
     "announced_get_stats": (_STATUS, [_HANDLE, POINTER(AnnouncedStats)]),
     "dataset_counters": (_STATUS, [_HANDLE, POINTER(Counters)]),
+    "dataset_tier_counters": (_STATUS, [_HANDLE, POINTER(TierCounters)]),
+    "dataset_tier_fault": (_STATUS, [_HANDLE, _OUT]),
     "dataset_verify": (_STATUS, [_HANDLE, c_char_p, Progress, c_void_p, _OUT]),
     "verify_report_files": (c_uint64, [_HANDLE]),
     "verify_report_rows": (c_uint64, [_HANDLE]),

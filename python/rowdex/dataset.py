@@ -15,6 +15,7 @@ from .errors import Error, exception_of
 from .index import Index, Path, row_id
 from .schema import Schema
 from .store import StoreOptions, store_pointer
+from .tier import DiskTier, TierCounters, tier_pointer
 
 if TYPE_CHECKING:
     from .announced import Announced
@@ -82,6 +83,7 @@ class Dataset:
         threads: Threads that decode, in each process. Default: one for each core, at most eight. 0: the caller's.
         max_decoded: Refuses a row group that takes more bytes than this when decoded. Default: 2 GiB.
         store: How the object store is talked to, if index or data are in one. Default: as the :class:`Index` says.
+        disk_tier: Keeps row groups on a local disk. Default: none does.
 
     Raises:
         Error: one of its kinds, from whatever reading meets, naming file, row group and column.
@@ -98,6 +100,7 @@ class Dataset:
         threads: int | None = None,
         max_decoded: int | None = None,
         store: StoreOptions | None = None,
+        disk_tier: DiskTier | None = None,
     ) -> None:
         if isinstance(columns, str):
             raise TypeError(f"columns={columns!r}: give a list of names")
@@ -119,6 +122,7 @@ class Dataset:
                 "threads": threads,
                 "max_decoded": max_decoded,
                 "store": store,
+                "disk_tier": disk_tier,
             }
         )
         # So that mistakes show here; it is opened again where it is used.
@@ -149,6 +153,7 @@ class Dataset:
             threads=count(arguments["threads"], "threads"),
             max_decoded_bytes=size(arguments["max_decoded"], "max_decoded"),
             store=store_pointer(arguments["store"]),
+            disk_tier=tier_pointer(arguments["disk_tier"]),
         )
         index = self._index.get()._handle.get()
         return Handle(library.dataset_free, library.dataset_open, index.pointer, ctypes.byref(options))
@@ -220,6 +225,19 @@ class Dataset:
         counters = _ffi.Counters()
         call(library.dataset_counters, self._pointer, ctypes.byref(counters))
         return Counters(*(getattr(counters, name) for name in Counters._fields))
+
+    @property
+    def tier_counters(self) -> TierCounters:
+        """What it has done with its disk tier so far, in this process; zeros without one."""
+        counters = _ffi.TierCounters()
+        call(library.dataset_tier_counters, self._pointer, ctypes.byref(counters))
+        return TierCounters(*(getattr(counters, name) for name in TierCounters._fields))
+
+    @property
+    def tier_fault(self) -> Error | None:
+        """Why nothing more is kept in the disk tier since some time: the disk is full, say. ``None`` while all is well; rows are served all the same."""
+        fault = Handle(library.error_free, library.dataset_tier_fault, self._pointer)
+        return None if fault.pointer is None else exception_of(fault.pointer)
 
     def select(self, columns: Sequence[str]) -> Dataset:
         """The same dataset with these columns alone."""

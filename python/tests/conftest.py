@@ -35,7 +35,7 @@ def table_of(first: int, rows: int) -> pa.Table:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Three files, eleven row groups, 1003 rows."""
+    """Three files, twelve row groups, 1003 rows."""
     folder = tmp_path_factory.mktemp("data")
     each = -(-ROWS // FILES)
     for number in range(FILES):

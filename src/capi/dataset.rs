@@ -13,6 +13,7 @@ use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, given, place};
 use super::index::{Count, Progress, count, rowdex_index, rowdex_progress};
 use super::store::{rowdex_store_options, store_options};
+use super::tier::{disk_tier, rowdex_disk_tier};
 use crate::dataset::{MixedDataset, VerifyReport};
 use crate::{Counters, Dataset, DatasetBuilder, Index, MapDataset, Result, Staleness};
 
@@ -69,6 +70,8 @@ pub struct rowdex_dataset_options {
     pub max_decoded_bytes: u64,
     /// How the object store is talked to, if the data is in one. NULL: the defaults.
     pub store: *const rowdex_store_options,
+    /// Keeps row groups on a local disk. NULL: none does.
+    pub disk_tier: *const rowdex_disk_tier,
 }
 
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
@@ -116,6 +119,10 @@ unsafe fn builder(index: Index, options: &rowdex_dataset_options) -> Result<Data
     if !options.store.is_null() {
         // SAFETY: as above.
         builder = builder.with_store_options(unsafe { store_options(options.store, "options.store") }?);
+    }
+    // SAFETY: as above.
+    if let Some(tier) = unsafe { disk_tier(options.disk_tier, "options.disk_tier") }? {
+        builder = builder.with_disk_tier(tier);
     }
     if let Some(bytes) = bytes(options.cache_bytes) {
         builder = builder.with_cache_bytes(bytes);

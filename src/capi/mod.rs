@@ -30,5 +30,6 @@ mod sampler;
 mod store;
 #[cfg(test)]
 mod tests;
+mod tier;
 mod version;
 mod worker;

@@ -281,6 +281,41 @@ static void files_are_verified(const char *folder) {
   rowdex_dataset_free(dataset);
 }
 
+static void row_groups_are_kept_on_a_local_disk(const char *folder) {
+  rowdex_index *index = open_index(folder);
+  char kept[4096];
+  snprintf(kept, sizeof kept, "%s/tier", folder);
+  rowdex_disk_tier tier = {.struct_size = sizeof tier, .folder = kept, .bytes = (uint64_t)1 << 30};
+  rowdex_dataset_options options = {.struct_size = sizeof options, .cache_bytes = 1, .disk_tier = &tier};
+  uint64_t rows[300];
+  for (uint64_t row = 0; row < 300; row += 1) rows[row] = row;
+  for (int turn = 0; turn < 2; turn += 1) {
+    rowdex_dataset *dataset = NULL;
+    OK(rowdex_dataset_open(index, &options, &dataset, &error));
+    struct ArrowArray array;
+    OK(rowdex_dataset_take(dataset, rows, 300, &array, NULL, &error));
+    CHECK(array.length == 300);
+    array.release(&array);
+    rowdex_tier_counters counters = {.struct_size = sizeof counters};
+    OK(rowdex_dataset_tier_counters(dataset, &counters, &error));
+    /* An earlier run may have left it. */
+    CHECK(counters.hits + counters.misses == 1 && counters.writes == counters.misses);
+    CHECK(turn == 0 || counters.hits == 1);
+    rowdex_error *fault = NULL;
+    OK(rowdex_dataset_tier_fault(dataset, &fault, &error));
+    CHECK(fault == NULL);
+    rowdex_dataset_free(dataset);
+  }
+  rowdex_dataset *dataset = NULL;
+  tier.kind = "shiny";
+  FAILS(rowdex_dataset_open(index, &options, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "shiny");
+  tier.kind = NULL;
+  tier.folder = NULL;
+  FAILS(rowdex_dataset_open(index, &options, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "folder");
+  CHECK(dataset == NULL);
+  rowdex_index_free(index);
+}
+
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   the_library_is_the_one_of_the_header();
@@ -292,5 +327,6 @@ int main(int argc, char **argv) {
   orders_need_no_data();
   a_loader_serves_what_the_sampler_says_and_resumes(argv[1]);
   files_are_verified(argv[1]);
+  row_groups_are_kept_on_a_local_disk(argv[1]);
   return 0;
 }

@@ -16,6 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "error",
         "handle",
         "store",
+        "tier",
         "index",
         "buffers",
         "dataset",

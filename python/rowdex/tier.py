@@ -1,0 +1,65 @@
+"""A local disk that row groups are kept on."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any, Literal, NamedTuple
+
+from . import _ffi
+from ._library import optional_text, path_bytes, size
+
+
+class DiskTier(NamedTuple):
+    """A folder on a local disk that keeps row groups for all processes of a machine, so that each is fetched and decoded once between them.
+
+    It may be deleted at any time. Only its owner should be able to write to it: what is in it is served as data.
+    """
+
+    folder: str | os.PathLike[str]
+    """The folder, which is made when something is first kept."""
+    bytes: int
+    """The most bytes of files to keep in it."""
+    kind: Literal["decoded", "fetched"] = "decoded"
+    """What is kept: rows that are mapped, or column chunks as they are in the file."""
+    wait: float = 10.0
+    """How many seconds to wait at most for another process that reads the same row group."""
+
+    def _struct(self) -> _ffi.DiskTier:
+        if not 0 < self.wait < 1e12:
+            raise ValueError(f"a wait of {self.wait}: use a number of seconds above 0")
+        return _ffi.DiskTier(
+            folder=path_bytes(self.folder),
+            bytes=size(self.bytes, "bytes"),
+            kind=optional_text(self.kind, "kind"),
+            wait_ms=max(round(self.wait * 1000), 1),
+        )
+
+
+class TierCounters(NamedTuple):
+    """What a dataset has done with its disk tier so far, in this process."""
+
+    hits: int
+    """Row groups served from the tier, each as often as it was."""
+    misses: int
+    """Row groups that were not there and had to be read from the source."""
+    writes: int
+    """Entries written."""
+    bytes_written: int
+    """Their bytes."""
+    evictions: int
+    """Entries deleted to make room."""
+    bytes_evicted: int
+    """Their bytes."""
+    discards: int
+    """Entries deleted because they were damaged or of another version."""
+    timeouts: int
+    """Times that another process was waited for in vain."""
+
+
+def tier_pointer(tier: DiskTier | None) -> Any:
+    """What the library is told: a pointer, or nothing."""
+    return None if tier is None else ctypes.pointer(tier._struct())
+
+
+__all__ = ["DiskTier", "TierCounters"]

@@ -1,0 +1,53 @@
+"""Row groups on a local disk, for all processes of a machine."""
+
+from __future__ import annotations
+
+import pathlib
+import pickle
+import shutil
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+import rowdex
+
+ROWS = range(0, 1003, 2)
+
+
+def test_a_second_dataset_decodes_nothing(index: str, table: pa.Table, tmp_path: pathlib.Path) -> None:
+    tier = rowdex.DiskTier(tmp_path / "tier", 1 << 30)
+    first = rowdex.Dataset(index, disk_tier=tier)
+    assert pa.record_batch(first.take(ROWS)).to_pylist() == table.take(list(ROWS)).to_pylist()
+    assert (first.tier_counters.misses, first.tier_counters.writes) == (12, 12)
+    second = pickle.loads(pickle.dumps(first))
+    assert pa.record_batch(second.take(ROWS)).to_pylist() == table.take(list(ROWS)).to_pylist()
+    assert (second.tier_counters.hits, second.counters.decodes) == (12, 0)
+    assert second.tier_fault is None
+    assert rowdex.Dataset(index).tier_counters == rowdex.TierCounters(0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def test_another_process_finds_what_this_one_left(index: str, tmp_path: pathlib.Path) -> None:
+    tier = rowdex.DiskTier(tmp_path / "tier", 1 << 30, "fetched")
+    rowdex.Dataset(index, disk_tier=tier).take(ROWS)
+    program = "import rowdex, sys; d = rowdex.Dataset(sys.argv[1], disk_tier=rowdex.DiskTier(sys.argv[2], 1 << 30, 'fetched'))"
+    program += "; d.take(range(0, 1003, 2)); print(d.tier_counters.hits, d.counters.bytes_read)"
+    done = subprocess.run([sys.executable, "-c", program, index, str(tmp_path / "tier")], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["12", "0"]
+
+
+def test_a_loader_serves_from_it_and_goes_on_when_it_is_deleted(index: str, tmp_path: pathlib.Path) -> None:
+    dataset = rowdex.Dataset(index, ["id"], disk_tier=rowdex.DiskTier(tmp_path / "tier", 1 << 30))
+    loader = rowdex.Loader(dataset, batch_size=64, seed=3, memory=1 << 12, output="numpy")
+    for epoch in range(2):
+        assert sorted(row for batch in loader for row in batch["id"].tolist())[:1003] == list(range(1003)), epoch
+        shutil.rmtree(tmp_path / "tier")
+
+
+def test_what_can_not_be_a_tier_is_refused(index: str, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(rowdex.ArgumentError, match="shiny"):
+        rowdex.Dataset(index, disk_tier=rowdex.DiskTier(tmp_path, 1, "shiny"))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="wait"):
+        rowdex.Dataset(index, disk_tier=rowdex.DiskTier(tmp_path, 1, wait=0))
+    with pytest.raises(ValueError, match="bytes"):
+        rowdex.Dataset(index, disk_tier=rowdex.DiskTier(tmp_path, 0))
