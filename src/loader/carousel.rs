@@ -13,9 +13,11 @@ use super::plan::MIN_PIECE;
 use crate::dataset::interleave::{Place, interleave};
 use crate::{Error, ErrorKind, Result};
 
-/// Rows of one group in the order in which they are due, that share no memory with other pieces.
+/// Rows of one group in the order in which they are due: copied out, left in the chunk that they were decoded to, or pointed at in a group that
+/// stays decoded.
 ///
-/// An Arrow slice keeps everything alive that it was cut from, so memory is released by whole pieces only.
+/// An Arrow slice keeps everything alive that it was cut from, so memory is released by whole pieces only. What several pieces share, such as
+/// the pages of views, goes with the last of them, which counts it.
 #[derive(Debug)]
 struct Piece {
     batch: Arc<RecordBatch>,

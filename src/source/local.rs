@@ -174,7 +174,7 @@ fn read_exact_at(file: &File, range: Range<u64>) -> Result<Bytes> {
     let mut buffer = Vec::with_capacity(length);
     while buffer.len() < length {
         let offset = range.start + buffer.len() as u64;
-        match read_at(file, &mut buffer, length, offset) {
+        match read_at(file, &mut buffer, offset) {
             Ok(0) => return Err(short_read(&range, buffer.len())),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -186,18 +186,18 @@ fn read_exact_at(file: &File, range: Range<u64>) -> Result<Bytes> {
     Ok(buffer.into())
 }
 
-/// Reads behind the end of `buffer`, in which there is room for `length` bytes, and which need not be cleared for that: zeroing memory takes a third of
+/// Reads into what `buffer` has room for behind its end, which need not be cleared for that: zeroing memory takes a third of
 /// the time of reading into it from the page cache.
 #[cfg(unix)]
-fn read_at(file: &File, buffer: &mut Vec<u8>, _length: usize, offset: u64) -> io::Result<usize> {
+fn read_at(file: &File, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
     Ok(rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), offset)?)
 }
 
 /// `seek_read` moves the file's position, which nothing here relies on.
 #[cfg(windows)]
-fn read_at(file: &File, buffer: &mut Vec<u8>, length: usize, offset: u64) -> io::Result<usize> {
+fn read_at(file: &File, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
     let filled = buffer.len();
-    buffer.resize(length, 0);
+    buffer.resize(buffer.capacity(), 0);
     let read = std::os::windows::fs::FileExt::seek_read(file, &mut buffer[filled..], offset);
     buffer.truncate(filled + *read.as_ref().unwrap_or(&0));
     read
