@@ -30,6 +30,16 @@ impl Ahead {
         self.chunks.iter().map(|chunk| chunk.end.saturating_sub(chunk.start)).fold(0, u64::saturating_add)
     }
 
+    /// Whether all of it is there.
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.pending.is_done()
+    }
+
+    /// Calls `tell` when it is, from whatever thread.
+    pub(crate) fn when_arrived(&self, tell: impl FnOnce() + Send + 'static) {
+        self.pending.when_done(tell);
+    }
+
     pub(super) fn wait(self) -> Result<Arrived> {
         Ok(Arrived { bytes: self.pending.wait()?, chunks: self.chunks })
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use super::driver::{Driver, Planned};
 use super::extract::{self, Extracted};
 use super::faults::Faults;
 use super::groups::Groups;
-use super::lookahead::Lookahead;
+use super::lookahead::{Found, Lookahead};
 use super::plan::{Extract, GroupSize, PIECES, Plan};
 use super::stand_ins::StandIns;
 use super::walk::{Span, Walk};
@@ -44,10 +44,13 @@ pub(crate) struct Settings {
 pub(crate) struct Engine {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    inline: bool,
 }
 
 struct Shared {
+    /// For what comes later, and must not keep it alive.
+    me: Weak<Self>,
+    /// There are no threads: whoever wants a segment works for it.
+    inline: bool,
     groups: Arc<dyn Groups>,
     faults: Arc<Faults>,
     memory: u64,
@@ -81,6 +84,12 @@ struct State {
     lookahead: Lookahead,
     ahead: BTreeMap<u64, Ahead>,
     ahead_bytes: u64,
+    /// The extraction that was waited for, with as much read ahead as may be.
+    late: Option<u64>,
+    /// Bytes read ahead so far, and what they take when decoded.
+    expansion: (u64, u64),
+    /// What rows will take in memory when all that is planned was done.
+    planned_bytes: u64,
     /// All extractions before this one are done, and these after it.
     done_before: u64,
     done: BTreeSet<u64>,
@@ -122,9 +131,19 @@ enum Measured {
 
 enum Task {
     Plan(Box<Driver>, Vec<Measured>),
-    ReadAhead { number: u64, group: u32, slots: Option<Vec<u32>> },
-    Extract { number: u64, extract: Extract, whole: Option<(RecordBatch, u64)>, needs: u64, ahead: Option<Ahead> },
+    ReadAhead { number: u64, group: u32, slots: Option<Vec<u32>>, whole: u64 },
+    Extract(Work),
     Assemble { ticket: Ticket, claimed: Claimed },
+}
+
+/// An extraction with what there is for it.
+struct Work {
+    number: u64,
+    extract: Extract,
+    whole: Option<(RecordBatch, u64)>,
+    needs: u64,
+    ahead: Option<Ahead>,
+    found: Found,
 }
 
 impl Engine {
@@ -137,8 +156,8 @@ impl Engine {
     ) -> Result<Self> {
         let sizes: Vec<GroupSize> = (0..groups.count()).map(|group| groups.size(group)).collect();
         let largest = sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0);
-        let lookahead = Lookahead::new(&*groups, settings.memory, settings.read_concurrency);
-        let plan = Plan::new(&sizes, settings.memory - lookahead.bytes(), settings.batch_rows, settings.seed);
+        let lookahead = Lookahead::new(&*groups, settings.memory, settings.threads, settings.read_concurrency);
+        let plan = Plan::new(&sizes, settings.memory - lookahead.reserve(), settings.batch_rows, settings.seed);
         let driver = Driver::new(plan, walk);
         let state = State {
             stop: false,
@@ -153,6 +172,9 @@ impl Engine {
             lookahead,
             ahead: BTreeMap::new(),
             ahead_bytes: 0,
+            late: None,
+            expansion: (0, 0),
+            planned_bytes: 0,
             done_before: 0,
             done: BTreeSet::new(),
             busy: BTreeSet::new(),
@@ -169,7 +191,9 @@ impl Engine {
             in_flight: 0,
             stats: LoaderStats::default(),
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new_cyclic(|me| Shared {
+            me: Weak::clone(me),
+            inline: settings.threads == 0,
             memory: settings.memory,
             excess: largest,
             jobs_ahead: 2 * settings.threads + 1,
@@ -181,7 +205,7 @@ impl Engine {
             work: Condvar::new(),
             ready: Condvar::new(),
         });
-        let mut engine = Self { shared, threads: Vec::new(), inline: settings.threads == 0 };
+        let mut engine = Self { shared, threads: Vec::new() };
         for number in 0..settings.threads {
             let shared = Arc::clone(&engine.shared);
             let thread = std::thread::Builder::new().name(format!("rowdex-loader-{number}"));
@@ -211,7 +235,7 @@ impl Engine {
             {
                 return error.clone().map_or(Ok(None), Err);
             }
-            if self.inline {
+            if shared.inline {
                 let Some(task) = shared.pick(&mut state) else {
                     return Err(Error::new(ErrorKind::Internal, "the loader has nothing to do and is not done"));
                 };
@@ -281,7 +305,7 @@ impl Shared {
             return Some(task);
         }
         // An extraction may wait for the store, and all that is not asked for before it waits with it.
-        let hungry = state.ahead_bytes < state.lookahead.bytes() && state.ahead.len() < self.read_concurrency;
+        let hungry = self.may_read_ahead(state);
         let plan = if hungry { self.pick_plan(state) } else { None };
         plan.or_else(|| self.pick_extract(state)).or_else(|| self.pick_plan(state))
     }
@@ -303,13 +327,16 @@ impl Shared {
     fn tickets_ahead(&self, state: &State) -> usize {
         // So far ahead that the memory, not the plan, is what holds the threads up.
         const TICKETS_AHEAD: usize = 16;
-        let missing = state.lookahead.bytes().saturating_sub(state.ahead_bytes);
-        if missing == 0 && !state.jobs.is_empty() {
+        let ahead = state.lookahead.bytes(state.planned_bytes);
+        if ahead <= state.ahead_bytes && !state.jobs.is_empty() {
             return TICKETS_AHEAD;
         }
         // An order that follows the files has all rows of a row group before the next one is asked for: without more, there would never be a
         // second one to decode meanwhile.
-        let segments = (state.lookahead.bytes() + self.excess) / state.segment_bytes.max(1);
+        let (read, decoded) = state.expansion;
+        let decoded =
+            u128::from(ahead) * u128::from(decoded.max(1)) / u128::from(read.max(1)) + u128::from(self.excess);
+        let segments = decoded / u128::from(state.segment_bytes.max(1));
         TICKETS_AHEAD + usize::try_from(segments).unwrap_or(usize::MAX).min(1 << 12)
     }
 
@@ -323,16 +350,19 @@ impl Shared {
         }
     }
 
+    fn may_read_ahead(&self, state: &State) -> bool {
+        state.ahead.len() < self.read_concurrency && state.ahead_bytes < state.lookahead.bytes(state.planned_bytes)
+    }
+
     /// The next group to read ahead. Starting it takes a moment, so that comes before all that takes longer.
     fn pick_read(&self, state: &mut State) -> Option<Task> {
         if state.starting.is_some() {
             return None;
         }
-        while state.ahead.len() < self.read_concurrency
-            && state.ahead_bytes < state.lookahead.bytes()
+        while self.may_read_ahead(state)
             && let Some((number, extract)) = state.jobs.iter().find(|(number, _)| *number >= state.next_read)
         {
-            let (number, group) = (*number, extract.group);
+            let (number, group, whole) = (*number, extract.group, extract.whole);
             let held = state.carousel.whole(group).is_some() || state.busy.contains(&group);
             let kept_before = |(other, job): &&(u64, Extract)| *other < number && job.group == group && job.keep;
             let kept_before = state.jobs.iter().any(|job| kept_before(&job));
@@ -341,7 +371,7 @@ impl Shared {
                 let sparse = !extract.keep && extract::is_sparse(extract.slots.len(), self.groups.size(group).rows);
                 let slots = sparse.then(|| extract.slots.clone());
                 state.starting = Some(number);
-                return Some(Task::ReadAhead { number, group, slots });
+                return Some(Task::ReadAhead { number, group, slots, whole });
             }
         }
         None
@@ -350,19 +380,33 @@ impl Shared {
     fn start_reads(&self) {
         loop {
             let task = self.pick_read(&mut self.lock());
-            let Some(Task::ReadAhead { number, group, slots }) = task else { return };
-            self.start_read(number, group, slots);
+            let Some(Task::ReadAhead { number, group, slots, whole }) = task else { return };
+            self.start_read(number, group, slots, whole);
         }
     }
 
-    fn start_read(&self, number: u64, group: u32, slots: Option<Vec<u32>>) {
+    fn start_read(&self, number: u64, group: u32, slots: Option<Vec<u32>>, whole: u64) {
+        let is_whole = slots.is_none();
         let slots = slots.map(|mut slots| extract::distinct(&mut slots));
         let start = || self.groups.read_ahead(group, slots.as_deref());
         let ahead = catch_unwind(AssertUnwindSafe(start)).unwrap_or(None);
+        if let Some(ahead) = &ahead {
+            let me = Weak::clone(&self.me);
+            ahead.when_arrived(move || {
+                if let Some(shared) = me.upgrade() {
+                    // Whoever looked and saw that it had not arrived is waiting by the time that the lock is free.
+                    drop(shared.lock());
+                    shared.work.notify_all();
+                }
+            });
+        }
         let mut state = self.lock();
         state.starting = None;
         if let Some(ahead) = ahead {
             state.ahead_bytes += ahead.bytes();
+            if is_whole {
+                state.expansion = (state.expansion.0 + ahead.bytes(), state.expansion.1.saturating_add(whole));
+            }
             state.ahead.insert(number, ahead);
         }
         self.settle(&mut state);
@@ -390,9 +434,22 @@ impl Shared {
         if !must && needed > self.memory + self.excess {
             return None;
         }
+        if !self.inline && state.ahead.get(number).is_some_and(|ahead| !ahead.has_arrived()) {
+            // There may be other work before it comes, such as rows that somebody waits for.
+            if !self.may_read_ahead(state) {
+                state.late = Some(*number);
+            }
+            return None;
+        }
         let (number, extract) = state.jobs.pop_front()?;
         state.running += 1;
         let ahead = state.ahead.remove(&number);
+        let arrived = state.ahead.values().filter(|other| other.has_arrived()).map(Ahead::bytes).sum::<u64>();
+        let found = match &ahead {
+            Some(_) if state.late == Some(number) => Found::Late,
+            Some(own) if arrived > (state.ahead_bytes - own.bytes()) / 3 => Found::Plenty,
+            _ => Found::InTime,
+        };
         // While it is decoded it is no longer read ahead: its compressed bytes come on top of the memory, as those of any group do.
         state.ahead_bytes -= ahead.as_ref().map_or(0, Ahead::bytes);
         state.in_flight += needs;
@@ -400,17 +457,17 @@ impl Shared {
         if whole.is_none() && extract.keep {
             state.busy.insert(extract.group);
         }
-        Some(Task::Extract { number, extract, whole, needs, ahead })
+        Some(Task::Extract(Work { number, extract, whole, needs, ahead, found }))
     }
 
     fn run(&self, task: Task) {
         match task {
             Task::Plan(driver, measured) => self.plan(driver, &measured),
-            Task::ReadAhead { number, group, slots } => self.start_read(number, group, slots),
-            Task::Extract { number, extract, whole, needs, ahead } => {
+            Task::ReadAhead { number, group, slots, whole } => self.start_read(number, group, slots, whole),
+            Task::Extract(work) => {
                 // This one was read ahead until now, so there is room for another, which need not wait for this.
                 self.start_reads();
-                self.extract(number, extract, whole, needs, ahead);
+                self.extract(work);
             }
             Task::Assemble { ticket, claimed } => self.assemble(&ticket, claimed),
         }
@@ -433,6 +490,7 @@ impl Shared {
         state.stats.planning += began.elapsed();
         state.ready_limit = driver.plan.segments_ready();
         state.segment_bytes = driver.plan.segment_bytes();
+        state.planned_bytes = driver.plan.held();
         match planned {
             Planned::Walked => {}
             Planned::Extract(extract) => {
@@ -456,14 +514,8 @@ impl Shared {
         self.work.notify_all();
     }
 
-    fn extract(
-        &self,
-        number: u64,
-        mut extract: Extract,
-        whole: Option<(RecordBatch, u64)>,
-        needs: u64,
-        ahead: Option<Ahead>,
-    ) {
+    fn extract(&self, work: Work) {
+        let Work { number, mut extract, whole, needs, ahead, found } = work;
         let held = whole.is_some();
         let group = extract.group;
         let slots = std::mem::take(&mut extract.slots);
@@ -497,8 +549,9 @@ impl Shared {
         let took = began.elapsed();
         let link = self.groups.link();
         let mut state = self.lock();
-        if link.is_some_and(|link| state.lookahead.measure(link)) {
-            let memory = self.memory - state.lookahead.bytes();
+        let next = state.next_read;
+        if state.lookahead.note(number, found, next, link) {
+            let memory = self.memory - state.lookahead.reserve();
             state.measured.push(Measured::Memory(memory));
         }
         state.running -= 1;

@@ -241,7 +241,8 @@ impl LoaderBuilder {
     /// Those of [`Orders::epoch`](crate::order::Orders::epoch), and `OutOfRange` if the order has a row that is not there.
     pub fn predict(&self) -> Result<Prediction> {
         let memory = self.options.memory;
-        let ahead = Lookahead::new(&*self.groups, memory, self.options.read_concurrency).bytes();
+        let ahead =
+            Lookahead::new(&*self.groups, memory, self.options.threads, self.options.read_concurrency).reserve();
         predict::predict(&*self.groups, &self.samplers.clone().into(), memory - ahead, self.options.threads)
     }
 

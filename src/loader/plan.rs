@@ -346,6 +346,11 @@ impl Plan {
         self.tuned.stay >= 1.0
     }
 
+    /// The bytes of rows held after all that was asked for, as planned.
+    pub(crate) fn held(&self) -> u64 {
+        (self.held + self.staying) as u64
+    }
+
     /// The most bytes of rows held so far, as planned.
     pub(crate) fn peak(&self) -> u64 {
         self.peak as u64

@@ -26,7 +26,7 @@ pub use object::ObjectSource;
 #[cfg(not(feature = "object-store"))]
 pub(crate) use object::ObjectSource;
 pub use options::StoreOptions;
-pub use pending::Pending;
+pub use pending::{Done, Pending};
 
 /// What identifies the present content of a file, as far as the store knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]

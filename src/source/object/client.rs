@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::fault::{Fault, Sort};
 use super::meter::{Meter, Sent};
 use crate::source::place::{Scheme, Url};
-use crate::source::{FileStat, Link, Pending, StoreOptions, Traffic};
+use crate::source::{Done, FileStat, Link, Pending, StoreOptions, Traffic};
 use crate::{Error, ErrorKind, Result};
 
 /// Threads that move bytes between sockets and buffers. They wait most of the time; decoding is done elsewhere.
@@ -109,12 +109,15 @@ impl Client {
         let Some(runtime) = &self.runtime else { return Err(Error::new(ErrorKind::Internal, "the store is closed")) };
         let (sender, receiver) = mpsc::sync_channel(1);
         let work = work(Arc::clone(&self.shared));
+        let done = Done::default();
+        let at_end = AtEnd(done.clone());
         let task = runtime.spawn(async move {
+            let _at_end = at_end;
             // Nobody waits any more if this fails.
             let _ = sender.send(work.await);
         });
         let abort = AbortOnDrop(task.abort_handle());
-        Ok(Pending::new(move || {
+        Ok(Pending::new(done, move || {
             let outcome = receiver.recv();
             drop(abort);
             outcome.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "a request to the store was given up")))
@@ -193,6 +196,15 @@ struct AbortOnDrop(tokio::task::AbortHandle);
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+/// Says that it is done even of work that was given up.
+struct AtEnd(Done);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        self.0.set();
     }
 }
 
