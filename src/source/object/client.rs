@@ -20,6 +20,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::buffers::Buffers;
 use super::fault::{Fault, Sort};
 use super::meter::{Meter, Sent};
 use crate::source::place::{Scheme, Url};
@@ -43,6 +44,7 @@ const LARGE: usize = 64 << 20;
 pub(super) struct Client {
     runtime: Option<Runtime>,
     shared: Arc<Shared>,
+    buffers: Arc<Buffers>,
 }
 
 /// What requests need.
@@ -83,7 +85,7 @@ impl Client {
             bytes: AtomicU64::new(0),
             meter: Meter::default(),
         });
-        Ok(Self { runtime: Some(runtime), shared })
+        Ok(Self { runtime: Some(runtime), shared, buffers: Arc::default() })
     }
 
     pub(super) fn traffic(&self) -> Traffic {
@@ -91,6 +93,11 @@ impl Client {
             requests: self.shared.requests.load(Ordering::Relaxed),
             bytes: self.shared.bytes.load(Ordering::Relaxed),
         }
+    }
+
+    /// Where memory for parts comes from, and goes again.
+    pub(super) fn buffers(&self) -> &Arc<Buffers> {
+        &self.buffers
     }
 
     pub(super) fn link(&self) -> Option<Link> {

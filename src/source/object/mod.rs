@@ -4,6 +4,7 @@
 //! as long as the gaps together stay below 2 % of what is needed (or 16 KiB) and each below 1 MiB, and over all gaps that
 //! [`StoreOptions::with_gap`] permits; what is then longer than 8 MiB is fetched in equal parts of at most that length, because one connection is slower than the link.
 
+mod buffers;
 mod client;
 mod fault;
 mod meter;
@@ -13,10 +14,11 @@ mod tests;
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 
+use self::buffers::Buffers;
 use self::client::{Client, Part};
 use super::place::{Place, Url};
 use super::{FileStat, Link, Pending, Source, StoreOptions, Traffic, cut, short_read};
@@ -103,14 +105,17 @@ impl ObjectSource {
             return Err(short_read(range, size.saturating_sub(range.start) as usize));
         }
         let reads = join(ranges, self.options.gap);
-        let parts: Vec<Vec<Part>> = reads.iter().map(|read| parts(read, expected.is_some())).collect();
+        let client = self.client()?;
+        let buffers = Arc::clone(client.buffers());
+        let parts: Vec<Vec<Part>> = reads.iter().map(|read| parts(read, expected.is_some(), &buffers)).collect();
         let counts: Vec<usize> = parts.iter().map(Vec::len).collect();
         let parts = parts.into_iter().flatten().collect();
-        let pending = self.client()?.start_ranges(self.key(path), parts, expected.cloned())?;
+        let pending = client.start_ranges(self.key(path), parts, expected.cloned())?;
         let ranges = ranges.to_vec();
         Ok(pending.then(move |bodies| {
             let mut bodies = bodies.into_iter();
-            let whole: Vec<Bytes> = counts.into_iter().map(|count| glue(bodies.by_ref().take(count))).collect();
+            let glued = counts.into_iter().map(|count| buffers.lend(glue(bodies.by_ref().take(count))));
+            let whole: Vec<Bytes> = glued.collect();
             cut(&reads, &whole, &ranges)
         }))
     }
@@ -204,14 +209,14 @@ fn count_parts(read: &Range<u64>) -> u64 {
 /// Equal parts, none longer than a request may be, which share one allocation.
 ///
 /// If it is not known that the file has so many bytes, nothing is allocated for them yet, and it stays one part.
-fn parts(read: &Range<u64>, known: bool) -> Vec<Part> {
+fn parts(read: &Range<u64>, known: bool, buffers: &Buffers) -> Vec<Part> {
     let length = read.end - read.start;
     let Some(whole) = usize::try_from(length).ok().filter(|_| known) else {
         return vec![Part { range: read.clone(), body: BytesMut::new() }];
     };
     let count = count_parts(read);
     let each = length.div_ceil(count);
-    let mut rest = BytesMut::with_capacity(whole);
+    let mut rest = buffers.take(whole);
     let part = |number: u64| {
         let range = read.start + number * each..(read.start + (number + 1) * each).min(read.end);
         let behind = rest.split_off((range.end - range.start) as usize);
@@ -221,7 +226,7 @@ fn parts(read: &Range<u64>, known: bool) -> Vec<Part> {
 }
 
 /// What [`parts`] took apart, again in one piece, which takes no copy.
-fn glue(bodies: impl Iterator<Item = BytesMut>) -> Bytes {
+fn glue(bodies: impl Iterator<Item = BytesMut>) -> BytesMut {
     let mut whole = BytesMut::new();
     for body in bodies {
         if whole.is_empty() {
@@ -230,5 +235,5 @@ fn glue(bodies: impl Iterator<Item = BytesMut>) -> Bytes {
             whole.unsplit(body);
         }
     }
-    whole.freeze()
+    whole
 }
