@@ -25,6 +25,12 @@ impl Ahead {
         Some(Self { chunks, pending })
     }
 
+    /// Bytes that come when somebody says so.
+    #[cfg(test)]
+    pub(crate) fn of(bytes: u64, pending: Pending<Vec<Bytes>>) -> Self {
+        Self { chunks: vec![0..bytes], pending }
+    }
+
     /// How many bytes it takes in memory, once they are there.
     pub(crate) fn bytes(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.end.saturating_sub(chunk.start)).fold(0, u64::saturating_add)

@@ -351,7 +351,10 @@ impl Shared {
     }
 
     fn may_read_ahead(&self, state: &State) -> bool {
-        state.ahead.len() < self.read_concurrency && state.ahead_bytes < state.lookahead.bytes(state.planned_bytes)
+        state.ahead.len() < self.read_concurrency
+            && state.ahead_bytes < state.lookahead.bytes(state.planned_bytes)
+            // More rows than planned may be held for a while, and the plan follows slowly when more is to be on its way.
+            && state.held + state.in_flight + state.ahead_bytes < self.memory + self.excess
     }
 
     /// The next group to read ahead. Starting it takes a moment, so that comes before all that takes longer.

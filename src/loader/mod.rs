@@ -187,8 +187,9 @@ impl LoaderBuilder {
     /// How many row groups of an object store may be on their way at once, those being decoded left out. Default: as many as the link holds;
     /// local files are not read ahead.
     ///
-    /// Unless chosen here, the bytes on their way are twice the latency of the store times the rate at which it delivers, both measured while reading.
-    /// However many, they take up to an eighth of the [memory](Self::memory) and one row group.
+    /// Unless chosen here, more is asked for when a row group was late, up to twice the latency of the store times the rate at which it
+    /// delivers, and less when row groups lie about. However much that is, it takes up to a quarter of the
+    /// [memory](Self::memory) from the rows that are held, what the order has no use for besides, and one row group.
     #[must_use]
     pub fn read_concurrency(mut self, row_groups: usize) -> Self {
         self.options.read_concurrency = Some(row_groups);

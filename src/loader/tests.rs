@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ use crate::index::builder::IndexBuilder;
 use crate::order::{Blocks, Contiguous, Global, Orders, Resized, Sequential, Weighted, contract};
 use crate::row_group;
 use crate::sampler::{Shard, Tail};
+use crate::source::{Done, Pending};
 
 /// A dataset in which row `i` is `(i, "row number i")`.
 #[derive(Debug)]
@@ -31,12 +33,17 @@ struct Fake {
     /// What sizes are multiplied with before they are told.
     lie: f64,
     delay: Duration,
+    /// A store's row groups arrive when this says so.
+    store: Option<Store>,
     failing: BTreeSet<u32>,
     panicking: BTreeSet<u32>,
     decodes: AtomicU64,
     /// Of each group, the failed ones included.
     attempts: Vec<AtomicU64>,
 }
+
+/// What was asked for and has not arrived, in the order in which it was asked for.
+type Store = Arc<Mutex<Vec<(u32, Done)>>>;
 
 const ROW_BYTES: u64 = 8 + 16 + 20;
 
@@ -51,6 +58,7 @@ impl Fake {
             padding: 0,
             lie: 1.0,
             delay: Duration::ZERO,
+            store: None,
             failing: BTreeSet::new(),
             panicking: BTreeSet::new(),
             decodes: AtomicU64::new(0),
@@ -111,7 +119,20 @@ impl Groups for Fake {
         schema(DataType::Utf8View)
     }
 
-    fn decode(&self, group: u32, slots: Option<&[u32]>, _ahead: Option<Ahead>) -> Result<RecordBatch> {
+    fn is_remote(&self) -> bool {
+        self.store.is_some()
+    }
+
+    fn read_ahead(&self, group: u32, _slots: Option<&[u32]>) -> Option<Ahead> {
+        let store = self.store.as_ref()?;
+        let done = Done::default();
+        let size = self.size(group).bytes;
+        store.lock().unwrap().push((group, done.clone()));
+        Some(Ahead::of(size, Pending::new(done, || Ok(Vec::new()))))
+    }
+
+    fn decode(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>) -> Result<RecordBatch> {
+        assert!(ahead.is_none_or(|ahead| ahead.has_arrived()), "a thread would wait for it");
         std::thread::sleep(self.delay);
         self.attempts[group as usize].fetch_add(1, Ordering::Relaxed);
         assert!(!self.panicking.contains(&group), "a defect");
@@ -683,5 +704,56 @@ fn views_have_the_values_of_the_types_that_they_are_served_instead_of() {
             let own = row_group::finish(&batch.records, dataset.schema()).unwrap();
             assert_eq!(own, dataset.take(&batch.row_ids).unwrap());
         }
+    }
+}
+
+/// Waits until nothing more is asked for, and returns the row groups that are on their way.
+fn asked(store: &Store) -> Vec<u32> {
+    let mut before = usize::MAX;
+    loop {
+        let asked: Vec<u32> = store.lock().unwrap().iter().map(|(group, _)| *group).collect();
+        if asked.len() == before {
+            return asked;
+        }
+        before = asked.len();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn rows_that_are_there_are_served_while_the_next_row_group_is_on_its_way() {
+    for threads in [1, 2] {
+        let store = Store::default();
+        let fake = Fake { store: Some(Arc::clone(&store)), padding: 1000, ..Fake::new(&[64; 24]) };
+        let memory = 16 * 64 * fake.row_bytes();
+        let mut samplers = [sampler(&orders(false, fake.len()), 0, 1, 8, Tail::Wrap)];
+        let mut loader = Loader::new(Arc::new(fake), samplers.to_vec(), options(memory, threads, 1)).unwrap();
+        let plan = samplers[0].next_epoch().unwrap();
+        let (sender, served) = std::sync::mpsc::channel();
+        let consumer = std::thread::spawn(move || {
+            for batch in loader.by_ref() {
+                sender.send(batch.unwrap()).unwrap();
+            }
+        });
+        let (mut steps, mut most) = (0, 0);
+        while steps < plan.steps() {
+            let asked = asked(&store);
+            most = most.max(asked.len());
+            // Each row group has the rows of eight steps. Whatever comes before the first that has not arrived must come out.
+            let until = asked.first().map_or(plan.steps(), |group| u64::from(*group) * 8);
+            while steps < until {
+                let batch = served.recv_timeout(Duration::from_secs(20)).unwrap();
+                assert_eq!(batch.row_ids, plan.batch(steps).unwrap().rows);
+                steps += 1;
+            }
+            steps += served.try_iter().count() as u64;
+            if !asked.is_empty() {
+                let (_, done) = store.lock().unwrap().remove(0);
+                done.set();
+            }
+        }
+        consumer.join().unwrap();
+        // A scan holds hardly any rows, so nearly all of the memory is for what is on its way.
+        assert!((8..=16).contains(&most), "{most} of 24");
     }
 }

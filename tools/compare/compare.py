@@ -31,11 +31,12 @@ SMALL_FILES = 2000
 class Rowdex:
     """The other process."""
 
-    def __init__(self, task: str, data: pathlib.Path, scratch: str) -> None:
+    def __init__(self, task: str, data: pathlib.Path | list[str], scratch: str) -> None:
         self.rows = self.decodes = 0
         program = REPOSITORY / "target/release/examples/rowdex_side"
+        places = data if isinstance(data, list) else [data]
         self.process = subprocess.Popen(
-            [program, task, data, scratch], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [program, task, *places, scratch], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def burst(self, size: int) -> tuple[float, float, float]:
@@ -127,11 +128,11 @@ def build(data: pathlib.Path, scratch: str) -> None:
 
 
 def loader(data: pathlib.Path, scratch: str) -> None:
-    shuffle("loader", [("tab", 4000, [10, 25, 50, 100]), ("tok", 100, [25, 100]), ("img", 20, [25, 100])], data, scratch)
+    shuffle("loader", [("tab", 400, [10, 25, 50, 100]), ("tok", 10, [25, 100]), ("img", 10, [25, 100])], data, scratch)
 
 
 def tier(data: pathlib.Path, scratch: str) -> None:
-    shuffle("tier", [("tok", 100, [10, 25]), ("tab", 2000, [10]), ("img", 20, [10])], data, scratch)
+    shuffle("tier", [("tok", 10, [10, 25]), ("tab", 200, [10]), ("img", 10, [10])], data, scratch)
 
 
 def shuffle(side: str, sets: list[tuple[str, int, list[int]]], data: pathlib.Path, scratch: str) -> None:
@@ -140,9 +141,11 @@ def shuffle(side: str, sets: list[tuple[str, int, list[int]]], data: pathlib.Pat
         files = sorted(glob.glob(str(data / name / "*.parquet")))
         groups = sum(pq.ParquetFile(file).metadata.num_row_groups for file in files)
         random = np.random.default_rng(1)
+        # Less would flatter a loader, which reads ahead while the other side has its turn.
+        epoch = -(-len(table) // BATCH)
 
         def peer() -> tuple[float, float]:
-            picks = [pa.array(random.integers(0, len(table), BATCH)) for _ in range(max(batches // 10, 10))]
+            picks = [pa.array(random.integers(0, len(table), BATCH)) for _ in range(batches)]
             start = time.perf_counter()
             for pick in picks:
                 table.take(pick)
@@ -152,7 +155,7 @@ def shuffle(side: str, sets: list[tuple[str, int, list[int]]], data: pathlib.Pat
             # A folder of its own, so that a tier begins empty and is gone when it was measured.
             with tempfile.TemporaryDirectory(dir=scratch) as folder:
                 rowdex = Rowdex(f"{side}-{share}", data / name, folder)
-                ours, theirs, ratio = in_turns(rowdex, batches, peer)
+                ours, theirs, ratio = in_turns(rowdex, epoch, peer)
                 rowdex.close()
             passes = rowdex.decodes / groups / (rowdex.rows / len(table))
             print(

@@ -140,7 +140,7 @@ def compare(data: pathlib.Path, scratch: pathlib.Path) -> None:
         for share, side in ours:
             served = seconds = 0.0
             while seconds < BURST_SECONDS:
-                part, took, _ = side.burst(max(rows // BATCH // 20, 1))
+                part, took, _ = side.burst(-(-rows // BATCH))
                 served, seconds = served + part, seconds + took
             rates[f"**rowdex Loader** | {share} %"].append(served / seconds)
         if turn == 0:  # The first turn warms everybody up.

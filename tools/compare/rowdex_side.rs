@@ -1,4 +1,4 @@
-//! The rowdex side of `tools/compare/compare.py`: does one burst of work for each line on stdin, and answers with what it took.
+//! The rowdex side of `tools/compare/compare.py` and `remote.py`: does one burst of work for each line on stdin, and answers with what it took.
 //!
 //! Both sides stay alive and take turns, so that a machine whose speed drifts is fair to both.
 
@@ -25,14 +25,14 @@ const THREADS: usize = 2;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [task, data, scratch] = arguments.as_slice() else {
+    let [task, data @ .., scratch] = arguments.as_slice() else {
         eprintln!(
-            "usage: rowdex_side take|get|cold-get|build|sequential|plain|first-PERCENT|loader-PERCENT|views-PERCENT|tier-PERCENT DATA SCRATCH"
+            "usage: rowdex_side take|get|cold-get|build|sequential|plain|first-PERCENT|loader-PERCENT|views-PERCENT|tier-PERCENT DATA ... SCRATCH"
         );
         std::process::exit(2);
     };
     let index = Path::new(scratch).join(format!("{task}.rdx"));
-    let build = || IndexBuilder::new([data]).with_overwrite(true).build(&index);
+    let build = || IndexBuilder::new(data).with_overwrite(true).build(&index);
     let report = build()?;
     // Filled by the first epoch.
     let tier = task.starts_with("tier-").then(|| DiskTier::new(Path::new(scratch).join("tier"), 1 << 40));
@@ -70,7 +70,6 @@ fn main() -> Result<()> {
             }
             Some(loader)
         }
-        None if task == "sequential" => Some(loader(in_order()?, 25)?),
         None => None,
     };
     let first = task.strip_prefix("first-").map(parse);
@@ -104,8 +103,9 @@ fn main() -> Result<()> {
             "build" => rows += build()?.files as usize,
             "plain" => rows += decode_plainly(&footers),
             _ => match (&mut steady, first) {
-                (Some(loader), _) if task == "sequential" => {
-                    for batch in loader.epoch() {
+                // A loader of its own each time: one that goes on has read ahead meanwhile.
+                _ if task == "sequential" => {
+                    for batch in loader(in_order()?, 25)?.epoch() {
                         rows += batch?.records.num_rows();
                     }
                 }
@@ -129,9 +129,9 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The files of a folder with their footers.
-fn footers(data: &str, wanted: bool) -> Vec<(PathBuf, ArrowReaderMetadata)> {
-    let entries = std::fs::read_dir(data).into_iter().flatten().flatten().filter(|_| wanted);
+/// The files of folders with their footers.
+fn footers(data: &[String], wanted: bool) -> Vec<(PathBuf, ArrowReaderMetadata)> {
+    let entries = data.iter().flat_map(std::fs::read_dir).flatten().flatten().filter(|_| wanted);
     let mut paths: Vec<_> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
     paths.sort();
     let open = |path: PathBuf| {
