@@ -5,6 +5,7 @@
 //! [`StoreOptions::with_gap`] permits; what is then longer than 8 MiB is fetched in equal parts of at most that length, because one connection is slower than the link.
 
 mod client;
+mod credentials;
 mod fault;
 mod meter;
 #[cfg(test)]
@@ -80,6 +81,11 @@ impl ObjectSource {
         }
     }
 
+    /// What errors call the file: the root's own URL if it is the root.
+    fn name(&self, path: &str) -> String {
+        if path.is_empty() { self.root.to_string() } else { path.to_owned() }
+    }
+
     /// Keys and stats of all objects below the root.
     pub(crate) fn list(&self) -> Result<Vec<(String, FileStat)>> {
         self.client()?.list(self.key("")).map_err(|error| error.with_file(self.root.to_string()))
@@ -119,12 +125,12 @@ impl ObjectSource {
 impl Source for ObjectSource {
     fn stat(&self, path: &str) -> Result<FileStat> {
         let stat = || self.client()?.stat(self.key(path));
-        stat().map_err(|error: Error| error.with_file(path))
+        stat().map_err(|error: Error| error.with_file(self.name(path)))
     }
 
     fn end(&self, path: &str, length: u64, expected: Option<&FileStat>) -> Result<(FileStat, Bytes)> {
         let end = || self.client()?.end(self.key(path), Some(length), expected.cloned());
-        end().map_err(|error: Error| error.with_file(path))
+        end().map_err(|error: Error| error.with_file(self.name(path)))
     }
 
     fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
