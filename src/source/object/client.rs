@@ -13,7 +13,7 @@ use futures_util::StreamExt;
 use object_store::path::Path;
 use object_store::{
     ClientConfigKey, ClientOptions, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode,
-    RetryConfig, WriteMultipart, aws, azure, gcp, http,
+    RetryConfig, aws, azure, gcp, http,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use super::credentials::Credentials;
 use super::fault::{Fault, Sort};
 use super::meter::{Meter, Sent};
+use super::upload::in_parts;
 use crate::source::place::{Scheme, Url};
 use crate::source::{Done, FileStat, Link, Pending, StoreOptions, Traffic};
 use crate::{Error, ErrorKind, Result};
@@ -431,7 +432,10 @@ impl Shared {
         loop {
             let put = async {
                 let put = if bytes.len() > LARGE {
-                    self.put_in_parts(path, bytes.clone()).await
+                    match self.store.put_multipart(path).await {
+                        Ok(upload) => in_parts(upload, bytes.clone(), LARGE / 4).await,
+                        Err(error) => Err(error),
+                    }
                 } else {
                     self.store.put_opts(path, bytes.clone().into(), mode.clone().into()).await.map(drop)
                 };
@@ -445,12 +449,6 @@ impl Shared {
                 Err(fault) => attempts.again(fault).await?,
             }
         }
-    }
-
-    async fn put_in_parts(&self, path: &Path, bytes: Bytes) -> object_store::Result<()> {
-        let mut writer = WriteMultipart::new_with_chunk_size(self.store.put_multipart(path).await?, LARGE / 4);
-        writer.put(bytes);
-        writer.finish().await.map(drop)
     }
 }
 

@@ -11,6 +11,7 @@ mod meter;
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init, reason = "one range is a list of ranges here")]
 mod tests;
+mod upload;
 
 use std::fmt;
 use std::ops::Range;
