@@ -13,7 +13,7 @@ use futures_util::StreamExt;
 use object_store::path::Path;
 use object_store::{
     ClientConfigKey, ClientOptions, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode,
-    RetryConfig, WriteMultipart, aws, azure, gcp, http,
+    RetryConfig, aws, azure, gcp, http,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -21,8 +21,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::buffers::Buffers;
+use super::credentials::Credentials;
 use super::fault::{Fault, Sort};
 use super::meter::{Meter, Sent};
+use super::upload::in_parts;
 use crate::source::place::{Scheme, Url};
 use crate::source::{Done, FileStat, Link, Pending, StoreOptions, Traffic};
 use crate::{Error, ErrorKind, Result};
@@ -50,6 +52,8 @@ pub(super) struct Client {
 /// What requests need.
 struct Shared {
     store: Arc<dyn ObjectStore>,
+    /// `None` if requests go without any.
+    credentials: Option<Credentials>,
     url: Url,
     permits: Semaphore,
     deadline: Duration,
@@ -70,13 +74,15 @@ type Answer = Result<GetResult, Fault>;
 
 impl Client {
     pub(super) fn new(url: &Url, options: &StoreOptions) -> Result<Self> {
-        let store = store(url, options).map_err(|error| Fault::of(&error, url).error.with_file(url.to_string()))?;
+        let (store, credentials) = store(url, options)
+            .map_err(|error| Fault::of_configuration(&error, url).error.with_file(url.to_string()))?;
         let runtime =
             Builder::new_multi_thread().worker_threads(THREADS).thread_name("rowdex-store").enable_all().build();
         let runtime = runtime
             .map_err(|error| Error::io("cannot start the threads for the store", error).with_file(url.to_string()))?;
         let shared = Arc::new(Shared {
             store,
+            credentials,
             url: url.clone(),
             permits: Semaphore::new(options.concurrency.min(Semaphore::MAX_PERMITS)),
             deadline: options.deadline,
@@ -252,12 +258,18 @@ impl Attempts<'_> {
 }
 
 impl Shared {
-    /// Waits for a turn. The time for the request is counted from then.
+    /// Waits for a turn, and for credentials. The time for the request is counted from its turn.
     async fn attempts(&self) -> Result<Attempts<'_>> {
         let permit = self.permits.acquire().await;
         let permit = permit.map_err(|_| Error::new(ErrorKind::Internal, "the store is closed"))?;
         let deadline = Instant::now() + self.deadline;
-        Ok(Attempts { shared: self, _permit: permit, deadline, left: self.retries, pause: FIRST_PAUSE })
+        let mut attempts = Attempts { shared: self, _permit: permit, deadline, left: self.retries, pause: FIRST_PAUSE };
+        if let Some(credentials) = &self.credentials {
+            while let Err(fault) = credentials.ready(&self.url, self.deadline).await {
+                attempts.again(fault).await?;
+            }
+        }
+        Ok(attempts)
     }
 
     async fn get(&self, path: &Path, options: GetOptions) -> Answer {
@@ -427,7 +439,10 @@ impl Shared {
         loop {
             let put = async {
                 let put = if bytes.len() > LARGE {
-                    self.put_in_parts(path, bytes.clone()).await
+                    match self.store.put_multipart(path).await {
+                        Ok(upload) => in_parts(upload, bytes.clone(), LARGE / 4).await,
+                        Err(error) => Err(error),
+                    }
                 } else {
                     self.store.put_opts(path, bytes.clone().into(), mode.clone().into()).await.map(drop)
                 };
@@ -441,12 +456,6 @@ impl Shared {
                 Err(fault) => attempts.again(fault).await?,
             }
         }
-    }
-
-    async fn put_in_parts(&self, path: &Path, bytes: Bytes) -> object_store::Result<()> {
-        let mut writer = WriteMultipart::new_with_chunk_size(self.store.put_multipart(path).await?, LARGE / 4);
-        writer.put(bytes);
-        writer.finish().await.map(drop)
     }
 }
 
@@ -481,7 +490,8 @@ fn path(key: &str) -> Result<Path> {
     })
 }
 
-fn store(url: &Url, options: &StoreOptions) -> object_store::Result<Arc<dyn ObjectStore>> {
+/// The client of a store, and where it gets credentials from unless its requests go without.
+fn store(url: &Url, options: &StoreOptions) -> object_store::Result<(Arc<dyn ObjectStore>, Option<Credentials>)> {
     // Requests are repeated here, where they are counted and a deadline holds for all of it.
     let retry = RetryConfig { max_retries: 0, retry_timeout: options.deadline, ..RetryConfig::default() };
     let given = |variable: &str| {
@@ -509,19 +519,31 @@ fn store(url: &Url, options: &StoreOptions) -> object_store::Result<Arc<dyn Obje
             builder.with_retry(retry)
         }};
     }
+    let asks = |skip: Option<String>| {
+        !skip.is_some_and(|skip| matches!(skip.to_ascii_lowercase().as_str(), "1" | "true" | "on" | "yes" | "y"))
+    };
     Ok(match url.scheme {
         Scheme::S3 => {
             let builder = configured!(aws::AmazonS3Builder::from_env(), aws::AmazonS3ConfigKey::Client, "AWS");
-            Arc::new(builder.with_bucket_name(&url.authority).build()?)
+            let asks = asks(builder.get_config_value(&aws::AmazonS3ConfigKey::SkipSignature));
+            let store = builder.with_bucket_name(&url.authority).build()?;
+            let credentials = asks.then(|| Credentials::of(store.credentials()));
+            (Arc::new(store), credentials)
         }
         Scheme::Gcs => {
             let builder =
                 configured!(gcp::GoogleCloudStorageBuilder::from_env(), gcp::GoogleConfigKey::Client, "GOOGLE");
-            Arc::new(builder.with_bucket_name(&url.authority).build()?)
+            let asks = asks(builder.get_config_value(&gcp::GoogleConfigKey::SkipSignature));
+            let store = builder.with_bucket_name(&url.authority).build()?;
+            let credentials = asks.then(|| Credentials::of(store.credentials()));
+            (Arc::new(store), credentials)
         }
         Scheme::Azure => {
             let builder = configured!(azure::MicrosoftAzureBuilder::from_env(), azure::AzureConfigKey::Client, "AZURE");
-            Arc::new(builder.with_container_name(&url.authority).build()?)
+            let asks = asks(builder.get_config_value(&azure::AzureConfigKey::SkipSignature));
+            let store = builder.with_container_name(&url.authority).build()?;
+            let credentials = asks.then(|| Credentials::of(store.credentials()));
+            (Arc::new(store), credentials)
         }
         Scheme::Http | Scheme::Https => {
             let root = url.with_key("").to_string();
@@ -529,7 +551,9 @@ fn store(url: &Url, options: &StoreOptions) -> object_store::Result<Arc<dyn Obje
                 .into_iter()
                 .fold(ClientOptions::new(), |client, (key, _, value)| client.with_config(key, value));
             let client = client.with_allow_http(url.scheme == Scheme::Http);
-            Arc::new(http::HttpBuilder::new().with_url(root).with_client_options(client).with_retry(retry).build()?)
+            let store =
+                http::HttpBuilder::new().with_url(root).with_client_options(client).with_retry(retry).build()?;
+            (Arc::new(store), None)
         }
     })
 }

@@ -49,6 +49,10 @@ impl Fault {
             (None, None) => message.to_owned(),
         };
         let lasting = |kind, message: &str| Self::new(Sort::Lasting, kind, said(message));
+        if url.scheme == Scheme::Gcs && text.contains("/computeMetadata/v1/instance/") {
+            // To write, this client asks for credentials even where it was told to go without.
+            return Self::no_credentials("", url);
+        }
         let missing = matches!(code.as_deref(), Some("NoSuchBucket" | "ContainerNotFound"));
         match (error, status(&text)) {
             _ if missing => {
@@ -79,6 +83,55 @@ impl Fault {
         }
     }
 
+    /// What keeps a client from being made. Nothing of the text is shown: it may quote the value that it is about.
+    pub(super) fn of_configuration(error: &object_store::Error, url: &Url) -> Self {
+        let text = chain(error);
+        let lasting = |message| Self::new(Sort::Lasting, ErrorKind::Io, message);
+        if text.contains("Account must be specified") {
+            return lasting("the account of the store is not set").hint("set AZURE_STORAGE_ACCOUNT_NAME");
+        }
+        if text.contains("Unable to open service account file") {
+            return lasting("the file with the store's credentials cannot be read").hint(credentials(url.scheme, true));
+        }
+        lasting("the store's configuration is not understood").hint(credentials(url.scheme, true))
+    }
+
+    /// What keeps credentials from coming, from whom the store's configuration names, or from the machine's own service, which is the only
+    /// one that is asked without encryption. `None` if there is no answer; `had` if there was one earlier, so that there is somebody.
+    pub(super) fn of_credentials(error: Option<&object_store::Error>, url: &Url, had: bool) -> Self {
+        let text = error.map(chain).unwrap_or_default();
+        let own = error.is_none() || asked_openly(&text);
+        match (status(&text), error.and_then(transport)) {
+            (Some(status @ (429 | 500..)), _) => {
+                let message = format!("the service that gives credentials for the store fails (HTTP status {status})");
+                Self::new(Sort::Passing, ErrorKind::Io, message).hint(credentials(url.scheme, false))
+            }
+            (Some(status), _) if own => Self::no_credentials(&format!(" (HTTP status {status})"), url),
+            (Some(status), _) => {
+                let message = format!("the credentials for the store are refused (HTTP status {status})");
+                Self::new(Sort::Lasting, ErrorKind::Io, message).hint(credentials(url.scheme, true))
+            }
+            (None, _) if own && !had => Self::no_credentials("", url),
+            (None, Some((_, cause))) => {
+                let message = format!("cannot get credentials for the store: {cause}");
+                Self::new(Sort::Passing, ErrorKind::Io, message).hint("check the network")
+            }
+            (None, None) if error.is_none() => Self::new(
+                Sort::Passing,
+                ErrorKind::Io,
+                "the service that gives credentials for the store does not answer",
+            ),
+            (None, None) => Self::new(Sort::Lasting, ErrorKind::Io, "the credentials for the store cannot be used")
+                .hint(credentials(url.scheme, true)),
+        }
+    }
+
+    fn no_credentials(answer: &str, url: &Url) -> Self {
+        let message =
+            format!("there are no credentials for the store: none are set, and this machine has none to give{answer}");
+        Self::new(Sort::Lasting, ErrorKind::Io, message).hint(credentials(url.scheme, false))
+    }
+
     fn no_ranges() -> Self {
         Self::new(Sort::Range, ErrorKind::Io, "the server does not serve parts of a file")
             .hint("use a server that supports range requests")
@@ -93,11 +146,6 @@ impl Fault {
 
     fn of_text(error: &object_store::Error, text: &str, said: &dyn Fn(&str) -> String, url: &Url) -> Self {
         let lasting = |message: &str| Self::new(Sort::Lasting, ErrorKind::Io, said(message));
-        if text.contains("169.254.169.254") || text.contains("169.254.170") || text.contains("metadata.google.internal")
-        {
-            return Self::new(Sort::Lasting, ErrorKind::Io, "there are no credentials for the store")
-                .hint(credentials(url.scheme, false));
-        }
         if text.contains("scheme is not allowed") {
             return Self::new(Sort::Lasting, ErrorKind::Io, "the endpoint is not encrypted, which must be allowed")
                 .hint("set AWS_ALLOW_HTTP=true (AZURE_ALLOW_HTTP, GOOGLE_ALLOW_HTTP)");
@@ -173,6 +221,12 @@ fn chain(error: &object_store::Error) -> String {
         cause = next.source();
     }
     text
+}
+
+/// Whether a request that is told of went to an `http:` URL: `Error performing GET http://...`.
+fn asked_openly(text: &str) -> bool {
+    text.split("Error performing ")
+        .any(|request| request.split(' ').nth(1).is_some_and(|url| url.starts_with("http://")))
 }
 
 fn status(text: &str) -> Option<u16> {

@@ -6,11 +6,13 @@
 
 mod buffers;
 mod client;
+mod credentials;
 mod fault;
 mod meter;
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init, reason = "one range is a list of ranges here")]
 mod tests;
+mod upload;
 
 use std::fmt;
 use std::ops::Range;
@@ -82,6 +84,11 @@ impl ObjectSource {
         }
     }
 
+    /// What errors call the file: the root's own URL if it is the root.
+    fn name(&self, path: &str) -> String {
+        if path.is_empty() { self.root.to_string() } else { path.to_owned() }
+    }
+
     /// Keys and stats of all objects below the root.
     pub(crate) fn list(&self) -> Result<Vec<(String, FileStat)>> {
         self.client()?.list(self.key("")).map_err(|error| error.with_file(self.root.to_string()))
@@ -124,12 +131,12 @@ impl ObjectSource {
 impl Source for ObjectSource {
     fn stat(&self, path: &str) -> Result<FileStat> {
         let stat = || self.client()?.stat(self.key(path));
-        stat().map_err(|error: Error| error.with_file(path))
+        stat().map_err(|error: Error| error.with_file(self.name(path)))
     }
 
     fn end(&self, path: &str, length: u64, expected: Option<&FileStat>) -> Result<(FileStat, Bytes)> {
         let end = || self.client()?.end(self.key(path), Some(length), expected.cloned());
-        end().map_err(|error: Error| error.with_file(path))
+        end().map_err(|error: Error| error.with_file(self.name(path)))
     }
 
     fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {

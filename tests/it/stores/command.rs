@@ -1,18 +1,17 @@
 //! The command with URLs in the place of paths.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::server::{BUCKET, S3, environment};
+use super::server::Store;
 use super::{ROWS, write_data};
 
-fn run(folder: &Path, address: SocketAddr, change: &[(&str, &str)], arguments: &[&str]) -> Output {
+fn run(folder: &Path, store: &Store, change: &[(&str, &str)], arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rowdex"));
-    command.args(arguments).current_dir(folder).stdin(Stdio::null()).envs(environment(address));
+    command.args(arguments).current_dir(folder).stdin(Stdio::null()).envs(store.environment());
     for (name, value) in change {
         match *value {
             "" => command.env_remove(name),
@@ -24,16 +23,21 @@ fn run(folder: &Path, address: SocketAddr, change: &[(&str, &str)], arguments: &
 
 #[test]
 fn every_command_takes_urls() {
-    let Some(s3) = S3::start() else { return };
-    write_data(&s3.bucket().join("data"));
+    for store in Store::each() {
+        write_data(&store.bucket.join("data"));
+        every_command_takes_those_of(&store);
+    }
+}
+
+fn every_command_takes_those_of(store: &Store) {
     let folder = TempDir::new().unwrap();
     let json = |arguments: &[&str]| -> Value {
-        let output = run(folder.path(), s3.address, &[], arguments);
+        let output = run(folder.path(), store, &[], arguments);
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    let (data, pattern) = (format!("s3://{BUCKET}/data/"), format!("s3://{BUCKET}/data/**/*.parquet"));
-    let index = format!("s3://{BUCKET}/train.rdx");
+    let (data, pattern) = (format!("{}/data/", store.url), format!("{}/data/**/*.parquet", store.url));
+    let index = format!("{}/train.rdx", store.url);
     let built = json(&["build", &data, "-o", &index, "--json", "--concurrency", "3"]);
     assert_eq!((built["rows"].as_u64(), built["requests"].as_u64()), (Some(ROWS), Some(4)));
     assert_eq!(json(&["build", &pattern, "-o", "copy.rdx", "--json"])["files"], 4);
@@ -49,36 +53,47 @@ fn every_command_takes_urls() {
         let (told, real) = (plan["first_epoch"]["requests"].as_f64().unwrap(), epoch["requests"].as_f64().unwrap());
         assert!((told - real).abs() <= real / 10.0 + 2.0, "told {told} requests, were {real}");
     }
-    let other = format!("s3://{BUCKET}/data");
+    let other = format!("{}/data", store.url);
     assert_eq!(json(&["verify", "copy.rdx", "--root", &other, "--json"])["ok"], true);
     assert_eq!(json(&["build", &data, "-o", &index, "--update", "--json"])["read_files"], 0);
 }
 
 #[test]
 fn what_is_wrong_with_a_store_is_said_with_what_to_do() {
-    let Some(s3) = S3::start() else { return };
-    write_data(&s3.bucket().join("data"));
-    let folder = TempDir::new().unwrap();
-    let (data, file) = (format!("s3://{BUCKET}/data/"), format!("s3://{BUCKET}/data/none.parquet"));
-    let empty = format!("s3://{BUCKET}/nothing/");
     /// What differs in the environment, the data, and words of the answer.
     type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a [&'a str]);
-    let cases: [Case<'_>; 8] = [
-        (&[], "s3://no-such-bucket/data/", &["no bucket `no-such-bucket`", "endpoint"]),
-        (&[], &file, &[&file, "no such file", "a folder ends in `/`"]),
-        (&[], &empty, &[&empty, "no Parquet file here"]),
-        (&[("AWS_SECRET_ACCESS_KEY", "wrong")], &data, &["refuses access", "AWS_SECRET_ACCESS_KEY"]),
-        (&[("AWS_ACCESS_KEY_ID", "wrong")], &data, &["refuses", "AWS_ACCESS_KEY_ID"]),
-        (&[("AWS_ALLOW_HTTP", "false")], &data, &["AWS_ALLOW_HTTP"]),
-        (&[], "s3://key:canary@bucket/data/", &["a user or a password", "environment"]),
-        (&[], "ftp://host/data/", &["scheme is not known"]),
-    ];
-    for (change, data, words) in cases {
-        let output = run(folder.path(), s3.address, change, &["build", data, "-o", "i.rdx"]);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{data}: {said}");
-        assert!(words.iter().all(|word| said.contains(word)), "{data}: {said}");
-        assert!(!said.contains("canary") && said.lines().count() == 1, "{said}");
-        assert!(!folder.path().join("i.rdx").exists());
+    for store in Store::each() {
+        write_data(&store.bucket.join("data"));
+        let folder = TempDir::new().unwrap();
+        let scheme = &store.url[..2];
+        let (data, file) = (format!("{}/data/", store.url), format!("{}/data/none.parquet", store.url));
+        let (empty, none) = (format!("{}/nothing/", store.url), format!("{scheme}://no-such-bucket/data/"));
+        let common: [Case<'_>; 5] = [
+            (&[], &none, &["no bucket `no-such-bucket`", "endpoint"]),
+            (&[], &file, &[&file, "no such file", "a folder ends in `/`"]),
+            (&[], &empty, &[&empty, "no Parquet file here"]),
+            (&[], "s3://key:canary@bucket/data/", &["a user or a password", "environment"]),
+            (&[], "ftp://host/data/", &["scheme is not known"]),
+        ];
+        let own: &[Case<'_>] = match scheme {
+            "s3" => &[
+                (&[("AWS_SECRET_ACCESS_KEY", "wrong")], &data, &["refuses access", "AWS_SECRET_ACCESS_KEY"]),
+                (&[("AWS_ACCESS_KEY_ID", "wrong")], &data, &["refuses", "AWS_ACCESS_KEY_ID"]),
+                (&[("AWS_ALLOW_HTTP", "false")], &data, &["AWS_ALLOW_HTTP"]),
+            ],
+            _ => &[
+                (&[("GOOGLE_BEARER_TOKEN", "canary")], &data, &["refuses access", "GOOGLE_APPLICATION_CREDENTIALS"]),
+                (&[("GOOGLE_SKIP_SIGNATURE", "true")], &data, &["refuses access", "GOOGLE_APPLICATION_CREDENTIALS"]),
+                (&[("GOOGLE_ALLOW_HTTP", "false")], &data, &["GOOGLE_ALLOW_HTTP"]),
+            ],
+        };
+        for (change, data, words) in common.iter().chain(own) {
+            let output = run(folder.path(), &store, change, &["build", data, "-o", "i.rdx"]);
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{data}: {said}");
+            assert!(words.iter().all(|word| said.contains(word)), "{data}: {said}");
+            assert!(!said.contains("canary") && said.lines().count() == 1, "{said}");
+            assert!(!folder.path().join("i.rdx").exists());
+        }
     }
 }

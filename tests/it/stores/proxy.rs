@@ -188,7 +188,7 @@ impl Shared {
 }
 
 /// In large pieces: the proxy shares the cores with what is measured through it.
-fn pump(from: &mut TcpStream, to: &mut TcpStream) -> io::Result<()> {
+pub(super) fn pump(from: &mut TcpStream, to: &mut TcpStream) -> io::Result<()> {
     let mut buffer = vec![0; 256 << 10];
     loop {
         match from.read(&mut buffer)? {
@@ -199,7 +199,7 @@ fn pump(from: &mut TcpStream, to: &mut TcpStream) -> io::Result<()> {
 }
 
 /// Everything up to the empty line, and what came after it.
-fn read_head(stream: &mut TcpStream) -> io::Result<(Vec<u8>, Vec<u8>)> {
+pub(super) fn read_head(stream: &mut TcpStream) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 16 << 10];
     loop {
@@ -214,7 +214,7 @@ fn read_head(stream: &mut TcpStream) -> io::Result<(Vec<u8>, Vec<u8>)> {
     }
 }
 
-fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let line = head.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")))?;
     Some(line.split_once(':')?.1.trim())
 }

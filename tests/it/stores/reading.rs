@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::http::{Abilities, Http};
 use super::proxy::{Proxy, Weather};
-use super::server::{Azurite, BUCKET, Nginx, S3};
+use super::server::{Azurite, BUCKET, Nginx, S3, Store};
 use super::{FILES, ROWS, rows, write, write_data};
 
 /// What the dataset must serve, in its order.
@@ -60,17 +60,6 @@ fn over_every_source(check: impl Fn(Opened)) {
         check(Opened { dataset: open(&index, StoreOptions::default()), remote: true });
     }
 
-    // What Google Cloud Storage answers to a read is what any server answers: as a bucket, the folder does.
-    let http = Http::start(folder.path(), Abilities { ranges: true, tags: true });
-    let key = format!(
-        r#"{{"gcs_base_url": "http://{}", "disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}}"#,
-        http.address
-    );
-    let options =
-        StoreOptions::default().with_config("google_service_account_key", key).with_config("google_allow_http", "true");
-    let dataset = Dataset::builder(Index::open(&index).unwrap()).with_root("gs://data/").with_store_options(options);
-    check(Opened { dataset: dataset.open().unwrap(), remote: true });
-
     if let Some(nginx) = Nginx::start(&folder.path().join("data")) {
         let index = folder.path().join("nginx.rdx");
         IndexBuilder::new(urls(nginx.address)).build(&index).unwrap();
@@ -85,9 +74,9 @@ fn over_every_source(check: impl Fn(Opened)) {
     if let Some(azurite) = Azurite::start(folder.path()) {
         built(format!("az://{BUCKET}/data/"), azurite.options(), 4);
     }
-    if let Some(s3) = S3::start() {
-        write_data(&s3.bucket().join("data"));
-        built(format!("s3://{BUCKET}/data/"), S3::options(s3.address), 4);
+    for store in Store::each() {
+        write_data(&store.bucket.join("data"));
+        built(format!("{}/data/", store.url), store.options(), 4);
     }
 }
 
@@ -275,19 +264,21 @@ fn verifying_finds_nothing_wrong_with_sound_files() {
 
 #[test]
 fn an_index_in_a_store_opens_with_one_request_and_its_files_with_none() {
-    let Some(s3) = S3::start() else { return };
-    write_data(&s3.bucket().join("data"));
-    let url = format!("s3://{BUCKET}/indexes/train.rdx");
-    let builder = IndexBuilder::new([format!("s3://{BUCKET}/data/")]).with_store_options(S3::options(s3.address));
-    builder.build(&url).unwrap();
-    let again = builder.build(&url).unwrap_err();
-    assert_eq!((again.kind(), again.file()), (ErrorKind::AlreadyExists, Some(url.as_str())));
-    builder.with_overwrite(true).build(&url).unwrap();
+    for store in Store::each() {
+        write_data(&store.bucket.join("data"));
+        let url = format!("{}/indexes/train.rdx", store.url);
+        let builder = IndexBuilder::new([format!("{}/data/", store.url)]).with_store_options(store.options());
+        builder.build(&url).unwrap();
+        let again = builder.build(&url).unwrap_err();
+        assert_eq!((again.kind(), again.file()), (ErrorKind::AlreadyExists, Some(url.as_str())));
+        builder.with_overwrite(true).build(&url).unwrap();
 
-    let proxy = Proxy::start(s3.address, Weather::default()).unwrap();
-    let index = Index::open_with(&url, &S3::options(proxy.address)).unwrap();
-    let dataset = Dataset::builder(index).with_store_options(S3::options(proxy.address)).open().unwrap();
-    assert_eq!((dataset.len(), proxy.requests()), (ROWS, 1));
+        let proxy = Proxy::start(store.address, Weather::default()).unwrap();
+        let index = Index::open_with(&url, &store.options_at(proxy.address)).unwrap();
+        let options = store.options_at(proxy.address);
+        let dataset = Dataset::builder(index).with_store_options(options).open().unwrap();
+        assert_eq!((dataset.len(), proxy.requests()), (ROWS, 1));
+    }
 }
 
 #[test]
@@ -315,34 +306,34 @@ fn two_thousand_files_open_with_one_request() {
 
 #[test]
 fn an_index_that_lies_beside_its_data_finds_it_in_the_store_too() {
-    let Some(s3) = S3::start() else { return };
-    write_data(&s3.bucket().join("data"));
-    IndexBuilder::new([s3.bucket().join("data")]).build(s3.bucket().join("data/i.rdx")).unwrap();
-    let options = S3::options(s3.address);
-    let index = Index::open_with(format!("s3://{BUCKET}/data/i.rdx"), &options).unwrap();
-    let dataset = Dataset::builder(index).with_store_options(options).open().unwrap();
-    assert_eq!(dataset.take(&[5, 2000]).unwrap().num_rows(), 2);
-    assert!(dataset.counters().requests > 0);
+    for store in Store::each() {
+        write_data(&store.bucket.join("data"));
+        IndexBuilder::new([store.bucket.join("data")]).build(store.bucket.join("data/i.rdx")).unwrap();
+        let index = Index::open_with(format!("{}/data/i.rdx", store.url), &store.options()).unwrap();
+        let dataset = Dataset::builder(index).with_store_options(store.options()).open().unwrap();
+        assert_eq!(dataset.take(&[5, 2000]).unwrap().num_rows(), 2);
+        assert!(dataset.counters().requests > 0);
+    }
 }
 
 #[test]
 fn an_update_reads_only_the_footers_of_files_that_changed() {
-    let Some(s3) = S3::start() else { return };
-    write_data(&s3.bucket().join("data"));
-    let folder = TempDir::new().unwrap();
-    let index = folder.path().join("i.rdx");
-    let builder = IndexBuilder::new([format!("s3://{BUCKET}/data/")])
-        .with_store_options(S3::options(s3.address))
-        .with_update(true);
-    assert_eq!(builder.build(&index).unwrap().read_files, 4);
-    let before = std::fs::read(&index).unwrap();
-    let report = builder.build(&index).unwrap();
-    assert_eq!((report.read_files, report.requests, report.kept_files), (0, 0, 4));
-    assert_eq!(std::fs::read(&index).unwrap(), before);
-    write(&s3.bucket().join("data/a/1.parquet"), &rows(0, 900));
-    let report = builder.build(&index).unwrap();
-    assert_eq!((report.read_files, report.kept_files, report.files), (1, 0, 4));
-    assert_eq!(Index::open(&index).unwrap().len(), ROWS - 100);
+    for store in Store::each() {
+        write_data(&store.bucket.join("data"));
+        let folder = TempDir::new().unwrap();
+        let index = folder.path().join("i.rdx");
+        let builder =
+            IndexBuilder::new([format!("{}/data/", store.url)]).with_store_options(store.options()).with_update(true);
+        assert_eq!(builder.build(&index).unwrap().read_files, 4);
+        let before = std::fs::read(&index).unwrap();
+        let report = builder.build(&index).unwrap();
+        assert_eq!((report.read_files, report.requests, report.kept_files), (0, 0, 4));
+        assert_eq!(std::fs::read(&index).unwrap(), before);
+        write(&store.bucket.join("data/a/1.parquet"), &rows(0, 900));
+        let report = builder.build(&index).unwrap();
+        assert_eq!((report.read_files, report.kept_files, report.files), (1, 0, 4));
+        assert_eq!(Index::open(&index).unwrap().len(), ROWS - 100);
+    }
 }
 
 #[test]

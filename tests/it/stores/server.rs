@@ -1,4 +1,4 @@
-//! Servers of one's own: S3, Azure and HTTP.
+//! Servers of one's own: S3, Azure and HTTP. What makes one of Google Cloud Storage is in [`super::gcs`].
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use rowdex::source::StoreOptions;
 use tempfile::TempDir;
+
+use super::gcs::{self, Gcs};
 
 pub(super) const KEY: &str = "AKIDOFTHETEST";
 pub(super) const SECRET: &str = "canary-secret-of-the-test";
@@ -73,13 +75,22 @@ fn spawned(command: impl Fn(SocketAddr) -> Command) -> (Child, SocketAddr) {
 impl S3 {
     /// A server, or `None`, having said so.
     pub(super) fn start() -> Option<Self> {
+        Self::start_with(&["--access-key", KEY, "--secret-key", SECRET])
+    }
+
+    /// One that asks nobody for keys.
+    pub(super) fn start_open() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    fn start_with(keys: &[&str]) -> Option<Self> {
         let program = at_hand("setup.sh", &[], "the S3 server s3s-fs")?;
         let folder = TempDir::new().unwrap();
         std::fs::create_dir(folder.path().join(BUCKET)).unwrap();
         let (process, address) = spawned(|address| {
             let mut command = Command::new(&program);
             command.args(["--host", "127.0.0.1", "--port", &address.port().to_string()]);
-            command.args(["--access-key", KEY, "--secret-key", SECRET]).arg(folder.path());
+            command.args(keys).arg(folder.path());
             command
         });
         Some(Self { process, address, folder })
@@ -92,15 +103,18 @@ impl S3 {
 
     /// What reaches this server, or a proxy before it.
     pub(super) fn options(address: SocketAddr) -> StoreOptions {
-        environment(address)
-            .into_iter()
-            .fold(StoreOptions::default(), |options, (name, value)| options.with_config(name, value))
+        configured(environment(address))
     }
 }
 
+/// The options that an environment makes.
+pub(super) fn configured(environment: Vec<(&'static str, String)>) -> StoreOptions {
+    environment.into_iter().fold(StoreOptions::default(), |options, (name, value)| options.with_config(name, value))
+}
+
 /// The environment of a command that is to reach the server at this address.
-pub(super) fn environment(address: SocketAddr) -> [(&'static str, String); 6] {
-    [
+pub(super) fn environment(address: SocketAddr) -> Vec<(&'static str, String)> {
+    vec![
         ("AWS_ENDPOINT_URL", format!("http://{address}")),
         ("AWS_ALLOW_HTTP", "true".to_owned()),
         ("AWS_ACCESS_KEY_ID", KEY.to_owned()),
@@ -108,6 +122,59 @@ pub(super) fn environment(address: SocketAddr) -> [(&'static str, String); 6] {
         ("AWS_SESSION_TOKEN", String::new()),
         ("AWS_REGION", "us-east-1".to_owned()),
     ]
+}
+
+/// A bucket of a server that lists its objects and takes new ones, whatever it speaks.
+#[derive(Debug)]
+pub(super) struct Store {
+    /// `s3://bucket`
+    pub(super) url: String,
+    pub(super) address: SocketAddr,
+    /// A file put there is an object.
+    pub(super) bucket: PathBuf,
+    environment: fn(SocketAddr) -> Vec<(&'static str, String)>,
+    _server: Server,
+}
+
+#[derive(Debug)]
+#[expect(dead_code, reason = "held until the store is dropped")]
+enum Server {
+    S3(S3),
+    Gcs(Gcs),
+}
+
+impl Store {
+    /// One of each kind that can be had.
+    pub(super) fn each() -> Vec<Self> {
+        let s3 = S3::start().map(|server| Self {
+            url: format!("s3://{BUCKET}"),
+            address: server.address,
+            bucket: server.bucket(),
+            environment,
+            _server: Server::S3(server),
+        });
+        let gcs = Gcs::start().map(|server| Self {
+            url: format!("gs://{BUCKET}"),
+            address: server.address,
+            bucket: server.bucket(),
+            environment: gcs::environment,
+            _server: Server::Gcs(server),
+        });
+        s3.into_iter().chain(gcs).collect()
+    }
+
+    pub(super) fn options(&self) -> StoreOptions {
+        self.options_at(self.address)
+    }
+
+    /// What reaches a proxy before it.
+    pub(super) fn options_at(&self, address: SocketAddr) -> StoreOptions {
+        configured((self.environment)(address))
+    }
+
+    pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
+        (self.environment)(self.address)
+    }
 }
 
 impl Drop for S3 {
