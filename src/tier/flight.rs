@@ -2,14 +2,15 @@
 //!
 //! The lock is advisory, on an empty file beside the entry. Every thread opens the file anew and so takes part on its own. Locks end
 //! with the process that has them, so a killed one holds nobody up; one that is stopped, or slow, holds the others up for a bounded time.
+//! The time of modification of the file says since when its lock is held.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
+use std::{process, thread};
 
 pub(super) const SUFFIX: &str = ".lock";
 
@@ -18,20 +19,77 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// A wait is worth this much, whatever was in vain before.
 const LEAST_MILLIS: u64 = 10;
 
-/// The right to make an entry. Dropping it gives it up.
+/// The right to make what a path names. Dropping it gives it up.
 #[derive(Debug)]
 pub(super) struct Flight {
     file: File,
     path: PathBuf,
+    process: u32,
+}
+
+impl Flight {
+    /// Takes the lock if nobody has it.
+    pub(super) fn try_take(entry: &Path) -> io::Result<Option<Self>> {
+        Ok(match try_lock(entry)? {
+            Tried::Mine(flight) => Some(flight),
+            Tried::Held(_) => None,
+        })
+    }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        // Deleted first: whoever gets a lock on the deleted file finds the entry, and a new file is nobody's yet.
+        // A forked child shares the lock with its parent, and would give up what is not its own.
+        if self.process != process::id() {
+            return;
+        }
+        // Deleted first: whoever gets a lock on the deleted file sees that it is, and a new file is nobody's yet.
         let _ = fs::remove_file(&self.path);
         // Said, because a forked child that inherited the file would keep the lock for as long as it lives.
         let _ = self.file.unlock();
     }
+}
+
+enum Tried {
+    Mine(Flight),
+    /// Somebody has it, for so long.
+    Held(Duration),
+}
+
+fn try_lock(entry: &Path) -> io::Result<Tried> {
+    let mut path = OsString::from(entry);
+    path.push(SUFFIX);
+    let path = PathBuf::from(path);
+    loop {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+        match file.try_lock() {
+            Ok(()) if !is_at(&file, &path) => continue,
+            // A file system without locks only makes two processes do the same.
+            Ok(()) | Err(TryLockError::Error(_)) => {
+                // It may have been left behind long ago, and the others go by its age.
+                let _ = file.set_modified(SystemTime::now());
+                return Ok(Tried::Mine(Flight { file, path, process: process::id() }));
+            }
+            Err(TryLockError::WouldBlock) => {
+                let since = file.metadata().and_then(|metadata| metadata.modified());
+                let age = since.ok().and_then(|since| since.elapsed().ok());
+                return Ok(Tried::Held(age.unwrap_or_default()));
+            }
+        }
+    }
+}
+
+/// Whether a file that is open has that name still.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |metadata: io::Result<fs::Metadata>| metadata.ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    identity(file.metadata()) == identity(fs::metadata(path))
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, path: &Path) -> bool {
+    path.exists()
 }
 
 /// How a wait ended.
@@ -57,20 +115,17 @@ impl Patience {
     }
 
     /// Waits for the lock of an entry, until somebody else made it (`done`), or in vain.
+    ///
+    /// A lock that is held for longer than anybody waits is not waited for: of all that a stopped process holds, the first costs the wait.
     pub(super) fn wait_for(&self, entry: &Path, done: impl Fn() -> bool) -> io::Result<Turn> {
-        let mut path = OsString::from(entry);
-        path.push(SUFFIX);
-        let path = PathBuf::from(path);
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
         let began = Instant::now();
         let patience = Duration::from_millis(self.millis.load(Ordering::Relaxed));
         let mut pause = FIRST_PAUSE;
         loop {
-            match file.try_lock() {
-                // A file system without locks only makes two processes do the same.
-                Ok(()) | Err(TryLockError::Error(_)) => return Ok(Turn::Mine(Flight { file, path })),
-                Err(TryLockError::WouldBlock) => {}
-            }
+            let age = match try_lock(entry)? {
+                Tried::Mine(flight) => return Ok(Turn::Mine(flight)),
+                Tried::Held(age) => age,
+            };
             if done() {
                 self.millis.store(self.full, Ordering::Relaxed);
                 return Ok(Turn::Done);
@@ -79,6 +134,10 @@ impl Patience {
             if left.is_zero() {
                 self.millis
                     .store((patience.as_millis() as u64 / 4).max(LEAST_MILLIS.min(self.full)), Ordering::Relaxed);
+                return Ok(Turn::TimedOut);
+            }
+            let left = left.min(Duration::from_millis(self.full).saturating_sub(age));
+            if left.is_zero() {
                 return Ok(Turn::TimedOut);
             }
             thread::sleep(pause.min(left));

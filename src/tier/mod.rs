@@ -6,6 +6,7 @@
 
 mod entry;
 mod flight;
+mod passing;
 mod room;
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +27,10 @@ use xxhash_rust::xxh3::xxh3_128;
 use self::entry::Draft;
 use self::flight::{Flight, Turn};
 use self::room::Room;
+
 use crate::{Error, ErrorKind, Result};
+
+pub(crate) use self::passing::{Fetched, Fetching, Passed, Reservation, Reserved};
 
 /// What of a row group a [`DiskTier`] keeps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -174,6 +178,8 @@ pub(crate) struct Tier<V> {
     open: Mutex<Table<V>>,
     room: Mutex<Room>,
     flight: flight::Patience,
+    /// How many [`Reserved`] there are, each with an open file.
+    reserved: AtomicUsize,
     /// Why nothing more is written.
     fault: OnceLock<Error>,
     counts: Counts,
@@ -209,6 +215,7 @@ impl<V> Tier<V> {
             open: Mutex::new(Table { held: LruCache::unbounded(), bytes: 0 }),
             room: Mutex::new(Room::new(options.bytes)),
             flight: flight::Patience::new(options.wait),
+            reserved: AtomicUsize::new(0),
             fault: OnceLock::new(),
             counts: Counts::default(),
             options,
@@ -263,6 +270,11 @@ impl<V> Tier<V> {
         let found_it = matches!(found, Claim::Found(_));
         count(if found_it { &self.counts.hits } else { &self.counts.misses }, 1);
         found
+    }
+
+    /// Counts an entry that was not there, and that whoever fetched it has put there.
+    pub(crate) fn count_miss(&self) {
+        count(&self.counts.misses, 1);
     }
 
     /// Whether an entry of so many bytes is likely to be kept.

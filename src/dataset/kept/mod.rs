@@ -4,6 +4,7 @@
 //! the row group, and then either the byte ranges that were fetched or the types and rows that were decoded. So an entry is never stale: a
 //! file that changed is another file.
 
+mod keeper;
 mod rows;
 mod serve;
 #[cfg(test)]
@@ -26,9 +27,10 @@ use super::{Inner, Slots, State};
 use crate::index::{FileEntry, RowGroupEntry, schema};
 use crate::projection::{Projection, children};
 use crate::source::{FileStat, Source, cut};
-use crate::tier::{Claim, DiskTier, Key, Tier, TierKind};
+use crate::tier::{Claim, DiskTier, Fetched, Fetching, Key, Reservation, Tier, TierKind};
 use crate::{Error, ErrorKind, Result};
 
+use self::keeper::Keeper;
 use self::rows::RowsWriter;
 
 /// How a read of a row group uses the disk tier.
@@ -53,12 +55,14 @@ pub(super) enum Kept {
 
 /// The tier of a dataset in this process.
 pub(super) struct DatasetTier {
-    pub(super) tier: Tier<Kept>,
+    pub(super) tier: Arc<Tier<Kept>>,
+    keeper: Keeper,
     /// Of the schemas that rows were decoded to, by which Arrow types entries are told apart; `None` for those that are not kept.
     fingerprints: Mutex<Vec<(SchemaRef, Option<u128>)>>,
 }
 
 /// A row group that is to be read.
+#[derive(Clone, Copy)]
 pub(super) struct Group<'a> {
     pub(super) state: &'a State,
     pub(super) file: &'a OpenFile,
@@ -80,7 +84,8 @@ impl DatasetTier {
             TierKind::Decoded => |bytes| rows::parse(&bytes).map(|(rows, memory)| (Kept::Rows(rows), memory)),
             TierKind::Fetched => |bytes| Ok((Kept::Chunks(bytes), 0)),
         };
-        Self { tier: Tier::new(options, parse), fingerprints: Mutex::new(Vec::new()) }
+        let tier = Arc::new(Tier::new(options, parse));
+        Self { tier, keeper: Keeper::default(), fingerprints: Mutex::new(Vec::new()) }
     }
 
     /// Tells schemas apart; `None` for one whose rows are not kept.
@@ -130,11 +135,62 @@ impl Inner {
 
     /// Whether the tier has all that decoding a row group takes, or just that.
     pub(super) fn is_kept(&self, tier: &DatasetTier, group: &Group<'_>) -> bool {
-        let key = match tier.tier.kind() {
-            TierKind::Decoded => self.rows_key(tier, group),
-            TierKind::Fetched => Some(self.chunks_key(group, &group.chunks())),
+        let contains = |key: Option<Key>| key.is_some_and(|key| tier.tier.contains(&key));
+        match tier.tier.kind() {
+            TierKind::Fetched => contains(Some(self.chunks_key(group, &group.chunks()))),
+            // Who is going to ask for it may want either.
+            TierKind::Decoded => {
+                let viewed = self.viewed.get_or_init(|| self.projection.clone().serving_views());
+                let rows = |projection| contains(self.rows_key(tier, &Group { projection, ..*group }));
+                rows(&self.projection) || rows(viewed)
+            }
+        }
+    }
+
+    /// Starts reading what decoding a row group takes, by the tier: other processes find it there. `None` where that gains nothing, or
+    /// somebody else is reading it.
+    pub(super) fn read_by_tier(&self, tier: &DatasetTier, group: &Group<'_>, places: Vec<Range<u64>>) -> Option<Ahead> {
+        let is_entry = tier.tier.kind() == TierKind::Fetched;
+        let takes = if is_entry { length_of(&places) } else { group.decoded_bytes() };
+        let shared = places == group.chunks() && (is_entry || self.rows_key(tier, group).is_some());
+        if !shared || takes > self.decode.max_decoded_bytes || !tier.tier.takes(takes) {
+            return Ahead::begin(&*self.source, group.file, places);
+        }
+        match tier.tier.reserve(self.chunks_key(group, &places), is_entry) {
+            // The entry may have been made since it was looked for.
+            Reservation::Mine(_) if self.is_kept(tier, group) => None,
+            Reservation::Mine(reserved) => {
+                let pending = group.file.begin(&*self.source, &places)?;
+                Some(tier.keeper.pass_on(places, pending, reserved))
+            }
+            Reservation::Taken => None,
+            Reservation::Unknown => Ahead::begin(&*self.source, group.file, places),
+        }
+    }
+
+    /// What processes pass on to each other of a row group: its column chunks, unless it is local or pages of it are enough.
+    fn passed_chunks(&self, group: &Group<'_>) -> Option<Vec<Range<u64>>> {
+        let chunks = if self.source.is_remote() { group.chunks() } else { Vec::new() };
+        let whole = !chunks.is_empty() && self.places(group, Slots::All).is_some_and(|places| places == chunks);
+        whole.then_some(chunks)
+    }
+
+    /// What others have fetched of a row group, waited for or not, or else the right to fetch it.
+    fn fetched_by_others(&self, tier: &Tier<Kept>, group: &Group<'_>, wait: bool) -> (Option<Ahead>, Option<Fetching>) {
+        let Some(chunks) = self.passed_chunks(group) else { return (None, None) };
+        let key = self.chunks_key(group, &chunks);
+        let fetched = match wait {
+            true => tier.fetch(&key),
+            false => tier.passed(&key).map_or(Fetched::Without, Fetched::Passed),
         };
-        key.is_some_and(|key| tier.tier.contains(&key))
+        match fetched {
+            Fetched::Passed(all) if all.len() as u64 == length_of(&chunks) => {
+                let parts = parts_of(&chunks, &all);
+                (Some(Ahead::at_hand(chunks, parts)), None)
+            }
+            Fetched::Mine(fetching) => (None, Some(fetching)),
+            Fetched::Passed(_) | Fetched::Without => (None, None),
+        }
     }
 
     fn decode_by_rows(
@@ -151,9 +207,17 @@ impl Inner {
         };
         let tier = &tier.tier;
         let estimate = group.decoded_bytes();
-        let claim = match uses {
-            TierUse::Make if estimate <= self.decode.max_decoded_bytes => tier.find_or_make(key.clone(), estimate),
-            _ => tier.find(&key).map_or(Claim::Without, Claim::Found),
+        let makes = uses == TierUse::Make && estimate <= self.decode.max_decoded_bytes;
+        let claim = match makes {
+            true => tier.find_or_make(key.clone(), estimate),
+            false => tier.find(&key).map_or(Claim::Without, Claim::Found),
+        };
+        let makes_it = matches!(claim, Claim::Make(_));
+        // Until the entry is there, nobody else is to find neither bytes nor anybody who fetches them.
+        let _passed = ahead.as_ref().map(Ahead::passed);
+        let (ahead, _fetching) = match ahead {
+            None if makes && !matches!(claim, Claim::Found(_)) => self.fetched_by_others(tier, group, makes_it),
+            ahead => (ahead, None),
         };
         let maker = match claim {
             Claim::Found(kept) => return self.serve_rows(group, &kept, slots, out),
@@ -169,6 +233,7 @@ impl Inner {
             let read = self.decode_from_source(group, slots, ahead, Chunked { rows: out.rows, each: &mut tee })?;
             self.check_unchanged(group)?;
             writer.finish();
+            self.forget_passed(tier, &key, group);
             return Ok(read);
         }
         // Other rows of it will be wanted later: all of them are decoded now, so that none need be then.
@@ -182,6 +247,7 @@ impl Inner {
             Ok(read) => {
                 self.check_unchanged(group)?;
                 writer.finish();
+                self.forget_passed(tier, &key, group);
                 read
             }
             // The few rows may be sound where others are not.
@@ -190,6 +256,15 @@ impl Inner {
         match tier.look(&key) {
             Some(kept) => self.serve_rows(group, &kept, slots, out).map(|_| read),
             None => Ok(read + self.decode_from_source(group, slots, None, out)?),
+        }
+    }
+
+    /// Deletes what was fetched of a row group whose rows are an entry by now, whoever left it.
+    fn forget_passed(&self, tier: &Tier<Kept>, key: &Key, group: &Group<'_>) {
+        if let Some(chunks) = self.passed_chunks(group)
+            && tier.contains(key)
+        {
+            tier.forget_passed(&self.chunks_key(group, &chunks));
         }
     }
 
@@ -219,29 +294,36 @@ impl Inner {
             return self.decode_from_source(group, slots, ahead, out);
         }
         let key = self.chunks_key(group, &chunks);
-        let claim = match uses {
-            TierUse::Make => tier.find_or_make(key, bytes),
-            _ => tier.find(&key).map_or(Claim::Without, Claim::Found),
-        };
         let file = Pinned { source: &*self.source, file: group.file };
-        let (parts, fetched) = match claim {
-            Claim::Found(kept) => match &*kept {
-                Kept::Chunks(all) if all.len() as u64 == bytes => (parts_of(&chunks, all), 0),
-                _ => return Err(Error::new(ErrorKind::Internal, "an entry of the disk tier is of other bytes")),
-            },
-            Claim::Without => return self.decode_from_source(group, slots, ahead, out),
-            Claim::Make(mut maker) => {
-                let parts = match ahead {
-                    Some(ahead) => ahead.wait()?.into_bytes(),
-                    None => {
-                        let read = file.read(group.file.metadata.path(), &chunks);
-                        read.map_err(|error| self.prefer_stale(group.file, error))?
-                    }
-                };
-                parts.iter().for_each(|part| maker.write(part));
-                self.check_unchanged(group)?;
-                maker.commit();
-                (parts, bytes)
+        let fetch = |ahead: Option<Ahead>| match ahead {
+            Some(ahead) => Ok(ahead.wait()?.into_bytes()),
+            None => {
+                let read = file.read(group.file.metadata.path(), &chunks);
+                read.map_err(|error| self.prefer_stale(group.file, error))
+            }
+        };
+        let (parts, fetched) = if ahead.as_ref().is_some_and(Ahead::is_for_others) {
+            // When it has arrived it is an entry, if it can be.
+            tier.count_miss();
+            (fetch(ahead)?, bytes)
+        } else {
+            let claim = match uses {
+                TierUse::Make => tier.find_or_make(key, bytes),
+                _ => tier.find(&key).map_or(Claim::Without, Claim::Found),
+            };
+            match claim {
+                Claim::Found(kept) => match &*kept {
+                    Kept::Chunks(all) if all.len() as u64 == bytes => (parts_of(&chunks, all), 0),
+                    _ => return Err(Error::new(ErrorKind::Internal, "an entry of the disk tier is of other bytes")),
+                },
+                Claim::Without => return self.decode_from_source(group, slots, ahead, out),
+                Claim::Make(mut maker) => {
+                    let parts = fetch(ahead)?;
+                    parts.iter().for_each(|part| maker.write(part));
+                    self.check_unchanged(group)?;
+                    maker.commit();
+                    (parts, bytes)
+                }
             }
         };
         let source = PartlyKept { file, chunks, parts, served: AtomicU64::new(0) };
