@@ -1,8 +1,9 @@
 //! One maker of an entry at a time, among all threads and processes of a machine.
 //!
 //! The lock is advisory, on an empty file beside the entry. Every thread opens the file anew and so takes part on its own. Locks end
-//! with the process that has them, so a killed one holds nobody up; one that is stopped, or slow, holds the others up for a bounded time.
-//! The time of modification of the file says since when its lock is held.
+//! with the process that has them, so a killed one holds nobody up; one that is stopped, or slow, holds the others up for a bounded time:
+//! the time of modification of the file says since when its lock is held, and one that is held for too long is taken over with a new file. Then
+//! both make the entry, which does no harm.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -15,6 +16,7 @@ use std::{process, thread};
 pub(super) const SUFFIX: &str = ".lock";
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// A wait is worth this much, whatever was in vain before.
 const LEAST_MILLIS: u64 = 10;
@@ -25,12 +27,14 @@ pub(super) struct Flight {
     file: File,
     path: PathBuf,
     process: u32,
+    /// Whether somebody else had it for too long.
+    pub(super) was_overdue: bool,
 }
 
 impl Flight {
-    /// Takes the lock if nobody has it.
-    pub(super) fn try_take(entry: &Path) -> io::Result<Option<Self>> {
-        Ok(match try_lock(entry)? {
+    /// Takes the lock if nobody has it, or has had it for longer than `wait`.
+    pub(super) fn try_take(entry: &Path, wait: Duration) -> io::Result<Option<Self>> {
+        Ok(match try_lock(entry, wait)? {
             Tried::Mine(flight) => Some(flight),
             Tried::Held(_) => None,
         })
@@ -41,6 +45,10 @@ impl Drop for Flight {
     fn drop(&mut self) {
         // A forked child shares the lock with its parent, and would give up what is not its own.
         if self.process != process::id() {
+            return;
+        }
+        if !is_at(&self.file, &self.path) {
+            // Somebody did not wait any longer, and has another file there.
             return;
         }
         // Deleted first: whoever gets a lock on the deleted file sees that it is, and a new file is nobody's yet.
@@ -56,10 +64,11 @@ enum Tried {
     Held(Duration),
 }
 
-fn try_lock(entry: &Path) -> io::Result<Tried> {
+fn try_lock(entry: &Path, wait: Duration) -> io::Result<Tried> {
     let mut path = OsString::from(entry);
     path.push(SUFFIX);
     let path = PathBuf::from(path);
+    let mut was_overdue = false;
     loop {
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
         match file.try_lock() {
@@ -68,12 +77,15 @@ fn try_lock(entry: &Path) -> io::Result<Tried> {
             Ok(()) | Err(TryLockError::Error(_)) => {
                 // It may have been left behind long ago, and the others go by its age.
                 let _ = file.set_modified(SystemTime::now());
-                return Ok(Tried::Mine(Flight { file, path, process: process::id() }));
+                return Ok(Tried::Mine(Flight { file, path, process: process::id(), was_overdue }));
             }
             Err(TryLockError::WouldBlock) => {
                 let since = file.metadata().and_then(|metadata| metadata.modified());
-                let age = since.ok().and_then(|since| since.elapsed().ok());
-                return Ok(Tried::Held(age.unwrap_or_default()));
+                let age = since.ok().and_then(|since| since.elapsed().ok()).unwrap_or_default();
+                if age < wait || (is_at(&file, &path) && fs::remove_file(&path).is_err()) {
+                    return Ok(Tried::Held(age));
+                }
+                was_overdue = true;
             }
         }
     }
@@ -116,13 +128,14 @@ impl Patience {
 
     /// Waits for the lock of an entry, until somebody else made it (`done`), or in vain.
     ///
-    /// A lock that is held for longer than anybody waits is not waited for: of all that a stopped process holds, the first costs the wait.
+    /// A lock that is held for longer than anybody waits is taken over: of all that a stopped process holds, only the first is waited for.
     pub(super) fn wait_for(&self, entry: &Path, done: impl Fn() -> bool) -> io::Result<Turn> {
         let began = Instant::now();
+        let full = Duration::from_millis(self.full);
         let patience = Duration::from_millis(self.millis.load(Ordering::Relaxed));
         let mut pause = FIRST_PAUSE;
         loop {
-            let age = match try_lock(entry)? {
+            let age = match try_lock(entry, full)? {
                 Tried::Mine(flight) => return Ok(Turn::Mine(flight)),
                 Tried::Held(age) => age,
             };
@@ -136,11 +149,8 @@ impl Patience {
                     .store((patience.as_millis() as u64 / 4).max(LEAST_MILLIS.min(self.full)), Ordering::Relaxed);
                 return Ok(Turn::TimedOut);
             }
-            let left = left.min(Duration::from_millis(self.full).saturating_sub(age));
-            if left.is_zero() {
-                return Ok(Turn::TimedOut);
-            }
-            thread::sleep(pause.min(left));
+            let left = left.min(full.saturating_sub(age));
+            thread::sleep(pause.min(left).max(SHORTEST_PAUSE));
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }

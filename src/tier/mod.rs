@@ -297,7 +297,7 @@ impl<V> Tier<V> {
         let path = self.path(&key);
         let waited = self.in_folder(|| self.flight.wait_for(&path, || path.exists()));
         let flight = match waited {
-            Ok(Turn::Mine(flight)) => flight,
+            Ok(Turn::Mine(flight)) => self.counted(flight),
             Ok(Turn::Done) => return self.look(&key).map_or(Claim::Without, Claim::Found),
             Ok(Turn::TimedOut) => {
                 count(&self.counts.timeouts, 1);
@@ -321,6 +321,12 @@ impl<V> Tier<V> {
                 Claim::Without
             }
         }
+    }
+
+    /// Counts a right that somebody else had for too long.
+    fn counted(&self, flight: Flight) -> Flight {
+        count(&self.counts.timeouts, u64::from(flight.was_overdue));
+        flight
     }
 
     /// Does something that needs the folder, which it makes where it is missing.

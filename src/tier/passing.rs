@@ -74,8 +74,8 @@ impl<V> Tier<V> {
         let path = if is_entry { self.path(&key) } else { self.passing_path(&key) };
         // From here on, dropping it counts it out.
         let mut reserved = Reserved { tier: Arc::clone(self), key, path, is_entry, flight: None };
-        match self.in_folder(|| Flight::try_take(&reserved.path)) {
-            Ok(flight) => reserved.flight = flight,
+        match self.in_folder(|| Flight::try_take(&reserved.path, self.options.wait)) {
+            Ok(flight) => reserved.flight = flight.map(|flight| self.counted(flight)),
             Err(error) => {
                 self.switch_off(Error::io("cannot lock an entry", error));
                 return Reservation::Unknown;
@@ -102,7 +102,7 @@ impl<V> Tier<V> {
         match self.in_folder(|| self.flight.wait_for(&path, || path.exists())) {
             // Whoever had the lock before may have fetched them.
             Ok(Turn::Mine(_)) if path.exists() => passed(),
-            Ok(Turn::Mine(flight)) => Fetched::Mine(Fetching(flight)),
+            Ok(Turn::Mine(flight)) => Fetched::Mine(Fetching(self.counted(flight))),
             Ok(Turn::Done) => passed(),
             Ok(Turn::TimedOut) => {
                 count(&self.counts.timeouts, 1);

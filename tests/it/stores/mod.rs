@@ -9,6 +9,7 @@ mod command;
 mod faults;
 mod http;
 mod proxy;
+mod ranks;
 mod reading;
 mod server;
 mod tier;
