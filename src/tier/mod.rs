@@ -97,8 +97,8 @@ impl DiskTier {
 
     /// How long to wait at most for another process that is reading the same row group, before reading it as well. Default: 10 seconds.
     ///
-    /// After waiting in vain, the next waits are shorter, so that a process that was stopped holds up the others only for
-    /// about so long in all.
+    /// It counts from when the other one began, so a process that was stopped holds up the others for about so long in all. After waiting in
+    /// vain, the next waits are shorter.
     #[must_use]
     pub fn with_wait(mut self, wait: Duration) -> Self {
         self.wait = wait;

@@ -218,6 +218,32 @@ fn a_process_does_not_wait_for_itself() {
 }
 
 #[test]
+fn two_loaders_of_one_dataset_take_turns_on_one_thread_and_on_their_own() {
+    for (kind, threads) in KINDS.into_iter().flat_map(|kind| [(kind, 0), (kind, 2)]) {
+        let place = Place::new();
+        let process = Process::new(&place, kind, LONG);
+        process.store.set(true);
+        let loader = |seed| {
+            let order = Arc::new(Global::new(ROWS as u64, seed).unwrap());
+            let sampler = DistributedSampler::new(order, Shard::new(0, 1).unwrap(), 64).unwrap();
+            let loader = Loader::builder(&process.dataset, sampler).memory(process.dataset.decoded_bytes() / 4);
+            loader.threads(threads).with_views(seed == 2 && kind == TierKind::Fetched).epochs(1).build().unwrap()
+        };
+        let mut rows = 0;
+        for (one, two) in loader(1).zip(loader(2)) {
+            for batch in [one.unwrap(), two.unwrap()] {
+                let ids = batch.records.column(0).as_primitive::<Int64Type>();
+                assert!(ids.values().iter().zip(&batch.row_ids).all(|(id, row)| *id as u64 == *row));
+                rows += ids.values().len();
+            }
+        }
+        assert_eq!(rows as i64, 2 * ROWS);
+        assert_eq!((process.timeouts(), is_tidy(&place)), (0, true));
+        assert_eq!(process.store.reads(), GROUPS, "{kind} {threads}");
+    }
+}
+
+#[test]
 fn a_read_that_is_given_up_is_anybodys_again() {
     for kind in KINDS {
         let place = Place::new();
