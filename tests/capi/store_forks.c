@@ -138,7 +138,8 @@ static void read_on(rowdex_loader *loader) {
 
 /* Parent and children read on from an inherited dataset with a tier, of which the parent was reading row groups ahead when they were forked. */
 static void share_a_tier(const char *folder, const char *root, const char *kind) {
-  char path[] = "/tmp/rowdex-forks-XXXXXX", tidy[64];
+  char path[4096], tidy[4200];
+  snprintf(path, sizeof path, "%s/tier-XXXXXX", folder);
   CHECK(mkdtemp(path) != NULL);
   rowdex_index *index = open_index(folder);
   const char *id = "id";
@@ -182,7 +183,7 @@ static void share_a_tier(const char *folder, const char *root, const char *kind)
   rowdex_loader_free(loader);
   rowdex_sampler_free(sampler);
   rowdex_dataset_free(dataset);
-  snprintf(tidy, sizeof tidy, "rm -r %s", path);
+  snprintf(tidy, sizeof tidy, "rm -r '%s'", path);
   CHECK(system(tidy) == 0);
 }
 
