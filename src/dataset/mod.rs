@@ -309,7 +309,7 @@ impl Dataset {
     /// Starts reading what decoding these rows of a row group takes; `None` where that gains nothing.
     pub(crate) fn read_ahead(&self, row_group: u32, slots: Slots<'_>) -> Option<Ahead> {
         let inner = &*self.inner;
-        let entry = inner.index.row_group(row_group)?;
+        let entry = inner.index.row_group(row_group).filter(|_| inner.source.is_remote())?;
         // An error comes again, with its words, when the row group is decoded.
         let state = inner.state().ok()?;
         let file = state.files.get(inner, entry.file()).ok()?;

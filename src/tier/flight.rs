@@ -135,6 +135,8 @@ impl Patience {
         let patience = Duration::from_millis(self.millis.load(Ordering::Relaxed));
         let mut pause = FIRST_PAUSE;
         loop {
+            // Looked at first, so that a lock that was there before the wait is overdue before the wait is over.
+            let left = patience.saturating_sub(began.elapsed());
             let age = match try_lock(entry, full)? {
                 Tried::Mine(flight) => return Ok(Turn::Mine(flight)),
                 Tried::Held(age) => age,
@@ -143,7 +145,6 @@ impl Patience {
                 self.millis.store(self.full, Ordering::Relaxed);
                 return Ok(Turn::Done);
             }
-            let left = patience.saturating_sub(began.elapsed());
             if left.is_zero() {
                 self.millis
                     .store((patience.as_millis() as u64 / 4).max(LEAST_MILLIS.min(self.full)), Ordering::Relaxed);
