@@ -1,12 +1,14 @@
 //! Reading row groups before they are decoded, where a read takes long.
 
 use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
 use super::files::{OpenFile, Pinned};
 use crate::Result;
-use crate::source::{FileStat, Pending, Source, cut};
+use crate::source::{Done, FileStat, Pending, Source, cut};
+use crate::tier::Passed;
 
 /// A row group whose bytes are on their way. Dropping it gives the read up.
 #[derive(Debug)]
@@ -14,7 +16,12 @@ pub(crate) struct Ahead {
     /// Where the bytes are in the file, sorted.
     chunks: Vec<Range<u64>>,
     pending: Pending<Vec<Bytes>>,
+    /// The same for other processes, if they are to have it.
+    passed: Option<PassedOn>,
 }
+
+/// What is there for other processes, once it is. Clones are of the same, which is there until all are dropped.
+pub(super) type PassedOn = Arc<Mutex<Option<Passed>>>;
 
 impl Ahead {
     pub(super) fn begin(source: &dyn Source, file: &OpenFile, chunks: Vec<Range<u64>>) -> Option<Self> {
@@ -22,7 +29,29 @@ impl Ahead {
             return None;
         }
         let pending = file.begin(source, &chunks)?;
-        Some(Self { chunks, pending })
+        Some(Self { chunks, pending, passed: None })
+    }
+
+    /// `passed` is for other processes, and there when it has arrived.
+    pub(super) fn new(chunks: Vec<Range<u64>>, pending: Pending<Vec<Bytes>>, passed: Option<PassedOn>) -> Self {
+        Self { chunks, pending, passed }
+    }
+
+    /// What is in memory already.
+    pub(super) fn at_hand(chunks: Vec<Range<u64>>, bytes: Vec<Bytes>) -> Self {
+        let done = Done::default();
+        done.set();
+        Self { chunks, pending: Pending::new(done, || Ok(bytes)), passed: None }
+    }
+
+    /// Whether other processes get it from this one.
+    pub(super) fn is_for_others(&self) -> bool {
+        self.passed.is_some()
+    }
+
+    /// Keeps it there for other processes, for as long as the result is held.
+    pub(super) fn passed(&self) -> Option<PassedOn> {
+        self.passed.clone()
     }
 
     /// Bytes that come when somebody says so.

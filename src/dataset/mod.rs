@@ -22,6 +22,7 @@ mod tests;
 mod verify;
 
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -308,40 +309,27 @@ impl Dataset {
     /// Starts reading what decoding these rows of a row group takes; `None` where that gains nothing.
     pub(crate) fn read_ahead(&self, row_group: u32, slots: Slots<'_>) -> Option<Ahead> {
         let inner = &*self.inner;
-        let entry = inner.index.row_group(row_group)?;
+        let entry = inner.index.row_group(row_group).filter(|_| inner.source.is_remote())?;
         // An error comes again, with its words, when the row group is decoded.
         let state = inner.state().ok()?;
         let file = state.files.get(inner, entry.file()).ok()?;
         let partitions = inner.partitions(entry.file());
-        if let (Some(tier), Some(indexed)) = (&state.tier, inner.index.file(entry.file())) {
-            let kept_as = |projection: &Projection| {
-                let partitions = &partitions;
-                inner.is_kept(tier, &Group { state, file: &file, indexed, entry, partitions, projection })
-            };
-            // Who is going to ask for it may want either.
-            let viewed = inner.viewed.get_or_init(|| inner.projection.clone().serving_views());
-            if kept_as(&inner.projection) || kept_as(viewed) {
-                return None;
-            }
-        }
-        // A tier keeps row groups whole.
-        let selected = source_rows(&entry, if state.tier.is_some() { Slots::All } else { slots });
-        let request = row_group::Request {
-            source: &*inner.source,
-            file: &file.metadata,
-            row_group: entry.ordinal() as usize,
-            projection: &inner.projection,
-            partitions: &partitions,
-            rows: selected.as_deref().map_or(Rows::All, Rows::Selected),
-            seeks_pages: true,
-            options: &inner.decode,
-        };
-        let places = request.places().ok()?;
-        let bytes = places.iter().map(|place| place.end.saturating_sub(place.start)).fold(0, u64::saturating_add);
-        if bytes > inner.decode.max_decoded_bytes {
+        let indexed = inner.index.file(entry.file())?;
+        let projection = &inner.projection;
+        let group = Group { state, file: &file, indexed, entry, partitions: &partitions, projection };
+        if state.tier.as_ref().is_some_and(|tier| inner.is_kept(tier, &group)) {
             return None;
         }
-        Ahead::begin(&*inner.source, &file, places)
+        // A tier keeps row groups whole.
+        let places = inner.places(&group, if state.tier.is_some() { Slots::All } else { slots })?;
+        let bytes = places.iter().map(|place| place.end.saturating_sub(place.start)).fold(0, u64::saturating_add);
+        if bytes > inner.decode.max_decoded_bytes || places.is_empty() {
+            return None;
+        }
+        match &state.tier {
+            Some(tier) => inner.read_by_tier(tier, &group, places),
+            None => Ahead::begin(&*inner.source, &file, places),
+        }
     }
 
     /// The rows at these slots, of the types served: a slice would keep the whole row group in memory for as long as the caller keeps
@@ -439,6 +427,24 @@ impl Inner {
     fn partitions(&self, file: u32) -> Vec<(&str, Option<&str>)> {
         let columns = self.index.partition_columns().iter().map(String::as_str);
         self.index.file(file).map_or_else(Vec::new, |file| columns.zip(file.partition_values()).collect())
+    }
+
+    /// Where in the file that is which decoding these rows of a row group takes.
+    fn places(&self, group: &Group<'_>, slots: Slots<'_>) -> Option<Vec<Range<u64>>> {
+        // What a tier keeps of the file serves any rows.
+        let whole = self.tier.as_ref().is_some_and(|tier| tier.kind() == TierKind::Fetched);
+        let selected = if whole { None } else { source_rows(&group.entry, slots) };
+        let request = row_group::Request {
+            source: &*self.source,
+            file: &group.file.metadata,
+            row_group: group.entry.ordinal() as usize,
+            projection: group.projection,
+            partitions: group.partitions,
+            rows: selected.as_deref().map_or(Rows::All, Rows::Selected),
+            seeks_pages: true,
+            options: &self.decode,
+        };
+        request.places().ok()
     }
 
     fn decode(&self, state: &State, read: GroupRead<'_>) -> Result<GroupRows> {

@@ -130,9 +130,10 @@ pub(super) fn hash_in(name: &str) -> Option<u128> {
 
 /// Whether a file is one that a killed process left behind, or a living one is using, by its name.
 pub(super) fn is_leftover(name: &str) -> bool {
-    let temporary = name.strip_prefix('.').and_then(|name| name.split_once(".tmp-"));
-    let locked = name.strip_suffix(super::flight::SUFFIX);
-    temporary.map(|(name, _)| name).or(locked).is_some_and(|name| hash_in(name).is_some())
+    let temporary = name.strip_prefix('.').and_then(|name| name.split_once(".tmp-")).map(|(name, _)| name);
+    let stem = temporary.or(name.strip_suffix(super::flight::SUFFIX)).unwrap_or(name);
+    let stem = stem.strip_suffix(super::passing::SUFFIX).unwrap_or(stem);
+    stem.len() < name.len() && hash_in(stem).is_some()
 }
 
 fn payload_at(identity: usize) -> usize {

@@ -1,37 +1,107 @@
 //! One maker of an entry at a time, among all threads and processes of a machine.
 //!
 //! The lock is advisory, on an empty file beside the entry. Every thread opens the file anew and so takes part on its own. Locks end
-//! with the process that has them, so a killed one holds nobody up; one that is stopped, or slow, holds the others up for a bounded time.
+//! with the process that has them, so a killed one holds nobody up; one that is stopped, or slow, holds the others up for a bounded time:
+//! the time of modification of the file says since when its lock is held, and one that is held for too long is taken over with a new file. Then
+//! both make the entry, which does no harm.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
+use std::{process, thread};
 
 pub(super) const SUFFIX: &str = ".lock";
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// A wait is worth this much, whatever was in vain before.
 const LEAST_MILLIS: u64 = 10;
 
-/// The right to make an entry. Dropping it gives it up.
+/// The right to make what a path names. Dropping it gives it up.
 #[derive(Debug)]
 pub(super) struct Flight {
     file: File,
     path: PathBuf,
+    process: u32,
+    /// Whether somebody else had it for too long.
+    pub(super) was_overdue: bool,
+}
+
+impl Flight {
+    /// Takes the lock if nobody has it, or has had it for longer than `wait`.
+    pub(super) fn try_take(entry: &Path, wait: Duration) -> io::Result<Option<Self>> {
+        Ok(match try_lock(entry, wait)? {
+            Tried::Mine(flight) => Some(flight),
+            Tried::Held(_) => None,
+        })
+    }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        // Deleted first: whoever gets a lock on the deleted file finds the entry, and a new file is nobody's yet.
+        // A forked child shares the lock with its parent, and would give up what is not its own.
+        if self.process != process::id() {
+            return;
+        }
+        if !is_at(&self.file, &self.path) {
+            // Somebody did not wait any longer, and has another file there.
+            return;
+        }
+        // Deleted first: whoever gets a lock on the deleted file sees that it is, and a new file is nobody's yet.
         let _ = fs::remove_file(&self.path);
         // Said, because a forked child that inherited the file would keep the lock for as long as it lives.
         let _ = self.file.unlock();
     }
+}
+
+enum Tried {
+    Mine(Flight),
+    /// Somebody has it, for so long.
+    Held(Duration),
+}
+
+fn try_lock(entry: &Path, wait: Duration) -> io::Result<Tried> {
+    let mut path = OsString::from(entry);
+    path.push(SUFFIX);
+    let path = PathBuf::from(path);
+    let mut was_overdue = false;
+    loop {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+        match file.try_lock() {
+            Ok(()) if !is_at(&file, &path) => continue,
+            // A file system without locks only makes two processes do the same.
+            Ok(()) | Err(TryLockError::Error(_)) => {
+                // It may have been left behind long ago, and the others go by its age.
+                let _ = file.set_modified(SystemTime::now());
+                return Ok(Tried::Mine(Flight { file, path, process: process::id(), was_overdue }));
+            }
+            Err(TryLockError::WouldBlock) => {
+                let since = file.metadata().and_then(|metadata| metadata.modified());
+                let age = since.ok().and_then(|since| since.elapsed().ok()).unwrap_or_default();
+                if age < wait || (is_at(&file, &path) && fs::remove_file(&path).is_err()) {
+                    return Ok(Tried::Held(age));
+                }
+                was_overdue = true;
+            }
+        }
+    }
+}
+
+/// Whether a file that is open has that name still.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |metadata: io::Result<fs::Metadata>| metadata.ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    identity(file.metadata()) == identity(fs::metadata(path))
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, path: &Path) -> bool {
+    path.exists()
 }
 
 /// How a wait ended.
@@ -57,31 +127,31 @@ impl Patience {
     }
 
     /// Waits for the lock of an entry, until somebody else made it (`done`), or in vain.
+    ///
+    /// A lock that is held for longer than anybody waits is taken over: of all that a stopped process holds, only the first is waited for.
     pub(super) fn wait_for(&self, entry: &Path, done: impl Fn() -> bool) -> io::Result<Turn> {
-        let mut path = OsString::from(entry);
-        path.push(SUFFIX);
-        let path = PathBuf::from(path);
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
         let began = Instant::now();
+        let full = Duration::from_millis(self.full);
         let patience = Duration::from_millis(self.millis.load(Ordering::Relaxed));
         let mut pause = FIRST_PAUSE;
         loop {
-            match file.try_lock() {
-                // A file system without locks only makes two processes do the same.
-                Ok(()) | Err(TryLockError::Error(_)) => return Ok(Turn::Mine(Flight { file, path })),
-                Err(TryLockError::WouldBlock) => {}
-            }
+            // Looked at first, so that a lock that was there before the wait is overdue before the wait is over.
+            let left = patience.saturating_sub(began.elapsed());
+            let age = match try_lock(entry, full)? {
+                Tried::Mine(flight) => return Ok(Turn::Mine(flight)),
+                Tried::Held(age) => age,
+            };
             if done() {
                 self.millis.store(self.full, Ordering::Relaxed);
                 return Ok(Turn::Done);
             }
-            let left = patience.saturating_sub(began.elapsed());
             if left.is_zero() {
                 self.millis
                     .store((patience.as_millis() as u64 / 4).max(LEAST_MILLIS.min(self.full)), Ordering::Relaxed);
                 return Ok(Turn::TimedOut);
             }
-            thread::sleep(pause.min(left));
+            let left = left.min(full.saturating_sub(age));
+            thread::sleep(pause.min(left).max(SHORTEST_PAUSE));
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }

@@ -6,6 +6,7 @@
 
 mod entry;
 mod flight;
+mod passing;
 mod room;
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +27,10 @@ use xxhash_rust::xxh3::xxh3_128;
 use self::entry::Draft;
 use self::flight::{Flight, Turn};
 use self::room::Room;
+
 use crate::{Error, ErrorKind, Result};
+
+pub(crate) use self::passing::{Fetched, Fetching, Passed, Reservation, Reserved};
 
 /// What of a row group a [`DiskTier`] keeps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -93,8 +97,8 @@ impl DiskTier {
 
     /// How long to wait at most for another process that is reading the same row group, before reading it as well. Default: 10 seconds.
     ///
-    /// After waiting in vain, the next waits are shorter, so that a process that was stopped holds up the others only for
-    /// about so long in all.
+    /// It counts from when the other one began, so a process that was stopped holds up the others for about so long in all. After waiting in
+    /// vain, the next waits are shorter.
     #[must_use]
     pub fn with_wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
@@ -174,6 +178,8 @@ pub(crate) struct Tier<V> {
     open: Mutex<Table<V>>,
     room: Mutex<Room>,
     flight: flight::Patience,
+    /// How many [`Reserved`] there are, each with an open file.
+    reserved: AtomicUsize,
     /// Why nothing more is written.
     fault: OnceLock<Error>,
     counts: Counts,
@@ -209,6 +215,7 @@ impl<V> Tier<V> {
             open: Mutex::new(Table { held: LruCache::unbounded(), bytes: 0 }),
             room: Mutex::new(Room::new(options.bytes)),
             flight: flight::Patience::new(options.wait),
+            reserved: AtomicUsize::new(0),
             fault: OnceLock::new(),
             counts: Counts::default(),
             options,
@@ -265,6 +272,11 @@ impl<V> Tier<V> {
         found
     }
 
+    /// Counts an entry that was not there, and that whoever fetched it has put there.
+    pub(crate) fn count_miss(&self) {
+        count(&self.counts.misses, 1);
+    }
+
     /// Whether an entry of so many bytes is likely to be kept.
     pub(crate) fn takes(&self, estimate: u64) -> bool {
         self.fault.get().is_none() && lock(&self.room).may_take(estimate)
@@ -285,7 +297,7 @@ impl<V> Tier<V> {
         let path = self.path(&key);
         let waited = self.in_folder(|| self.flight.wait_for(&path, || path.exists()));
         let flight = match waited {
-            Ok(Turn::Mine(flight)) => flight,
+            Ok(Turn::Mine(flight)) => self.counted(flight),
             Ok(Turn::Done) => return self.look(&key).map_or(Claim::Without, Claim::Found),
             Ok(Turn::TimedOut) => {
                 count(&self.counts.timeouts, 1);
@@ -309,6 +321,12 @@ impl<V> Tier<V> {
                 Claim::Without
             }
         }
+    }
+
+    /// Counts a right that somebody else had for too long.
+    fn counted(&self, flight: Flight) -> Flight {
+        count(&self.counts.timeouts, u64::from(flight.was_overdue));
+        flight
     }
 
     /// Does something that needs the folder, which it makes where it is missing.

@@ -32,6 +32,12 @@ fn put(tier: &Tier<Bytes>, name: impl fmt::Display, payload: &[u8]) -> bool {
     }
 }
 
+impl<V> Claim<'_, V> {
+    fn is_found(&self) -> bool {
+        matches!(self, Claim::Found(_))
+    }
+}
+
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> =
         fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
@@ -214,12 +220,33 @@ fn a_maker_that_does_not_get_on_is_not_waited_for_for_ever() {
     let makers: Vec<_> = (0..3).map(|name| stopped.find_or_make(key(name), 1)).collect();
     assert!(makers.iter().all(|claim| matches!(claim, Claim::Make(_))));
     for name in 0..3 {
-        assert!(matches!(other.find_or_make(key(name), 1), Claim::Without));
+        assert!(put(&other, name, b"x"), "it is taken over");
     }
     assert_eq!(other.counters().timeouts, 3);
+    let before = names(folder.path());
+    assert_eq!(before.iter().filter(|name| !name.starts_with('.')).count(), 3);
     drop(makers);
-    assert!(names(folder.path()).is_empty(), "what was given up leaves nothing");
-    assert!(put(&other, 0, b"x"));
+    assert_eq!(names(folder.path()).len(), 3, "what was given up leaves nothing");
+    assert_eq!(*other.find(&key(0)).unwrap(), b"x"[..]);
+}
+
+#[test]
+fn one_who_took_over_is_waited_for_in_turn_and_keeps_the_right() {
+    let folder = TempDir::new().unwrap();
+    let wait = Duration::from_millis(200);
+    let (stopped, second) = (with_wait(folder.path(), 1 << 20, wait), with_wait(folder.path(), 1 << 20, wait));
+    let late = stopped.find_or_make(key(0), 1);
+    let Claim::Make(mut maker) = second.find_or_make(key(0), 1) else { panic!("it was overdue") };
+    // The one who was stopped goes on, and takes nothing away.
+    drop(late);
+    assert!(Flight::try_take(&second.path(&key(0)), Duration::from_secs(60)).unwrap().is_none());
+    thread::scope(|scope| {
+        let third = scope.spawn(|| tier(folder.path(), 1 << 20).find_or_make(key(0), 1).is_found());
+        thread::sleep(Duration::from_millis(30));
+        maker.write(b"x");
+        maker.commit();
+        assert!(third.join().unwrap());
+    });
 }
 
 #[test]

@@ -1,4 +1,5 @@
-/* A forked child reads on from a store that its parent has read from, with connections and threads of its own, and does not hang. */
+/* A forked child reads on from a store that its parent has read from, with connections and threads of its own, and does not hang; with a disk tier
+ * before the store, parent and child read on at the same time, and keep for each other what they read. */
 #define _POSIX_C_SOURCE 200809L
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -116,6 +117,76 @@ static uint64_t pull(rowdex_loader *loader) {
   return id;
 }
 
+enum { BATCH = 1000 };
+
+/* The rest of an epoch: all ids are those of the row ids. */
+static void read_on(rowdex_loader *loader) {
+  for (;;) {
+    rowdex_batch *batch = NULL;
+    OK(rowdex_loader_next(loader, &batch, &error));
+    if (batch == NULL) return;
+    rowdex_batch_info info = {.struct_size = sizeof info};
+    OK(rowdex_batch_get_info(batch, &info, &error));
+    int64_t ids[BATCH];
+    CHECK(info.num_rows <= BATCH);
+    rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids};
+    OK(rowdex_batch_copy_into(batch, &column, 1, &error));
+    for (uint64_t i = 0; i < info.num_rows; i++) CHECK(ids[i] == (int64_t)info.row_ids[i]);
+    rowdex_batch_free(batch);
+  }
+}
+
+/* Parent and children read on from an inherited dataset with a tier, of which the parent was reading row groups ahead when they were forked. */
+static void share_a_tier(const char *folder, const char *root, const char *kind) {
+  char path[4096], tidy[4200];
+  snprintf(path, sizeof path, "%s/tier-XXXXXX", folder);
+  CHECK(mkdtemp(path) != NULL);
+  rowdex_index *index = open_index(folder);
+  const char *id = "id";
+  rowdex_disk_tier tier = {.struct_size = sizeof tier, .folder = path, .bytes = 1 << 30, .kind = kind, .wait_ms = 60000};
+  rowdex_dataset_options options = {.struct_size = sizeof options, .columns = &id, .num_columns = 1, .root = root,
+                                    .cache_bytes = 1, .threads = 4, .disk_tier = &tier};
+  rowdex_dataset *dataset = NULL;
+  OK(rowdex_dataset_open(index, &options, &dataset, &error));
+  rowdex_index_free(index);
+  rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, BATCH);
+  rowdex_loader_options sizes = {.struct_size = sizeof sizes, .memory = DEMO_ROWS * 8 / 4, .epochs = 1};
+  rowdex_loader *loader = NULL;
+  OK(rowdex_loader_new(dataset, sampler, &sizes, &loader, &error));
+  take_a_few(dataset);
+  pull(loader);
+  pid_t children[4];
+  for (int child = 0; child < 4; child++) {
+    children[child] = fork();
+    CHECK(children[child] >= 0);
+    if (children[child] == 0) {
+      alarm(PATIENCE);
+      take_a_few(dataset);
+      read_on(loader);
+      take_a_few(dataset);
+      rowdex_tier_counters counters = {.struct_size = sizeof counters};
+      OK(rowdex_dataset_tier_counters(dataset, &counters, &error));
+      CHECK(counters.hits > 0 && counters.timeouts == 0);
+      rowdex_loader_free(loader);
+      rowdex_sampler_free(sampler);
+      rowdex_dataset_free(dataset);
+      _exit(0);
+    }
+  }
+  read_on(loader);
+  take_a_few(dataset);
+  for (int child = 0; child < 4; child++) {
+    int status = 0;
+    CHECK(waitpid(children[child], &status, 0) == children[child]);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  rowdex_loader_free(loader);
+  rowdex_sampler_free(sampler);
+  rowdex_dataset_free(dataset);
+  snprintf(tidy, sizeof tidy, "rm -r '%s'", path);
+  CHECK(system(tidy) == 0);
+}
+
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   /* Before there is any thread. */
@@ -166,6 +237,10 @@ int main(int argc, char **argv) {
     rowdex_loader_free(loader);
     rowdex_sampler_free(sampler);
     rowdex_dataset_free(dataset);
+  }
+  for (int turn = 0; turn < 2; turn++) {
+    share_a_tier(argv[1], root, "decoded");
+    share_a_tier(argv[1], root, "fetched");
   }
   kill(server, SIGKILL);
   waitpid(server, NULL, 0);

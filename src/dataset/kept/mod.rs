@@ -4,6 +4,8 @@
 //! the row group, and then either the byte ranges that were fetched or the types and rows that were decoded. So an entry is never stale: a
 //! file that changed is another file.
 
+mod keeper;
+mod passing;
 mod rows;
 mod serve;
 #[cfg(test)]
@@ -29,6 +31,7 @@ use crate::source::{FileStat, Source, cut};
 use crate::tier::{Claim, DiskTier, Key, Tier, TierKind};
 use crate::{Error, ErrorKind, Result};
 
+use self::keeper::Keeper;
 use self::rows::RowsWriter;
 
 /// How a read of a row group uses the disk tier.
@@ -53,12 +56,14 @@ pub(super) enum Kept {
 
 /// The tier of a dataset in this process.
 pub(super) struct DatasetTier {
-    pub(super) tier: Tier<Kept>,
+    pub(super) tier: Arc<Tier<Kept>>,
+    keeper: Keeper,
     /// Of the schemas that rows were decoded to, by which Arrow types entries are told apart; `None` for those that are not kept.
     fingerprints: Mutex<Vec<(SchemaRef, Option<u128>)>>,
 }
 
 /// A row group that is to be read.
+#[derive(Clone, Copy)]
 pub(super) struct Group<'a> {
     pub(super) state: &'a State,
     pub(super) file: &'a OpenFile,
@@ -80,7 +85,8 @@ impl DatasetTier {
             TierKind::Decoded => |bytes| rows::parse(&bytes).map(|(rows, memory)| (Kept::Rows(rows), memory)),
             TierKind::Fetched => |bytes| Ok((Kept::Chunks(bytes), 0)),
         };
-        Self { tier: Tier::new(options, parse), fingerprints: Mutex::new(Vec::new()) }
+        let tier = Arc::new(Tier::new(options, parse));
+        Self { tier, keeper: Keeper::default(), fingerprints: Mutex::new(Vec::new()) }
     }
 
     /// Tells schemas apart; `None` for one whose rows are not kept.
@@ -130,11 +136,16 @@ impl Inner {
 
     /// Whether the tier has all that decoding a row group takes, or just that.
     pub(super) fn is_kept(&self, tier: &DatasetTier, group: &Group<'_>) -> bool {
-        let key = match tier.tier.kind() {
-            TierKind::Decoded => self.rows_key(tier, group),
-            TierKind::Fetched => Some(self.chunks_key(group, &group.chunks())),
-        };
-        key.is_some_and(|key| tier.tier.contains(&key))
+        let contains = |key: Option<Key>| key.is_some_and(|key| tier.tier.contains(&key));
+        match tier.tier.kind() {
+            TierKind::Fetched => contains(Some(self.chunks_key(group, &group.chunks()))),
+            // Who is going to ask for it may want either.
+            TierKind::Decoded => {
+                let viewed = self.viewed.get_or_init(|| self.projection.clone().serving_views());
+                let rows = |projection| contains(self.rows_key(tier, &Group { projection, ..*group }));
+                rows(&self.projection) || rows(viewed)
+            }
+        }
     }
 
     fn decode_by_rows(
@@ -151,9 +162,17 @@ impl Inner {
         };
         let tier = &tier.tier;
         let estimate = group.decoded_bytes();
-        let claim = match uses {
-            TierUse::Make if estimate <= self.decode.max_decoded_bytes => tier.find_or_make(key.clone(), estimate),
-            _ => tier.find(&key).map_or(Claim::Without, Claim::Found),
+        let makes = uses == TierUse::Make && estimate <= self.decode.max_decoded_bytes;
+        let claim = match makes {
+            true => tier.find_or_make(key.clone(), estimate),
+            false => tier.find(&key).map_or(Claim::Without, Claim::Found),
+        };
+        let makes_it = matches!(claim, Claim::Make(_));
+        // Until the entry is there, nobody else is to find neither bytes nor anybody who fetches them.
+        let _passed = ahead.as_ref().map(Ahead::passed);
+        let (ahead, _fetching) = match ahead {
+            None if makes && !matches!(claim, Claim::Found(_)) => self.fetched_by_others(tier, group, makes_it),
+            ahead => (ahead, None),
         };
         let maker = match claim {
             Claim::Found(kept) => return self.serve_rows(group, &kept, slots, out),
@@ -169,6 +188,7 @@ impl Inner {
             let read = self.decode_from_source(group, slots, ahead, Chunked { rows: out.rows, each: &mut tee })?;
             self.check_unchanged(group)?;
             writer.finish();
+            self.forget_passed(tier, &key, group);
             return Ok(read);
         }
         // Other rows of it will be wanted later: all of them are decoded now, so that none need be then.
@@ -182,6 +202,7 @@ impl Inner {
             Ok(read) => {
                 self.check_unchanged(group)?;
                 writer.finish();
+                self.forget_passed(tier, &key, group);
                 read
             }
             // The few rows may be sound where others are not.
@@ -219,29 +240,36 @@ impl Inner {
             return self.decode_from_source(group, slots, ahead, out);
         }
         let key = self.chunks_key(group, &chunks);
-        let claim = match uses {
-            TierUse::Make => tier.find_or_make(key, bytes),
-            _ => tier.find(&key).map_or(Claim::Without, Claim::Found),
-        };
         let file = Pinned { source: &*self.source, file: group.file };
-        let (parts, fetched) = match claim {
-            Claim::Found(kept) => match &*kept {
-                Kept::Chunks(all) if all.len() as u64 == bytes => (parts_of(&chunks, all), 0),
-                _ => return Err(Error::new(ErrorKind::Internal, "an entry of the disk tier is of other bytes")),
-            },
-            Claim::Without => return self.decode_from_source(group, slots, ahead, out),
-            Claim::Make(mut maker) => {
-                let parts = match ahead {
-                    Some(ahead) => ahead.wait()?.into_bytes(),
-                    None => {
-                        let read = file.read(group.file.metadata.path(), &chunks);
-                        read.map_err(|error| self.prefer_stale(group.file, error))?
-                    }
-                };
-                parts.iter().for_each(|part| maker.write(part));
-                self.check_unchanged(group)?;
-                maker.commit();
-                (parts, bytes)
+        let fetch = |ahead: Option<Ahead>| match ahead {
+            Some(ahead) => Ok(ahead.wait()?.into_bytes()),
+            None => {
+                let read = file.read(group.file.metadata.path(), &chunks);
+                read.map_err(|error| self.prefer_stale(group.file, error))
+            }
+        };
+        let (parts, fetched) = if ahead.as_ref().is_some_and(Ahead::is_for_others) {
+            // When it has arrived it is an entry, if it can be.
+            tier.count_miss();
+            (fetch(ahead)?, bytes)
+        } else {
+            let claim = match uses {
+                TierUse::Make => tier.find_or_make(key, bytes),
+                _ => tier.find(&key).map_or(Claim::Without, Claim::Found),
+            };
+            match claim {
+                Claim::Found(kept) => match &*kept {
+                    Kept::Chunks(all) if all.len() as u64 == bytes => (parts_of(&chunks, all), 0),
+                    _ => return Err(Error::new(ErrorKind::Internal, "an entry of the disk tier is of other bytes")),
+                },
+                Claim::Without => return self.decode_from_source(group, slots, ahead, out),
+                Claim::Make(mut maker) => {
+                    let parts = fetch(ahead)?;
+                    parts.iter().for_each(|part| maker.write(part));
+                    self.check_unchanged(group)?;
+                    maker.commit();
+                    (parts, bytes)
+                }
             }
         };
         let source = PartlyKept { file, chunks, parts, served: AtomicU64::new(0) };

@@ -1,3 +1,5 @@
+mod passing;
+
 use std::fs;
 use std::path::Path;
 

@@ -12,6 +12,7 @@ mod faults;
 mod gcs;
 mod http;
 mod proxy;
+mod ranks;
 mod reading;
 mod server;
 mod tier;

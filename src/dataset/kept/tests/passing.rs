@@ -1,0 +1,363 @@
+//! What is read ahead from a store is fetched once, for all processes: each of these datasets stands for one.
+
+use std::sync::Condvar;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::dataset::{Ahead, GroupRead};
+use crate::source::{Done, LocalSource, Pending};
+
+/// A folder as if it were a store, which answers reads ahead when it is let.
+#[derive(Debug)]
+struct Gated {
+    local: Arc<LocalSource>,
+    gate: Arc<Gate>,
+    reads: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+    given_up: AtomicBool,
+}
+
+impl Gated {
+    fn set(&self, open: bool) {
+        *self.gate.is_open.lock().unwrap() = open;
+        self.gate.opened.notify_all();
+    }
+
+    fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Gated {
+    fn drop(&mut self) {
+        self.gate.given_up.store(true, Ordering::Relaxed);
+        self.set(true);
+    }
+}
+
+impl Source for Gated {
+    fn stat(&self, path: &str) -> Result<FileStat> {
+        self.local.stat(path)
+    }
+
+    fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.local.read(path, ranges)
+    }
+
+    fn begin(&self, path: &str, _: &FileStat, ranges: &[Range<u64>]) -> Option<Pending<Vec<Bytes>>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let (local, gate) = (Arc::clone(&self.local), Arc::clone(&self.gate));
+        let (path, ranges) = (path.to_owned(), ranges.to_vec());
+        let (sender, receiver) = mpsc::channel();
+        let done = Done::default();
+        let told = done.clone();
+        thread::spawn(move || {
+            let mut is_open = gate.is_open.lock().unwrap();
+            while !*is_open {
+                is_open = gate.opened.wait(is_open).unwrap();
+            }
+            drop(is_open);
+            if !gate.given_up.load(Ordering::Relaxed) {
+                let _ = sender.send(local.read(&path, &ranges));
+            }
+            told.set();
+        });
+        Some(Pending::new(done, move || receiver.recv().unwrap()))
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+}
+
+/// A process: its dataset, and its way to the store.
+struct Process {
+    dataset: Dataset,
+    store: Arc<Gated>,
+}
+
+impl Process {
+    fn new(place: &Place, kind: TierKind, wait: Duration) -> Self {
+        Self::of(place.builder(), place, kind, wait)
+    }
+
+    fn of(builder: DatasetBuilder, place: &Place, kind: TierKind, wait: Duration) -> Self {
+        let local = Arc::new(LocalSource::new(place.path("data")));
+        let store = Arc::new(Gated { local, gate: Arc::default(), reads: AtomicU64::new(0) });
+        let source: Arc<dyn Source> = store.clone();
+        let tier = place.tier(kind, PLENTY).with_wait(wait);
+        let dataset = builder.with_disk_tier(tier).with_cache_bytes(0).with_source(source).open().unwrap();
+        Self { dataset, store }
+    }
+
+    fn ahead(&self, group: u32) -> Option<Ahead> {
+        self.dataset.read_ahead(group, Slots::All)
+    }
+
+    /// Decodes a row group, and looks at its first row.
+    fn decode(&self, group: u32, ahead: Option<Ahead>) {
+        let projection = self.dataset.projection().clone();
+        let read = GroupRead { ahead, ..GroupRead::new(group, Slots::All, &projection) };
+        let rows = self.dataset.decode_group(read).unwrap().batch;
+        assert_eq!(rows.column(0).as_primitive::<Int64Type>().value(0), i64::from(group) * GROUP as i64);
+    }
+
+    fn timeouts(&self) -> u64 {
+        self.dataset.tier_counters().timeouts
+    }
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn two(place: &Place, kind: TierKind) -> (Process, Process) {
+    (Process::new(place, kind, LONG), Process::new(place, kind, LONG))
+}
+
+/// Waits until what was read ahead has arrived, for everybody.
+fn arrived(ahead: &Ahead) {
+    let began = Instant::now();
+    while !ahead.has_arrived() {
+        assert!(began.elapsed() < LONG);
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether only entries are in the folder.
+fn is_tidy(place: &Place) -> bool {
+    place.entries().iter().all(|path| path.extension().is_some_and(|suffix| suffix == "rdxt"))
+}
+
+#[test]
+fn what_one_process_reads_ahead_another_does_not_fetch_whoever_gets_to_it_first() {
+    for kind in KINDS {
+        for first_decodes_first in [true, false] {
+            let place = Place::new();
+            let (first, second) = two(&place, kind);
+            let ahead = first.ahead(1).unwrap();
+            assert!(second.ahead(1).is_none() && first.ahead(1).is_none(), "it is on its way");
+            assert_eq!((first.store.reads(), second.store.reads()), (1, 0));
+            first.store.set(true);
+            arrived(&ahead);
+            assert!(second.ahead(1).is_none(), "it is there");
+            if first_decodes_first {
+                first.decode(1, Some(ahead));
+                second.decode(1, None);
+            } else {
+                second.decode(1, None);
+                first.decode(1, Some(ahead));
+            }
+            assert!(second.ahead(1).is_none() && first.ahead(1).is_none(), "it is kept");
+            assert_eq!((first.store.reads(), second.store.reads()), (1, 0), "{kind}");
+            let decodes = first.dataset.counters().decodes + second.dataset.counters().decodes;
+            assert_eq!(decodes, if kind == TierKind::Decoded { 1 } else { 2 });
+            assert_eq!(first.dataset.tier_counters().writes + second.dataset.tier_counters().writes, 1);
+            assert!(is_tidy(&place), "{:?}", place.entries());
+        }
+    }
+}
+
+#[test]
+fn a_process_that_does_not_come_back_for_what_it_read_ahead_holds_nobody_up() {
+    for kind in KINDS {
+        let place = Place::new();
+        let (first, second) = two(&place, kind);
+        let aheads: Vec<_> = (0..GROUPS as u32).map(|group| first.ahead(group).unwrap()).collect();
+        first.store.set(true);
+        (0..GROUPS as u32).for_each(|group| second.decode(group, None));
+        assert_eq!((first.store.reads(), second.store.reads(), second.timeouts()), (GROUPS, 0, 0));
+        drop(aheads);
+        assert_eq!(place.entries().len() as u64, GROUPS);
+        assert!(is_tidy(&place));
+    }
+}
+
+#[test]
+fn two_processes_that_need_first_what_the_other_has_read_ahead_both_get_on() {
+    for kind in KINDS {
+        let place = Place::new();
+        let (first, second) = two(&place, kind);
+        let (one, two) = (first.ahead(1).unwrap(), second.ahead(2).unwrap());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                first.decode(2, None);
+                first.decode(1, Some(one));
+            });
+            scope.spawn(|| {
+                second.decode(1, None);
+                second.decode(2, Some(two));
+            });
+            thread::sleep(Duration::from_millis(20));
+            first.store.set(true);
+            second.store.set(true);
+        });
+        assert_eq!((first.store.reads(), second.store.reads()), (1, 1), "{kind}");
+        assert_eq!((first.timeouts(), second.timeouts(), is_tidy(&place)), (0, 0, true));
+    }
+}
+
+#[test]
+fn a_process_does_not_wait_for_itself() {
+    for kind in KINDS {
+        let place = Place::new();
+        let process = Process::new(&place, kind, LONG);
+        let ahead = process.ahead(3).unwrap();
+        process.store.set(true);
+        process.decode(3, None);
+        process.decode(3, Some(ahead));
+        assert_eq!((process.store.reads(), process.timeouts(), is_tidy(&place)), (1, 0, true), "{kind}");
+    }
+}
+
+#[test]
+fn two_loaders_of_one_dataset_take_turns_on_one_thread_and_on_their_own() {
+    for (kind, threads) in KINDS.into_iter().flat_map(|kind| [(kind, 0), (kind, 2)]) {
+        let place = Place::new();
+        let process = Process::new(&place, kind, LONG);
+        process.store.set(true);
+        let loader = |seed| {
+            let order = Arc::new(Global::new(ROWS as u64, seed).unwrap());
+            let sampler = DistributedSampler::new(order, Shard::new(0, 1).unwrap(), 64).unwrap();
+            let loader = Loader::builder(&process.dataset, sampler).memory(process.dataset.decoded_bytes() / 4);
+            loader.threads(threads).with_views(seed == 2 && kind == TierKind::Fetched).epochs(1).build().unwrap()
+        };
+        let mut rows = 0;
+        for (one, two) in loader(1).zip(loader(2)) {
+            for batch in [one.unwrap(), two.unwrap()] {
+                let ids = batch.records.column(0).as_primitive::<Int64Type>();
+                assert!(ids.values().iter().zip(&batch.row_ids).all(|(id, row)| *id as u64 == *row));
+                rows += ids.values().len();
+            }
+        }
+        assert_eq!(rows as i64, 2 * ROWS);
+        assert_eq!((process.timeouts(), is_tidy(&place)), (0, true));
+        assert_eq!(process.store.reads(), GROUPS, "{kind} {threads}");
+    }
+}
+
+#[test]
+fn a_read_that_is_given_up_is_anybodys_again() {
+    for kind in KINDS {
+        let place = Place::new();
+        let (first, second) = two(&place, kind);
+        drop(first.ahead(1).unwrap());
+        assert!(place.entries().is_empty(), "{:?}", place.entries());
+        let ahead = second.ahead(1).unwrap();
+        assert!(first.ahead(1).is_none());
+        second.store.set(true);
+        arrived(&ahead);
+        drop(ahead);
+        assert_eq!(place.entries().len(), usize::from(kind == TierKind::Fetched), "bytes that nobody came back for");
+        assert!(is_tidy(&place));
+    }
+}
+
+#[test]
+fn what_a_stopped_process_reads_ahead_is_not_waited_for_for_ever() {
+    for kind in KINDS {
+        let place = Place::new();
+        let wait = Duration::from_millis(300);
+        let (stopped, other) = (Process::new(&place, kind, wait), Process::new(&place, kind, wait));
+        let aheads: Vec<_> = (0..GROUPS as u32).map(|group| stopped.ahead(group).unwrap()).collect();
+        (0..GROUPS as u32).for_each(|group| other.decode(group, None));
+        assert_eq!((other.store.reads(), other.timeouts()), (GROUPS, GROUPS), "{kind}");
+        drop(aheads);
+        assert!(is_tidy(&place));
+    }
+}
+
+#[test]
+fn what_a_killed_process_had_fetched_is_used_and_cleared() {
+    let place = Place::new();
+    let (killed, other) = two(&place, TierKind::Decoded);
+    let ahead = killed.ahead(2).unwrap();
+    killed.store.set(true);
+    arrived(&ahead);
+    // Nothing of it is dropped.
+    std::mem::forget(ahead);
+    assert!(!is_tidy(&place));
+    other.decode(2, None);
+    assert_eq!((other.store.reads(), is_tidy(&place)), (0, true));
+}
+
+#[test]
+fn fetched_bytes_that_are_damaged_are_fetched_again() {
+    let place = Place::new();
+    let (first, second) = two(&place, TierKind::Decoded);
+    let ahead = first.ahead(2).unwrap();
+    first.store.set(true);
+    arrived(&ahead);
+    let [file] = &place.entries()[..] else { panic!("{:?}", place.entries()) };
+    let mut bytes = fs::read(file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(file, bytes).unwrap();
+    second.decode(2, None);
+    assert_eq!(second.store.reads(), 1);
+    first.decode(2, Some(ahead));
+    assert!(is_tidy(&place));
+}
+
+#[test]
+fn locks_are_so_few_that_files_can_be_opened_still() {
+    let place = Place(TempDir::new().unwrap());
+    write(&place.path("data/a.parquet"), &columns(0..400).project(&[0]).unwrap(), 1);
+    place.index();
+    for kind in KINDS {
+        let (first, second) = two(&place, kind);
+        let aheads: Vec<_> = (0..400).map(|group| first.ahead(group).unwrap()).collect();
+        assert!(place.entries().len() <= 256, "{}", place.entries().len());
+        first.store.set(true);
+        aheads.iter().for_each(arrived);
+        let rows = |group: u32, ahead| {
+            let projection = first.dataset.projection().clone();
+            let read = GroupRead { ahead, ..GroupRead::new(group, Slots::All, &projection) };
+            first.dataset.decode_group(read).unwrap().batch
+        };
+        for (group, ahead) in aheads.into_iter().enumerate() {
+            assert_eq!(
+                rows(group as u32, Some(ahead)).column(0).as_primitive::<Int64Type>().values()[..],
+                [group as i64]
+            );
+        }
+        assert_eq!((first.store.reads(), first.dataset.tier_counters().writes), (400, 400));
+        assert!(second.ahead(399).is_none());
+        fs::remove_dir_all(place.path("tier")).unwrap();
+    }
+}
+
+#[test]
+fn few_rows_of_each_row_group_are_kept_as_what_they_are() {
+    let place = Place::new();
+    let rows = Arc::new(UInt64Array::from_iter_values((0..ROWS as u64).filter(|row| row % 211 == 5))) as ArrayRef;
+    write(&place.path("rows.parquet"), &RecordBatch::try_from_iter([("row_id", rows)]).unwrap(), 1 << 20);
+    let some = place.path("some.rdx");
+    IndexBuilder::new([place.path("data")]).with_rows(place.path("rows.parquet")).build(&some).unwrap();
+    for kind in KINDS {
+        let open = || Process::of(Dataset::builder(Index::open(&some).unwrap()), &place, kind, LONG);
+        for _ in 0..2 {
+            let process = open();
+            process.store.set(true);
+            let ids: Vec<i64> = (0..GROUPS as u32)
+                .flat_map(|group| {
+                    let projection = process.dataset.projection().clone();
+                    let ahead = process.ahead(group);
+                    let read = GroupRead { ahead, ..GroupRead::new(group, Slots::All, &projection) };
+                    let rows = process.dataset.decode_group(read).unwrap().batch;
+                    rows.column(0).as_primitive::<Int64Type>().values().to_vec()
+                })
+                .collect();
+            assert_eq!(ids, (0..ROWS).filter(|row| row % 211 == 5).collect::<Vec<_>>());
+        }
+        assert!(is_tidy(&place));
+        fs::remove_dir_all(place.path("tier")).unwrap();
+    }
+}

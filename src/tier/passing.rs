@@ -1,0 +1,183 @@
+//! What one process fetches for all that are about to need it.
+//!
+//! The right to fetch is held only while bytes are on their way, which needs nobody's consent: not until the one who asked gets round to using
+//! them, which may be never, or may wait for just those who wait for the bytes. When they have arrived they are put where the others
+//! find them. That is the entry itself where fetched bytes are what is kept. Where entries are made of decoded rows, it is a file beside them that is there
+//! for as long as the one who fetched has use for it, or until somebody has made the entry.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::entry::{self, Draft};
+use super::flight::{Flight, Turn};
+use super::{Key, Maker, Tier, count};
+use crate::{Error, ErrorKind, Result};
+
+pub(super) const SUFFIX: &str = ".fetched";
+
+/// The most rights to fetch that are held at once: each is an open file, of which a process has a thousand.
+const MOST_RESERVED: usize = 256;
+
+/// What became of asking for the right to fetch, without waiting.
+pub(crate) enum Reservation<V> {
+    Mine(Reserved<V>),
+    /// Somebody else is fetching it or has fetched it.
+    Taken,
+    /// Nobody knows: the tier is off, or too many rights are held.
+    Unknown,
+}
+
+/// The right to fetch the bytes of a row group, which nobody else has as long as this lives.
+pub(crate) struct Reserved<V> {
+    tier: Arc<Tier<V>>,
+    key: Key,
+    path: PathBuf,
+    is_entry: bool,
+    /// `None` only while it is made or used up.
+    flight: Option<Flight>,
+}
+
+/// Bytes that are there for other processes, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Passed {
+    path: PathBuf,
+    process: u32,
+}
+
+/// What became of waiting for the bytes of a row group.
+pub(crate) enum Fetched {
+    Passed(Bytes),
+    /// Nobody else has fetched them, or does as long as this lives.
+    Mine(Fetching),
+    /// They were waited for in vain, or nobody knows.
+    Without,
+}
+
+/// As [`Reserved`], of one who puts the bytes nowhere but into the entry that is made of them.
+#[derive(Debug)]
+pub(crate) struct Fetching(#[expect(dead_code, reason = "it is held")] Flight);
+
+impl<V> Tier<V> {
+    /// The right to fetch these bytes, which are the entry of this key or else what it is made of, if nobody else has it. Never waits.
+    pub(crate) fn reserve(self: &Arc<Self>, key: Key, is_entry: bool) -> Reservation<V> {
+        if self.reserved.fetch_add(1, Ordering::Relaxed) >= MOST_RESERVED {
+            self.reserved.fetch_sub(1, Ordering::Relaxed);
+            return Reservation::Unknown;
+        }
+        let path = if is_entry { self.path(&key) } else { self.passing_path(&key) };
+        // From here on, dropping it counts it out.
+        let mut reserved = Reserved { tier: Arc::clone(self), key, path, is_entry, flight: None };
+        match self.in_folder(|| Flight::try_take(&reserved.path, self.options.wait)) {
+            Ok(flight) => reserved.flight = flight.map(|flight| self.counted(flight)),
+            Err(error) => {
+                self.switch_off(Error::io("cannot lock an entry", error));
+                return Reservation::Unknown;
+            }
+        }
+        match reserved.flight {
+            Some(_) if !reserved.path.exists() => Reservation::Mine(reserved),
+            _ => Reservation::Taken,
+        }
+    }
+
+    /// Bytes that somebody has fetched, if they are there.
+    pub(crate) fn passed(&self, key: &Key) -> Option<Bytes> {
+        entry::open(&self.passing_path(key), key).ok().flatten()
+    }
+
+    /// Bytes that somebody has fetched or is fetching, or the right to fetch them.
+    pub(crate) fn fetch(&self, key: &Key) -> Fetched {
+        let path = self.passing_path(key);
+        let passed = || self.passed(key).map_or(Fetched::Without, Fetched::Passed);
+        if path.exists() {
+            return passed();
+        }
+        match self.in_folder(|| self.flight.wait_for(&path, || path.exists())) {
+            // Whoever had the lock before may have fetched them.
+            Ok(Turn::Mine(_)) if path.exists() => passed(),
+            Ok(Turn::Mine(flight)) => Fetched::Mine(Fetching(self.counted(flight))),
+            Ok(Turn::Done) => passed(),
+            Ok(Turn::TimedOut) => {
+                count(&self.counts.timeouts, 1);
+                Fetched::Without
+            }
+            Err(error) => {
+                self.switch_off(Error::io("cannot lock an entry", error));
+                Fetched::Without
+            }
+        }
+    }
+
+    /// Deletes bytes that nobody needs any more, because the entry is there that is made of them.
+    pub(crate) fn forget_passed(&self, key: &Key) {
+        // Mostly they are not there.
+        let _ = fs::remove_file(self.passing_path(key));
+    }
+
+    fn passing_path(&self, key: &Key) -> PathBuf {
+        let mut path = OsString::from(self.path(key));
+        path.push(SUFFIX);
+        PathBuf::from(path)
+    }
+}
+
+impl<V> Reserved<V> {
+    /// Puts the bytes where the others find them, and lets them look.
+    pub(crate) fn deliver(mut self, parts: &[Bytes]) -> Option<Passed> {
+        match self.put(parts) {
+            Ok(passed) => passed,
+            // Somebody deleted the folder, which is anybody's right.
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => {
+                self.tier.switch_off(error);
+                None
+            }
+        }
+    }
+
+    fn put(&mut self, parts: &[Bytes]) -> Result<Option<Passed>> {
+        if self.tier.fault.get().is_some() {
+            return Ok(None);
+        }
+        let Some(flight) = self.flight.take() else { return Ok(None) };
+        let mut draft = Draft::create(&self.path, &self.key)?;
+        if self.is_entry {
+            let mut maker = Maker { tier: &self.tier, path: self.path.clone(), draft: Some(draft), _flight: flight };
+            parts.iter().for_each(|part| maker.write(part));
+            maker.commit();
+            return Ok(None);
+        }
+        parts.iter().try_for_each(|part| draft.write(part))?;
+        draft.commit()?;
+        Ok(Some(Passed { path: self.path.clone(), process: process::id() }))
+    }
+}
+
+impl<V> Drop for Reserved<V> {
+    fn drop(&mut self) {
+        self.flight = None;
+        self.tier.reserved.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<V> fmt::Debug for Reserved<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reserved").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Passed {
+    fn drop(&mut self) {
+        // A forked child does not delete what its parent passes on.
+        if self.process == process::id() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
