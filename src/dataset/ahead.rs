@@ -57,7 +57,7 @@ impl Ahead {
     /// Bytes that come when somebody says so.
     #[cfg(test)]
     pub(crate) fn of(bytes: u64, pending: Pending<Vec<Bytes>>) -> Self {
-        Self { chunks: vec![0..bytes], pending }
+        Self::new(std::iter::once(0..bytes).collect(), pending, None)
     }
 
     /// How many bytes it takes in memory, once they are there.

@@ -57,14 +57,18 @@ impl Keeper {
             pending.when_done(move || drop(arrived.send(slot)));
             *slot_now = Some(Job { pending, reserved, passed: Arc::clone(&passed), out, done: done.clone() });
         }
-        let given_up = EmptyOnDrop(slot);
+        let on_drop = EmptyOnDrop(slot);
         let wait = move || {
             let outcome = outcome.recv();
-            drop(given_up);
-            outcome.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "a read was given up")))
+            drop(on_drop);
+            outcome.unwrap_or_else(|_| Err(given_up()))
         };
         Ahead::new(places, Pending::new(done, wait), Some(passed))
     }
+}
+
+fn given_up() -> Error {
+    Error::new(ErrorKind::Internal, "a read was given up")
 }
 
 fn start() -> Option<Sender<Slot>> {
@@ -76,7 +80,8 @@ fn start() -> Option<Sender<Slot>> {
 fn work(arrived: &Receiver<Slot>) {
     for slot in arrived {
         let Some(Job { pending, reserved, passed, out, done }) = take(&slot) else { continue };
-        let outcome = pending.wait();
+        // Whatever happens, whoever waits is told.
+        let outcome = catch_unwind(AssertUnwindSafe(|| pending.wait())).unwrap_or_else(|_| Err(given_up()));
         if let Ok(parts) = &outcome {
             // What cannot be passed on is good for this process nevertheless.
             let file = catch_unwind(AssertUnwindSafe(|| reserved.deliver(parts))).unwrap_or(None);
