@@ -311,8 +311,10 @@ impl Shared {
     }
 
     fn pick_plan(&self, state: &mut State) -> Option<Task> {
-        // Until a group is decoded nobody knows what rows really take, so no more is planned than must be.
-        let unmeasured = state.stats.decodes == 0 && state.next_job > 0;
+        // Until a group is decoded nobody knows what rows really take, so no more is planned than must be; or, where that would cost the latency of a
+        // store once more, than does no harm if they take several times as much.
+        let harmless = state.lookahead.reserve() > 0 && state.planned_bytes < self.memory / 8;
+        let unmeasured = state.stats.decodes == 0 && state.next_job > 0 && !harmless;
         if state.jobs.len() < (if unmeasured { 1 } else { self.jobs_ahead + state.ahead.len() })
             && state.tickets.len() < self.tickets_ahead(state)
             && state.planned.is_none()
