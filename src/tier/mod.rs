@@ -376,6 +376,17 @@ impl<V> Tier<V> {
         }
     }
 
+    /// Has the system read the whole entry ahead, where it is no longer in the page cache: rows picked out of a map would be read a few pages at a time.
+    pub(crate) fn expect(&self, key: &Key) {
+        #[cfg(target_os = "linux")]
+        if let Ok(file) = File::open(self.path(key)) {
+            // Advice that is not taken costs time and nothing else.
+            let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::WillNeed);
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = key;
+    }
+
     fn hold(&self, hash: u128, value: Arc<V>, memory: u64) {
         let mut open = lock(&self.open);
         if let Some((_, before)) = open.held.put(hash, (value, memory)) {

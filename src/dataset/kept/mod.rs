@@ -175,7 +175,12 @@ impl Inner {
             ahead => (ahead, None),
         };
         let maker = match claim {
-            Claim::Found(kept) => return self.serve_rows(group, &kept, slots, out),
+            Claim::Found(kept) => {
+                if are_many(slots, group.entry.rows()) {
+                    tier.expect(&key);
+                }
+                return self.serve_rows(group, &kept, slots, out);
+            }
             Claim::Without => return self.decode_from_source(group, slots, ahead, out),
             Claim::Make(maker) => maker,
         };
@@ -339,6 +344,14 @@ impl Group<'_> {
     fn decoded_bytes(&self) -> u64 {
         let all = self.file.metadata.decoded_bytes(self.entry.ordinal() as usize, Some(self.projection));
         (u128::from(all) * u128::from(self.entry.rows()) / u128::from(self.entry.source_rows().max(1))) as u64
+    }
+}
+
+/// Whether so many rows are wanted that hardly a page of the entry is without one.
+fn are_many(slots: Slots<'_>, rows: u64) -> bool {
+    match slots {
+        Slots::All => true,
+        Slots::Some(slots) => (slots.len() as u64).saturating_mul(16) > rows,
     }
 }
 
