@@ -622,7 +622,7 @@ typedef struct rowdex_loader_options {
   // 1 serves top-level string and binary columns as views, whatever their types are, so that their values are not copied into batches; in
   // exchange a batch keeps alive what its values are in.
   uint64_t views;
-  // How many row groups of an object store may be on their way at once. 0: 8. ROWDEX_NONE: none is read ahead.
+  // How many row groups of an object store may be on their way at once. 0: as many as keep nobody waiting, as measured. ROWDEX_NONE: none is read ahead.
   uint64_t read_concurrency;
 } rowdex_loader_options;
 

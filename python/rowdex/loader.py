@@ -129,7 +129,8 @@ class Loader:
         fault_seed: With ``"substitute"``: another seed chooses other rows. The same on all ranks.
         views: Serves top-level strings and binary as Arrow's views, without copying their values into batches: for wide ones, and ``output="arrow"``.
             A batch then keeps alive what its values are in.
-        read_concurrency: How many row groups of an object store may be on their way at once. Default: 8. 0: none is read ahead.
+        read_concurrency: How many row groups of an object store may be on their way at once. Default: as many as keep nobody waiting,
+            as measured. 0: none is read ahead.
         sampling: ``batch_size``, ``seed``, ``shuffle``, ``num_replicas``, ``rank`` and all else that :class:`DistributedSampler` takes.
     """
 

@@ -55,7 +55,7 @@ pub struct rowdex_loader_options {
     /// 1 serves top-level string and binary columns as views, whatever their types are, so that their values are not copied into batches; in
     /// exchange a batch keeps alive what its values are in.
     pub views: u64,
-    /// How many row groups of an object store may be on their way at once. 0: 8. ROWDEX_NONE: none is read ahead.
+    /// How many row groups of an object store may be on their way at once. 0: as many as keep nobody waiting, as measured. ROWDEX_NONE: none is read ahead.
     pub read_concurrency: u64,
 }
 
