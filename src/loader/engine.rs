@@ -439,7 +439,7 @@ impl Shared {
         if !must && needed > self.memory + self.excess {
             return None;
         }
-        if !self.inline && state.ahead.get(number).is_some_and(|ahead| !ahead.has_arrived()) {
+        if !self.inline && whole.is_none() && state.ahead.get(number).is_some_and(|ahead| !ahead.has_arrived()) {
             // There may be other work before it comes, such as rows that somebody waits for.
             if !self.may_read_ahead(state) {
                 state.late = Some(*number);
