@@ -168,7 +168,7 @@ impl Inner {
             false => tier.find(&key).map_or(Claim::Without, Claim::Found),
         };
         let makes_it = matches!(claim, Claim::Make(_));
-        // Until the entry is there, nobody else is to find neither bytes nor anybody who fetches them.
+        // Until the entry is there, others find the bytes, or somebody who fetches them.
         let _passed = ahead.as_ref().map(Ahead::passed);
         let (ahead, _fetching) = match ahead {
             None if makes && !matches!(claim, Claim::Found(_)) => self.fetched_by_others(tier, group, makes_it),
