@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::Inner;
-use super::staleness::{self, Staleness};
+use super::staleness::{self, Compared, Staleness};
 use crate::cache::{Cache, Weighed};
 use crate::index::FileEntry;
 use crate::row_group::{FileMetadata, read_end};
@@ -89,10 +89,14 @@ impl FileTable {
             }
         }
         self.open.get_or_load(number, || {
-            let content = if remote { Some(content(dataset, &entry)?) } else { None };
+            let content = if remote { Some(self.content(dataset, &entry)?) } else { None };
             let footer = match dataset.index.footer(number)? {
                 Some(footer) => footer,
-                None => self.read_footer(dataset, &entry, dataset.staleness)?,
+                None if dataset.staleness == Staleness::Off => self.read_footer(dataset, &entry, None)?,
+                None => {
+                    let expected = content.clone().unwrap_or_else(|| entry.stat());
+                    self.read_footer(dataset, &entry, Some(&expected))?
+                }
             };
             let metadata = FileMetadata::parse(entry.path(), &footer, entry.size())?;
             check_row_groups(dataset, &entry, &metadata)?;
@@ -104,41 +108,75 @@ impl FileTable {
     pub(super) fn check(&self, dataset: &Inner, entry: &FileEntry<'_>, level: Staleness) -> Result<()> {
         match level {
             Staleness::Off => Ok(()),
-            Staleness::Stat => staleness::check_stat(entry, &dataset.source.stat(entry.path())?),
-            Staleness::Footer | Staleness::Deep => self.read_footer(dataset, entry, level).map(drop),
+            Staleness::Stat => self.check_stat(dataset, entry, &dataset.source.stat(entry.path())?),
+            Staleness::Footer | Staleness::Deep => {
+                // A store without tags compares times, and a copy has another one.
+                let by_time = dataset.source.is_remote() && entry.etag().is_none();
+                let expected = if by_time { dataset.source.stat(entry.path())? } else { entry.stat() };
+                self.read_footer(dataset, entry, Some(&expected)).map(drop)
+            }
+        }
+    }
+
+    /// Compares what a file looks like now with what was indexed, and its footer if only its time is another.
+    pub(super) fn check_stat(&self, dataset: &Inner, entry: &FileEntry<'_>, now: &FileStat) -> Result<()> {
+        match staleness::compare(entry, now) {
+            Compared::Same => Ok(()),
+            Compared::Retimed => self.read_footer(dataset, entry, Some(now)).map(drop),
+            Compared::Changed(error) => Err(error),
         }
     }
 
     /// The footer as it is in the file now, which must be the one that was indexed.
-    fn read_footer(&self, dataset: &Inner, entry: &FileEntry<'_>, level: Staleness) -> Result<bytes::Bytes> {
+    ///
+    /// `expected` is what a store is asked for; without it, only the footers are compared.
+    fn read_footer(&self, dataset: &Inner, entry: &FileEntry<'_>, expected: Option<&FileStat>) -> Result<bytes::Bytes> {
         let source = &*dataset.source;
-        if level != Staleness::Off && !source.is_remote() {
+        let mut retimed = false;
+        let mut compare = |now: &FileStat| match staleness::compare(entry, now) {
+            Compared::Same => Ok(()),
+            Compared::Retimed => {
+                retimed = true;
+                Ok(())
+            }
+            Compared::Changed(error) => Err(error),
+        };
+        if expected.is_some() && !source.is_remote() {
             // First, because a file that changed may not even be Parquet any more. A store compares by itself.
-            staleness::check_stat(entry, &source.stat(entry.path())?)?;
+            compare(&source.stat(entry.path())?)?;
         }
-        let expected = if level == Staleness::Off { None } else { Some(entry.stat()) };
-        let (stat, footer) = read_end(source, entry.path(), source.footer_guess(), expected.as_ref())?;
-        self.bytes_read.fetch_add(footer.bytes.len() as u64, Ordering::Relaxed);
-        if level != Staleness::Off {
-            staleness::check_stat(entry, &stat)?;
+        let read = read_end(source, entry.path(), source.footer_guess(), expected);
+        if let (Ok((stat, _)), Some(_)) = (&read, expected) {
+            compare(stat)?;
         }
-        if footer.hash != entry.footer_hash() {
-            return Err(staleness::stale(entry, "its footer is not the one that was indexed"));
+        match read {
+            Ok((_, footer)) => {
+                self.bytes_read.fetch_add(footer.bytes.len() as u64, Ordering::Relaxed);
+                if footer.hash == entry.footer_hash() {
+                    return Ok(footer.bytes);
+                }
+                Err(match retimed {
+                    true => staleness::modified(entry),
+                    false => staleness::stale(entry, "its footer is not the one that was indexed"),
+                })
+            }
+            // What has another time and no footer is another file.
+            Err(error) if retimed && error.kind() == ErrorKind::InvalidParquet => Err(staleness::modified(entry)),
+            Err(error) => Err(error),
         }
-        Ok(footer.bytes)
     }
-}
 
-/// What reads from a store are to be compared with.
-fn content(dataset: &Inner, entry: &FileEntry<'_>) -> Result<FileStat> {
-    match dataset.staleness {
-        Staleness::Off => Ok(FileStat { size: entry.size(), ..FileStat::default() }),
-        _ if entry.etag().is_some() => Ok(entry.stat()),
-        // It was indexed somewhere else, or the store has no tags: one request tells what to hold on to.
-        _ => {
-            let now = dataset.source.stat(entry.path())?;
-            staleness::check_stat(entry, &now)?;
-            Ok(now)
+    /// What reads from a store are to be compared with.
+    fn content(&self, dataset: &Inner, entry: &FileEntry<'_>) -> Result<FileStat> {
+        match dataset.staleness {
+            Staleness::Off => Ok(FileStat { size: entry.size(), ..FileStat::default() }),
+            _ if entry.etag().is_some() => Ok(entry.stat()),
+            // It was indexed somewhere else, or the store has no tags: one request tells what to hold on to.
+            _ => {
+                let now = dataset.source.stat(entry.path())?;
+                self.check_stat(dataset, entry, &now)?;
+                Ok(now)
+            }
         }
     }
 }

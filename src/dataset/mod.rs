@@ -532,7 +532,8 @@ impl Inner {
         if self.staleness == Staleness::Off || file.content.is_some() {
             return error;
         }
-        match self.source.stat(entry.path()).and_then(|now| staleness::check_stat(&entry, &now)) {
+        let check = |state: &State| state.files.check(self, &entry, Staleness::Stat);
+        match self.state().and_then(check) {
             Err(stale) if stale.kind() == ErrorKind::Stale => stale,
             _ => error,
         }

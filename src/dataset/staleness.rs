@@ -9,16 +9,20 @@ use crate::source::FileStat;
 use crate::{Error, ErrorKind, Result};
 
 /// How closely a data file is compared with what was indexed.
+///
+/// A copy of the indexed file is the indexed file: a local file of another modification time is accepted when its size and
+/// its footer are those that were indexed. A footer holds the places and sizes of all data and usually their statistics,
+/// so it changes with nearly any of it. `docs/staleness.md` says what each level costs, and what it does not notice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Staleness {
-    /// Not at all. Row counts are still compared when a footer is parsed.
+    /// Compares nothing. Row counts are still compared when a footer is parsed.
     Off,
-    /// Size, and modification time or entity tag: of local files once per file and process, and of files in a store with every read, which
-    /// costs no request of its own. Misses a file that was rewritten with the same length and given its old time back.
+    /// Compares the size, and the modification time or the entity tag: of local files once per file and process, and of
+    /// files in a store with every read, which costs no request of its own. Where only the time differs, it compares the
+    /// footer. Does not notice a file that was rewritten with the same length and given its old time back.
     #[default]
     Stat,
-    /// As `Stat`, and the footer is read and its hash compared, once per file and process. A footer holds sizes, places and
-    /// usually statistics of all data, so it changes with nearly any of it.
+    /// Compares the size and the hash of the footer, and in a store the entity tag, once per file and process.
     Footer,
     /// As `Footer`, before every read of a row group; when verifying, every row group is decoded as well.
     Deep,
@@ -55,19 +59,35 @@ impl FromStr for Staleness {
     }
 }
 
+/// What size, entity tag and modification time tell of a file.
+#[derive(Debug)]
+pub(super) enum Compared {
+    /// It is the one that was indexed.
+    Same,
+    /// It is as long as when it was indexed, and of another time: a copy, or another content. Its footer tells which.
+    Retimed,
+    /// It is another one.
+    Changed(Error),
+}
+
 /// Compares size, and entity tag or modification time, with what was indexed.
-pub(super) fn check_stat(entry: &FileEntry<'_>, now: &FileStat) -> Result<()> {
+pub(super) fn compare(entry: &FileEntry<'_>, now: &FileStat) -> Compared {
     let then = entry.stat();
     if then.may_be(now) {
-        return Ok(());
-    }
-    Err(if now.size != then.size {
-        stale(entry, format!("it is {} bytes long, and was {} when it was indexed", now.size, then.size))
+        Compared::Same
+    } else if now.size != then.size {
+        let message = format!("it is {} bytes long, and was {} when it was indexed", now.size, then.size);
+        Compared::Changed(stale(entry, message))
     } else if then.etag.is_some() && now.etag.is_some() {
-        stale(entry, "its entity tag has changed since it was indexed")
+        Compared::Changed(stale(entry, "its entity tag has changed since it was indexed"))
     } else {
-        stale(entry, "it was modified after it was indexed")
-    })
+        Compared::Retimed
+    }
+}
+
+/// The error of a file whose time and footer are both others than when it was indexed.
+pub(super) fn modified(entry: &FileEntry<'_>) -> Error {
+    stale(entry, "it was modified after it was indexed")
 }
 
 pub(super) fn stale(entry: &FileEntry<'_>, message: impl Into<Cow<'static, str>>) -> Error {

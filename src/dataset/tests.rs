@@ -185,6 +185,56 @@ fn a_rewritten_file_is_noticed_at_the_level_asked_for() {
 }
 
 #[test]
+fn a_copied_dataset_is_served_at_every_level_and_its_changed_files_are_noticed() {
+    for footers in [true, false] {
+        let folder = corpus();
+        let index = folder.path().join("i.rdx");
+        IndexBuilder::new([folder.path()]).with_footers(footers).with_overwrite(true).build(&index).unwrap();
+        let copy = TempDir::new().unwrap();
+        for name in ["a.parquet", "b.parquet", "c.parquet", "i.rdx"] {
+            let (from, to) = (folder.path().join(name), copy.path().join(name));
+            std::fs::copy(&from, &to).unwrap();
+            let later = std::fs::metadata(&from).unwrap().modified().unwrap() + std::time::Duration::from_secs(5);
+            std::fs::File::options().write(true).open(&to).unwrap().set_modified(later).unwrap();
+        }
+        let tier = TempDir::new().unwrap();
+        for level in Staleness::ALL {
+            let dataset = open(&copy).with_staleness(level).open().unwrap();
+            assert_eq!(ids(&dataset.take(&[0, 300, 379]).unwrap()), [0, 300, 379], "{level}");
+            let report = dataset.verify(level, &|_| ()).unwrap();
+            assert!(report.problems.is_empty(), "{level}: {:?}", report.problems);
+            if level != Staleness::Off {
+                let kept = open(&copy).with_staleness(level).with_disk_tier(DiskTier::new(tier.path(), 1 << 30));
+                let kept = kept.open().unwrap();
+                assert_eq!(ids(&kept.take(&(0..380).collect::<Vec<_>>()).unwrap()).len(), 380, "{level}");
+            }
+        }
+        // As long, of another time, and with other values.
+        let path = copy.path().join("c.parquet");
+        let bytes = std::fs::read(&path).unwrap();
+        let swapped: Vec<u8> = bytes.iter().rev().copied().collect();
+        for changed in [swapped, with_another_footer(&bytes)] {
+            std::fs::write(&path, changed).unwrap();
+            for level in [Staleness::Stat, Staleness::Footer, Staleness::Deep] {
+                let dataset = open(&copy).with_staleness(level).open().unwrap();
+                let error = dataset.get(300).unwrap_err();
+                assert_eq!((error.kind(), error.file()), (ErrorKind::Stale, Some("c.parquet")), "{level}: {error}");
+                assert!(error.message().contains("modified after"), "{level}: {error}");
+                assert_eq!(dataset.verify(level, &|_| ()).unwrap().problems.len(), 1, "{level}");
+            }
+        }
+    }
+}
+
+/// A Parquet file of the same length, in which one byte of the footer is another: the first letter of a column's name.
+fn with_another_footer(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let name = bytes.windows(4).rposition(|word| word == b"text").unwrap();
+    bytes[name] = b'T';
+    bytes
+}
+
+#[test]
 fn a_vanished_file_and_a_shortened_one_are_named_and_the_rest_is_served() {
     let folder = corpus();
     let path = folder.path().join("c.parquet");

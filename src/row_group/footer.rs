@@ -11,8 +11,8 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::basic::Type;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
-    PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataPushDecoder, ParquetMetaDataReader,
-    ParquetStatisticsPolicy, RowGroupMetaData,
+    FileMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataBuilder, ParquetMetaDataOptions,
+    ParquetMetaDataPushDecoder, ParquetMetaDataReader, ParquetStatisticsPolicy, RowGroupMetaData,
 };
 
 use super::guard::Tally;
@@ -411,9 +411,31 @@ impl FileMetadata {
 fn parse_footer(footer: &[u8], options: &ParquetMetaDataOptions) -> Result<ArrowReaderMetadata> {
     let parsed = catch_unwind(AssertUnwindSafe(|| {
         let metadata = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(options))?;
-        ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
+        ArrowReaderMetadata::try_new(Arc::new(with_rows_counted(metadata)), ArrowReaderOptions::new())
     }));
     parsed.map_err(internal_panic)?.map_err(|error| parquet_error("the footer", error))
+}
+
+/// Replaces the number of rows that the footer gives for the whole file by the sum over its row groups.
+///
+/// Some writers leave it 0, and other readers go by the row groups. The decoder takes it as the longest batch there can be.
+fn with_rows_counted(metadata: ParquetMetaData) -> ParquetMetaData {
+    let rows = metadata.row_groups().iter().fold(0_i64, |rows, group| rows.saturating_add(group.num_rows()));
+    let file = metadata.file_metadata();
+    if file.num_rows() == rows {
+        return metadata;
+    }
+    let file = FileMetaData::new(
+        file.version(),
+        rows,
+        file.created_by().map(str::to_owned),
+        file.key_value_metadata().cloned(),
+        file.schema_descr_ptr(),
+        file.column_orders().cloned(),
+    );
+    let mut builder = metadata.into_builder();
+    let row_groups = builder.take_row_groups();
+    ParquetMetaDataBuilder::new(file).set_row_groups(row_groups).build()
 }
 
 /// Says what the parser objected to.
@@ -492,7 +514,6 @@ fn schema_depth(reader: &mut Reader<'_>) -> Option<usize> {
 fn check(metadata: &ParquetMetaData, file_size: u64) -> Result<()> {
     let invalid = |message: String| Error::new(ErrorKind::InvalidParquet, message);
     let columns = metadata.file_metadata().schema_descr().num_columns();
-    let mut rows = 0i64;
     for (place, group) in metadata.row_groups().iter().enumerate() {
         let here = |error: Error| error.with_row_group(place as u64);
         if group.num_columns() != columns {
@@ -502,7 +523,6 @@ fn check(metadata: &ParquetMetaData, file_size: u64) -> Result<()> {
         if !(0..=i64::from(i32::MAX)).contains(&group.num_rows()) {
             return Err(here(invalid(format!("cannot have {} rows", group.num_rows()))));
         }
-        rows += group.num_rows();
         for column in group.columns() {
             let here = |error: Error| here(error.with_column(column.column_path().string()));
             if column.num_values() < 0 || column.uncompressed_size() < 0 {
@@ -521,10 +541,6 @@ fn check(metadata: &ParquetMetaData, file_size: u64) -> Result<()> {
                 return Err(here(invalid(message)));
             }
         }
-    }
-    let declared = metadata.file_metadata().num_rows();
-    if declared != rows {
-        return Err(invalid(format!("the file claims {declared} rows, and its row groups have {rows}")));
     }
     Ok(())
 }

@@ -8,8 +8,10 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 
+use super::thrift::Reader;
 use super::*;
 use crate::source::{FileStat, LocalSource};
+
 
 /// Files in memory.
 #[derive(Debug, Default)]
@@ -541,6 +543,46 @@ fn threads_that_share_a_source_and_a_file_get_their_own_rows() {
             });
         }
     });
+}
+
+/// A file whose footer gives another number of rows for the whole file than its row groups add up to.
+fn with_declared_rows(batch: &RecordBatch, row_group_rows: usize, declared: u8) -> Memory {
+    let properties = small_pages().set_max_row_group_row_count(Some(row_group_rows)).build();
+    let source = write(batch, properties);
+    let mut bytes = source.0.lock().unwrap()["f"].to_vec();
+    let footer = read_footer(&source, "f", &source.stat("f").unwrap()).unwrap().bytes;
+    let mut reader = Reader::new(&footer);
+    let mut last = 0;
+    while let Some((kind, id)) = reader.field(&mut last).unwrap() {
+        if id == 3 {
+            break;
+        }
+        reader.skip_value(kind).unwrap();
+    }
+    let at = bytes.len() - 8 - footer.len() + reader.at();
+    // The number is an integer in zigzag encoding; below 64 it takes one byte.
+    assert_eq!(bytes[at], 2 * batch.num_rows() as u8);
+    bytes[at] = 2 * declared;
+    Memory::with(bytes)
+}
+
+#[test]
+fn the_row_groups_are_believed_where_the_footer_counts_other_rows_for_the_file() {
+    let rows: ArrayRef = Arc::new(arrow::array::Int64Array::from_iter_values(0..50));
+    let rows = RecordBatch::try_from_iter([("id", rows)]).unwrap();
+    for declared in [0, 1, 49, 50, 63] {
+        let source = with_declared_rows(&rows, 20, declared);
+        let file = open(&source, "f").unwrap();
+        assert_eq!((file.rows(), file.num_row_groups()), (50, 3), "{declared}");
+        let projection = Projection::all(file.arrow_schema());
+        for (group, first, count) in [(0, 0, 20), (1, 20, 20), (2, 40, 10)] {
+            let read = |wanted: Rows<'_>| {
+                decode(&source, &file, group, &projection, &[], wanted, &DecodeOptions::default()).unwrap().batch
+            };
+            assert_eq!(read(Rows::All), rows.slice(first, count), "{declared}");
+            assert_eq!(read(Rows::Selected(&[1, 7])).num_rows(), 2, "{declared}");
+        }
+    }
 }
 
 fn corpus() -> Option<PathBuf> {

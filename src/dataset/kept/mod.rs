@@ -23,8 +23,7 @@ use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
 use super::ahead::Ahead;
 use super::files::{OpenFile, Pinned};
-use super::staleness;
-use super::{Inner, Slots, State};
+use super::{Inner, Slots, Staleness, State};
 use crate::index::{FileEntry, RowGroupEntry, schema};
 use crate::projection::{Projection, children};
 use crate::source::{FileStat, Source, cut};
@@ -289,7 +288,7 @@ impl Inner {
         if self.source.is_remote() {
             return Ok(());
         }
-        staleness::check_stat(&group.indexed, &self.source.stat(group.indexed.path())?)
+        group.state.files.check(self, &group.indexed, Staleness::Stat)
     }
 
     fn rows_key(&self, tier: &DatasetTier, group: &Group<'_>) -> Option<Key> {

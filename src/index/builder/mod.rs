@@ -260,10 +260,8 @@ impl IndexBuilder {
     fn write(&self, out: &mut Output, output: &Place, found: &Found, old: Option<&Index>) -> Result<BuildReport> {
         let source = &*source::open(found.root.clone(), &self.store)?;
         let root = recorded_root(output, &found.root)?;
-        // Paths mean other files below another root.
-        let old = old.filter(|old| *old.root() == root);
         let unchanged = match old {
-            Some(old) => unchanged(old, found, source),
+            Some(old) => unchanged(old, found, source, *old.root() == root),
             None => HashMap::new(),
         };
         let kept = old.map_or(0, |old| old.files().take_while(|file| unchanged.contains_key(file.path())).count());
@@ -303,8 +301,8 @@ impl IndexBuilder {
         };
         if let Some(old) = old {
             build.merged.start_with(old, kept, &partitions)?;
-            for entry in old.files().take(kept) {
-                build.keep(old, &entry, source)?;
+            for (entry, now) in old.files().map_while(|file| Some((file, unchanged.get(file.path())?))).take(kept) {
+                build.keep(old, &entry, now, source)?;
             }
         }
         progress(&build.report);
@@ -316,7 +314,7 @@ impl IndexBuilder {
             let read = |compressor: &mut Result<Option<FooterCompressor>>, path: &&str| {
                 let compressor = compressor.as_mut().map_err(|error| error.clone())?;
                 match (old, unchanged.get(path)) {
-                    (Some(old), Some(&file)) if let Some(known) = Scanned::known(old, file, compressor.as_mut())? => {
+                    (Some(old), Some(now)) if let Some(known) = Scanned::known(old, now, compressor.as_mut())? => {
                         Ok((known, false))
                     }
                     _ => {
@@ -397,11 +395,11 @@ impl Scanned {
     }
 
     /// From the stored footer of another index; `None` if it has none.
-    fn known(old: &Index, file: u32, compressor: Option<&mut FooterCompressor>) -> Result<Option<Self>> {
-        let Some(entry) = old.file(file) else { return Ok(None) };
-        let Some(bytes) = old.footer(file)? else { return Ok(None) };
+    fn known(old: &Index, now: &Unchanged, compressor: Option<&mut FooterCompressor>) -> Result<Option<Self>> {
+        let Some(entry) = old.file(now.file) else { return Ok(None) };
+        let Some(bytes) = old.footer(now.file)? else { return Ok(None) };
         let footer = Footer { bytes, hash: entry.footer_hash(), file_size: entry.size() };
-        Self::parse(entry.path(), entry.stat(), footer, compressor).map(Some)
+        Self::parse(entry.path(), now.stat.clone(), footer, compressor).map(Some)
     }
 
     fn parse(path: &str, stat: FileStat, footer: Footer, compressor: Option<&mut FooterCompressor>) -> Result<Self> {
@@ -447,17 +445,17 @@ impl Build<'_> {
     }
 
     /// Takes a file over from the index that is updated.
-    fn keep(&mut self, old: &Index, entry: &FileEntry<'_>, source: &dyn Source) -> Result<()> {
+    fn keep(&mut self, old: &Index, entry: &FileEntry<'_>, now: &Unchanged, source: &dyn Source) -> Result<()> {
         let footer = match old.footer(entry.index())? {
             Some(raw) => self.footer(&raw)?,
             None => {
-                let (_, footer) = read_end(source, entry.path(), source.footer_guess(), Some(&entry.stat()))?;
+                let (_, footer) = read_end(source, entry.path(), source.footer_guess(), Some(&now.stat))?;
                 self.report.read_files += 1;
                 self.report.footer_bytes += footer.bytes.len() as u64;
                 self.footer(&footer.bytes)?
             }
         };
-        self.push_file(entry.path(), &entry.stat(), footer)?;
+        self.push_file(entry.path(), &now.stat, footer)?;
         for group in entry.row_groups().filter_map(|group| old.row_group(group)) {
             self.push_row_group(NewRowGroup {
                 ordinal: group.ordinal(),
@@ -532,17 +530,35 @@ fn not_there(error: Error, found: &Found, path: &str) -> Error {
     }
 }
 
-/// The files of the old index, by path, that are there and have not changed, with their numbers.
-fn unchanged<'a>(old: &'a Index, found: &Found, source: &dyn Source) -> HashMap<&'a str, u32> {
-    let unchanged = |entry: &FileEntry<'_>| {
-        let there = found.paths.binary_search_by(|path| path.as_str().cmp(entry.path())).is_ok();
-        there
-            && match found.listed.get(entry.path()) {
-                Some(now) => entry.stat().is_surely(now),
-                None => source.stat(entry.path()).is_ok_and(|now| entry.stat().is_surely(&now)),
-            }
+/// A file of the index that is updated, whose content is still the same.
+struct Unchanged {
+    /// Its number in the old index.
+    file: u32,
+    /// What it looks like now: a copy has a time of its own.
+    stat: FileStat,
+}
+
+/// The files of the old index, by path, that are there and have not changed.
+///
+/// Below another root the same path may be another file, so there the footers decide; and so they do where only the time of a
+/// local file is another.
+fn unchanged<'a>(old: &'a Index, found: &Found, source: &dyn Source, same_root: bool) -> HashMap<&'a str, Unchanged> {
+    let unchanged = |entry: &FileEntry<'_>| -> Option<Unchanged> {
+        found.paths.binary_search_by(|path| path.as_str().cmp(entry.path())).ok()?;
+        let stat = match found.listed.get(entry.path()) {
+            Some(now) => now.clone(),
+            None => source.stat(entry.path()).ok()?,
+        };
+        let known = same_root && entry.stat().is_surely(&stat);
+        if known || has_footer_of(entry, &stat, source) { Some(Unchanged { file: entry.index(), stat }) } else { None }
     };
-    old.files().filter(unchanged).map(|entry| (entry.path(), entry.index())).collect()
+    old.files().filter_map(|entry| Some((entry.path(), unchanged(&entry)?))).collect()
+}
+
+/// Whether a file is as long as the indexed one and has its footer. A request to a store costs as much as reading it anew.
+fn has_footer_of(entry: &FileEntry<'_>, now: &FileStat, source: &dyn Source) -> bool {
+    let read = || read_end(source, entry.path(), source.footer_guess(), Some(now));
+    !source.is_remote() && now.size == entry.size() && read().is_ok_and(|(_, end)| end.hash == entry.footer_hash())
 }
 
 fn kept_paths_in_order(old: Option<&Index>, kept: usize) -> impl Iterator<Item = &str> {

@@ -139,6 +139,44 @@ fn an_update_keeps_the_ids_of_unchanged_leading_files_and_appends() {
     assert_eq!(builder.build(&output).unwrap_err().file(), Some("e.parquet"));
 }
 
+#[test]
+fn an_update_of_a_copied_dataset_keeps_the_ids_of_unchanged_leading_files() {
+    let folder = TempDir::new().unwrap();
+    let (data_folder, output) = (folder.path().join("data"), folder.path().join("i.rdx"));
+    data(&data_folder, &[("b.parquet", 5), ("c.parquet", 6), ("d.parquet", 7)]);
+    IndexBuilder::new([&data_folder]).build(&output).unwrap();
+    data(&data_folder, &[("a.parquet", 8)]);
+    IndexBuilder::new([&data_folder]).with_update(true).build(&output).unwrap();
+    let copy = |to: &Path| {
+        std::fs::create_dir_all(to).unwrap();
+        for name in ["a", "b", "c", "d"] {
+            let name = format!("{name}.parquet");
+            std::fs::copy(data_folder.join(&name), to.join(&name)).unwrap();
+            let later = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
+            std::fs::File::options().write(true).open(to.join(&name)).unwrap().set_modified(later).unwrap();
+        }
+    };
+    // With its index, so that the recorded root is the same; and to another folder, which the index is updated for.
+    let moved = folder.path().join("moved");
+    copy(&moved.join("data"));
+    std::fs::copy(&output, moved.join("i.rdx")).unwrap();
+    copy(&folder.path().join("elsewhere"));
+    for (root, output) in [(moved.join("data"), moved.join("i.rdx")), (folder.path().join("elsewhere"), output)] {
+        let builder = IndexBuilder::new([&root]).with_update(true);
+        let report = builder.build(&output).unwrap();
+        assert_eq!((report.kept_files, report.read_files, report.rows), (4, 0, 26), "{}", root.display());
+        let index = Index::open(&output).unwrap();
+        assert_eq!(paths(&index), ["b.parquet", "c.parquet", "d.parquet", "a.parquet"]);
+        // It knows the copies by their own times from now on.
+        let now = std::fs::metadata(root.join("c.parquet")).unwrap().modified().unwrap();
+        let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i64;
+        assert_eq!(index.file(1).unwrap().mtime_ns(), Some(now));
+        data(&root, &[("c.parquet", 9)]);
+        let report = builder.build(&output).unwrap();
+        assert_eq!((report.kept_files, report.rows), (1, 29), "a changed file and those behind it are read");
+    }
+}
+
 fn selected(index: &Index) -> Vec<(u32, u32, u64)> {
     (0..index.len()).map(|row| index.locate(row).unwrap()).map(|at| (at.file, at.ordinal, at.row)).collect()
 }
