@@ -12,7 +12,6 @@ use super::thrift::Reader;
 use super::*;
 use crate::source::{FileStat, LocalSource};
 
-
 /// Files in memory.
 #[derive(Debug, Default)]
 pub(super) struct Memory(pub(super) Mutex<HashMap<String, Bytes>>);
