@@ -74,6 +74,7 @@ mod per_process;
 mod pool;
 pub mod projection;
 pub mod row_group;
+mod rows;
 pub mod sampler;
 pub mod source;
 mod tier;

@@ -3,12 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, SchemaRef};
-use arrow::error::ArrowError;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 
-use super::interleave::{Place, interleave};
 use crate::row_group;
+use crate::rows::{self, Place, compact, uncopied};
 use crate::{Error, ErrorKind, Result};
 
 /// The rows of one call, by row group.
@@ -104,37 +103,9 @@ impl Piece {
     }
 }
 
-/// Copies what view columns show, where they were asked for: they would keep the pages they were decoded from in memory.
-pub(super) fn own(batch: RecordBatch) -> Result<RecordBatch> {
-    let viewed = |column: &ArrayRef| matches!(column.data_type(), DataType::Utf8View | DataType::BinaryView);
-    if !batch.columns().iter().any(viewed) {
-        return Ok(batch);
-    }
-    let copy = |column: &ArrayRef| -> ArrayRef {
-        if let Some(strings) = column.as_string_view_opt() {
-            Arc::new(strings.gc())
-        } else if let Some(binary) = column.as_binary_view_opt() {
-            Arc::new(binary.gc())
-        } else {
-            column.clone()
-        }
-    };
-    let columns = batch.columns().iter().map(copy).collect();
-    RecordBatch::try_new(batch.schema(), columns).map_err(internal)
-}
-
 /// The rows at these places, of the types in `output`, in memory of their own.
 pub(super) fn gather(batches: &[&RecordBatch], places: &[Place], output: &SchemaRef) -> Result<RecordBatch> {
-    if batches.is_empty() {
-        return Ok(RecordBatch::new_empty(output.clone()));
-    }
-    let batch = interleave(batches, places, output).map_err(internal)?;
-    own(if Arc::ptr_eq(batch.schema_ref(), output) { batch } else { row_group::finish(&batch, output)? })
-}
-
-/// Arrow's kernels fail here only where the rows do not fit the type: offsets of 32 bits, keys of a dictionary.
-fn internal(error: ArrowError) -> Error {
-    Error::new(ErrorKind::TooLarge, format!("the rows do not fit one batch: {error}"))
-        .with_hint("take fewer rows at a time")
-        .with_source(error)
+    let batch = rows::gather(batches, places, output).map_err(uncopied)?;
+    let batch = if Arc::ptr_eq(batch.schema_ref(), output) { batch } else { row_group::finish(&batch, output)? };
+    compact(batch).map_err(uncopied)
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
-use super::gather::{gather, own};
+use super::gather::gather;
 use super::{Dataset, MapDataset};
 use crate::order::MAX_LEN;
 use crate::row_group::finish;
+use crate::rows::{compact, uncopied};
 use crate::{Error, ErrorKind, Result};
 
 /// Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before.
@@ -142,7 +143,7 @@ impl MixedDataset {
 
     /// Brings rows to the types served, in memory of their own.
     pub(crate) fn output_types(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        own(finish(batch, &self.schema)?)
+        compact(finish(batch, &self.schema)?).map_err(uncopied)
     }
 
     fn out_of_range(&self, row: u64) -> Error {

@@ -12,7 +12,6 @@ mod column;
 mod estimate;
 mod files;
 mod gather;
-pub(crate) mod interleave;
 mod kept;
 mod map;
 mod mixed;
@@ -38,6 +37,7 @@ use crate::per_process::PerProcess;
 use crate::pool::run_on;
 use crate::projection::Projection;
 use crate::row_group::{self, DecodeOptions, Rows};
+use crate::rows;
 use crate::source::{Link, Source};
 use crate::{Error, ErrorKind, Result};
 
@@ -273,7 +273,7 @@ impl Dataset {
 
     /// Brings rows to the types served, in memory of their own.
     pub(crate) fn output_types(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        gather::own(row_group::finish(batch, self.schema())?)
+        rows::compact(row_group::finish(batch, self.schema())?).map_err(rows::uncopied)
     }
 
     /// Copies rows, given as batch and row, out of batches of the types served.
@@ -393,7 +393,7 @@ impl Inner {
         }
         let whole = state.groups.get_or_load(row_group, || {
             let batch = self.decode(state, GroupRead::new(row_group, Slots::All, &self.projection))?.batch;
-            let bytes = batch.get_array_memory_size() as u64;
+            let bytes = rows::bytes_of(&batch);
             Ok(Weighed { value: batch, bytes })
         })?;
         copy_out(&whole, slots)
@@ -520,7 +520,7 @@ impl Inner {
             options: &self.decode,
         };
         let done = request.decode_in_chunks(out.rows, &mut |chunk| {
-            state.bytes_decoded.fetch_add(chunk.get_array_memory_size() as u64, Ordering::Relaxed);
+            state.bytes_decoded.fetch_add(rows::bytes_of(&chunk), Ordering::Relaxed);
             (out.each)(chunk)
         });
         Ok(done.map_err(|error| self.prefer_stale(group.file, error))?.bytes_read)

@@ -1,16 +1,16 @@
 //! From rows that are held to batches.
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_empty_array};
+use arrow::array::{Array, ArrayRef, UInt32Array, new_empty_array};
 use arrow::compute::{concat, interleave, take};
 use arrow::datatypes::{DataType, Field};
 use arrow::error::ArrowError;
 
 use super::Batch;
-use super::carousel::{Claimed, Slice, broken, bytes_of_part, bytes_shown};
+use super::carousel::{Claimed, Slice};
 use super::faults::Substituted;
 use super::groups::{Groups, Near};
 use super::walk::Span;
-use crate::dataset::interleave::{Place, direct};
+use crate::rows::{Place, bytes_of_part, bytes_shown, direct, record_batch, uncopied};
 use crate::sampler::BatchPlan;
 use crate::{Error, ErrorKind, Result};
 
@@ -149,7 +149,7 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
     for (column, (field, wanted)) in schema.fields().iter().zip(served.fields()).enumerate() {
         let shows = field.data_type() == wanted.data_type() && !is_view(wanted);
         let copied = if shows { &scattered } else { &runs };
-        let copied = gather(&places.slices, copied, column, field.data_type(), wanted.data_type()).map_err(broken)?;
+        let copied = gather(&places.slices, copied, column, field.data_type(), wanted.data_type()).map_err(uncopied)?;
         let mut copied = copied.into_iter();
         for ((columns, run), together) in columns.iter_mut().zip(&runs).zip(&together) {
             let array = match *together {
@@ -163,9 +163,8 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
         }
     }
     for ((rank, plan, substituted), columns) in plans.into_iter().zip(columns) {
-        let options = RecordBatchOptions::new().with_row_count(Some(plan.rows.len()));
         let schema = if finished { &served } else { &schema };
-        let records = RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(broken)?;
+        let records = record_batch(schema, columns, plan.rows.len()).map_err(uncopied)?;
         batches.push(Batch {
             epoch: plan.epoch,
             step: plan.step,

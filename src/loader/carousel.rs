@@ -1,16 +1,13 @@
 //! The rows that are held: extractions, in the order in which they are due, in pieces that are freed one by one.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::take;
-use arrow::datatypes::DataType;
-use arrow::error::ArrowError;
+use arrow::array::{RecordBatch, UInt32Array};
 
 use super::plan::MIN_PIECE;
-use crate::dataset::interleave::{Place, interleave};
+use crate::rows::{self, Footprint, Place, compact, uncopied};
 use crate::{Error, ErrorKind, Result};
 
 /// Rows of one group in the order in which they are due: copied out, left in the chunk that they were decoded to, or pointed at in a group that
@@ -179,13 +176,13 @@ impl Lot {
     /// Copies rows out of a decoded group, in the order given, into at most so many pieces.
     pub(crate) fn extract(batch: &RecordBatch, slots: Vec<u32>, pieces: usize) -> Result<Self> {
         let slots = UInt32Array::from(slots);
-        Self::cut(slots.len(), pieces, Values::Copied, |rows| pick(batch, &slots.slice(rows.start, rows.len())))
+        Self::cut(slots.len(), pieces, Footprint::default(), |rows| pick(batch, &slots.slice(rows.start, rows.len())))
     }
 
     /// Picks rows out of a group that stays decoded, in one piece: the values of views are the group's.
     pub(crate) fn refer(batch: &RecordBatch, slots: Vec<u32>) -> Result<Self> {
         let slots = UInt32Array::from(slots);
-        Self::cut(slots.len(), 1, Values::Shared, |_| take_rows(batch, &slots))
+        Self::cut(slots.len(), 1, Footprint::without_values(), |_| rows::take(batch, &slots).map_err(uncopied))
     }
 
     /// Points at rows of a group that stays decoded, in the order given; nothing is copied before a batch is made of them.
@@ -205,35 +202,36 @@ impl Lot {
         let Some(first) = batches.first() else {
             return Err(Error::new(ErrorKind::Internal, "rows of no batch at all"));
         };
-        let copy = |rows: Range<usize>| compact(interleave(&batches, &places[rows], &first.schema())?);
-        Self::cut(places.len(), pieces, Values::Copied, copy)
+        let copy = |rows: Range<usize>| {
+            compact(rows::gather(&batches, &places[rows], first.schema_ref()).map_err(uncopied)?).map_err(uncopied)
+        };
+        Self::cut(places.len(), pieces, Footprint::default(), copy)
     }
 
     fn cut(
         count: usize,
         pieces: usize,
-        values: Values,
-        copy: impl Fn(Range<usize>) -> Result<RecordBatch, ArrowError>,
+        footprint: Footprint,
+        copy: impl Fn(Range<usize>) -> Result<RecordBatch>,
     ) -> Result<Self> {
         let piece = count.div_ceil(pieces.max(1)).max(MIN_PIECE);
         let starts = (0..count).step_by(piece);
-        let pieces = starts.map(|start| copy(start..count.min(start + piece)).map_err(broken));
-        Ok(Self::of(pieces.collect::<Result<Vec<_>>>()?, values))
+        let pieces = starts.map(|start| copy(start..count.min(start + piece)));
+        Ok(Self::of(pieces.collect::<Result<Vec<_>>>()?, footprint))
     }
 
     /// Rows that are due as they lie in these batches, which are pieces as they are.
     pub(crate) fn run(batches: Vec<RecordBatch>) -> Self {
-        Self::of(batches, Values::Copied)
+        Self::of(batches, Footprint::default())
     }
 
-    fn of(batches: Vec<RecordBatch>, values: Values) -> Self {
+    fn of(batches: Vec<RecordBatch>, mut footprint: Footprint) -> Self {
         let left = batches.iter().map(RecordBatch::num_rows).sum();
         let piece = |batch| Piece { batch: Arc::new(batch), slots: None, ids: None, used: 0, bytes: 0 };
         let mut pieces: VecDeque<Piece> = batches.into_iter().map(piece).collect();
         // A buffer that several pieces share is freed with the last of them.
-        let mut ledger = Ledger { values, ..Ledger::default() };
         for piece in pieces.iter_mut().rev() {
-            piece.bytes = ledger.add(&piece.batch);
+            piece.bytes = footprint.add(&piece.batch);
         }
         let bytes = pieces.iter().map(|piece| piece.bytes).sum();
         Self { pieces: Ok(pieces), left, bytes }
@@ -253,89 +251,7 @@ impl Lot {
     }
 }
 
-/// Whose the values of views are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Values {
-    #[default]
-    Copied,
-    /// They are counted elsewhere.
-    Shared,
-}
-
 /// Copies rows, so that they keep nothing else alive.
-pub(crate) fn pick(batch: &RecordBatch, slots: &UInt32Array) -> Result<RecordBatch, ArrowError> {
-    compact(take_rows(batch, slots)?)
-}
-
-fn take_rows(batch: &RecordBatch, slots: &UInt32Array) -> Result<RecordBatch, ArrowError> {
-    let columns = batch.columns().iter().map(|column| take(column, slots, None)).collect::<Result<Vec<_>, _>>()?;
-    let options = RecordBatchOptions::new().with_row_count(Some(slots.len()));
-    RecordBatch::try_new_with_options(batch.schema(), columns, &options)
-}
-
-/// Views hold on to all the pages that they came from, until the values are copied out.
-fn compact(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
-    let own = |array: &ArrayRef| -> ArrayRef {
-        match array.data_type() {
-            DataType::Utf8View => Arc::new(array.as_string_view().gc()),
-            DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
-            _ => array.clone(),
-        }
-    };
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(batch.schema(), batch.columns().iter().map(own).collect(), &options)
-}
-
-pub(crate) fn broken(error: ArrowError) -> Error {
-    Error::new(ErrorKind::Internal, format!("cannot copy rows: {error}")).with_source(error)
-}
-
-/// Bytes of memory that a batch keeps alive.
-pub(crate) fn bytes_of(batch: &RecordBatch) -> u64 {
-    Ledger::default().add(batch)
-}
-
-/// Bytes of the rows of a batch that may be a part of what is held elsewhere.
-pub(crate) fn bytes_of_part(batch: &RecordBatch) -> u64 {
-    let part = |column: &ArrayRef| column.to_data().get_slice_memory_size();
-    let parts = batch.columns().iter().map(part).sum::<Result<usize, _>>();
-    parts.map_or_else(|_| bytes_of(batch), |bytes| bytes as u64)
-}
-
-/// Bytes that a batch adds to what its views share with what is held: their own, and the values that they show, which stay for as long
-/// as the batch does.
-pub(crate) fn bytes_shown(batch: &RecordBatch) -> u64 {
-    let own = Ledger { values: Values::Shared, ..Ledger::default() }.add(batch);
-    let shown = batch.columns().iter().map(|column| match column.data_type() {
-        DataType::Utf8View => column.as_string_view().lengths().map(u64::from).sum(),
-        DataType::BinaryView => column.as_binary_view().lengths().map(u64::from).sum(),
-        _ => 0,
-    });
-    own + shown.sum::<u64>()
-}
-
-/// Counts each buffer once, however many arrays share it.
-#[derive(Debug, Default)]
-struct Ledger {
-    seen: HashSet<usize>,
-    values: Values,
-}
-
-impl Ledger {
-    fn add(&mut self, batch: &RecordBatch) -> u64 {
-        batch.columns().iter().map(|column| self.add_data(&column.to_data())).sum()
-    }
-
-    fn add_data(&mut self, data: &ArrayData) -> u64 {
-        let nulls = data.nulls().map(|nulls| nulls.buffer());
-        // The first buffer of views has the views.
-        let shared =
-            self.values == Values::Shared && matches!(data.data_type(), DataType::Utf8View | DataType::BinaryView);
-        let buffers = data.buffers().iter().take(if shared { 1 } else { usize::MAX });
-        let own = buffers.chain(nulls).map(|buffer| {
-            if self.seen.insert(buffer.data_ptr().as_ptr() as usize) { buffer.capacity() as u64 } else { 0 }
-        });
-        let own: u64 = own.sum();
-        own + data.child_data().iter().map(|child| self.add_data(child)).sum::<u64>()
-    }
+pub(crate) fn pick(batch: &RecordBatch, slots: &UInt32Array) -> Result<RecordBatch> {
+    compact(rows::take(batch, slots).map_err(uncopied)?).map_err(uncopied)
 }

@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 
-use super::carousel::{Lot, bytes_of};
+use super::carousel::Lot;
 use super::groups::Groups;
 use super::pick::{Picker, as_run, chunk_rows};
 use super::plan::PIECES;
 use crate::Result;
 use crate::dataset::Ahead;
+use crate::rows::bytes_of;
 
 /// Rows got out of a group, and what that took.
 #[derive(Debug)]

@@ -4,16 +4,13 @@
 //! row group never lies decoded in memory as a whole. The rows picked of each chunk are in the order in which they are due, so putting them
 //! into pieces is a merge that reads every chunk's rows from front to back.
 
-use std::collections::HashSet;
 use std::ops::Range;
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::buffer::Buffer;
-use arrow::compute::take;
+use arrow::array::{RecordBatch, UInt32Array};
 
-use super::carousel::{Lot, broken, bytes_of};
+use super::carousel::Lot;
 use super::plan::PIECES;
-use crate::dataset::interleave::Place;
+use crate::rows::{self, ChunkBytes, Place, bytes_of, uncopied};
 use crate::{Error, ErrorKind, Result};
 
 /// Decoded bytes of a chunk, about: two or three of them fit a core's own cache.
@@ -43,7 +40,7 @@ pub(crate) struct Picker {
     left: usize,
     chunks: usize,
     picked: Vec<RecordBatch>,
-    shown: HashSet<usize>,
+    chunk_bytes: ChunkBytes,
     decoded_bytes: u64,
     largest: u64,
 }
@@ -100,8 +97,8 @@ impl Picker {
             None => Wanted::picks(slots, rows, chunk_rows as u32),
         };
         let picked = Vec::with_capacity(rows.div_ceil(chunk_rows));
-        let (shown, decoded_bytes, largest) = (HashSet::new(), 0, 0);
-        Self { wanted, chunk_rows, left: rows, chunks: 0, picked, shown, decoded_bytes, largest }
+        let (chunk_bytes, decoded_bytes, largest) = (ChunkBytes::default(), 0, 0);
+        Self { wanted, chunk_rows, left: rows, chunks: 0, picked, chunk_bytes, decoded_bytes, largest }
     }
 
     /// Takes the wanted rows out of the next chunk.
@@ -109,7 +106,7 @@ impl Picker {
         if chunk.num_rows() != self.left.min(self.chunk_rows) {
             return Err(Error::new(ErrorKind::Internal, "chunks are not what a row group is made of"));
         }
-        let bytes = self.new_bytes(chunk);
+        let bytes = self.chunk_bytes.add(chunk);
         self.decoded_bytes += bytes;
         self.largest = self.largest.max(bytes);
         match &mut self.wanted {
@@ -128,11 +125,7 @@ impl Picker {
                     return Err(Error::new(ErrorKind::Internal, "a wanted row is beyond its row group"));
                 }
                 let wanted = UInt32Array::from(wanted.to_vec());
-                let columns = chunk.columns().iter().map(|column| take(column, &wanted, None));
-                let columns = columns.collect::<Result<Vec<_>, _>>().map_err(broken)?;
-                let options = RecordBatchOptions::new().with_row_count(Some(wanted.len()));
-                let picked = RecordBatch::try_new_with_options(chunk.schema(), columns, &options).map_err(broken)?;
-                self.picked.push(picked);
+                self.picked.push(rows::take(chunk, &wanted).map_err(uncopied)?);
             }
         }
         self.left -= chunk.num_rows();
@@ -158,41 +151,6 @@ impl Picker {
         };
         Ok(Picked { lot, decoded_bytes: self.decoded_bytes, staged_bytes: staged + self.largest })
     }
-
-    /// Bytes that a chunk takes which the chunks before it did not.
-    ///
-    /// Rows that were picked as views keep the pages alive that the next chunks' views show, too; every other buffer is the chunk's own.
-    fn new_bytes(&mut self, chunk: &RecordBatch) -> u64 {
-        // The arrays of a mapped chunk are all parts of one buffer.
-        let mut own = HashSet::new();
-        chunk.columns().iter().map(|column| self.new_bytes_of(column, &mut own)).sum()
-    }
-
-    fn new_bytes_of(&mut self, column: &ArrayRef, own: &mut HashSet<usize>) -> u64 {
-        let pages = match (column.as_string_view_opt(), column.as_binary_view_opt()) {
-            (Some(strings), _) => strings.data_buffers(),
-            (_, Some(binary)) => binary.data_buffers(),
-            _ => return self.own_bytes(&column.to_data(), own),
-        };
-        let mut is_new = |page: &Buffer| {
-            let place = page.data_ptr().as_ptr() as usize;
-            self.shown.insert(place) && !own.contains(&place)
-        };
-        let new = pages.iter().filter(|page| is_new(page));
-        new.map(|page| page.capacity() as u64).sum::<u64>() + 16 * column.len() as u64
-    }
-
-    fn own_bytes(&self, data: &ArrayData, own: &mut HashSet<usize>) -> u64 {
-        let nulls = data.nulls().map(|nulls| nulls.buffer());
-        let mut bytes = 0;
-        for buffer in data.buffers().iter().chain(nulls) {
-            let place = buffer.data_ptr().as_ptr() as usize;
-            if own.insert(place) && !self.shown.contains(&place) {
-                bytes += buffer.capacity() as u64;
-            }
-        }
-        bytes + data.child_data().iter().map(|child| self.own_bytes(child, own)).sum::<u64>()
-    }
 }
 
 /// What was picked, and what that took.
@@ -207,9 +165,10 @@ pub(crate) struct Picked {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::sync::Arc;
 
-    use arrow::array::{Int64Array, StringViewArray, UInt64Array};
+    use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringViewArray, UInt64Array};
     use arrow::compute::take_record_batch;
     use arrow::datatypes::Int64Type;
     use proptest::prelude::*;

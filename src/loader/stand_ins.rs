@@ -7,15 +7,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use arrow::array::{RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::interleave_record_batch;
+use arrow::array::{RecordBatch, UInt32Array};
 
-use super::carousel::{Lot, broken, pick};
+use super::carousel::{Lot, pick};
 use super::engine::undecoded;
 use super::extract::is_sparse;
 use super::faults::{Faults, Placed};
 use super::groups::{Groups, Near};
 use crate::Result;
+use crate::rows::{self, Place, uncopied};
 
 pub(crate) struct StandIns<'a> {
     groups: &'a dyn Groups,
@@ -24,7 +24,7 @@ pub(crate) struct StandIns<'a> {
     whole: &'a dyn Fn(u32) -> Option<RecordBatch>,
     parts: Vec<RecordBatch>,
     /// Which part has a group's slot, and where.
-    at: HashMap<(u32, u32), (usize, usize)>,
+    at: HashMap<(u32, u32), Place>,
 }
 
 impl<'a> StandIns<'a> {
@@ -47,18 +47,10 @@ impl<'a> StandIns<'a> {
             }
         };
         let ids: Vec<u64> = rows.iter().map(|(row, _)| *row).collect();
-        let places: Vec<(usize, usize)> =
+        let places: Vec<Place> =
             rows.iter().map(|(_, place)| self.at.get(place).copied().unwrap_or_default()).collect();
         let parts: Vec<&RecordBatch> = self.parts.iter().collect();
-        let batch = match self.groups.schema().fields().is_empty() {
-            true => RecordBatch::try_new_with_options(
-                self.groups.schema(),
-                Vec::new(),
-                &RecordBatchOptions::new().with_row_count(Some(places.len())),
-            ),
-            false => interleave_record_batch(&parts, &places),
-        };
-        let batch = batch.map_err(broken)?;
+        let batch = rows::gather(&parts, &places, &self.groups.schema()).map_err(uncopied)?;
         let all = (0..batch.num_rows() as u32).collect();
         Ok(Lot::extract(&batch, all, pieces)?.with_ids(&ids))
     }
@@ -75,8 +67,8 @@ impl<'a> StandIns<'a> {
             slots.dedup();
             match self.read(group, &slots, decodes) {
                 Ok(batch) => {
-                    let part = self.parts.len();
-                    self.at.extend(slots.iter().enumerate().map(|(row, slot)| ((group, *slot), (part, row))));
+                    let part = self.parts.len() as u32;
+                    self.at.extend((0..).zip(&slots).map(|(row, slot)| ((group, *slot), (part, row))));
                     self.parts.push(batch);
                 }
                 Err(error) => {
@@ -91,12 +83,12 @@ impl<'a> StandIns<'a> {
     fn read(&self, group: u32, slots: &[u32], decodes: &mut u64) -> Result<RecordBatch> {
         let wanted = UInt32Array::from(slots.to_vec());
         if let Some(whole) = (self.whole)(group) {
-            return pick(&whole, &wanted).map_err(broken);
+            return pick(&whole, &wanted);
         }
         *decodes += 1;
         let sparse = is_sparse(slots.len(), self.groups.size(group).rows);
         let decode = || self.groups.decode(group, sparse.then_some(slots), None);
         let batch = catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(undecoded(group)))?;
-        if sparse { Ok(batch) } else { pick(&batch, &wanted).map_err(broken) }
+        if sparse { Ok(batch) } else { pick(&batch, &wanted) }
     }
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeListArray, GenericByteViewArray, GenericListArray, MapArray, OffsetSizeTrait,
-    RecordBatch, RecordBatchOptions, StringArray, StructArray, UInt32Array, new_null_array,
+    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, RecordBatch,
+    StringArray, StructArray, UInt32Array, new_null_array,
 };
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, Field, FieldRef, SchemaRef, StringViewType, TimeUnit};
+use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 
+use crate::rows::{record_batch, view_bytes};
 use crate::{Error, ErrorKind, Result};
 
 /// Brings a decoded batch, or rows taken from one, to the types that are served.
@@ -31,8 +32,7 @@ pub fn finish(batch: &RecordBatch, output: &SchemaRef) -> Result<RecordBatch> {
     let columns = batch.columns().iter().zip(output.fields());
     let columns: Result<Vec<ArrayRef>> =
         columns.map(|(column, field)| adapt(column, field.data_type(), field.name(), u64::MAX)).collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(output), columns?, &options)
+    record_batch(output, columns?, batch.num_rows())
         .map_err(|error| Error::new(ErrorKind::Schema, error.to_string()).with_source(error))
 }
 
@@ -141,11 +141,7 @@ fn list<O: OffsetSizeTrait>(
 
 /// Measures views before they are copied: many may share one long value.
 fn copied_bytes(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -> Result<()> {
-    let bytes = match array.data_type() {
-        DataType::Utf8View => view_bytes(array.as_byte_view::<StringViewType>()),
-        DataType::BinaryView => view_bytes(array.as_byte_view::<BinaryViewType>()),
-        _ => return Ok(()),
-    };
+    let Some(bytes) = view_bytes(array.as_ref()) else { return Ok(()) };
     let (limit, hint) = match want {
         DataType::Utf8View | DataType::BinaryView => return Ok(()),
         DataType::Utf8 | DataType::Binary if limit > i32::MAX as u64 => {
@@ -158,27 +154,6 @@ fn copied_bytes(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -> Re
     }
     let message = format!("its values take {bytes} bytes, more than the {limit} possible");
     Err(Error::new(ErrorKind::TooLarge, message).with_column(path).with_hint(hint))
-}
-
-/// Copies views that keep far more alive than they show, as a few rows out of large pages do.
-pub(crate) fn let_go(array: &mut ArrayRef) {
-    fn compact<T: ByteViewType + ?Sized>(views: &GenericByteViewArray<T>) -> Option<ArrayRef> {
-        let held: u64 = views.data_buffers().iter().map(|buffer| buffer.len() as u64).sum();
-        (view_bytes(views) < held / 2).then(|| Arc::new(views.gc()) as ArrayRef)
-    }
-    let compacted = match array.data_type() {
-        DataType::Utf8View => compact(array.as_byte_view::<StringViewType>()),
-        DataType::BinaryView => compact(array.as_byte_view::<BinaryViewType>()),
-        _ => None,
-    };
-    if let Some(compacted) = compacted {
-        *array = compacted;
-    }
-}
-
-fn view_bytes<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> u64 {
-    // The length is the low half of a view.
-    array.views().iter().map(|view| u64::from(*view as u32)).sum()
 }
 
 /// Whether every value of type `from` is also one of type `to`, so that casting loses nothing.

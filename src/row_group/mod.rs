@@ -19,12 +19,11 @@ mod thrift;
 
 use std::any::Any;
 use std::cell::Cell;
-use std::collections::HashSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayData, ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use bytes::Bytes;
 use parquet::DecodeResult;
@@ -35,13 +34,14 @@ use parquet::basic::Type;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use crate::projection::{Projection, children, view_of};
+use crate::rows::{Footprint, compact_sparse, concat, record_batch, uncopied};
 use crate::source::Source;
 use crate::{Error, ErrorKind, Result};
 use guard::{Chunk, Refusal, Tally};
 use lists::{Lists, Shape};
 
 pub use adapt::finish;
-pub(crate) use adapt::{let_go, widens};
+pub(crate) use adapt::widens;
 pub(crate) use cost::{Likeness, ReadCost};
 pub use footer::{FileMetadata, Footer, read_end, read_footer};
 
@@ -461,7 +461,7 @@ impl Job<'_> {
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
         let roots = self.roots(leaves);
-        let mut ledger = Ledger::default();
+        let (mut footprint, mut bytes) = (Footprint::default(), 0_u64);
         let mut parts: Vec<Vec<ArrayRef>> = Vec::new();
         let (mut seen, mut chunk) = (0, 0);
         pages.each_batch(leaves, &roots, count, |batch, rows| {
@@ -469,10 +469,11 @@ impl Job<'_> {
             chunk += rows;
             let mut columns = self.columns(origins, &roots, batch, rows)?;
             if pages.selection.is_some() {
-                columns.iter_mut().for_each(adapt::let_go);
+                columns.iter_mut().for_each(compact_sparse);
             }
-            columns.iter().for_each(|column| ledger.add(&column.to_data()));
-            self.within_limit(ledger.bytes)?;
+            let added = columns.iter().map(|column| footprint.add_array(column.as_ref()));
+            bytes = added.fold(bytes, u64::saturating_add);
+            self.within_limit(bytes)?;
             parts.push(columns);
             // The decoder makes short batches where values are large; only whole chunks are handed on.
             if chunk < chunk_rows && seen < count {
@@ -483,7 +484,7 @@ impl Job<'_> {
                 return Err(Error::new(ErrorKind::InvalidParquet, message));
             }
             let whole = self.batch(joined(&mut parts)?, chunk)?;
-            (ledger, chunk) = (Ledger::default(), 0);
+            (footprint, bytes, chunk) = (Footprint::default(), 0, 0);
             each(whole)
         })?;
         if seen != count {
@@ -550,8 +551,7 @@ impl Job<'_> {
     }
 
     fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(Arc::clone(self.schema()), columns, &options)
+        record_batch(self.schema(), columns, rows)
             .map_err(|error| Error::new(ErrorKind::Schema, error.to_string()).with_source(error))
     }
 }
@@ -654,11 +654,8 @@ fn joined(parts: &mut Vec<Vec<ArrayRef>>) -> Result<Vec<ArrayRef>> {
         return Ok(parts.pop().unwrap_or_default());
     }
     let parts = std::mem::take(parts);
-    let join = |column: usize| {
-        let pieces: Vec<&dyn Array> = parts.iter().map(|part| part[column].as_ref()).collect();
-        caught_arrow(|| arrow::compute::concat(&pieces))
-    };
-    (0..parts.first().map_or(0, Vec::len)).map(join).collect()
+    let parts: Vec<&[ArrayRef]> = parts.iter().map(Vec::as_slice).collect();
+    caught_panic(|| concat(&parts).map_err(uncopied))
 }
 
 /// Runs a step of the decoder, which may panic on bytes it does not expect.
@@ -670,11 +667,6 @@ fn caught<T>(what: &str, step: impl FnOnce() -> parquet::errors::Result<T>) -> R
 /// Runs a step over decoded columns, whose makers may have believed damaged bytes.
 fn caught_panic<T>(step: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(step)).map_err(internal_panic)?
-}
-
-fn caught_arrow<T>(step: impl FnOnce() -> Result<T, arrow::error::ArrowError>) -> Result<T> {
-    let result = catch_unwind(AssertUnwindSafe(step)).map_err(internal_panic)?;
-    result.map_err(|error| Error::new(ErrorKind::TooLarge, error.to_string()).with_source(error))
 }
 
 /// The error for a panic inside the decoder: the bytes are to blame, because on sound ones it does not panic.
@@ -789,24 +781,5 @@ fn select(from: &DataType, want: &DataType, at: &mut usize, leaves: &mut Vec<usi
                 *at = end;
             }
         },
-    }
-}
-
-/// Bytes held by arrays, each buffer once however many arrays share it.
-#[derive(Debug, Default)]
-struct Ledger {
-    seen: HashSet<usize>,
-    bytes: u64,
-}
-
-impl Ledger {
-    fn add(&mut self, data: &ArrayData) {
-        let nulls = data.nulls().map(|nulls| nulls.buffer());
-        for buffer in data.buffers().iter().chain(nulls) {
-            if self.seen.insert(buffer.data_ptr().as_ptr() as usize) {
-                self.bytes = self.bytes.saturating_add(buffer.capacity() as u64);
-            }
-        }
-        data.child_data().iter().for_each(|child| self.add(child));
     }
 }

@@ -7,7 +7,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
@@ -17,7 +17,7 @@ use arrow::ipc::writer::{
 use bytes::Bytes;
 
 use super::Kept;
-use crate::row_group::let_go;
+use crate::rows::{compact_sparse, record_batch};
 use crate::tier::Maker;
 use crate::{Error, ErrorKind, Result};
 
@@ -73,9 +73,8 @@ impl<'a> RowsWriter<'a> {
     fn add_chunk(&mut self, chunk: &RecordBatch) -> Result<(), ArrowError> {
         // Views of pages that the chunk shares with others would each bring all of those pages along.
         let mut columns = chunk.columns().to_vec();
-        columns.iter_mut().for_each(let_go);
-        let options = RecordBatchOptions::new().with_row_count(Some(chunk.num_rows()));
-        let chunk = RecordBatch::try_new_with_options(chunk.schema(), columns, &options)?;
+        columns.iter_mut().for_each(compact_sparse);
+        let chunk = record_batch(chunk.schema_ref(), columns, chunk.num_rows())?;
         let generator = IpcDataGenerator::default();
         if self.table.is_empty() {
             let schema = chunk.schema();

@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray, RecordBatch, RecordBatchOptions, new_empty_array};
-use arrow::buffer::Buffer;
-use arrow::compute::concat;
-use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, SchemaRef, StringViewType};
-use arrow::error::ArrowError;
+use arrow::array::{ArrayRef, RecordBatch, new_empty_array};
+use arrow::datatypes::SchemaRef;
 
 use super::Chunked;
 use crate::dataset::Slots;
-use crate::dataset::interleave::interleave;
+use crate::rows::{concat, detach, gather, record_batch, uncopied};
 use crate::{Error, ErrorKind, Result};
 
 /// Hands over rows of an entry with the types of `schema`, in chunks as asked.
@@ -66,64 +63,31 @@ fn picked(chunks: &[RecordBatch], slots: &[u32], schema: &SchemaRef, out: Chunke
     for slots in pieces {
         let places = slots.iter().map(place).collect::<Result<Vec<_>>>()?;
         let types = chunks.first().map(RecordBatch::schema).unwrap_or_else(|| Arc::clone(schema));
-        let rows = interleave(&batches, &places, &types).map_err(broken)?;
-        let columns = rows.columns().iter().map(let_go).collect::<Result<Vec<_>, _>>().map_err(broken)?;
-        (out.each)(batch(schema, columns, places.len())?)?;
+        let rows = gather(&batches, &places, &types).map_err(uncopied)?;
+        (out.each)(detached(schema, rows.columns(), places.len())?)?;
     }
     Ok(())
 }
 
 /// Copies of all rows, in one batch.
 fn copied(chunks: &[RecordBatch], schema: &SchemaRef, rows: usize) -> Result<RecordBatch> {
-    let column = |number: usize| {
-        // What is joined with nothing is copied nevertheless.
-        let nothing = new_empty_array(chunks.first()?.column(number).data_type());
-        let mut parts: Vec<&dyn Array> = chunks.iter().map(|chunk| chunk.column(number).as_ref()).collect();
-        parts.push(nothing.as_ref());
-        Some(concat(&parts).and_then(|whole| let_go(&whole)))
-    };
-    let columns = (0..schema.fields().len()).filter_map(column).collect::<Result<Vec<_>, _>>().map_err(broken)?;
-    batch(schema, columns, rows)
+    let Some(first) = chunks.first() else { return batch(schema, Vec::new(), rows) };
+    // What is joined with nothing is copied nevertheless.
+    let nothing: Vec<ArrayRef> = first.columns().iter().map(|column| new_empty_array(column.data_type())).collect();
+    let parts: Vec<&[ArrayRef]> = chunks.iter().map(RecordBatch::columns).chain([&nothing[..]]).collect();
+    detached(schema, &concat(&parts).map_err(uncopied)?, rows)
 }
 
 fn joined(parts: &[RecordBatch], schema: &SchemaRef, rows: usize) -> Result<RecordBatch> {
-    let columns = match parts {
-        [only] => only.columns().to_vec(),
-        _ => {
-            let column = |number: usize| {
-                let arrays: Vec<&dyn Array> = parts.iter().map(|part| part.column(number).as_ref()).collect();
-                concat(&arrays)
-            };
-            (0..schema.fields().len()).map(column).collect::<Result<Vec<_>, _>>().map_err(broken)?
-        }
-    };
+    let parts: Vec<&[ArrayRef]> = parts.iter().map(RecordBatch::columns).collect();
+    batch(schema, concat(&parts).map_err(uncopied)?, rows)
+}
+
+fn detached(schema: &SchemaRef, columns: &[ArrayRef], rows: usize) -> Result<RecordBatch> {
+    let columns = columns.iter().map(detach).collect::<Result<Vec<_>, _>>().map_err(uncopied)?;
     batch(schema, columns, rows)
 }
 
 fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(broken)
-}
-
-/// Copies what views show: the values, or the buffers that have them where those are shorter.
-fn let_go(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    fn copy<T: ByteViewType + ?Sized>(views: &GenericByteViewArray<T>) -> Result<ArrayRef, ArrowError> {
-        let held: u64 = views.data_buffers().iter().map(|buffer| buffer.len() as u64).sum();
-        let shown: u64 = views.lengths().map(u64::from).sum();
-        if shown <= held {
-            return Ok(Arc::new(views.gc()));
-        }
-        let buffers: Vec<Buffer> = views.data_buffers().iter().map(|buffer| Buffer::from(buffer.to_vec())).collect();
-        let nulls = views.nulls().cloned();
-        Ok(Arc::new(GenericByteViewArray::<T>::try_new(views.views().clone(), buffers, nulls)?))
-    }
-    match array.data_type() {
-        DataType::Utf8View => copy(array.as_byte_view::<StringViewType>()),
-        DataType::BinaryView => copy(array.as_byte_view::<BinaryViewType>()),
-        _ => Ok(Arc::clone(array)),
-    }
-}
-
-fn broken(error: ArrowError) -> Error {
-    Error::new(ErrorKind::TooLarge, format!("the rows do not fit one batch: {error}")).with_source(error)
+    record_batch(schema, columns, rows).map_err(uncopied)
 }

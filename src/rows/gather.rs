@@ -1,15 +1,15 @@
-//! Rows from many row groups into one batch.
+//! Rows of many batches, in any order, as one batch.
 //!
-//! Random rows of decoded row groups are bound by cache misses, so what counts is how many misses are under way at once. Arrow's own
-//! kernel goes through the array's struct for each value; here the values of all row groups are first laid out as plain slices, which
-//! leaves one independent load per value. Types without such a layout go through Arrow's kernel.
+//! Random rows of decoded row groups are bound by cache misses, so what counts is how many misses are under way at once.
+//! Arrow's own kernel goes through the array's struct for each value; here the values of all batches are first laid out
+//! as plain slices, which leaves one independent load per value. Types without such a layout go through Arrow's kernel.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, FixedSizeListArray, GenericByteArray, GenericByteViewArray,
-    GenericListArray, OffsetSizeTrait, PrimitiveArray, RecordBatch, RecordBatchOptions, downcast_primitive,
+    GenericListArray, OffsetSizeTrait, PrimitiveArray, RecordBatch, UInt32Array, downcast_primitive,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
@@ -18,17 +18,19 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 
+use super::record_batch;
+
 /// A row: which batch, and which row of it.
 pub(crate) type Place = (u32, u32);
 
-/// The rows at `places`, in that order, in memory of their own. All batches have the same schema, and there is at least one; places are
-/// inside them. Views become strings or bytes where `output` has those; everything else keeps its type.
-pub(crate) fn interleave(
+/// The rows at `places`, in that order. All batches have the same schema, and places are inside them. Views become strings or bytes where `output` has those; everything else keeps its type.
+pub(crate) fn gather(
     batches: &[&RecordBatch],
     places: &[Place],
     output: &SchemaRef,
 ) -> Result<RecordBatch, ArrowError> {
-    let internal = batches[0].schema_ref();
+    let Some(first) = batches.first() else { return Ok(RecordBatch::new_empty(output.clone())) };
+    let internal = first.schema_ref();
     let mut for_arrow = None;
     let mut arrays: Vec<&dyn Array> = Vec::with_capacity(batches.len());
     let mut columns = Vec::with_capacity(internal.fields().len());
@@ -49,14 +51,29 @@ pub(crate) fn interleave(
         finished &= array.data_type() == wanted;
         columns.push(array);
     }
-    // Without columns, the number of rows must be said.
-    let options = RecordBatchOptions::new().with_row_count(Some(places.len()));
-    let schema = if finished { output } else { internal };
-    RecordBatch::try_new_with_options(schema.clone(), columns, &options)
+    record_batch(if finished { output } else { internal }, columns, places.len())
 }
 
-/// The values at the places of each run, in that order, of the type `wanted` where a view can become that. There is at least one array, all are of
-/// one type, and places are inside them. `None` for types that are not worth doing here.
+/// The rows of `batch` at `slots`, in that order. Views go on to show the values of `batch`.
+pub(crate) fn take(batch: &RecordBatch, slots: &UInt32Array) -> Result<RecordBatch, ArrowError> {
+    let columns = batch.columns().iter().map(|column| arrow::compute::take(column, slots, None));
+    record_batch(batch.schema_ref(), columns.collect::<Result<Vec<_>, _>>()?, slots.len())
+}
+
+/// The rows of all batches, one after another. There is at least one batch, and all have the same columns.
+pub(crate) fn concat(parts: &[&[ArrayRef]]) -> Result<Vec<ArrayRef>, ArrowError> {
+    if let [only] = parts {
+        return Ok(only.to_vec());
+    }
+    let join = |column: usize| {
+        let arrays: Vec<&dyn Array> = parts.iter().map(|part| part[column].as_ref()).collect();
+        arrow::compute::concat(&arrays)
+    };
+    (0..parts.first().map_or(0, |part| part.len())).map(join).collect()
+}
+
+/// The values at the places of each run, in that order, of the type `wanted` where a view can become that. There is at
+/// least one array, all are of one type, and places are inside them. `None` for types that are not worth doing here.
 pub(crate) fn direct(
     arrays: &[&dyn Array],
     runs: &[&[Place]],
@@ -325,7 +342,7 @@ mod tests {
             let batches: Vec<&RecordBatch> = batches.iter().collect();
             let wide: Vec<(usize, usize)> = places.iter().map(|&(batch, row)| (batch as usize, row as usize)).collect();
             let schema = batches[0].schema();
-            let ours = interleave(&batches, &places, &schema).unwrap();
+            let ours = gather(&batches, &places, &schema).unwrap();
             if !places.is_empty() {
                 let theirs = arrow::compute::interleave_record_batch(&batches, &wide).unwrap();
                 prop_assert_eq!(&ours, &theirs);
@@ -334,7 +351,7 @@ mod tests {
                     _ => field.clone(),
                 });
                 let output = Arc::new(Schema::new(fields.collect::<Fields>()));
-                let ours = interleave(&batches, &places, &output).unwrap();
+                let ours = gather(&batches, &places, &output).unwrap();
                 let spelled_out = arrow::compute::cast(theirs.column_by_name("view").unwrap(), &DataType::Utf8).unwrap();
                 prop_assert_eq!(ours.schema(), output);
                 prop_assert_eq!(ours.column_by_name("view").unwrap(), &spelled_out);

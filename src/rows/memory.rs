@@ -1,0 +1,114 @@
+//! How many bytes of memory batches keep alive.
+//!
+//! An array's buffer is counted by the address of its allocation, so that it is counted once however many arrays share it.
+
+use std::collections::HashSet;
+
+use arrow::array::{Array, ArrayData, AsArray, RecordBatch};
+use arrow::buffer::Buffer;
+use arrow::datatypes::DataType;
+
+use super::views::view_bytes;
+
+/// Bytes of memory that a batch keeps alive.
+pub(crate) fn bytes_of(batch: &RecordBatch) -> u64 {
+    Footprint::default().add(batch)
+}
+
+/// Bytes of the rows of a batch that may be a part of what is held elsewhere.
+pub(crate) fn bytes_of_part(batch: &RecordBatch) -> u64 {
+    let parts = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size());
+    parts.sum::<Result<usize, _>>().map_or_else(|_| bytes_of(batch), |bytes| bytes as u64)
+}
+
+/// Bytes that a batch adds to what its views share with what is held: their own, and the values that they show, which
+/// stay for as long as the batch does.
+pub(crate) fn bytes_shown(batch: &RecordBatch) -> u64 {
+    let shown = batch.columns().iter().filter_map(|column| view_bytes(column.as_ref()));
+    Footprint::without_values().add(batch) + shown.sum::<u64>()
+}
+
+/// Counts what arrays add to the memory that is kept alive by the arrays counted before.
+///
+/// All arrays must be alive for as long as it counts: the allocator gives the address of a freed buffer to the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Footprint {
+    seen: HashSet<usize>,
+    /// The values of views are counted elsewhere.
+    without_values: bool,
+}
+
+impl Footprint {
+    /// Leaves the values of views out.
+    pub(crate) fn without_values() -> Self {
+        Self { without_values: true, ..Self::default() }
+    }
+
+    /// Bytes that a batch adds.
+    pub(crate) fn add(&mut self, batch: &RecordBatch) -> u64 {
+        batch.columns().iter().map(|column| self.add_array(column.as_ref())).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes that an array adds.
+    pub(crate) fn add_array(&mut self, array: &dyn Array) -> u64 {
+        self.add_data(&array.to_data())
+    }
+
+    fn add_data(&mut self, data: &ArrayData) -> u64 {
+        // The first buffer of views has the views.
+        let views = matches!(data.data_type(), DataType::Utf8View | DataType::BinaryView);
+        let counted = if self.without_values && views { 1 } else { usize::MAX };
+        let nulls = data.nulls().map(|nulls| nulls.buffer());
+        let mut bytes = 0_u64;
+        for buffer in data.buffers().iter().take(counted).chain(nulls) {
+            if self.seen.insert(place(buffer)) {
+                bytes = bytes.saturating_add(buffer.capacity() as u64);
+            }
+        }
+        data.child_data().iter().map(|child| self.add_data(child)).fold(bytes, u64::saturating_add)
+    }
+}
+
+/// Counts what each chunk of a row group adds to the chunks before it, which are not alive any more.
+///
+/// Rows that were picked as views keep the pages alive that the next chunks' views show, too, so those are counted once.
+/// Every other buffer is the chunk's own.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkBytes {
+    shown: HashSet<usize>,
+}
+
+impl ChunkBytes {
+    /// Bytes that the next chunk takes which the chunks before it did not.
+    pub(crate) fn add(&mut self, chunk: &RecordBatch) -> u64 {
+        // The arrays of a mapped chunk are all parts of one buffer.
+        let mut own = HashSet::new();
+        chunk.columns().iter().map(|column| self.add_column(column.as_ref(), &mut own)).sum()
+    }
+
+    fn add_column(&mut self, column: &dyn Array, own: &mut HashSet<usize>) -> u64 {
+        let pages = match (column.as_string_view_opt(), column.as_binary_view_opt()) {
+            (Some(strings), _) => strings.data_buffers(),
+            (_, Some(binary)) => binary.data_buffers(),
+            _ => return self.own_bytes(&column.to_data(), own),
+        };
+        let new = pages.iter().filter(|page| self.shown.insert(place(page)) && !own.contains(&place(page)));
+        new.map(|page| page.capacity() as u64).sum::<u64>() + 16 * column.len() as u64
+    }
+
+    fn own_bytes(&self, data: &ArrayData, own: &mut HashSet<usize>) -> u64 {
+        let nulls = data.nulls().map(|nulls| nulls.buffer());
+        let mut bytes = 0;
+        for buffer in data.buffers().iter().chain(nulls) {
+            if own.insert(place(buffer)) && !self.shown.contains(&place(buffer)) {
+                bytes += buffer.capacity() as u64;
+            }
+        }
+        bytes + data.child_data().iter().map(|child| self.own_bytes(child, own)).sum::<u64>()
+    }
+}
+
+/// Where a buffer's allocation begins.
+fn place(buffer: &Buffer) -> usize {
+    buffer.data_ptr().as_ptr() as usize
+}

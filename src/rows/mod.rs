@@ -1,0 +1,36 @@
+//! Rows in memory: record batches copied row by row, joined, compacted and weighed.
+//!
+//! Whoever copies rows from one batch to another, or counts the bytes that a batch keeps in memory, does it with this
+//! module. It knows Arrow arrays, and nothing of files, row groups or row ids.
+
+mod gather;
+mod memory;
+mod views;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+
+use crate::{Error, ErrorKind};
+
+pub(crate) use gather::{Place, concat, direct, gather, take};
+pub(crate) use memory::{ChunkBytes, Footprint, bytes_of, bytes_of_part, bytes_shown};
+pub(crate) use views::{compact, compact_sparse, detach, view_bytes};
+
+/// A batch of `rows` rows, which must be said where there are no columns.
+pub(crate) fn record_batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, ArrowError> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(schema.clone(), columns, &options)
+}
+
+/// The error for rows that cannot be copied into one batch.
+pub(crate) fn uncopied(error: ArrowError) -> Error {
+    match error {
+        ArrowError::OffsetOverflowError(_) | ArrowError::DictionaryKeyOverflowError => {
+            Error::new(ErrorKind::TooLarge, format!("the rows do not fit one batch: {error}"))
+                .with_hint("take fewer rows at a time")
+                .with_source(error)
+        }
+        _ => Error::new(ErrorKind::Internal, format!("cannot copy rows: {error}")).with_source(error),
+    }
+}
