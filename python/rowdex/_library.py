@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -26,63 +27,83 @@ def call(function: Any, *arguments: Any) -> None:
 
 
 class Handle:
-    """Owns what the library made. In a forked child it is left alone: it is neither used nor freed there."""
+    """Owns what the library made, and is what its functions are given: ctypes reads ``_as_parameter_``.
 
-    __slots__ = ("pointer", "_free", "_pid")
+    A call has a reference to the handle for as long as it lasts, so nothing that another thread does, ``close()`` and the collector included, frees
+    it under a call. It is freed when the last reference goes, and in no other way. What a forked child inherits is neither used nor freed there.
+    """
+
+    __slots__ = ("_as_parameter_", "_free", "_pid")
 
     def __init__(self, free: Callable[[int], None], function: Any, *arguments: Any) -> None:
         out = ctypes.c_void_p()
-        self.pointer: int | None = None
+        self._as_parameter_: int | None = None
         self._free = free
         self._pid = os.getpid()
         call(function, *arguments, ctypes.byref(out))
-        self.pointer = out.value
+        self._as_parameter_ = out.value
+
+    def __bool__(self) -> bool:
+        """Whether there is anything: some functions give nothing."""
+        return self._as_parameter_ is not None
+
+    @property
+    def address(self) -> int | None:
+        """For a struct that a call is given. Whoever asks keeps the handle until the call is over."""
+        return self._as_parameter_
 
     @property
     def inherited(self) -> bool:
         """Whether it belongs to the process that this one was forked from."""
         return self._pid != os.getpid()
 
-    def close(self) -> None:
-        """Frees it, now rather than when nobody refers to it any more."""
-        pointer, self.pointer = self.pointer, None
-        if pointer is not None and self._pid == os.getpid():
-            self._free(pointer)
-
     # The default keeps the function alive until the last handle is gone, while the interpreter ends.
     def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
-        if getattr(self, "pointer", None) is not None and self._pid == getpid():
-            self._free(self.pointer)  # type: ignore[arg-type]
+        address = getattr(self, "_as_parameter_", None)
+        if address is not None and self._pid == getpid():
+            self._free(address)
 
 
 class PerProcess(Generic[T]):
-    """A value made by ``make`` when it is first asked for, and again in a forked child, which leaks what it inherited."""
+    """A value that ``make`` makes when it is first asked for, once however many threads ask, and again in a forked child."""
 
-    __slots__ = ("_make", "_pid", "_value", "_leaked")
+    __slots__ = ("_make", "_made", "_locks", "_leaked")
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self._pid: int | None = None
-        self._value: T | None = None
-        self._leaked: list[T] = []
+        # The process and its value, read and replaced as one.
+        self._made: tuple[int, T] | None = None
+        # A lock for each process: one that is held while the process is forked is held for ever in the child.
+        self._locks: dict[int, threading.RLock] = {}
+        self._leaked: list[Any] = []
 
     def get(self) -> T:
-        value = self._value
-        if value is not None and self._pid == os.getpid():
-            return value
-        if value is not None:
-            self._leaked.append(value)
-        made = self._make()
-        self._value, self._pid = made, os.getpid()
-        return made
+        """The value of this process. A call that uses it keeps what this returns."""
+        made, pid = self._made, os.getpid()
+        if made is not None and made[0] == pid:
+            return made[1]
+        with self._locks.setdefault(pid, threading.RLock()):
+            made = self._made
+            if made is None or made[0] != pid:
+                if made is not None:
+                    # Of the parent: its destructor may wait for threads that are not here.
+                    self._leaked.append(made)
+                made = (pid, self._make())
+                self._made = made
+            return made[1]
 
     def made(self) -> T | None:
         """The value of this process, if there is one already."""
-        return self._value if self._pid == os.getpid() else None
+        made = self._made
+        return made[1] if made is not None and made[0] == os.getpid() else None
 
-    def forget(self) -> None:
-        """Drops the value, so that it is made again when it is next asked for."""
-        self._value = None
+    def forget(self) -> T | None:
+        """Lets go of the value, so that it is made again when it is next asked for, and returns it to whom may have use for it."""
+        made, pid = self._made, os.getpid()
+        if made is None or made[0] != pid:
+            return None
+        self._made = None
+        return made[1]
 
 
 def texts(values: list[bytes]) -> Any:

@@ -56,19 +56,20 @@ class Announced:
         self.dataset = dataset
         options = _ffi.AnnouncedOptions(memory=size(memory, "memory"), threads=count(threads, "threads"), portion=portion or 0)
         ids = dataset._row_ids(rows)
-        self._handle = Handle(
+        self._handle: Handle | None = Handle(
             library.announced_free, library.dataset_plan, dataset._pointer, *ids.buffer_info(), ctypes.byref(options)
         )
         self._schema = dataset.schema
         self._pid = os.getpid()
 
     @property
-    def _pointer(self) -> int:
-        if self._handle.inherited:
-            raise RuntimeError(f"planned in process {self._pid}, and this is a fork of it: plan again here")
-        if self._handle.pointer is None:
+    def _pointer(self) -> Handle:
+        handle = self._handle
+        if handle is None:
             raise ValueError("the plan is closed")
-        return self._handle.pointer
+        if handle.inherited:
+            raise RuntimeError(f"planned in process {self._pid}, and this is a fork of it: plan again here")
+        return handle
 
     def announce(self, rows: Any) -> None:
         """Says what will be asked for after all that was announced before. Early is better: a short announcement means more decodes."""
@@ -99,8 +100,8 @@ class Announced:
         return self.stats.waiting
 
     def close(self) -> None:
-        """Ends its threads and lets go of what it holds."""
-        self._handle.close()
+        """Ends its threads and lets go of what it holds, once a call of another thread that uses it is over."""
+        self._handle = None
 
     def __enter__(self) -> Announced:
         return self

@@ -22,7 +22,7 @@ class _Exported:
 
     def __init__(self, handle: Handle) -> None:
         self.array = _ffi.ArrowArray()
-        call(library.batch_export, handle.pointer, ctypes.byref(self.array), None)
+        call(library.batch_export, handle, ctypes.byref(self.array), None)
 
     def __del__(self, addressof: Callable[[Any], int] = ctypes.addressof) -> None:
         array = getattr(self, "array", None)
@@ -56,7 +56,7 @@ class Batch:
         self._handle = handle
         self._schema = schema
         info = _ffi.BatchInfo()
-        call(library.batch_get_info, handle.pointer, ctypes.byref(info))
+        call(library.batch_get_info, handle, ctypes.byref(info))
         self._info = info
         self._exported: _Exported | None = None
 
@@ -197,11 +197,11 @@ class Batch:
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         """``arrow_schema`` and ``arrow_array`` capsules. A requested schema is not heeded: consumers cast."""
         array, schema = _ffi.ArrowArray(), _ffi.ArrowSchema()
-        call(library.batch_export, self._handle.pointer, ctypes.byref(array), ctypes.byref(schema))
+        call(library.batch_export, self._handle, ctypes.byref(array), ctypes.byref(schema))
         return _capsule.capsule(schema, b"arrow_schema"), _capsule.capsule(array, b"arrow_array")
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """An ``arrow_array_stream`` capsule, of one array."""
         stream = _ffi.ArrowArrayStream()
-        call(library.batch_stream, self._handle.pointer, ctypes.byref(stream))
+        call(library.batch_stream, self._handle, ctypes.byref(stream))
         return _capsule.capsule(stream, b"arrow_array_stream")

@@ -156,11 +156,11 @@ class Dataset:
             disk_tier=tier_pointer(arguments["disk_tier"]),
         )
         index = self._index.get()._handle.get()
-        return Handle(library.dataset_free, library.dataset_open, index.pointer, ctypes.byref(options))
+        return Handle(library.dataset_free, library.dataset_open, index, ctypes.byref(options))
 
     @property
-    def _pointer(self) -> int | None:
-        return self._opened.get().pointer
+    def _pointer(self) -> Handle:
+        return self._opened.get()
 
     @property
     def _parts(self) -> tuple[Dataset, ...]:
@@ -182,9 +182,7 @@ class Dataset:
 
     def close(self) -> None:
         """Ends the cache and the threads, unless a loader still uses them. The dataset opens again if it is used again."""
-        handle = self._opened.made()
-        if handle is not None:
-            self._opened.forget()
+        self._opened.forget()
 
     def __len__(self) -> int:
         if self._rows is None:
@@ -237,7 +235,7 @@ class Dataset:
     def tier_fault(self) -> Error | None:
         """Why nothing more is kept in the disk tier since some time: the disk is full, say. ``None`` while all is well; rows are served all the same."""
         fault = Handle(library.error_free, library.dataset_tier_fault, self._pointer)
-        return None if fault.pointer is None else exception_of(fault.pointer)
+        return exception_of(fault) if fault else None
 
     def select(self, columns: Sequence[str]) -> Dataset:
         """The same dataset with these columns alone."""
@@ -315,11 +313,11 @@ class Dataset:
         """
         name = no_nul(column.encode(), "column name")
         found = Handle(library.labels_free, library.dataset_labels, self._pointer, name, None if of is None else of._pointer)
-        rows = int(library.labels_len(found.pointer))
+        rows = int(library.labels_len(found))
         codes = array.array("I")
         if rows:
-            codes.frombytes(ctypes.string_at(library.labels_codes(found.pointer), rows * codes.itemsize))
-        classes = [library.labels_class(found.pointer, i).decode() for i in range(library.labels_num_classes(found.pointer))]
+            codes.frombytes(ctypes.string_at(library.labels_codes(found), rows * codes.itemsize))
+        classes = [library.labels_class(found, i).decode() for i in range(library.labels_num_classes(found))]
         return Labels(codes, classes)
 
     def weights(self, column: str, of: IdSet | None = None) -> array.array[float]:
@@ -361,10 +359,9 @@ class Dataset:
 
     def verify(self, level: Literal["off", "stat", "footer", "deep"] = "footer") -> VerifyReport:
         """Checks the index, then every data file at this level, and reports all bad files at once."""
-        out = Handle(
+        report = Handle(
             library.verify_report_free, library.dataset_verify, self._pointer, no_nul(level.encode(), "level"), _ffi.Progress(), None
         )
-        report = out.pointer
         problems = range(library.verify_report_num_problems(report))
         errors = [exception_of(library.verify_report_problem(report, problem)) for problem in problems]
         return VerifyReport(library.verify_report_files(report), library.verify_report_rows(report), errors)

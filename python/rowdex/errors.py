@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 
 class Error(Exception):
@@ -93,7 +94,7 @@ _BY_STATUS: dict[int, type[Error]] = {
 }
 
 
-def exception_of(error: ctypes.c_void_p | int) -> Error:
+def exception_of(error: Any) -> Error:
     """The exception for a ``rowdex_error``, which is not freed."""
     from ._library import library
 

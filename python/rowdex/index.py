@@ -151,7 +151,7 @@ class Index:
 
     def _open(self) -> Handle:
         handle = Handle(library.index_free, library.index_open_with, path_bytes(self._path), store_pointer(self._store))
-        info = _info(handle.pointer)
+        info = _info(handle)
         if self._fingerprint is None:
             self._fingerprint = int(info.fingerprint)
         elif self._fingerprint != info.fingerprint:
@@ -180,26 +180,26 @@ class Index:
     @property
     def root(self) -> str:
         """Where the files were when the index was built; if it is relative, then to the directory of the index."""
-        return str(_info(self._handle.get().pointer).root.text())
+        return str(_info(self._handle.get()).root.text())
 
     @property
     def schema(self) -> Schema:
         """The columns of every file."""
-        return Schema(lambda schema: call(library.index_schema, self._handle.get().pointer, ctypes.byref(schema)))
+        return Schema(lambda schema: call(library.index_schema, self._handle.get(), ctypes.byref(schema)))
 
     @property
     def files(self) -> list[FileInfo]:
         """The files, in the order of their rows."""
         handle = self._handle.get()
-        return [_file(handle, i) for i in range(int(_info(handle.pointer).files))]
+        return [_file(handle, i) for i in range(int(_info(handle).files))]
 
     @property
     def num_row_groups(self) -> int:
         """How many row groups there are."""
-        return int(_info(self._handle.get().pointer).row_groups)
+        return int(_info(self._handle.get()).row_groups)
 
     def __len__(self) -> int:
-        return int(library.index_len(self._handle.get().pointer))
+        return int(library.index_len(self._handle.get()))
 
     def __repr__(self) -> str:
         return f"Index({self._path!r}, {len(self)} rows)"
@@ -211,27 +211,27 @@ class Index:
             OutOfRangeError: which is an ``IndexError``.
         """
         handle, location = self._handle.get(), _ffi.Location()
-        call(library.index_locate, handle.pointer, row_id(row, len(self)), ctypes.byref(location))
+        call(library.index_locate, handle, row_id(row, len(self)), ctypes.byref(location))
         return Location(_file(handle, location.file).path, location.ordinal, location.row)
 
     def verify(self) -> None:
         """Reads and checks every byte of the index again. :meth:`Dataset.verify` looks at the data files, too."""
-        call(library.index_verify, self._handle.get().pointer)
+        call(library.index_verify, self._handle.get())
 
 
 def _open_index(path: str, fingerprint: int | None, store: StoreOptions | None) -> Index:
     return Index(path, store=store, _fingerprint=fingerprint)
 
 
-def _info(pointer: int | None) -> Any:
+def _info(handle: Handle) -> Any:
     info = _ffi.IndexInfo()
-    call(library.index_get_info, pointer, ctypes.byref(info))
+    call(library.index_get_info, handle, ctypes.byref(info))
     return info
 
 
 def _file(handle: Handle, number: int) -> FileInfo:
     info = _ffi.FileInfo()
-    call(library.index_get_file, handle.pointer, number, ctypes.byref(info))
+    call(library.index_get_file, handle, number, ctypes.byref(info))
     return FileInfo(info.path.text(), info.size, info.first_row, info.rows, info.row_groups)
 
 

@@ -218,7 +218,7 @@ class Loader:
         if not self._more_options["views"]:
             return self.dataset.schema
         if self._view_schema is None:
-            self._view_schema = Schema(lambda schema: call(library.loader_schema, self._loader.get().pointer, ctypes.byref(schema)))
+            self._view_schema = Schema(lambda schema: call(library.loader_schema, self._loader.get(), ctypes.byref(schema)))
         return self._view_schema
 
     def _open(self) -> Handle:
@@ -227,8 +227,8 @@ class Loader:
         state = self._state().encode()
         plan = self._sampler.plan
         opened = plan._replace(batch_size=plan.batch_size * self._chunk).open(self._sampler._dataset)
-        call(library.sampler_resume, opened.whole.pointer, state)
-        pointers = (self.dataset._pointer, opened.whole.pointer)
+        call(library.sampler_resume, opened.whole, state)
+        pointers = (self.dataset._pointer, opened.whole)
         return Handle(library.loader_free, library.loader_new, *pointers, ctypes.byref(options))
 
     def _state(self) -> str:
@@ -288,8 +288,8 @@ class Loader:
         return self._waiting.pop()
 
     def _next_batch(self) -> Batch:
-        handle = Handle(library.batch_free, library.loader_next, self._loader.get().pointer)
-        if handle.pointer is None:
+        handle = Handle(library.batch_free, library.loader_next, self._loader.get())
+        if not handle:
             raise RuntimeError(f"the loader ended before step {self._next[1]} of epoch {self._next[0]}")
         return Batch(handle, self.schema)
 
@@ -323,7 +323,7 @@ class Loader:
         self._next, self._waiting = (epoch, 0), []
         loader = self._loader.made()
         if loader is not None:
-            call(library.loader_set_epoch, loader.pointer, epoch)
+            call(library.loader_set_epoch, loader, epoch)
 
     def state_dict(self) -> dict[str, str]:
         """Where the run stands: after the last batch that was handed out. It is the same on all ranks after the same step."""
@@ -351,7 +351,7 @@ class Loader:
     def stats(self) -> LoaderStats:
         """What was done since the loader was started, resumed or set to another epoch."""
         found = _ffi.LoaderStats()
-        call(library.loader_get_stats, self._loader.get().pointer, ctypes.byref(found))
+        call(library.loader_get_stats, self._loader.get(), ctypes.byref(found))
         counts = {name: int(getattr(found, name)) for name in (*LoaderStats._fields[:4], "substituted")}
         times = {name: getattr(found, f"{name}_ns") / 1e9 for name in LoaderStats._fields[4:8]}
         return LoaderStats(**counts, **times)
@@ -362,10 +362,10 @@ class Loader:
         loader = self._loader.made()
         if loader is None:
             return []
-        lost = Handle(library.lost_groups_free, library.loader_lost_groups, loader.pointer)
-        numbers = range(library.lost_groups_len(lost.pointer))
+        lost = Handle(library.lost_groups_free, library.loader_lost_groups, loader)
+        numbers = range(library.lost_groups_len(lost))
         return [
-            LostGroup(library.lost_groups_row_group(lost.pointer, i), exception_of(library.lost_groups_error(lost.pointer, i)))
+            LostGroup(library.lost_groups_row_group(lost, i), exception_of(library.lost_groups_error(lost, i)))
             for i in numbers
         ]
 
@@ -396,11 +396,11 @@ class Loader:
             epoch += 1
         options.epochs = epoch + 1
         opened = self._sampler.plan.open(self._sampler._dataset)
-        call(library.sampler_resume, opened.whole.pointer, self._state().encode())
+        call(library.sampler_resume, opened.whole, self._state().encode())
         loader = Handle(
-            library.loader_free, library.loader_new, self.dataset._pointer, opened.whole.pointer, ctypes.byref(options)
+            library.loader_free, library.loader_new, self.dataset._pointer, opened.whole, ctypes.byref(options)
         )
         stream = _ffi.ArrowArrayStream()
-        call(library.loader_stream, loader.pointer, ctypes.byref(stream))
+        call(library.loader_stream, loader, ctypes.byref(stream))
         self.set_epoch(epoch + 1)
         return _capsule.capsule(stream, b"arrow_array_stream")

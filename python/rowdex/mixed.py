@@ -51,7 +51,8 @@ class MixedDataset(Dataset):
 
     def _open(self) -> Handle:
         parts = self._parts
-        pointers = (ctypes.c_void_p * len(parts))(*(part._pointer for part in parts))
+        handles = [part._opened.get() for part in parts]
+        pointers = (ctypes.c_void_p * len(parts))(*(handle.address for handle in handles))
         return Handle(library.dataset_free, library.dataset_mixed, ctypes.addressof(pointers), len(parts))
 
     def __getstate__(self) -> dict[str, Any]:

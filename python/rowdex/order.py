@@ -49,7 +49,7 @@ class Context(NamedTuple):
         info = _ffi.RowGroupInfo()
         for part in parts:
             index = part.index
-            pointer = index._handle.get().pointer
+            pointer = index._handle.get()
             for group in range(index.num_row_groups):
                 call(library.index_get_row_group, pointer, group, ctypes.byref(info))
                 groups.append(info.rows)
@@ -93,7 +93,7 @@ def open_order(order: Order, context: Context) -> Handle:
     spec = _spec(order)
     dataset = context.dataset
     if dataset is not None and len(dataset._parts) == 1:
-        index = dataset._parts[0].index._handle.get().pointer
+        index = dataset._parts[0].index._handle.get()
         return _orders(library.orders_for_index, spec, index, context.seed)
     groups = context.group_rows() if spec.startswith(b"blocks") else array.array("Q", [context.rows])
     return _orders(library.orders_for_groups, spec, _u64(groups), len(groups), context.seed)
@@ -148,7 +148,7 @@ class Explicit(Orders):
         else:
             orders = _orders(library.orders_explicit, *ids.values.buffer_info(), context.rows)
         if permutation:
-            call(library.orders_check_permutation, orders.pointer)
+            call(library.orders_check_permutation, orders)
         return orders
 
 
@@ -236,7 +236,7 @@ class Mixed(Orders):
         ]
         parts = (_ffi.MixedPart * len(opened))(
             *(
-                _ffi.MixedPart(handle.pointer, len(dataset), proportion)
+                _ffi.MixedPart(handle.address, len(dataset), proportion)
                 for handle, dataset, proportion in zip(opened, datasets, proportions)
             )
         )
@@ -252,7 +252,7 @@ class Resized(Orders):
     def _open(self, context: Context) -> Handle:
         order, size = self._parts
         inner = open_order(order, context)
-        return _orders(library.orders_resized, inner.pointer, size)
+        return _orders(library.orders_resized, inner, size)
 
 
 class Subset(Orders):
@@ -274,10 +274,10 @@ class Subset(Orders):
             raise ValueError(f"a set out of {kept.rows} rows for a dataset of {context.rows}")
         dataset = context.dataset
         if isinstance(order, str) and dataset is not None and len(dataset._parts) == 1:
-            index = dataset._parts[0].index._handle.get().pointer
+            index = dataset._parts[0].index._handle.get()
             return _orders(library.orders_for_subset, _spec(order), index, kept._pointer, context.seed)
         inner = open_order(order, Context(None, len(kept), context.seed))
-        return _orders(library.orders_subset, inner.pointer, kept._pointer)
+        return _orders(library.orders_subset, inner, kept._pointer)
 
 
 class Contiguous(Orders):
@@ -291,7 +291,7 @@ class Contiguous(Orders):
     def _open(self, context: Context) -> Handle:
         order, shards = self._parts
         inner = open_order(order, context)
-        return _orders(library.orders_contiguous, inner.pointer, shards)
+        return _orders(library.orders_contiguous, inner, shards)
 
 
 class Rotated(Orders):
@@ -302,7 +302,7 @@ class Rotated(Orders):
 
     def _open(self, context: Context) -> Handle:
         inner = open_order(self._parts[0], context)
-        return _orders(library.orders_rotated, inner.pointer)
+        return _orders(library.orders_rotated, inner)
 
 
 class IdSet:
@@ -376,7 +376,7 @@ class IdSet:
             return made(library.id_set_from_ranges, rows, address, length // 2)
         if kind == "listed":
             index, path = arguments
-            return made(library.id_set_listed, index._handle.get().pointer, path_bytes(path))
+            return made(library.id_set_listed, index._handle.get(), path_bytes(path))
         if kind == "split":
             rows, side, fraction, seed = arguments
             return made(library.id_set_split, rows, no_nul(side.encode(), "side"), fraction, seed)
@@ -389,8 +389,8 @@ class IdSet:
         return made(library.id_set_intersection, arguments[0]._pointer, arguments[1]._pointer)
 
     @property
-    def _pointer(self) -> int | None:
-        return self._handle.get().pointer
+    def _pointer(self) -> Handle:
+        return self._handle.get()
 
     @property
     def rows(self) -> int:

@@ -56,11 +56,11 @@ class Plan(NamedTuple):
         state = no_nul(self.resumed.encode(), "state")
         resumed = self._sampler(dataset)
         for sampler in (whole, resumed):
-            call(library.sampler_resume, sampler.pointer, state)
-        epoch = int(library.sampler_epoch(resumed.pointer))
+            call(library.sampler_resume, sampler, state)
+        epoch = int(library.sampler_epoch(resumed))
         # Another epoch and back: whole again, and otherwise the way that the run began.
         for other in (epoch + 1, epoch):
-            call(library.sampler_set_epoch, whole.pointer, other)
+            call(library.sampler_set_epoch, whole, other)
         return OpenPlan(whole, resumed, epoch)
 
     def _sampler(self, dataset: Dataset | None) -> Handle:
@@ -78,7 +78,7 @@ class Plan(NamedTuple):
             partition=no_nul(self.partition.encode(), "partition"),
             rotation={None: b"needed", True: b"always", False: b"never"}[self.rotation],
         )
-        return Handle(library.sampler_free, library.sampler_new, orders.pointer, ctypes.byref(options))
+        return Handle(library.sampler_free, library.sampler_new, orders, ctypes.byref(options))
 
 
 class OpenPlan(NamedTuple):
@@ -88,14 +88,14 @@ class OpenPlan(NamedTuple):
     resumed: Handle | None
     resumed_epoch: int | None
 
-    def pointer(self, resumed: bool) -> int | None:
+    def sampler(self, resumed: bool) -> Handle:
         """The sampler of an epoch that was resumed, or of one that was not."""
-        return self.resumed.pointer if resumed and self.resumed is not None else self.whole.pointer
+        return self.resumed if resumed and self.resumed is not None else self.whole
 
     @property
     def epoch(self) -> int:
         """The epoch to begin with."""
-        return int(library.sampler_epoch(self.whole.pointer))
+        return int(library.sampler_epoch(self.whole))
 
 
 class SampledBatch(NamedTuple):
@@ -243,9 +243,9 @@ class DistributedSampler:
         self._epoch = epoch
         self._served = (epoch, 0)
 
-    def _at(self, epoch: int) -> int | None:
+    def _at(self, epoch: int) -> Handle:
         """The sampler that an epoch is to be asked of."""
-        return self._opened.get().pointer(epoch == self._resumed_epoch)
+        return self._opened.get().sampler(epoch == self._resumed_epoch)
 
     def __len__(self) -> int:
         """How many samples this rank has in the current epoch, pads included. After resuming within it: that are left."""

@@ -268,20 +268,20 @@ class _Stream:
 
     def __init__(self, dataset: Dataset, plan: Plan, opened: OpenPlan, resumed: bool, residue: int, workers: int, epochs: int) -> None:
         self.key = (plan, resumed, residue, workers)
-        own = Handle(library.sampler_free, library.sampler_worker, opened.pointer(resumed), residue, workers)
+        own = Handle(library.sampler_free, library.sampler_worker, opened.sampler(resumed), residue, workers)
         options = dataset._torch
         threads = options["worker_threads"]
         if threads is None:
             threads = 2 if torch.utils.data.get_worker_info() is None else 1
         memory = options["memory"] or 1 << 30
         loader = _ffi.LoaderOptions(memory=max(memory // workers, 1), threads=count(threads, "threads"), epochs=epochs)
-        pointers = (dataset._pointer, own.pointer)
+        pointers = (dataset._pointer, own)
         self._own = own
         self._loader = Handle(library.loader_free, library.loader_new, *pointers, ctypes.byref(loader))
         self._dataset, self._plan, self._residue, self._workers = dataset, plan, residue, workers
-        self._steps = int(library.sampler_steps(own.pointer))
+        self._steps = int(library.sampler_steps(own))
         # The worker's batch that comes next.
-        self.epoch = int(library.sampler_epoch(own.pointer))
+        self.epoch = int(library.sampler_epoch(own))
         self._next = 0
 
     @property
@@ -293,13 +293,13 @@ class _Stream:
         """Makes this step, one of its own, the next."""
         at = (step - self._residue) // self._workers
         if at == 0:
-            call(library.loader_set_epoch, self._loader.pointer, epoch)
+            call(library.loader_set_epoch, self._loader, epoch)
         else:
             text = ctypes.create_string_buffer(_ffi.STATE_CAPACITY)
-            call(library.sampler_state, self._own.pointer, text, len(text))
+            call(library.sampler_state, self._own, text, len(text))
             prefix, fingerprint, _, _ = text.value.decode().split(":")
             state = f"{prefix}:{fingerprint}:{epoch}:{at * self._plan.batch_size}"
-            call(library.loader_resume, self._loader.pointer, state.encode())
+            call(library.loader_resume, self._loader, state.encode())
         self.epoch, self._next = epoch, at
 
     def has(self, step: int) -> bool:
@@ -308,8 +308,8 @@ class _Stream:
 
     def take(self) -> Batch:
         """The batch that comes next."""
-        handle = Handle(library.batch_free, library.loader_next, self._loader.pointer)
-        if handle.pointer is None:
+        handle = Handle(library.batch_free, library.loader_next, self._loader)
+        if not handle:
             raise RuntimeError(f"the loader of a worker ended before step {self.step} of epoch {self.epoch}")
         self._next += 1
         if self._next == self._steps:
@@ -338,7 +338,7 @@ class _Planner:
             epochs = step.epoch + 1 if step.resumed else 0
             stream = self._stream = _Stream(self._dataset, step.plan, opened, step.resumed, residue, workers, epochs)
         if not stream.has(step.step):
-            rows, _ = _batch(opened.pointer(step.resumed), step.plan, step.epoch, step.step)
+            rows, _ = _batch(opened.sampler(step.resumed), step.plan, step.epoch, step.step)
             return self._dataset.take(rows)
         if (stream.epoch, stream.step) != (step.epoch, step.step):
             stream.go_to(step.epoch, step.step)
@@ -383,7 +383,7 @@ class _Planner:
         return None
 
     def _asks(self, plan: Plan, epoch: int, step: int, rows: list[int]) -> bool:
-        pointer = self._open(plan).pointer(False)
+        pointer = self._open(plan).sampler(False)
         if step >= library.sampler_steps(pointer):
             return False
         return _batch(pointer, plan, epoch, step)[0] == rows
@@ -397,7 +397,7 @@ class _Planner:
         return opened
 
 
-def _batch(sampler: int | None, plan: Plan, epoch: int, step: int) -> tuple[list[int], int]:
+def _batch(sampler: Handle, plan: Plan, epoch: int, step: int) -> tuple[list[int], int]:
     rows = (ctypes.c_uint64 * plan.batch_size)()
     found, pads = ctypes.c_size_t(), ctypes.c_size_t()
     call(

@@ -195,13 +195,13 @@ loader = rowdex.Loader(dataset, batch_size=10, output="arrow")
 rows = dataset[[1, 500]].to_pylist()
 batches = iter(loader)
 first = next(batches).row_ids
-inherited = {dataset._opened.get().pointer, loader._loader.get().pointer}
+inherited = {dataset._opened.get().address, loader._loader.get().address}
 pid = os.fork()
 if pid == 0:
     assert dataset[[1, 500]].to_pylist() == rows
-    assert dataset._opened.get().pointer not in inherited
+    assert dataset._opened.get().address not in inherited
     assert next(batches).row_ids != first
-    assert loader._loader.get().pointer not in inherited
+    assert loader._loader.get().address not in inherited
     sys.exit(0)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 assert dataset[[1, 500]].to_pylist() == rows and len(next(batches).row_ids) == 10
