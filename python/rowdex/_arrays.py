@@ -6,6 +6,8 @@ For each column a *reader* is made once; it turns the column of one batch after 
 from __future__ import annotations
 
 import ctypes
+import itertools
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -113,12 +115,7 @@ def _fill(np: Any, found: Any, valid: Any) -> Any:
         lengths = np.diff(found.offsets)
         if (lengths[~valid] == 0).all():
             return found
-        kept = np.repeat(valid, lengths)
-        offsets = np.zeros(len(found.offsets), dtype=found.offsets.dtype)
-        np.cumsum(np.where(valid, lengths, 0), out=offsets[1:])
-        if not isinstance(found.values, np.ndarray):
-            raise SchemaError("null lists over items that are still there; take the column as Arrow")
-        return Ragged(found.values[kept], offsets)
+        return Ragged(_keep(np, found.values, np.repeat(valid, lengths)), _ends(np, np.where(valid, lengths, 0), found.offsets.dtype))
     if isinstance(found, Codes):
         return Codes(np.where(valid, found.codes, np.asarray(0, dtype=found.codes.dtype)), found.categories)
     if isinstance(found, dict):
@@ -126,6 +123,29 @@ def _fill(np: Any, found: Any, valid: Any) -> Any:
     if isinstance(found, Masked):
         return Masked(_fill(np, found.values, valid), found.valid & valid)
     return [value if there else None for value, there in zip(found, valid)]
+
+
+def _keep(np: Any, value: Any, kept: Any) -> Any:
+    """The values of the rows for which ``kept`` is true."""
+    if isinstance(value, np.ndarray):
+        return value[kept]
+    if isinstance(value, dict):
+        return {name: _keep(np, part, kept) for name, part in value.items()}
+    if isinstance(value, Ragged):
+        lengths = np.diff(value.offsets)
+        return Ragged(_keep(np, value.values, np.repeat(kept, lengths)), _ends(np, lengths[kept], value.offsets.dtype))
+    if isinstance(value, Codes):
+        return Codes(value.codes[kept], value.categories)
+    if isinstance(value, Masked):
+        return Masked(_keep(np, value.values, kept), value.valid[kept])
+    return list(itertools.compress(value, kept))
+
+
+def _ends(np: Any, lengths: Any, dtype: Any) -> Any:
+    """The offsets of lists of these lengths."""
+    offsets = np.zeros(len(lengths) + 1, dtype=dtype)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
 
 
 def _view(np: Any, array: Any, buffer: int, dtype: Any, owner: Any, start: int, count: int) -> Any:
@@ -176,6 +196,8 @@ def _present(field: Field, np: Any, nulls: Nulls, strings: str, column: str) -> 
         return _lists(field, np, nulls, strings, column)
     if kind in ("u", "U", "z", "Z") and strings == "offsets":
         return _text_offsets(field, np)
+    if kind in ("vu", "vz") and strings == "offsets":
+        return lambda array, owner, start, count: _joined(np, array, start, count)
     if kind == "+s":
         readers = [(child.name, reader(child, nulls, strings, f"{column}.{child.name}")) for child in field.children]
 
@@ -246,6 +268,14 @@ def _text_offsets(field: Field, np: Any) -> Reader:
     return texts
 
 
+def _joined(np: Any, array: Any, start: int, count: int) -> Ragged:
+    # The bytes of views are in several places, so they are copied into one.
+    pieces = _values.views(array, start, count)
+    offsets = _ends(np, [len(piece) for piece in pieces], np.dtype("int64"))
+    narrow = offsets[-1] <= np.iinfo("int32").max
+    return Ragged(np.frombuffer(bytearray(b"".join(pieces)), dtype=np.uint8), offsets.astype("int32") if narrow else offsets)
+
+
 def to_torch(value: Any) -> Any:
     """Arrays as tensors that share their memory, within tuples and dicts, too. Dates and times become their integers."""
     import numpy as np
@@ -268,24 +298,35 @@ def split(value: Any, size: int, rows: int) -> list[Any]:
     if isinstance(value, dict):
         parts = {name: split(part, size, rows) for name, part in value.items()}
         return [dict(zip(parts, row)) for row in zip(*parts.values())] if parts else [{} for _ in starts]
-    if isinstance(value, Ragged):
-        if hasattr(value.values, "split") and hasattr(value.offsets, "numpy"):
-            return _split_tensors(value, size, rows)
-        found = []
-        for start in starts:
-            offsets = value.offsets[start : start + size + 1]
-            first, last = int(offsets[0]), int(offsets[-1])
-            # Whatever the items are, they are cut at one place.
-            items = value.values[first:last] if not isinstance(value.values, Ragged) else _cut(value.values, first, last)
-            found.append(Ragged(items, offsets - offsets[0]))
-        return found
     if isinstance(value, Codes):
         return [Codes(codes, value.categories) for codes in split(value.codes, size, rows)]
     if isinstance(value, Masked):
         return [Masked(*pair) for pair in zip(split(value.values, size, rows), split(value.valid, size, rows))]
-    if hasattr(value, "split") and not isinstance(value, str) and rows > 0:
+    if isinstance(value, Ragged) and _is_tensor(value.values) and rows > 0:
+        return _split_tensors(value, size, rows)
+    if _is_tensor(value) and rows > 0:
         return list(value.split(size))
-    return [value[start : start + size] for start in starts]
+    return [cut(value, start, min(start + size, rows)) for start in starts]
+
+
+def cut(value: Any, first: int, last: int) -> Any:
+    """The values of the rows from ``first`` to before ``last``. Arrays and tensors become views."""
+    if isinstance(value, dict):
+        return {name: cut(part, first, last) for name, part in value.items()}
+    if isinstance(value, Ragged):
+        offsets = value.offsets[first : last + 1]
+        start, end = int(offsets[0]), int(offsets[-1])
+        return Ragged(cut(value.values, start, end), offsets - offsets[0])
+    if isinstance(value, Codes):
+        return Codes(value.codes[first:last], value.categories)
+    if isinstance(value, Masked):
+        return Masked(cut(value.values, first, last), value.valid[first:last])
+    return value[first:last]
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _split_tensors(value: Ragged, size: int, rows: int) -> list[Ragged]:
@@ -297,10 +338,3 @@ def _split_tensors(value: Ragged, size: int, rows: int) -> list[Ragged]:
     items = value.values[cuts[0] : cuts[-1]].split([end - start for start, end in zip(cuts, cuts[1:])])
     pieces = (offsets[start : start + size + 1] - first for start, first in zip(range(0, rows, size), cuts))
     return [Ragged(part, torch.from_numpy(piece)) for part, piece in zip(items, pieces)]
-
-
-def _cut(value: Ragged, first: int, last: int) -> Ragged:
-    offsets = value.offsets[first : last + 1]
-    start, end = int(offsets[0]), int(offsets[-1])
-    items = value.values[start:end] if not isinstance(value.values, Ragged) else _cut(value.values, start, end)
-    return Ragged(items, offsets - offsets[0])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-_api = ctypes.pythonapi
+# Not ctypes.pythonapi, whose argument types belong to the whole process: others set them as they need them.
+_api = ctypes.PyDLL(None)
 _new = _api.PyCapsule_New
 _new.restype = ctypes.py_object
 _new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]

@@ -7,7 +7,7 @@ import os
 import weakref
 from typing import Any
 
-from .errors import NotFoundError
+from .errors import IoError, NotFoundError
 
 _INLINE_BYTES = 1024
 
@@ -69,9 +69,24 @@ class Numbers:
         if self._path is None:
             import tempfile
 
-            number, path = tempfile.mkstemp(prefix="rowdex-", suffix=".numbers")
-            with open(number, "wb") as file:
-                self.values.tofile(file)
+            values = self.values
+            path = tempfile.gettempdir()
+            try:
+                number, path = tempfile.mkstemp(prefix="rowdex-", suffix=".numbers")
+                try:
+                    with open(number, "wb") as file:
+                        values.tofile(file)
+                except BaseException:
+                    _remove(path, os.getpid())
+                    raise
+            except OSError as error:
+                hint = "make room there, or set TMPDIR to a folder that has room"
+                size = len(values) * values.itemsize
+                raise IoError(
+                    f"{path}: cannot write the {size} bytes of a list that other processes are to read: {error.strerror or error}; {hint}",
+                    file=path,
+                    hint=hint,
+                ) from error
             self._path = path
             weakref.finalize(self, _remove, path, os.getpid())
         return self._path

@@ -79,7 +79,8 @@ def _present(field: Field, array: Any, start: int, count: int) -> list[Any]:
         pieces = (bytes(data[a - offsets[0] : b - offsets[0]]) for a, b in zip(offsets, offsets[1:]))
         return [_text(piece) for piece in pieces] if kind in "uU" else list(pieces)
     if kind in ("vu", "vz"):
-        return _views(array, at, count, kind == "vu")
+        found = views(array, start, count)
+        return [_text(piece) for piece in found] if kind == "vu" else list(found)
     if kind.startswith("w:"):
         width = int(kind[2:])
         data = raw(array, 1, at * width, (at + count) * width)
@@ -95,9 +96,7 @@ def _present(field: Field, array: Any, start: int, count: int) -> list[Any]:
     if kind in ("+l", "+L", "+m"):
         offsets = _typed(array, 1, "q" if kind == "+L" else "i", at, count + 1)
         first, last = (offsets[0], offsets[-1]) if offsets else (0, 0)
-        items = values(field.children[0], array.children[0].contents, first, last - first)
-        if kind == "+m":
-            items = [None if item is None else tuple(item.values()) for item in items]
+        items = (_pairs if kind == "+m" else values)(field.children[0], array.children[0].contents, first, last - first)
         return [items[a - first : b - first] for a, b in zip(offsets, offsets[1:])]
     if kind == "+s":
         parts = [values(child, array.children[i].contents, at, count) for i, child in enumerate(field.children)]
@@ -106,18 +105,27 @@ def _present(field: Field, array: Any, start: int, count: int) -> list[Any]:
     raise SchemaError(f"values of Arrow type {kind!r} have no Python type; take them as Arrow", column=field.name)
 
 
+def _pairs(entries: Field, array: Any, start: int, count: int) -> list[Any]:
+    at = array.offset + start
+    parts = [values(child, array.children[i].contents, at, count) for i, child in enumerate(entries.children)]
+    return list(zip(*parts))
+
+
 def _text(piece: bytes) -> str:
     return piece.decode()
 
 
-def _views(array: Any, at: int, count: int, text: bool) -> list[Any]:
-    views = raw(array, 1, 16 * at, 16 * (at + count))
-    found: list[Any] = []
+def views(array: Any, start: int, count: int) -> list[bytes]:
+    """The bytes of strings or binary in Arrow's view layout, empty at each null."""
+    at = array.offset + start
+    # What is under a null may point anywhere.
+    valid = validity(array, start, count)
+    data = raw(array, 1, 16 * at, 16 * (at + count))
+    found = []
     for i in range(count):
-        view = views[16 * i : 16 * (i + 1)]
-        length, _, buffer, offset = struct.unpack("iiii", view)
-        piece = bytes(view[4 : 4 + length]) if length <= 12 else bytes(raw(array, 2 + buffer, offset, offset + length))
-        found.append(_text(piece) if text else piece)
+        length, _, buffer, offset = struct.unpack_from("iiii", data, 16 * i) if valid is None or valid[i] else (0, 0, 0, 0)
+        inline = data[16 * i + 4 : 16 * i + 4 + length]
+        found.append(bytes(inline if length <= 12 else raw(array, 2 + buffer, offset, offset + length)))
     return found
 
 
@@ -132,6 +140,8 @@ def _decimals(kind: str, array: Any, at: int, count: int) -> list[decimal.Decima
 
 def _times(field: Field, array: Any, at: int, count: int) -> list[Any]:
     kind = field.format
+    if kind.startswith("ti"):
+        raise SchemaError(f"column {field.name!r}: intervals have no Python type; take them as Arrow", column=field.name)
     code = "i" if kind in ("tdD", "tts", "ttm") else "q"
     numbers = _typed(array, 1, code, at, count)
     # Python's types end at microseconds: nanoseconds stay integers, and lose nothing.
@@ -176,4 +186,7 @@ def _zone(name: str) -> datetime.tzinfo:
         return datetime.timezone(offset if name[0] == "+" else -offset)
     import zoneinfo
 
-    return zoneinfo.ZoneInfo(name)
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
+        raise SchemaError(f"this machine knows no time zone {name!r}; take the column as Arrow, or install tzdata") from error

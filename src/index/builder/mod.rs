@@ -232,7 +232,11 @@ impl IndexBuilder {
             return Err(exists(Error::new(ErrorKind::AlreadyExists, "")));
         }
         let found = discover::discover(&self.inputs, self.root.as_deref(), &self.store)?;
-        let report = self.write(&mut file, &place, &found, old.as_ref())?;
+        let report = self.write(&mut file, &place, &found, old.as_ref()).map_err(|error| match error.kind() {
+            // What fails without a name is the writing.
+            ErrorKind::Io => error.with_file(shown(output.as_ref())),
+            _ => error,
+        })?;
         file.commit().map_err(exists)?;
         Ok(report)
     }
