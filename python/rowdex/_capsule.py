@@ -30,6 +30,11 @@ def capsule(struct: Any, name: bytes) -> object:
     return _new(address, _NAMES[name], _destructor)
 
 
+def live() -> int:
+    """How many structs there are that nobody has released or moved out of yet, as far as is known here."""
+    return len(_structs)
+
+
 def _destroy(
     capsule: int, pointer: Any = _pointer, name: Any = _name, structs: dict[int, Any] = _structs, cast: Any = ctypes.addressof
 ) -> None:

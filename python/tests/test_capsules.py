@@ -1,0 +1,78 @@
+"""Arrow exports beside other libraries that use the same functions of Python by ctypes."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from .conftest import run_python
+
+OTHERS = """
+import ctypes
+api = ctypes.pythonapi
+api.PyCapsule_New.restype, api.PyCapsule_New.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
+api.PyCapsule_GetPointer.restype, api.PyCapsule_GetPointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+theirs = {name: (getattr(api, name).restype, getattr(api, name).argtypes) for name in ("PyCapsule_New", "PyCapsule_GetName", "PyCapsule_GetPointer")}
+"""
+EXPORTS = """
+import gc, sys
+import pyarrow as pa
+import rowdex, rowdex._capsule
+dataset = rowdex.Dataset(sys.argv[1])
+for _ in range(20):
+    # Some are consumed, some are dropped.
+    batch = dataset[:10]
+    table = pa.table(batch)
+    pa.RecordBatchReader.from_stream(batch).read_all()
+    capsules = [batch.__arrow_c_array__(), batch.__arrow_c_stream__(), dataset.schema.__arrow_c_schema__()]
+    loader = rowdex.Loader(dataset, batch_size=100, output="arrow")
+    capsules.append(loader.__arrow_c_stream__())
+    assert pa.schema(dataset.schema).names == dataset.column_names
+    assert table["id"].to_pylist() == list(range(10))
+    assert rowdex._capsule.live() == 5, rowdex._capsule.live()
+    del capsules, batch, loader, table
+    gc.collect()
+    assert rowdex._capsule.live() == 0, rowdex._capsule.live()
+"""
+UNCHANGED = """
+assert all((getattr(api, name).restype, getattr(api, name).argtypes) == types for name, types in theirs.items())
+"""
+
+
+@pytest.mark.parametrize("order", ["before", "after", "between", "alone"])
+def test_exports_are_released_whoever_else_uses_capsules(index: str, order: str) -> None:
+    program = {
+        "before": OTHERS + EXPORTS + UNCHANGED,
+        "after": "import rowdex\n" + OTHERS + EXPORTS + UNCHANGED,
+        "between": EXPORTS + OTHERS + EXPORTS + UNCHANGED,
+        "alone": EXPORTS + "import ctypes\nassert ctypes.pythonapi.PyCapsule_GetName.argtypes is None\n",
+    }[order]
+    done = run_python(program, index)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize("name", ["dill", "xgboost"])
+def test_real_libraries_and_rowdex_get_on(index: str, name: str, order: str) -> None:
+    if importlib.util.find_spec(name) is None:
+        pytest.skip(f"{name} is not installed")
+    other = f"import {name}\n"
+    if name == "dill":
+        # It pickles capsules by their name and pointer.
+        other += "import datetime\nassert dill.loads(dill.dumps(datetime.datetime_CAPI)) is not None\n"
+    program = other + EXPORTS if order == "before" else "import rowdex\n" + other + EXPORTS
+    done = run_python(program + other, index, timeout=120)
+    assert done.returncode == 0 and "PyCapsule" not in done.stderr, done.stderr
+
+
+def test_a_capsule_may_be_dropped_while_the_interpreter_ends(index: str) -> None:
+    program = """
+import sys
+import rowdex
+batch = rowdex.Dataset(sys.argv[1])[:10]
+sys.kept = [batch.__arrow_c_array__(), batch.__arrow_c_stream__()]
+"""
+    done = run_python(program, index)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
