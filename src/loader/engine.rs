@@ -536,19 +536,22 @@ impl Shared {
         let lost = self.faults.is_lost(group);
         let result = if lost { None } else { Some(catch_unwind(AssertUnwindSafe(work))) };
         let result = result.map(|result| result.unwrap_or_else(|_| Err(undecoded(group))));
-        let extracted = match (result, due) {
-            (Some(Ok(extracted)), _) => Ok(extracted),
-            (Some(Err(error)), None) => Err(error),
-            (result, due) => {
-                match result {
-                    Some(Err(error)) => self.faults.lose(group, self.groups.size(group).rows, error),
-                    _ => decodes = 0,
-                }
-                let whole = |group| self.lock().carousel.whole(group).map(|(batch, _)| batch);
-                let pieces = if extract.keep { 1 } else { PIECES };
-                StandIns::new(&*self.groups, &self.faults, &whole)
-                    .lot(group, &due.unwrap_or_default(), pieces, &mut decodes)
-                    .map(Extracted::of_stand_ins)
+        let replaced = |decodes: &mut u64| {
+            let whole = |group| self.lock().carousel.whole(group).map(|(batch, _)| batch);
+            let pieces = if extract.keep { 1 } else { PIECES };
+            StandIns::new(&*self.groups, &self.faults, &whole)
+                .lot(group, &due.unwrap_or_default(), pieces, decodes)
+                .map(Extracted::of_stand_ins)
+        };
+        let extracted = match result {
+            Some(Ok(extracted)) => Ok(extracted),
+            Some(Err(error)) => {
+                let lost = self.faults.lose(group, self.groups.size(group).rows, error);
+                lost.and_then(|()| replaced(&mut decodes))
+            }
+            None => {
+                decodes = 0;
+                replaced(&mut decodes)
             }
         };
         let took = began.elapsed();

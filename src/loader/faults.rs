@@ -13,7 +13,10 @@ use super::groups::{Groups, Near};
 use crate::order::{Global, Order, Orders};
 use crate::{Error, ErrorKind, Result};
 
-/// What to do about a row group that cannot be read: a file is gone or was replaced, a read fails, bytes are damaged.
+/// What to do about a row group that cannot be read: its file is missing or was replaced, a read fails, its bytes are
+/// damaged, its values do not fit the dataset's schema, or it takes more memory than is allowed.
+///
+/// Any other error, such as a defect of this library or a wrong argument, always ends the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Fault {
@@ -78,12 +81,20 @@ impl Faults {
         self.error(group).is_some()
     }
 
-    pub(crate) fn lose(&self, group: u32, rows: u64, error: Error) {
+    /// Notes that a group is lost, so that its rows are replaced from now on.
+    ///
+    /// # Errors
+    /// The error itself, if rows are not to be replaced because of it.
+    pub(crate) fn lose(&self, group: u32, rows: u64, error: Error) -> Result<()> {
+        if !self.substitutes() || !is_of_the_data(error.kind()) {
+            return Err(error);
+        }
         if let Some(slot) = self.errors.get(group as usize)
             && slot.set(error).is_ok()
         {
             self.rows_lost.fetch_add(rows, Ordering::Relaxed);
         }
+        Ok(())
     }
 
     pub(crate) fn lost_groups(&self) -> Vec<LostGroup> {
@@ -122,6 +133,31 @@ impl Faults {
 
     fn error(&self, group: u32) -> Option<&Error> {
         self.errors.get(group as usize)?.get()
+    }
+}
+
+/// Whether an error of this kind says that the data of a row group cannot be read.
+///
+/// The other kinds say something of the caller, of the index, or of a defect here. Sound rows must not be replaced
+/// because of those.
+fn is_of_the_data(kind: ErrorKind) -> bool {
+    match kind {
+        ErrorKind::Io
+        | ErrorKind::NotFound
+        | ErrorKind::Stale
+        | ErrorKind::InvalidParquet
+        | ErrorKind::UnsupportedParquet
+        // A damaged header often claims more bytes than the limit allows.
+        | ErrorKind::TooLarge
+        // Which file a column comes from decides whether it has values that its type cannot take.
+        | ErrorKind::Schema => true,
+        ErrorKind::AlreadyExists
+        | ErrorKind::InvalidIndex
+        | ErrorKind::UnsupportedIndex
+        | ErrorKind::OutOfRange
+        | ErrorKind::InvalidArgument
+        | ErrorKind::StateMismatch
+        | ErrorKind::Internal => false,
     }
 }
 

@@ -72,7 +72,7 @@ impl<'a> StandIns<'a> {
                     self.parts.push(batch);
                 }
                 Err(error) => {
-                    self.faults.lose(group, self.groups.size(group).rows, error);
+                    self.faults.lose(group, self.groups.size(group).rows, error)?;
                     complete = false;
                 }
             }

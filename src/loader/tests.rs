@@ -36,6 +36,7 @@ struct Fake {
     /// A store's row groups arrive when this says so.
     store: Option<Store>,
     failing: BTreeSet<u32>,
+    failing_with: ErrorKind,
     panicking: BTreeSet<u32>,
     decodes: AtomicU64,
     /// Of each group, the failed ones included.
@@ -60,6 +61,7 @@ impl Fake {
             delay: Duration::ZERO,
             store: None,
             failing: BTreeSet::new(),
+            failing_with: ErrorKind::InvalidParquet,
             panicking: BTreeSet::new(),
             decodes: AtomicU64::new(0),
             attempts: sizes.iter().map(|_| AtomicU64::new(0)).collect(),
@@ -137,7 +139,7 @@ impl Groups for Fake {
         self.attempts[group as usize].fetch_add(1, Ordering::Relaxed);
         assert!(!self.panicking.contains(&group), "a defect");
         if self.failing.contains(&group) {
-            return Err(Error::new(ErrorKind::InvalidParquet, "damaged").with_row_group(u64::from(group)));
+            return Err(Error::new(self.failing_with, "damaged").with_row_group(u64::from(group)));
         }
         self.decodes.fetch_add(1, Ordering::Relaxed);
         let start = self.starts[group as usize];
@@ -305,10 +307,7 @@ fn an_error_comes_at_the_step_that_needs_the_group_and_not_before() {
 /// What `Fault::Substitute` specifies, with all losses known from the beginning: the next row in the circle that can be read.
 fn stand_in(fake: &Fake, seed: u64, row: u64) -> u64 {
     let circle = Global::new(fake.len(), seed).unwrap().epoch(u64::MAX).unwrap();
-    let lost = |row: u64| {
-        let group = fake.locate(row).unwrap().0;
-        fake.failing.contains(&group) || fake.panicking.contains(&group)
-    };
+    let lost = |row: u64| fake.failing.contains(&fake.locate(row).unwrap().0);
     let start = circle.position(row).unwrap();
     (start..).map(|q| circle.row(q % fake.len()).unwrap()).find(|row| !lost(*row)).unwrap()
 }
@@ -320,7 +319,6 @@ proptest! {
     fn rows_that_are_lost_are_replaced_alike_whatever_the_ranks_the_threads_and_the_memory(
         sizes in prop::collection::vec(0u64..60, 2..12),
         bad in prop::collection::btree_set(0u32..12, 0..6),
-        panics: bool,
         global: bool,
         world in 1u32..4,
         batch in 1usize..40,
@@ -333,7 +331,7 @@ proptest! {
         fake.padding = if wide { 600 } else { 0 };
         let bad: BTreeSet<u32> = bad.into_iter().filter(|group| (*group as usize) < sizes.len()).collect();
         prop_assume!(sizes.iter().enumerate().any(|(group, rows)| *rows > 0 && !bad.contains(&(group as u32))));
-        *(if panics { &mut fake.panicking } else { &mut fake.failing }) = bad.clone();
+        fake.failing = bad.clone();
         let fake = Arc::new(fake);
         let orders = orders(global, fake.len());
         for rank in 0..world {
@@ -367,6 +365,35 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn what_is_no_fault_of_the_data_ends_the_run_and_replaces_no_row() {
+    use ErrorKind::*;
+    let of_the_data = [Io, NotFound, Stale, InvalidParquet, UnsupportedParquet, TooLarge, Schema];
+    let others = [InvalidIndex, UnsupportedIndex, OutOfRange, InvalidArgument, StateMismatch, Internal];
+    for (kind, threads) in of_the_data.into_iter().chain(others).flat_map(|kind| [(kind, 0), (kind, 2)]) {
+        let mut fake = Fake::new(&[40; 10]);
+        fake.failing.insert(3);
+        fake.failing_with = kind;
+        let options = Options { fault: Fault::Substitute { seed: 5 }, ..options(100 * ROW_BYTES, threads, 1) };
+        let mut loader = loader(&Arc::new(fake), &orders(true, 400), 10, options);
+        let outcome: Result<Vec<Batch>> = loader.by_ref().collect();
+        if others.contains(&kind) {
+            assert_eq!(outcome.unwrap_err().kind(), kind);
+            assert!(loader.lost_groups().is_empty());
+        } else {
+            assert_eq!(outcome.unwrap().iter().map(|batch| batch.substituted.len()).sum::<usize>(), 40);
+        }
+    }
+    // A panic is a defect as well, also where it is met while other rows are replaced.
+    let mut fake = Fake::new(&[40; 10]);
+    fake.failing.insert(3);
+    fake.panicking.insert(7);
+    let options = Options { fault: Fault::Substitute { seed: 5 }, ..options(100 * ROW_BYTES, 0, 1) };
+    let mut loader = loader(&Arc::new(fake), &orders(false, 400), 10, options);
+    let outcome: Result<Vec<Batch>> = loader.by_ref().collect();
+    assert_eq!(outcome.unwrap_err().kind(), Internal);
 }
 
 #[test]

@@ -34,7 +34,7 @@ use parquet::basic::Type;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use crate::projection::{Projection, children, view_of};
-use crate::rows::{Footprint, compact_sparse, concat, record_batch, uncopied};
+use crate::rows::{Chunks, Footprint, compact_sparse, record_batch};
 use crate::source::Source;
 use crate::{Error, ErrorKind, Result};
 use guard::{Chunk, Refusal, Tally};
@@ -462,36 +462,34 @@ impl Job<'_> {
     ) -> Result<()> {
         let roots = self.roots(leaves);
         let (mut footprint, mut bytes) = (Footprint::default(), 0_u64);
-        let mut parts: Vec<Vec<ArrayRef>> = Vec::new();
-        let (mut seen, mut chunk) = (0, 0);
+        let mut chunks = Chunks::of(chunk_rows);
+        let mut seen = 0;
+        // The decoder makes short batches where values are large.
         pages.each_batch(leaves, &roots, count, |batch, rows| {
             seen += rows;
-            chunk += rows;
-            let mut columns = self.columns(origins, &roots, batch, rows)?;
-            if pages.selection.is_some() {
-                columns.iter_mut().for_each(compact_sparse);
+            let part = caught_panic(|| {
+                let mut columns = self.columns(origins, &roots, batch, rows)?;
+                if pages.selection.is_some() {
+                    columns.iter_mut().for_each(compact_sparse);
+                }
+                let added = columns.iter().map(|column| footprint.add_array(column.as_ref()));
+                bytes = added.fold(bytes, u64::saturating_add);
+                self.within_limit(bytes)?;
+                self.batch(columns, rows)
+            })?;
+            chunks.push(part);
+            while let Some(chunk) = caught_panic(|| chunks.next())? {
+                footprint = Footprint::default();
+                bytes = chunks.waiting().map(|part| footprint.add(part)).fold(0, u64::saturating_add);
+                each(chunk)?;
             }
-            let added = columns.iter().map(|column| footprint.add_array(column.as_ref()));
-            bytes = added.fold(bytes, u64::saturating_add);
-            self.within_limit(bytes)?;
-            parts.push(columns);
-            // The decoder makes short batches where values are large; only whole chunks are handed on.
-            if chunk < chunk_rows && seen < count {
-                return Ok(());
-            }
-            if chunk > chunk_rows || seen > count {
-                let message = format!("holds more than the {count} rows that were expected");
-                return Err(Error::new(ErrorKind::InvalidParquet, message));
-            }
-            let whole = self.batch(joined(&mut parts)?, chunk)?;
-            (footprint, bytes, chunk) = (Footprint::default(), 0, 0);
-            each(whole)
+            Ok(())
         })?;
         if seen != count {
             let message = format!("holds {seen} rows where {count} were expected");
             return Err(Error::new(ErrorKind::InvalidParquet, message));
         }
-        Ok(())
+        caught_panic(|| chunks.last())?.map_or(Ok(()), each)
     }
 
     /// Finds out which column an error comes from by decoding each alone.
@@ -552,7 +550,7 @@ impl Job<'_> {
 
     fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
         record_batch(self.schema(), columns, rows)
-            .map_err(|error| Error::new(ErrorKind::Schema, error.to_string()).with_source(error))
+            .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()).with_source(error))
     }
 }
 
@@ -594,13 +592,13 @@ impl Pages {
         let mut with_lists = |decoded: &[ArrayRef], rows: usize| {
             let mut columns = decoded.to_vec();
             for (place, _, lists) in &mut lists {
-                columns.insert(*place, lists.next(rows)?);
+                columns.insert(*place, caught_panic(|| lists.next(rows))?);
             }
             take(&columns, rows)
         };
         if rest.is_empty() {
             for start in (0..count).step_by(self.batch_rows) {
-                caught_panic(|| with_lists(&[], self.batch_rows.min(count - start)))?;
+                with_lists(&[], self.batch_rows.min(count - start))?;
             }
         } else {
             self.each_decoded(&rest, |batch| with_lists(batch.columns(), batch.num_rows()))?;
@@ -632,9 +630,7 @@ impl Pages {
         let mut fed = false;
         loop {
             match caught("the row group", || decoder.try_decode())? {
-                DecodeResult::Data(batch) => {
-                    caught_panic(|| take(batch))?;
-                }
+                DecodeResult::Data(batch) => take(batch)?,
                 DecodeResult::Finished => return Ok(()),
                 DecodeResult::NeedsData(_) if fed => {
                     return Err(Error::new(ErrorKind::Internal, "the decoder asks for bytes it has not announced"));
@@ -646,16 +642,6 @@ impl Pages {
             }
         }
     }
-}
-
-/// The columns of all parts, one after another; no part is left.
-fn joined(parts: &mut Vec<Vec<ArrayRef>>) -> Result<Vec<ArrayRef>> {
-    if parts.len() == 1 {
-        return Ok(parts.pop().unwrap_or_default());
-    }
-    let parts = std::mem::take(parts);
-    let parts: Vec<&[ArrayRef]> = parts.iter().map(Vec::as_slice).collect();
-    caught_panic(|| concat(&parts).map_err(uncopied))
 }
 
 /// Runs a step of the decoder, which may panic on bytes it does not expect.

@@ -159,6 +159,77 @@ fn selected_rows_are_those_of_the_whole_group() {
     }
 }
 
+/// The rows in chunks of so many, and how long each chunk was.
+fn in_chunks(
+    source: &Memory,
+    projection: &Projection,
+    rows: Rows<'_>,
+    chunk_rows: usize,
+    max_decoded_bytes: u64,
+) -> Result<(Vec<usize>, RecordBatch)> {
+    let (file, partitions) = (open(source, "f")?, []);
+    let options = &DecodeOptions { max_decoded_bytes, use_views: false };
+    let file = &file;
+    let (row_group, seeks_pages) = (0, true);
+    let request = Request { source, file, row_group, projection, partitions: &partitions, rows, seeks_pages, options };
+    let mut chunks = Vec::new();
+    request.decode_in_chunks(chunk_rows, &mut |chunk| {
+        chunks.push(chunk);
+        Ok(())
+    })?;
+    let all = arrow::compute::concat_batches(projection.output(), &chunks).unwrap();
+    Ok((chunks.iter().map(RecordBatch::num_rows).collect(), all))
+}
+
+#[test]
+fn chunks_are_whole_where_the_decoders_batches_do_not_divide_them() {
+    // One page of 300 kB, of which the limit lets three rows be decoded at a time; chunks have 64.
+    let texts = StringArray::from_iter_values((0..3000).map(|row| format!("{row:0>100}")));
+    let batch = RecordBatch::try_from_iter([("texts", Arc::new(texts) as ArrayRef)]).unwrap();
+    let properties = WriterProperties::builder().set_dictionary_enabled(false).build();
+    let source = write(&batch, properties);
+    let projection = Projection::all(&batch.schema());
+    let rows: Vec<u32> = (0..3000).step_by(20).collect();
+    let (lengths, found) = in_chunks(&source, &projection, Rows::Selected(&rows), 64, 1_000_000).unwrap();
+    assert_eq!(lengths, [64, 64, 22]);
+    let expected = arrow::compute::take_record_batch(&batch, &UInt32Array::from(rows)).unwrap();
+    assert_eq!(found, expected);
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(48))]
+    #[test]
+    fn any_chunks_of_any_rows_are_those_of_the_plain_decode(
+        rows in 1usize..500,
+        page_rows in 1usize..300,
+        chunk_rows in 1usize..300,
+        // How many times the bytes of the rows are allowed; small ones make the decoder go on in short batches.
+        limit in proptest::sample::select(vec![1u64, 2, 3, 5, 1 << 20]),
+        one_in in 1u32..60,
+        offset in 0u32..60,
+        paged in proptest::bool::ANY,
+    ) {
+        let batch = varied(rows);
+        let properties =
+            WriterProperties::builder().set_data_page_row_count_limit(page_rows).set_write_batch_size(page_rows.min(7));
+        let source = write(&batch, if paged { properties.build() } else { without_page_index(properties) });
+        let projection = Projection::all(&batch.schema());
+        let wanted: Vec<u32> = (0..rows as u32).filter(|row| (row + offset).is_multiple_of(one_in)).collect();
+        let expected = arrow::compute::take_record_batch(&batch, &UInt32Array::from(wanted.clone())).unwrap();
+        let mut allowed = limit * 16_384;
+        // The limit is raised until it lets the rows be decoded, which shorter batches must not keep it from.
+        let (lengths, found) = loop {
+            match in_chunks(&source, &projection, Rows::Selected(&wanted), chunk_rows, allowed) {
+                Err(error) if error.kind() == ErrorKind::TooLarge && allowed < 1 << 30 => allowed += allowed / 4,
+                outcome => break outcome.unwrap(),
+            }
+        };
+        proptest::prop_assert_eq!(lengths.len(), wanted.len().div_ceil(chunk_rows).max(1));
+        proptest::prop_assert!(lengths.iter().rev().skip(1).all(|&length| length == chunk_rows));
+        proptest::prop_assert_eq!(found, expected);
+    }
+}
+
 #[test]
 fn one_row_reads_its_page_and_not_the_group() {
     let batch = varied(4000);

@@ -3,6 +3,7 @@
 //! Whoever copies rows from one batch to another, or counts the bytes that a batch keeps in memory, does it with this
 //! module. It knows Arrow arrays, and nothing of files, row groups or row ids.
 
+mod chunks;
 mod gather;
 mod memory;
 mod views;
@@ -13,6 +14,7 @@ use arrow::error::ArrowError;
 
 use crate::{Error, ErrorKind};
 
+pub(crate) use chunks::Chunks;
 pub(crate) use gather::{Place, concat, direct, gather, take};
 pub(crate) use memory::{ChunkBytes, Footprint, bytes_of, bytes_of_part, bytes_shown};
 pub(crate) use views::{compact, compact_sparse, detach, view_bytes};
