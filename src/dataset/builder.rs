@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use super::files::FileTable;
 use super::{Dataset, Inner, Staleness, State};
 use crate::index::{Index, RootKind};
 use crate::per_process::PerProcess;
@@ -175,7 +176,8 @@ impl DatasetBuilder {
         let decode = DecodeOptions { max_decoded_bytes: self.max_decoded_bytes, ..DecodeOptions::default() };
         let default_threads = || if source.is_remote() { REMOTE_THREADS } else { Self::default_threads() };
         let threads = self.threads.unwrap_or_else(default_threads);
-        let state = State::with_cache(self.cache_bytes, self.index.num_files(), self.tier.clone());
+        let files = FileTable::new(self.index.clone(), Arc::clone(&source), self.staleness);
+        let state = State::with_cache(self.cache_bytes, files, self.tier.clone());
         Ok(Dataset {
             inner: Arc::new(Inner {
                 index: self.index,

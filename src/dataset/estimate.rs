@@ -84,7 +84,7 @@ impl Inner {
         let entry = self.index.file(number)?;
         match self.index.footer(number) {
             Ok(Some(footer)) => FileMetadata::parse(entry.path(), &footer, entry.size()).ok(),
-            _ => Some(self.state().ok()?.files.get(self, number).ok()?.metadata.clone()),
+            _ => Some(self.state().ok()?.files.get(number).ok()?.metadata.clone()),
         }
     }
 }

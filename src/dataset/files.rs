@@ -1,13 +1,12 @@
-//! The files of a dataset as they are used: checked once, and their footers parsed once.
+//! The files of a dataset as they are used: compared with the index when they are opened, and their footers parsed once.
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Inner;
 use super::staleness::{self, Compared, Staleness};
 use crate::cache::{Cache, Weighed};
-use crate::index::FileEntry;
+use crate::index::{FileEntry, Index};
 use crate::row_group::{FileMetadata, read_end};
 use crate::source::{FileStat, Pending, Source};
 use crate::{Error, ErrorKind, Result};
@@ -21,9 +20,8 @@ const PARSED_SIZE: u64 = 8;
 /// A file that may be read.
 #[derive(Debug)]
 pub(super) struct OpenFile {
-    pub(super) number: u32,
     pub(super) metadata: FileMetadata,
-    /// What every read must be of, where the source compares; `None` where it does not.
+    /// What every read must be of; `None` where files are not compared.
     pub(super) content: Option<FileStat>,
 }
 
@@ -56,16 +54,16 @@ impl OpenFile {
 
 #[derive(Debug)]
 pub(super) struct FileTable {
+    index: Index,
+    source: Arc<dyn Source>,
+    staleness: Staleness,
     open: Cache<u32, OpenFile>,
-    /// Whether the file was found to be the one that was indexed.
-    checked: Vec<AtomicBool>,
     bytes_read: AtomicU64,
 }
 
 impl FileTable {
-    pub(super) fn new(files: u32) -> Self {
-        let checked = (0..files).map(|_| AtomicBool::new(false)).collect();
-        Self { open: Cache::new(METADATA_BYTES), checked, bytes_read: AtomicU64::new(0) }
+    pub(super) fn new(index: Index, source: Arc<dyn Source>, staleness: Staleness) -> Self {
+        Self { index, source, staleness, open: Cache::new(METADATA_BYTES), bytes_read: AtomicU64::new(0) }
     }
 
     /// Bytes of footers read, because the index has none or to compare them.
@@ -73,56 +71,51 @@ impl FileTable {
         self.bytes_read.load(Ordering::Relaxed)
     }
 
-    /// The file, checked at the dataset's level.
-    pub(super) fn get(&self, dataset: &Inner, number: u32) -> Result<Arc<OpenFile>> {
-        let entry = dataset.index.file(number);
+    /// The file, compared with the index at the dataset's level.
+    pub(super) fn get(&self, number: u32) -> Result<Arc<OpenFile>> {
+        let entry = self.index.file(number);
         let entry = entry.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no file {number}")))?;
-        let checked = self.checked.get(number as usize);
-        let done = checked.is_some_and(|checked| checked.load(Ordering::Relaxed));
-        let remote = dataset.source.is_remote();
-        // Reads from a store compare the entity tag themselves.
-        let by_reading = remote && dataset.staleness == Staleness::Stat;
-        if dataset.staleness == Staleness::Deep || !(done || by_reading) {
-            self.check(dataset, &entry, dataset.staleness)?;
-            if let Some(checked) = checked {
-                checked.store(true, Ordering::Relaxed);
-            }
+        if self.staleness == Staleness::Deep {
+            self.check(&entry, Staleness::Deep)?;
         }
         self.open.get_or_load(number, || {
-            let content = if remote { Some(self.content(dataset, &entry)?) } else { None };
-            let footer = match dataset.index.footer(number)? {
+            if self.staleness == Staleness::Footer {
+                self.check(&entry, Staleness::Footer)?;
+            }
+            let content = self.content(&entry)?;
+            let footer = match self.index.footer(number)? {
                 Some(footer) => footer,
-                None if dataset.staleness == Staleness::Off => self.read_footer(dataset, &entry, None)?,
+                None if self.staleness == Staleness::Off => self.read_footer(&entry, None)?,
                 None => {
                     let expected = content.clone().unwrap_or_else(|| entry.stat());
-                    self.read_footer(dataset, &entry, Some(&expected))?
+                    self.read_footer(&entry, Some(&expected))?
                 }
             };
             let metadata = FileMetadata::parse(entry.path(), &footer, entry.size())?;
-            check_row_groups(dataset, &entry, &metadata)?;
-            Ok(Weighed { value: OpenFile { number, metadata, content }, bytes: footer.len() as u64 * PARSED_SIZE })
+            self.check_row_groups(&entry, &metadata)?;
+            Ok(Weighed { value: OpenFile { metadata, content }, bytes: footer.len() as u64 * PARSED_SIZE })
         })
     }
 
     /// Compares the file with what was indexed.
-    pub(super) fn check(&self, dataset: &Inner, entry: &FileEntry<'_>, level: Staleness) -> Result<()> {
+    pub(super) fn check(&self, entry: &FileEntry<'_>, level: Staleness) -> Result<()> {
         match level {
             Staleness::Off => Ok(()),
-            Staleness::Stat => self.check_stat(dataset, entry, &dataset.source.stat(entry.path())?),
+            Staleness::Stat => self.check_stat(entry, &self.source.stat(entry.path())?),
             Staleness::Footer | Staleness::Deep => {
                 // A store without tags compares times, and a copy has another one.
-                let by_time = dataset.source.is_remote() && entry.etag().is_none();
-                let expected = if by_time { dataset.source.stat(entry.path())? } else { entry.stat() };
-                self.read_footer(dataset, entry, Some(&expected)).map(drop)
+                let by_time = self.source.is_remote() && entry.etag().is_none();
+                let expected = if by_time { self.source.stat(entry.path())? } else { entry.stat() };
+                self.read_footer(entry, Some(&expected)).map(drop)
             }
         }
     }
 
     /// Compares what a file looks like now with what was indexed, and its footer if only its time is another.
-    pub(super) fn check_stat(&self, dataset: &Inner, entry: &FileEntry<'_>, now: &FileStat) -> Result<()> {
+    fn check_stat(&self, entry: &FileEntry<'_>, now: &FileStat) -> Result<()> {
         match staleness::compare(entry, now) {
             Compared::Same => Ok(()),
-            Compared::Retimed => self.read_footer(dataset, entry, Some(now)).map(drop),
+            Compared::Retimed => self.read_footer(entry, Some(now)).map(drop),
             Compared::Changed(error) => Err(error),
         }
     }
@@ -130,8 +123,8 @@ impl FileTable {
     /// The footer as it is in the file now, which must be the one that was indexed.
     ///
     /// `expected` is what a store is asked for; without it, only the footers are compared.
-    fn read_footer(&self, dataset: &Inner, entry: &FileEntry<'_>, expected: Option<&FileStat>) -> Result<bytes::Bytes> {
-        let source = &*dataset.source;
+    fn read_footer(&self, entry: &FileEntry<'_>, expected: Option<&FileStat>) -> Result<bytes::Bytes> {
+        let source = &*self.source;
         let mut retimed = false;
         let mut compare = |now: &FileStat| match staleness::compare(entry, now) {
             Compared::Same => Ok(()),
@@ -166,29 +159,31 @@ impl FileTable {
         }
     }
 
-    /// What reads from a store are to be compared with.
-    fn content(&self, dataset: &Inner, entry: &FileEntry<'_>) -> Result<FileStat> {
-        match dataset.staleness {
-            Staleness::Off => Ok(FileStat { size: entry.size(), ..FileStat::default() }),
-            _ if entry.etag().is_some() => Ok(entry.stat()),
-            // It was indexed somewhere else, or the store has no tags: one request tells what to hold on to.
+    /// What reads of the file are to be compared with.
+    fn content(&self, entry: &FileEntry<'_>) -> Result<Option<FileStat>> {
+        let remote = self.source.is_remote();
+        match self.staleness {
+            Staleness::Off if remote => Ok(Some(FileStat { size: entry.size(), ..FileStat::default() })),
+            Staleness::Off => Ok(None),
+            _ if remote && entry.etag().is_some() => Ok(Some(entry.stat())),
+            // It was indexed somewhere else, or there are no tags: what it is like now is what it has to stay.
             _ => {
-                let now = dataset.source.stat(entry.path())?;
-                self.check_stat(dataset, entry, &now)?;
-                Ok(now)
+                let now = self.source.stat(entry.path())?;
+                self.check_stat(entry, &now)?;
+                Ok(Some(now))
             }
         }
     }
-}
 
-/// An index that was written for other files must not decide what is read from these.
-fn check_row_groups(dataset: &Inner, entry: &FileEntry<'_>, metadata: &FileMetadata) -> Result<()> {
-    for group in entry.row_groups().filter_map(|group| dataset.index.row_group(group)) {
-        let rows = u64::from(metadata.row_group_rows(group.ordinal() as usize));
-        if rows != group.source_rows() {
-            let message = format!("has {rows} rows, and {} were indexed", group.source_rows());
-            return Err(staleness::stale(entry, message).with_row_group(u64::from(group.ordinal())));
+    /// An index that was written for other files must not decide what is read from these.
+    fn check_row_groups(&self, entry: &FileEntry<'_>, metadata: &FileMetadata) -> Result<()> {
+        for group in entry.row_groups().filter_map(|group| self.index.row_group(group)) {
+            let rows = u64::from(metadata.row_group_rows(group.ordinal() as usize));
+            if rows != group.source_rows() {
+                let message = format!("has {rows} rows, and {} were indexed", group.source_rows());
+                return Err(staleness::stale(entry, message).with_row_group(u64::from(group.ordinal())));
+            }
         }
+        Ok(())
     }
-    Ok(())
 }

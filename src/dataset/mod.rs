@@ -42,7 +42,7 @@ use crate::source::{Link, Source};
 use crate::{Error, ErrorKind, Result};
 
 use ahead::{Arrived, ReadAhead};
-use files::{FileTable, OpenFile, Pinned};
+use files::{FileTable, Pinned};
 use gather::{Piece, Wanted};
 use kept::{Chunked, DatasetTier, Group, TierUse};
 
@@ -312,7 +312,7 @@ impl Dataset {
         let entry = inner.index.row_group(row_group).filter(|_| inner.source.is_remote())?;
         // An error comes again, with its words, when the row group is decoded.
         let state = inner.state().ok()?;
-        let file = state.files.get(inner, entry.file()).ok()?;
+        let file = state.files.get(entry.file()).ok()?;
         let partitions = inner.partitions(entry.file());
         let indexed = inner.index.file(entry.file())?;
         let projection = &inner.projection;
@@ -413,7 +413,7 @@ impl Inner {
         if wanted as u64 > FEW.min(entry.rows() / ROWS_PER_PAGE) {
             return false;
         }
-        let Ok(file) = state.files.get(self, entry.file()) else { return false };
+        let Ok(file) = state.files.get(entry.file()) else { return false };
         let group = entry.ordinal() as usize;
         if file.metadata.decoded_bytes(group, Some(&self.projection)) > self.cache_bytes {
             return true;
@@ -471,7 +471,7 @@ impl Inner {
         let indexed = self.index.file(entry.file());
         let indexed = indexed.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no file {}", entry.file())))?;
         let located = |error: Error| error.with_row_group(u64::from(entry.ordinal())).with_file(indexed.path());
-        let file = state.files.get(self, entry.file()).map_err(located)?;
+        let file = state.files.get(entry.file()).map_err(located)?;
         let partitions = self.partitions(entry.file());
         let group = Group { state, file: &file, indexed, entry, partitions: &partitions, projection };
         let out = Chunked { rows: chunk_rows, each };
@@ -523,20 +523,7 @@ impl Inner {
             state.bytes_decoded.fetch_add(rows::bytes_of(&chunk), Ordering::Relaxed);
             (out.each)(chunk)
         });
-        Ok(done.map_err(|error| self.prefer_stale(group.file, error))?.bytes_read)
-    }
-
-    /// A file that was replaced while it was read looks damaged; saying that it changed is the better advice.
-    fn prefer_stale(&self, file: &OpenFile, error: Error) -> Error {
-        let Some(entry) = self.index.file(file.number) else { return error };
-        if self.staleness == Staleness::Off || file.content.is_some() {
-            return error;
-        }
-        let check = |state: &State| state.files.check(self, &entry, Staleness::Stat);
-        match self.state().and_then(check) {
-            Err(stale) if stale.kind() == ErrorKind::Stale => stale,
-            _ => error,
-        }
+        Ok(done?.bytes_read)
     }
 
     /// The dataset's own threads; `None` when it works on the caller's.
@@ -562,15 +549,16 @@ impl Inner {
 
 impl State {
     fn new(inner: &Inner) -> Self {
-        Self::with_cache(inner.cache_bytes, inner.index.num_files(), inner.tier.clone())
+        let files = FileTable::new(inner.index.clone(), Arc::clone(&inner.source), inner.staleness);
+        Self::with_cache(inner.cache_bytes, files, inner.tier.clone())
     }
 
-    fn with_cache(cache_bytes: u64, files: u32, tier: Option<DiskTier>) -> Self {
+    fn with_cache(cache_bytes: u64, files: FileTable, tier: Option<DiskTier>) -> Self {
         /// Row groups whose page reads are remembered.
         const REMEMBERED: u64 = 1 << 16;
         Self {
             groups: Cache::new(cache_bytes),
-            files: FileTable::new(files),
+            files,
             tier: tier.map(DatasetTier::new),
             pool: OnceLock::new(),
             spent: Cache::new(REMEMBERED),

@@ -15,14 +15,17 @@ use crate::{Error, ErrorKind, Result};
 /// so it changes with nearly any of it. `docs/staleness.md` says what each level costs, and what it does not notice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Staleness {
-    /// Compares nothing. Row counts are still compared when a footer is parsed.
+    /// Compares nothing, neither when a file is opened nor when it is read. Row counts are still compared when a footer is parsed.
     Off,
-    /// Compares the size, and the modification time or the entity tag: of local files once per file and process, and of
-    /// files in a store with every read, which costs no request of its own. Where only the time differs, it compares the
-    /// footer. Does not notice a file that was rewritten with the same length and given its old time back.
+    /// Compares the size, and the modification time or the entity tag: of local files when they are opened, and of files
+    /// in a store with every read, which costs no request of its own. Where only the time differs, it compares the footer.
+    /// Does not notice a file that was rewritten with the same length and given its old time back.
+    ///
+    /// At this level and above, every read of a local file compares size and modification time with those that the file
+    /// had when it was opened.
     #[default]
     Stat,
-    /// Compares the size and the hash of the footer, and in a store the entity tag, once per file and process.
+    /// Compares the size and the hash of the footer, and in a store the entity tag, when a file is opened.
     Footer,
     /// As `Footer`, before every read of a row group; when verifying, every row group is decoded as well.
     Deep,

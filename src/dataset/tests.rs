@@ -185,6 +185,45 @@ fn a_rewritten_file_is_noticed_at_the_level_asked_for() {
 }
 
 #[test]
+fn a_file_that_is_overwritten_in_place_while_it_is_open_is_noticed_at_the_next_read() {
+    let folder = corpus();
+    let path = folder.path().join("c.parquet");
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(100);
+    let sound = std::fs::read(&path).unwrap();
+    // Values of another row group, which read as well as the right ones.
+    let other = {
+        write(&path, &batch(1250, 130), 100);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes.resize(sound.len(), 0);
+        let footer = sound.len() - 8000;
+        bytes[footer..].copy_from_slice(&sound[footer..]);
+        bytes
+    };
+    for footers in [true, false] {
+        for level in Staleness::ALL {
+            std::fs::write(&path, &sound).unwrap();
+            std::fs::File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+            let index = IndexBuilder::new([folder.path()]).with_footers(footers).with_overwrite(true);
+            index.build(folder.path().join("i.rdx")).unwrap();
+            let dataset = open(&folder).with_staleness(level).with_cache_bytes(0).open().unwrap();
+            assert_eq!(ids(&dataset.take(&(250..350).collect::<Vec<_>>()).unwrap()).len(), 100);
+            std::fs::write(&path, &other).unwrap();
+            for (row, rows) in [(270, vec![270]), (360, vec![360]), (260, (250..350).collect::<Vec<_>>())] {
+                let outcome = if rows.len() == 1 { dataset.get(row) } else { dataset.take(&rows) };
+                if level == Staleness::Off {
+                    // Whatever comes of it, it is not compared.
+                    assert_ne!(outcome.err().map(|error| error.kind()), Some(ErrorKind::Stale));
+                } else {
+                    let error = outcome.unwrap_err();
+                    assert_eq!((error.kind(), error.file()), (ErrorKind::Stale, Some("c.parquet")), "{level}: {error}");
+                }
+            }
+            assert_eq!(ids(&dataset.take(&[0, 249]).unwrap()), [0, 249]);
+        }
+    }
+}
+
+#[test]
 fn a_copied_dataset_is_served_at_every_level_and_its_changed_files_are_noticed() {
     for footers in [true, false] {
         let folder = corpus();

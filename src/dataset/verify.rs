@@ -78,7 +78,7 @@ impl Dataset {
     fn verify_file(&self, entry: &FileEntry<'_>, level: Staleness) -> Result<(u64, u64)> {
         let inner = &*self.inner;
         let state = inner.state()?;
-        state.files.check(inner, entry, level).map_err(|error| error.with_file(entry.path()))?;
+        state.files.check(entry, level).map_err(|error| error.with_file(entry.path()))?;
         let (mut row_groups, mut rows) = (0, 0);
         if level == Staleness::Deep {
             for group in entry.row_groups() {

@@ -11,7 +11,7 @@ use std::time::UNIX_EPOCH;
 use bytes::Bytes;
 use lru::LruCache;
 
-use super::{FileStat, Source, read_coalesced, short_read};
+use super::{FileStat, Source, changed, read_coalesced, short_read};
 use crate::{Error, ErrorKind, Result};
 
 /// Files kept open. Enough for the working set of a loader, far below the usual limit of 1024 per process.
@@ -115,18 +115,33 @@ impl Source for LocalSource {
     }
 
     fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let read = || read_from(&*self.file(path)?, ranges);
+        read().map_err(|error: Error| error.with_file(path))
+    }
+
+    fn read_unchanged(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let read = || {
             let file = self.file(path)?;
-            // Checked before anything is allocated, so that no range from a damaged footer can ask for more memory
-            // than the file has bytes.
-            let size = file.metadata().map_err(|error| Error::io("cannot stat", error))?.len();
-            if let Some(range) = ranges.iter().find(|range| range.start < range.end && range.end > size) {
-                return Err(short_read(range, size.saturating_sub(range.start) as usize));
+            let bytes = read_from(&file, ranges);
+            // After the read: whoever writes to the file gives it a new time before it has new bytes.
+            match file.metadata().map(|metadata| file_stat(&metadata)) {
+                Ok(now) if !stat.may_be(&now) => Err(changed(path, stat, &now)),
+                Ok(_) => bytes,
+                Err(error) => Err(Error::io("cannot stat", error)),
             }
-            read_coalesced(ranges, GAP, MAX_READ, |range| read_exact_at(&file, range))
         };
         read().map_err(|error: Error| error.with_file(path))
     }
+}
+
+fn read_from(file: &File, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+    // Checked before anything is allocated, so that no range from a damaged footer can ask for more memory than the
+    // file has bytes.
+    let size = file.metadata().map_err(|error| Error::io("cannot stat", error))?.len();
+    if let Some(range) = ranges.iter().find(|range| range.start < range.end && range.end > size) {
+        return Err(short_read(range, size.saturating_sub(range.start) as usize));
+    }
+    read_coalesced(ranges, GAP, MAX_READ, |range| read_exact_at(file, range))
 }
 
 fn open_regular(path: &Path) -> Result<File> {
@@ -270,6 +285,47 @@ mod tests {
         assert_eq!(source.read("f", &[0..10]).unwrap(), ["0123456789"]);
         std::fs::write(directory.path().join("f"), b"01").unwrap();
         assert_eq!(source.read("f", &[0..10]).unwrap_err().kind(), ErrorKind::Io);
+    }
+
+    /// A source that only has what it must have.
+    #[derive(Debug)]
+    struct Plain(LocalSource);
+
+    impl Source for Plain {
+        fn stat(&self, path: &str) -> Result<FileStat> {
+            self.0.stat(path)
+        }
+
+        fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+            self.0.read(path, ranges)
+        }
+    }
+
+    #[test]
+    fn bytes_of_another_content_are_not_given_where_one_is_asked_for() {
+        let (directory, source) = directory_with("f", b"0123456789");
+        let path = directory.path().join("f");
+        let set_time = |seconds| {
+            let file = File::options().write(true).open(&path).unwrap();
+            file.set_modified(UNIX_EPOCH + std::time::Duration::from_secs(seconds)).unwrap();
+        };
+        set_time(1000);
+        let plain = Plain(LocalSource::new(directory.path()));
+        let sources: [&dyn Source; 2] = [&source, &plain];
+        let stat = source.stat("f").unwrap();
+        for source in sources {
+            assert_eq!(source.read_unchanged("f", &stat, &[3..5]).unwrap(), ["34"]);
+        }
+        std::fs::write(&path, b"abcdefghij").unwrap();
+        for size in [10, 5, 20] {
+            File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
+            set_time(if size == 10 { 2000 } else { 1000 });
+            for source in sources {
+                let error = source.read_unchanged("f", &stat, &[0..10]).unwrap_err();
+                assert_eq!((error.kind(), error.file()), (ErrorKind::Stale, Some("f")), "{error}");
+            }
+        }
+        assert_eq!(source.read("f", &[0..3]).unwrap(), ["abc"]);
     }
 
     #[test]

@@ -138,15 +138,20 @@ pub trait Source: Debug + Send + Sync {
         Ok((stat, bytes))
     }
 
-    /// As [`read`](Source::read), of the content that `stat` is of, if the source [is remote](Source::is_remote): of any other content it gives
-    /// [`ErrorKind::Stale`] and no byte.
+    /// As [`read`](Source::read), of the content that `stat` is of: of any other content it gives [`ErrorKind::Stale`] and no byte.
+    ///
+    /// Unless a source knows a cheaper way, it reads, and then compares [`stat`](Source::stat).
     ///
     /// # Errors
     ///
     /// As for [`read`](Source::read), and [`ErrorKind::Stale`].
     fn read_unchanged(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let _ = stat;
-        self.read(path, ranges)
+        let read = self.read(path, ranges);
+        // A file that is overwritten while it is read may end early, and that it changed is the better advice.
+        match self.stat(path) {
+            Ok(now) if !stat.may_be(&now) => Err(changed(path, stat, &now)),
+            _ => read,
+        }
     }
 
     /// Starts [`read_unchanged`](Source::read_unchanged) and returns at once; `None` where reading ahead gains nothing.
@@ -155,7 +160,7 @@ pub trait Source: Debug + Send + Sync {
         None
     }
 
-    /// Whether every call is a request that takes long, and [`read_unchanged`](Source::read_unchanged) compares contents.
+    /// Whether every call is a request that takes long, and [`read_unchanged`](Source::read_unchanged) compares entity tags.
     fn is_remote(&self) -> bool {
         false
     }
@@ -184,6 +189,17 @@ pub trait Source: Debug + Send + Sync {
     ///
     /// As for [`stat`](Source::stat), and [`ErrorKind::Io`] if a range reaches beyond the end of the file.
     fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
+}
+
+/// The error of a file that is not like `then` any more.
+pub(crate) fn changed(path: &str, then: &FileStat, now: &FileStat) -> Error {
+    let message = match then.size == now.size {
+        true => "it was modified after it was opened".to_owned(),
+        false => format!("it is {} bytes long, and was {} when it was opened", now.size, then.size),
+    };
+    Error::new(ErrorKind::Stale, message)
+        .with_file(path)
+        .with_hint("write data to new files while others are read; then build the index again, or update it")
 }
 
 /// Joins ranges into fewer, larger reads: two ranges with at most `gap` bytes between them become one, unless that

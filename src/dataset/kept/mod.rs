@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
 use super::ahead::Ahead;
 use super::files::{OpenFile, Pinned};
-use super::{Inner, Slots, Staleness, State};
+use super::{Inner, Slots, State};
 use crate::index::{FileEntry, RowGroupEntry, schema};
 use crate::projection::{Projection, children};
 use crate::source::{FileStat, Source, cut};
@@ -190,7 +190,6 @@ impl Inner {
                 (out.each)(chunk)
             };
             let read = self.decode_from_source(group, slots, ahead, Chunked { rows: out.rows, each: &mut tee })?;
-            self.check_unchanged(group)?;
             writer.finish();
             self.forget_passed(tier, &key, group);
             return Ok(read);
@@ -204,7 +203,6 @@ impl Inner {
         let whole = self.decode_from_source(group, Slots::All, ahead, Chunked { rows: chunk, each: &mut add });
         let read = match whole {
             Ok(read) => {
-                self.check_unchanged(group)?;
                 writer.finish();
                 self.forget_passed(tier, &key, group);
                 read
@@ -247,10 +245,7 @@ impl Inner {
         let file = Pinned { source: &*self.source, file: group.file };
         let fetch = |ahead: Option<Ahead>| match ahead {
             Some(ahead) => Ok(ahead.wait()?.into_bytes()),
-            None => {
-                let read = file.read(group.file.metadata.path(), &chunks);
-                read.map_err(|error| self.prefer_stale(group.file, error))
-            }
+            None => file.read(group.file.metadata.path(), &chunks),
         };
         let (parts, fetched) = if ahead.as_ref().is_some_and(Ahead::is_for_others) {
             // When it has arrived it is an entry, if it can be.
@@ -270,7 +265,6 @@ impl Inner {
                 Claim::Make(mut maker) => {
                     let parts = fetch(ahead)?;
                     parts.iter().for_each(|part| maker.write(part));
-                    self.check_unchanged(group)?;
                     maker.commit();
                     (parts, bytes)
                 }
@@ -281,14 +275,6 @@ impl Inner {
         let read = fetched + delivered.saturating_sub(source.served.into_inner());
         group.state.bytes_read.fetch_add(read, Ordering::Relaxed);
         Ok(read)
-    }
-
-    /// A local file that was replaced while it was read must not be kept as what it was before.
-    fn check_unchanged(&self, group: &Group<'_>) -> Result<()> {
-        if self.source.is_remote() {
-            return Ok(());
-        }
-        group.state.files.check(self, &group.indexed, Staleness::Stat)
     }
 
     fn rows_key(&self, tier: &DatasetTier, group: &Group<'_>) -> Option<Key> {
