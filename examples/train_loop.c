@@ -44,8 +44,9 @@ int main(int argc, char **argv) {
   check(rowdex_dataset_open(index, &open, &dataset, &error), error);
 
   /* All rows shuffled among all rows, with the same seed on every rank; this rank's share of them. */
+  rowdex_order_options order = {.struct_size = sizeof order, .index = index, .order = "global", .seed = 42};
   rowdex_orders *orders = NULL;
-  check(rowdex_orders_for_index("global", index, 42, &orders, &error), error);
+  check(rowdex_orders_new(&order, &orders, &error), error);
   rowdex_sampler_options share = {
       .struct_size = sizeof share, .rank = 1, .world_size = WORLD_SIZE, .batch_size = BATCH_SIZE};
   rowdex_sampler *sampler = NULL;

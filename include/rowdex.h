@@ -481,15 +481,61 @@ typedef struct rowdex_range {
   uint64_t end;
 } rowdex_range;
 
-// One of the datasets of a mixture.
-typedef struct rowdex_mixed_part {
-  // The order of its rows.
-  const struct rowdex_orders *orders;
-  // How many rows it has.
-  uint64_t rows;
-  // How often it comes, which counts against the proportions of the others.
-  double proportion;
-} rowdex_mixed_part;
+// Which rows come in which order, in epochs of which size. What is 0 or NULL has its default.
+//
+// The steps are taken in this sequence, whichever are wanted: the order, of all rows or of those kept; epochs of `size`; pieces for `shards`;
+// `rotated`. Another sequence takes one struct around another (`inner`). What the order cannot honour is refused.
+//
+// The struct and all that it points to may go once the orders are made.
+typedef struct rowdex_order_options {
+  // sizeof(rowdex_order_options)
+  size_t struct_size;
+  // The rows are those of this index.
+  const struct rowdex_index *index;
+  // Or those of several indexes one after the other, as in rowdex_dataset_mixed.
+  const struct rowdex_index *const *indexes;
+  size_t num_indexes;
+  // Or there is no index, and row groups have so many rows each; for a bare number of rows that is one.
+  const uint64_t *group_rows;
+  size_t num_groups;
+  // The order by name: "global" (NULL), "sequential", "torch" or "blocks(8)". Or one of the following, and no name.
+  const char *order;
+  // These row ids in this order, in every epoch. Rows may repeat and be left out. The list is copied.
+  const uint64_t *row_ids;
+  size_t num_row_ids;
+  // The row ids in this file: little-endian 64-bit integers and nothing else. The file is mapped, so that all processes of a machine share it, and
+  // read once to check it. It must not be changed while the orders are used; replace it by renaming another to its place.
+  const char *order_file;
+  // Rows drawn by weight: a finite number that is not negative for each row, or for each row that is kept. 16 bytes a row for all epochs.
+  const double *weights;
+  size_t num_weights;
+  // Classes equally often or by proportion: the class of each row, or of each row that is kept. 8 bytes a row for all epochs.
+  const uint32_t *labels;
+  size_t num_labels;
+  // Several datasets by proportion: an order for each, without rows. Dataset `i`, from 0 on, has the seed of the mixture plus `i + 1` plus its own.
+  const struct rowdex_order_options *const *parts;
+  size_t num_parts;
+  // Another order, without rows. The seeds are added. Under `kept` it takes the rows that are kept for one row group.
+  const struct rowdex_order_options *inner;
+  // How often each class or dataset comes, which counts against the others. Classes without proportions come equally often.
+  const double *proportions;
+  size_t num_proportions;
+  // Only these rows are served.
+  const struct rowdex_id_set *kept;
+  // How many positions an epoch has. Weights, classes and mixtures draw so many (by default as many as there are rows; without replacement, as have
+  // a weight above 0). Of other orders, a pass over the rows goes on where the epoch before ended.
+  uint64_t size;
+  // The same on all ranks.
+  uint64_t seed;
+  // Deals each of so many shards one consecutive piece. The sampler option partition does this for the shards that the sampler has.
+  uint32_t shards;
+  // 1 begins elsewhere each epoch. The sampler option rotation does this where it is needed.
+  uint32_t rotated;
+  // 1 refuses a list or file that does not have every row exactly once.
+  uint32_t permutation;
+  // 1 draws no row twice in an epoch.
+  uint32_t without_replacement;
+} rowdex_order_options;
 
 // The rank that a launcher gave this process.
 typedef struct rowdex_launch {
@@ -1063,42 +1109,10 @@ rowdex_status rowdex_dataset_weights(const struct rowdex_dataset *dataset,
                                      size_t num_weights,
                                      struct rowdex_error **error);
 
-// The orders called `spec` (such as "global" or "sequential") over the rows of an index. The seed must be the same on all ranks.
-rowdex_status rowdex_orders_for_index(const char *spec,
-                                      const struct rowdex_index *index,
-                                      uint64_t seed,
-                                      struct rowdex_orders **orders,
-                                      struct rowdex_error **error);
-
-// The orders called `spec` over row groups of so many rows each, in the order of their row ids; over a bare length, that is one.
-rowdex_status rowdex_orders_for_groups(const char *spec,
-                                       const uint64_t *group_rows,
-                                       size_t num_groups,
-                                       uint64_t seed,
-                                       struct rowdex_orders **orders,
-                                       struct rowdex_error **error);
-
-// Rows in the order of a list, the same in every epoch: what a sampler of one's own drew. Rows may repeat and be left out.
-//
-// The list is copied and checked: all row ids must be below `dataset_rows`, the length of the dataset that it is meant for.
-rowdex_status rowdex_orders_explicit(const uint64_t *rows,
-                                     size_t num_rows,
-                                     uint64_t dataset_rows,
-                                     struct rowdex_orders **orders,
-                                     struct rowdex_error **error);
-
-// Rows in the order of a file, the same in every epoch: row ids as little-endian 64-bit integers and nothing else.
-//
-// The file is mapped, so that all processes of a machine share it, and read once, to check it as rowdex_orders_explicit does. It must not be changed
-// while the orders are used; replace it by renaming another to its place.
-rowdex_status rowdex_orders_from_file(const char *path,
-                                      uint64_t dataset_rows,
-                                      struct rowdex_orders **orders,
-                                      struct rowdex_error **error);
-
-// Checks that orders from a list or a file have every row of the dataset exactly once. Takes a bit for each row, while it lasts.
-rowdex_status rowdex_orders_check_permutation(const struct rowdex_orders *orders,
-                                              struct rowdex_error **error);
+// Orders as they are described.
+rowdex_status rowdex_orders_new(const struct rowdex_order_options *options,
+                                struct rowdex_orders **orders,
+                                struct rowdex_error **error);
 
 // Ends the life of an orders handle.
 void rowdex_orders_free(struct rowdex_orders *orders);
@@ -1121,76 +1135,6 @@ rowdex_status rowdex_orders_fill(const struct rowdex_orders *orders,
                                  size_t len,
                                  size_t *filled,
                                  struct rowdex_error **error);
-
-// Epochs of `len` positions, each of which draws one of `num_weights` rows by its weight. Weights are finite and not negative. 16 bytes a row
-// for all epochs.
-rowdex_status rowdex_orders_weighted_with_replacement(const double *weights,
-                                                      size_t num_weights,
-                                                      uint64_t len,
-                                                      uint64_t seed,
-                                                      struct rowdex_orders **orders,
-                                                      struct rowdex_error **error);
-
-// Epochs of `len` different rows, drawn one after the other by weight among those that are left. At most as many as have a weight above 0.
-rowdex_status rowdex_orders_weighted_without_replacement(const double *weights,
-                                                         size_t num_weights,
-                                                         uint64_t len,
-                                                         uint64_t seed,
-                                                         struct rowdex_orders **orders,
-                                                         struct rowdex_error **error);
-
-// Epochs of `len` positions in which class `c` comes in proportion to `proportions[c]`, or with no proportions (NULL, 0) all classes
-// equally often. `labels` has the class of every row; 8 bytes a row for all epochs.
-rowdex_status rowdex_orders_balanced(const uint32_t *labels,
-                                     size_t num_labels,
-                                     const double *proportions,
-                                     size_t num_proportions,
-                                     uint64_t len,
-                                     uint64_t seed,
-                                     struct rowdex_orders **orders,
-                                     struct rowdex_error **error);
-
-// Epochs of `len` positions over several datasets by proportion, with the row ids of rowdex_dataset_mixed. The seed decides where each
-// comes, not which of its rows. The parts may be freed afterwards.
-rowdex_status rowdex_orders_mixed(const struct rowdex_mixed_part *parts,
-                                  size_t num_parts,
-                                  uint64_t len,
-                                  uint64_t seed,
-                                  struct rowdex_orders **orders,
-                                  struct rowdex_error **error);
-
-// Other orders in epochs of `size` positions: a pass over the rows goes on where the epoch before ended.
-rowdex_status rowdex_orders_resized(const struct rowdex_orders *inner,
-                                    uint64_t size,
-                                    struct rowdex_orders **orders,
-                                    struct rowdex_error **error);
-
-// Other orders over the rows of a set: where `inner` has place `i`, the row at place `i` of the set is served. So `inner` is made for as many rows
-// as the set has.
-rowdex_status rowdex_orders_subset(const struct rowdex_orders *inner,
-                                   const struct rowdex_id_set *kept,
-                                   struct rowdex_orders **orders,
-                                   struct rowdex_error **error);
-
-// The orders called `spec` over those rows of an index that a set keeps: rowdex_orders_subset of orders over what is left of each row group.
-rowdex_status rowdex_orders_for_subset(const char *spec,
-                                       const struct rowdex_index *index,
-                                       const struct rowdex_id_set *kept,
-                                       uint64_t seed,
-                                       struct rowdex_orders **orders,
-                                       struct rowdex_error **error);
-
-// Other orders in pieces for so many shards: each is dealt one consecutive piece, instead of every so many-th position. The sampler option
-// partition does this for the shards that the sampler has.
-rowdex_status rowdex_orders_contiguous(const struct rowdex_orders *inner,
-                                       uint32_t shards,
-                                       struct rowdex_orders **orders,
-                                       struct rowdex_error **error);
-
-// Other orders, beginning elsewhere each epoch. The sampler option rotation does this where it is needed.
-rowdex_status rowdex_orders_rotated(const struct rowdex_orders *inner,
-                                    struct rowdex_orders **orders,
-                                    struct rowdex_error **error);
 
 // What torchrun, Open MPI, PMI or Slurm put into the environment of this process.
 //

@@ -381,8 +381,35 @@ class Launch(Versioned):
     ]
 
 
-class MixedPart(Structure):
-    _fields_ = [("orders", c_void_p), ("rows", c_uint64), ("proportion", c_double)]
+class OrderOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("index", c_void_p),
+        ("indexes", c_void_p),
+        ("num_indexes", c_size_t),
+        ("group_rows", c_void_p),
+        ("num_groups", c_size_t),
+        ("order", c_char_p),
+        ("row_ids", c_void_p),
+        ("num_row_ids", c_size_t),
+        ("order_file", c_char_p),
+        ("weights", c_void_p),
+        ("num_weights", c_size_t),
+        ("labels", c_void_p),
+        ("num_labels", c_size_t),
+        ("parts", c_void_p),
+        ("num_parts", c_size_t),
+        ("inner", c_void_p),
+        ("proportions", c_void_p),
+        ("num_proportions", c_size_t),
+        ("kept", c_void_p),
+        ("size", c_uint64),
+        ("seed", c_uint64),
+        ("shards", c_uint32),
+        ("rotated", c_uint32),
+        ("permutation", c_uint32),
+        ("without_replacement", c_uint32),
+    ]
 
 
 _HANDLE = c_void_p
@@ -443,20 +470,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "verify_report_num_problems": (c_size_t, [_HANDLE]),
     "verify_report_problem": (c_void_p, [_HANDLE, c_size_t]),
     "verify_report_free": (None, [_HANDLE]),
-    "orders_for_index": (_STATUS, [c_char_p, _HANDLE, c_uint64, _OUT]),
-    "orders_for_groups": (_STATUS, [c_char_p, POINTER(c_uint64), c_size_t, c_uint64, _OUT]),
-    "orders_explicit": (_STATUS, [c_void_p, c_size_t, c_uint64, _OUT]),
-    "orders_from_file": (_STATUS, [c_char_p, c_uint64, _OUT]),
-    "orders_check_permutation": (_STATUS, [_HANDLE]),
-    "orders_weighted_with_replacement": (_STATUS, [c_void_p, c_size_t, c_uint64, c_uint64, _OUT]),
-    "orders_weighted_without_replacement": (_STATUS, [c_void_p, c_size_t, c_uint64, c_uint64, _OUT]),
-    "orders_balanced": (_STATUS, [c_void_p, c_size_t, c_void_p, c_size_t, c_uint64, c_uint64, _OUT]),
-    "orders_mixed": (_STATUS, [POINTER(MixedPart), c_size_t, c_uint64, c_uint64, _OUT]),
-    "orders_resized": (_STATUS, [_HANDLE, c_uint64, _OUT]),
-    "orders_subset": (_STATUS, [_HANDLE, _HANDLE, _OUT]),
-    "orders_for_subset": (_STATUS, [c_char_p, _HANDLE, _HANDLE, c_uint64, _OUT]),
-    "orders_contiguous": (_STATUS, [_HANDLE, c_uint32, _OUT]),
-    "orders_rotated": (_STATUS, [_HANDLE, _OUT]),
+    "orders_new": (_STATUS, [POINTER(OrderOptions), _OUT]),
     "orders_free": (None, [_HANDLE]),
     "id_set_from_ids": (_STATUS, [c_uint64, c_void_p, c_size_t, _OUT]),
     "id_set_from_ranges": (_STATUS, [c_uint64, c_void_p, c_size_t, _OUT]),

@@ -40,20 +40,43 @@ class Context(NamedTuple):
     rows: int
     seed: int
 
-    def group_rows(self) -> array.array[int]:
-        """How many rows each row group has; all rows are one, if nothing is known of row groups."""
-        parts = () if self.dataset is None else self.dataset._parts
+
+class Options:
+    """A ``rowdex_order_options``, and all that it points to."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.struct = _ffi.OrderOptions(**fields)
+        self._kept: list[Any] = []
+
+    def array(self, field: str, count: str, values: array.array[Any]) -> Options:
+        """Points to numbers. A list without any is a list, too."""
+        address, length = values.buffer_info()
+        return self.point(field, address if length else ctypes.addressof(_NOTHING), values, count, length)
+
+    def point(self, field: str, address: int | None, owner: Any, count: str | None = None, length: int = 0) -> Options:
+        """Points to what the owner has, which therefore must live as long."""
+        setattr(self.struct, field, address)
+        if count is not None:
+            setattr(self.struct, count, length)
+        self._kept.append(owner)
+        return self
+
+    def inside(self, options: Options) -> Options:
+        """Takes another order in the place of a name."""
+        return self.point("inner", ctypes.addressof(options.struct), options)
+
+    def over(self, context: Context) -> Options:
+        """Says of which rows these orders are."""
+        self.struct.seed = context.seed
+        parts = () if context.dataset is None else context.dataset._parts
         if not parts:
-            return array.array("Q", [self.rows])
-        groups = array.array("Q")
-        info = _ffi.RowGroupInfo()
-        for part in parts:
-            index = part.index
-            pointer = index._handle.get()
-            for group in range(index.num_row_groups):
-                call(library.index_get_row_group, pointer, group, ctypes.byref(info))
-                groups.append(info.rows)
-        return groups
+            return self.array("group_rows", "num_groups", array.array("Q", [context.rows]))
+        handles = [part.index._handle.get() for part in parts]
+        pointers = (ctypes.c_void_p * len(handles))(*(handle.address for handle in handles))
+        return self.point("indexes", ctypes.addressof(pointers), (handles, pointers), "num_indexes", len(handles))
+
+
+_NOTHING = (ctypes.c_uint64 * 1)()
 
 
 class Orders:
@@ -61,7 +84,7 @@ class Orders:
 
     _parts: tuple[Any, ...]
 
-    def _open(self, context: Context) -> Handle:
+    def _options(self) -> Options:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -88,27 +111,14 @@ def _again(kind: type[Any], parts: tuple[Any, ...]) -> Any:
 
 def open_order(order: Order, context: Context) -> Handle:
     """A ``rowdex_orders`` handle."""
+    options = _options(order).over(context)
+    return Handle(library.orders_free, library.orders_new, ctypes.byref(options.struct))
+
+
+def _options(order: Order) -> Options:
     if isinstance(order, Orders):
-        return order._open(context)
-    spec = _spec(order)
-    dataset = context.dataset
-    if dataset is not None and len(dataset._parts) == 1:
-        index = dataset._parts[0].index._handle.get()
-        return _orders(library.orders_for_index, spec, index, context.seed)
-    groups = context.group_rows() if spec.startswith(b"blocks") else array.array("Q", [context.rows])
-    return _orders(library.orders_for_groups, spec, _u64(groups), len(groups), context.seed)
-
-
-def _orders(function: Any, *arguments: Any) -> Handle:
-    return Handle(library.orders_free, function, *arguments)
-
-
-def _spec(order: str) -> bytes:
-    return no_nul(order.encode(), "order")
-
-
-def _u64(numbers: array.array[int]) -> Any:
-    return ctypes.cast(numbers.buffer_info()[0], ctypes.POINTER(ctypes.c_uint64))
+        return order._options()
+    return Options(order=no_nul(order.encode(), "order"))
 
 
 def _checked(order: Order) -> Order:
@@ -118,8 +128,8 @@ def _checked(order: Order) -> Order:
 
 
 def _size(size: int | None) -> int | None:
-    if size is not None and not 0 <= size < 2**63:
-        raise ValueError(f"size is {size}: use 0 or more")
+    if size is not None and not 0 < size < 2**63:
+        raise ValueError(f"size is {size}: use 1 or more")
     return size
 
 
@@ -138,18 +148,14 @@ class Explicit(Orders):
             raise ValueError("give either ids or a file")
         self._parts = (None if ids is None else Numbers("Q", ids), None if file is None else os.path.abspath(file), permutation)
 
-    def _open(self, context: Context) -> Handle:
+    def _options(self) -> Options:
         ids, file, permutation = self._parts
         if ids is not None and ids._values is None and sys.byteorder == "little":
             # From another process: share its file.
             file = ids._path
         if file is not None:
-            orders = _orders(library.orders_from_file, path_bytes(file), context.rows)
-        else:
-            orders = _orders(library.orders_explicit, *ids.values.buffer_info(), context.rows)
-        if permutation:
-            call(library.orders_check_permutation, orders)
-        return orders
+            return Options(order_file=path_bytes(file), permutation=permutation)
+        return Options(permutation=permutation).array("row_ids", "num_row_ids", ids.values)
 
 
 class Weighted(Orders):
@@ -164,13 +170,9 @@ class Weighted(Orders):
     def __init__(self, weights: Any, size: int | None = None, *, replacement: bool = True) -> None:
         self._parts = (Numbers("d", weights), _size(size), replacement)
 
-    def _open(self, context: Context) -> Handle:
+    def _options(self) -> Options:
         weights, size, replacement = self._parts
-        _as_many(weights, context, "weights")
-        if size is None:
-            size = len(weights) if replacement else sum(weight > 0 for weight in weights.values)
-        function = library.orders_weighted_with_replacement if replacement else library.orders_weighted_without_replacement
-        return _orders(function, *weights.values.buffer_info(), size, context.seed)
+        return Options(size=size or 0, without_replacement=not replacement).array("weights", "num_weights", weights.values)
 
 
 class Balanced(Orders):
@@ -197,17 +199,12 @@ class Balanced(Orders):
         codes = labels.codes if isinstance(labels, Labels) else labels
         self._parts = (Numbers("I", codes), _size(size), None if proportions is None else tuple(map(float, proportions)))
 
-    def _open(self, context: Context) -> Handle:
+    def _options(self) -> Options:
         labels, size, proportions = self._parts
-        _as_many(labels, context, "labels")
-        numbers = array.array("d", proportions or ())
-        size = len(labels) if size is None else size
-        return _orders(library.orders_balanced, *labels.values.buffer_info(), *numbers.buffer_info(), size, context.seed)
-
-
-def _as_many(numbers: Numbers, context: Context, what: str) -> None:
-    if len(numbers) != context.rows:
-        raise ValueError(f"{len(numbers)} {what} for {context.rows} rows")
+        options = Options(size=size or 0).array("labels", "num_labels", labels.values)
+        if proportions is not None:
+            options.array("proportions", "num_proportions", array.array("d", proportions))
+        return options
 
 
 class Mixed(Orders):
@@ -216,7 +213,7 @@ class Mixed(Orders):
     Args:
         proportions: For each dataset how often it comes, which counts against the others.
         size: How many positions an epoch has. Default: as many as there are rows in all.
-        orders: The order of each dataset's rows, or one for all. The order of dataset ``i`` has the seed of the sampler plus ``i + 1``.
+        orders: The order of each dataset's rows, or one for all. The order of dataset ``i``, from 0 on, has the seed of the sampler plus ``i + 1``.
     """
 
     def __init__(self, proportions: Sequence[float], size: int | None = None, *, orders: Order | Sequence[Order] = "global") -> None:
@@ -225,22 +222,12 @@ class Mixed(Orders):
             raise ValueError(f"{len(proportions)} proportions and {len(each)} orders")
         self._parts = (tuple(map(float, proportions)), _size(size), tuple(map(_checked, each)))
 
-    def _open(self, context: Context) -> Handle:
+    def _options(self) -> Options:
         proportions, size, orders = self._parts
-        datasets = () if context.dataset is None else context.dataset._parts
-        if len(datasets) != len(proportions):
-            raise ValueError(f"{len(proportions)} proportions for {len(datasets)} datasets: use a rowdex.MixedDataset of as many")
-        opened = [
-            open_order(order, Context(dataset, len(dataset), (context.seed + i) % 2**64))
-            for i, (order, dataset) in enumerate(zip(orders, datasets), 1)
-        ]
-        parts = (_ffi.MixedPart * len(opened))(
-            *(
-                _ffi.MixedPart(handle.address, len(dataset), proportion)
-                for handle, dataset, proportion in zip(opened, datasets, proportions)
-            )
-        )
-        return _orders(library.orders_mixed, parts, len(parts), context.rows if size is None else size, context.seed)
+        parts = [_options(order) for order in orders]
+        pointers = (ctypes.c_void_p * max(1, len(parts)))(*(ctypes.addressof(part.struct) for part in parts))
+        options = Options(size=size or 0).array("proportions", "num_proportions", array.array("d", proportions))
+        return options.point("parts", ctypes.addressof(pointers), (parts, pointers), "num_parts", len(parts))
 
 
 class Resized(Orders):
@@ -249,10 +236,9 @@ class Resized(Orders):
     def __init__(self, order: Order, size: int) -> None:
         self._parts = (_checked(order), _size(size))
 
-    def _open(self, context: Context) -> Handle:
+    def _options(self) -> Options:
         order, size = self._parts
-        inner = open_order(order, context)
-        return _orders(library.orders_resized, inner, size)
+        return Options(size=size).inside(_options(order))
 
 
 class Subset(Orders):
@@ -268,16 +254,11 @@ class Subset(Orders):
             raise TypeError("kept: use an IdSet")
         self._parts = (_checked(order), kept)
 
-    def _open(self, context: Context) -> Handle:
+    def _options(self) -> Options:
         order, kept = self._parts
-        if kept.rows != context.rows:
-            raise ValueError(f"a set out of {kept.rows} rows for a dataset of {context.rows}")
-        dataset = context.dataset
-        if isinstance(order, str) and dataset is not None and len(dataset._parts) == 1:
-            index = dataset._parts[0].index._handle.get()
-            return _orders(library.orders_for_subset, _spec(order), index, kept._pointer, context.seed)
-        inner = open_order(order, Context(None, len(kept), context.seed))
-        return _orders(library.orders_subset, inner, kept._pointer)
+        options = _options(order) if isinstance(order, str) else Options().inside(_options(order))
+        handle = kept._pointer
+        return options.point("kept", handle.address, handle)
 
 
 class Contiguous(Orders):
@@ -288,10 +269,9 @@ class Contiguous(Orders):
             raise ValueError(f"shards is {shards}: use 1 or more")
         self._parts = (_checked(order), shards)
 
-    def _open(self, context: Context) -> Handle:
+    def _options(self) -> Options:
         order, shards = self._parts
-        inner = open_order(order, context)
-        return _orders(library.orders_contiguous, inner, shards)
+        return Options(shards=shards).inside(_options(order))
 
 
 class Rotated(Orders):
@@ -300,9 +280,8 @@ class Rotated(Orders):
     def __init__(self, order: Order) -> None:
         self._parts = (_checked(order),)
 
-    def _open(self, context: Context) -> Handle:
-        inner = open_order(self._parts[0], context)
-        return _orders(library.orders_rotated, inner)
+    def _options(self) -> Options:
+        return Options(rotated=1).inside(_options(self._parts[0]))
 
 
 class IdSet:

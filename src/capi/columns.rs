@@ -56,7 +56,7 @@ pub unsafe extern "C" fn rowdex_dataset_labels(
     })
 }
 
-/// The class of each row that was asked for, in their order, as a number from 0 on: what rowdex_orders_balanced takes. They belong to the labels.
+/// The class of each row that was asked for, in their order, as a number from 0 on: what the labels of a rowdex_order_options are. They belong to the labels.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_labels_codes(labels: Option<&rowdex_labels>) -> *const u32 {
     labels.map_or(ptr::null(), |labels| labels.labels.codes().as_ptr())

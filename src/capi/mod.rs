@@ -15,7 +15,6 @@ mod arrow;
 mod batch;
 mod buffers;
 mod columns;
-mod compose;
 mod dataset;
 mod error;
 mod faults;

@@ -35,6 +35,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use self::contents::Contents;
 use self::format::{Envelope, FileRecord, RowGroupRecord, hash, invalid};
+use crate::order::RowLayout;
 use crate::source::place::{Place, shown};
 use crate::source::{FileStat, ObjectSource, StoreOptions};
 use crate::{Error, ErrorKind, Result};
@@ -225,6 +226,11 @@ impl Index {
     /// All files, in order.
     pub fn files(&self) -> impl DoubleEndedIterator<Item = FileEntry<'_>> {
         (0..self.num_files()).filter_map(|file| self.file(file))
+    }
+
+    /// How many rows each row group has, as a [`Recipe`](crate::order::Recipe) of an order wants to know it.
+    pub fn layout(&self) -> RowLayout {
+        RowLayout::of_groups(self.row_groups().map(|group| group.rows()))
     }
 
     /// All row groups, in order.

@@ -46,16 +46,11 @@ impl Explicit {
     ///
     /// `InvalidArgument` if the number of bytes is not a multiple of 8, and those of [`new`](Self::new).
     pub fn from_le_bytes(bytes: impl AsRef<[u8]> + Send + Sync + 'static, rows: u64) -> Result<Self> {
-        let len = bytes.as_ref().len();
-        if !len.is_multiple_of(8) {
-            let message = format!("{len} bytes are not a whole number of row ids of 8 bytes");
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
-                .with_hint("write row ids as little-endian 64-bit integers and nothing else"));
-        }
         Self::checked(Ids::Bytes(Arc::new(bytes)), rows)
     }
 
-    fn checked(ids: Ids, rows: u64) -> Result<Self> {
+    pub(super) fn checked(ids: Ids, rows: u64) -> Result<Self> {
+        ids.check_whole()?;
         let len = check_len(ids.count() as u64)?;
         let mut hash = Xxh3Default::new();
         for (position, id) in (0_u64..).zip(ids.iter()) {
@@ -138,12 +133,24 @@ impl fmt::Debug for Explicit {
 }
 
 /// Where the list lies.
-enum Ids {
+#[derive(Clone)]
+pub(super) enum Ids {
     Numbers(Arc<[u64]>),
     Bytes(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 
 impl Ids {
+    fn check_whole(&self) -> Result<()> {
+        let Self::Bytes(bytes) = self else { return Ok(()) };
+        let len = (**bytes).as_ref().len();
+        if len.is_multiple_of(8) {
+            return Ok(());
+        }
+        let message = format!("{len} bytes are not a whole number of row ids of 8 bytes");
+        Err(Error::new(ErrorKind::InvalidArgument, message)
+            .with_hint("write row ids as little-endian 64-bit integers and nothing else"))
+    }
+
     fn count(&self) -> usize {
         match self {
             Self::Numbers(ids) => ids.len(),
@@ -164,6 +171,12 @@ impl Ids {
             Self::Bytes(bytes) => (&[], (**bytes).as_ref().as_chunks().0),
         };
         numbers.iter().copied().chain(bytes.iter().copied().map(u64::from_le_bytes))
+    }
+}
+
+impl fmt::Debug for Ids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} row ids", self.count())
     }
 }
 

@@ -20,6 +20,9 @@
 //! Two more change others: [`Contiguous`] deals every shard one consecutive piece, and [`Rotated`] begins elsewhere each epoch.
 //! An [`IdSet`] comes from a list of rows to skip, or from a [`Split`] into training and validation rows.
 //!
+//! A [`Recipe`] describes orders made of all of these, over the rows of a [`RowLayout`]. The command line, the C API and
+//! the Python package make their orders from one, so that the same options mean the same order everywhere.
+//!
 //! Positions and row ids are `u64` below 2^63. What comes after sharding is the business of [`sampler`](crate::sampler).
 //!
 //! `docs/orders.md` specifies every built-in order exactly enough to write it again in another language. A built-in
@@ -37,6 +40,7 @@ mod fingerprint;
 mod fisher_yates;
 mod global;
 pub(crate) mod id_set;
+mod layout;
 mod mixed;
 mod mt19937;
 mod permutation;
@@ -44,6 +48,7 @@ mod picks;
 #[cfg(test)]
 mod promises;
 pub mod quality;
+mod recipe;
 mod resized;
 mod rotated;
 mod sequential;
@@ -65,7 +70,9 @@ pub use self::explicit::Explicit;
 pub(crate) use self::fingerprint::fingerprint;
 pub use self::global::Global;
 pub use self::id_set::{IdSet, Ranges};
+pub use self::layout::RowLayout;
 pub use self::mixed::{Mixed, MixedPart};
+pub use self::recipe::Recipe;
 pub use self::resized::Resized;
 pub use self::rotated::Rotated;
 pub use self::sequential::Sequential;

@@ -76,12 +76,24 @@ static inline rowdex_dataset *open_dataset(const char *folder, const char *colum
   return dataset;
 }
 
+/* An order by name over the rows of an index. */
+static inline rowdex_orders *new_orders(const char *order, const rowdex_index *index, uint64_t seed) {
+  rowdex_order_options options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.order = order;
+  options.index = index;
+  options.seed = seed;
+  rowdex_orders *orders = NULL;
+  OK(rowdex_orders_new(&options, &orders, &error));
+  return orders;
+}
+
 /* A sampler of the dataset. */
 static inline rowdex_sampler *new_sampler(const rowdex_dataset *dataset, const char *order, uint32_t rank,
                                           uint32_t world_size, uint64_t batch_size) {
   rowdex_index *index = rowdex_dataset_index(dataset);
-  rowdex_orders *orders = NULL;
-  OK(rowdex_orders_for_index(order, index, 42, &orders, &error));
+  rowdex_orders *orders = new_orders(order, index, 42);
   rowdex_index_free(index);
   rowdex_sampler_options options;
   memset(&options, 0, sizeof options);

@@ -79,10 +79,12 @@ static void what_lies_beyond_the_end_is_out_of_range(const char *folder) {
 static void unknown_words_are_refused_with_the_known_ones(const char *folder) {
   rowdex_index *index = open_index(folder);
   rowdex_orders *orders = NULL;
-  FAILS(rowdex_orders_for_index("random", index, 0, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "global");
-  FAILS(rowdex_orders_for_index("glob\xff", index, 0, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "UTF-8");
+  rowdex_order_options order = {.struct_size = sizeof order, .order = "random", .index = index};
+  FAILS(rowdex_orders_new(&order, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "global");
+  order.order = "glob\xff";
+  FAILS(rowdex_orders_new(&order, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "UTF-8");
   CHECK(orders == NULL);
-  OK(rowdex_orders_for_index("global", index, 0, &orders, &error));
+  orders = new_orders("global", index, 0);
   rowdex_sampler *sampler = NULL;
   rowdex_sampler_options options = {.struct_size = sizeof options, .world_size = 3, .batch_size = 1, .tail = "cut"};
   FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "wrap, drop");

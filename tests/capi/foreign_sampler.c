@@ -114,11 +114,13 @@ static void what_is_not_there_cannot_be_announced(const rowdex_dataset *dataset)
 
 static void its_rows_are_an_order_for_the_loader(const rowdex_dataset *dataset, const uint64_t *rows) {
   rowdex_orders *orders = NULL;
-  FAILS(rowdex_orders_explicit(rows, SAMPLES, 10, &orders, &error), ROWDEX_STATUS_OUT_OF_RANGE, "10 rows");
-  FAILS(rowdex_orders_explicit(NULL, SAMPLES, DEMO_ROWS, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`rows`");
-  FAILS(rowdex_orders_explicit(rows, SAMPLES, DEMO_ROWS, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`orders`");
+  uint64_t dataset_rows = 10;
+  rowdex_order_options listed = {
+      .struct_size = sizeof listed, .group_rows = &dataset_rows, .num_groups = 1, .row_ids = rows, .num_row_ids = SAMPLES};
+  FAILS(rowdex_orders_new(&listed, &orders, &error), ROWDEX_STATUS_OUT_OF_RANGE, "10 rows");
   CHECK(orders == NULL);
-  OK(rowdex_orders_explicit(rows, SAMPLES, DEMO_ROWS, &orders, &error));
+  dataset_rows = DEMO_ROWS;
+  OK(rowdex_orders_new(&listed, &orders, &error));
   CHECK(rowdex_orders_len(orders) == SAMPLES);
   /* Two ranks take turns in the list. */
   for (uint32_t rank = 0; rank < 2; rank++) {

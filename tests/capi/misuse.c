@@ -39,10 +39,9 @@ static void questions_without_a_status_take_null(void) {
 static void null_is_named_by_orders_and_sets(const char *folder) {
   rowdex_index *index = open_index(folder);
   rowdex_dataset *dataset = open_dataset(folder, "id"), *no_dataset = NULL;
-  rowdex_orders *orders = NULL, *no_orders = NULL;
+  rowdex_orders *no_orders = NULL;
   rowdex_id_set *set = NULL, *no_set = NULL;
   rowdex_labels *labels = NULL;
-  OK(rowdex_orders_for_index("global", index, 0, &orders, &error));
   OK(rowdex_id_set_from_ids(DEMO_ROWS, NULL, 0, &set, &error));
   size_t size;
 
@@ -75,33 +74,41 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   IS_NULL(rowdex_dataset_weights(dataset, NULL, set, NULL, 0, &error), "column");
   IS_NULL(rowdex_dataset_weights(dataset, "id", NULL, NULL, DEMO_ROWS, &error), "weights");
 
-  IS_NULL(rowdex_orders_from_file(NULL, 5, &no_orders, &error), "path");
-  IS_NULL(rowdex_orders_from_file("x", 5, NULL, &error), "orders");
-  IS_NULL(rowdex_orders_check_permutation(NULL, &error), "orders");
-  IS_NULL(rowdex_orders_weighted_with_replacement(NULL, 2, 5, 0, &no_orders, &error), "weights");
-  IS_NULL(rowdex_orders_weighted_with_replacement(NULL, 0, 5, 0, NULL, &error), "orders");
-  IS_NULL(rowdex_orders_weighted_without_replacement(NULL, 2, 5, 0, &no_orders, &error), "weights");
-  IS_NULL(rowdex_orders_weighted_without_replacement(NULL, 0, 5, 0, NULL, &error), "orders");
-  IS_NULL(rowdex_orders_balanced(NULL, 2, NULL, 0, 5, 0, &no_orders, &error), "labels");
-  IS_NULL(rowdex_orders_balanced(NULL, 0, NULL, 2, 5, 0, &no_orders, &error), "proportions");
-  IS_NULL(rowdex_orders_balanced(NULL, 0, NULL, 0, 5, 0, NULL, &error), "orders");
-  rowdex_mixed_part part = {.orders = NULL, .rows = 5, .proportion = 1};
-  IS_NULL(rowdex_orders_mixed(NULL, 1, 5, 0, &no_orders, &error), "parts");
-  IS_NULL(rowdex_orders_mixed(&part, 1, 5, 0, &no_orders, &error), "parts[…].orders");
-  IS_NULL(rowdex_orders_mixed(NULL, 0, 5, 0, NULL, &error), "orders");
-  IS_NULL(rowdex_orders_resized(NULL, 5, &no_orders, &error), "inner");
-  IS_NULL(rowdex_orders_resized(orders, 5, NULL, &error), "orders");
-  IS_NULL(rowdex_orders_subset(NULL, set, &no_orders, &error), "inner");
-  IS_NULL(rowdex_orders_subset(orders, NULL, &no_orders, &error), "kept");
-  IS_NULL(rowdex_orders_subset(orders, set, NULL, &error), "orders");
-  IS_NULL(rowdex_orders_for_subset(NULL, index, set, 0, &no_orders, &error), "spec");
-  IS_NULL(rowdex_orders_for_subset("global", NULL, set, 0, &no_orders, &error), "index");
-  IS_NULL(rowdex_orders_for_subset("global", index, NULL, 0, &no_orders, &error), "kept");
-  IS_NULL(rowdex_orders_for_subset("global", index, set, 0, NULL, &error), "orders");
-  IS_NULL(rowdex_orders_contiguous(NULL, 2, &no_orders, &error), "inner");
-  IS_NULL(rowdex_orders_contiguous(orders, 2, NULL, &error), "orders");
-  IS_NULL(rowdex_orders_rotated(NULL, &no_orders, &error), "inner");
-  IS_NULL(rowdex_orders_rotated(orders, NULL, &error), "orders");
+  rowdex_order_options order = {.struct_size = sizeof order, .index = index};
+  IS_NULL(rowdex_orders_new(NULL, &no_orders, &error), "options");
+  IS_NULL(rowdex_orders_new(&order, NULL, &error), "orders");
+#define LACKS(field, count)                                     \
+  do {                                                          \
+    rowdex_order_options lacking = order;                       \
+    lacking.count = 2;                                          \
+    IS_NULL(rowdex_orders_new(&lacking, &no_orders, &error), #field); \
+  } while (0)
+  LACKS(indexes, num_indexes);
+  LACKS(group_rows, num_groups);
+  LACKS(row_ids, num_row_ids);
+  LACKS(weights, num_weights);
+  LACKS(labels, num_labels);
+  LACKS(parts, num_parts);
+  LACKS(proportions, num_proportions);
+#undef LACKS
+  const rowdex_order_options *no_parts[] = {NULL};
+  rowdex_order_options mixed = order;
+  mixed.parts = no_parts;
+  mixed.num_parts = 1;
+  IS_NULL(rowdex_orders_new(&mixed, &no_orders, &error), "parts[…]");
+  const rowdex_index *no_indexes[] = {index, NULL};
+  rowdex_order_options several = {.struct_size = sizeof several, .indexes = no_indexes, .num_indexes = 2};
+  IS_NULL(rowdex_orders_new(&several, &no_orders, &error), "indexes[…]");
+  /* An order inside itself, rows in two places, and a struct of no known size. */
+  rowdex_order_options circle = {.struct_size = sizeof circle};
+  circle.inner = &circle;
+  order.inner = &circle;
+  FAILS(rowdex_orders_new(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "inside each other");
+  circle.inner = NULL;
+  circle.index = index;
+  FAILS(rowdex_orders_new(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "rows of its own");
+  circle.struct_size = 0;
+  FAILS(rowdex_orders_new(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`inner.struct_size` is 0");
 
   IS_NULL(rowdex_dataset_mixed(NULL, 1, &no_dataset, &error), "datasets");
   const rowdex_dataset *datasets[] = {NULL};
@@ -111,7 +118,6 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
 
   CHECK(no_orders == NULL && no_set == NULL && no_dataset == NULL && labels == NULL);
   rowdex_id_set_free(set);
-  rowdex_orders_free(orders);
   rowdex_dataset_free(dataset);
   rowdex_index_free(index);
 }
@@ -146,7 +152,6 @@ static void null_is_named(const char *folder) {
   rowdex_index *index = open_index(folder), *no_index = NULL;
   rowdex_dataset *dataset = open_dataset(folder, "id"), *no_dataset = NULL;
   rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, 10), *no_sampler = NULL;
-  rowdex_orders *orders = NULL;
   rowdex_loader *loader = NULL;
   rowdex_batch *batch = NULL;
   struct ArrowArray array;
@@ -213,14 +218,8 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_dataset_verify(dataset, NULL, NULL, NULL, &report, &error), "level");
   IS_NULL(rowdex_dataset_verify(dataset, "off", NULL, NULL, NULL, &error), "report");
 
-  IS_NULL(rowdex_orders_for_index(NULL, index, 0, &orders, &error), "spec");
-  IS_NULL(rowdex_orders_for_index("global", NULL, 0, &orders, &error), "index");
-  IS_NULL(rowdex_orders_for_index("global", index, 0, NULL, &error), "orders");
-  IS_NULL(rowdex_orders_for_groups(NULL, NULL, 0, 0, &orders, &error), "spec");
-  IS_NULL(rowdex_orders_for_groups("global", NULL, 2, 0, &orders, &error), "group_rows");
-  IS_NULL(rowdex_orders_for_groups("global", NULL, 0, 0, NULL, &error), "orders");
   IS_NULL(rowdex_orders_fill(NULL, 0, 0, 1, NULL, 0, &size, &error), "orders");
-  OK(rowdex_orders_for_index("global", index, 0, &orders, &error));
+  rowdex_orders *orders = new_orders("global", index, 0);
   IS_NULL(rowdex_orders_fill(orders, 0, 0, 1, NULL, 3, &size, &error), "rows");
   IS_NULL(rowdex_orders_fill(orders, 0, 0, 1, NULL, 0, NULL, &error), "filled");
 

@@ -178,8 +178,9 @@ static void two_ranks_share_all_rows(const char *folder) {
 
 static void orders_need_no_data(void) {
   const uint64_t groups[] = {10};
+  rowdex_order_options order = {.struct_size = sizeof order, .order = "sequential", .group_rows = groups, .num_groups = 1};
   rowdex_orders *orders = NULL;
-  OK(rowdex_orders_for_groups("sequential", groups, 1, 0, &orders, &error));
+  OK(rowdex_orders_new(&order, &orders, &error));
   CHECK(rowdex_orders_len(orders) == 10 && rowdex_orders_fingerprint(orders) != 0);
   rowdex_str name = rowdex_orders_name(orders);
   CHECK(name.len == 10 && memcmp(name.data, "sequential", 10) == 0);

@@ -24,7 +24,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         "id_set",
         "columns",
         "orders",
-        "compose",
         "launch",
         "sampler",
         "worker",
