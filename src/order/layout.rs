@@ -41,10 +41,9 @@ impl RowLayout {
 
     /// The layout of each dataset.
     pub(super) fn datasets(&self) -> impl ExactSizeIterator<Item = Self> + '_ {
-        self.datasets.iter().map(|groups| Self {
-            rows: sum(groups.iter().copied()),
-            datasets: vec![Arc::clone(groups)],
-        })
+        self.datasets
+            .iter()
+            .map(|groups| Self { rows: sum(groups.iter().copied()), datasets: vec![Arc::clone(groups)] })
     }
 
     /// The rows of every row group.

@@ -330,7 +330,8 @@ fn as_many(numbers: usize, what: &str, rows: u64) -> Result<()> {
     if numbers as u64 == rows {
         return Ok(());
     }
-    Err(invalid(format!("{numbers} {what} for {rows} rows")).with_hint(format!("give as many {what} as there are rows")))
+    Err(invalid(format!("{numbers} {what} for {rows} rows"))
+        .with_hint(format!("give as many {what} as there are rows")))
 }
 
 fn invalid(message: String) -> Error {
@@ -380,7 +381,11 @@ mod tests {
         let resized: Arc<dyn Orders> = Arc::new(Resized::new(subset, 25).unwrap());
         let pieces: Arc<dyn Orders> = Arc::new(Contiguous::new(resized, 4).unwrap());
         same(
-            &named("global").with_kept(kept()).with_size(25).with_partition(Partition::Contiguous, 4).with_rotation(true),
+            &named("global")
+                .with_kept(kept())
+                .with_size(25)
+                .with_partition(Partition::Contiguous, 4)
+                .with_rotation(true),
             &rows,
             Rotated::new(pieces),
         );

@@ -9,10 +9,28 @@ static void rows_at(const rowdex_orders *orders, uint64_t epoch, uint64_t first,
   CHECK(filled == len);
 }
 
-static rowdex_orders *orders_over(const char *spec, uint64_t len) {
+/* Orders that are described over a bare number of rows. */
+static rowdex_orders *orders_of(rowdex_order_options options, uint64_t len) {
+  options.struct_size = sizeof options;
+  options.group_rows = &len;
+  options.num_groups = 1;
   rowdex_orders *orders = NULL;
-  OK(rowdex_orders_for_groups(spec, &len, 1, 42, &orders, &error));
+  OK(rowdex_orders_new(&options, &orders, &error));
   return orders;
+}
+
+/* The same must fail. */
+static void refused(rowdex_order_options options, uint64_t len, int status, const char *what) {
+  options.struct_size = sizeof options;
+  options.group_rows = &len;
+  options.num_groups = 1;
+  rowdex_orders *orders = NULL;
+  FAILS(rowdex_orders_new(&options, &orders, &error), status, what);
+  CHECK(orders == NULL);
+}
+
+static rowdex_orders *orders_over(const char *name, uint64_t len) {
+  return orders_of((rowdex_order_options){.order = name, .seed = 42}, len);
 }
 
 static rowdex_sampler *sampler_of(const rowdex_orders *orders, rowdex_sampler_options options) {
@@ -23,7 +41,7 @@ static rowdex_sampler *sampler_of(const rowdex_orders *orders, rowdex_sampler_op
 }
 
 static void a_contiguous_partition_deals_consecutive_pieces(void) {
-  rowdex_orders *orders = orders_over("sequential", 1000), *pieces = NULL;
+  rowdex_orders *orders = orders_over("sequential", 1000);
   for (uint32_t rank = 0; rank < 4; rank++) {
     rowdex_sampler *sampler =
         sampler_of(orders, (rowdex_sampler_options){.rank = rank, .world_size = 4, .batch_size = 50, .partition = "contiguous"});
@@ -33,19 +51,16 @@ static void a_contiguous_partition_deals_consecutive_pieces(void) {
     rowdex_sampler_free(sampler);
   }
   /* The same by hand. */
-  OK(rowdex_orders_contiguous(orders, 4, &pieces, &error));
+  rowdex_orders *pieces = orders_of((rowdex_order_options){.order = "sequential", .shards = 4}, 1000);
   uint64_t rows[5];
   rows_at(pieces, 0, 0, rows, 5);
   CHECK(rows[0] == 0 && rows[1] == 250 && rows[2] == 500 && rows[3] == 750 && rows[4] == 1);
   rowdex_orders_free(pieces);
-  pieces = NULL;
-  FAILS(rowdex_orders_contiguous(orders, 0, &pieces, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "shards");
-  CHECK(pieces == NULL);
   rowdex_orders_free(orders);
 }
 
 static void orders_that_never_change_begin_elsewhere_as_they_are_told(void) {
-  rowdex_orders *orders = orders_over("sequential", 10), *rotated = NULL;
+  rowdex_orders *orders = orders_over("sequential", 10);
   static const struct {
     const char *rotation;
     uint32_t world_size;
@@ -61,7 +76,7 @@ static void orders_that_never_change_begin_elsewhere_as_they_are_told(void) {
     CHECK(first.row == 0 && (second.row != 0) == cases[i].rotates);
     rowdex_sampler_free(sampler);
   }
-  OK(rowdex_orders_rotated(orders, &rotated, &error));
+  rowdex_orders *rotated = orders_of((rowdex_order_options){.order = "sequential", .rotated = 1}, 10);
   uint64_t row, other;
   rows_at(rotated, 0, 0, &row, 1);
   rows_at(rotated, 1, 0, &other, 1);
@@ -87,54 +102,60 @@ static void an_order_comes_from_a_file(const char *folder) {
   uint64_t rows[100];
   for (uint64_t i = 0; i < 100; i++) rows[i] = i * 37 % 100;
   write_rows(path, rows, 100, 0);
-  rowdex_orders *orders = NULL, *listed = NULL;
-  OK(rowdex_orders_from_file(path, 100, &orders, &error));
-  OK(rowdex_orders_explicit(rows, 100, 100, &listed, &error));
+  rowdex_order_options from_file = {.order_file = path, .permutation = 1};
+  rowdex_order_options from_list = {.row_ids = rows, .num_row_ids = 100, .permutation = 1};
+  rowdex_orders *orders = orders_of(from_file, 100), *listed = orders_of(from_list, 100);
   CHECK(rowdex_orders_fingerprint(orders) == rowdex_orders_fingerprint(listed));
   uint64_t found[100];
   rows_at(orders, 7, 0, found, 100);
   CHECK(memcmp(rows, found, sizeof rows) == 0);
-  OK(rowdex_orders_check_permutation(orders, &error));
   rowdex_orders_free(listed);
   rowdex_orders_free(orders);
 
   rows[3] = rows[4];
-  OK(rowdex_orders_explicit(rows, 100, 100, &orders, &error));
-  FAILS(rowdex_orders_check_permutation(orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "48");
-  rowdex_orders_free(orders);
-  orders = orders_over("global", 100);
-  FAILS(rowdex_orders_check_permutation(orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "global");
-  rowdex_orders_free(orders);
+  refused(from_list, 100, ROWDEX_STATUS_INVALID_ARGUMENT, "48");
+  from_list.permutation = 0;
+  rowdex_orders_free(orders_of(from_list, 100));
+  refused((rowdex_order_options){.order = "global", .permutation = 1}, 100, ROWDEX_STATUS_INVALID_ARGUMENT, "global");
+  refused((rowdex_order_options){.order = "global", .row_ids = rows, .num_row_ids = 1}, 100, ROWDEX_STATUS_INVALID_ARGUMENT,
+          "exclude each other");
 
-  orders = NULL;
-  FAILS(rowdex_orders_from_file(path, 99, &orders, &error), ROWDEX_STATUS_OUT_OF_RANGE, "order.u64");
+  refused(from_file, 99, ROWDEX_STATUS_OUT_OF_RANGE, "order.u64");
   write_rows(path, rows, 3, 4);
-  FAILS(rowdex_orders_from_file(path, 100, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "28 bytes");
+  refused(from_file, 100, ROWDEX_STATUS_INVALID_ARGUMENT, "28 bytes");
   CHECK(remove(path) == 0);
-  FAILS(rowdex_orders_from_file(path, 100, &orders, &error), ROWDEX_STATUS_NOT_FOUND, "order.u64");
-  CHECK(orders == NULL);
+  refused(from_file, 100, ROWDEX_STATUS_NOT_FOUND, "order.u64");
+
+  /* An empty list is a list. */
+  rowdex_orders *none = orders_of((rowdex_order_options){.row_ids = rows}, 100);
+  CHECK(rowdex_orders_len(none) == 0);
+  rowdex_orders_free(none);
 }
 
 static void rows_are_drawn_by_weight(void) {
   double weights[100];
   for (int i = 0; i < 100; i++) weights[i] = i % 2 * 0.5;
-  rowdex_orders *orders = NULL;
+  rowdex_order_options drawn = {.weights = weights, .num_weights = 100, .size = 300, .seed = 1};
+  rowdex_orders *orders = orders_of(drawn, 100);
   uint64_t rows[300];
-  OK(rowdex_orders_weighted_with_replacement(weights, 100, 300, 1, &orders, &error));
   CHECK(rowdex_orders_len(orders) == 300);
   rows_at(orders, 0, 0, rows, 300);
   for (int i = 0; i < 300; i++) CHECK(rows[i] % 2 == 1 && rows[i] < 100);
   rowdex_orders_free(orders);
-  OK(rowdex_orders_weighted_without_replacement(weights, 100, 50, 1, &orders, &error));
+  drawn.without_replacement = 1;
+  drawn.size = 0;
+  orders = orders_of(drawn, 100);
+  CHECK(rowdex_orders_len(orders) == 50);
   rows_at(orders, 3, 0, rows, 50);
   int seen[100] = {0};
   for (int i = 0; i < 50; i++) CHECK(rows[i] % 2 == 1 && seen[rows[i]]++ == 0);
   rowdex_orders_free(orders);
-  orders = NULL;
-  FAILS(rowdex_orders_weighted_without_replacement(weights, 100, 51, 1, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "50");
+  drawn.size = 51;
+  refused(drawn, 100, ROWDEX_STATUS_INVALID_ARGUMENT, "50");
+  drawn.size = 9;
+  refused(drawn, 99, ROWDEX_STATUS_INVALID_ARGUMENT, "100 weights for 99 rows");
   weights[5] = -1;
-  FAILS(rowdex_orders_weighted_with_replacement(weights, 100, 9, 1, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "-1");
-  CHECK(orders == NULL);
+  refused(drawn, 100, ROWDEX_STATUS_INVALID_ARGUMENT, "-1");
 }
 
 static void a_column_says_which_classes_and_weights_rows_have(const char *folder) {
@@ -149,15 +170,17 @@ static void a_column_says_which_classes_and_weights_rows_have(const char *folder
 
   enum { LEN = 1000 };
   uint64_t rows[LEN];
-  rowdex_orders *orders = NULL;
-  OK(rowdex_orders_balanced(codes, rowdex_labels_len(labels), NULL, 0, LEN, 1, &orders, &error));
+  rowdex_order_options by_class = {.labels = codes, .num_labels = rowdex_labels_len(labels), .size = LEN, .seed = 1};
+  rowdex_orders *orders = orders_of(by_class, DEMO_ROWS);
   rows_at(orders, 2, 0, rows, LEN);
   int counts[5] = {0};
   for (int i = 0; i < LEN; i++) counts[codes[rows[i]]] += 1;
   for (int class = 0; class < 5; class++) CHECK(counts[class] == LEN / 5);
   rowdex_orders_free(orders);
   const double proportions[] = {3, 0, 0, 0, 1};
-  OK(rowdex_orders_balanced(codes, rowdex_labels_len(labels), proportions, 5, LEN, 1, &orders, &error));
+  by_class.proportions = proportions;
+  by_class.num_proportions = 5;
+  orders = orders_of(by_class, DEMO_ROWS);
   rows_at(orders, 0, 0, rows, LEN);
   int awful = 0;
   for (int i = 0; i < LEN; i++) {
@@ -264,8 +287,9 @@ static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
   uint64_t *rows = (uint64_t *)malloc(len * sizeof *rows);
   static const char *specs[] = {"global", "blocks(2)", "sequential"};
   for (int i = 0; i < 3; i++) {
+    rowdex_order_options options = {.struct_size = sizeof options, .order = specs[i], .index = index, .kept = kept, .seed = 5};
     rowdex_orders *orders = NULL;
-    OK(rowdex_orders_for_subset(specs[i], index, kept, 5, &orders, &error));
+    OK(rowdex_orders_new(&options, &orders, &error));
     CHECK(rowdex_orders_len(orders) == len);
     rows_at(orders, 1, 0, rows, len);
     uint64_t sum = 0, expected = 0, row;
@@ -281,21 +305,20 @@ static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
     rowdex_orders_free(orders);
   }
   free(rows);
-  /* Any other order over as many rows as are kept, too; and no order over more. */
-  rowdex_orders *inner = orders_over("global", len), *subset = NULL;
-  OK(rowdex_orders_subset(inner, kept, &subset, &error));
-  rowdex_orders_free(inner);
+  /* Any other order of the rows that are kept, too; and no set out of other rows. */
+  rowdex_order_options inner = {.struct_size = sizeof inner, .order = "global", .size = 7};
+  rowdex_order_options outer = {.struct_size = sizeof outer, .index = index, .inner = &inner, .kept = kept};
+  rowdex_orders *subset = NULL;
+  OK(rowdex_orders_new(&outer, &subset, &error));
   uint64_t row;
   rows_at(subset, 0, 0, &row, 1);
-  CHECK(rowdex_id_set_contains(kept, row));
+  CHECK(rowdex_id_set_contains(kept, row) && rowdex_orders_len(subset) == 7);
   rowdex_orders_free(subset);
   subset = NULL;
-  inner = orders_over("global", len + 1);
-  FAILS(rowdex_orders_subset(inner, kept, &subset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "left");
-  rowdex_orders_free(inner);
   rowdex_id_set *other = NULL;
   OK(rowdex_id_set_split(DEMO_ROWS - 1, "train", 0.5, 3, &other, &error));
-  FAILS(rowdex_orders_for_subset("global", index, other, 5, &subset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "199999");
+  outer.kept = other;
+  FAILS(rowdex_orders_new(&outer, &subset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "199999");
   CHECK(subset == NULL);
   rowdex_id_set_free(other);
   rowdex_id_set_free(kept);
@@ -303,8 +326,8 @@ static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
 }
 
 static void epochs_of_another_size_go_on_where_the_one_before_ended(void) {
-  rowdex_orders *inner = orders_over("global", 100), *resized = NULL;
-  OK(rowdex_orders_resized(inner, 70, &resized, &error));
+  rowdex_orders *inner = orders_over("global", 100);
+  rowdex_orders *resized = orders_of((rowdex_order_options){.order = "global", .seed = 42, .size = 70}, 100);
   CHECK(rowdex_orders_len(resized) == 70);
   uint64_t rows[70], all[200];
   rows_at(inner, 0, 0, all, 100);
@@ -312,10 +335,8 @@ static void epochs_of_another_size_go_on_where_the_one_before_ended(void) {
   rows_at(resized, 1, 0, rows, 60);
   CHECK(memcmp(rows, all + 70, 60 * sizeof *rows) == 0);
   rowdex_orders_free(resized);
-  resized = NULL;
-  FAILS(rowdex_orders_resized(inner, 0, &resized, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "0");
-  CHECK(resized == NULL);
   rowdex_orders_free(inner);
+  refused((rowdex_order_options){.size = 1 << 20}, 1, ROWDEX_STATUS_INVALID_ARGUMENT, "65536 times");
 }
 
 static void several_datasets_are_served_by_proportion(const char *folder) {
@@ -354,11 +375,22 @@ static void several_datasets_are_served_by_proportion(const char *folder) {
   CHECK(unlike == NULL);
   rowdex_dataset_free(times);
 
-  rowdex_orders *parts[2] = {orders_over("global", DEMO_ROWS), orders_over("sequential", DEMO_ROWS)}, *orders = NULL;
-  const rowdex_mixed_part listed[] = {{parts[0], DEMO_ROWS, 3}, {parts[1], DEMO_ROWS, 1}};
-  OK(rowdex_orders_mixed(listed, 2, 8000, 1, &orders, &error));
-  rowdex_orders_free(parts[0]);
-  rowdex_orders_free(parts[1]);
+  rowdex_index *index = rowdex_dataset_index(one);
+  const rowdex_index *indexes[] = {index, index};
+  const rowdex_order_options shuffled = {.struct_size = sizeof shuffled}, in_order = {.struct_size = sizeof in_order, .order = "sequential"};
+  const rowdex_order_options *parts[] = {&shuffled, &in_order};
+  const double proportions[] = {3, 1};
+  rowdex_order_options by_proportion = {
+      .struct_size = sizeof by_proportion, .indexes = indexes, .num_indexes = 2, .parts = parts, .num_parts = 2,
+      .proportions = proportions, .num_proportions = 2, .size = 8000, .seed = 1};
+  rowdex_orders *orders = NULL;
+  OK(rowdex_orders_new(&by_proportion, &orders, &error));
+  rowdex_orders *wrong = NULL;
+  by_proportion.num_indexes = 1;
+  FAILS(rowdex_orders_new(&by_proportion, &wrong, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "2 proportions for 1 datasets");
+  by_proportion.num_proportions = 1;
+  FAILS(rowdex_orders_new(&by_proportion, &wrong, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "1 proportions for 2 orders");
+  rowdex_index_free(index);
   rowdex_sampler *sampler = sampler_of(orders, (rowdex_sampler_options){.world_size = 1, .batch_size = 500});
   rowdex_orders_free(orders);
   rowdex_loader_options options = {.struct_size = sizeof options, .threads = 1, .epochs = 1, .memory = 1 << 20};
