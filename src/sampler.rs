@@ -19,7 +19,10 @@
 //!   repeated; see [`DistributedSampler::with_rotation`], which can say yes or no whatever the number of ranks. An
 //!   [`EpochPlan`] says which rows those are.
 //! - A [`State`] counts consumed positions over all ranks. Resuming serves the remaining positions `[c, n)` by the same
-//!   rules, with `n - c` in the place of `n` and position `c + s + p * S` as the p-th sample.
+//!   rules, with `n - c` in the place of `n` and position `c + s + p * S` as the p-th sample that is left.
+//! - Samples and steps are numbered from the beginning of the epoch, after a resume too: of an epoch of `N` steps of which
+//!   `L` are left, these are the steps `N - L` to `N - 1`, in whatever world the run began. [`steps`](DistributedSampler::steps)
+//!   is `N`, [`steps_left`](DistributedSampler::steps_left) is `L`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -162,6 +165,7 @@ impl DistributedSampler {
     ///
     /// `InvalidArgument` if the tail policy is [`Tail::Error`] and the number of shards does not divide the number of rows.
     pub fn with_shard(&self, shard: Shard) -> Result<Self> {
+        shard.share(self.orders.len())?;
         shard.share(self.orders.len() - self.start(self.epoch))?;
         let (given, orders) = (Arc::clone(&self.given), Arc::clone(&self.orders));
         let alike = shard.count() == self.shard.count() && shard.tail() == self.shard.tail();
@@ -212,9 +216,9 @@ impl DistributedSampler {
         }
     }
 
-    /// How many samples this rank has in the current epoch, pads included. After resuming within it: that are left.
+    /// How many samples this rank has in the current epoch, pads included: in all of it, wherever the run was resumed.
     pub fn len(&self) -> u64 {
-        self.counts(self.epoch).samples
+        self.whole().samples
     }
 
     /// Whether this rank has no sample in the current epoch.
@@ -222,9 +226,20 @@ impl DistributedSampler {
         self.len() == 0
     }
 
-    /// How many batches every rank has in the current epoch. After resuming within it: that are left.
+    /// How many samples of the current epoch this rank has still to serve: [`len`](Self::len), unless the run was resumed
+    /// within it.
+    pub fn samples_left(&self) -> u64 {
+        self.left(self.epoch).samples
+    }
+
+    /// How many batches every rank has in the current epoch: in all of it, wherever the run was resumed.
     pub fn steps(&self) -> u64 {
-        self.counts(self.epoch).steps
+        self.whole().steps
+    }
+
+    /// How many steps of the current epoch are still to be served: [`steps`](Self::steps), unless the run was resumed within it.
+    pub fn steps_left(&self) -> u64 {
+        self.left(self.epoch).steps
     }
 
     /// One epoch, as a value that answers for itself. Costs what [`Orders::epoch`] costs, unless it was the last epoch
@@ -240,12 +255,13 @@ impl DistributedSampler {
             start: self.start(epoch),
             shard: self.shard,
             batch_size: self.batch_size,
-            counts: self.counts(epoch),
+            whole: self.whole(),
+            left: self.left(epoch),
             served: self.served(epoch),
         })
     }
 
-    /// This rank's `p`-th sample in an epoch; `None` if it has fewer.
+    /// This rank's `p`-th sample in an epoch; `None` if it has fewer, or if it was served before the run was resumed.
     ///
     /// # Errors
     ///
@@ -258,7 +274,7 @@ impl DistributedSampler {
     ///
     /// # Errors
     ///
-    /// Those of [`plan`](Self::plan) and [`EpochPlan::fill`]; `OutOfRange` if the epoch has no such step.
+    /// Those of [`plan`](Self::plan) and [`EpochPlan::fill`]; `OutOfRange` if the epoch has no such step left.
     pub fn batch(&self, epoch: u64, step: u64) -> Result<BatchPlan> {
         self.plan(epoch)?.batch(step)
     }
@@ -316,14 +332,11 @@ impl DistributedSampler {
     ///
     /// # Errors
     ///
-    /// `OutOfRange` if the epoch has no such step.
+    /// `OutOfRange` if the epoch has no such step left.
     pub fn state_after(&self, epoch: u64, step: u64) -> Result<State> {
-        let steps = self.counts(epoch).steps;
-        if step >= steps {
-            return Err(Error::new(ErrorKind::OutOfRange, format!("step {step} of an epoch of {steps} steps")));
-        }
-        let done = step + 1;
-        let (epoch, consumed) = if done == steps {
+        let (whole, left) = (self.whole(), self.left(epoch));
+        let done = whole.steps_done(left, step)? + 1;
+        let (epoch, consumed) = if done == left.steps {
             (after(epoch)?, 0)
         } else {
             // No overflow: another step follows, so this is the position of a sample.
@@ -334,10 +347,12 @@ impl DistributedSampler {
 
     /// Goes on from `state`, which may come from a world of another size and another batch size. O(1).
     ///
-    /// The state's epoch becomes current, and of its order only the positions from `consumed` on are left; samples, steps
-    /// and pads are counted on them. With the shard count and batch size of the run that was interrupted, what follows is
-    /// exactly what would have followed. With others, every remaining row is still served exactly once, apart from the
-    /// pads or the dropped tail of the new world.
+    /// The state's epoch becomes current, and of its order only the positions from `consumed` on are left; the samples and steps
+    /// that are left, and pads, are counted on them. With the shard count and batch size of the run that was interrupted,
+    /// what follows is exactly what would have followed, step numbers included. With others, every remaining row is still
+    /// served exactly once, apart from the pads or the dropped tail of the new world, and the last step of the epoch has the
+    /// number that it always has in that world, so the first one left is [`steps`](Self::steps) less
+    /// [`steps_left`](Self::steps_left).
     ///
     /// # Errors
     ///
@@ -395,11 +410,19 @@ impl DistributedSampler {
         self.resumed.filter(|resumed| resumed.epoch == epoch).map_or(0, |resumed| resumed.consumed)
     }
 
-    fn counts(&self, epoch: u64) -> Counts {
-        let none = Counts { samples: 0, steps: 0 };
-        // Neither can fail: `new` and `resume` have asked for the same share.
-        let Some(left) = self.orders.len().checked_sub(self.start(epoch)) else { return none };
-        let Ok(share) = self.shard.share(left) else { return none };
+    /// What an epoch has that is served from its beginning.
+    fn whole(&self) -> Counts {
+        self.counts(self.orders.len())
+    }
+
+    /// What is left of an epoch.
+    fn left(&self, epoch: u64) -> Counts {
+        self.counts(self.orders.len().saturating_sub(self.start(epoch)))
+    }
+
+    fn counts(&self, positions: u64) -> Counts {
+        // It cannot fail: whoever made or resumed this sampler has asked for the same share.
+        let Ok(share) = self.shard.share(positions) else { return Counts { samples: 0, steps: 0 } };
         if self.drop_last_batch {
             let steps = share.fewest / self.batch_size;
             Counts { samples: steps * self.batch_size, steps }
@@ -413,7 +436,7 @@ impl DistributedSampler {
         let left = self.orders.len().saturating_sub(self.start(epoch));
         if self.drop_last_batch {
             // No overflow: these positions exist.
-            self.counts(epoch).steps * self.batch_size * u64::from(self.shard.count())
+            self.left(epoch).steps * self.batch_size * u64::from(self.shard.count())
         } else {
             self.shard.total_samples(left).unwrap_or(0)
         }

@@ -243,7 +243,7 @@ pub unsafe extern "C" fn rowdex_loader_next(
         // SAFETY: the conventions of the header.
         let mut loader = unsafe { handle::borrow(loader, "loader") }?.loader.lock("loader")?;
         let out = place(batch, "batch")?;
-        let next = loader.next().transpose()?;
+        let next = loader.try_next()?;
         out.write(next.map_or(ptr::null_mut(), |batch| handle::handle(rowdex_batch::new(batch))));
         Ok(())
     })
@@ -281,7 +281,7 @@ impl Iterator for Stream {
 
     fn next(&mut self) -> Option<Self::Item> {
         // Caught here, because a panic would end the process in Arrow's callback.
-        let next = catch(|| self.loader.lock("loader")?.next().transpose());
+        let next = catch(|| self.loader.lock("loader")?.try_next());
         next.transpose().map(|batch| match batch {
             Ok(batch) => Ok(batch.records),
             Err(error) => Err(ArrowError::from_external_error(Box::new(error))),

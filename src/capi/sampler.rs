@@ -150,8 +150,8 @@ pub unsafe extern "C" fn rowdex_sampler_get_info(
         out.write(rowdex_sampler_info {
             struct_size: 0,
             epoch: sampler.epoch(),
-            len: sampler.len(),
-            steps: sampler.steps(),
+            len: sampler.samples_left(),
+            steps: sampler.steps_left(),
             batch_size: sampler.batch_size(),
             rank: shard.rank(),
             world_size: shard.world_size(),
@@ -166,13 +166,13 @@ pub unsafe extern "C" fn rowdex_sampler_get_info(
 /// How many samples this rank has in the current epoch, pads included. After resuming within it: that are left.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_sampler_len(sampler: Option<&rowdex_sampler>) -> u64 {
-    asked(sampler, DistributedSampler::len)
+    asked(sampler, DistributedSampler::samples_left)
 }
 
 /// How many batches every rank has in the current epoch. After resuming within it: that are left.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_sampler_steps(sampler: Option<&rowdex_sampler>) -> u64 {
-    asked(sampler, DistributedSampler::steps)
+    asked(sampler, DistributedSampler::steps_left)
 }
 
 /// The current epoch.
@@ -225,7 +225,8 @@ pub extern "C" fn rowdex_sampler_at(
         let sampler = given(sampler, "sampler")?.0.read("sampler")?;
         let out = place(sample, "sample")?;
         let plan = sampler.plan(epoch)?;
-        let sample = plan.at(p)?.ok_or_else(|| beyond(p, plan.len()))?;
+        let sample = plan.at(p.saturating_add(plan.first_sample()))?;
+        let sample = sample.ok_or_else(|| beyond(p, plan.samples_left()))?;
         let crate::sampler::Sample { position, row, pad } = sample;
         out.write(rowdex_sample { position, row, pad: pad.into() });
         Ok(())
@@ -251,11 +252,11 @@ pub unsafe extern "C" fn rowdex_sampler_fill(
         // SAFETY: as above.
         let pads = unsafe { handle::buffer(pads, if pads.is_null() { 0 } else { len }, "pads") }?;
         let plan = sampler.plan(epoch)?;
-        let beyond = || beyond(first.saturating_add(len as u64).saturating_sub(1), plan.len());
-        if first.checked_add(len as u64).is_none_or(|end| end > plan.len()) {
+        let beyond = || beyond(first.saturating_add(len as u64).saturating_sub(1), plan.samples_left());
+        if first.checked_add(len as u64).is_none_or(|end| end > plan.samples_left()) {
             return Err(beyond());
         }
-        let samples = (first..).take(len).map(|p| plan.at(p)?.ok_or_else(beyond));
+        let samples = (plan.first_sample() + first..).take(len).map(|p| plan.at(p)?.ok_or_else(beyond));
         let samples = samples.collect::<Result<Vec<_>>>()?;
         for (row, sample) in rows.iter_mut().zip(&samples) {
             row.write(sample.row);
@@ -286,7 +287,8 @@ pub unsafe extern "C" fn rowdex_sampler_batch(
         // SAFETY: the conventions of the header.
         let rows = unsafe { handle::buffer(rows, capacity, "rows") }?;
         let len = place(len, "len")?;
-        let batch = sampler.batch(epoch, step)?;
+        let plan = sampler.plan(epoch)?;
+        let batch = plan.batch(step.saturating_add(plan.first_step()))?;
         let Some(rows) = rows.get_mut(..batch.rows.len()) else {
             let message = format!("room for {capacity} row ids, and the batch has {}", batch.rows.len());
             return Err(handle::invalid(message).with_hint("make room for as many as the batch size"));
@@ -330,6 +332,7 @@ pub unsafe extern "C" fn rowdex_sampler_state_after(
         let sampler = given(sampler, "sampler")?.0.read("sampler")?;
         // SAFETY: the conventions of the header.
         let buffer = unsafe { handle::buffer(buffer.cast(), capacity, "buffer") }?;
+        let step = step.saturating_add(sampler.plan(epoch)?.first_step());
         handle::write_text(&sampler.state_after(epoch, step)?.to_string(), buffer)
     })
 }

@@ -122,7 +122,11 @@ impl Walk for AnnouncedWalk {
         }
         each(&rows)?;
         let portions = Portions { rows, portion: self.portion };
-        Ok(Some(Span { batches: 0..portions.count(), plans: Arc::new(portions), replaced: Vec::new() }))
+        Ok(Some(Span { epoch: 0, batches: 0..portions.count(), plans: Arc::new(portions), replaced: Vec::new() }))
+    }
+
+    fn epoch(&self) -> u64 {
+        0
     }
 
     fn has_more(&self) -> bool {

@@ -8,6 +8,10 @@ use super::plan::{Extract, Next, Plan, Run, Segment};
 use super::walk::{Span, Walk};
 use crate::{Error, ErrorKind, Result};
 
+/// When all row groups stay decoded, looking ahead saves no decode; it only makes extractions longer. Preparing an epoch may take time and memory in
+/// proportion to the rows, so then no more than this many are looked at, from the one on that is due.
+const EPOCHS_LOOKED_AT: u64 = 2;
+
 /// The plan and the order that it follows.
 #[derive(Debug)]
 pub(crate) struct Driver {
@@ -38,7 +42,7 @@ impl Driver {
         if self.has_more() {
             self.plan.reopen();
         }
-        match self.plan.next() {
+        match self.plan.next(self.may_look()) {
             Next::Extract(extract) => Planned::Extract(extract),
             Next::Segment(segment) => match self.spans.pop_front() {
                 Some(span) => Planned::Segment(span, segment),
@@ -50,6 +54,11 @@ impl Driver {
                 Planned::Walked
             }
         }
+    }
+
+    fn may_look(&self) -> bool {
+        let due = self.spans.front().filter(|_| self.plan.keeps_all());
+        due.is_none_or(|due| self.walk.epoch() - due.epoch < EPOCHS_LOOKED_AT)
     }
 
     /// Whether it has come to the end of what there was, and there is more since.

@@ -26,6 +26,10 @@ use super::walk::{Span, Walk};
 use crate::dataset::Ahead;
 use crate::{Error, ErrorKind, Result};
 
+/// Segments of more epochs than the consumer's and so many are not planned before it takes some: preparing an epoch may take time and memory in
+/// proportion to the rows.
+const EPOCHS_AHEAD: u64 = 2;
+
 /// What an engine is made for.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -97,6 +101,8 @@ struct State {
     busy: BTreeSet<u32>,
     tickets: VecDeque<Ticket>,
     next_ticket: u64,
+    /// The epochs of the segments that were planned and not handed out.
+    epochs: VecDeque<u64>,
     carousel: Carousel,
     running: usize,
     assembling: usize,
@@ -180,6 +186,7 @@ impl Engine {
             busy: BTreeSet::new(),
             tickets: VecDeque::new(),
             next_ticket: 0,
+            epochs: VecDeque::new(),
             carousel: Carousel::new(sizes.len()),
             running: 0,
             assembling: 0,
@@ -225,6 +232,7 @@ impl Engine {
             let number = state.next_out;
             if let Some((assembled, bytes)) = state.out.remove(&number) {
                 state.next_out += 1;
+                state.epochs.pop_front();
                 state.held -= bytes;
                 shared.work.notify_all();
                 return Ok(Some(assembled));
@@ -317,6 +325,7 @@ impl Shared {
         let unmeasured = state.stats.decodes == 0 && state.next_job > 0 && !harmless;
         if state.jobs.len() < (if unmeasured { 1 } else { self.jobs_ahead + state.ahead.len() })
             && state.tickets.len() < self.tickets_ahead(state)
+            && state.epochs.back().zip(state.epochs.front()).is_none_or(|(last, first)| last - first < EPOCHS_AHEAD)
             && state.planned.is_none()
         {
             let driver = state.driver.take()?;
@@ -506,6 +515,7 @@ impl Shared {
             Planned::Segment(span, segment) => {
                 let (number, needs) = (state.next_ticket, state.next_job);
                 state.next_ticket += 1;
+                state.epochs.push_back(span.epoch);
                 state.tickets.push_back(Ticket { number, needs, span, parts: segment.parts });
             }
             // What comes later is announced under this lock, so it is seen here or there.

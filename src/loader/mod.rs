@@ -76,9 +76,11 @@ use crate::{Error, ErrorKind, Result};
 pub struct Batch {
     /// The epoch that it is from.
     pub epoch: u64,
-    /// Which step of the epoch, from 0. After resuming within an epoch, steps count from there.
+    /// Which step of the epoch, from 0. After resuming within an epoch they go on: see [`EpochPlan::first_step`].
+    ///
+    /// [`EpochPlan::first_step`]: crate::sampler::EpochPlan::first_step
     pub step: u64,
-    /// How many steps the epoch has. After resuming: that were left.
+    /// How many steps the epoch has in all, wherever the run was resumed.
     pub steps: u64,
     /// The rank that it is for.
     pub rank: u32,
@@ -95,7 +97,12 @@ pub struct Batch {
 impl Batch {
     /// Whether this is the last step of its epoch.
     pub fn is_last(&self) -> bool {
-        self.step + 1 >= self.steps
+        self.steps_left() == 0
+    }
+
+    /// How many steps of its epoch come after this one.
+    pub fn steps_left(&self) -> u64 {
+        self.steps.saturating_sub(self.step).saturating_sub(1)
     }
 
     /// Which rows are pads, as a column beside [`records`](Self::records).
@@ -262,7 +269,11 @@ impl LoaderBuilder {
 /// It is an iterator over the batches of the run; [`epoch`](Self::epoch) gives those of one epoch at a time. Dropping it ends its
 /// threads, each once it is done with the row group at hand.
 ///
-/// After an error it is at its end: what came before was served, and [`state`](Self::state) is where to go on.
+/// An error comes exactly at the step that needs what cannot be had, after all batches before it. The loader has then *failed*:
+/// it serves nothing more, and neither another epoch nor [`set_epoch`](Self::set_epoch) changes that. [`try_next`](Self::try_next)
+/// returns the same error each time, as does the first item of each [`epoch`](Self::epoch); an iterator ends after it.
+/// [`state`](Self::state) is still that of the last step that was served whole. [`resume`](Self::resume) clears the error, so
+/// a caller goes on from that state once the file is repaired, or from another state past the damage.
 ///
 /// In a forked child it starts again after the last batch that was served, with threads of its own.
 #[derive(Debug)]
@@ -276,12 +287,21 @@ pub struct Loader {
     waiting: VecDeque<Batch>,
     /// What comes after `waiting`.
     error: Option<Error>,
-    ended: bool,
+    over: Option<Over>,
     place: Place,
     state: State,
 }
 
-/// The next batch, counted over the ranks and steps of its epoch.
+/// Why nothing more is served, until the loader is told to go on elsewhere.
+#[derive(Debug)]
+enum Over {
+    /// The run has no more epochs.
+    Ended,
+    Failed(Error),
+}
+
+/// The next batch, counted over the ranks and steps of its epoch from the epoch's first step on. Batch 0 of an epoch that was resumed is the
+/// first that is left of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     epoch: u64,
@@ -344,7 +364,7 @@ impl Loader {
             engine,
             waiting,
             error,
-            ended: false,
+            over: None,
             place,
             state,
         })
@@ -361,7 +381,23 @@ impl Loader {
         self.state
     }
 
-    /// Goes on from `state`, as [`DistributedSampler::resume`] does. What was read ahead is dropped.
+    /// How many steps each epoch has in all, wherever the run was resumed: the same number on every rank.
+    pub fn steps(&self) -> u64 {
+        self.samplers.first().map_or(0, DistributedSampler::steps)
+    }
+
+    /// How many steps are left of the epoch that the next batch is from. A step is over once the batches of all its ranks were
+    /// handed out.
+    pub fn steps_left(&self) -> u64 {
+        let over = self.options.epochs.is_some_and(|epochs| self.place.epoch >= epochs);
+        let Some(sampler) = self.samplers.first().filter(|_| !over) else { return 0 };
+        let (steps, ranks) = (sampler.steps(), self.samplers.len() as u64);
+        let resumed = if sampler.epoch() == self.place.epoch { sampler.steps_left() } else { steps };
+        resumed.min(steps - steps.min(self.place.batch / ranks))
+    }
+
+    /// Goes on from `state`, as [`DistributedSampler::resume`] does. What was read ahead is dropped, and an error that had ended
+    /// the loader is forgotten: what it needs is read again.
     ///
     /// # Errors
     ///
@@ -378,8 +414,13 @@ impl Loader {
     }
 
     /// Goes on with the first batch of `epoch`. What was read ahead is dropped, unless that is what comes next anyway.
+    ///
+    /// After an error this changes nothing: frameworks call it before each epoch, and would go on past the error unseen.
     pub fn set_epoch(&mut self, epoch: u64) {
-        if self.place != (Place { epoch, batch: 0 }) || self.ended {
+        if self.failure().is_some() {
+            return;
+        }
+        if self.place != (Place { epoch, batch: 0 }) || self.over.is_some() {
             let mut samplers = self.samplers.to_vec();
             for sampler in &mut samplers {
                 // An epoch that was resumed, and left since, is served whole when it comes again.
@@ -394,7 +435,7 @@ impl Loader {
     fn go_to(&mut self, epoch: u64) {
         self.engine = None;
         self.waiting.clear();
-        (self.error, self.ended) = (None, false);
+        (self.error, self.over) = (None, None);
         self.place = Place { epoch, batch: 0 };
         if let Some(sampler) = self.samplers.first() {
             self.state = State { epoch, ..sampler.state() };
@@ -405,6 +446,8 @@ impl Loader {
     ///
     /// If some of the current epoch's batches were served and others not, these are dropped. From an epoch that was served to its
     /// end, the loader goes on to the next without a pause: its first batches are read while the last ones are served.
+    ///
+    /// After an error, the only item of every epoch is that error.
     pub fn epoch(&mut self) -> Epoch<'_> {
         if self.place.batch > 0 {
             self.set_epoch(self.place.epoch.saturating_add(1));
@@ -426,7 +469,7 @@ impl Loader {
     fn fetch(&mut self) -> Result<bool> {
         if self.engine.as_ref().is_some_and(|owned| owned.process != std::process::id()) {
             self.waiting.clear();
-            self.engine = None;
+            (self.error, self.engine) = (None, None);
             self.faults = Arc::new(Faults::new(self.options.fault, &*self.groups)?);
         }
         if !self.waiting.is_empty() {
@@ -485,22 +528,45 @@ impl Loader {
 }
 
 impl Loader {
+    /// The next batch; `None` at the end of the run. After an error, the same error each time.
+    ///
+    /// # Errors
+    ///
+    /// Why the next batch cannot be served: a row group that cannot be read, an order that fails, a row id beyond the dataset, or a
+    /// thread that cannot be started.
+    pub fn try_next(&mut self) -> Result<Option<Batch>> {
+        self.serve(None)
+    }
+
     /// The next batch; if `only` is given, only one of that epoch.
-    fn serve(&mut self, only: Option<u64>) -> Option<Result<Batch>> {
-        if self.ended {
-            return None;
+    fn serve(&mut self, only: Option<u64>) -> Result<Option<Batch>> {
+        match &self.over {
+            Some(Over::Failed(error)) => return Err(error.clone()),
+            Some(Over::Ended) => return Ok(None),
+            None => {}
         }
         match self.fetch() {
             Ok(true) => {
-                let batch = self.waiting.pop_front_if(|batch| only.is_none_or(|only| only == batch.epoch))?;
+                let due = |batch: &mut Batch| only.is_none_or(|only| only == batch.epoch);
+                let Some(batch) = self.waiting.pop_front_if(due) else { return Ok(None) };
                 self.pass(&batch);
-                Some(Ok(batch))
+                Ok(Some(batch))
             }
-            other => {
-                self.ended = true;
-                self.engine = None;
-                other.err().map(Err)
+            Ok(false) => {
+                (self.over, self.engine) = (Some(Over::Ended), None);
+                Ok(None)
             }
+            Err(error) => {
+                (self.over, self.engine) = (Some(Over::Failed(error.clone())), None);
+                Err(error)
+            }
+        }
+    }
+
+    fn failure(&self) -> Option<&Error> {
+        match &self.over {
+            Some(Over::Failed(error)) => Some(error),
+            _ => None,
         }
     }
 }
@@ -508,9 +574,12 @@ impl Loader {
 impl Iterator for Loader {
     type Item = Result<Batch>;
 
-    /// The next batch. `None` at the end of the run, and after an error.
+    /// As [`try_next`](Self::try_next), but after an error `None`: whoever skips errors comes to an end.
     fn next(&mut self) -> Option<Result<Batch>> {
-        self.serve(None)
+        if self.failure().is_some() {
+            return None;
+        }
+        self.try_next().transpose()
     }
 }
 
@@ -541,10 +610,10 @@ impl Iterator for Epoch<'_> {
         if self.ended || self.loader.place.epoch != self.epoch {
             return None;
         }
-        // An epoch without a batch is over before it has begun: what comes next is of a later one.
-        let next = self.loader.serve(Some(self.epoch));
+        let next = self.loader.serve(Some(self.epoch)).transpose();
+        self.ended = !matches!(next, Some(Ok(_)));
         if next.is_none() {
-            self.ended = true;
+            // An epoch without a batch is over before it has begun: what comes next is of a later one.
             self.loader.place = Place { epoch: self.epoch.saturating_add(1), batch: 0 };
         }
         next

@@ -381,8 +381,8 @@ impl Plan {
         };
     }
 
-    /// What to do next.
-    pub(crate) fn next(&mut self) -> Next {
+    /// What to do next. Unless it `may_look` further, what is known so far must do for the extractions that the oldest segment needs.
+    pub(crate) fn next(&mut self, may_look: bool) -> Next {
         loop {
             let Some(oldest) = self.ahead.front() else {
                 return if self.ended { Next::End } else { Next::Look };
@@ -398,7 +398,7 @@ impl Plan {
                 return Next::Segment(Segment { parts: oldest.parts });
             };
             let until = self.until(group, oldest.start);
-            if self.walked < until && !self.ended {
+            if self.walked < until && !self.ended && may_look {
                 return Next::Look;
             }
             return Next::Extract(self.extract(group, until));
@@ -526,7 +526,7 @@ mod tests {
         let (len, mut epoch) = (orders.len(), 0);
         let mut order = orders.epoch(0).unwrap();
         loop {
-            match plan.next() {
+            match plan.next(true) {
                 Next::Look if epoch == epochs => plan.end(),
                 Next::Look => {
                     let rows = plan.segment_rows().next_multiple_of(batch).min(len - at);
@@ -626,7 +626,7 @@ mod tests {
         let mut plan = Plan::new(&even(64, 2000), 1 << 20, 4, 1);
         let mut asked = 0;
         loop {
-            match plan.next() {
+            match plan.next(true) {
                 Next::Look => {
                     let rows: Vec<_> = (0..plan.segment_rows()).map(|i| ((i * 7 % 64) as u32, 0)).collect();
                     plan.push(&one_by_one(&rows));

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow::array::{
@@ -18,7 +18,7 @@ use super::*;
 use crate::dataset::Ahead;
 use crate::dataset::Dataset;
 use crate::index::builder::IndexBuilder;
-use crate::order::{Blocks, Contiguous, Global, Orders, Resized, Sequential, Weighted, contract};
+use crate::order::{Blocks, Contiguous, Global, Order, Orders, Resized, Sequential, Weighted, contract};
 use crate::row_group;
 use crate::sampler::{Shard, Tail};
 use crate::source::{Done, Pending};
@@ -30,6 +30,8 @@ struct Fake {
     starts: Vec<u64>,
     /// How many spaces follow each text.
     padding: usize,
+    /// Set when what fails can be read again.
+    repaired: AtomicBool,
     /// What sizes are multiplied with before they are told.
     lie: f64,
     delay: Duration,
@@ -57,6 +59,7 @@ impl Fake {
         Self {
             starts,
             padding: 0,
+            repaired: AtomicBool::new(false),
             lie: 1.0,
             delay: Duration::ZERO,
             store: None,
@@ -138,7 +141,7 @@ impl Groups for Fake {
         std::thread::sleep(self.delay);
         self.attempts[group as usize].fetch_add(1, Ordering::Relaxed);
         assert!(!self.panicking.contains(&group), "a defect");
-        if self.failing.contains(&group) {
+        if self.failing.contains(&group) && !self.repaired.load(Ordering::Relaxed) {
             return Err(Error::new(self.failing_with, "damaged").with_row_group(u64::from(group)));
         }
         self.decodes.fetch_add(1, Ordering::Relaxed);
@@ -203,7 +206,7 @@ fn options(memory: u64, threads: usize, epochs: u64) -> Options {
 fn check(loader: &mut Loader, samplers: &mut [DistributedSampler], epochs: u64) {
     while samplers[0].epoch() < epochs {
         let plans: Vec<_> = samplers.iter_mut().map(|sampler| sampler.next_epoch().unwrap()).collect();
-        for step in 0..plans[0].steps() {
+        for step in plans[0].first_step()..plans[0].steps() {
             for (plan, sampler) in plans.iter().zip(&*samplers) {
                 let expected = plan.batch(step).unwrap();
                 let batch = loader.next().unwrap().unwrap();
@@ -299,6 +302,154 @@ fn an_error_comes_at_the_step_that_needs_the_group_and_not_before() {
                 assert_eq!(loader.state(), state);
                 drop(loader);
                 assert_eq!(Arc::strong_count(&fake), 1);
+            }
+        }
+    }
+}
+
+/// The items of an epoch: its number, and each batch's step or the error.
+fn items(loader: &mut Loader) -> (u64, Vec<std::result::Result<u64, String>>) {
+    let epoch = loader.epoch();
+    let item = |batch: Result<Batch>| batch.map(|batch| batch.step).map_err(|error| error.to_string());
+    (epoch.number(), epoch.map(item).collect())
+}
+
+#[test]
+fn after_an_error_a_loader_serves_nothing_and_says_it_again_until_it_is_resumed() {
+    // In an order that follows the files, the first group is needed at the first step of an epoch, and the second at its fifth.
+    for (bad, good) in [(0, 0), (1, 4)] {
+        for threads in [0, 2] {
+            let mut fake = Fake::new(&[40; 4]);
+            fake.failing.insert(bad);
+            let fake = Arc::new(fake);
+            let fresh = || loader(&fake, &orders(false, 160), 10, options(50 * ROW_BYTES, threads, 3));
+
+            let mut loader = fresh();
+            assert_eq!(loader.by_ref().filter(Result::is_ok).count(), good);
+            assert!(loader.next().is_none());
+            let told = loader.try_next().unwrap_err();
+            assert_eq!(told.row_group(), Some(u64::from(bad)));
+            assert_eq!(loader.try_next().unwrap_err().to_string(), told.to_string());
+
+            let mut loader = fresh();
+            let (epoch, mut first) = items(&mut loader);
+            assert_eq!((epoch, first.pop(), first.len()), (0, Some(Err(told.to_string())), good));
+            let state = loader.state();
+            assert_eq!((state.epoch, state.consumed), (0, 10 * good as u64));
+            for _ in 0..3 {
+                assert_eq!(items(&mut loader), (0, vec![Err(told.to_string())]));
+                loader.set_epoch(2);
+                assert_eq!(items(&mut loader), (0, vec![Err(told.to_string())]));
+                assert!(loader.next().is_none());
+                assert_eq!(loader.state(), state);
+            }
+
+            // Not repaired, it is read again and found as bad.
+            let attempts = || fake.attempts[bad as usize].load(Ordering::Relaxed);
+            let before = attempts();
+            loader.resume(&state).unwrap();
+            assert_eq!(loader.next().unwrap().unwrap_err().to_string(), told.to_string());
+            assert!(attempts() > before && loader.next().is_none());
+            // What is past the damage is served, until the next epoch needs it.
+            loader.resume(&State { consumed: 80, ..state }).unwrap();
+            assert_eq!(items(&mut loader), (0, (8..16).map(Ok).collect()));
+            assert_eq!(items(&mut loader).1.len(), good + 1);
+            // A state that is refused changes nothing.
+            assert!(loader.resume(&State { fingerprint: 1, ..state }).is_err());
+            assert_eq!(items(&mut loader), (1, vec![Err(told.to_string())]));
+            // Repaired, it goes on with the step that it stopped at.
+            fake.repaired.store(true, Ordering::Relaxed);
+            loader.resume(&loader.state()).unwrap();
+            assert_eq!(items(&mut loader), (1, (good as u64..16).map(Ok).collect()));
+            assert_eq!(items(&mut loader), (2, (0..16).map(Ok).collect()));
+            assert!(loader.next().is_none() && loader.try_next().unwrap().is_none());
+            fake.repaired.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn a_forked_child_gets_the_batches_before_an_error_that_its_parent_was_told_of() {
+    let mut fake = Fake::new(&[40; 4]);
+    fake.failing.insert(3);
+    let fake = Arc::new(fake);
+    let mut loader = loader(&fake, &orders(false, 160), 10, options(1 << 20, 0, 1));
+    while loader.error.is_none() {
+        assert!(loader.next().unwrap().is_ok());
+    }
+    let served = loader.place.batch;
+    assert!(!loader.waiting.is_empty() && served < 12);
+    loader.engine.as_mut().unwrap().process ^= 1;
+    assert_eq!(loader.by_ref().take_while(Result::is_ok).count() as u64, 12 - served);
+}
+
+#[test]
+fn steps_are_numbered_and_counted_from_the_beginning_of_an_epoch_that_was_resumed() {
+    let fake = Arc::new(Fake::new(&[79; 10]));
+    let orders = orders(true, 790);
+    let ranks = || (0..2).map(|rank| sampler(&orders, rank, 2, 5, Tail::Wrap));
+    let state = ranks().next().unwrap().state_after(1, 49).unwrap();
+    for threads in [0, 2] {
+        let mut loader = Loader::new(fake.clone(), ranks().collect(), options(1 << 20, threads, 3)).unwrap();
+        loader.resume(&state).unwrap();
+        assert_eq!((loader.steps(), loader.steps_left()), (79, 29));
+        for step in 50..79 {
+            for rank in 0..2 {
+                assert_eq!(loader.steps_left(), 79 - step);
+                let batch = loader.next().unwrap().unwrap();
+                assert_eq!((batch.epoch, batch.step, batch.steps, batch.rank), (1, step, 79, rank));
+                assert_eq!((batch.steps_left(), batch.is_last()), (78 - step, step == 78));
+            }
+        }
+        assert_eq!((loader.steps(), loader.steps_left()), (79, 79));
+        assert_eq!(loader.epoch().count(), 2 * 79);
+        assert_eq!((loader.steps(), loader.steps_left()), (79, 0));
+    }
+}
+
+/// Counts the epochs that are prepared.
+#[derive(Debug)]
+struct Prepared {
+    orders: Arc<dyn Orders>,
+    epochs: AtomicU64,
+}
+
+impl Orders for Prepared {
+    fn len(&self) -> u64 {
+        self.orders.len()
+    }
+
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
+        self.epochs.fetch_add(1, Ordering::Relaxed);
+        self.orders.epoch(epoch)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.orders.fingerprint()
+    }
+
+    fn name(&self) -> &'static str {
+        self.orders.name()
+    }
+}
+
+#[test]
+fn few_epochs_of_a_tiny_dataset_are_prepared_before_they_are_due() {
+    for rows in [1, 2, 3, 50, 1000] {
+        for (name, orders) in sorts(rows) {
+            for (threads, world, batch, most) in [(0, 1, 2, 2), (0, 3, 1, 2), (2, 1, 2, 6), (2, 3, 1, 6)] {
+                let fake = Arc::new(Fake::new(&[rows]));
+                let prepared = Arc::new(Prepared { orders: Arc::clone(&orders), epochs: AtomicU64::new(0) });
+                let orders: Arc<dyn Orders> = prepared.clone();
+                let samplers = vec![sampler(&orders, 0, world, batch, Tail::Wrap)];
+                let options = Options { epochs: None, ..options(1 << 30, threads, 0) };
+                let mut loader = Loader::new(fake, samplers, options).unwrap();
+                let mut served = 0;
+                while served < 9 {
+                    served = loader.next().unwrap().unwrap().epoch;
+                    let ahead = prepared.epochs.load(Ordering::Relaxed) - served;
+                    assert!(ahead <= most, "{name} of {rows}: {ahead} in epoch {served}, {threads} threads");
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// Batches whose rows are known.
 pub(crate) trait Batches: Debug + Send + Sync {
-    /// How many there are.
+    /// Their numbers are below this.
     fn count(&self) -> u64;
 
     /// How many steps the epoch has that they are of.
@@ -27,6 +27,9 @@ pub(crate) trait Walk: Debug + Send {
     /// span: the span ends before, and the next call returns the error.
     fn span(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<Span>>;
 
+    /// The number of the epoch that the next span is of, as far as is known without preparing it.
+    fn epoch(&self) -> u64;
+
     /// Whether there is something to walk over after the end was reached, because it has come since.
     fn has_more(&self) -> bool {
         false
@@ -37,25 +40,28 @@ pub(crate) trait Walk: Debug + Send {
 #[derive(Debug)]
 struct EpochPlans {
     ranks: Vec<EpochPlan>,
-    steps: u64,
 }
 
 impl EpochPlans {
     fn new(samplers: &[DistributedSampler], epoch: u64) -> Result<Self> {
         let ranks = samplers.iter().map(|sampler| sampler.plan(epoch)).collect::<Result<Vec<_>>>()?;
-        let steps = ranks.first().map_or(0, EpochPlan::steps);
-        Ok(Self { ranks, steps })
+        Ok(Self { ranks })
+    }
+
+    /// The first batch that is left of the epoch.
+    fn first(&self) -> u64 {
+        self.ranks.first().map_or(0, EpochPlan::first_step).saturating_mul(self.ranks.len() as u64)
     }
 }
 
-/// Batch `b` is that of rank `b mod ranks` at step `b / ranks`.
+/// Batch `b` is that of rank `b mod ranks` at step `b / ranks`, counted from the beginning of the epoch.
 impl Batches for EpochPlans {
     fn count(&self) -> u64 {
-        self.steps.saturating_mul(self.ranks.len() as u64)
+        self.steps().saturating_mul(self.ranks.len() as u64)
     }
 
     fn steps(&self) -> u64 {
-        self.steps
+        self.ranks.first().map_or(0, EpochPlan::steps)
     }
 
     fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32> {
@@ -71,6 +77,8 @@ impl Batches for EpochPlans {
 /// Some of the batches of `plans`, one after another.
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
+    /// The number of the epoch that they are from.
+    pub(crate) epoch: u64,
     pub(crate) plans: Arc<dyn Batches>,
     pub(crate) batches: Range<u64>,
     /// Rows served instead of those that the order has, by their place among the rows of the span.
@@ -91,7 +99,7 @@ pub(crate) struct Epochs {
 }
 
 impl Epochs {
-    /// Starts at batch `next` of `epoch`.
+    /// Starts at batch `next` of `epoch`, or at the first that is left of it.
     pub(crate) fn new(samplers: Arc<[DistributedSampler]>, epoch: u64, next: u64, epochs: Option<u64>) -> Self {
         Self { samplers, epoch, next, left: epochs, plans: None, batch: BatchPlan::default() }
     }
@@ -106,12 +114,12 @@ impl Epochs {
                 Some(plans) => Arc::clone(plans),
                 None => Arc::clone(self.plans.insert(Arc::new(EpochPlans::new(&self.samplers, self.epoch)?))),
             };
+            self.next = self.next.max(plans.first());
             if self.next < plans.count() {
                 return Ok(Some(plans));
             }
-            // An epoch without a step, of which nothing was served before: so are all that follow.
-            let whole = plans.ranks.iter().all(|rank| rank.start() == 0);
-            let Some(epoch) = self.epoch.checked_add(1).filter(|_| plans.steps > 0 || !whole) else {
+            // After an epoch without a step there are only such.
+            let Some(epoch) = self.epoch.checked_add(1).filter(|_| plans.steps() > 0) else {
                 self.left = Some(0);
                 return Ok(None);
             };
@@ -137,6 +145,11 @@ impl Walk for Epochs {
             rows += self.batch.rows.len() as u64;
             self.next += 1;
         }
-        Ok(Some(Span { batches: first..self.next, plans, replaced: Vec::new() }))
+        Ok(Some(Span { epoch: self.epoch, batches: first..self.next, plans, replaced: Vec::new() }))
+    }
+
+    fn epoch(&self) -> u64 {
+        let over = self.plans.as_ref().is_some_and(|plans| self.next >= plans.count());
+        self.epoch.saturating_add(over.into())
     }
 }

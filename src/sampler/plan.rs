@@ -23,7 +23,7 @@ pub struct Sample {
 pub struct BatchPlan {
     /// The epoch it is a part of.
     pub epoch: u64,
-    /// Which step of the epoch, from 0. After resuming within an epoch, steps count from there.
+    /// Which step of the epoch, from 0. After resuming within an epoch they go on: see [`EpochPlan::first_step`].
     pub step: u64,
     /// The position of the first row; the others follow at distances of [`stride`](Self::stride).
     pub first: u64,
@@ -45,7 +45,8 @@ pub struct EpochPlan {
     pub(super) start: u64,
     pub(super) shard: Shard,
     pub(super) batch_size: u64,
-    pub(super) counts: Counts,
+    pub(super) whole: Counts,
+    pub(super) left: Counts,
     /// Positions from `start` on that all ranks together serve.
     pub(super) served: u64,
 }
@@ -57,6 +58,20 @@ pub(super) struct Counts {
     pub(super) samples: u64,
     /// Steps, equal on all ranks.
     pub(super) steps: u64,
+}
+
+impl Counts {
+    /// How many steps of those that are left come before `step`, which is counted from the beginning of the epoch.
+    pub(super) fn steps_done(self, left: Self, step: u64) -> Result<u64> {
+        let first = self.steps - left.steps;
+        if step >= self.steps {
+            return Err(Error::new(ErrorKind::OutOfRange, format!("step {step} of an epoch of {} steps", self.steps)));
+        }
+        step.checked_sub(first).ok_or_else(|| {
+            let message = format!("step {step} of an epoch that was resumed at step {first}");
+            Error::new(ErrorKind::OutOfRange, message).with_hint("set the epoch again to serve all of it")
+        })
+    }
 }
 
 impl EpochPlan {
@@ -85,9 +100,19 @@ impl EpochPlan {
         self.batch_size
     }
 
-    /// How many samples this rank has from [`start`](Self::start) on, pads included.
+    /// How many samples this rank has in the epoch, pads included, those before [`start`](Self::start) counted too.
     pub fn len(&self) -> u64 {
-        self.counts.samples
+        self.whole.samples
+    }
+
+    /// How many of them are left, from [`start`](Self::start) on.
+    pub fn samples_left(&self) -> u64 {
+        self.left.samples
+    }
+
+    /// The number of the first sample that is left: 0 unless the epoch was resumed.
+    pub fn first_sample(&self) -> u64 {
+        self.whole.samples - self.left.samples
     }
 
     /// Whether this rank has none.
@@ -95,18 +120,39 @@ impl EpochPlan {
         self.len() == 0
     }
 
-    /// How many batches this rank has from [`start`](Self::start) on: the same number on every rank.
+    /// How many batches this rank has in the epoch, those before [`start`](Self::start) counted too: the same number on every rank.
     pub fn steps(&self) -> u64 {
-        self.counts.steps
+        self.whole.steps
     }
 
-    /// This rank's `p`-th sample from [`start`](Self::start) on; `None` from [`len`](Self::len) on.
+    /// How many of them are left, from [`start`](Self::start) on.
+    pub fn steps_left(&self) -> u64 {
+        self.left.steps
+    }
+
+    /// The first step that is left: 0 unless the epoch was resumed.
+    ///
+    /// Steps are counted back from the end of the epoch: its last step has the same number wherever it was resumed. With
+    /// the shard count and batch size of the interrupted run that is the step after the last one that was served.
+    pub fn first_step(&self) -> u64 {
+        self.whole.steps - self.left.steps
+    }
+
+    /// This rank's `p`-th sample; `None` before [`first_sample`](Self::first_sample) and from [`len`](Self::len) on.
     ///
     /// # Errors
     ///
     /// `Internal` if the order breaks its contract.
     pub fn at(&self, p: u64) -> Result<Option<Sample>> {
-        if p >= self.counts.samples {
+        match p.checked_sub(self.first_sample()) {
+            Some(p) => self.at_left(p),
+            None => Ok(None),
+        }
+    }
+
+    /// The `p`-th of the samples that are left.
+    pub(super) fn at_left(&self, p: u64) -> Result<Option<Sample>> {
+        if p >= self.left.samples {
             return Ok(None);
         }
         let position = self.start + self.shard.place(p);
@@ -129,18 +175,15 @@ impl EpochPlan {
     ///
     /// # Errors
     ///
-    /// `OutOfRange` from [`steps`](Self::steps) on, `TooLarge` if there is no memory for the row ids, and `Internal` if
-    /// the order breaks its contract. `batch` is then empty.
+    /// `OutOfRange` before [`first_step`](Self::first_step) and from [`steps`](Self::steps) on, `TooLarge` if there is no memory for
+    /// the row ids, and `Internal` if the order breaks its contract. `batch` is then empty.
     pub fn fill(&self, step: u64, batch: &mut BatchPlan) -> Result<()> {
         batch.rows.clear();
         batch.pads = 0;
-        if step >= self.counts.steps {
-            let message = format!("step {step} of an epoch of {} steps", self.counts.steps);
-            return Err(Error::new(ErrorKind::OutOfRange, message));
-        }
+        let done = self.whole.steps_done(self.left, step)?;
         // No overflow: an earlier step of some rank has a full batch, so `sample` is at most the most samples of a rank.
-        let sample = step * self.batch_size;
-        let count = self.counts.samples.saturating_sub(sample).min(self.batch_size);
+        let sample = done * self.batch_size;
+        let count = self.left.samples.saturating_sub(sample).min(self.batch_size);
         (batch.epoch, batch.step) = (self.epoch, step);
         batch.first = self.start + self.shard.place(sample);
         batch.stride = u64::from(self.shard.count());
@@ -196,18 +239,18 @@ impl EpochPlan {
         RowIds { next: len, end: len.max(self.start.saturating_add(self.served)), plan: self.clone() }
     }
 
-    /// All samples of this rank, one by one.
+    /// All samples of this rank that are left, one by one.
     pub fn samples(&self) -> Samples {
-        Samples { plan: self.clone(), next: 0 }
+        Samples { plan: self.clone(), next: self.first_sample() }
     }
 
-    /// All batches of this rank.
+    /// All batches of this rank that are left.
     pub fn batches(&self) -> Batches {
-        Batches { plan: self.clone(), next: 0, stride: 1 }
+        Batches { plan: self.clone(), next: self.first_step(), stride: 1 }
     }
 
-    /// The batches of one of `workers` workers of this rank: those whose step is `worker` modulo `workers`. Taking one
-    /// batch from each worker in turn gives [`batches`](Self::batches).
+    /// The batches of one of `workers` workers of this rank: those whose step, counted from [`first_step`](Self::first_step), is
+    /// `worker` modulo `workers`. Taking one batch from each worker in turn gives [`batches`](Self::batches).
     ///
     /// No workers means that the main process does it all: `(0, 0)` is every batch, as in PyTorch.
     ///
@@ -220,7 +263,7 @@ impl EpochPlan {
             let message = format!("worker {worker} is not one of {workers}");
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("workers count from 0"));
         }
-        Ok(Batches { plan: self.clone(), next: worker, stride })
+        Ok(Batches { plan: self.clone(), next: self.first_step().saturating_add(worker), stride })
     }
 }
 

@@ -82,8 +82,8 @@ fn step(world: &[DistributedSampler], epoch: u64, step: u64) -> BTreeMap<u64, (u
 
 /// What is left of an epoch over all ranks.
 fn rest(world: &[DistributedSampler], epoch: u64) -> BTreeMap<u64, (u64, bool)> {
-    let steps = world[0].plan(epoch).unwrap().steps();
-    (0..steps).flat_map(|t| step(world, epoch, t)).collect()
+    let plan = world[0].plan(epoch).unwrap();
+    (plan.first_step()..plan.steps()).flat_map(|t| step(world, epoch, t)).collect()
 }
 
 /// `torch.utils.data.DistributedSampler.__iter__` on the list `rows`, after its documentation and behaviour.
@@ -259,16 +259,23 @@ proptest! {
                     continue;
                 }
                 let rest = batches(&resumed, 0);
-                prop_assert_eq!(rest.len() as u64, resumed.steps());
+                prop_assert_eq!((resumed.len(), resumed.steps()), (sampler.len(), sampler.steps()));
+                prop_assert_eq!(rest.len() as u64, resumed.steps_left());
                 prop_assert_eq!(rest.len() as u64, whole.len() as u64 - t - 1);
-                for (mut batch, uninterrupted) in rest.into_iter().zip(&whole[t as usize + 1..]) {
-                    prop_assert_eq!(
-                        resumed.state_after(0, batch.step).unwrap(),
-                        sampler.state_after(0, uninterrupted.step).unwrap()
-                    );
-                    batch.step += t + 1;
-                    prop_assert_eq!(&batch, uninterrupted);
+                for (batch, uninterrupted) in rest.iter().zip(&whole[t as usize + 1..]) {
+                    let state = |sampler: &DistributedSampler| sampler.state_after(0, batch.step).unwrap();
+                    prop_assert_eq!(state(&resumed), state(&sampler));
+                    prop_assert_eq!(batch, uninterrupted);
                 }
+                let served: usize = whole[..=t as usize].iter().map(|batch| batch.rows.len()).sum();
+                prop_assert_eq!(resumed.samples_left(), resumed.len() - served as u64);
+                prop_assert_eq!(samples(&resumed, 0), &samples(&sampler, 0)[served..]);
+                for p in 0..resumed.len() {
+                    let left = sampler.at(0, p).unwrap().filter(|_| p >= served as u64);
+                    prop_assert_eq!(resumed.at(0, p).unwrap(), left);
+                }
+                prop_assert_eq!(resumed.batch(0, t).unwrap_err().kind(), ErrorKind::OutOfRange);
+                prop_assert_eq!(resumed.state_after(0, t).unwrap_err().kind(), ErrorKind::OutOfRange);
                 prop_assert_eq!(batches(&resumed, 1), batches(&sampler, 1));
             }
             sampler.set_epoch(5);
@@ -289,9 +296,18 @@ proptest! {
             let mut new = world(&orders, new_size, new_batch, new_tail);
             for sampler in &mut new {
                 sampler.resume(&state).unwrap();
-                prop_assert_eq!(sampler.steps(), sampler.plan(epoch).unwrap().steps());
+                let plan = sampler.plan(epoch).unwrap();
+                prop_assert_eq!((sampler.steps(), sampler.steps_left()), (plan.steps(), plan.steps_left()));
+                prop_assert_eq!((sampler.len(), sampler.samples_left()), (plan.len(), plan.samples_left()));
+                prop_assert_eq!(plan.samples().count() as u64, plan.samples_left());
+                // An epoch has as many steps as ever, and its last one the number that it always has.
+                sampler.set_epoch(epoch + 1);
+                prop_assert_eq!((sampler.steps(), sampler.len()), (plan.steps(), plan.len()));
+                let numbers = plan.batches().map(|batch| batch.unwrap().step);
+                prop_assert!(numbers.eq(plan.steps() - plan.steps_left()..plan.steps()));
+                sampler.resume(&state).unwrap();
             }
-            prop_assert!(new.iter().all(|sampler| sampler.steps() == new[0].steps()));
+            prop_assert!(new.iter().all(|sampler| sampler.steps_left() == new[0].steps_left()));
             let (left, shards) = (n - state.consumed, u64::from(new_size));
             let expected = match new_tail {
                 Tail::Wrap => left.div_ceil(shards) * shards,
@@ -513,7 +529,7 @@ fn the_largest_worlds_lengths_and_batches_do_not_overflow() {
                     let mut resumed = sampler.clone();
                     resumed.resume(&state).unwrap();
                     assert_eq!(
-                        (resumed.steps(), resumed.batch(0, 0).unwrap().rows),
+                        (resumed.steps_left(), resumed.batch(0, plan.steps() - 1).unwrap().rows),
                         (1, sampler.batch(0, plan.steps() - 1).unwrap().rows)
                     );
                 }
@@ -547,13 +563,15 @@ fn an_epoch_is_cut_short_only_once_after_resuming() {
     let state = sampler.state_after(3, 1).unwrap();
     sampler.resume(&state).unwrap();
     sampler.set_epoch(3);
-    assert_eq!((sampler.epoch(), sampler.len(), sampler.steps()), (3, 30, 3));
-    assert_eq!(sampler.batches().unwrap().count(), 3);
-    assert_eq!((sampler.epoch(), sampler.len(), sampler.steps()), (4, 50, 5));
-    // The loop that consumes the resumed epoch saves its states while the next epoch is current already.
-    assert_eq!(sampler.state_after(3, 0).unwrap().consumed, 60);
-    sampler.set_epoch(3);
+    let counts = |sampler: &DistributedSampler| (sampler.epoch(), sampler.samples_left(), sampler.steps_left());
+    assert_eq!(counts(&sampler), (3, 30, 3));
     assert_eq!((sampler.len(), sampler.steps()), (50, 5));
+    assert_eq!(sampler.batches().unwrap().count(), 3);
+    assert_eq!(counts(&sampler), (4, 50, 5));
+    // The loop that consumes the resumed epoch saves its states while the next epoch is current already.
+    assert_eq!(sampler.state_after(3, 2).unwrap().consumed, 60);
+    sampler.set_epoch(3);
+    assert_eq!(counts(&sampler), (3, 50, 5));
 }
 
 #[test]

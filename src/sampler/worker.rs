@@ -10,8 +10,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::order::{Order, Orders, fingerprint};
 
 impl DistributedSampler {
-    /// The batches of one of `workers` workers of this rank, those whose step is `worker` modulo `workers`, as a sampler of their own: its step `i`
-    /// is step `worker + i * workers` of this one. So a [`Loader`](crate::Loader) in each worker process plans for just what that worker serves.
+    /// The batches of one of `workers` workers of this rank, as [`EpochPlan::batches_of_worker`] has them, as a sampler of their
+    /// own: its step `i` is step `worker + i * workers` of this one, counted from the first that is left. So a
+    /// [`Loader`](crate::Loader) in each worker process plans for just what that worker serves.
     ///
     /// It begins at the first step of this sampler's current epoch and goes on with the epochs after. If the current epoch was resumed,
     /// it serves that epoch alone, and asking for another one is an error: that one has other numbers of samples. Steps in which this rank has no
@@ -26,7 +27,7 @@ impl DistributedSampler {
             let message = format!("worker {worker} is not one of {workers}");
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("workers count from 0"));
         }
-        let samples = self.len();
+        let samples = self.samples_left();
         let batches = samples.div_ceil(self.batch_size);
         let own = batches.saturating_sub(worker).div_ceil(workers);
         // No overflow: all but the last of these batches are full, and these are among the samples.
@@ -124,7 +125,7 @@ impl Order for WorkerOrder {
             return None;
         }
         // An order that breaks its contract shows as one without a row here, which the sampler reports.
-        self.plan.at(self.sample(position)).ok().flatten().map(|sample| sample.row)
+        self.plan.at_left(self.sample(position)).ok().flatten().map(|sample| sample.row)
     }
 
     fn position(&self, row: u64) -> Option<u64> {
@@ -134,13 +135,13 @@ impl Order for WorkerOrder {
             // As a pad it is served at its position plus the length, and so on.
             let past = position.checked_sub(self.plan.start.checked_add(index)?);
             let sample = past.filter(|past| past % count == 0).map(|past| past / count);
-            if sample.is_some_and(|sample| sample >= self.plan.counts.samples) {
+            if sample.is_some_and(|sample| sample >= self.plan.left.samples) {
                 return None;
             }
             if let Some(place) = sample.and_then(|sample| self.place(sample)) {
                 return Some(place);
             }
-            if position / count > self.plan.start / count + self.plan.counts.samples {
+            if position / count > self.plan.start / count + self.plan.left.samples {
                 return None;
             }
             position = position.checked_add(self.plan.order.len())?;

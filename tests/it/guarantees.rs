@@ -53,10 +53,11 @@ fn world(orders: &Arc<dyn Orders>, size: u32, batch: usize, tail: Tail) -> Vec<D
 /// What is left of an epoch over all ranks, by position; checks that ranks take as many steps and no position comes twice.
 fn served(world: &[DistributedSampler], epoch: u64) -> BTreeMap<u64, (u64, bool)> {
     let mut all = BTreeMap::new();
-    let steps = world[0].plan(epoch).unwrap().steps();
+    let first = world[0].plan(epoch).unwrap();
     for sampler in world {
         let plan = sampler.plan(epoch).unwrap();
-        assert_eq!(plan.steps(), steps);
+        assert_eq!((plan.steps(), plan.steps_left()), (first.steps(), first.steps_left()));
+        assert_eq!(plan.batches().count() as u64, plan.steps_left());
         for batch in plan.batches() {
             let BatchPlan { first, stride, rows, pads, .. } = batch.unwrap();
             for (i, row) in rows.iter().enumerate() {

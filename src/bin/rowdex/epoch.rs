@@ -184,7 +184,8 @@ pub(crate) fn read(
         let (before, started) = (dataset.counters(), Instant::now());
         served.clear();
         let plans = ranks.iter().map(|rank| rank.sampler.plan(epoch)).collect::<rowdex::Result<Vec<_>>>()?;
-        let steps = plans.first().map_or(0, EpochPlan::steps).min(left);
+        let first_step = plans.first().map_or(0, EpochPlan::first_step);
+        let steps = plans.first().map_or(0, EpochPlan::steps_left).min(left);
         left -= steps;
         bar.start_epoch(epoch, steps, if most_steps.is_some() { 1 } else { end - epoch });
         let mut batch = BatchPlan::default();
@@ -193,7 +194,7 @@ pub(crate) fn read(
         for rank in &mut ranks {
             rank.start_epoch();
         }
-        for step in 0..steps {
+        for step in first_step..first_step + steps {
             for (rank, plan) in ranks.iter_mut().zip(&plans) {
                 plan.fill(step, &mut batch)?;
                 let values = match &mut loader {
@@ -213,7 +214,7 @@ pub(crate) fn read(
             bar.step(served.count, &passes);
         }
         if let (Some(rank), Some(last)) = (ranks.first(), steps.checked_sub(1)) {
-            state = Some(rank.sampler.state_after(epoch, last)?);
+            state = Some(rank.sampler.state_after(epoch, first_step + last)?);
         }
         total_served += served.count;
         let cost = dataset.counters() - before;

@@ -41,13 +41,13 @@ pub(super) fn deal(plan: &EpochPlan, against: Against<'_>, digest: &mut Xxh3Defa
     let mut workers = workers(plan, against.workers)?;
     let mut batch = BatchPlan::default();
     let mut bytes = Vec::new();
-    for step in 0..plan.steps() {
+    for step in plan.first_step()..plan.steps() {
         plan.fill(step, &mut batch)?;
         if let Some(complaint) = check(&batch, plan, &dealt, against) {
             dealt.complain(complaint);
         }
         if !workers.is_empty() {
-            let turn = (step % workers.len() as u64) as usize;
+            let turn = ((step - plan.first_step()) % workers.len() as u64) as usize;
             let theirs = workers.get_mut(turn).and_then(Iterator::next).transpose()?;
             if theirs.as_ref() != Some(&batch) {
                 dealt.complain(format!(
@@ -65,8 +65,8 @@ pub(super) fn deal(plan: &EpochPlan, against: Against<'_>, digest: &mut Xxh3Defa
             dealt.complain(format!("worker {worker} has batches left after the last step"));
         }
     }
-    if dealt.samples != plan.len() {
-        dealt.complain(format!("{} samples instead of {}", dealt.samples, plan.len()));
+    if dealt.samples != plan.samples_left() {
+        dealt.complain(format!("{} samples instead of {}", dealt.samples, plan.samples_left()));
     }
     Ok(dealt)
 }
