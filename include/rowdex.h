@@ -35,10 +35,10 @@
  * compiled with an older header, whose structs are smaller, goes on working. One with a newer header is refused
  * (ROWDEX_STATUS_INVALID_ARGUMENT) if it sets an option that the library does not know. Status numbers are never reused.
  *
- * Threads. Functions that take a handle as const may be called with it by many threads at once. Those that do not change the handle
- * and need it for themselves; a call that meets another one in there returns an error and does not wait. rowdex_loader and
- * rowdex_announced are for one thread at a time altogether. No handle is tied to the thread that made it; none may be freed while it is
- * used. Threads of the library belong to a handle and end with it. There is no global state.
+ * Threads. All functions of an index, a dataset, orders, a sampler and a batch may be called by many threads at once. rowdex_loader and
+ * rowdex_announced serve one thread at a time: a call that meets another one in there returns an error and does not wait. Their close
+ * functions may be called at any time; they end the wait of the other thread. No handle is tied to the thread that made it; none may be
+ * freed while a call with it is under way. Threads of the library belong to a handle and end with it. There is no global state.
  *
  * Fork. A forked child may go on using all handles: datasets and loaders start caches and threads of their own there. It must not
  * use one that another thread of the parent was inside of at that moment, and it need not free what it inherited.
@@ -151,6 +151,8 @@ enum rowdex_status
   ROWDEX_STATUS_STATE_MISMATCH = 13,
   // A defect of the library; please report it.
   ROWDEX_STATUS_INTERNAL = 14,
+  // The handle was closed, before the call or meanwhile by another thread.
+  ROWDEX_STATUS_CLOSED = 15,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -160,7 +162,8 @@ typedef int32_t rowdex_status;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// Serves rows in an order that was announced, and any others as the dataset does. One thread at a time: a second one gets an error.
+// Serves rows in an order that was announced, and any others as the dataset does. One thread at a time, and a second one gets an error; but
+// rowdex_announced_close may be called at any time.
 typedef struct rowdex_announced rowdex_announced;
 
 // The rows of one step on one rank. Concurrent use is fine.
@@ -181,7 +184,10 @@ typedef struct rowdex_index rowdex_index;
 // The classes of rows, by the values of a column. Concurrent use is fine.
 typedef struct rowdex_labels rowdex_labels;
 
-// Serves batches in the order of a sampler, epoch after epoch. One thread at a time: a second one gets an error.
+// Serves batches in the order of a sampler, epoch after epoch.
+//
+// One thread at a time, and a second one gets an error; but rowdex_loader_close, rowdex_loader_get_stats and rowdex_loader_schema may be called
+// at any time, also while a thread waits for a batch.
 typedef struct rowdex_loader rowdex_loader;
 
 // The row groups that a loader found unreadable, whose rows others stand in for.
@@ -192,7 +198,7 @@ typedef struct rowdex_orders rowdex_orders;
 
 // The samples and batches of one rank, epoch after epoch.
 //
-// Functions that take it as const may run at once; the others need it for themselves, and say so if they cannot have it.
+// All functions may run at once, those that change it too: each sees it as it was before or after a change.
 typedef struct rowdex_sampler rowdex_sampler;
 
 // What rowdex_dataset_verify found.
@@ -898,7 +904,7 @@ rowdex_status rowdex_dataset_open(const struct rowdex_index *index,
 
 // Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before. They may be freed afterwards.
 //
-// Each keeps its own cache, threads and options. rowdex_orders_mixed numbers rows in the same way. Rows and loaders work as with any dataset;
+// Each keeps its own cache, threads and options. The `indexes` of a rowdex_order_options number rows in the same way. Rows and loaders work as with any dataset;
 // what is about one index or one cache is an error that says so.
 rowdex_status rowdex_dataset_mixed(const struct rowdex_dataset *const *datasets,
                                    size_t num_datasets,
@@ -1084,7 +1090,7 @@ rowdex_status rowdex_dataset_labels(const struct rowdex_dataset *dataset,
                                     struct rowdex_labels **labels,
                                     struct rowdex_error **error);
 
-// The class of each row that was asked for, in their order, as a number from 0 on: what rowdex_orders_balanced takes. They belong to the labels.
+// The class of each row that was asked for, in their order, as a number from 0 on: what the labels of a rowdex_order_options are. They belong to the labels.
 const uint32_t *rowdex_labels_codes(const struct rowdex_labels *labels);
 
 // How many rows that are.
@@ -1257,7 +1263,13 @@ rowdex_status rowdex_loader_new(const struct rowdex_dataset *dataset,
                                 struct rowdex_loader **loader,
                                 struct rowdex_error **error);
 
-// Ends the life of a loader handle, and its threads unless a stream still uses them.
+// Ends a loader, from any thread: one that waits for a batch gets ROWDEX_STATUS_CLOSED within a moment, and so does every later call that asks
+// for one, of this loader or its streams. A loader without threads finishes the row group at hand first.
+//
+// Its state and stats can still be asked for, and it must still be freed, by whoever is sure that no other thread has a call under way.
+void rowdex_loader_close(const struct rowdex_loader *loader);
+
+// Ends the life of a loader handle, and its threads unless a stream still uses them. No other thread may have a call under way: close it first.
 void rowdex_loader_free(struct rowdex_loader *loader);
 
 // What a loader with these arguments will do, from the index alone. Takes a fraction of a second.
@@ -1339,7 +1351,11 @@ rowdex_status rowdex_dataset_plan(const struct rowdex_dataset *dataset,
                                   struct rowdex_announced **announced,
                                   struct rowdex_error **error);
 
-// Ends the life of the handle, and its threads.
+// Ends it, from any thread: one that waits for rows gets ROWDEX_STATUS_CLOSED within a moment, and so does every later call that takes rows. It
+// must still be freed, by whoever is sure that no other thread has a call under way.
+void rowdex_announced_close(const struct rowdex_announced *announced);
+
+// Ends the life of the handle, and its threads. No other thread may have a call under way: close it first.
 void rowdex_announced_free(struct rowdex_announced *announced);
 
 // Says what will be asked for after all that was announced before. Row ids may repeat, and are copied: 8 bytes each until they are passed.

@@ -39,6 +39,8 @@ pub enum ErrorKind {
     TooLarge,
     /// A saved state or fingerprint belongs to another order, dataset or sampler.
     StateMismatch,
+    /// What was asked was closed before, or meanwhile by another thread.
+    Closed,
     /// A defect of this library; please report it.
     Internal,
 }

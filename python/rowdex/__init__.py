@@ -19,6 +19,7 @@ from .dataset import Counters, Dataset, Labels, VerifyReport
 from .errors import (
     AlreadyExistsError,
     ArgumentError,
+    ClosedError,
     Error,
     FormatError,
     InternalError,
@@ -50,6 +51,7 @@ __all__ = [
     "ArgumentError",
     "Batch",
     "BuildReport",
+    "ClosedError",
     "Codes",
     "Counters",
     "Dataset",

@@ -10,6 +10,7 @@ from . import _ffi
 from ._library import Handle, call, count, library, size
 from .batch import Batch
 from .dataset import Dataset
+from .errors import ClosedError
 
 
 class AnnouncedStats(NamedTuple):
@@ -66,7 +67,7 @@ class Announced:
     def _pointer(self) -> Handle:
         handle = self._handle
         if handle is None:
-            raise ValueError("the plan is closed")
+            raise ClosedError("the plan is closed")
         if handle.inherited:
             raise RuntimeError(f"planned in process {self._pid}, and this is a fork of it: plan again here")
         return handle
@@ -100,8 +101,10 @@ class Announced:
         return self.stats.waiting
 
     def close(self) -> None:
-        """Ends its threads and lets go of what it holds, once a call of another thread that uses it is over."""
-        self._handle = None
+        """Ends its threads and lets go of what it holds. A thread that waits in it gets :class:`ClosedError`."""
+        handle, self._handle = self._handle, None
+        if handle is not None and not handle.inherited:
+            library.announced_close(handle)
 
     def __enter__(self) -> Announced:
         return self

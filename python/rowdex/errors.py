@@ -72,6 +72,10 @@ class StateError(Error, ValueError):
     """A saved state belongs to another order, dataset or seed."""
 
 
+class ClosedError(Error, ValueError):
+    """What was asked was closed before, or meanwhile by another thread."""
+
+
 class InternalError(Error, RuntimeError):
     """A defect of rowdex; please report it."""
 
@@ -91,6 +95,7 @@ _BY_STATUS: dict[int, type[Error]] = {
     12: TooLargeError,
     13: StateError,
     14: InternalError,
+    15: ClosedError,
 }
 
 

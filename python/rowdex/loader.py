@@ -372,7 +372,9 @@ class Loader:
     def close(self) -> None:
         """Ends its threads. It goes on where it was if it is used again."""
         self._waiting = []
-        self._loader.forget()
+        loader = self._loader.forget()
+        if loader is not None:
+            library.loader_close(loader)
 
     def __enter__(self) -> Loader:
         return self

@@ -13,11 +13,12 @@ use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Exclusive, Versioned, given, place};
 use super::index::{Count, count};
 use super::loader::nanoseconds;
-use crate::loader::{Announced, LoaderStats};
+use crate::loader::{Announced, Control, LoaderStats};
 
-/// Serves rows in an order that was announced, and any others as the dataset does. One thread at a time: a second one gets an error.
+/// Serves rows in an order that was announced, and any others as the dataset does. One thread at a time, and a second one gets an error; but
+/// rowdex_announced_close may be called at any time.
 #[derive(Debug)]
-pub struct rowdex_announced(Exclusive<Announced>);
+pub struct rowdex_announced(Exclusive<Announced>, Control);
 
 /// How announced rows are served. All zeros are the defaults.
 #[repr(C)]
@@ -69,12 +70,22 @@ pub unsafe extern "C" fn rowdex_dataset_plan(
         }
         let mut announced = builder.build();
         announced.announce(rows)?;
-        out.write(handle::handle(rowdex_announced(Exclusive::new(announced))));
+        let control = announced.control();
+        out.write(handle::handle(rowdex_announced(Exclusive::new(announced), control)));
         Ok(())
     })
 }
 
-/// Ends the life of the handle, and its threads.
+/// Ends it, from any thread: one that waits for rows gets ROWDEX_STATUS_CLOSED within a moment, and so does every later call that takes rows. It
+/// must still be freed, by whoever is sure that no other thread has a call under way.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_announced_close(announced: Option<&rowdex_announced>) {
+    if let Some(announced) = announced {
+        announced.1.close();
+    }
+}
+
+/// Ends the life of the handle, and its threads. No other thread may have a call under way: close it first.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_announced_free(announced: Option<Box<rowdex_announced>>) {
     handle::free(announced);

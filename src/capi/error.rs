@@ -43,6 +43,8 @@ pub enum rowdex_status {
     StateMismatch = 13,
     /// A defect of the library; please report it.
     Internal = 14,
+    /// The handle was closed, before the call or meanwhile by another thread.
+    Closed = 15,
 }
 
 impl From<ErrorKind> for rowdex_status {
@@ -62,6 +64,7 @@ impl From<ErrorKind> for rowdex_status {
             ErrorKind::TooLarge => Self::TooLarge,
             ErrorKind::StateMismatch => Self::StateMismatch,
             ErrorKind::Internal => Self::Internal,
+            ErrorKind::Closed => Self::Closed,
         }
     }
 }

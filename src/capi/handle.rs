@@ -5,7 +5,9 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+use arc_swap::ArcSwap;
 
 use crate::{Error, ErrorKind, Result};
 
@@ -266,21 +268,32 @@ impl<T> Exclusive<T> {
     }
 }
 
-/// A handle that many threads may read at once, or one thread may change.
+/// A handle that many threads may read and change at once. There is no lock, so nobody waits, nor does a child that was forked while another
+/// thread made a change: that makes another value and puts it in the place of the one before.
 #[derive(Debug)]
-pub(super) struct Shared<T>(RwLock<T>);
+pub(super) struct Snapshot<T>(ArcSwap<T>);
 
-impl<T> Shared<T> {
+impl<T: Clone> Snapshot<T> {
     pub(super) fn new(value: T) -> Self {
-        Self(RwLock::new(value))
+        Self(ArcSwap::from_pointee(value))
     }
 
-    pub(super) fn read(&self, name: &str) -> Result<RwLockReadGuard<'_, T>> {
-        self.0.try_read().map_err(|error| busy(&error, name))
+    /// The value as it is now.
+    pub(super) fn load(&self) -> Arc<T> {
+        self.0.load_full()
     }
 
-    pub(super) fn write(&self, name: &str) -> Result<RwLockWriteGuard<'_, T>> {
-        self.0.try_write().map_err(|error| busy(&error, name))
+    /// Changes the value, or leaves it as it was where that fails. `change` is called again if another thread was faster.
+    pub(super) fn change(&self, change: impl Fn(&mut T) -> Result<()>) -> Result<()> {
+        loop {
+            let before = self.load();
+            let mut after = T::clone(&before);
+            change(&mut after)?;
+            let found = self.0.compare_and_swap(&before, Arc::new(after));
+            if Arc::ptr_eq(&found, &before) {
+                return Ok(());
+            }
+        }
     }
 }
 

@@ -19,13 +19,18 @@ use super::error::{call, catch, rowdex_error, rowdex_status};
 use super::handle::{self, Exclusive, Versioned, given, place};
 use super::index::{Count, count};
 use super::sampler::rowdex_sampler;
-use crate::loader::{Fault, LoaderBuilder, LoaderStats, Prediction};
+use crate::loader::{Control, Fault, LoaderBuilder, LoaderStats, Prediction};
+use crate::sampler::DistributedSampler;
 use crate::{Loader, Result};
 
-/// Serves batches in the order of a sampler, epoch after epoch. One thread at a time: a second one gets an error.
+/// Serves batches in the order of a sampler, epoch after epoch.
+///
+/// One thread at a time, and a second one gets an error; but rowdex_loader_close, rowdex_loader_get_stats and rowdex_loader_schema may be called
+/// at any time, also while a thread waits for a batch.
 #[derive(Debug)]
 pub struct rowdex_loader {
     pub(super) loader: Arc<Exclusive<Loader>>,
+    control: Control,
     schema: SchemaRef,
 }
 
@@ -75,8 +80,8 @@ pub unsafe extern "C" fn rowdex_loader_new(
         let out = place(loader, "loader")?;
         // SAFETY: the conventions of the header.
         let loader = unsafe { builder(dataset, sampler, options) }?.build()?;
-        let schema = loader.schema();
-        out.write(handle::handle(rowdex_loader { loader: Arc::new(Exclusive::new(loader)), schema }));
+        let (schema, control) = (loader.schema(), loader.control());
+        out.write(handle::handle(rowdex_loader { loader: Arc::new(Exclusive::new(loader)), control, schema }));
         Ok(())
     })
 }
@@ -89,7 +94,7 @@ unsafe fn builder(
     options: *const rowdex_loader_options,
 ) -> Result<LoaderBuilder> {
     let dataset = &given(dataset, "dataset")?.0;
-    let sampler = given(sampler, "sampler")?.0.read("sampler")?.clone();
+    let sampler = DistributedSampler::clone(&given(sampler, "sampler")?.0.load());
     // SAFETY: the caller's promise.
     let options = unsafe { handle::options(options, "options") }?;
     let builder = match dataset {
@@ -122,7 +127,7 @@ unsafe fn builder(
     let more = more.iter().map(|sampler| {
         // SAFETY: as above.
         let sampler = unsafe { handle::borrow(sampler.cast_mut(), "options.more_ranks[…]") }?;
-        Ok(sampler.0.read("sampler")?.clone())
+        Ok(DistributedSampler::clone(&sampler.0.load()))
     });
     Ok(builder.and_ranks(more.collect::<Result<Vec<_>>>()?))
 }
@@ -138,7 +143,18 @@ fn fault(policy: Option<&str>, seed: u64) -> Result<Fault> {
     }
 }
 
-/// Ends the life of a loader handle, and its threads unless a stream still uses them.
+/// Ends a loader, from any thread: one that waits for a batch gets ROWDEX_STATUS_CLOSED within a moment, and so does every later call that asks
+/// for one, of this loader or its streams. A loader without threads finishes the row group at hand first.
+///
+/// Its state and stats can still be asked for, and it must still be freed, by whoever is sure that no other thread has a call under way.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_loader_close(loader: Option<&rowdex_loader>) {
+    if let Some(loader) = loader {
+        loader.control.close();
+    }
+}
+
+/// Ends the life of a loader handle, and its threads unless a stream still uses them. No other thread may have a call under way: close it first.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_loader_free(loader: Option<Box<rowdex_loader>>) {
     handle::free(loader);
@@ -399,10 +415,10 @@ pub unsafe extern "C" fn rowdex_loader_get_stats(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let loader = given(loader, "loader")?.loader.lock("loader")?;
+        let control = &given(loader, "loader")?.control;
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(stats, "stats") }?;
-        let stats = loader.stats();
+        let stats = control.stats();
         let LoaderStats { decodes, extractions, substituted, rows, held_bytes, peak_bytes, .. } = stats;
         out.write(rowdex_loader_stats {
             struct_size: 0,

@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Shared, Versioned, given, place};
+use super::handle::{self, Snapshot, Versioned, given, place};
 use super::orders::rowdex_orders;
 use crate::order::Partition;
 use crate::sampler::{DistributedSampler, ReplicaLayout, Shard, State};
@@ -12,9 +12,9 @@ use crate::{Error, ErrorKind, Result, Tail};
 
 /// The samples and batches of one rank, epoch after epoch.
 ///
-/// Functions that take it as const may run at once; the others need it for themselves, and say so if they cannot have it.
+/// All functions may run at once, those that change it too: each sees it as it was before or after a change.
 #[derive(Debug)]
-pub struct rowdex_sampler(pub(super) Shared<DistributedSampler>);
+pub struct rowdex_sampler(pub(super) Snapshot<DistributedSampler>);
 
 /// Room enough for any state with its NUL.
 #[allow(dead_code, reason = "for the header")]
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn rowdex_sampler_new(
             Some(rotation) => sampler.with_rotation(rotation),
             None => sampler,
         };
-        out.write(handle::handle(rowdex_sampler(Shared::new(sampler))));
+        out.write(handle::handle(rowdex_sampler(Snapshot::new(sampler))));
         Ok(())
     })
 }
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn rowdex_sampler_get_info(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let sampler = given(sampler, "sampler")?.0.read("sampler")?;
+        let sampler = given(sampler, "sampler")?.0.load();
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(info, "info") }?;
         let shard = sampler.shard();
@@ -182,7 +182,7 @@ pub extern "C" fn rowdex_sampler_epoch(sampler: Option<&rowdex_sampler>) -> u64 
 }
 
 fn asked(sampler: Option<&rowdex_sampler>, question: impl Fn(&DistributedSampler) -> u64) -> u64 {
-    sampler.and_then(|sampler| sampler.0.read("sampler").ok()).map_or(0, |sampler| question(&sampler))
+    sampler.map_or(0, |sampler| question(&sampler.0.load()))
 }
 
 /// Makes `epoch` the current one. An epoch that was resumed stays resumed if it is the current one already.
@@ -195,8 +195,10 @@ pub unsafe extern "C" fn rowdex_sampler_set_epoch(
     call(error, || {
         // SAFETY: the conventions of the header.
         let sampler = unsafe { handle::borrow(sampler, "sampler") }?;
-        sampler.0.write("sampler")?.set_epoch(epoch);
-        Ok(())
+        sampler.0.change(|sampler| {
+            sampler.set_epoch(epoch);
+            Ok(())
+        })
     })
 }
 
@@ -222,7 +224,7 @@ pub extern "C" fn rowdex_sampler_at(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let sampler = given(sampler, "sampler")?.0.read("sampler")?;
+        let sampler = given(sampler, "sampler")?.0.load();
         let out = place(sample, "sample")?;
         let plan = sampler.plan(epoch)?;
         let sample = plan.at(p.saturating_add(plan.first_sample()))?;
@@ -246,7 +248,7 @@ pub unsafe extern "C" fn rowdex_sampler_fill(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let sampler = given(sampler, "sampler")?.0.read("sampler")?;
+        let sampler = given(sampler, "sampler")?.0.load();
         // SAFETY: the conventions of the header.
         let rows = unsafe { handle::buffer(rows, len, "rows") }?;
         // SAFETY: as above.
@@ -283,7 +285,7 @@ pub unsafe extern "C" fn rowdex_sampler_batch(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let sampler = given(sampler, "sampler")?.0.read("sampler")?;
+        let sampler = given(sampler, "sampler")?.0.load();
         // SAFETY: the conventions of the header.
         let rows = unsafe { handle::buffer(rows, capacity, "rows") }?;
         let len = place(len, "len")?;
@@ -311,7 +313,7 @@ pub unsafe extern "C" fn rowdex_sampler_state(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let sampler = given(sampler, "sampler")?.0.read("sampler")?;
+        let sampler = given(sampler, "sampler")?.0.load();
         // SAFETY: the conventions of the header.
         let buffer = unsafe { handle::buffer(buffer.cast(), capacity, "buffer") }?;
         handle::write_text(&sampler.state().to_string(), buffer)
@@ -329,7 +331,7 @@ pub unsafe extern "C" fn rowdex_sampler_state_after(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let sampler = given(sampler, "sampler")?.0.read("sampler")?;
+        let sampler = given(sampler, "sampler")?.0.load();
         // SAFETY: the conventions of the header.
         let buffer = unsafe { handle::buffer(buffer.cast(), capacity, "buffer") }?;
         let step = step.saturating_add(sampler.plan(epoch)?.first_step());
@@ -346,10 +348,10 @@ pub unsafe extern "C" fn rowdex_sampler_resume(
 ) -> rowdex_status {
     call(error, || {
         // SAFETY: the conventions of the header.
-        let mut sampler = unsafe { handle::borrow(sampler, "sampler") }?.0.write("sampler")?;
+        let sampler = unsafe { handle::borrow(sampler, "sampler") }?;
         // SAFETY: as above.
         let state: State = unsafe { handle::text(state, "state") }?.parse()?;
-        sampler.resume(&state)
+        sampler.0.change(|sampler| sampler.resume(&state))
     })
 }
 

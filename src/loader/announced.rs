@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 
 use super::announcement::{AnnouncedWalk, Feed, Ids};
+use super::control::Control;
 use super::engine::{Engine, Settings};
 use super::faults::Faults;
 use super::groups::DatasetGroups;
@@ -85,6 +86,7 @@ impl AnnouncedBuilder {
             ids: Ids::default(),
             feed: Arc::default(),
             engine: None,
+            control: Control::default(),
             window: VecDeque::new(),
             head: 0,
             pulled: 0,
@@ -132,6 +134,7 @@ pub struct Announced {
     ids: Ids,
     feed: Arc<Feed>,
     engine: Option<Owned>,
+    control: Control,
     /// What was got from the engine and not taken, or passed over a while ago: all positions up to `pulled` from its first on.
     window: VecDeque<Held>,
     /// The position after the farthest that was served.
@@ -211,6 +214,7 @@ impl Announced {
     /// As [`Dataset::take`], for these rows alone: an announced row that cannot be read is an error for the call that asks for it. And
     /// `Io` if a thread cannot be started.
     pub fn take(&mut self, rows: &[u64]) -> Result<RecordBatch> {
+        self.control.check()?;
         if rows.is_empty() {
             return self.dataset.take(rows);
         }
@@ -229,6 +233,11 @@ impl Announced {
         let taken = self.gather(rows, &positions);
         self.pass(reach);
         taken
+    }
+
+    /// What other threads may do with it while one waits for rows.
+    pub fn control(&self) -> Control {
+        self.control.clone()
     }
 
     /// What it did so far.
@@ -262,7 +271,9 @@ impl Announced {
     fn pull(&mut self, to: u64) -> Result<()> {
         while self.pulled < to {
             if self.engine.is_none() {
-                self.engine = Some(Owned { process: std::process::id(), engine: Some(self.start()?) });
+                let engine = self.start()?;
+                self.control.watch(&engine)?;
+                self.engine = Some(Owned { process: std::process::id(), engine: Some(engine) });
             }
             let next = self.engine().map_or(Ok(None), Engine::next)?;
             let Some(assembled) = next else {

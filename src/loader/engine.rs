@@ -15,6 +15,7 @@ use arrow::array::RecordBatch;
 use super::LoaderStats;
 use super::assemble::{Assembled, assemble};
 use super::carousel::{Carousel, Claimed, Lot};
+use super::control::closed;
 use super::driver::{Driver, Planned};
 use super::extract::{self, Extracted};
 use super::faults::Faults;
@@ -50,7 +51,7 @@ pub(crate) struct Engine {
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     /// For what comes later, and must not keep it alive.
     me: Weak<Self>,
     /// There are no threads: whoever wants a segment works for it.
@@ -243,6 +244,9 @@ impl Engine {
             {
                 return error.clone().map_or(Ok(None), Err);
             }
+            if state.stop {
+                return Err(closed());
+            }
             if shared.inline {
                 let Some(task) = shared.pick(&mut state) else {
                     return Err(Error::new(ErrorKind::Internal, "the loader has nothing to do and is not done"));
@@ -263,15 +267,18 @@ impl Engine {
     }
 
     pub(crate) fn stats(&self) -> LoaderStats {
-        let state = self.shared.lock();
-        LoaderStats { held_bytes: state.held + state.in_flight + state.ahead_bytes, ..state.stats }
+        self.shared.stats()
+    }
+
+    /// What other threads may see of it.
+    pub(super) fn shared(&self) -> Weak<Shared> {
+        Arc::downgrade(&self.shared)
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.shared.lock().stop = true;
-        self.shared.work.notify_all();
+        self.shared.stop();
         for thread in self.threads.drain(..) {
             // A thread of the loader catches what it runs, so there is no panic to pass on.
             let _ = thread.join();
@@ -280,6 +287,18 @@ impl Drop for Engine {
 }
 
 impl Shared {
+    /// Ends the threads, each once it is done with what it has at hand, and the wait of whoever wants a segment.
+    pub(super) fn stop(&self) {
+        self.lock().stop = true;
+        self.work.notify_all();
+        self.ready.notify_all();
+    }
+
+    pub(super) fn stats(&self) -> LoaderStats {
+        let state = self.lock();
+        LoaderStats { held_bytes: state.held + state.in_flight + state.ahead_bytes, ..state.stats }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -157,6 +157,7 @@ fn is_of_the_data(kind: ErrorKind) -> bool {
         | ErrorKind::OutOfRange
         | ErrorKind::InvalidArgument
         | ErrorKind::StateMismatch
+        | ErrorKind::Closed
         | ErrorKind::Internal => false,
     }
 }

@@ -37,6 +37,7 @@ mod announced;
 mod announcement;
 mod assemble;
 mod carousel;
+mod control;
 mod driver;
 mod engine;
 mod extract;
@@ -60,6 +61,7 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::SchemaRef;
 
 pub use self::announced::{Announced, AnnouncedBuilder, AnnouncedStats};
+pub use self::control::Control;
 use self::engine::{Engine, Settings};
 use self::faults::Faults;
 pub use self::faults::{Fault, LostGroup, Substituted};
@@ -284,6 +286,7 @@ pub struct Loader {
     /// Outlives the engine, so that what is lost is not tried again after a resume.
     faults: Arc<Faults>,
     engine: Option<Owned>,
+    control: Control,
     waiting: VecDeque<Batch>,
     /// What comes after `waiting`.
     error: Option<Error>,
@@ -362,6 +365,7 @@ impl Loader {
             options,
             faults,
             engine,
+            control: Control::default(),
             waiting,
             error,
             over: None,
@@ -466,6 +470,11 @@ impl Loader {
         self.faults.lost_groups()
     }
 
+    /// What other threads may do with the loader while one waits for a batch.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
     fn fetch(&mut self) -> Result<bool> {
         if self.engine.as_ref().is_some_and(|owned| owned.process != std::process::id()) {
             self.waiting.clear();
@@ -479,7 +488,9 @@ impl Loader {
             return Err(error);
         }
         if self.engine.is_none() {
-            self.engine = Some(Owned { process: std::process::id(), engine: Some(self.start()?) });
+            let engine = self.start()?;
+            self.control.watch(&engine)?;
+            self.engine = Some(Owned { process: std::process::id(), engine: Some(engine) });
         }
         let Some(engine) = self.engine.as_ref().and_then(|owned| owned.engine.as_ref()) else { return Ok(false) };
         while self.waiting.is_empty() {
@@ -540,6 +551,7 @@ impl Loader {
 
     /// The next batch; if `only` is given, only one of that epoch.
     fn serve(&mut self, only: Option<u64>) -> Result<Option<Batch>> {
+        self.control.check()?;
         match &self.over {
             Some(Over::Failed(error)) => return Err(error.clone()),
             Some(Over::Ended) => return Ok(None),
@@ -556,6 +568,8 @@ impl Loader {
                 (self.over, self.engine) = (Some(Over::Ended), None);
                 Ok(None)
             }
+            // Threads of a loader that was closed may take long to end, and are not waited for here.
+            Err(error) if self.control.is_closed() => Err(error),
             Err(error) => {
                 (self.over, self.engine) = (Some(Over::Failed(error.clone())), None);
                 Err(error)

@@ -102,6 +102,90 @@ static void threads_that_pull_from_one_loader_share_its_batches(const char *fold
   rowdex_dataset_free(dataset);
 }
 
+struct until_closed {
+  rowdex_loader *loader;
+  rowdex_announced *announced;
+};
+
+static void *pull_until_closed(void *argument) {
+  struct until_closed *work = (struct until_closed *)argument;
+  rowdex_status status = ROWDEX_STATUS_OK;
+  rowdex_error *error = NULL;
+  for (uint64_t row = 0; status == ROWDEX_STATUS_OK; row = (row + 1) % DEMO_ROWS) {
+    if (work->loader != NULL) {
+      rowdex_batch *batch = NULL;
+      status = rowdex_loader_next(work->loader, &batch, &error);
+      if (status == ROWDEX_STATUS_OK) CHECK(batch != NULL);
+      rowdex_batch_free(batch);
+    } else {
+      int64_t id = -1;
+      rowdex_column_buffer column = {.column = 0, .values = &id, .values_bytes = sizeof id};
+      status = rowdex_announced_take_into(work->announced, &row, 1, &column, 1, &error);
+      if (status == ROWDEX_STATUS_OK) CHECK(id == (int64_t)row);
+    }
+  }
+  CHECK(status == ROWDEX_STATUS_CLOSED && strstr(rowdex_error_message(error), "closed") != NULL);
+  rowdex_error_free(error);
+  return NULL;
+}
+
+static void closing_ends_the_wait_of_another_thread(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 100);
+  for (uint64_t round = 0; round < 12; round++) {
+    rowdex_loader_options options = {.struct_size = sizeof options, .threads = round % 2 ? 2 : ROWDEX_NONE, .memory = 200000};
+    struct until_closed work = {NULL, NULL};
+    if (round % 3 < 2) OK(rowdex_loader_new(dataset, sampler, &options, &work.loader, &error));
+    else OK(rowdex_dataset_plan(dataset, NULL, 0, NULL, &work.announced, &error));
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, pull_until_closed, &work) == 0);
+    for (volatile uint64_t wait = 0; wait < round * 100000; wait++) continue;
+    if (work.loader != NULL) {
+      rowdex_loader_stats stats = {.struct_size = sizeof stats};
+      OK(rowdex_loader_get_stats(work.loader, &stats, &error));
+      rowdex_loader_close(work.loader);
+    } else {
+      rowdex_announced_close(work.announced);
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+    if (work.loader != NULL) {
+      rowdex_batch *batch = NULL;
+      FAILS(rowdex_loader_next(work.loader, &batch, &error), ROWDEX_STATUS_CLOSED, "closed");
+      char state[ROWDEX_STATE_CAPACITY];
+      OK(rowdex_loader_state(work.loader, state, sizeof state, &error));
+    }
+    rowdex_loader_free(work.loader);
+    rowdex_announced_free(work.announced);
+  }
+  rowdex_loader_close(NULL);
+  rowdex_announced_close(NULL);
+  rowdex_sampler_free(sampler);
+  rowdex_dataset_free(dataset);
+}
+
+static void *set_epochs(void *sampler) {
+  for (uint64_t epoch = 0; epoch < 20000; epoch++) OK(rowdex_sampler_set_epoch((rowdex_sampler *)sampler, epoch, &error));
+  return NULL;
+}
+
+/* A rank that believed it had no steps would leave the others waiting. */
+static void a_sampler_always_has_its_length(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 100);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, set_epochs, sampler) == 0);
+  for (int i = 0; i < 100000; i++) {
+    CHECK(rowdex_sampler_len(sampler) == DEMO_ROWS && rowdex_sampler_steps(sampler) == DEMO_ROWS / 100);
+    rowdex_sampler_info info = {.struct_size = sizeof info};
+    OK(rowdex_sampler_get_info(sampler, &info, &error));
+    CHECK(info.steps == DEMO_ROWS / 100 && info.epoch <= 20000);
+  }
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK(rowdex_sampler_epoch(sampler) == 19999);
+  rowdex_sampler_free(sampler);
+  rowdex_dataset_free(dataset);
+}
+
 struct taker {
   rowdex_announced *announced;
   int taken;
@@ -166,6 +250,8 @@ int main(int argc, char **argv) {
   many_threads_read_at_once(argv[1]);
   threads_that_pull_from_one_loader_share_its_batches(argv[1]);
   an_announced_order_refuses_a_second_thread_and_serves_right_rows(argv[1]);
+  closing_ends_the_wait_of_another_thread(argv[1]);
+  a_sampler_always_has_its_length(argv[1]);
   another_thread_may_free(argv[1]);
   return 0;
 }
