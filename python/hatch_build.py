@@ -35,7 +35,8 @@ class CargoBuild(BuildHookInterface[Any]):
         profile = os.environ.get("ROWDEX_CARGO_PROFILE", "release")
         common = ["--profile", profile, "--features", "capi", "--target-dir", str(target)]
         common += ["--manifest-path", str(repository / "Cargo.toml"), *shlex.split(os.environ.get("ROWDEX_CARGO_ARGS", ""))]
-        self.cargo("rustc", *common, "--lib", "--crate-type", "cdylib")
+        # With an allocator of its own, which Cargo.toml tells of.
+        self.cargo("rustc", *common, "--lib", "--crate-type", "cdylib", "--", "--cfg", "rowdex_allocator")
         self.cargo("build", *common, "--bin", "rowdex")
         built = target / ("debug" if profile == "dev" else profile)
         build_data["force_include"].update(

@@ -1,13 +1,14 @@
-//! Parquet files as a map-style dataset for distributed training.
+//! Random access and an exact global shuffle for Parquet files, for distributed training.
 //!
-//! A build step reads footers only and writes one small index file. From then on every row has a number, its *row id*: a
-//! [`Dataset`] serves any row ids as Arrow record batches through an LRU of decoded row groups, and a [`DistributedSampler`] says which
-//! row ids are whose: shuffled over all files, and exactly as many on every rank.
+//! A build step reads the footers of Parquet files and writes one small index file. From then on every row has a
+//! number, its *row id*. A [`Dataset`] serves any rows by their ids as Arrow record batches. A [`DistributedSampler`]
+//! says which rows belong to which rank, and in which order. A [`Loader`] serves that order from threads of its own,
+//! within a fixed memory.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use rowdex::order::Global;
-//! use rowdex::{Dataset, DistributedSampler, IndexBuilder, Shard};
+//! use rowdex::{Dataset, DistributedSampler, IndexBuilder, Loader, Shard};
 //!
 //! # fn main() -> rowdex::Result<()> {
 //! # let folder = tempfile::tempdir().unwrap();
@@ -21,45 +22,183 @@
 //! IndexBuilder::new([data]).build(&index)?; // once, on one machine
 //!
 //! let dataset = Dataset::open(&index)?; // on every rank
-//! let row = dataset.get(7)?; // one row, wherever it is
+//! let row = dataset.get(7)?; // one row
 //! assert_eq!(row.num_rows(), 1);
+//! let rows = dataset.take(&[41, 3, 3])?; // several rows, in this order
+//! assert_eq!(rows.num_rows(), 3);
 //!
 //! let (rank, world_size, batch_size) = (1, 3, 64);
-//! let order = Arc::new(Global::new(dataset.len(), 42)?); // the seed, the same on all ranks
-//! let mut sampler = DistributedSampler::new(order, Shard::new(rank, world_size)?, batch_size)?;
-//! for epoch in 0..2 {
-//!     for batch in sampler.batches()? { // another order in each epoch, by itself
-//!         let batch = batch?;
-//!         let rows = dataset.take(&batch.rows)?; // in exactly this order
-//!         assert_eq!(rows.num_rows(), batch.rows.len());
-//!     }
+//! let order = Arc::new(Global::new(dataset.len(), 42)?); // the seed is the same on all ranks
+//! let sampler = DistributedSampler::new(order, Shard::new(rank, world_size)?, batch_size)?;
+//! let mut loader = Loader::builder(&dataset, sampler).memory(64 << 20).epochs(2).build()?;
+//! let mut steps = 0;
+//! while let Some(batch) = loader.next().transpose()? {
+//!     steps += 1;
+//!     assert_eq!(batch.records.num_rows(), batch.row_ids.len());
 //! }
+//! assert_eq!(steps, 2 * 6); // 334 rows on every rank, in 6 batches, in each of two epochs
 //! # Ok(()) }
 //! ```
 //!
-//! # Which part does what
+//! # Contents
 //!
 //! | question | part |
 //! | --- | --- |
 //! | Where is a row? | [`Index`], made by [`IndexBuilder`] |
-//! | What is in it? | [`Dataset`], or any [`MapDataset`] |
-//! | Which row comes at which position of an epoch? | [`Orders`] and [`Order`], in [`order`] |
-//! | What comes in the next batch, and fast? | [`Loader`], in [`loader`] |
-//! | Which positions are mine? | [`Shard`] with its [`Tail`], and [`DistributedSampler`], in [`sampler`] |
-//! | What did it cost? | [`Counters`] |
+//! | What is in a row? | [`Dataset`], or any other [`MapDataset`] |
+//! | Which row comes at which position of an epoch? | [`order`] |
+//! | Which positions belong to my rank? | [`Shard`], [`Tail`] and [`DistributedSampler`], in [`sampler`] |
+//! | How do I get all batches of an epoch fast? | [`Loader`], in [`loader`] |
+//! | What did it cost? | [`Counters`], [`loader::LoaderStats`] |
 //!
-//! Orders and shards are arithmetic: no rank talks to another, and nothing is drawn at run time, so every rank, thread and machine agrees.
+//! The documents in the folder `docs` of the repository specify what other programs may rely on: the index format, the
+//! orders, the shards and the disk tier.
+//!
+//! # Words
+//!
+//! - **Row id**: the number of a row in the index, from 0 to `len - 1`. Files are ordered by name, rows as they are in
+//!   their files.
+//! - **Order**: for one epoch, a pure function from positions to row ids. **Position**: a place in that order.
+//! - **Shard**: the positions that belong to one rank.
+//! - **Step**: one batch on every rank.
+//! - **Pass**: decoding every row group once.
+//! - **Pad**: a row that is served twice so that all ranks have the same number of rows.
+//!
+//! # Indexing
+//!
+//! [`IndexBuilder`] takes files, folders and patterns. It reads footers only, so it indexes thousands of files a
+//! second. The index holds the paths, the row counts, the schema and the footers, and no values. It takes 28 bytes for
+//! a row group and the compressed footers. It is written under another name and renamed, so the path has either the
+//! old index or the new one.
+//!
+//! ```no_run
+//! use rowdex::{IndexBuilder, SchemaMode};
+//!
+//! # fn main() -> rowdex::Result<()> {
+//! let report = IndexBuilder::new(["data/"])
+//!     .with_schema_mode(SchemaMode::Union) // columns that a file lacks are null there
+//!     .with_update(true) // rows of unchanged leading files keep their ids
+//!     .build("train.rdx")?;
+//! println!("{} rows in {} files", report.rows, report.files);
+//! # Ok(()) }
+//! ```
+//!
+//! Folders named `key=value` become columns. [`IndexBuilder::with_rows`] makes an index of listed rows only.
+//!
+//! # Reading rows
+//!
+//! [`Dataset::get`] reads one row, [`Dataset::take`] any rows in any order. Decoded row groups are kept in a cache of
+//! a fixed number of bytes. A `get` that finds nothing in the cache reads the pages of the row where the file says
+//! where its pages are, and the row group otherwise.
+//!
+//! ```no_run
+//! use rowdex::{Dataset, Index};
+//!
+//! # fn main() -> rowdex::Result<()> {
+//! let dataset = Dataset::builder(Index::open("train.rdx")?)
+//!     .with_columns(["features", "label"]) // only these are read
+//!     .with_cache_bytes(1 << 30)
+//!     .open()?;
+//! let batch = dataset.take(&[5, 1_000_000, 5])?;
+//! println!("{:?}", dataset.counters());
+//! # Ok(()) }
+//! ```
+//!
+//! For random rows of a dataset that is larger than the cache, use a [`Loader`]. It knows beforehand which rows will
+//! be needed; the cache does not, and decodes row groups again and again. Where another program decides which rows are
+//! needed, [`Dataset::plan`] takes its row ids in advance and serves them as a loader would.
+//!
+//! # Orders
+//!
+//! | order | what it does |
+//! | --- | --- |
+//! | [`order::Global`] | permutes all rows: the default |
+//! | [`order::Blocks`] | permutes row groups, and rows within windows of `k` row groups: less random, fewer decodes |
+//! | [`order::Sequential`] | the order of the files |
+//! | [`order::Torch`] | the order of PyTorch's `DistributedSampler`, number for number |
+//! | [`order::Explicit`] | any list of row ids |
+//! | [`order::Weighted`], [`order::Balanced`] | rows by weight, or classes equally often |
+//! | [`order::Mixed`] | several datasets in fixed proportions |
+//! | [`order::Resized`], [`order::Subset`] | epochs of a chosen size, or of some of the rows |
+//!
+//! An order is a pure function of the number of rows, the seed and the epoch. Nothing is drawn at run time and no rank
+//! talks to another one, so every thread, rank and machine agrees. The orders are versioned and frozen: a seed gives
+//! the same epoch in every release.
+//!
+//! # Shards
+//!
+//! Position `q` of an order belongs to rank `q mod world_size`. What happens when the ranks do not divide the rows is
+//! the [`Tail`]: repeat rows from the beginning of the epoch ([`Tail::Wrap`], the default), drop the rest
+//! ([`Tail::Drop`]), allow a difference of one row ([`Tail::Uneven`], for evaluation), or refuse ([`Tail::Error`]).
+//! With all of them but `Uneven` all ranks have the same number of rows, batches and steps.
+//!
+//! `Shard::from_env` takes rank and world size from the variables that torchrun, Open MPI, PMI and Slurm set.
+//!
+//! # Loading
+//!
+//! A [`Loader`] walks the order ahead of its consumer. When a row is due that it does not hold, it decodes the row
+//! group of that row and keeps those rows that are due soon. So the memory decides how often row groups are decoded:
+//! with memory for a share `m` of the rows, about `1 / (2m)` times an epoch, and not at all after the first epoch if
+//! everything fits. [`LoaderBuilder::predict`](loader::LoaderBuilder::predict) tells the number without reading data.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use rowdex::loader::Fault;
+//! use rowdex::order::Global;
+//! use rowdex::{Dataset, DistributedSampler, Loader, Shard};
+//!
+//! # fn main() -> rowdex::Result<()> {
+//! let dataset = Dataset::open("train.rdx")?;
+//! let order = Arc::new(Global::new(dataset.len(), 42)?);
+//! let sampler = DistributedSampler::new(order, Shard::from_env()?, 256)?;
+//! let mut loader = Loader::builder(&dataset, sampler)
+//!     .memory(4 << 30) // bytes of decoded rows
+//!     .threads(4)
+//!     .on_fault(Fault::Substitute { seed: 1 }) // a damaged row group does not stop the job
+//!     .build()?;
+//! if let Ok(checkpoint) = std::fs::read_to_string("checkpoint") {
+//!     loader.resume(&checkpoint.parse()?)?; // with any number of ranks
+//! }
+//! for batch in loader.epoch() {
+//!     let batch = batch?;
+//!     // ... one step of the training ...
+//!     # drop(batch);
+//! }
+//! std::fs::write("checkpoint", loader.state().to_string()).expect("the checkpoint is written");
+//! # Ok(()) }
+//! ```
+//!
+//! # Object stores
+//!
+//! With the feature `object-store`, URLs (`s3://`, `gs://`, `az://`, `https://`, `http://`, `file://`) work wherever a
+//! path does. [`source::StoreOptions`] has their settings; credentials come from the environment. TLS uses the
+//! cryptography that the application has installed as the default of `rustls`. If there is none when the first store
+//! is opened, rowdex installs `ring` as the default.
 //!
 //! # Errors
 //!
-//! Every fallible call returns [`Error`], which names file, row group and column where they are known and says what to do.
-//! Files are not trusted: a damaged or hostile index or Parquet file is an error, not a crash, and decoding is refused beforehand where it would
-//! take more memory than allowed.
+//! Every fallible call returns [`Error`], which names file, row group and column where they are known and says what to
+//! do. [`ErrorKind`] tells the kinds apart. Files are not trusted: a damaged or hostile index or Parquet file is an
+//! error, not a crash, and decoding is refused where it would take more memory than allowed. A panic of the decoder
+//! becomes an error as well, which needs the default `panic = "unwind"`.
 //!
 //! # Threads and processes
 //!
-//! A [`Dataset`] starts threads of its own when a call first needs several row groups decoded, and ends them when it is dropped; there are no
-//! global pools. A forked child gets a cache and threads of its own.
+//! A [`Dataset`] starts threads when a call first needs several row groups decoded, and ends them when it is dropped.
+//! A [`Loader`] has threads of its own. There are no global pools. After a fork, the child has the datasets and
+//! samplers of its parent, with an empty cache and threads of its own.
+//!
+//! # Features
+//!
+//! | feature | default | what it adds | what it costs |
+//! | --- | --- | --- | --- |
+//! | `cli` | yes | the command `rowdex` | clap, plotters, indicatif, CSV and JSON writers, an allocator |
+//! | `object-store` | yes | data and indexes by URL | object_store, tokio, reqwest, rustls with ring |
+//! | `serde` | no | typed rows: `MapDataset::get_as` | serde, serde_arrow |
+//! | `burn` | no | `burn_dataset::Dataset` for [`Dataset`] | burn-dataset, and `serde` |
+//! | `capi` | no | the functions of `include/rowdex.h` (Unix only) | mimalloc, which only the shared library uses |
+//!
+//! A library that reads local files needs none of them: `default-features = false`.
 
 mod bits;
 pub mod cache;
@@ -87,3 +226,9 @@ pub use index::{Index, Location};
 pub use loader::{Batch, Loader};
 pub use order::{Order, Orders};
 pub use sampler::{DistributedSampler, Shard, Tail};
+
+/// The allocator of the shared library, for what the library itself allocates: its memory is freed by its own functions
+/// alone, so no other allocator meets it. It asks for huge pages.
+#[cfg(all(feature = "capi", rowdex_allocator))]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

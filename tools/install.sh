@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Builds the C library and installs header, shared and static library and the pkg-config file below a directory:
 #   tools/install.sh PREFIX
-# ROWDEX_PROFILE (release) and ROWDEX_FLAGS (--no-default-features --features capi) say how it is built.
+# ROWDEX_PROFILE (release) and ROWDEX_FLAGS (--no-default-features --features capi) say how it is built. The libraries
+# allocate with mimalloc, for themselves and not for the program; ROWDEX_ALLOCATOR=system leaves it out, for tools that
+# watch malloc.
 set -euo pipefail
-if [ $# -ne 1 ]; then sed -n '2,4s/^# //p' "${BASH_SOURCE[0]}" >&2; exit 2; fi
+if [ $# -ne 1 ]; then sed -n '2,6s/^# //p' "${BASH_SOURCE[0]}" >&2; exit 2; fi
 mkdir -p "$1"
 prefix="$(cd "$1" && pwd)"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,7 +18,9 @@ case "$profile" in dev) built=debug ;; *) built="$profile" ;; esac
 built="${CARGO_TARGET_DIR:-target}/$built"
 
 # The crate type is given here and not in Cargo.toml, where every build would make libraries that few need.
-crate() { cargo rustc --locked --lib --profile "$profile" "${flags[@]}" --crate-type "$@"; }
+crate() { cargo rustc --locked --lib --profile "$profile" "${flags[@]}" --crate-type "$@" ${allocator[@]+"${allocator[@]}"}; }
+allocator=()
+if [ "${ROWDEX_ALLOCATOR:-mimalloc}" = mimalloc ]; then allocator=(--cfg rowdex_allocator); fi
 if [ "$(uname)" = Darwin ]; then
   shared="librowdex.$abi.dylib" link=librowdex.dylib
   crate cdylib,staticlib -- -C "link-arg=-Wl,-install_name,$prefix/lib/$shared"

@@ -3,6 +3,7 @@
 #[cfg(feature = "cli")]
 mod cli;
 mod guarantees;
+mod house;
 mod index_bytes;
 mod mixed;
 mod oracle;

@@ -490,8 +490,18 @@ fn path(key: &str) -> Result<Path> {
     })
 }
 
+/// Gives TLS its cryptography: what the application has installed, otherwise ring, which builds in a fraction of the time of
+/// rustls' own default.
+fn install_cryptography() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // An error means that another thread was faster.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
 /// The client of a store, and where it gets credentials from unless its requests go without.
 fn store(url: &Url, options: &StoreOptions) -> object_store::Result<(Arc<dyn ObjectStore>, Option<Credentials>)> {
+    install_cryptography();
     // Requests are repeated here, where they are counted and a deadline holds for all of it.
     let retry = RetryConfig { max_retries: 0, retry_timeout: options.deadline, ..RetryConfig::default() };
     let given = |variable: &str| {

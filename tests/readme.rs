@@ -1,0 +1,37 @@
+//! The README's example in Rust is `examples/readme.rs`, and it runs. It is a test program of its own, because the example
+//! works in the current folder.
+
+use std::fs;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use parquet::arrow::ArrowWriter;
+
+mod example {
+    include!("../examples/readme.rs");
+
+    pub(super) fn run() -> rowdex::Result<()> {
+        main()
+    }
+}
+
+#[test]
+fn the_example_of_the_readme_is_the_one_in_examples_and_runs_as_it_is_written() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let readme = fs::read_to_string(format!("{root}/README.md")).unwrap();
+    let shown = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    assert_eq!(shown, fs::read_to_string(format!("{root}/examples/readme.rs")).unwrap());
+
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("data")).unwrap();
+    for part in 0..3 {
+        let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(part * 5_000..(part + 1) * 5_000));
+        let rows = RecordBatch::try_from_iter([("id", ids)]).unwrap();
+        let file = fs::File::create(folder.path().join(format!("data/{part}.parquet"))).unwrap();
+        let mut writer = ArrowWriter::try_new(file, rows.schema(), None).unwrap();
+        writer.write(&rows).unwrap();
+        writer.close().unwrap();
+    }
+    std::env::set_current_dir(folder.path()).unwrap();
+    example::run().unwrap();
+}
