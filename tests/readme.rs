@@ -1,4 +1,4 @@
-//! The README's example in Rust is `examples/readme.rs`, and it runs. It is a test program of its own, because the example
+//! The README's example in Rust is `tests/data/readme.rs`, and it runs. It is a test program of its own, because the example
 //! works in the current folder.
 
 use std::fs;
@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use parquet::arrow::ArrowWriter;
 
 mod example {
-    include!("../examples/readme.rs");
+    include!("data/readme.rs");
 
     pub(super) fn run() -> rowdex::Result<()> {
         main()
@@ -16,11 +16,11 @@ mod example {
 }
 
 #[test]
-fn the_example_of_the_readme_is_the_one_in_examples_and_runs_as_it_is_written() {
+fn the_example_of_the_readme_is_the_one_that_is_tested_and_runs_as_it_is_written() {
     let root = env!("CARGO_MANIFEST_DIR");
     let readme = fs::read_to_string(format!("{root}/README.md")).unwrap();
     let shown = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    assert_eq!(shown, fs::read_to_string(format!("{root}/examples/readme.rs")).unwrap());
+    assert_eq!(shown, fs::read_to_string(format!("{root}/tests/data/readme.rs")).unwrap());
 
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("data")).unwrap();

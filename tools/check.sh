@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# The whole gate: formatting, lints for each feature set, documentation, tests with the pyarrow oracle and real servers of stores, and the demo.
-# Needs a Rust toolchain with rustfmt and clippy and Python 3 with venv, and installs the rest below target/; without nginx (or root and apt)
-# and npm, the tests of two more stores are left out, and say so.
+# The whole gate: formatting, lints for each choice of features, what it depends on, documentation, tests with the pyarrow
+# oracle and real servers of stores, the C API, the Python package, and the demo.
+#
+# Needs a Rust toolchain with rustfmt and clippy and Python 3 with venv, and installs the rest below target/. Without nginx
+# (or root and apt) and npm, the tests of two more stores are left out, and say so.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,40 +13,82 @@ export ROWDEX_ORACLE=${ROWDEX_ORACLE:-required}
 export ROWDEX_STORES=${ROWDEX_STORES:-required}
 export ROWDEX_STORES_OPS=${ROWDEX_STORES_OPS:-10000}
 
-step() { printf '\n== %s\n' "$*"; }
+started=$SECONDS
+step() { printf '\n== %s  [%d:%02d]\n' "$*" $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60)); }
+
+# What is installed from elsewhere is mostly waited for, so it comes while the lints run.
+mkdir -p target/prepare
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+declare -A prepared
+prepare() { # NAME COMMAND...
+  "${@:2}" >"target/prepare/$1.log" 2>&1 &
+  prepared[$1]=$!
+}
+ready() { # NAME
+  wait "${prepared[$1]}" || { cat "target/prepare/$1.log" >&2; return 1; }
+}
+prepare python bash tools/python/setup.sh
+if [ "$ROWDEX_ORACLE" = required ]; then prepare oracle sh tools/oracle/setup.sh; fi
+if [ "$ROWDEX_STORES" = required ]; then
+  prepare nginx sh tools/stores/more.sh nginx
+  prepare azurite sh tools/stores/more.sh azurite
+fi
 
 step "format"
 cargo fmt --all --check
 
-for features in "" "--no-default-features" "--no-default-features --features serde" "--all-features"; do
+step "what it depends on"
+python3 tools/dependencies.py
+
+step "what is generated: the public API as text, the picture"
+bash tools/api.sh --check
+rustfmt --check --edition 2024 tools/api/main.rs
+python3 tools/picture.py --check
+
+# All of these share what is compiled of the dependencies, because the tests ask for the features that differ.
+for features in "--all-features" "" "--no-default-features" "--no-default-features --features serde"; do
   step "lints ${features:-with the default features}"
   # shellcheck disable=SC2086
   cargo clippy --locked --all-targets $features -- -D warnings
 done
 
+step "the library alone, without what the tests ask for"
+cargo check --locked --lib --no-default-features
+
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
 
-step "the pyarrow oracle's environment"
-if [ "$ROWDEX_ORACLE" = required ]; then bash tools/oracle/setup.sh; fi
+if [ "$ROWDEX_ORACLE" = required ]; then
+  step "the pyarrow oracle's environment"
+  ready oracle
+fi
 
-step "the servers of the store tests"
 if [ "$ROWDEX_STORES" = required ]; then
+  step "the servers of the store tests"
   sh tools/stores/setup.sh
   # These come from other package managers, which a machine may lack: then their tests are left out, and say so.
-  if sh tools/stores/more.sh nginx && sh tools/stores/more.sh azurite; then export ROWDEX_STORES=all; fi
+  if ready nginx && ready azurite; then export ROWDEX_STORES=all; fi
 fi
 
 step "tests"
 cargo test --locked --all-features
 
+for features in "" "--no-default-features"; do
+  step "tests of the library ${features:-with the default features}"
+  # shellcheck disable=SC2086
+  cargo test --locked --lib $features
+done
+
 step "the C API"
 bash tools/capi.sh
 
 step "the Python package"
-bash tools/python.sh -q
+ready python
+# With the features and the profile that the other checks have built already.
+ROWDEX_CARGO_PROFILE=${ROWDEX_CARGO_PROFILE:-dev} ROWDEX_CARGO_ARGS=${ROWDEX_CARGO_ARGS:---locked --all-features} \
+  bash tools/python.sh -q
 
 step "the main job"
 cargo run --locked --quiet -- demo
 
-printf '\nall checks passed\n'
+step "all checks passed"

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Makes the environment that the Python package is tested in, with PyTorch. Does nothing if it is there.
+#
+# ROWDEX_TORCH  required: fail where PyTorch cannot be installed; no: leave it out; unset: install it if possible.
+# ROWDEX_VENV   the environment, made if it is not there. Default: target/python-venv.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+torch_version=2.15.0
+venv=${ROWDEX_VENV:-target/python-venv}
+python=$venv/bin/python
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+
+if ! cmp -s tools/python/requirements.txt "$venv/requirements.txt"; then
+  [ -x "$python" ] || python3 -m venv "$venv"
+  "$python" -m pip install --quiet --only-binary :all: -r tools/python/requirements.txt
+  cp tools/python/requirements.txt "$venv/requirements.txt"
+fi
+
+if [ "${ROWDEX_TORCH:-}" != no ] && ! "$python" -c 'import torch, torchdata' 2>/dev/null; then
+  if ! "$python" tools/python/install_torch.py "$torch_version" && [ "${ROWDEX_TORCH:-}" = required ]; then
+    echo "PyTorch cannot be installed, and ROWDEX_TORCH=required" >&2
+    exit 1
+  fi
+fi
