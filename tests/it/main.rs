@@ -3,7 +3,6 @@
 #[cfg(feature = "cli")]
 mod cli;
 mod guarantees;
-mod house;
 mod index_bytes;
 mod mixed;
 mod oracle;
