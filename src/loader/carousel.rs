@@ -105,12 +105,11 @@ impl Carousel {
         self.whole.get(group as usize)?.clone()
     }
 
-    /// Keeps a decoded group, or lets it go. Returns the bytes added and removed.
-    pub(crate) fn stay(&mut self, group: u32, kept: Option<(RecordBatch, u64)>) -> (u64, u64) {
-        let Some(place) = self.whole.get_mut(group as usize) else { return (0, 0) };
-        let added = kept.as_ref().map_or(0, |(_, bytes)| *bytes);
-        let removed = std::mem::replace(place, kept).map_or(0, |(_, bytes)| bytes);
-        (added, removed)
+    /// Keeps a decoded group, or lets it go.
+    pub(crate) fn stay(&mut self, group: u32, kept: Option<(RecordBatch, u64)>) {
+        if let Some(place) = self.whole.get_mut(group as usize) {
+            *place = kept;
+        }
     }
 
     pub(crate) fn insert(&mut self, group: u32, number: u64, lot: Lot) {

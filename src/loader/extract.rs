@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use super::carousel::Lot;
 use super::groups::Groups;
 use super::pick::{Picker, as_run, chunk_rows};
-use super::plan::PIECES;
+use super::plan::{PIECES, is_sparse};
 use crate::Result;
 use crate::dataset::Ahead;
 use crate::rows::bytes_of;
@@ -104,14 +104,6 @@ fn is_wide(batch: &RecordBatch, bytes: u64) -> bool {
     const LONG: u64 = 256;
     let values = (batch.num_rows() as u64).saturating_mul(batch.num_columns() as u64);
     bytes >= values.max(1).saturating_mul(LONG)
-}
-
-/// Whether to decode only the wanted rows of a group, rather than all and then pick.
-///
-/// Skipping between wanted rows costs the decoder about as much as decoding sixteen rows, so it pays only when fewer
-/// than every sixteenth row is wanted; and then it may leave out whole pages.
-pub(crate) fn is_sparse(wanted: usize, rows: u64) -> bool {
-    (wanted as u64).saturating_mul(16) <= rows
 }
 
 /// The slots in rising order, each once; `slots` then says where each of them is among these.

@@ -162,6 +162,15 @@ fn is_of_the_data(kind: ErrorKind) -> bool {
     }
 }
 
+/// The error of a decode that panicked.
+pub(crate) fn undecoded(group: u32) -> Error {
+    panicked(&format!("decoding row group {group}"))
+}
+
+pub(crate) fn panicked(what: &str) -> Error {
+    Error::new(ErrorKind::Internal, format!("{what} panicked")).with_hint("please report this")
+}
+
 fn nothing_left(error: &Error) -> Error {
     Error::new(error.kind(), format!("no row can be read, so none can stand in for another; the first error: {error}"))
         .with_source(error.clone())

@@ -60,17 +60,22 @@ impl Lookahead {
     /// For row groups of a store, within `memory`; none for others. `read_concurrency` chooses how many, and then it does not adapt.
     pub(crate) fn new(groups: &dyn Groups, memory: u64, threads: usize, read_concurrency: Option<usize>) -> Self {
         let costs = || (0..groups.count()).map(|group| groups.size(group).cost);
-        let largest = if groups.is_remote() { costs().max().unwrap_or(0) } else { 0 };
-        let bytes = match read_concurrency {
-            _ if !groups.is_remote() => 0,
-            None => START,
-            Some(row_groups) => largest.saturating_mul(row_groups as u64),
+        let largest = groups.is_remote().then(|| costs().max().unwrap_or(0));
+        Self::of(largest, memory, threads, read_concurrency)
+    }
+
+    /// For row groups of a store of which the largest takes so many bytes; with `None`, for local ones.
+    pub(super) fn of(largest: Option<u64>, memory: u64, threads: usize, read_concurrency: Option<usize>) -> Self {
+        let bytes = match (largest, read_concurrency) {
+            (None, _) => 0,
+            (_, None) => START,
+            (Some(largest), Some(row_groups)) => largest.saturating_mul(row_groups as u64),
         };
         Self {
             bytes,
             memory,
-            share: if groups.is_remote() { memory / 4 } else { 0 },
-            decoding: largest.saturating_mul(2 * threads.max(1) as u64),
+            share: if largest.is_some() { memory / 4 } else { 0 },
+            decoding: largest.unwrap_or(0).saturating_mul(2 * threads.max(1) as u64),
             chosen: read_concurrency.is_some() || bytes == 0,
             growing: true,
             plenty: 0,

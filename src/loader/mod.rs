@@ -47,6 +47,7 @@ mod lookahead;
 mod pick;
 mod plan;
 mod predict;
+mod schedule;
 mod stand_ins;
 #[cfg(test)]
 mod tests;

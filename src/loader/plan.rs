@@ -53,6 +53,8 @@ pub(crate) struct Extract {
     pub(crate) keep: bool,
     /// Whether the group must be decoded for it, not being one that stayed.
     pub(crate) decode: bool,
+    /// How many rows the group has.
+    pub(crate) of_rows: u64,
     /// How many bytes the rows take by the sizes that the plan was given, for [`Plan::measure`].
     pub(crate) estimate: u64,
     /// About how many bytes the rows really take.
@@ -481,21 +483,34 @@ impl Plan {
         }
         let bytes = rows as f64 * bytes_of;
         let whole = state.size.bytes.max(state.size.cost) as f64 * self.decoded.value;
-        let decode = !state.stays;
+        let (decode, of_rows) = (!state.stays, state.size.rows);
         let was = if state.stays { whole } else { 0.0 };
         self.staying += if keep { whole } else { 0.0 } - was;
         (state.seen, state.stays) = (true, keep);
         self.held += bytes;
         self.peak = self.peak.max(self.held + self.staying);
         let estimate = (bytes / self.kept.value) as u64;
-        Extract { group, slots, keep, decode, estimate, bytes: bytes as u64, whole: whole as u64 }
+        Extract { group, slots, keep, decode, of_rows, estimate, bytes: bytes as u64, whole: whole as u64 }
     }
 }
 
 impl Extract {
     fn nothing(group: u32) -> Self {
-        Self { group, slots: Vec::new(), keep: false, decode: false, estimate: 0, bytes: 0, whole: 0 }
+        Self { group, slots: Vec::new(), keep: false, decode: false, of_rows: 0, estimate: 0, bytes: 0, whole: 0 }
     }
+
+    /// Whether only the wanted rows are to be decoded.
+    pub(crate) fn is_sparse(&self) -> bool {
+        !self.keep && is_sparse(self.slots.len(), self.of_rows)
+    }
+}
+
+/// Whether to decode only the wanted rows of a group, rather than all and then pick.
+///
+/// Skipping between wanted rows costs the decoder about as much as decoding sixteen rows, so it pays only when fewer
+/// than every sixteenth row is wanted; and then it may leave out whole pages.
+pub(crate) fn is_sparse(wanted: usize, rows: u64) -> bool {
+    (wanted as u64).saturating_mul(16) <= rows
 }
 
 /// A number that looks random and depends on nothing else (the finaliser of SplitMix64).

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::driver::{Driver, Planned};
-use super::extract::is_sparse;
 use super::faults::out_of_range;
 use super::groups::{Fetch, Groups, Near};
 use super::plan::{Extract, GroupSize, Plan};
@@ -203,8 +202,7 @@ impl Run<'_> {
 
     /// What is read for an extraction, decided as the engine decides.
     fn read(&self, extract: Extract) -> Fetch {
-        let size = self.sizes.get(extract.group as usize).copied().unwrap_or_default();
-        if extract.keep || !is_sparse(extract.slots.len(), size.rows) {
+        if !extract.is_sparse() {
             return self.groups.fetch(extract.group, None);
         }
         let mut slots = extract.slots;

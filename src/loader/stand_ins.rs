@@ -10,10 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use arrow::array::{RecordBatch, UInt32Array};
 
 use super::carousel::{Lot, pick};
-use super::engine::undecoded;
-use super::extract::is_sparse;
-use super::faults::{Faults, Placed};
+use super::faults::{Faults, Placed, undecoded};
 use super::groups::{Groups, Near};
+use super::plan::is_sparse;
 use crate::Result;
 use crate::rows::{self, Place, uncopied};
 

@@ -1,0 +1,521 @@
+//! What comes next: whether to plan further, read ahead, extract rows or assemble a segment, within the memory.
+//!
+//! The schedule knows neither threads nor data nor the clock. It is told what has happened and says what to do, so it is tested like the plan, over
+//! any sequence of events. In this order it asks for a segment whose rows are all there, a read to be started, an extraction that the memory
+//! permits, and a further step of the plan; only while less is on its way than should be, the plan comes before the extraction.
+//!
+//! It never waits for ever: an extraction that the next segment needs is asked for whatever memory it takes, once nothing else goes on and the
+//! consumer has taken all that there is.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::lookahead::{Found, Lookahead};
+use super::plan::Extract;
+use crate::source::Link;
+
+/// Segments of more epochs than the consumer's and so many are not planned before it takes some: preparing an epoch may take
+/// time and memory in proportion to the rows.
+const EPOCHS_AHEAD: u64 = 2;
+
+/// What a schedule has to keep to.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    /// Bytes that may be in memory.
+    pub(crate) memory: u64,
+    /// By how much that may be exceeded: rows fill the memory, and the largest row group must be decoded besides them.
+    pub(crate) excess: u64,
+    /// How many extractions are planned before the first of them has begun, those that are read ahead left out.
+    pub(crate) extractions_planned: usize,
+    /// Batches that may wait for the consumer; `None` leaves it to the plan.
+    pub(crate) batches_waiting: Option<usize>,
+    /// Row groups that may be read ahead at once.
+    pub(crate) reads: usize,
+    /// Whether an extraction waits for what is read ahead for it, while other things are done.
+    pub(crate) waits_for_reads: bool,
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// Tell the plan what was measured, then ask it for its next step: [`Schedule::planned`] comes of it.
+    Plan(Vec<Measured>),
+    /// Start reading: [`Schedule::read_started`].
+    Read(Read),
+    /// Get rows of a row group: [`Schedule::extracted`].
+    Extract(Extraction),
+    /// Assemble the oldest segment that was planned and not assembled, of this number: [`Schedule::assembled`].
+    Assemble(u64),
+}
+
+/// What the plan is to know.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Measured {
+    /// Bytes of rows that are kept, estimated and real.
+    Kept(u64, u64),
+    /// Bytes of a row group as it is decoded, estimated and real.
+    Decoded(u64, u64),
+    /// What the rows that are held may take from now on.
+    Memory(u64),
+}
+
+/// What the plan came to.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Walked,
+    Extract(Extract),
+    Segment {
+        epoch: u64,
+    },
+    /// The end of the run; more may come after.
+    End,
+}
+
+/// What the plan knows of what comes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Outlook {
+    /// How many segments may wait for the consumer.
+    pub(crate) segments_ready: usize,
+    /// About how many bytes the batches of a segment take.
+    pub(crate) segment_bytes: u64,
+    /// What rows will take in memory when all that is planned was done.
+    pub(crate) held: u64,
+}
+
+/// A read to start ahead of the extraction of the same number.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) number: u64,
+    pub(crate) group: u32,
+    /// The slots to read, if not all of the row group.
+    pub(crate) slots: Option<Vec<u32>>,
+    /// About how many bytes the row group takes when decoded.
+    pub(crate) whole: u64,
+}
+
+/// An extraction to do now.
+#[derive(Debug)]
+pub(crate) struct Extraction {
+    pub(crate) number: u64,
+    pub(crate) extract: Extract,
+    /// Whether the row group has stayed decoded.
+    pub(crate) stayed: bool,
+    /// The memory that is set aside for it.
+    needs: u64,
+    found: Found,
+}
+
+/// What came of an extraction.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Extracted {
+    /// Row groups that were decoded for it.
+    pub(crate) decodes: u64,
+    /// Bytes of the rows that it brought; none if it failed.
+    pub(crate) rows: Option<u64>,
+    /// Bytes of the row group, if that stays decoded.
+    pub(crate) stays: Option<u64>,
+    /// Bytes of the row group as it was decoded, estimated and real, if all of it was.
+    pub(crate) decoded: Option<(u64, u64)>,
+    /// About how many bytes besides the rows were in memory at the worst moment.
+    pub(crate) staged: u64,
+}
+
+/// Decides what is done next.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    limits: Limits,
+    memory: Memory,
+    planning: Planning,
+    reads: Reads,
+    extractions: Extractions,
+    segments: Segments,
+    staged: Staged,
+    /// Extractions and assemblies that are under way.
+    running: usize,
+}
+
+/// Bytes in memory, and of what.
+#[derive(Debug, Default)]
+struct Memory {
+    /// Rows on the carousel, row groups that stay decoded, and batches that wait.
+    held: u64,
+    /// Set aside for extractions under way.
+    in_flight: u64,
+    read_ahead: u64,
+    peak: u64,
+}
+
+impl Memory {
+    fn total(&self) -> u64 {
+        self.held + self.in_flight + self.read_ahead
+    }
+
+    fn note_peak(&mut self) {
+        self.peak = self.peak.max(self.total());
+    }
+}
+
+#[derive(Debug, Default)]
+struct Planning {
+    under_way: bool,
+    ended: bool,
+    /// What was measured since the plan was last asked.
+    measured: Vec<Measured>,
+    outlook: Outlook,
+}
+
+#[derive(Debug)]
+struct Reads {
+    lookahead: Lookahead,
+    /// The first extraction for which it was not decided yet whether to read ahead.
+    next: u64,
+    /// The extraction for which a read is being started.
+    starting: Option<u64>,
+    /// Bytes, and whether they are there, by the number of the extraction.
+    under_way: BTreeMap<u64, (u64, bool)>,
+    /// The extraction that was waited for, with as much read ahead as may be.
+    late: Option<u64>,
+    /// Bytes read ahead so far, and what they take when decoded.
+    expansion: (u64, u64),
+}
+
+#[derive(Debug, Default)]
+struct Extractions {
+    planned: VecDeque<(u64, Extract)>,
+    /// The number of the next one to be planned.
+    next: u64,
+    /// All before this one are done, and these after it.
+    done_before: u64,
+    done: BTreeSet<u64>,
+    /// Row groups that are being decoded to stay.
+    busy: BTreeSet<u32>,
+    /// Row groups that stayed decoded, and their bytes.
+    stayed: BTreeMap<u32, u64>,
+    /// Row groups decoded so far.
+    decodes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Segments {
+    /// For each that was planned and not begun, the extraction before which all must be done.
+    planned: VecDeque<u64>,
+    /// The number of the next one to be planned.
+    next: u64,
+    /// The epochs of those that were planned and not handed out.
+    epochs: VecDeque<u64>,
+    assembling: usize,
+    /// Bytes and batches of those that wait for the consumer.
+    ready: BTreeMap<u64, (u64, usize)>,
+    /// The number of the next one to be handed out.
+    next_out: u64,
+}
+
+impl Schedule {
+    pub(crate) fn new(limits: Limits, lookahead: Lookahead) -> Self {
+        let (under_way, expansion) = (BTreeMap::new(), (0, 0));
+        let reads = Reads { lookahead, next: 0, starting: None, under_way, late: None, expansion };
+        let planning = Planning { outlook: Outlook { segments_ready: 1, ..Outlook::default() }, ..Planning::default() };
+        Self {
+            limits,
+            memory: Memory::default(),
+            planning,
+            reads,
+            extractions: Extractions::default(),
+            segments: Segments::default(),
+            staged: Staged(1.0),
+            running: 0,
+        }
+    }
+
+    /// What to do next, if anything can be done before something else has happened.
+    pub(crate) fn next(&mut self) -> Option<Task> {
+        if let Some(segment) = self.next_segment() {
+            return Some(Task::Assemble(segment));
+        }
+        if let Some(read) = self.next_read() {
+            return Some(Task::Read(read));
+        }
+        // An extraction may wait for the store, and all that is not asked for before it waits with it.
+        let hungry = self.may_read_ahead();
+        let plan = if hungry { self.next_plan() } else { None };
+        plan.or_else(|| self.next_extraction()).or_else(|| self.next_plan())
+    }
+
+    /// The number of the next segment to hand out.
+    pub(crate) fn next_out(&self) -> u64 {
+        self.segments.next_out
+    }
+
+    /// Whether everything was planned and handed out.
+    pub(crate) fn is_over(&self) -> bool {
+        self.planning.ended && self.segments.next_out == self.segments.next
+    }
+
+    /// Bytes in memory now, and the most that ever were.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        (self.memory.total(), self.memory.peak)
+    }
+
+    fn next_segment(&mut self) -> Option<u64> {
+        let needs = *self.segments.planned.front()?;
+        if needs > self.extractions.done_before || !self.has_room() {
+            return None;
+        }
+        self.segments.planned.pop_front();
+        self.segments.assembling += 1;
+        self.running += 1;
+        Some(self.segments.next - self.segments.planned.len() as u64 - 1)
+    }
+
+    fn has_room(&self) -> bool {
+        let Segments { ready, assembling, .. } = &self.segments;
+        match self.limits.batches_waiting {
+            None => ready.len() + assembling < self.planning.outlook.segments_ready,
+            Some(limit) => {
+                let waiting: usize = ready.values().map(|(_, batches)| batches).sum();
+                *assembling == 0 && (waiting < limit || ready.is_empty())
+            }
+        }
+    }
+
+    fn next_plan(&mut self) -> Option<Task> {
+        let Planning { under_way, ended, outlook, .. } = &self.planning;
+        // Until a row group is decoded nobody knows what rows really take, so no more is planned than must be; or, where that would cost the
+        // latency of a store once more, than does no harm if they take several times as much.
+        let harmless = self.reads.lookahead.reserve() > 0 && outlook.held < self.limits.memory / 8;
+        let unmeasured = self.extractions.decodes == 0 && self.extractions.next > 0 && !harmless;
+        let ahead = self.limits.extractions_planned + self.reads.under_way.len();
+        let far = |epochs: &VecDeque<u64>| epochs.back().zip(epochs.front()).map_or(0, |(last, first)| last - first);
+        let due = !under_way
+            && !ended
+            && self.extractions.planned.len() < (if unmeasured { 1 } else { ahead })
+            && self.segments.planned.len() < self.segments_planned()
+            && far(&self.segments.epochs) < EPOCHS_AHEAD;
+        due.then(|| {
+            self.planning.under_way = true;
+            Task::Plan(std::mem::take(&mut self.planning.measured))
+        })
+    }
+
+    /// How many segments may be planned before their rows are there.
+    fn segments_planned(&self) -> usize {
+        // So far ahead that the memory, not the plan, is what holds the threads up.
+        const SEGMENTS_PLANNED: usize = 16;
+        let outlook = &self.planning.outlook;
+        let ahead = self.reads.lookahead.bytes(outlook.held);
+        if ahead <= self.memory.read_ahead && !self.extractions.planned.is_empty() {
+            return SEGMENTS_PLANNED;
+        }
+        // An order that follows the files has all rows of a row group before the next one is asked for: without more, there would never be a
+        // second one to decode meanwhile.
+        let (read, decoded) = self.reads.expansion;
+        let decoded = u128::from(ahead) * u128::from(decoded.max(1)) / u128::from(read.max(1));
+        let segments = (decoded + u128::from(self.limits.excess)) / u128::from(outlook.segment_bytes.max(1));
+        SEGMENTS_PLANNED + usize::try_from(segments).unwrap_or(usize::MAX).min(1 << 12)
+    }
+
+    fn may_read_ahead(&self) -> bool {
+        self.reads.under_way.len() < self.limits.reads
+            && self.memory.read_ahead < self.reads.lookahead.bytes(self.planning.outlook.held)
+            // More rows than planned may be held for a while, and the plan follows slowly when more is to be on its way.
+            && self.memory.total() < self.limits.memory + self.limits.excess
+    }
+
+    /// The next read to start. Starting it takes a moment, so that comes before all that takes longer, one at a time.
+    pub(crate) fn next_read(&mut self) -> Option<Read> {
+        if self.reads.starting.is_some() {
+            return None;
+        }
+        while self.may_read_ahead() {
+            let Extractions { planned, stayed, busy, .. } = &self.extractions;
+            let (number, extract) = planned.iter().find(|(number, _)| *number >= self.reads.next)?;
+            self.reads.next = number + 1;
+            let group = extract.group;
+            let held = stayed.contains_key(&group) || busy.contains(&group);
+            let kept_before = |(other, before): &&(u64, Extract)| other < number && before.group == group && before.keep;
+            if !(held || planned.iter().any(|planned| kept_before(&planned))) {
+                self.reads.starting = Some(*number);
+                let slots = extract.is_sparse().then(|| extract.slots.clone());
+                return Some(Read { number: *number, group, slots, whole: extract.whole });
+            }
+        }
+        None
+    }
+
+    fn next_extraction(&mut self) -> Option<Task> {
+        let Extractions { planned, stayed, busy, .. } = &self.extractions;
+        let (number, extract) = planned.front()?;
+        let stayed = stayed.contains_key(&extract.group);
+        if self.reads.starting == Some(*number) || !stayed && busy.contains(&extract.group) {
+            return None;
+        }
+        let needs = match stayed {
+            true => extract.bytes,
+            false if extract.keep => extract.bytes + extract.whole,
+            false => extract.bytes + self.staged.of(extract.whole),
+        };
+        // When nothing else goes on and the consumer waits for just this, it must be done whatever it takes.
+        let due = self.segments.planned.front().is_none_or(|needed| number < needed);
+        let must = due && self.running == 0 && self.segments.ready.is_empty();
+        let outlook = &self.planning.outlook;
+        let segments = outlook.segments_ready.saturating_sub(self.segments.ready.len()) as u64;
+        let needed = self.memory.total() + needs + segments * outlook.segment_bytes;
+        if !must && needed > self.limits.memory + self.limits.excess {
+            return None;
+        }
+        let read = self.reads.under_way.get(number).copied();
+        if self.limits.waits_for_reads && !stayed && read.is_some_and(|(_, arrived)| !arrived) {
+            // There may be other work before it comes, such as rows that somebody waits for.
+            if !self.may_read_ahead() {
+                self.reads.late = Some(*number);
+            }
+            return None;
+        }
+        let (number, extract) = self.extractions.planned.pop_front()?;
+        self.running += 1;
+        let found = self.found(number);
+        if let Some((bytes, _)) = self.reads.under_way.remove(&number) {
+            // While it is decoded it is no longer read ahead: its compressed bytes come on top of the memory, as those of any row group do.
+            self.memory.read_ahead -= bytes;
+        }
+        self.memory.in_flight += needs;
+        self.memory.note_peak();
+        if !stayed && extract.keep {
+            self.extractions.busy.insert(extract.group);
+        }
+        Some(Task::Extract(Extraction { number, extract, stayed, needs, found }))
+    }
+
+    /// What an extraction finds of what was read ahead.
+    fn found(&self, number: u64) -> Found {
+        let Some((own, _)) = self.reads.under_way.get(&number) else { return Found::InTime };
+        if self.reads.late == Some(number) {
+            return Found::Late;
+        }
+        let others = self.reads.under_way.iter().filter(|(other, (_, arrived))| **other != number && *arrived);
+        let arrived: u64 = others.map(|(_, (bytes, _))| bytes).sum();
+        if arrived > (self.memory.read_ahead - own) / 3 { Found::Plenty } else { Found::InTime }
+    }
+
+    /// The plan took a step.
+    pub(crate) fn planned(&mut self, step: Step, outlook: Outlook) {
+        (self.planning.under_way, self.planning.outlook) = (false, outlook);
+        match step {
+            Step::Walked => {}
+            Step::Extract(extract) => {
+                self.extractions.planned.push_back((self.extractions.next, extract));
+                self.extractions.next += 1;
+            }
+            Step::Segment { epoch } => {
+                self.segments.planned.push_back(self.extractions.next);
+                self.segments.epochs.push_back(epoch);
+                self.segments.next += 1;
+            }
+            Step::End => self.planning.ended = true,
+        }
+    }
+
+    /// The run goes on after its end.
+    pub(crate) fn reopen(&mut self) {
+        self.planning.ended = false;
+    }
+
+    /// A read was started, of so many bytes; or there is none, and the extraction reads for itself.
+    pub(crate) fn read_started(&mut self, read: &Read, bytes: Option<u64>) {
+        self.reads.starting = None;
+        let Some(bytes) = bytes else { return };
+        self.memory.read_ahead += bytes;
+        self.memory.note_peak();
+        if read.slots.is_none() {
+            let (all, decoded) = self.reads.expansion;
+            self.reads.expansion = (all + bytes, decoded.saturating_add(read.whole));
+        }
+        self.reads.under_way.insert(read.number, (bytes, false));
+    }
+
+    /// What was read ahead for this extraction is there.
+    pub(crate) fn arrived(&mut self, number: u64) {
+        if let Some((_, arrived)) = self.reads.under_way.get_mut(&number) {
+            *arrived = true;
+        }
+    }
+
+    /// An extraction is done, over a link that was measured meanwhile.
+    pub(crate) fn extracted(&mut self, extraction: &Extraction, done: Extracted, link: Option<Link>) {
+        let Extraction { number, extract, stayed, needs, found } = extraction;
+        if self.reads.lookahead.note(*number, *found, self.reads.next, link) {
+            let memory = self.limits.memory - self.reads.lookahead.reserve();
+            self.planning.measured.push(Measured::Memory(memory));
+        }
+        self.running -= 1;
+        self.memory.in_flight -= needs;
+        let Extractions { busy, stayed: stays, decodes, .. } = &mut self.extractions;
+        busy.remove(&extract.group);
+        *decodes += done.decodes;
+        if let Some((estimate, real)) = done.decoded {
+            self.planning.measured.push(Measured::Decoded(estimate, real));
+        }
+        if let Some(rows) = done.rows {
+            if !extract.keep {
+                // Short extractions from row groups that stay would say more of allocations than of rows.
+                self.planning.measured.push(Measured::Kept(extract.estimate, rows));
+            }
+            if !stayed && !extract.keep {
+                self.staged.add(done.staged, extract.whole);
+            }
+            self.memory.held += rows;
+        }
+        if !(*stayed && extract.keep) {
+            let removed = stays.remove(&extract.group).unwrap_or(0);
+            if let Some(bytes) = done.stays {
+                stays.insert(extract.group, bytes);
+                self.memory.held += bytes;
+            }
+            self.memory.held -= removed;
+        }
+        self.extractions.done.insert(*number);
+        while let before = self.extractions.done_before
+            && self.extractions.done.remove(&before)
+        {
+            self.extractions.done_before += 1;
+        }
+        self.memory.note_peak();
+    }
+
+    /// A segment was assembled into so many batches of so many bytes, out of rows of which so many bytes were let go.
+    pub(crate) fn assembled(&mut self, segment: u64, batches: usize, bytes: u64, freed: u64) {
+        self.running -= 1;
+        self.segments.assembling -= 1;
+        self.memory.held = self.memory.held + bytes - freed;
+        self.memory.note_peak();
+        self.segments.ready.insert(segment, (bytes, batches));
+    }
+
+    /// The consumer has taken the next segment.
+    pub(crate) fn handed_out(&mut self) {
+        if let Some((bytes, _)) = self.segments.ready.remove(&self.segments.next_out) {
+            self.memory.held -= bytes;
+        }
+        self.segments.next_out += 1;
+        self.segments.epochs.pop_front();
+    }
+}
+
+/// How much of a decoded row group is in memory at once, beside the rows that are kept of it: little where chunks come and go, all of it where the
+/// rows are views of its pages.
+#[derive(Debug)]
+struct Staged(f64);
+
+impl Staged {
+    fn of(&self, whole: u64) -> u64 {
+        (whole as f64 * self.0) as u64
+    }
+
+    /// Follows the truth quickly when it is worse than believed, and slowly when it is better.
+    fn add(&mut self, bytes: u64, whole: u64) {
+        let real = bytes as f64 / whole.max(1) as f64;
+        self.0 = real.max(self.0 * 0.75 + real * 0.25).min(4.0);
+    }
+}
+
+#[cfg(test)]
+mod tests;

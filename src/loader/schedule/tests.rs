@@ -1,0 +1,265 @@
+//! The schedule under any sequence of events, without threads and without data.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::loader::driver::{Driver, Planned};
+use crate::loader::plan::{GroupSize, Plan};
+use crate::loader::walk::Epochs;
+use crate::order::{Global, Orders, Sequential};
+use crate::sampler::{DistributedSampler, Shard};
+
+const ROW: u64 = 100;
+
+/// A loader without data: every task takes a while, and the next one to be done is any of those under way.
+struct World {
+    schedule: Schedule,
+    driver: Option<Driver>,
+    ends: Vec<u64>,
+    threads: usize,
+    remote: bool,
+    /// The tasks under way, and reads that have not arrived.
+    under_way: Vec<Task>,
+    reads: Vec<u64>,
+    /// Rows of the segments that were planned, by number, and how many of which row group they are made of.
+    segments: BTreeMap<u64, Vec<(u32, u32)>>,
+    planned: u64,
+    /// How many extractions have begun, and which of them are done.
+    begun: u64,
+    done: BTreeSet<u64>,
+    stayed: BTreeMap<u32, u64>,
+    /// What is in memory, as counted here.
+    held: u64,
+    set_aside: u64,
+    read_ahead: BTreeMap<u64, u64>,
+    /// Bytes of the segments that were assembled and not taken.
+    ready: BTreeMap<u64, u64>,
+    assembled: u64,
+    served: u64,
+    peak: u64,
+    random: u64,
+}
+
+impl World {
+    fn random(&mut self, below: usize) -> usize {
+        // SplitMix64.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % below.max(1) as u64) as usize
+    }
+
+    /// Gives whoever is free something to do. Reads are only started, which is done by the next event.
+    fn begin(&mut self) {
+        while self.under_way.len() < self.threads.max(1)
+            && let Some(task) = self.schedule.next()
+        {
+            match &task {
+                Task::Plan(_) => assert!(self.driver.is_some(), "the plan is asked twice at once"),
+                Task::Read(read) => assert!(self.remote && read.number >= self.begun, "a read that comes too late"),
+                Task::Extract(extraction) => {
+                    let Extraction { number, extract, stayed, needs, .. } = extraction;
+                    assert_eq!(*number, self.begun, "extractions begin in the order in which they were planned");
+                    self.begun += 1;
+                    assert_eq!(*stayed, self.stayed.contains_key(&extract.group));
+                    assert!(self.threads == 0 || !self.reads.contains(number), "a thread would wait for the store");
+                    let to_stay = |task: &Task| matches!(task, Task::Extract(other)
+                        if other.extract.group == extract.group && other.extract.keep && !other.stayed);
+                    assert!(*stayed || !self.under_way.iter().any(to_stay), "decoded twice");
+                    self.read_ahead.remove(number);
+                    self.reads.retain(|read| read != number);
+                    self.set_aside += needs;
+                }
+                Task::Assemble(segment) => {
+                    assert_eq!(*segment, self.assembled, "segments are assembled once each, in order");
+                    self.assembled += 1;
+                }
+            }
+            self.under_way.push(task);
+            self.check();
+        }
+    }
+
+    fn finish(&mut self, task: Task) {
+        match task {
+            Task::Plan(_) => self.plan(),
+            Task::Read(read) => {
+                let bytes = (self.random(4) > 0).then(|| self.rows_of(read.group) * ROW / 2);
+                self.schedule.read_started(&read, bytes);
+                if let Some(bytes) = bytes {
+                    self.read_ahead.insert(read.number, bytes);
+                    self.reads.push(read.number);
+                }
+            }
+            Task::Extract(extraction) => {
+                let Extraction { number, extract, stayed, needs, .. } = &extraction;
+                let rows = extract.slots.len() as u64 * ROW;
+                let whole = self.rows_of(extract.group) * ROW;
+                let stays = extract.keep.then_some(whole);
+                let decoded = (!stayed && !extract.is_sparse()).then_some((whole, whole));
+                let decodes = u64::from(!stayed);
+                let came = Extracted { decodes, rows: Some(rows), stays, decoded, staged: whole / 8 };
+                self.schedule.extracted(&extraction, came, None);
+                self.set_aside -= needs;
+                self.held += rows;
+                if !extract.keep {
+                    self.stayed.remove(&extract.group);
+                } else if let Some(bytes) = stays {
+                    self.stayed.insert(extract.group, bytes);
+                }
+                assert!(self.done.insert(*number));
+            }
+            Task::Assemble(segment) => {
+                let rows: u64 = self.segments[&segment].iter().map(|(_, rows)| u64::from(*rows)).sum();
+                self.schedule.assembled(segment, 1, rows * ROW, rows * ROW);
+                self.ready.insert(segment, rows * ROW);
+            }
+        }
+        self.check();
+    }
+
+    fn plan(&mut self) {
+        let mut driver = self.driver.take().unwrap();
+        let ends = &self.ends;
+        let step = driver.advance(|_, row| {
+            let group = ends.partition_point(|end| *end <= row);
+            let start = if group == 0 { 0 } else { ends[group - 1] };
+            Ok((row, (group as u32, (row - start) as u32)))
+        });
+        let outlook = Outlook {
+            segments_ready: driver.plan.segments_ready(),
+            segment_bytes: driver.plan.segment_bytes(),
+            held: driver.plan.held(),
+        };
+        let step = match step {
+            Planned::Walked => Step::Walked,
+            Planned::Extract(extract) => Step::Extract(extract),
+            Planned::Segment(span, segment) => {
+                self.segments.insert(self.planned, segment.parts);
+                self.planned += 1;
+                Step::Segment { epoch: span.epoch }
+            }
+            Planned::End(error) => {
+                assert!(error.is_none());
+                Step::End
+            }
+        };
+        self.schedule.planned(step, outlook);
+        self.driver = Some(driver);
+    }
+
+    /// One thing happens. Returns whether the run is over.
+    fn step(&mut self) -> bool {
+        self.begin();
+        let (tasks, reads) = (self.under_way.len(), self.reads.len());
+        let next = self.schedule.next_out();
+        let ready = usize::from(self.ready.contains_key(&next));
+        if tasks + reads + ready == 0 {
+            assert!(self.schedule.is_over(), "nothing can happen any more, and the run is not over");
+            return true;
+        }
+        // With nobody else to work, the consumer does whatever there is before it takes what it wants.
+        let which = self.random(tasks + reads + ready);
+        if which < tasks {
+            let task = self.under_way.swap_remove(which);
+            self.finish(task);
+        } else if which < tasks + reads {
+            let read = self.reads.swap_remove(which - tasks);
+            self.schedule.arrived(read);
+        } else {
+            self.schedule.handed_out();
+            self.held -= self.ready.remove(&next).unwrap();
+            let parts = self.segments.remove(&next).unwrap();
+            self.served += parts.iter().map(|(_, rows)| u64::from(*rows)).sum::<u64>();
+        }
+        self.check();
+        false
+    }
+
+    fn rows_of(&self, group: u32) -> u64 {
+        let start = if group == 0 { 0 } else { self.ends[group as usize - 1] };
+        self.ends[group as usize] - start
+    }
+
+    fn check(&mut self) {
+        let stayed: u64 = self.stayed.values().sum();
+        let read_ahead: u64 = self.read_ahead.values().sum();
+        let bytes = self.held + stayed + self.set_aside + read_ahead;
+        assert_eq!(self.schedule.bytes().0, bytes, "bytes are counted wrongly");
+        self.peak = self.peak.max(bytes);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_segment_is_assembled_once_in_order_within_the_memory_and_nothing_waits_for_ever(
+        sizes in prop::collection::vec(0u64..80, 1..20),
+        part in prop::sample::select(vec![0.0, 0.1, 0.3, 0.6, 1.0, 3.0]),
+        batch in 1usize..40,
+        global: bool,
+        threads in 0usize..5,
+        batches_waiting in prop::option::of(0usize..6),
+        store in prop::option::of(prop::option::of(1usize..5)),
+        random: u64,
+    ) {
+        const RUN: u64 = 3;
+        let rows: u64 = sizes.iter().sum();
+        let ends = sizes.iter().scan(0, |end, rows| { *end += rows; Some(*end) }).collect();
+        let groups: Vec<GroupSize> =
+            sizes.iter().map(|rows| GroupSize { rows: *rows, bytes: rows * ROW, cost: rows * ROW }).collect();
+        let largest = sizes.iter().max().unwrap() * ROW;
+        let memory = (rows as f64 * ROW as f64 * part) as u64;
+        let lookahead = Lookahead::of(store.map(|_| largest), memory, threads, store.flatten());
+        let limits = Limits {
+            memory,
+            excess: largest,
+            extractions_planned: 2 * threads + 1,
+            batches_waiting,
+            reads: store.flatten().unwrap_or(usize::MAX),
+            waits_for_reads: threads > 0,
+        };
+        let orders: Arc<dyn Orders> =
+            if global { Arc::new(Global::new(rows, 7).unwrap()) } else { Arc::new(Sequential::new(rows).unwrap()) };
+        let sampler = DistributedSampler::new(orders, Shard::new(0, 1).unwrap(), batch).unwrap();
+        let plan = Plan::new(&groups, memory - lookahead.reserve(), (batch as u64).min(rows.max(1)), 7);
+        let driver = Driver::new(plan, Box::new(Epochs::new(vec![sampler].into(), 0, 0, Some(RUN))));
+        let mut world = World {
+            schedule: Schedule::new(limits, lookahead),
+            driver: Some(driver),
+            ends,
+            threads,
+            remote: store.is_some(),
+            under_way: Vec::new(),
+            reads: Vec::new(),
+            segments: BTreeMap::new(),
+            planned: 0,
+            begun: 0,
+            done: BTreeSet::new(),
+            stayed: BTreeMap::new(),
+            held: 0,
+            set_aside: 0,
+            read_ahead: BTreeMap::new(),
+            ready: BTreeMap::new(),
+            assembled: 0,
+            served: 0,
+            peak: 0,
+            random,
+        };
+        while !world.step() {}
+        prop_assert_eq!(world.served, RUN * rows);
+        prop_assert_eq!(world.assembled, world.planned);
+        prop_assert_eq!(world.done.len() as u64, world.begun);
+        prop_assert_eq!((world.held, world.set_aside, world.read_ahead.len()), (0, 0, 0));
+        prop_assert_eq!(world.schedule.bytes().1, world.peak);
+        // An eighth, as rows come and go, and two row groups, or the rows of two batches where these take more.
+        let batches = 2 * (batch as u64).min(rows) * ROW;
+        let most = memory + memory / 8 + (2 * largest).max(batches) + largest;
+        prop_assert!(world.peak <= most, "{} of {}", world.peak, most);
+    }
+}
