@@ -22,7 +22,7 @@ use super::groups::Groups;
 use super::lookahead::Lookahead;
 use super::plan::{GroupSize, PIECES, Plan};
 use super::schedule::{Extracted, Extraction, Limits, Measured, Outlook, Read, Schedule, Step, Task};
-use super::stand_ins::StandIns;
+use super::substitutes::Substitutes;
 use super::walk::{Span, Walk};
 use crate::dataset::Ahead;
 use crate::{Error, ErrorKind, Result};
@@ -359,9 +359,9 @@ impl Shared {
         let replaced = |decodes: &mut u64| {
             let whole = |group| self.lock().carousel.whole(group).map(|(batch, _)| batch);
             let pieces = if keep { 1 } else { PIECES };
-            StandIns::new(&*self.groups, &self.faults, &whole)
+            Substitutes::new(&*self.groups, &self.faults, &whole)
                 .lot(group, &due.unwrap_or_default(), pieces, decodes)
-                .map(extract::Extracted::of_stand_ins)
+                .map(extract::Extracted::of_substitutes)
         };
         let extracted = match result {
             Some(Ok(extracted)) => Ok(extracted),

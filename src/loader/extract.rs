@@ -28,7 +28,7 @@ pub(crate) struct Extracted {
 
 impl Extracted {
     /// Rows of other groups: they say nothing of this one.
-    pub(crate) fn of_stand_ins(lot: Lot) -> Self {
+    pub(crate) fn of_substitutes(lot: Lot) -> Self {
         Self { lot, stays: None, decoded_bytes: None, staged_bytes: 0, picking: Duration::ZERO }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! All rows stand in a circle, in the order `global` of the fault seed at epoch 2^64 - 1. A row that cannot be read is
 //! replaced by the next one in the circle that can. Which one that is depends on the rows that are lost and on nothing
-//! else: not on when a loss was noticed, since going on from a stand-in that turns out to be lost leads to the same row,
-//! so ranks, threads and memory agree without a word. As the order is a permutation, stand-ins are spread evenly over the
+//! else: not on when a loss was noticed, since going on from a substitute that turns out to be lost leads to the same row,
+//! so ranks, threads and memory agree without a word. As the order is a permutation, substitutes are spread evenly over the
 //! rows that are left, and the search ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};

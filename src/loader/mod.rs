@@ -33,8 +33,6 @@
 //! # }
 //! ```
 
-mod announced;
-mod announcement;
 mod assemble;
 mod carousel;
 mod control;
@@ -42,13 +40,15 @@ mod driver;
 mod engine;
 mod extract;
 mod faults;
+mod foreign_order;
 mod groups;
+mod id_feed;
 mod lookahead;
 mod pick;
 mod plan;
 mod predict;
 mod schedule;
-mod stand_ins;
+mod substitutes;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -61,11 +61,12 @@ use arrow::array::{BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::SchemaRef;
 
-pub use self::announced::{Announced, AnnouncedBuilder, AnnouncedStats};
 pub use self::control::Control;
+use self::control::closed;
 use self::engine::{Engine, Settings};
 use self::faults::Faults;
 pub use self::faults::{Fault, LostGroup, Substituted};
+pub use self::foreign_order::{Announced, AnnouncedBuilder, AnnouncedStats};
 use self::groups::Groups;
 pub use self::groups::Loadable;
 use self::lookahead::Lookahead;
@@ -552,7 +553,9 @@ impl Loader {
 
     /// The next batch; if `only` is given, only one of that epoch.
     fn serve(&mut self, only: Option<u64>) -> Result<Option<Batch>> {
-        self.control.check()?;
+        if self.control.is_closed() && self.failure().is_none() {
+            self.over = Some(Over::Failed(closed()));
+        }
         match &self.over {
             Some(Over::Failed(error)) => return Err(error.clone()),
             Some(Over::Ended) => return Ok(None),
@@ -570,7 +573,10 @@ impl Loader {
                 Ok(None)
             }
             // Threads of a loader that was closed may take long to end, and are not waited for here.
-            Err(error) if self.control.is_closed() => Err(error),
+            Err(error) if self.control.is_closed() => {
+                self.over = Some(Over::Failed(error.clone()));
+                Err(error)
+            }
             Err(error) => {
                 (self.over, self.engine) = (Some(Over::Failed(error.clone())), None);
                 Err(error)

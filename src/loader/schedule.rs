@@ -331,7 +331,8 @@ impl Schedule {
             self.reads.next = number + 1;
             let group = extract.group;
             let held = stayed.contains_key(&group) || busy.contains(&group);
-            let kept_before = |(other, before): &&(u64, Extract)| other < number && before.group == group && before.keep;
+            let kept_before =
+                |(other, before): &&(u64, Extract)| other < number && before.group == group && before.keep;
             if !(held || planned.iter().any(|planned| kept_before(&planned))) {
                 self.reads.starting = Some(*number);
                 let slots = extract.is_sparse().then(|| extract.slots.clone());

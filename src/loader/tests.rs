@@ -369,6 +369,23 @@ fn after_an_error_a_loader_serves_nothing_and_says_it_again_until_it_is_resumed(
 }
 
 #[test]
+fn a_loader_that_was_closed_says_so_and_its_iterators_end() {
+    for threads in [0, 2] {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let mut loader = loader(&fake, &orders(false, 160), 10, options(1 << 20, threads, 3));
+        assert!(loader.next().unwrap().is_ok());
+        let state = loader.state();
+        loader.control().close();
+        assert_eq!(loader.next().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+        assert!(loader.next().is_none());
+        assert_eq!(items(&mut loader).1.len(), 1);
+        assert_eq!(loader.try_next().unwrap_err().kind(), ErrorKind::Closed);
+        loader.resume(&state).unwrap();
+        assert_eq!(loader.try_next().unwrap_err().kind(), ErrorKind::Closed);
+    }
+}
+
+#[test]
 fn a_forked_child_gets_the_batches_before_an_error_that_its_parent_was_told_of() {
     let mut fake = Fake::new(&[40; 4]);
     fake.failing.insert(3);
@@ -456,7 +473,7 @@ fn few_epochs_of_a_tiny_dataset_are_prepared_before_they_are_due() {
 }
 
 /// What `Fault::Substitute` specifies, with all losses known from the beginning: the next row in the circle that can be read.
-fn stand_in(fake: &Fake, seed: u64, row: u64) -> u64 {
+fn substitute(fake: &Fake, seed: u64, row: u64) -> u64 {
     let circle = Global::new(fake.len(), seed).unwrap().epoch(u64::MAX).unwrap();
     let lost = |row: u64| fake.failing.contains(&fake.locate(row).unwrap().0);
     let start = circle.position(row).unwrap();
@@ -495,7 +512,7 @@ proptest! {
                 let plan = samplers[0].plan(epoch).unwrap();
                 for expected in plan.batches() {
                     let (expected, batch) = (expected.unwrap(), loader.next().unwrap().unwrap());
-                    let rows: Vec<u64> = expected.rows.iter().map(|row| stand_in(&fake, seed, *row)).collect();
+                    let rows: Vec<u64> = expected.rows.iter().map(|row| substitute(&fake, seed, *row)).collect();
                     prop_assert_eq!(&batch.row_ids, &rows);
                     assert_values(&batch);
                     let places = (0..rows.len()).filter(|place| rows[*place] != expected.rows[*place]);

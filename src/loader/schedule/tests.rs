@@ -67,8 +67,10 @@ impl World {
                     self.begun += 1;
                     assert_eq!(*stayed, self.stayed.contains_key(&extract.group));
                     assert!(self.threads == 0 || !self.reads.contains(number), "a thread would wait for the store");
-                    let to_stay = |task: &Task| matches!(task, Task::Extract(other)
-                        if other.extract.group == extract.group && other.extract.keep && !other.stayed);
+                    let to_stay = |task: &Task| {
+                        matches!(task, Task::Extract(other)
+                        if other.extract.group == extract.group && other.extract.keep && !other.stayed)
+                    };
                     assert!(*stayed || !self.under_way.iter().any(to_stay), "decoded twice");
                     self.read_ahead.remove(number);
                     self.reads.retain(|read| read != number);

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use super::announcement::{AnnouncedWalk, Feed, Ids};
 use super::control::Control;
 use super::engine::{Engine, Settings};
 use super::faults::Faults;
 use super::groups::DatasetGroups;
+use super::id_feed::{AnnouncedWalk, Feed, Ids};
 use super::{LoaderStats, Options, Owned};
 use crate::dataset::Dataset;
 use crate::{Error, ErrorKind, Result};

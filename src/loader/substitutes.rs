@@ -1,7 +1,7 @@
 //! Rows of other groups in the place of those of a lost one.
 //!
 //! The walk replaces rows of groups that are known to be lost, and those are then served like any other row. What is
-//! here is for the rows that were walked over before the loss was noticed: their stand-ins are all over the dataset and
+//! here is for the rows that were walked over before the loss was noticed: their substitutes are all over the dataset and
 //! were not looked ahead for, so each group that has some is decoded for them. That happens about once for each lost group.
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,7 +16,7 @@ use super::plan::is_sparse;
 use crate::Result;
 use crate::rows::{self, Place, uncopied};
 
-pub(crate) struct StandIns<'a> {
+pub(crate) struct Substitutes<'a> {
     groups: &'a dyn Groups,
     faults: &'a Faults,
     /// A group that is decoded already.
@@ -26,7 +26,7 @@ pub(crate) struct StandIns<'a> {
     at: HashMap<(u32, u32), Place>,
 }
 
-impl<'a> StandIns<'a> {
+impl<'a> Substitutes<'a> {
     pub(crate) fn new(
         groups: &'a dyn Groups,
         faults: &'a Faults,
