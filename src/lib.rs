@@ -206,6 +206,7 @@ pub mod cache;
 mod capi;
 pub mod dataset;
 pub mod error;
+mod fs;
 pub mod index;
 pub mod loader;
 pub mod order;

@@ -83,7 +83,12 @@ impl FileTable {
                 self.check(&entry, Staleness::Footer)?;
             }
             let content = self.content(&entry)?;
-            let footer = match self.index.footer(number)? {
+            let stored = match self.index.footer(number) {
+                // Somebody changed the index in place. What was indexed is in memory, so the file's own footer will do.
+                Err(error) if error.kind() == ErrorKind::InvalidIndex => None,
+                stored => stored?,
+            };
+            let footer = match stored {
                 Some(footer) => footer,
                 None if self.staleness == Staleness::Off => self.read_footer(&entry, None)?,
                 None => {

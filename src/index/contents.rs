@@ -16,6 +16,7 @@ use super::format::{
 };
 use super::path::{MAX_PATH, check_path};
 use super::rows::{RowSet, container_len};
+use super::stored::IndexBytes;
 use super::{Root, RootKind, schema};
 use crate::{Error, Result};
 
@@ -44,7 +45,8 @@ pub(super) struct Contents {
     pub(super) schema: SchemaRef,
     pub(super) root: Root,
     pub(super) build_info: String,
-    pub(super) footers: Bytes,
+    /// Stored footers, compressed. They are read when they are asked for.
+    pub(super) footers: IndexBytes,
 }
 
 /// One record for each row group, and the containers that they point into.
@@ -66,12 +68,12 @@ impl Contents {
 
         let strings = envelope.require(id::STRINGS)?.bytes.clone();
         let text = text(envelope.require(id::STRINGS)?, "STRINGS")?;
-        let footers = envelope.get(id::FOOTERS).map_or_else(Bytes::new, |section| section.bytes.clone());
+        let footers = envelope.footers();
 
         let files = Table::<FileRecord>::new(envelope.require(id::FILES)?, files)?;
         let mut counted = 0_u64;
         for file in files.as_slice() {
-            let path = check_file(file, counted, text, &footers)?;
+            let path = check_file(file, counted, text, footers.len())?;
             counted = counted.saturating_add(u64::from(file.row_groups.get()));
             if counted > row_groups {
                 return Err(invalid(format!("{path}: the files have more row groups than the index")));
@@ -161,7 +163,7 @@ fn resolve(text: &str, at: StringRef) -> Result<Option<&str>> {
         .ok_or_else(|| invalid(format!("a string of {} bytes at byte {} is not in STRINGS", at.length, at.offset)))
 }
 
-fn check_file<'a>(file: &FileRecord, first_row_group: u64, text: &'a str, footers: &[u8]) -> Result<&'a str> {
+fn check_file<'a>(file: &FileRecord, first_row_group: u64, text: &'a str, footers: u64) -> Result<&'a str> {
     let Some(path) = resolve(text, file.path)? else { return Err(invalid("a file has no path")) };
     check_path(path).map_err(|error| invalid(error.message().to_owned()))?;
     let error = |message: &str| Err(invalid(format!("{path}: {message}")));
@@ -181,7 +183,7 @@ fn check_file<'a>(file: &FileRecord, first_row_group: u64, text: &'a str, footer
         if offset != 0 || length != 0 || file.footer_raw_length.get() != 0 {
             return error("it has no stored footer and yet a place for one");
         }
-    } else if offset.checked_add(length).is_none_or(|end| end > footers.len() as u64) {
+    } else if offset.checked_add(length).is_none_or(|end| end > footers) {
         return error("its footer is not in FOOTERS");
     } else if file.footer_raw_length.get() > MAX_FOOTER {
         return error("its footer is larger than 1 GiB");

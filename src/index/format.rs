@@ -8,10 +8,11 @@
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::stored::{IndexBytes, MOST_READ};
 use crate::{Error, ErrorKind, Result};
 
 /// A non-ASCII byte catches 7-bit transfers, CR LF and LF catch newline translation, 0x1A stops a DOS `type`.
@@ -204,11 +205,13 @@ pub(crate) fn hash_matches(bytes: &[u8], expected: u64) -> bool {
     cfg!(fuzzing) || hash(bytes) == expected
 }
 
-/// One section, its bytes shared with the file.
+/// One section.
 #[derive(Debug)]
 pub(crate) struct Section {
     pub(crate) id: u32,
+    /// Empty for a section that is read when it is asked for.
     pub(crate) bytes: Bytes,
+    stored: IndexBytes,
     element_size: u32,
     deferred: bool,
     hash: u64,
@@ -219,8 +222,21 @@ impl Section {
         section_name(self.id).map_or_else(|| format!("section {}", self.id), str::to_owned)
     }
 
-    pub(crate) fn check_hash(&self) -> Result<()> {
-        if hash_matches(&self.bytes, self.hash) {
+    /// Whether opening an index leaves its bytes where they are.
+    fn is_read_later(&self) -> bool {
+        // A section that this version does not know is of no use but for its hash.
+        self.deferred && (self.id == id::FOOTERS || section_name(self.id).is_none())
+    }
+
+    fn check_hash(&self) -> Result<()> {
+        let right = if self.is_read_later() {
+            let mut hasher = Xxh3Default::new();
+            self.stored.for_each(|bytes| hasher.update(bytes))?;
+            cfg!(fuzzing) || hasher.digest() == self.hash
+        } else {
+            hash_matches(&self.bytes, self.hash)
+        };
+        if right {
             return Ok(());
         }
         Err(invalid(format!("the index is damaged: {} does not have the hash that was written", self.name())))
@@ -272,9 +288,9 @@ pub(crate) struct Envelope {
 
 impl Envelope {
     /// Checks everything but the hashes of deferred sections; reads each other byte once.
-    pub(crate) fn parse(bytes: &Bytes) -> Result<Self> {
-        let header = check_header(bytes)?;
-        let file_len = bytes.len() as u64;
+    pub(crate) fn parse(bytes: &IndexBytes) -> Result<Self> {
+        let file_len = bytes.len();
+        let header = check_header(&bytes.read(0..file_len.min(HEADER_LEN as u64))?)?;
         if header.file_len.get() != file_len {
             let expected = header.file_len.get();
             let how = if file_len < expected { "truncated" } else { "followed by other bytes" };
@@ -287,7 +303,7 @@ impl Envelope {
 
         let mut sections: Vec<Section> = Vec::with_capacity(table.len());
         let mut end = u64::from(header.header_len.get());
-        for record in table {
+        for record in &table {
             let section = cut_section(bytes, record, end, header.table_offset.get())?;
             if sections.iter().any(|earlier| earlier.id == section.id) {
                 return Err(invalid(format!("{} is there twice", section.name())));
@@ -296,10 +312,16 @@ impl Envelope {
             sections.push(section);
         }
         check_padding(bytes, end, header.table_offset.get())?;
+        load(bytes, &mut sections)?;
         for section in sections.iter().filter(|section| !section.deferred) {
             section.check_hash()?;
         }
         Ok(Self { sections })
+    }
+
+    /// The stored footers, where there are some.
+    pub(crate) fn footers(&self) -> IndexBytes {
+        self.get(id::FOOTERS).map_or_else(|| IndexBytes::Memory(Bytes::new()), |section| section.stored.clone())
     }
 
     /// Checks the hashes that `parse` left out.
@@ -316,6 +338,23 @@ impl Envelope {
     }
 }
 
+/// Brings the bytes of all sections that are needed now into memory, or maps the file if they are many.
+fn load(bytes: &IndexBytes, sections: &mut [Section]) -> Result<()> {
+    let needed = sections.iter_mut().filter(|section| !section.is_read_later());
+    let needed: Vec<&mut Section> = needed.collect();
+    let length = needed.iter().map(|section| section.stored.len()).fold(0, u64::saturating_add);
+    // One map for all: each is a system call, and counts against what a process may map.
+    let whole = if length > MOST_READ { Some(bytes.map()?) } else { None };
+    for section in needed {
+        section.bytes = match &whole {
+            Some(whole) => section.stored.within(whole)?,
+            None => section.stored.read(0..section.stored.len())?,
+        };
+    }
+    Ok(())
+}
+
+/// `bytes` is the header, or all of a shorter file.
 fn check_header(bytes: &[u8]) -> Result<Header> {
     if bytes.is_empty() {
         return Err(invalid("the index is empty: 0 bytes long"));
@@ -371,30 +410,32 @@ fn check_magic(bytes: &[u8]) -> Result<()> {
         .with_hint("check the path, or build an index"))
 }
 
-fn section_table<'a>(bytes: &'a [u8], header: &Header) -> Result<(&'a [SectionRecord], &'a Trailer)> {
+fn section_table(bytes: &IndexBytes, header: &Header) -> Result<(Vec<SectionRecord>, Trailer)> {
     let count = header.table_count.get() as usize;
     if count > MAX_SECTIONS {
         return Err(invalid(format!("the index has {count} sections, at most {MAX_SECTIONS} expected")));
     }
-    let tail = usize::try_from(header.table_offset.get()).ok().and_then(|offset| bytes.get(offset..));
-    let parts = tail.and_then(|tail| {
-        let (table, rest) = <[SectionRecord]>::ref_from_prefix_with_elems(tail, count).ok()?;
-        Some((table, Trailer::ref_from_bytes(rest).ok()?))
-    });
-    let Some((table, trailer)) = parts else {
-        return Err(invalid(format!(
-            "the section table of {count} sections at byte {} does not end with the file",
-            header.table_offset
-        )));
+    let does_not_end = || {
+        let offset = header.table_offset;
+        invalid(format!("the section table of {count} sections at byte {offset} does not end with the file"))
     };
+    // What is read here is bounded by the number of sections, whatever the header says.
+    let length = count.saturating_mul(SECTION_LEN).saturating_add(TRAILER_LEN) as u64;
+    if header.table_offset.get().checked_add(length) != Some(bytes.len()) {
+        return Err(does_not_end());
+    }
+    let tail = bytes.read(header.table_offset.get()..bytes.len())?;
+    let parts = <[SectionRecord]>::ref_from_prefix_with_elems(&tail, count).ok();
+    let parts = parts.and_then(|(table, rest)| Some((table, Trailer::read_from_bytes(rest).ok()?)));
+    let (table, trailer) = parts.ok_or_else(does_not_end)?;
     if !hash_matches(table.as_bytes(), header.table_hash.get()) {
         return Err(invalid("the index is damaged: its section table does not have the hash that was written"));
     }
-    Ok((table, trailer))
+    Ok((table.to_vec(), trailer))
 }
 
 /// The section of this record, which must start at the first aligned byte after `end` and stop before `limit`.
-fn cut_section(bytes: &Bytes, record: &SectionRecord, end: u64, limit: u64) -> Result<Section> {
+fn cut_section(bytes: &IndexBytes, record: &SectionRecord, end: u64, limit: u64) -> Result<Section> {
     let (id, flags) = (record.id.get(), record.flags.get());
     let (offset, length) = (record.offset.get(), record.length.get());
     let name = section_name(id);
@@ -412,14 +453,14 @@ fn cut_section(bytes: &Bytes, record: &SectionRecord, end: u64, limit: u64) -> R
         return Err(invalid(format!("{shown} starts at byte {offset}, inside of what ends at byte {end}")));
     }
     let stop = offset.checked_add(length).filter(|&stop| stop <= limit);
-    let range = stop.and_then(|stop| Some(usize::try_from(offset).ok()?..usize::try_from(stop).ok()?));
-    let Some(range) = range.filter(|range| bytes.get(range.clone()).is_some()) else {
+    let Some(stored) = stop.and_then(|stop| bytes.slice(offset..stop)) else {
         return Err(invalid(format!("{shown} runs out of the file: {length} bytes from byte {offset}")));
     };
     check_padding(bytes, end, offset)?;
     Ok(Section {
         id,
-        bytes: bytes.slice(range),
+        bytes: Bytes::new(),
+        stored,
         element_size: record.element_size.get(),
         deferred: flags & DEFERRED != 0,
         hash: record.hash.get(),
@@ -427,11 +468,11 @@ fn cut_section(bytes: &Bytes, record: &SectionRecord, end: u64, limit: u64) -> R
 }
 
 /// Between two parts there is only what alignment needs, and all of it zero, so that no byte of the file is unwatched.
-fn check_padding(bytes: &[u8], end: u64, start: u64) -> Result<()> {
-    let range = usize::try_from(end).ok().zip(usize::try_from(start).ok());
-    let gap = range.and_then(|(end, start)| bytes.get(end..start));
+fn check_padding(bytes: &IndexBytes, end: u64, start: u64) -> Result<()> {
+    let length = start.checked_sub(end).filter(|&length| length < ALIGNMENT);
+    let gap = length.map(|_| bytes.read(end..start)).transpose()?;
     match gap {
-        Some(gap) if (gap.len() as u64) < ALIGNMENT && gap.iter().all(|&byte| byte == 0) => Ok(()),
+        Some(gap) if gap.iter().all(|&byte| byte == 0) => Ok(()),
         _ => Err(invalid(format!("bytes {end} to {start} are not padding"))),
     }
 }

@@ -7,16 +7,15 @@
 //! Opening checks everything that a lookup relies on, so an [`Index`] that exists is a valid one and lookups cannot
 //! fail. Only the stored footers are left unread until they are asked for; [`Index::verify`] reads them too.
 
-pub(crate) mod atomic;
 pub mod builder;
 mod contents;
 mod format;
-pub(crate) mod mmap;
 mod order_file;
 pub(crate) mod path;
 mod row_list;
 mod rows;
 pub(crate) mod schema;
+mod stored;
 #[doc(hidden)]
 pub mod synthetic;
 #[cfg(test)]
@@ -35,10 +34,12 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use self::contents::Contents;
 use self::format::{Envelope, FileRecord, RowGroupRecord, hash, invalid};
+use self::stored::IndexBytes;
 use crate::order::RowLayout;
+
 use crate::source::place::{Place, shown};
 use crate::source::{FileStat, ObjectSource, StoreOptions};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 pub use self::order_file::OrderFile;
 pub use self::rows::{RowSet, Runs};
@@ -51,7 +52,7 @@ pub struct Index {
 
 struct Inner {
     contents: Contents,
-    bytes: Bytes,
+    bytes: IndexBytes,
     path: Option<PathBuf>,
     fingerprint: OnceLock<u64>,
 }
@@ -90,12 +91,15 @@ pub struct Root {
 }
 
 impl Index {
-    /// Maps an index file and checks it; reads no data file.
+    /// Opens an index file and checks it; reads no data file.
     ///
     /// Takes time in proportion to the number of row groups and, where rows were selected, to the stored selection,
-    /// at about the speed of memory. The file must not be changed in place while it is open (replacing it by rename
-    /// is fine, and is what this library does): one that is shortened under the map kills the process with SIGBUS.
-    /// [`Index::read`] copies the bytes instead.
+    /// at about the speed of memory. What lookups need is read into memory, up to 64 MiB, and stored footers are read when
+    /// they are asked for; the tables of a larger index are mapped.
+    ///
+    /// Replace an index by renaming another to its path, as this library does. One that is overwritten or shortened in
+    /// place while it is open goes on serving the rows that it was opened with, without footers; if its tables are
+    /// mapped, it serves wrong rows, or the process is killed by SIGBUS. [`Index::read`] reads an index of any size.
     ///
     /// A URL (`s3://`, `gs://`, `az://`, `http://`, `https://`) works as well: one request, and the index is held in memory.
     ///
@@ -116,10 +120,10 @@ impl Index {
     pub fn open_with(path: impl AsRef<Path>, options: &StoreOptions) -> Result<Self> {
         let path = path.as_ref();
         let open = || match Place::of(path)? {
-            Place::Local(file) => Self::new(mmap::map(&file, "the index", ErrorKind::InvalidIndex)?, Some(file)),
+            Place::Local(file) => Self::new(IndexBytes::open(&file)?, Some(file)),
             Place::Remote(url) => {
                 let bytes = ObjectSource::at(url, options)?.get_whole()?;
-                Self::new(bytes, Some(path.to_owned()))
+                Self::new(IndexBytes::Memory(bytes), Some(path.to_owned()))
             }
         };
         open().map_err(|error: Error| error.with_file(shown(path)))
@@ -131,7 +135,7 @@ impl Index {
     ///
     /// As [`Index::open`], without those of the file system.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self> {
-        Self::new(bytes.into(), None)
+        Self::new(IndexBytes::Memory(bytes.into()), None)
     }
 
     /// Reads an index to the end and checks it; for readers, and for files that others may change in place.
@@ -142,10 +146,10 @@ impl Index {
     pub fn read(mut reader: impl Read) -> Result<Self> {
         let mut bytes = Vec::new();
         reader.read_to_end(&mut bytes).map_err(|error| Error::io("cannot read the index", error))?;
-        Self::new(bytes.into(), None)
+        Self::new(IndexBytes::Memory(bytes.into()), None)
     }
 
-    fn new(bytes: Bytes, path: Option<PathBuf>) -> Result<Self> {
+    fn new(bytes: IndexBytes, path: Option<PathBuf>) -> Result<Self> {
         let contents = Contents::parse(&Envelope::parse(&bytes)?)?;
         Ok(Self { inner: Arc::new(Inner { contents, bytes, path, fingerprint: OnceLock::new() }) })
     }
@@ -270,7 +274,7 @@ impl Index {
 
     /// The length of the index in bytes.
     pub fn size_bytes(&self) -> u64 {
-        self.inner.bytes.len() as u64
+        self.inner.bytes.len()
     }
 
     /// The file or URL that was opened; `None` for an index from memory or from a reader.
@@ -431,14 +435,17 @@ impl<'a> FileEntry<'a> {
         if !self.has_footer() {
             return Ok(None);
         }
-        let start = self.record.footer_offset.get() as usize;
-        let length = self.record.footer_length.get() as usize;
-        let stored = self.contents.footers.get(start..start.saturating_add(length)).unwrap_or_default();
+        let start = self.record.footer_offset.get();
+        let stored = self.contents.footers.read(start..start.saturating_add(self.record.footer_length.get().into()))?;
         let raw_length = u64::from(self.record.footer_raw_length.get());
-        let damaged = || invalid(format!("the stored footer of {} is not the one that was indexed", self.path()));
+        let damaged = || {
+            invalid(format!("the stored footer of {} is not the one that was indexed", self.path()))
+                .with_hint("build the index again; if it was overwritten while it was open, open it again")
+        };
         // One byte more than declared is enough to see that there are too many, and memory is taken as bytes come.
         let mut raw = Vec::new();
-        let decoder = zstd::stream::read::Decoder::with_buffer(stored).map_err(|error| damaged().with_source(error))?;
+        let decoder =
+            zstd::stream::read::Decoder::with_buffer(&*stored).map_err(|error| damaged().with_source(error))?;
         let read = decoder.single_frame().take(raw_length + 1).read_to_end(&mut raw);
         read.map_err(|error| damaged().with_source(error))?;
         if raw.len() as u64 != raw_length || hash(&raw) != self.footer_hash() {

@@ -5,21 +5,25 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::mmap;
+use crate::fs::mmap;
 use crate::{Error, ErrorKind, Result};
 
-/// A file of row ids, mapped: little-endian 64-bit integers one after another and nothing else, as numpy's
+/// Files of at most this many bytes are read into memory, longer ones are mapped.
+const MOST_READ: u64 = 64 << 20;
+
+/// A file of row ids: little-endian 64-bit integers one after another and nothing else, as numpy's
 /// `ids.astype("<u8").tofile(path)` writes them.
 ///
-/// What [`Explicit::from_le_bytes`](crate::order::Explicit::from_le_bytes) makes orders of. All processes on a machine
-/// share its memory. The file must not be changed while it is open; replace it by renaming another to its place.
+/// What [`Explicit::from_le_bytes`](crate::order::Explicit::from_le_bytes) makes orders of. A file of
+/// more than 64 MiB, eight million row ids, is mapped, and all processes on a machine share its memory. Such a file must not be
+/// changed while it is open: replace it by renaming another to its path.
 pub struct OrderFile {
     path: PathBuf,
     bytes: Bytes,
 }
 
 impl OrderFile {
-    /// Maps the file. Its row ids are not read yet.
+    /// Reads or maps the file. Its row ids are not checked yet.
     ///
     /// # Errors
     ///
@@ -28,7 +32,7 @@ impl OrderFile {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let open = || {
-            let bytes = mmap::map(path, "the order file", ErrorKind::InvalidArgument)?;
+            let bytes = mmap::read_or_map(path, "the order file", ErrorKind::InvalidArgument, MOST_READ)?;
             if !bytes.len().is_multiple_of(8) {
                 let message = format!("{} bytes are not a whole number of row ids of 8 bytes", bytes.len());
                 return Err(Error::new(ErrorKind::InvalidArgument, message)
@@ -73,7 +77,7 @@ mod tests {
     use crate::order::{Explicit, Orders};
 
     #[test]
-    fn a_mapped_file_serves_its_row_ids() {
+    fn a_file_serves_its_row_ids() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("order.bin");
         for ids in [vec![], vec![7_u64, 0, u64::from(u32::MAX) + 1]] {

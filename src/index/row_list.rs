@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::builder::rows_file::{self, List};
 use super::{Index, RowGroupEntry};
+use crate::fs;
 use crate::order::IdSet;
 use crate::{Error, ErrorKind, Result};
 
@@ -37,8 +38,8 @@ impl Index {
     fn read_list(&self, list: &Path) -> Result<IdSet> {
         let extension = list.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         if !["csv", "parquet", "parq", "pq"].iter().any(|known| extension.eq_ignore_ascii_case(known)) {
-            let text =
-                std::fs::read_to_string(list).map_err(|error| Error::io("cannot read the list of rows", error))?;
+            let text = fs::with_room(|| std::fs::read_to_string(list))
+                .map_err(|error| fs::error("cannot read the list of rows", error))?;
             return IdSet::from_ranges(self.len(), self.listed_in(&text)?);
         }
         match rows_file::read(list)? {

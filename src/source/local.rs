@@ -2,20 +2,16 @@
 
 use std::fs::File;
 use std::io;
-use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
-use lru::LruCache;
 
 use super::{FileStat, Source, changed, read_coalesced, short_read};
+use crate::fs::{self, OpenFiles};
 use crate::{Error, ErrorKind, Result};
-
-/// Files kept open. Enough for the working set of a loader, far below the usual limit of 1024 per process.
-const OPEN_FILES: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 /// Reading this many unwanted bytes costs less than another system call and another round trip to a network disk.
 const GAP: u64 = 64 << 10;
@@ -26,19 +22,20 @@ const MAX_READ: u64 = 8 << 20;
 /// Files below one local directory.
 ///
 /// Every read names its position (`pread`), so threads and forked processes share open files without disturbing each
-/// other; nothing is mapped, so a file that somebody truncates is an error and not a signal. Up to 256 files stay
-/// open: a file that is replaced by renaming keeps being read as the old one until it is closed to make room, so the
-/// ranges of one decode never mix two files.
+/// other; nothing is mapped, so a file that somebody truncates is an error and not a signal. Files stay open between
+/// reads: all sources of the process together keep at most a quarter of the files that it may have open, and close some
+/// when the system refuses to open more. A file that is replaced by renaming keeps being read as the old one until it is
+/// closed, so the ranges of one decode never mix two files.
 #[derive(Debug)]
 pub struct LocalSource {
     root: PathBuf,
-    open: Mutex<LruCache<String, Arc<File>>>,
+    open: OpenFiles,
 }
 
 impl LocalSource {
     /// Files below `root`, which is not looked at until the first read.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), open: Mutex::new(LruCache::new(OPEN_FILES)) }
+        Self { root: root.into(), open: OpenFiles::new() }
     }
 
     /// The directory that paths are relative to.
@@ -47,34 +44,11 @@ impl LocalSource {
     }
 
     fn file(&self, path: &str) -> Result<Arc<File>> {
-        if let Some(mut open) = self.lock()
-            && let Some(file) = open.get(path)
-        {
-            return Ok(Arc::clone(file));
+        match self.open.get(path) {
+            Some(file) => Ok(file),
+            // Opened outside the lock: on a network disk an open takes long, and the others need not wait for it.
+            None => Ok(self.open.keep(path, open_regular(&self.resolve(path)?)?)),
         }
-        // Opened outside the lock: on a network disk an open takes long, and the others need not wait for it.
-        let file = Arc::new(open_regular(&self.resolve(path)?)?);
-        if let Some(mut open) = self.lock() {
-            if let Some(earlier) = open.get(path) {
-                return Ok(Arc::clone(earlier));
-            }
-            open.put(path.to_owned(), Arc::clone(&file));
-        }
-        Ok(file)
-    }
-
-    /// The open files, or `None` if they stay locked for longer than anybody here ever holds them: then a process was
-    /// forked while another of its threads held the lock, nobody will release it, and files are opened each time.
-    fn lock(&self) -> Option<MutexGuard<'_, LruCache<String, Arc<File>>>> {
-        for _ in 0..1000 {
-            match self.open.try_lock() {
-                Ok(open) => return Some(open),
-                // A panic with the lock held cannot leave the cache half changed, so poisoning says nothing.
-                Err(TryLockError::Poisoned(open)) => return Some(open.into_inner()),
-                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-            }
-        }
-        None
     }
 
     /// Joins root and path, and keeps the path below the root: an index from elsewhere must not name other files.
@@ -103,9 +77,7 @@ impl Source for LocalSource {
             match std::fs::metadata(self.resolve(path)?) {
                 Ok(named) if same_file(&metadata, &named) => Ok(file_stat(&metadata)),
                 _ => {
-                    if let Some(mut open) = self.lock() {
-                        open.pop(path);
-                    }
+                    self.open.close(path);
                     let metadata = self.file(path)?.metadata();
                     Ok(file_stat(&metadata.map_err(|error| Error::io("cannot stat", error))?))
                 }
@@ -151,7 +123,7 @@ fn open_regular(path: &Path) -> Result<File> {
         let what = if metadata.is_dir() { "is a directory, not a file" } else { "is not a regular file" };
         return Err(Error::new(ErrorKind::Io, what));
     }
-    File::open(path).map_err(cannot_open)
+    fs::open(path).map_err(cannot_open)
 }
 
 fn cannot_open(error: io::Error) -> Error {
@@ -159,7 +131,7 @@ fn cannot_open(error: io::Error) -> Error {
         io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, "there is no such file below the root")
             .with_source(error)
             .with_hint("it vanished since the index was built, or the root is another one: restore it, name the root, or build the index again"),
-        _ => Error::io("cannot open", error),
+        _ => fs::error("cannot open", error),
     }
 }
 
@@ -182,40 +154,9 @@ fn same_file(a: &std::fs::Metadata, b: &std::fs::Metadata) -> bool {
     a.len() == b.len() && a.modified().ok() == b.modified().ok() && a.created().ok() == b.created().ok()
 }
 
-/// Reads the whole range, going on after signals and short reads.
 fn read_exact_at(file: &File, range: Range<u64>) -> Result<Bytes> {
-    let length = usize::try_from(range.end - range.start)
-        .map_err(|_| Error::new(ErrorKind::TooLarge, "a range is longer than the address space"))?;
-    let mut buffer = Vec::with_capacity(length);
-    while buffer.len() < length {
-        let offset = range.start + buffer.len() as u64;
-        match read_at(file, &mut buffer, offset) {
-            Ok(0) => return Err(short_read(&range, buffer.len())),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::io("cannot read", error)),
-        }
-    }
-    // The allocator may give more than was asked for, and then more may have been read.
-    buffer.truncate(length);
-    Ok(buffer.into())
-}
-
-/// Reads into what `buffer` has room for behind its end, which need not be cleared for that: zeroing memory takes a third of
-/// the time of reading into it from the page cache.
-#[cfg(unix)]
-fn read_at(file: &File, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
-    Ok(rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), offset)?)
-}
-
-/// `seek_read` moves the file's position, which nothing here relies on.
-#[cfg(windows)]
-fn read_at(file: &File, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
-    let filled = buffer.len();
-    buffer.resize(buffer.capacity(), 0);
-    let read = std::os::windows::fs::FileExt::seek_read(file, &mut buffer[filled..], offset);
-    buffer.truncate(filled + *read.as_ref().unwrap_or(&0));
-    read
+    let bytes = fs::read_at(file, range.clone()).map_err(|error| Error::io("cannot read", error))?;
+    if (bytes.len() as u64) < range.end - range.start { Err(short_read(&range, bytes.len())) } else { Ok(bytes) }
 }
 
 #[cfg(test)]
@@ -338,7 +279,7 @@ mod tests {
         for file in (0..300).chain(0..300) {
             assert_eq!(source.read(&format!("{file}"), &[0..4]).unwrap(), [format!("{file:04}")]);
         }
-        assert_eq!(source.lock().unwrap().len(), OPEN_FILES.get());
+        assert!(source.open.count() <= fs::most_open());
     }
 
     #[test]

@@ -21,8 +21,8 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use super::Key;
-use crate::index::atomic::AtomicFile;
-use crate::index::mmap;
+use crate::fs::atomic::AtomicFile;
+use crate::fs::mmap;
 use crate::{Error, ErrorKind, Result};
 
 pub(super) const SUFFIX: &str = ".rdxt";
@@ -131,8 +131,8 @@ pub(super) fn hash_in(name: &str) -> Option<u128> {
 /// Whether a file is one that a killed process left behind, or a living one is using, by its name.
 pub(super) fn is_leftover(name: &str) -> bool {
     let temporary = name.strip_prefix('.').and_then(|name| name.split_once(".tmp-")).map(|(name, _)| name);
-    let stem = temporary.or(name.strip_suffix(super::flight::SUFFIX)).unwrap_or(name);
-    let stem = stem.strip_suffix(super::passing::SUFFIX).unwrap_or(stem);
+    let stem = temporary.or(name.strip_suffix(super::entry_lock::SUFFIX)).unwrap_or(name);
+    let stem = stem.strip_suffix(super::handoff::SUFFIX).unwrap_or(stem);
     stem.len() < name.len() && hash_in(stem).is_some()
 }
 

@@ -5,14 +5,14 @@
 //! is asked for permission and nobody waits for ever: the locks are advisory, and a process that cannot have one in time does without.
 
 mod entry;
-mod flight;
-mod passing;
+mod entry_lock;
+mod handoff;
 mod room;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -25,12 +25,13 @@ use lru::LruCache;
 use xxhash_rust::xxh3::xxh3_128;
 
 use self::entry::Draft;
-use self::flight::{Flight, Turn};
+use self::entry_lock::{EntryLock, Turn};
 use self::room::Room;
 
+use crate::fs::open;
 use crate::{Error, ErrorKind, Result};
 
-pub(crate) use self::passing::{Fetched, Fetching, Passed, Reservation, Reserved};
+pub(crate) use self::handoff::{Fetched, Fetching, Passed, Reservation, Reserved};
 
 /// What of a row group a [`DiskTier`] keeps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -177,7 +178,7 @@ pub(crate) struct Tier<V> {
     parse: fn(Bytes) -> Result<(V, u64)>,
     open: Mutex<Table<V>>,
     room: Mutex<Room>,
-    flight: flight::Patience,
+    patience: entry_lock::Patience,
     /// How many [`Reserved`] there are, each with an open file.
     reserved: AtomicUsize,
     /// Why nothing more is written.
@@ -214,7 +215,7 @@ impl<V> Tier<V> {
         Self {
             open: Mutex::new(Table { held: LruCache::unbounded(), bytes: 0 }),
             room: Mutex::new(Room::new(options.bytes)),
-            flight: flight::Patience::new(options.wait),
+            patience: entry_lock::Patience::new(options.wait),
             reserved: AtomicUsize::new(0),
             fault: OnceLock::new(),
             counts: Counts::default(),
@@ -295,9 +296,9 @@ impl<V> Tier<V> {
 
     fn make(&self, key: Key) -> Claim<'_, V> {
         let path = self.path(&key);
-        let waited = self.in_folder(|| self.flight.wait_for(&path, || path.exists()));
-        let flight = match waited {
-            Ok(Turn::Mine(flight)) => self.counted(flight),
+        let waited = self.in_folder(|| self.patience.wait_for(&path, || path.exists()));
+        let lock = match waited {
+            Ok(Turn::Mine(lock)) => self.counted(lock),
             Ok(Turn::Done) => return self.look(&key).map_or(Claim::Without, Claim::Found),
             Ok(Turn::TimedOut) => {
                 count(&self.counts.timeouts, 1);
@@ -313,7 +314,7 @@ impl<V> Tier<V> {
             return Claim::Found(found);
         }
         match Draft::create(&path, &key) {
-            Ok(draft) => Claim::Make(Maker { tier: self, path, draft: Some(draft), _flight: flight }),
+            Ok(draft) => Claim::Make(Maker { tier: self, path, draft: Some(draft), _lock: lock }),
             // Somebody deleted the folder just now, which is anybody's right.
             Err(error) if error.kind() == ErrorKind::NotFound => Claim::Without,
             Err(error) => {
@@ -324,9 +325,9 @@ impl<V> Tier<V> {
     }
 
     /// Counts a right that somebody else had for too long.
-    fn counted(&self, flight: Flight) -> Flight {
-        count(&self.counts.timeouts, u64::from(flight.was_overdue));
-        flight
+    fn counted(&self, lock: EntryLock) -> EntryLock {
+        count(&self.counts.timeouts, u64::from(lock.was_overdue));
+        lock
     }
 
     /// Does something that needs the folder, which it makes where it is missing.
@@ -379,7 +380,7 @@ impl<V> Tier<V> {
     /// Has the system read the whole entry ahead, where it is no longer in the page cache: rows picked out of a map would be read a few pages at a time.
     pub(crate) fn expect(&self, key: &Key) {
         #[cfg(target_os = "linux")]
-        if let Ok(file) = File::open(self.path(key)) {
+        if let Ok(file) = open(&self.path(key)) {
             // Advice that is not taken costs time and nothing else.
             let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::WillNeed);
         }
@@ -434,7 +435,7 @@ pub(crate) struct Maker<'a, V> {
     path: PathBuf,
     /// `None` once it is known that there will be no entry.
     draft: Option<Draft>,
-    _flight: Flight,
+    _lock: EntryLock,
 }
 
 impl<V> Maker<'_, V> {
@@ -494,7 +495,7 @@ impl<V> fmt::Debug for Tier<V> {
 
 /// Notes that an entry was used just now, for whoever looks for one to evict: its time of modification says when, in all processes.
 fn touch(path: &Path) -> io::Result<()> {
-    File::open(path)?.set_modified(SystemTime::now())
+    open(path)?.set_modified(SystemTime::now())
 }
 
 /// Whether the entry is no longer there. That another user's entry cannot be touched is no harm.

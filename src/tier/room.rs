@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::entry;
+use crate::fs::with_room;
 
 /// What was used so recently is in use.
 const IN_USE: Duration = Duration::from_secs(3600);
@@ -107,7 +108,7 @@ impl Room {
 
 /// The entries of a folder. Files that are not the tier's are none of its business; its own leftovers are deleted when they are old.
 fn look_through(folder: &Path) -> Vec<Found> {
-    let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
+    let Ok(files) = with_room(|| fs::read_dir(folder)) else { return Vec::new() };
     let mut entries = Vec::new();
     let latest = SystemTime::now() + IN_USE;
     for file in files.flatten() {

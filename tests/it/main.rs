@@ -1,10 +1,13 @@
 //! The behaviours of rowdex, tested through its public API.
 
+mod alone;
+mod changed_index;
 #[cfg(feature = "cli")]
 mod cli;
 mod guarantees;
 mod index_bytes;
 mod mixed;
+mod open_files;
 mod oracle;
 #[cfg(all(feature = "cli", feature = "object-store"))]
 mod stores;

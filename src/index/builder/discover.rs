@@ -1,29 +1,19 @@
 //! Which files there are below the inputs.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 use walkdir::WalkDir;
 
+use super::found::{Found, has_extension};
 use super::listing;
+use crate::fs::{self, with_room};
 use crate::index::path::check_path;
+use crate::source::StoreOptions;
 use crate::source::place::{Place, Url};
-use crate::source::{FileStat, StoreOptions};
 use crate::{Error, ErrorKind, Result};
-
-const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
-
-/// The files to index.
-#[derive(Debug)]
-pub(super) struct Found {
-    /// The directory that all paths are relative to.
-    pub(super) root: Place,
-    /// `/`-separated, sorted bytewise, each once.
-    pub(super) paths: Vec<String>,
-    /// What a store said of them when it listed them.
-    pub(super) listed: HashMap<String, FileStat>,
-}
 
 pub(super) fn discover(inputs: &[PathBuf], root: Option<&Path>, options: &StoreOptions) -> Result<Found> {
     if inputs.is_empty() {
@@ -110,30 +100,37 @@ fn pattern(input: &Path) -> Result<Option<(PathBuf, GlobMatcher)>> {
 
 fn walk(base: &Path, files: &mut Vec<PathBuf>, wanted: impl Fn(&Path) -> bool) -> Result<()> {
     let start = if base.as_os_str().is_empty() { Path::new(".") } else { base };
+    let before = files.len();
+    let mut place = start.to_owned();
+    with_room(|| {
+        files.truncate(before);
+        visit(start, |path| {
+            // A path that begins with `./` would not match a pattern without it.
+            let path = if base.as_os_str().is_empty() { path.strip_prefix(".").unwrap_or(path) } else { path };
+            if wanted(path) {
+                files.push(path.to_owned());
+            }
+        })
+        .map_err(|error| {
+            place = error.path().unwrap_or(start).to_owned();
+            let code = error.io_error().and_then(io::Error::raw_os_error);
+            code.map_or_else(|| io::Error::other(error), io::Error::from_raw_os_error)
+        })
+    })
+    .map_err(|error| fs::error("cannot list the folder", error).with_file(place.display().to_string()))
+}
+
+/// Calls `each` with the files below a folder, sorted by name, but for those that are hidden by their names.
+fn visit(start: &Path, mut each: impl FnMut(&Path)) -> Result<(), walkdir::Error> {
     let visible =
         |entry: &walkdir::DirEntry| entry.depth() == 0 || !entry.file_name().to_string_lossy().starts_with(['.', '_']);
     for entry in WalkDir::new(start).follow_links(true).sort_by_file_name().into_iter().filter_entry(visible) {
-        let entry = entry.map_err(|error| {
-            let place = error.path().unwrap_or(start).display().to_string();
-            Error::new(ErrorKind::Io, format!("cannot list the folder: {error}")).with_file(place).with_source(error)
-        })?;
-        // A path that begins with `./` would not match a pattern without it.
-        let path = if base.as_os_str().is_empty() {
-            entry.path().strip_prefix(".").unwrap_or(entry.path())
-        } else {
-            entry.path()
-        };
-        if entry.file_type().is_file() && wanted(path) {
-            files.push(path.to_owned());
+        let entry = entry?;
+        if entry.file_type().is_file() {
+            each(entry.path());
         }
     }
     Ok(())
-}
-
-pub(super) fn has_extension(path: &Path) -> bool {
-    path.extension()
-        .and_then(|extension| extension.to_str())
-        .is_some_and(|extension| EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension)))
 }
 
 /// The deepest directory that contains all of these.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::discover::{Found, has_extension};
+use super::found::{Found, has_extension};
 use crate::index::path::check_path;
 use crate::source::place::{Place, Scheme, Url};
 use crate::source::{FileStat, ObjectSource, StoreOptions};

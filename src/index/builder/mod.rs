@@ -4,6 +4,7 @@
 //! the footers hold. What stays per file is its path and 72 bytes, per row group 24 bytes.
 
 mod discover;
+mod found;
 mod listing;
 mod output;
 mod partition;
@@ -22,7 +23,7 @@ use arrow::datatypes::Schema;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use self::discover::Found;
+use self::found::Found;
 use self::output::Output;
 use self::partition::Partitions;
 use self::rows_file::SelectedRows;

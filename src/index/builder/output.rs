@@ -3,7 +3,7 @@
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use crate::index::atomic::AtomicFile;
+use crate::fs::atomic::AtomicFile;
 use crate::source::place::{Place, Url};
 use crate::source::{ObjectSource, StoreOptions};
 use crate::{Error, ErrorKind, Result};

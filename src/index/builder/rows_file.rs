@@ -14,6 +14,7 @@ use arrow::datatypes::{DataType, UInt64Type};
 use arrow::error::ArrowError;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
+use crate::fs;
 use crate::{Error, ErrorKind, Result};
 
 /// The rows to serve, of each row group once it is asked for.
@@ -104,7 +105,7 @@ fn sorted(mut list: List) -> Result<List> {
 /// Reads a list as it is, in any order and with repeats.
 pub(crate) fn read(path: &Path) -> Result<List> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default().to_ascii_lowercase();
-    let file = File::open(path).map_err(|error| Error::io("cannot open the list of rows", error))?;
+    let file = fs::open(path).map_err(|error| fs::error("cannot open the list of rows", error))?;
     match extension.as_str() {
         "csv" => collect(read_csv(file)?),
         "parquet" | "parq" | "pq" => {

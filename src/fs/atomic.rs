@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use super::{error as fs_error, open, with_room};
 use crate::{Error, ErrorKind, Result};
 
 const BUFFER: usize = 1 << 18;
@@ -37,7 +38,7 @@ impl AtomicFile {
                 .with_file(target.display().to_string()));
         }
         let (temporary, file) = create_beside(target)
-            .map_err(|error| Error::io("cannot create a file", error).with_file(target.display().to_string()))?;
+            .map_err(|error| fs_error("cannot create a file", error).with_file(target.display().to_string()))?;
         let file = BufWriter::with_capacity(BUFFER, file);
         Ok(Self { target: target.to_owned(), overwrite, temporary, file, committed: false })
     }
@@ -124,7 +125,7 @@ fn create_beside(target: &Path) -> io::Result<(PathBuf, File)> {
         let mut temporary = OsString::from(".");
         temporary.push(format!("{name}.tmp-{random:016x}"));
         let temporary = directory(target).join(temporary);
-        match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+        match with_room(|| OpenOptions::new().write(true).create_new(true).open(&temporary)) {
             Ok(file) => return Ok((temporary, file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -152,7 +153,7 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
     if !cfg!(unix) {
         return Ok(());
     }
-    match File::open(directory).and_then(|directory| directory.sync_all()) {
+    match open(directory).and_then(|directory| directory.sync_all()) {
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
         result => result,
     }

@@ -16,13 +16,14 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use super::entry::{self, Draft};
-use super::flight::{Flight, Turn};
+use super::entry_lock::{EntryLock, Turn};
 use super::{Key, Maker, Tier, count};
+use crate::fs::most_open;
 use crate::{Error, ErrorKind, Result};
 
 pub(super) const SUFFIX: &str = ".fetched";
 
-/// The most rights to fetch that are held at once: each is an open file, of which a process has a thousand.
+/// The most rights to fetch that are held at once, however many files the process may have open: each is an open file.
 const MOST_RESERVED: usize = 256;
 
 /// What became of asking for the right to fetch, without waiting.
@@ -41,7 +42,7 @@ pub(crate) struct Reserved<V> {
     path: PathBuf,
     is_entry: bool,
     /// `None` only while it is made or used up.
-    flight: Option<Flight>,
+    lock: Option<EntryLock>,
 }
 
 /// Bytes that are there for other processes, until this is dropped.
@@ -62,26 +63,26 @@ pub(crate) enum Fetched {
 
 /// As [`Reserved`], of one who puts the bytes nowhere but into the entry that is made of them.
 #[derive(Debug)]
-pub(crate) struct Fetching(#[expect(dead_code, reason = "it is held")] Flight);
+pub(crate) struct Fetching(#[expect(dead_code, reason = "it is held")] EntryLock);
 
 impl<V> Tier<V> {
     /// The right to fetch these bytes, which are the entry of this key or else what it is made of, if nobody else has it. Never waits.
     pub(crate) fn reserve(self: &Arc<Self>, key: Key, is_entry: bool) -> Reservation<V> {
-        if self.reserved.fetch_add(1, Ordering::Relaxed) >= MOST_RESERVED {
+        if self.reserved.fetch_add(1, Ordering::Relaxed) >= MOST_RESERVED.min(most_open()) {
             self.reserved.fetch_sub(1, Ordering::Relaxed);
             return Reservation::Unknown;
         }
-        let path = if is_entry { self.path(&key) } else { self.passing_path(&key) };
+        let path = if is_entry { self.path(&key) } else { self.handoff_path(&key) };
         // From here on, dropping it counts it out.
-        let mut reserved = Reserved { tier: Arc::clone(self), key, path, is_entry, flight: None };
-        match self.in_folder(|| Flight::try_take(&reserved.path, self.options.wait)) {
-            Ok(flight) => reserved.flight = flight.map(|flight| self.counted(flight)),
+        let mut reserved = Reserved { tier: Arc::clone(self), key, path, is_entry, lock: None };
+        match self.in_folder(|| EntryLock::try_take(&reserved.path, self.options.wait)) {
+            Ok(lock) => reserved.lock = lock.map(|lock| self.counted(lock)),
             Err(error) => {
                 self.switch_off(Error::io("cannot lock an entry", error));
                 return Reservation::Unknown;
             }
         }
-        match reserved.flight {
+        match reserved.lock {
             Some(_) if !reserved.path.exists() => Reservation::Mine(reserved),
             _ => Reservation::Taken,
         }
@@ -89,20 +90,20 @@ impl<V> Tier<V> {
 
     /// Bytes that somebody has fetched, if they are there.
     pub(crate) fn passed(&self, key: &Key) -> Option<Bytes> {
-        entry::open(&self.passing_path(key), key).ok().flatten()
+        entry::open(&self.handoff_path(key), key).ok().flatten()
     }
 
     /// Bytes that somebody has fetched or is fetching, or the right to fetch them.
     pub(crate) fn fetch(&self, key: &Key) -> Fetched {
-        let path = self.passing_path(key);
+        let path = self.handoff_path(key);
         let passed = || self.passed(key).map_or(Fetched::Without, Fetched::Passed);
         if path.exists() {
             return passed();
         }
-        match self.in_folder(|| self.flight.wait_for(&path, || path.exists())) {
+        match self.in_folder(|| self.patience.wait_for(&path, || path.exists())) {
             // Whoever had the lock before may have fetched them.
             Ok(Turn::Mine(_)) if path.exists() => passed(),
-            Ok(Turn::Mine(flight)) => Fetched::Mine(Fetching(self.counted(flight))),
+            Ok(Turn::Mine(lock)) => Fetched::Mine(Fetching(self.counted(lock))),
             Ok(Turn::Done) => passed(),
             Ok(Turn::TimedOut) => {
                 count(&self.counts.timeouts, 1);
@@ -118,10 +119,10 @@ impl<V> Tier<V> {
     /// Deletes bytes that nobody needs any more, because the entry is there that is made of them.
     pub(crate) fn forget_passed(&self, key: &Key) {
         // Mostly they are not there.
-        let _ = fs::remove_file(self.passing_path(key));
+        let _ = fs::remove_file(self.handoff_path(key));
     }
 
-    fn passing_path(&self, key: &Key) -> PathBuf {
+    fn handoff_path(&self, key: &Key) -> PathBuf {
         let mut path = OsString::from(self.path(key));
         path.push(SUFFIX);
         PathBuf::from(path)
@@ -146,10 +147,10 @@ impl<V> Reserved<V> {
         if self.tier.fault.get().is_some() {
             return Ok(None);
         }
-        let Some(flight) = self.flight.take() else { return Ok(None) };
+        let Some(lock) = self.lock.take() else { return Ok(None) };
         let mut draft = Draft::create(&self.path, &self.key)?;
         if self.is_entry {
-            let mut maker = Maker { tier: &self.tier, path: self.path.clone(), draft: Some(draft), _flight: flight };
+            let mut maker = Maker { tier: &self.tier, path: self.path.clone(), draft: Some(draft), _lock: lock };
             parts.iter().for_each(|part| maker.write(part));
             maker.commit();
             return Ok(None);
@@ -162,7 +163,7 @@ impl<V> Reserved<V> {
 
 impl<V> Drop for Reserved<V> {
     fn drop(&mut self) {
-        self.flight = None;
+        self.lock = None;
         self.tier.reserved.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use std::{process, thread};
 
+use crate::fs::with_room;
+
 pub(super) const SUFFIX: &str = ".lock";
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -23,7 +25,7 @@ const LEAST_MILLIS: u64 = 10;
 
 /// The right to make what a path names. Dropping it gives it up.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct EntryLock {
     file: File,
     path: PathBuf,
     process: u32,
@@ -31,17 +33,17 @@ pub(super) struct Flight {
     pub(super) was_overdue: bool,
 }
 
-impl Flight {
+impl EntryLock {
     /// Takes the lock if nobody has it, or has had it for longer than `wait`.
     pub(super) fn try_take(entry: &Path, wait: Duration) -> io::Result<Option<Self>> {
         Ok(match try_lock(entry, wait)? {
-            Tried::Mine(flight) => Some(flight),
+            Tried::Mine(lock) => Some(lock),
             Tried::Held(_) => None,
         })
     }
 }
 
-impl Drop for Flight {
+impl Drop for EntryLock {
     fn drop(&mut self) {
         // A forked child shares the lock with its parent, and would give up what is not its own.
         if self.process != process::id() {
@@ -59,7 +61,7 @@ impl Drop for Flight {
 }
 
 enum Tried {
-    Mine(Flight),
+    Mine(EntryLock),
     /// Somebody has it, for so long.
     Held(Duration),
 }
@@ -70,14 +72,14 @@ fn try_lock(entry: &Path, wait: Duration) -> io::Result<Tried> {
     let path = PathBuf::from(path);
     let mut was_overdue = false;
     loop {
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+        let file = with_room(|| OpenOptions::new().create(true).truncate(false).write(true).open(&path))?;
         match file.try_lock() {
             Ok(()) if !is_at(&file, &path) => continue,
             // A file system without locks only makes two processes do the same.
             Ok(()) | Err(TryLockError::Error(_)) => {
                 // It may have been left behind long ago, and the others go by its age.
                 let _ = file.set_modified(SystemTime::now());
-                return Ok(Tried::Mine(Flight { file, path, process: process::id(), was_overdue }));
+                return Ok(Tried::Mine(EntryLock { file, path, process: process::id(), was_overdue }));
             }
             Err(TryLockError::WouldBlock) => {
                 let since = file.metadata().and_then(|metadata| metadata.modified());
@@ -107,7 +109,7 @@ fn is_at(_: &File, path: &Path) -> bool {
 /// How a wait ended.
 #[derive(Debug)]
 pub(super) enum Turn {
-    Mine(Flight),
+    Mine(EntryLock),
     /// Somebody else made the entry.
     Done,
     TimedOut,
@@ -138,7 +140,7 @@ impl Patience {
             // Looked at first, so that a lock that was there before the wait is overdue before the wait is over.
             let left = patience.saturating_sub(began.elapsed());
             let age = match try_lock(entry, full)? {
-                Tried::Mine(flight) => return Ok(Turn::Mine(flight)),
+                Tried::Mine(lock) => return Ok(Turn::Mine(lock)),
                 Tried::Held(age) => age,
             };
             if done() {

@@ -1,0 +1,18 @@
+//! Files of the operating system: opened within the limit of the process, read by position, mapped, and written whole.
+
+pub(crate) mod atomic;
+pub(crate) mod mmap;
+mod open_files;
+mod read;
+
+pub(crate) use open_files::{OpenFiles, most_open, open, with_room};
+pub(crate) use read::{read_at, read_regular, regular};
+
+use crate::Error;
+
+/// The error of an operation on a file, with advice where the process has too many files open.
+pub(crate) fn error(message: impl Into<std::borrow::Cow<'static, str>>, error: std::io::Error) -> Error {
+    let hint = open_files::is_out_of_files(&error);
+    let error = Error::io(message, error);
+    if hint { error.with_hint("raise the number of files that the process may have open (`ulimit -n`)") } else { error }
+}

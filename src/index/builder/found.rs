@@ -1,0 +1,26 @@
+//! What a search for data files finds, in folders and in stores alike.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::source::FileStat;
+use crate::source::place::Place;
+
+const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
+
+/// The files to index.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The directory that all paths are relative to.
+    pub(super) root: Place,
+    /// `/`-separated, sorted bytewise, each once.
+    pub(super) paths: Vec<String>,
+    /// What a store said of them when it listed them.
+    pub(super) listed: HashMap<String, FileStat>,
+}
+
+pub(super) fn has_extension(path: &Path) -> bool {
+    path.extension()
+        .and_then(|extension| extension.to_str())
+        .is_some_and(|extension| EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension)))
+}
