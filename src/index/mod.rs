@@ -36,7 +36,6 @@ use self::contents::Contents;
 use self::format::{Envelope, FileRecord, RowGroupRecord, hash, invalid};
 use self::stored::IndexBytes;
 use crate::order::RowLayout;
-
 use crate::source::place::{Place, shown};
 use crate::source::{FileStat, ObjectSource, StoreOptions};
 use crate::{Error, Result};
