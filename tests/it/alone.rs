@@ -1,5 +1,7 @@
 //! Tests that run in a process of their own, because they change it or may end it.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use std::ffi::OsStr;
 use std::process::{Command, Output};
 
