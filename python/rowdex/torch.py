@@ -14,6 +14,9 @@ own ``DistributedSampler``.
 from __future__ import annotations
 
 import ctypes
+import sys
+import warnings
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +25,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from . import _ffi
 from ._arrays import Nulls
+from ._iterations import Announced, announce
 from ._library import Handle, PerProcess, call, count, library, size
 from .batch import Batch
 from .dataset import Dataset as _Dataset
@@ -64,12 +68,7 @@ class BatchSampler(torch.utils.data.Sampler[Step]):
             raise ValueError("no batch size: give batch_size, to the sampler if there is one")
 
     def __iter__(self) -> Iterator[Step]:
-        sampler = self.sampler
-        epoch = sampler._begin()
-        resumed = epoch == sampler._resumed_epoch
-        for step in range(int(library.sampler_steps(sampler._at(epoch)))):
-            sampler._served = (epoch, (step + 1) * sampler.plan.batch_size)
-            yield Step(sampler.plan, epoch, step, resumed)
+        return _Steps(self.sampler)
 
     def __len__(self) -> int:
         return self.sampler.steps
@@ -89,6 +88,42 @@ class BatchSampler(torch.utils.data.Sampler[Step]):
     def load_state_dict(self, state_dict: dict[str, str]) -> None:
         """Goes on from a state, which may come from another number of ranks, workers, and another batch size."""
         self.sampler.load_state_dict(state_dict)
+
+
+class _Steps(Iterator[Step]):
+    """The steps of an epoch, which begins when the first of them is asked for.
+
+    Its state is whether they were all handed out: torchdata's ``StatefulDataLoader`` goes on from the end of an epoch with an iteration of nothing, and
+    where it stands within one it has from the sampler.
+    """
+
+    def __init__(self, sampler: DistributedSampler) -> None:
+        self._sampler = sampler
+        self._steps: Iterator[Step] | None = None
+        self._ended = False
+
+    def __next__(self) -> Step:
+        if self._ended:
+            raise StopIteration
+        if self._steps is None:
+            self._steps = self._of_epoch()
+        return next(self._steps)
+
+    def _of_epoch(self) -> Iterator[Step]:
+        sampler = self._sampler
+        plan, epoch = sampler.plan, sampler._begin()
+        resumed = epoch == sampler._resumed_epoch
+        steps = int(library.sampler_steps(sampler._at(epoch)))
+        for step in range(steps):
+            sampler._served = (epoch, (step + 1) * plan.batch_size)
+            self._ended = step + 1 == steps
+            yield Step(plan, epoch, step, resumed)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"ended": self._ended}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._ended = bool(state_dict["ended"])
 
 
 class Row(dict[str, Any]):
@@ -412,11 +447,11 @@ def _workers() -> int:
     return 1 if info is None else int(info.num_workers)
 
 
-class IterableDataset(torch.utils.data.IterableDataset[Any]):
+class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
     """Batches of one rank, shared out among the workers of a ``DataLoader(dataset, batch_size=None)``: dicts of tensors.
 
-    What comes, and in which order, does not depend on the number of workers. Every iteration is an epoch, and the next one the next epoch; but workers that do
-    not persist are new in every epoch, so call :meth:`set_epoch` before each.
+    What comes, and in which order, does not depend on the number of workers. Every iteration is an epoch, and the next one the next epoch, with or without
+    :meth:`set_epoch`, and whether or not workers persist. An iteration counts when it begins, also if it is given up.
 
     It has a state (``state_dict``, ``load_state_dict``) for torchdata's ``StatefulDataLoader``, which keeps one for each worker, so the number of workers
     must stay. To go on with another number of ranks or workers, save :meth:`state_after` and give it to :meth:`load_run_state`.
@@ -428,37 +463,116 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
     """
 
     def __init__(self, dataset: Dataset, batch_size: int, **sampling: Any) -> None:
-        self.dataset = dataset
-        self._sampler = BatchSampler(dataset, batch_size, **sampling)
-        # The epoch that is served, and which of this worker's steps comes next.
-        self._at: tuple[int, int] | None = None
-        self._go_on: tuple[int, int] | None = None
+        self.__setstate__({"dataset": dataset, "sampler": BatchSampler(dataset, batch_size, **sampling)})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "dataset": self.dataset, "sampler": self._sampler, "begun": self._begun, "told": self._told,
+            "chosen": self._chosen, "at": self._at, "go_on": self._go_on,
+        }  # fmt: skip
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.dataset: Dataset = state["dataset"]
+        self._sampler: BatchSampler = state["sampler"]
+        # Whether workers were told to serve the epoch that the sampler is at. The sampler stays there until something else happens, because
+        # workers are made of this object as it is.
+        self._begun: bool = state.get("begun", False)
+        # In memory that the workers share: the epoch to serve next, and the epoch after the one that they went on with from a state of their own, or 0.
+        self._told: torch.Tensor | None = state.get("told")
+        # Whether somebody said which epoch to serve.
+        self._chosen: bool = state.get("chosen", False)
+        # The epoch that is served, which of this worker's steps comes next, and whether that was the last.
+        self._at: tuple[int, int, bool] | None = state.get("at")
+        self._go_on: tuple[int, int] | None = state.get("go_on")
+        # What each iterator of a DataLoader tells its workers by, and the plan that they have.
+        self._iterators: weakref.WeakKeyDictionary[Any, tuple[torch.Tensor, Plan]] = weakref.WeakKeyDictionary()
+        announce()
 
     def __len__(self) -> int:
         """How many batches every rank has in the current epoch."""
         return len(self._sampler)
 
     def __iter__(self) -> Iterator[Any]:
+        in_worker = torch.utils.data.get_worker_info() is not None
+        if not in_worker:
+            self._settle()
+        if not in_worker and self._go_on is not None and self._go_on[1] == 0:
+            # StatefulDataLoader makes an iterator that it never uses when it goes on from the end of an epoch.
+            return self._begin_late()
+        return self._begin()
+
+    def _begin_late(self) -> Iterator[Any]:
+        yield from self._begin()
+
+    def _begin(self) -> Iterator[Any]:
         info = torch.utils.data.get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
-        sampler = self._sampler.sampler
-        start = 0
+        place, sampler = 0, self._sampler.sampler
         if self._go_on is not None:
-            epoch, start = self._go_on
-            self._go_on = None
-            if sampler.epoch != epoch:
-                sampler.set_epoch(epoch)
-        steps = list(range(worker, len(self._sampler), workers))
+            (epoch, place), self._go_on = self._go_on, None
+            self._go_to(epoch)
+            if info is not None and self._told is not None:
+                self._told[1] = epoch + 1
+        elif info is not None and self._told is None:
+            self._warn()
+        elif info is not None and self._told is not None and not self._begun:
+            # These workers persist. The first time, they are at the epoch already.
+            self._go_to(int(self._told[0]))
+        self._begun = False
         epoch = sampler._begin()
         resumed = epoch == sampler._resumed_epoch
-        for place in range(start, len(steps)):
-            batch = self.dataset.__getitems__(Step(sampler.plan, epoch, steps[place], resumed))
-            self._at = (epoch, place + 1)
+        steps = range(worker, int(library.sampler_steps(sampler._at(epoch))), workers)
+        place = min(place, len(steps))
+        self._at = (epoch, place, 0 < place == len(steps))
+        return self._serve(sampler.plan, epoch, resumed, steps, place)
+
+    def _serve(self, plan: Plan, epoch: int, resumed: bool, steps: range, place: int) -> Iterator[Any]:
+        for next_place, step in enumerate(steps[place:], place + 1):
+            batch = self.dataset.__getitems__(Step(plan, epoch, step, resumed))
+            self._at = (epoch, next_place, False)
             yield batch.columns()
-        self._at = None
+        self._at = (epoch, len(steps), True)
+
+    def _begin_workers(self, iterator: Any) -> None:
+        self._settle()
+        sampler = self._sampler.sampler
+        told, plan = self._iterators.get(iterator, (None, sampler.plan))
+        if plan is not sampler.plan:
+            raise RuntimeError("a state was loaded after the workers of this DataLoader were started: make another DataLoader")
+        if told is None:
+            told = torch.zeros(2, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+            self._iterators[iterator] = (told, plan)
+        if self._go_on is not None:
+            self._go_to(self._go_on[0])
+        told[0], told[1] = sampler.epoch, 0
+        self._told, self._begun, self._at = told, True, None
+
+    def _settle(self) -> None:
+        """Leaves the epoch that workers were told to serve."""
+        if not self._begun:
+            return
+        self._begun, self._go_on = False, None
+        self._sampler.sampler._begin()
+        if self._told is not None and self._told[1] > 0:
+            self._go_to(int(self._told[1]))
+
+    def _go_to(self, epoch: int) -> None:
+        # An epoch that was resumed stays resumed.
+        if self._sampler.sampler.epoch != epoch:
+            self._sampler.set_epoch(epoch)
+
+    def _warn(self) -> None:
+        if not self._chosen:
+            warnings.warn(
+                "this worker does not know which epoch it is to serve, and serves the first: call set_epoch() of the rowdex.torch.IterableDataset "
+                "before each epoch",
+                stacklevel=2,
+            )
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration serve ``epoch``."""
+        self._settle()
+        self._chosen, self._go_on = True, None
         self._sampler.set_epoch(epoch)
 
     def state_after(self, epoch: int, step: int) -> dict[str, str]:
@@ -467,16 +581,26 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
 
     def load_run_state(self, state_dict: dict[str, str]) -> None:
         """Goes on from :meth:`state_after`, with any number of ranks and workers."""
+        self._settle()
         self._sampler.load_state_dict(state_dict)
+        self._chosen, self._go_on, self._at = True, None, None
 
     def state_dict(self) -> dict[str, Any]:
         """Where this worker stands."""
-        epoch, place = self._at if self._at is not None else (self._sampler.sampler.epoch, 0)
-        return {"epoch": epoch, "batches": place}
+        if self._go_on is not None:
+            return {"epoch": self._go_on[0], "batches": self._go_on[1]}
+        epoch, place, ended = (self._sampler.sampler.epoch, 0, False) if self._at is None else self._at
+        return {"epoch": epoch + 1, "batches": 0, "ended": True} if ended else {"epoch": epoch, "batches": place}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Goes on from where a worker stood."""
-        self._go_on = (int(state_dict["epoch"]), int(state_dict["batches"]))
+        epoch, place = int(state_dict["epoch"]), int(state_dict["batches"])
+        if torch.utils.data.get_worker_info() is None:
+            self._settle()
+        elif state_dict.get("ended"):
+            # The iteration that goes on is the one of which this worker had done its part.
+            epoch, place = epoch - 1, sys.maxsize
+        self._chosen, self._go_on = True, (epoch, place)
 
 
 __all__ = ["BatchSampler", "Dataset", "IterableDataset", "Row", "Rows", "Step"]

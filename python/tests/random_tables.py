@@ -26,15 +26,15 @@ LEAVES = [*NUMBERS, *TIMES, *DECIMALS, *TEXTS, pa.binary(1), pa.binary(16), pa.n
 _SECONDS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-def random_type(rng: Rng, depth: int) -> pa.DataType:
-    """A type with at most ``depth`` levels of lists, structs and maps."""
+def random_type(rng: Rng, depth: int, views: bool = True) -> pa.DataType:
+    """A type with at most ``depth`` levels of lists, structs and maps, and strings in Arrow's view layout or not."""
     if depth == 0 or rng.random() < 0.3:
         if rng.random() < 0.2:
             values = [pa.string(), pa.binary(), pa.large_string()]
             return pa.dictionary(pick(rng, [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint32()]), pick(rng, values))
-        leaf: pa.DataType = pick(rng, LEAVES)
+        leaf: pa.DataType = pick(rng, LEAVES if views else [kind for kind in LEAVES if "view" not in str(kind)])
         return leaf
-    below = lambda name: pa.field(name, random_type(rng, depth - 1), nullable=bool(rng.random() < 0.7))  # noqa: E731
+    below = lambda name: pa.field(name, random_type(rng, depth - 1, views), nullable=bool(rng.random() < 0.7))  # noqa: E731
     kind = int(rng.integers(6))
     if kind <= 1:
         return pa.list_(below("element"))
@@ -44,7 +44,7 @@ def random_type(rng: Rng, depth: int) -> pa.DataType:
         return pa.list_(below("element"), int(rng.integers(1, 4)))
     if kind == 4:
         key = pick(rng, [pa.string(), pa.int32(), pa.date32()])
-        return pa.map_(key, random_type(rng, depth - 1))
+        return pa.map_(key, random_type(rng, depth - 1, views))
     return pa.struct([below(name) for name in "abc"[: int(rng.integers(1, 4))]])
 
 
