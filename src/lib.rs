@@ -213,7 +213,7 @@ pub mod order;
 mod per_process;
 mod pool;
 pub mod projection;
-pub mod row_group;
+mod row_group;
 mod rows;
 pub mod sampler;
 pub mod source;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use super::files::{OpenFile, Pinned};
+use super::files::OpenFile;
 use crate::Result;
-use crate::source::{Done, FileStat, Pending, Source, cut};
+use crate::source::{Done, Pending, Source, cut};
 use crate::tier::Passed;
 
 /// A row group whose bytes are on their way. Dropping it gives the read up.
@@ -18,6 +18,8 @@ pub(crate) struct Ahead {
     pending: Pending<Vec<Bytes>>,
     /// The same for other processes, if they are to have it.
     passed: Option<PassedOn>,
+    /// Whether it is read of the data file, rather than kept by the disk tier.
+    is_read: bool,
 }
 
 /// What is there for other processes, once it is. Clones are of the same, which is there until all are dropped.
@@ -29,19 +31,24 @@ impl Ahead {
             return None;
         }
         let pending = file.begin(source, &chunks)?;
-        Some(Self { chunks, pending, passed: None })
+        Some(Self::new(chunks, pending, None))
     }
 
     /// `passed` is for other processes, and there when it has arrived.
     pub(super) fn new(chunks: Vec<Range<u64>>, pending: Pending<Vec<Bytes>>, passed: Option<PassedOn>) -> Self {
-        Self { chunks, pending, passed }
+        Self { chunks, pending, passed, is_read: true }
     }
 
-    /// What is in memory already.
+    /// What is in memory already, because another process read it.
     pub(super) fn at_hand(chunks: Vec<Range<u64>>, bytes: Vec<Bytes>) -> Self {
         let done = Done::default();
         done.set();
-        Self { chunks, pending: Pending::new(done, || Ok(bytes)), passed: None }
+        Self::new(chunks, Pending::new(done, || Ok(bytes)), None)
+    }
+
+    /// What is in memory already, and was kept or counted before.
+    pub(super) fn kept(chunks: Vec<Range<u64>>, bytes: Vec<Bytes>) -> Self {
+        Self { is_read: false, ..Self::at_hand(chunks, bytes) }
     }
 
     /// Whether other processes get it from this one.
@@ -75,41 +82,32 @@ impl Ahead {
         self.pending.when_done(tell);
     }
 
-    pub(super) fn wait(self) -> Result<Arrived> {
-        Ok(Arrived { bytes: self.pending.wait()?, chunks: self.chunks })
+    pub(super) fn wait(self) -> Result<AtHand> {
+        Ok(AtHand { bytes: self.pending.wait()?, chunks: self.chunks, is_read: self.is_read })
     }
 }
 
-impl Arrived {
+/// Bytes of a file that are in memory.
+#[derive(Debug, Default)]
+pub(super) struct AtHand {
+    chunks: Vec<Range<u64>>,
+    bytes: Vec<Bytes>,
+    is_read: bool,
+}
+
+impl AtHand {
     /// The bytes of each chunk.
     pub(super) fn into_bytes(self) -> Vec<Bytes> {
         self.bytes
     }
-}
 
-/// Bytes of a row group, in memory.
-#[derive(Debug, Default)]
-pub(super) struct Arrived {
-    chunks: Vec<Range<u64>>,
-    bytes: Vec<Bytes>,
-}
-
-/// A file of which some bytes are in memory already.
-#[derive(Debug)]
-pub(super) struct ReadAhead<'a> {
-    pub(super) file: Pinned<'a>,
-    pub(super) arrived: Arrived,
-}
-
-impl Source for ReadAhead<'_> {
-    fn stat(&self, path: &str) -> Result<FileStat> {
-        self.file.stat(path)
+    /// Whether they were read of the data file, rather than kept by the disk tier.
+    pub(super) fn is_read(&self) -> bool {
+        self.is_read
     }
 
-    fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        match cut(&self.arrived.chunks, &self.arrived.bytes, ranges) {
-            Ok(bytes) => Ok(bytes),
-            Err(_) => self.file.read(path, ranges),
-        }
+    /// These ranges, if all of them are here.
+    pub(super) fn cut(&self, ranges: &[Range<u64>]) -> Option<Vec<Bytes>> {
+        if self.chunks.is_empty() { None } else { cut(&self.chunks, &self.bytes, ranges).ok() }
     }
 }

@@ -4,12 +4,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use super::files::FileTable;
-use super::{Dataset, Inner, Staleness, State};
+use super::{Dataset, Inner, Settings, Staleness, State};
 use crate::index::{Index, RootKind};
 use crate::per_process::PerProcess;
 use crate::projection::Projection;
-use crate::row_group::{DecodeOptions, FileMetadata, views_pay};
+use crate::row_group::{FileMetadata, MAX_DECODED_BYTES, views_pay};
 use crate::source::place::{Place, shown};
 use crate::source::{self, Source, StoreOptions};
 use crate::tier::DiskTier;
@@ -53,7 +52,7 @@ impl DatasetBuilder {
             source: None,
             store: StoreOptions::default(),
             staleness: Staleness::default(),
-            max_decoded_bytes: DecodeOptions::default().max_decoded_bytes,
+            max_decoded_bytes: MAX_DECODED_BYTES,
             tier: None,
         }
     }
@@ -173,27 +172,21 @@ impl DatasetBuilder {
                 (source::open(root, &self.store)?, place)
             }
         };
-        let decode = DecodeOptions { max_decoded_bytes: self.max_decoded_bytes, ..DecodeOptions::default() };
         let default_threads = || if source.is_remote() { REMOTE_THREADS } else { Self::default_threads() };
         let threads = self.threads.unwrap_or_else(default_threads);
-        let files = FileTable::new(self.index.clone(), Arc::clone(&source), self.staleness);
-        let state = State::with_cache(self.cache_bytes, files, self.tier.clone());
-        Ok(Dataset {
-            inner: Arc::new(Inner {
-                index: self.index,
-                source,
-                projection,
-                viewed: OnceLock::new(),
-                decode,
-                staleness: self.staleness,
-                cache_bytes: self.cache_bytes,
-                threads,
-                tier: self.tier,
-                place,
-                decoded_bytes: OnceLock::new(),
-                state: PerProcess::new(state),
-            }),
-        })
+        let settings = Settings {
+            index: self.index,
+            source,
+            projection,
+            staleness: self.staleness,
+            max_decoded_bytes: self.max_decoded_bytes,
+            cache_bytes: self.cache_bytes,
+            threads,
+            tier: self.tier,
+            place,
+        };
+        let state = PerProcess::new(State::new(&settings));
+        Ok(Dataset { inner: Arc::new(Inner { settings, decoded_bytes: OnceLock::new(), state }) })
     }
 }
 

@@ -9,7 +9,7 @@ use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
 use rayon::prelude::*;
 
-use super::{Dataset, GroupRead, Slots};
+use super::Dataset;
 use crate::index::RowGroupEntry;
 use crate::order::id_set::Builder;
 use crate::order::{IdSet, Side, Split};
@@ -198,12 +198,12 @@ impl<'a> Column<'a> {
             let message = format!("a set out of {} rows for a dataset of {}", rows.rows(), self.dataset.len());
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let inner = &*self.dataset.inner;
+        let inner = &self.dataset.inner.settings;
         let reader = Dataset::builder(inner.index.clone())
             .with_columns([&self.name])
             .with_source(inner.source.clone())
             .with_staleness(inner.staleness)
-            .with_max_decoded_bytes(inner.decode.max_decoded_bytes)
+            .with_max_decoded_bytes(inner.max_decoded_bytes)
             .with_cache_bytes(0)
             .with_threads(inner.threads)
             .open()?;
@@ -211,7 +211,7 @@ impl<'a> Column<'a> {
         let wanted: Vec<RowGroupEntry<'_>> = inner.index.row_groups().filter(|entry| ids.count(entry) > 0).collect();
         let pool = reader.inner.pool(reader.inner.state()?)?;
         let read = |entry: &RowGroupEntry<'_>| {
-            let batch = reader.decode_group(GroupRead::new(entry.index(), Slots::All, reader.projection()))?.batch;
+            let batch = reader.read_whole(entry.index())?;
             let array = batch.columns().first().cloned();
             array.ok_or_else(|| Error::new(ErrorKind::Internal, "a column that was chosen is not there"))
         };

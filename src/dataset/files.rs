@@ -4,9 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
+
 use super::staleness::{self, Compared, Staleness};
 use crate::cache::{Cache, Weighed};
-use crate::index::{FileEntry, Index};
+use crate::index::{FileEntry, Index, RowGroupEntry};
 use crate::row_group::{FileMetadata, read_end};
 use crate::source::{FileStat, Pending, Source};
 use crate::{Error, ErrorKind, Result};
@@ -25,30 +27,40 @@ pub(super) struct OpenFile {
     pub(super) content: Option<FileStat>,
 }
 
-/// The source of one open file, which gives only bytes of the content that was indexed.
-#[derive(Debug)]
-pub(super) struct Pinned<'a> {
-    pub(super) source: &'a dyn Source,
-    pub(super) file: &'a OpenFile,
-}
-
-impl Source for Pinned<'_> {
-    fn stat(&self, path: &str) -> Result<FileStat> {
-        self.source.stat(path)
-    }
-
-    fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<bytes::Bytes>> {
-        match &self.file.content {
-            Some(content) => self.source.read_unchanged(path, content, ranges),
-            None => self.source.read(path, ranges),
+impl OpenFile {
+    /// Reads ranges of the file, of the content that was indexed.
+    pub(super) fn read(&self, source: &dyn Source, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        match &self.content {
+            Some(content) => source.read_unchanged(self.metadata.path(), content, ranges),
+            None => source.read(self.metadata.path(), ranges),
         }
     }
+
+    /// Starts reading ranges of the file, where reading ahead gains something.
+    pub(super) fn begin(&self, source: &dyn Source, ranges: &[Range<u64>]) -> Option<Pending<Vec<Bytes>>> {
+        source.begin(self.metadata.path(), self.content.as_ref()?, ranges)
+    }
 }
 
-impl OpenFile {
-    /// Starts reading ranges of the file, where reading ahead gains something.
-    pub(super) fn begin(&self, source: &dyn Source, ranges: &[Range<u64>]) -> Option<Pending<Vec<bytes::Bytes>>> {
-        source.begin(self.metadata.path(), self.content.as_ref()?, ranges)
+/// A row group of an open file.
+pub(super) struct OpenGroup<'a> {
+    pub(super) file: Arc<OpenFile>,
+    pub(super) entry: RowGroupEntry<'a>,
+    /// What the file was when it was indexed.
+    pub(super) indexed: FileEntry<'a>,
+    /// The columns of the file that come from its path, with their values.
+    pub(super) partitions: Vec<(&'a str, Option<&'a str>)>,
+}
+
+impl OpenGroup<'_> {
+    /// Its place in the file.
+    pub(super) fn ordinal(&self) -> usize {
+        self.entry.ordinal() as usize
+    }
+
+    /// Says where an error happened.
+    pub(super) fn located(&self, error: Error) -> Error {
+        error.with_row_group(u64::from(self.entry.ordinal())).with_file(self.indexed.path())
     }
 }
 
@@ -102,6 +114,20 @@ impl FileTable {
         })
     }
 
+    /// A row group, whose file is compared with the index at the dataset's level.
+    pub(super) fn row_group(&self, number: u32) -> Result<OpenGroup<'_>> {
+        let entry = self.index.row_group(number);
+        let entry = entry.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no row group {number}")))?;
+        let indexed = self.index.file(entry.file());
+        let indexed = indexed.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no file {}", entry.file())))?;
+        let file = self
+            .get(entry.file())
+            .map_err(|error| error.with_row_group(u64::from(entry.ordinal())).with_file(indexed.path()))?;
+        let columns = self.index.partition_columns().iter().map(String::as_str);
+        let partitions = columns.zip(indexed.partition_values()).collect();
+        Ok(OpenGroup { file, entry, indexed, partitions })
+    }
+
     /// Compares the file with what was indexed.
     pub(super) fn check(&self, entry: &FileEntry<'_>, level: Staleness) -> Result<()> {
         match level {
@@ -128,7 +154,7 @@ impl FileTable {
     /// The footer as it is in the file now, which must be the one that was indexed.
     ///
     /// `expected` is what a store is asked for; without it, only the footers are compared.
-    fn read_footer(&self, entry: &FileEntry<'_>, expected: Option<&FileStat>) -> Result<bytes::Bytes> {
+    fn read_footer(&self, entry: &FileEntry<'_>, expected: Option<&FileStat>) -> Result<Bytes> {
         let source = &*self.source;
         let mut retimed = false;
         let mut compare = |now: &FileStat| match staleness::compare(entry, now) {

@@ -9,19 +9,20 @@ mod builder;
 #[cfg(feature = "burn")]
 mod burn;
 mod column;
+mod disk_cache;
 mod estimate;
 mod files;
 mod gather;
-mod kept;
+mod held;
 mod map;
 mod mixed;
+mod reader;
 mod staleness;
 #[cfg(test)]
 mod tests;
 mod verify;
 
 use std::fmt;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -31,20 +32,21 @@ use arrow::datatypes::SchemaRef;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::cache::{Cache, Counters, Weighed};
-use crate::index::{Index, RowGroupEntry};
+use crate::cache::Counters;
+use crate::index::Index;
 use crate::per_process::PerProcess;
 use crate::pool::run_on;
 use crate::projection::Projection;
-use crate::row_group::{self, DecodeOptions, Rows};
+use crate::row_group::{self, RowSink, WholeBatch};
 use crate::rows;
 use crate::source::{Link, Source};
 use crate::{Error, ErrorKind, Result};
 
-use ahead::{Arrived, ReadAhead};
-use files::{FileTable, Pinned};
+use disk_cache::DiskCache;
+use files::FileTable;
 use gather::{Piece, Wanted};
-use kept::{Chunked, DatasetTier, Group, TierUse};
+use held::{HeldGroups, Loaded};
+use reader::{FileReader, RowGroupRead, RowGroupReader};
 
 pub use crate::tier::{DiskTier, TierCounters, TierKind};
 pub(crate) use ahead::Ahead;
@@ -52,6 +54,7 @@ pub use builder::DatasetBuilder;
 pub use column::{Class, Column, Labels};
 pub use map::MapDataset;
 pub use mixed::MixedDataset;
+pub(crate) use reader::Slots;
 pub use staleness::Staleness;
 pub use verify::{VerifyProgress, VerifyReport};
 
@@ -65,66 +68,33 @@ pub struct Dataset {
 }
 
 struct Inner {
+    settings: Settings,
+    decoded_bytes: OnceLock<u64>,
+    state: PerProcess<State>,
+}
+
+/// What a dataset was opened with.
+struct Settings {
     index: Index,
     source: Arc<dyn Source>,
     projection: Projection,
-    /// The same with strings and binary as views.
-    viewed: OnceLock<Projection>,
-    decode: DecodeOptions,
     staleness: Staleness,
+    max_decoded_bytes: u64,
     cache_bytes: u64,
     threads: usize,
     tier: Option<DiskTier>,
     /// Where the files are, by name.
     place: String,
-    decoded_bytes: OnceLock<u64>,
-    state: PerProcess<State>,
 }
 
 /// What must not be shared with a forked child.
 struct State {
-    groups: Cache<u32, RecordBatch>,
     files: FileTable,
-    tier: Option<DatasetTier>,
+    held: HeldGroups,
+    reader: Arc<FileReader>,
+    /// Around the reader, if there is a disk tier.
+    disk_cache: Option<DiskCache>,
     pool: OnceLock<Option<ThreadPool>>,
-    /// Bytes that partial reads of each row group have cost so far, for [`Inner::reads_pages`].
-    spent: Cache<u32, AtomicU64>,
-    decodes: AtomicU64,
-    bytes_decoded: AtomicU64,
-    bytes_read: AtomicU64,
-}
-
-/// Which of the served rows of a row group to decode; slots count them from 0.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Slots<'a> {
-    All,
-    /// Strictly increasing.
-    Some(&'a [u32]),
-}
-
-/// Rows of one row group that are to be read and decoded.
-#[derive(Debug)]
-pub(crate) struct GroupRead<'a> {
-    pub(crate) row_group: u32,
-    pub(crate) slots: Slots<'a>,
-    /// What to decode to, which may be other types than the dataset's own.
-    pub(crate) projection: &'a Projection,
-    /// Its bytes, if they are on their way.
-    pub(crate) ahead: Option<Ahead>,
-    pub(crate) tier: TierUse,
-}
-
-impl<'a> GroupRead<'a> {
-    pub(crate) fn new(row_group: u32, slots: Slots<'a>, projection: &'a Projection) -> Self {
-        Self { row_group, slots, projection, ahead: None, tier: TierUse::Make }
-    }
-}
-
-/// Decoded rows of one row group, with the internal types of a projection.
-#[derive(Debug, Clone)]
-pub(crate) struct GroupRows {
-    pub(crate) batch: RecordBatch,
-    pub(crate) bytes_read: u64,
 }
 
 impl Dataset {
@@ -143,7 +113,7 @@ impl Dataset {
 
     /// How many rows there are; row ids are `0..len`.
     pub fn len(&self) -> u64 {
-        self.inner.index.len()
+        self.inner.settings.index.len()
     }
 
     /// Whether there are none.
@@ -153,42 +123,43 @@ impl Dataset {
 
     /// The index it was opened with.
     pub fn index(&self) -> &Index {
-        &self.inner.index
+        &self.inner.settings.index
     }
 
     /// The schema of every batch served: the chosen columns, in the order they were chosen.
     pub fn schema(&self) -> &SchemaRef {
-        self.inner.projection.output()
+        self.inner.settings.projection.output()
     }
 
     /// What it has done so far, in this process.
     pub fn counters(&self) -> Counters {
         let Ok(state) = self.inner.state() else { return Counters::default() };
+        let traffic = self.inner.settings.source.traffic();
         Counters {
-            decodes: state.decodes.load(Ordering::Relaxed),
-            bytes_decoded: state.bytes_decoded.load(Ordering::Relaxed),
-            bytes_read: state.bytes_read.load(Ordering::Relaxed) + state.files.bytes_read(),
-            requests: self.inner.source.traffic().requests,
-            bytes_fetched: self.inner.source.traffic().bytes,
-            ..state.groups.counters()
+            decodes: state.reader.decodes(),
+            bytes_decoded: state.reader.bytes_decoded(),
+            bytes_read: state.reader.bytes_read() + state.files.bytes_read(),
+            requests: traffic.requests,
+            bytes_fetched: traffic.bytes,
+            ..state.held.counters()
         }
     }
 
     /// What it has done with its disk tier so far, in this process; zeros without one.
     pub fn tier_counters(&self) -> TierCounters {
-        let tier = self.inner.state().ok().and_then(|state| state.tier.as_ref());
-        tier.map_or_else(TierCounters::default, |tier| tier.tier.counters())
+        let tier = self.inner.state().ok().and_then(|state| state.disk_cache.as_ref());
+        tier.map_or_else(TierCounters::default, DiskCache::counters)
     }
 
     pub(crate) fn has_disk_tier(&self) -> bool {
-        self.inner.tier.is_some()
+        self.inner.settings.tier.is_some()
     }
 
     /// Why nothing more is kept in the disk tier since some time: the disk is full, say, or the folder cannot be written to. `None` while all is well.
     ///
     /// Rows are served all the same; what the tier has already, too, from there.
     pub fn tier_fault(&self) -> Option<Error> {
-        self.inner.state().ok()?.tier.as_ref()?.tier.fault()
+        self.inner.state().ok()?.disk_cache.as_ref()?.fault()
     }
 
     /// About how many bytes the chosen columns of all rows take when decoded, as the footers tell.
@@ -208,52 +179,69 @@ impl Dataset {
     /// [`ErrorKind::InvalidParquet`], [`ErrorKind::TooLarge`], [`ErrorKind::Io`] and others from reading and decoding, naming file, row
     /// group and, where it can be known, column.
     pub fn get(&self, row: u64) -> Result<RecordBatch> {
-        let inner = &*self.inner;
-        let state = inner.state()?;
-        let location = inner.index.locate(row).ok_or_else(|| self.out_of_range(row))?;
+        let state = self.inner.state()?;
+        let location = self.index().locate(row).ok_or_else(|| self.out_of_range(row))?;
         let slot = location.slot as u32;
-        match state.groups.get(location.row_group) {
-            Some(group) => self.copy_out(&group, &[slot]),
-            None => inner.load(state, location.row_group, &[slot], |rows, slots| self.copy_out(rows, slots)),
+        let loaded = match state.held.get(location.row_group) {
+            Some(group) => Loaded::Whole(group),
+            None => self.load(state, location.row_group, &[slot])?,
+        };
+        match loaded {
+            Loaded::Whole(group) => gather::gather(&[&group], &[(0, slot)], self.schema()),
+            Loaded::Rows(rows) => self.output_types(&rows),
         }
     }
 
     /// The rows in the order asked, as one batch; row ids may repeat, and an empty slice gives an empty batch.
     ///
     /// Each row group is decoded at most once per call, several in parallel on the dataset's own threads. Beyond the cache it holds
-    /// the rows asked for and one row group per thread.
+    /// the rows asked for, one row group per thread, and those of the row groups asked for that would fit in the cache together,
+    /// should other calls have displaced them from there.
     ///
     /// # Errors
     /// As [`get`](Self::get); the row group that comes first in the index is reported where several fail.
     pub fn take(&self, rows: &[u64]) -> Result<RecordBatch> {
         let inner = &*self.inner;
         let state = inner.state()?;
-        let wanted = Wanted::locate(rows, |row| match inner.index.locate(row) {
+        let wanted = Wanted::locate(rows, |row| match self.index().locate(row) {
             Some(location) => Ok((location.row_group, location.slot as u32)),
             None => Err(self.out_of_range(row)),
         })?;
         let mut held = Vec::new();
         let mut missing = Vec::new();
         for (at, group) in wanted.groups().iter().enumerate() {
-            match state.groups.get(group.row_group) {
-                Some(batch) => held.push((at, Piece::Whole(batch))),
+            match state.held.get(group.row_group) {
+                Some(group) => held.push((at, group)),
                 None => missing.push(at),
             }
         }
         if missing.is_empty() {
+            let held: Vec<_> = held.into_iter().map(|(at, group)| (at, Piece::Whole(group))).collect();
             return wanted.assemble(self.schema(), &held);
         }
-        // Each row group is let go as soon as its rows are copied out, so that those of a call need not fit in memory together.
-        let copy_held = |(at, piece): (usize, Piece)| {
-            let slots = wanted.distinct_slots(&wanted.groups()[at]);
-            Ok((at, Piece::Rows(self.copy_out(piece.batch(), &slots)?, slots)))
+        let room = AtomicU64::new(inner.settings.cache_bytes);
+        let piece = |at: usize, loaded: Loaded, slots: Vec<u32>| match loaded {
+            Loaded::Rows(rows) => Ok((at, Piece::Rows(rows, slots))),
+            Loaded::Whole(group) => {
+                let bytes = group.get_array_memory_size() as u64;
+                // Row groups that fit in the cache together stay until the end. The others are let go as soon as their
+                // rows are copied out, so that those of a call need not fit in memory together.
+                let fits = room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(bytes));
+                match fits {
+                    Ok(_) => Ok((at, Piece::Whole(group))),
+                    Err(_) => Ok((at, Piece::Rows(Self::pick(&group, &slots, self.projection().internal())?, slots))),
+                }
+            }
         };
-        let mut pieces = held.into_iter().map(copy_held).collect::<Result<Vec<_>>>()?;
+        let mut pieces = Vec::with_capacity(wanted.groups().len());
+        for (at, held) in held {
+            let slots = wanted.distinct_slots(&wanted.groups()[at]);
+            pieces.push(piece(at, Loaded::Whole(held), slots)?);
+        }
         let load = |&at: &usize| {
             let group = &wanted.groups()[at];
             let slots = wanted.distinct_slots(group);
-            let rows = inner.load(state, group.row_group, &slots, |rows, slots| self.copy_out(rows, slots))?;
-            Ok((at, Piece::Rows(rows, slots)))
+            piece(at, self.load(state, group.row_group, &slots)?, slots)
         };
         let pool = if missing.len() > 1 { inner.pool(state)? } else { None };
         let loaded: Vec<Result<(usize, Piece)>> = match pool {
@@ -268,7 +256,7 @@ impl Dataset {
 
     /// What is served, and how it is decoded: long strings and binary as views.
     pub(crate) fn projection(&self) -> &Projection {
-        &self.inner.projection
+        &self.inner.settings.projection
     }
 
     /// Brings rows to the types served, in memory of their own.
@@ -281,67 +269,62 @@ impl Dataset {
         gather::gather(batches, places, self.schema())
     }
 
-    /// Reads and decodes rows of one row group on the calling thread, past the cache, and counts it.
-    pub(crate) fn decode_group(&self, read: GroupRead<'_>) -> Result<GroupRows> {
-        self.inner.decode(self.inner.state()?, read)
+    /// Reads and decodes rows of one row group on the calling thread, past what is held in memory, and hands them to the
+    /// sink. What was read ahead is used.
+    pub(crate) fn read(
+        &self,
+        row_group: u32,
+        slots: Slots<'_>,
+        projection: &Projection,
+        ahead: Option<Ahead>,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        let state = self.inner.state()?;
+        let group = &state.files.row_group(row_group)?;
+        let read = RowGroupRead { group, slots, projection, keeps: true };
+        state.reader().read(read, ahead, sink).map_err(|error| group.located(error)).map(drop)
     }
 
-    /// As [`decode_group`](Self::decode_group), but hands the rows over in chunks of so many, the last one shorter.
-    pub(crate) fn decode_group_in_chunks(
-        &self,
-        read: GroupRead<'_>,
-        chunk_rows: usize,
-        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
-    ) -> Result<()> {
-        self.inner.decode_in_chunks(self.inner.state()?, read, chunk_rows, each).map(drop)
+    /// As [`read`](Self::read) in one batch, of the types that the dataset decodes to.
+    pub(crate) fn read_whole(&self, row_group: u32) -> Result<RecordBatch> {
+        let mut whole = WholeBatch::default();
+        self.read(row_group, Slots::All, self.projection(), None, &mut whole)?;
+        whole.into_batch()
+    }
+
+    /// The rows of these slots, strictly increasing, of a row group that is not held.
+    fn load(&self, state: &State, row_group: u32, slots: &[u32]) -> Result<Loaded> {
+        let group = &state.files.row_group(row_group)?;
+        let read = RowGroupRead { group, slots: Slots::Some(slots), projection: self.projection(), keeps: true };
+        state.held.load(read, slots, state.reader()).map_err(|error| group.located(error))
     }
 
     /// Whether reads take so long that row groups should be read ahead.
     pub(crate) fn is_remote(&self) -> bool {
-        self.inner.source.is_remote()
+        self.inner.settings.source.is_remote()
     }
 
     /// How fast the store answers, if it is one and was asked.
     pub(crate) fn link(&self) -> Option<Link> {
-        self.inner.source.link()
+        self.inner.settings.source.link()
     }
 
     /// Starts reading what decoding these rows of a row group takes; `None` where that gains nothing.
     pub(crate) fn read_ahead(&self, row_group: u32, slots: Slots<'_>) -> Option<Ahead> {
-        let inner = &*self.inner;
-        let entry = inner.index.row_group(row_group).filter(|_| inner.source.is_remote())?;
+        if !self.is_remote() {
+            return None;
+        }
         // An error comes again, with its words, when the row group is decoded.
-        let state = inner.state().ok()?;
-        let file = state.files.get(entry.file()).ok()?;
-        let partitions = inner.partitions(entry.file());
-        let indexed = inner.index.file(entry.file())?;
-        let projection = &inner.projection;
-        let group = Group { state, file: &file, indexed, entry, partitions: &partitions, projection };
-        if state.tier.as_ref().is_some_and(|tier| inner.is_kept(tier, &group)) {
-            return None;
-        }
-        // A tier keeps row groups whole.
-        let places = inner.places(&group, if state.tier.is_some() { Slots::All } else { slots })?;
-        let bytes = places.iter().map(|place| place.end.saturating_sub(place.start)).fold(0, u64::saturating_add);
-        if bytes > inner.decode.max_decoded_bytes || places.is_empty() {
-            return None;
-        }
-        match &state.tier {
-            Some(tier) => inner.read_by_tier(tier, &group, places),
-            None => Ahead::begin(&*inner.source, &file, places),
-        }
+        let state = self.inner.state().ok()?;
+        let group = &state.files.row_group(row_group).ok()?;
+        state.reader().read_ahead(RowGroupRead { group, slots, projection: self.projection(), keeps: true })
     }
 
-    /// The rows at these slots, of the types served: a slice would keep the whole row group in memory for as long as the caller keeps
-    /// one row.
-    fn copy_out(&self, group: &RecordBatch, slots: &[u32]) -> Result<RecordBatch> {
-        match slots {
-            [slot] => gather::gather(&[group], &[(0, *slot)], self.schema()),
-            _ => {
-                let places: Vec<_> = slots.iter().map(|&slot| (0, slot)).collect();
-                gather::gather(&[group], &places, self.schema())
-            }
-        }
+    /// The rows at these slots, of the types in `output`: a slice would keep the whole row group in memory for as long as
+    /// the caller keeps one row.
+    fn pick(group: &RecordBatch, slots: &[u32], output: &SchemaRef) -> Result<RecordBatch> {
+        let places: Vec<_> = slots.iter().map(|&slot| (0, slot)).collect();
+        gather::gather(&[group], &places, output)
     }
 
     pub(crate) fn out_of_range(&self, row: u64) -> Error {
@@ -351,179 +334,11 @@ impl Dataset {
     }
 }
 
-/// The rows in the file that slots stand for; `None` for all of them.
-fn source_rows(entry: &RowGroupEntry<'_>, slots: Slots<'_>) -> Option<Vec<u32>> {
-    match (slots, entry.selection()) {
-        (Slots::All, None) => None,
-        (Slots::All, Some(set)) => Some(set.iter().map(|row| row as u32).collect()),
-        (Slots::Some(slots), None) => Some(slots.to_vec()),
-        (Slots::Some(slots), Some(set)) => {
-            Some(slots.iter().filter_map(|&slot| set.select(u64::from(slot))).map(|row| row as u32).collect())
-        }
-    }
-}
-
 impl Inner {
     fn state(&self) -> Result<&State> {
         self.state
-            .get(|| State::new(self))
+            .get(|| State::new(&self.settings))
             .ok_or_else(|| Error::new(ErrorKind::Internal, "the dataset is being dropped"))
-    }
-
-    /// The rows of these slots, strictly increasing, of a row group that is not cached: `copy_out` takes them from its decoded rows.
-    fn load(
-        &self,
-        state: &State,
-        row_group: u32,
-        slots: &[u32],
-        copy_out: impl Fn(&RecordBatch, &[u32]) -> Result<RecordBatch>,
-    ) -> Result<RecordBatch> {
-        if self.reads_pages(state, row_group, slots.len()) {
-            let read = GroupRead::new(row_group, Slots::Some(slots), &self.projection);
-            let rows = self.decode(state, GroupRead { tier: TierUse::Look, ..read })?;
-            state.groups.count_miss();
-            let spent = state.spent.get_or_load(row_group, || Ok(Weighed { value: AtomicU64::new(0), bytes: 1 }))?;
-            spent.fetch_add(rows.bytes_read, Ordering::Relaxed);
-            let all: Vec<u32> = (0..slots.len() as u32).collect();
-            return copy_out(&rows.batch, &all);
-        }
-        if let Some(spent) = state.spent.get(row_group) {
-            // Bought: should it be evicted, renting starts over.
-            spent.store(0, Ordering::Relaxed);
-        }
-        let whole = state.groups.get_or_load(row_group, || {
-            let batch = self.decode(state, GroupRead::new(row_group, Slots::All, &self.projection))?.batch;
-            let bytes = rows::bytes_of(&batch);
-            Ok(Weighed { value: batch, bytes })
-        })?;
-        copy_out(&whole, slots)
-    }
-
-    /// Whether to read just the pages of these rows, rather than decode the row group and keep it.
-    ///
-    /// The renter's rule: go on renting (page reads) until the rent paid equals the price (the whole row group), then buy. Whatever
-    /// rows come next, that reads at most about twice what the best choice in hindsight would have (Karlin, Manasse, Rudolph and
-    /// Sleator, "Competitive snoopy caching", 1988). A row group that the cache cannot hold is never bought for a few rows.
-    fn reads_pages(&self, state: &State, row_group: u32, wanted: usize) -> bool {
-        /// More rows of one row group at once are a scan in the making, or touch most pages anyway.
-        const FEW: u64 = 8;
-        /// Pages are rarely smaller than this many rows.
-        const ROWS_PER_PAGE: u64 = 64;
-        let Some(entry) = self.index.row_group(row_group) else { return false };
-        if wanted as u64 > FEW.min(entry.rows() / ROWS_PER_PAGE) {
-            return false;
-        }
-        let Ok(file) = state.files.get(entry.file()) else { return false };
-        let group = entry.ordinal() as usize;
-        if file.metadata.decoded_bytes(group, Some(&self.projection)) > self.cache_bytes {
-            return true;
-        }
-        let price = file.metadata.compressed_bytes(group, &self.projection);
-        let spent = state.spent.get(row_group).map_or(0, |spent| spent.load(Ordering::Relaxed));
-        file.metadata.has_page_positions(group) && spent < price
-    }
-
-    /// The columns of a file that come from its path, with their values.
-    fn partitions(&self, file: u32) -> Vec<(&str, Option<&str>)> {
-        let columns = self.index.partition_columns().iter().map(String::as_str);
-        self.index.file(file).map_or_else(Vec::new, |file| columns.zip(file.partition_values()).collect())
-    }
-
-    /// Where in the file that is which decoding these rows of a row group takes.
-    fn places(&self, group: &Group<'_>, slots: Slots<'_>) -> Option<Vec<Range<u64>>> {
-        // What a tier keeps of the file serves any rows.
-        let whole = self.tier.as_ref().is_some_and(|tier| tier.kind() == TierKind::Fetched);
-        let selected = if whole { None } else { source_rows(&group.entry, slots) };
-        let request = row_group::Request {
-            source: &*self.source,
-            file: &group.file.metadata,
-            row_group: group.entry.ordinal() as usize,
-            projection: group.projection,
-            partitions: group.partitions,
-            rows: selected.as_deref().map_or(Rows::All, Rows::Selected),
-            seeks_pages: true,
-            options: &self.decode,
-        };
-        request.places().ok()
-    }
-
-    fn decode(&self, state: &State, read: GroupRead<'_>) -> Result<GroupRows> {
-        let mut batch = None;
-        let bytes_read = self.decode_in_chunks(state, read, usize::MAX, &mut |chunk| {
-            batch = Some(chunk);
-            Ok(())
-        })?;
-        let batch = batch.ok_or_else(|| Error::new(ErrorKind::Internal, "a row group without a batch"))?;
-        Ok(GroupRows { batch, bytes_read })
-    }
-
-    /// Returns the bytes read.
-    fn decode_in_chunks(
-        &self,
-        state: &State,
-        read: GroupRead<'_>,
-        chunk_rows: usize,
-        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
-    ) -> Result<u64> {
-        let GroupRead { row_group, slots, projection, ahead, tier: uses } = read;
-        let entry = self.index.row_group(row_group);
-        let entry = entry.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no row group {row_group}")))?;
-        let indexed = self.index.file(entry.file());
-        let indexed = indexed.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no file {}", entry.file())))?;
-        let located = |error: Error| error.with_row_group(u64::from(entry.ordinal())).with_file(indexed.path());
-        let file = state.files.get(entry.file()).map_err(located)?;
-        let partitions = self.partitions(entry.file());
-        let group = Group { state, file: &file, indexed, entry, partitions: &partitions, projection };
-        let out = Chunked { rows: chunk_rows, each };
-        let done = match state.tier.as_ref().filter(|_| uses != TierUse::Bypass) {
-            Some(tier) => self.decode_by_tier(tier, &group, slots, ahead, uses, out),
-            None => self.decode_from_source(&group, slots, ahead, out),
-        };
-        done.map_err(located)
-    }
-
-    /// Reads and decodes, past the tier. Returns the bytes read.
-    fn decode_from_source(
-        &self,
-        group: &Group<'_>,
-        slots: Slots<'_>,
-        ahead: Option<Ahead>,
-        out: Chunked<'_>,
-    ) -> Result<u64> {
-        let arrived = ahead.map_or_else(|| Ok(Arrived::default()), Ahead::wait)?;
-        let source = ReadAhead { file: Pinned { source: &*self.source, file: group.file }, arrived };
-        let read = self.decode_from(group, slots, &source, true, out)?;
-        group.state.bytes_read.fetch_add(read, Ordering::Relaxed);
-        Ok(read)
-    }
-
-    /// Decodes what `source` delivers, and returns how many bytes that was.
-    fn decode_from(
-        &self,
-        group: &Group<'_>,
-        slots: Slots<'_>,
-        source: &dyn Source,
-        seeks_pages: bool,
-        out: Chunked<'_>,
-    ) -> Result<u64> {
-        let state = group.state;
-        let selected = source_rows(&group.entry, slots);
-        state.decodes.fetch_add(1, Ordering::Relaxed);
-        let request = row_group::Request {
-            source,
-            file: &group.file.metadata,
-            row_group: group.entry.ordinal() as usize,
-            projection: group.projection,
-            partitions: group.partitions,
-            rows: selected.as_deref().map_or(Rows::All, Rows::Selected),
-            seeks_pages,
-            options: &self.decode,
-        };
-        let done = request.decode_in_chunks(out.rows, &mut |chunk| {
-            state.bytes_decoded.fetch_add(rows::bytes_of(&chunk), Ordering::Relaxed);
-            (out.each)(chunk)
-        });
-        Ok(done?.bytes_read)
     }
 
     /// The dataset's own threads; `None` when it works on the caller's.
@@ -531,7 +346,7 @@ impl Inner {
         if let Some(pool) = state.pool.get() {
             return Ok(pool.as_ref());
         }
-        let pool = match self.threads {
+        let pool = match self.settings.threads {
             0 | 1 => None,
             threads => {
                 let named = |thread| format!("rowdex-decode-{thread}");
@@ -548,23 +363,24 @@ impl Inner {
 }
 
 impl State {
-    fn new(inner: &Inner) -> Self {
-        let files = FileTable::new(inner.index.clone(), Arc::clone(&inner.source), inner.staleness);
-        Self::with_cache(inner.cache_bytes, files, inner.tier.clone())
+    fn new(settings: &Settings) -> Self {
+        let Settings { index, source, projection, staleness, max_decoded_bytes, cache_bytes, tier, place, .. } =
+            settings;
+        let reader = Arc::new(FileReader::new(Arc::clone(source), *max_decoded_bytes));
+        let around = |tier: &DiskTier| DiskCache::new(tier.clone(), Arc::clone(&reader), place.clone(), projection);
+        Self {
+            files: FileTable::new(index.clone(), Arc::clone(source), *staleness),
+            held: HeldGroups::new(*cache_bytes),
+            disk_cache: tier.as_ref().map(around),
+            reader,
+            pool: OnceLock::new(),
+        }
     }
 
-    fn with_cache(cache_bytes: u64, files: FileTable, tier: Option<DiskTier>) -> Self {
-        /// Row groups whose page reads are remembered.
-        const REMEMBERED: u64 = 1 << 16;
-        Self {
-            groups: Cache::new(cache_bytes),
-            files,
-            tier: tier.map(DatasetTier::new),
-            pool: OnceLock::new(),
-            spent: Cache::new(REMEMBERED),
-            decodes: AtomicU64::new(0),
-            bytes_decoded: AtomicU64::new(0),
-            bytes_read: AtomicU64::new(0),
+    fn reader(&self) -> &dyn RowGroupReader {
+        match &self.disk_cache {
+            Some(disk_cache) => disk_cache,
+            None => &*self.reader,
         }
     }
 }
@@ -572,8 +388,8 @@ impl State {
 impl fmt::Debug for Dataset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Dataset")
-            .field("index", &self.inner.index)
-            .field("source", &self.inner.source)
+            .field("index", &self.inner.settings.index)
+            .field("source", &self.inner.settings.source)
             .field("columns", &self.schema().fields().iter().map(|field| field.name()).collect::<Vec<_>>())
             .finish_non_exhaustive()
     }

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use super::kept::TierUse;
-use super::{Dataset, GroupRead, Slots, Staleness};
+use super::reader::{RowGroupRead, RowGroupReader};
+use super::{Dataset, Slots, Staleness};
 use crate::index::FileEntry;
 use crate::pool::run_on;
+use crate::row_group::WholeBatch;
 use crate::{Error, Result};
 
 /// How far [`Dataset::verify`] has come.
@@ -44,16 +45,17 @@ impl Dataset {
     /// As [`Index::verify`](crate::Index::verify). What is wrong with data files is in the report, so that one run finds all of it.
     pub fn verify(&self, level: Staleness, progress: &(dyn Fn(VerifyProgress) + Sync)) -> Result<VerifyReport> {
         let inner = &*self.inner;
-        inner.index.verify()?;
+        let index = self.index();
+        index.verify()?;
         let mut report = VerifyReport { files: 0, row_groups: 0, rows: 0, problems: Vec::new() };
         if level == Staleness::Off {
             return Ok(report);
         }
         let state = inner.state()?;
-        let files = inner.index.num_files();
+        let files = index.num_files();
         let done = AtomicU64::new(0);
         let check = |number: u32| {
-            let outcome = inner.index.file(number).map_or(Ok((0, 0)), |entry| self.verify_file(&entry, level));
+            let outcome = index.file(number).map_or(Ok((0, 0)), |entry| self.verify_file(&entry, level));
             let files_done = done.fetch_add(1, Ordering::Relaxed) + 1;
             progress(VerifyProgress { files_done, files: u64::from(files) });
             outcome
@@ -76,16 +78,18 @@ impl Dataset {
     }
 
     fn verify_file(&self, entry: &FileEntry<'_>, level: Staleness) -> Result<(u64, u64)> {
-        let inner = &*self.inner;
-        let state = inner.state()?;
+        let state = self.inner.state()?;
         state.files.check(entry, level).map_err(|error| error.with_file(entry.path()))?;
         let (mut row_groups, mut rows) = (0, 0);
         if level == Staleness::Deep {
             for group in entry.row_groups() {
-                let read = GroupRead::new(group, Slots::All, &inner.projection);
-                let decoded = inner.decode(state, GroupRead { tier: TierUse::Bypass, ..read })?;
+                let group = &state.files.row_group(group)?;
+                let read = RowGroupRead { group, slots: Slots::All, projection: self.projection(), keeps: false };
+                let mut whole = WholeBatch::default();
+                // The file itself is what is looked at, whatever a disk tier has of it.
+                state.reader.read(read, None, &mut whole).map_err(|error| group.located(error))?;
                 row_groups += 1;
-                rows += decoded.batch.num_rows() as u64;
+                rows += whole.into_batch()?.num_rows() as u64;
             }
         }
         Ok((row_groups, rows))

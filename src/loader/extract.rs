@@ -10,6 +10,7 @@ use super::pick::{Picker, as_run, chunk_rows};
 use super::plan::{PIECES, is_sparse};
 use crate::Result;
 use crate::dataset::Ahead;
+use crate::row_group::RowSink;
 use crate::rows::bytes_of;
 
 /// Rows got out of a group, and what that took.
@@ -70,26 +71,41 @@ pub(crate) fn from_file(
     let rows = wanted.as_ref().map_or(size.rows as usize, Vec::len);
     let chunk = chunk_rows(size.rows, size.bytes);
     if stays || rows <= chunk {
-        let batch = groups.decode(group, wanted.as_deref(), ahead)?;
+        let batch = groups.read_whole(group, wanted.as_deref(), ahead)?;
         let bytes = bytes_of(&batch);
         let extracted = from_whole(batch, bytes, slots, stays, groups)?;
         let decoded_bytes = wanted.is_none().then_some(bytes);
         return Ok(Extracted { decoded_bytes, staged_bytes: bytes, ..extracted });
     }
     let began = Instant::now();
-    let mut picker = Picker::new(&slots, rows, chunk, may_lie(groups));
-    let mut picking = began.elapsed();
-    groups.decode_in_chunks(group, wanted.as_deref(), ahead, chunk, &mut |chunk| {
-        let began = Instant::now();
-        let taken = picker.take(&chunk);
-        picking += began.elapsed();
-        taken
-    })?;
+    let picker = Picker::new(&slots, rows, chunk, may_lie(groups));
+    let mut picking = Picking { picker, chunk_rows: chunk, took: began.elapsed() };
+    groups.read(group, wanted.as_deref(), ahead, &mut picking)?;
     let began = Instant::now();
-    let picked = picker.finish(slots.len())?;
-    picking += began.elapsed();
+    let picked = picking.picker.finish(slots.len())?;
+    let picking = picking.took + began.elapsed();
     let decoded_bytes = wanted.is_none().then_some(picked.decoded_bytes);
     Ok(Extracted { lot: picked.lot, stays: None, decoded_bytes, staged_bytes: picked.staged_bytes, picking })
+}
+
+/// Picks the rows that are due out of each chunk, and measures the time that takes.
+struct Picking {
+    picker: Picker,
+    chunk_rows: usize,
+    took: Duration,
+}
+
+impl RowSink for Picking {
+    fn chunk_rows(&self) -> usize {
+        self.chunk_rows
+    }
+
+    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
+        let began = Instant::now();
+        let taken = self.picker.take(&chunk);
+        self.took += began.elapsed();
+        taken
+    }
 }
 
 /// Whether rows may stay in the chunk that they were decoded to. Views that are served would keep all pages of the group in memory for as long as

@@ -7,10 +7,10 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
 use super::plan::GroupSize;
-use crate::dataset::{Ahead, Dataset, GroupRead, MixedDataset, Slots};
+use crate::dataset::{Ahead, Dataset, MixedDataset, Slots};
 use crate::index::RowGroupEntry;
 use crate::projection::Projection;
-use crate::row_group::{Likeness, ReadCost, finish};
+use crate::row_group::{Likeness, ReadCost, RowSink, WholeBatch, finish};
 use crate::source::Link;
 use crate::{Error, ErrorKind, Result};
 
@@ -51,19 +51,16 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     /// The types of decoded rows.
     fn schema(&self) -> SchemaRef;
 
-    /// Reads and decodes rows of a group on the calling thread: all of them, or those of strictly increasing slots. What was read ahead is used.
-    fn decode(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>) -> Result<RecordBatch>;
+    /// Reads and decodes rows of a group on the calling thread, all of them or those of strictly increasing slots, and
+    /// hands them to the sink. What was read ahead is used.
+    fn read(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()>;
 
-    /// As [`decode`](Self::decode), but hands the rows over in chunks of `rows`, the last one shorter. A chunk that is dropped before the
-    /// next comes takes no memory any more.
-    fn decode_in_chunks(
-        &self,
-        group: u32,
-        slots: Option<&[u32]>,
-        ahead: Option<Ahead>,
-        rows: usize,
-        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
-    ) -> Result<()>;
+    /// As [`read`](Self::read), in one batch.
+    fn read_whole(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>) -> Result<RecordBatch> {
+        let mut whole = WholeBatch::default();
+        self.read(group, slots, ahead, &mut whole)?;
+        whole.into_batch()
+    }
 
     /// Whether strings and binary are served as views, whose values batches share with what is held.
     fn shares_values(&self) -> bool {
@@ -91,7 +88,7 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
         None
     }
 
-    /// Starts reading what [`decode`](Self::decode) will read; `None` where that gains nothing.
+    /// Starts reading what [`read`](Self::read) will read; `None` where that gains nothing.
     fn read_ahead(&self, group: u32, slots: Option<&[u32]>) -> Option<Ahead> {
         let _ = (group, slots);
         None
@@ -245,9 +242,8 @@ impl Groups for DatasetGroups {
         self.projection.internal().clone()
     }
 
-    fn decode(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>) -> Result<RecordBatch> {
-        let slots = slots.map_or(Slots::All, Slots::Some);
-        Ok(self.dataset.decode_group(GroupRead { ahead, ..GroupRead::new(group, slots, &self.projection) })?.batch)
+    fn read(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
+        self.dataset.read(group, slots.map_or(Slots::All, Slots::Some), &self.projection, ahead, sink)
     }
 
     fn shares_values(&self) -> bool {
@@ -266,19 +262,6 @@ impl Groups for DatasetGroups {
         self.dataset.read_ahead(group, slots.map_or(Slots::All, Slots::Some))
     }
 
-    fn decode_in_chunks(
-        &self,
-        group: u32,
-        slots: Option<&[u32]>,
-        ahead: Option<Ahead>,
-        rows: usize,
-        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
-    ) -> Result<()> {
-        let slots = slots.map_or(Slots::All, Slots::Some);
-        let read = GroupRead { ahead, ..GroupRead::new(group, slots, &self.projection) };
-        self.dataset.decode_group_in_chunks(read, rows, each)
-    }
-
     fn chunks_are_own(&self) -> bool {
         !self.dataset.has_disk_tier()
     }
@@ -292,6 +275,22 @@ impl Groups for DatasetGroups {
             return Ok(batch.clone());
         }
         self.dataset.output_types(batch)
+    }
+}
+
+/// Brings rows to the types that all datasets have in common.
+struct Finishing<'a> {
+    schema: &'a SchemaRef,
+    sink: &'a mut dyn RowSink,
+}
+
+impl RowSink for Finishing<'_> {
+    fn chunk_rows(&self) -> usize {
+        self.sink.chunk_rows()
+    }
+
+    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
+        self.sink.take(finish(&chunk, self.schema)?)
     }
 }
 
@@ -361,28 +360,12 @@ impl Groups for MixedGroups {
         self.schema.clone()
     }
 
-    fn decode(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>) -> Result<RecordBatch> {
+    fn read(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
         let Some((number, part, group)) = self.part(group) else {
             return Err(Error::new(ErrorKind::OutOfRange, format!("no row group {group}")));
         };
-        let batch = part.decode(group, slots, ahead).map_err(|error| error.within_dataset(number))?;
-        finish(&batch, &self.schema)
-    }
-
-    fn decode_in_chunks(
-        &self,
-        group: u32,
-        slots: Option<&[u32]>,
-        ahead: Option<Ahead>,
-        rows: usize,
-        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
-    ) -> Result<()> {
-        let Some((number, part, group)) = self.part(group) else {
-            return Err(Error::new(ErrorKind::OutOfRange, format!("no row group {group}")));
-        };
-        let decoded =
-            part.decode_in_chunks(group, slots, ahead, rows, &mut |chunk| each(finish(&chunk, &self.schema)?));
-        decoded.map_err(|error| error.within_dataset(number))
+        let sink = &mut Finishing { schema: &self.schema, sink };
+        part.read(group, slots, ahead, sink).map_err(|error| error.within_dataset(number))
     }
 
     fn is_remote(&self) -> bool {

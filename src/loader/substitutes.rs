@@ -86,7 +86,7 @@ impl<'a> Substitutes<'a> {
         }
         *decodes += 1;
         let sparse = is_sparse(slots.len(), self.groups.size(group).rows);
-        let decode = || self.groups.decode(group, sparse.then_some(slots), None);
+        let decode = || self.groups.read_whole(group, sparse.then_some(slots), None);
         let batch = catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(undecoded(group)))?;
         if sparse { Ok(batch) } else { pick(&batch, &wanted) }
     }

@@ -19,7 +19,7 @@ use crate::dataset::Ahead;
 use crate::dataset::Dataset;
 use crate::index::builder::IndexBuilder;
 use crate::order::{Blocks, Contiguous, Global, Order, Orders, Resized, Sequential, Weighted, contract};
-use crate::row_group;
+use crate::row_group::{self, RowSink};
 use crate::sampler::{Shard, Tail};
 use crate::source::{Done, Pending};
 
@@ -136,7 +136,7 @@ impl Groups for Fake {
         Some(Ahead::of(size, Pending::new(done, || Ok(Vec::new()))))
     }
 
-    fn decode(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>) -> Result<RecordBatch> {
+    fn read(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
         assert!(ahead.is_none_or(|ahead| ahead.has_arrived()), "a thread would wait for it");
         std::thread::sleep(self.delay);
         self.attempts[group as usize].fetch_add(1, Ordering::Relaxed);
@@ -146,27 +146,17 @@ impl Groups for Fake {
         }
         self.decodes.fetch_add(1, Ordering::Relaxed);
         let start = self.starts[group as usize];
-        let batch = match slots {
-            None => self.batch(start..self.starts[group as usize + 1]),
+        let ids: Vec<u64> = match slots {
+            None => (start..self.starts[group as usize + 1]).collect(),
             Some(slots) => {
                 assert!(slots.is_sorted_by(|a, b| a < b));
-                self.batch(slots.iter().map(|slot| start + u64::from(*slot)))
+                slots.iter().map(|slot| start + u64::from(*slot)).collect()
             }
         };
-        Ok(batch)
-    }
-
-    fn decode_in_chunks(
-        &self,
-        group: u32,
-        slots: Option<&[u32]>,
-        ahead: Option<Ahead>,
-        rows: usize,
-        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
-    ) -> Result<()> {
-        let whole = self.decode(group, slots, ahead)?;
-        let ids = whole.column(0).as_primitive::<UInt64Type>().values();
-        ids.chunks(rows).try_for_each(|ids| each(self.batch(ids.iter().copied())))
+        match ids.is_empty() {
+            true => sink.take(self.batch(std::iter::empty())),
+            false => ids.chunks(sink.chunk_rows()).try_for_each(|ids| sink.take(self.batch(ids.iter().copied()))),
+        }
     }
 
     fn served_schema(&self) -> SchemaRef {

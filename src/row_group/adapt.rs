@@ -21,7 +21,7 @@ use crate::{Error, ErrorKind, Result};
 ///
 /// [`ErrorKind::Schema`] if `batch` was not decoded with a projection to `output`; [`ErrorKind::TooLarge`] if a column
 /// has more bytes of strings than its type can hold.
-pub fn finish(batch: &RecordBatch, output: &SchemaRef) -> Result<RecordBatch> {
+pub(crate) fn finish(batch: &RecordBatch, output: &SchemaRef) -> Result<RecordBatch> {
     if batch.schema_ref() == output {
         return Ok(batch.clone());
     }

@@ -93,7 +93,7 @@ impl ReadCost {
         Likeness([rounded(self.rows), rounded(pages), self.columns.len() as u64, rounded(rows), rounded(runs)])
     }
 
-    /// With more rows wanted hardly a page can be left out, as [`decode`](super::decode) sees it.
+    /// With more rows wanted hardly a page can be left out, as decoding sees it.
     fn is_read_whole(&self, rows: u64) -> bool {
         rows > self.rows / 2 || self.pages <= 1.0
     }
@@ -123,7 +123,7 @@ impl FileMetadata {
         let mut cost = ReadCost { rows, ..ReadCost::default() };
         let mut pages = 0.0;
         let mut columns = Vec::new();
-        for leaf in super::leaves_of(self, projection, &[]) {
+        for leaf in super::columns::leaves_of(self, projection, &[]) {
             let column = group.column(leaf);
             let (start, bytes) = column.byte_range();
             let dictionary = dictionary(column).min(bytes);

@@ -15,9 +15,11 @@ use parquet::file::metadata::{
     ParquetMetaDataPushDecoder, ParquetMetaDataReader, ParquetStatisticsPolicy, RowGroupMetaData,
 };
 
+use super::columns::{leaf_count, leaves_of};
 use super::guard::Tally;
+use super::seam::read_exactly;
 use super::thrift::{BINARY, I32, LIST, Reader, STRUCT};
-use super::{Counted, internal_panic, leaf_count};
+use super::{FileBytes, internal_panic};
 use crate::projection::Projection;
 use crate::source::{FileStat, Source};
 use crate::{Error, ErrorKind, Result};
@@ -42,37 +44,23 @@ const KEPT_READERS: usize = 8;
 
 /// The footer of one file, as it is stored.
 #[derive(Debug, Clone)]
-pub struct Footer {
+pub(crate) struct Footer {
     /// The encoded metadata, without the length and magic number behind it.
-    pub bytes: Bytes,
+    pub(crate) bytes: Bytes,
     /// 64-bit xxh3 of [`bytes`](Self::bytes).
-    pub hash: u64,
+    pub(crate) hash: u64,
     /// Length of the whole file in bytes.
-    pub file_size: u64,
+    pub(crate) file_size: u64,
 }
 
-/// Reads the footer of `path`: one read of [`Source::footer_guess`] bytes, and a second one if the footer is longer than that.
+/// Reads the footer of `path`, of which nothing need be known: one read of `guess` bytes, which tells the stat, too, and
+/// a second one if the footer is longer than that. `expected` is as in [`Source::end`].
 ///
 /// # Errors
 ///
 /// [`ErrorKind::InvalidParquet`] if the file is empty, too short, not Parquet, or declares a footer that it has no
 /// room for; [`ErrorKind::UnsupportedParquet`] if the footer is encrypted; whatever the source reports.
-pub fn read_footer(source: &dyn Source, path: &str, stat: &FileStat) -> Result<Footer> {
-    let read = || {
-        check_size(stat.size)?;
-        let start = stat.size.saturating_sub(source.footer_guess().max(SMALLEST));
-        footer_in(source, path, stat, read_one(source, path, stat, start..stat.size)?)
-    };
-    read().map_err(|error: Error| error.with_file(path))
-}
-
-/// Reads the footer of `path`, of which nothing need be known: as [`read_footer`] with a first read of `guess` bytes, which tells the
-/// stat, too. `expected` is as in [`Source::end`].
-///
-/// # Errors
-///
-/// As [`read_footer`].
-pub fn read_end(
+pub(crate) fn read_end(
     source: &dyn Source,
     path: &str,
     guess: u64,
@@ -138,7 +126,7 @@ fn read_one(source: &dyn Source, path: &str, stat: &FileStat, range: Range<u64>)
 ///
 /// Cheap to clone; share one among all decodes of a file, because it remembers the page positions it has read.
 #[derive(Debug, Clone)]
-pub struct FileMetadata {
+pub(crate) struct FileMetadata {
     inner: Arc<Inner>,
 }
 
@@ -172,7 +160,7 @@ impl FileMetadata {
     ///
     /// [`ErrorKind::InvalidParquet`] if the footer is malformed or contradicts itself or the file's length,
     /// [`ErrorKind::UnsupportedParquet`] if it uses something that cannot be read.
-    pub fn parse(path: &str, footer: &[u8], file_size: u64) -> Result<Self> {
+    pub(crate) fn parse(path: &str, footer: &[u8], file_size: u64) -> Result<Self> {
         let parse = || {
             look_ahead(footer)?;
             let options = ParquetMetaDataOptions::new().with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
@@ -194,39 +182,29 @@ impl FileMetadata {
     }
 
     /// The path that the footer was parsed for.
-    pub fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         &self.inner.path
     }
 
-    /// Length of the whole file in bytes.
-    pub fn file_size(&self) -> u64 {
-        self.inner.file_size
-    }
-
     /// How many row groups the file has.
-    pub fn num_row_groups(&self) -> usize {
+    pub(crate) fn num_row_groups(&self) -> usize {
         self.metadata().num_row_groups()
     }
 
     /// Rows of one row group; 0 if there is no such group.
-    pub fn row_group_rows(&self, row_group: usize) -> u32 {
+    pub(crate) fn row_group_rows(&self, row_group: usize) -> u32 {
         // Checked to fit when the footer was parsed.
         self.group(row_group).map_or(0, |group| group.num_rows() as u32)
     }
 
-    /// Rows of the whole file.
-    pub fn rows(&self) -> u64 {
-        (0..self.num_row_groups()).map(|row_group| u64::from(self.row_group_rows(row_group))).sum()
-    }
-
     /// The file's own schema, with the Arrow types that its writer noted down.
-    pub fn arrow_schema(&self) -> &SchemaRef {
+    pub(crate) fn arrow_schema(&self) -> &SchemaRef {
         self.inner.whole.schema()
     }
 
     /// What the columns of one row group take in memory once decoded, in bytes: an estimate from the footer, which
     /// says little about strings that repeat. All columns without a projection; 0 if there is no such group.
-    pub fn decoded_bytes(&self, row_group: usize, projection: Option<&Projection>) -> u64 {
+    pub(crate) fn decoded_bytes(&self, row_group: usize, projection: Option<&Projection>) -> u64 {
         let Some(group) = self.group(row_group) else { return 0 };
         let estimate = |leaf: usize| {
             let column = group.column(leaf);
@@ -244,7 +222,7 @@ impl FileMetadata {
             }
         };
         let leaves = match projection {
-            Some(projection) => super::leaves_of(self, projection, &[]),
+            Some(projection) => leaves_of(self, projection, &[]),
             None => (0..group.num_columns()).collect(),
         };
         leaves.into_iter().map(estimate).fold(0, u64::saturating_add)
@@ -253,7 +231,7 @@ impl FileMetadata {
     /// What the projection's columns of one row group take in the file, in bytes; 0 if there is no such group.
     pub(crate) fn compressed_bytes(&self, row_group: usize, projection: &Projection) -> u64 {
         let Some(group) = self.group(row_group) else { return 0 };
-        let leaves = super::leaves_of(self, projection, &[]);
+        let leaves = leaves_of(self, projection, &[]);
         leaves.into_iter().map(|leaf| group.column(leaf).byte_range().1).fold(0, u64::saturating_add)
     }
 
@@ -269,8 +247,7 @@ impl FileMetadata {
             let (start, length) = group.column(leaf).byte_range();
             start..start.saturating_add(length)
         };
-        let mut chunks: Vec<Range<u64>> =
-            super::leaves_of(self, projection, partitions).into_iter().map(range).collect();
+        let mut chunks: Vec<Range<u64>> = leaves_of(self, projection, partitions).into_iter().map(range).collect();
         chunks.sort_unstable_by_key(|chunk| (chunk.start, chunk.end));
         chunks
     }
@@ -308,12 +285,12 @@ impl FileMetadata {
 
     /// The metadata of one row group alone, with the positions of its pages, if the file has them. They are read the
     /// first time.
-    pub(super) fn paged(&self, source: &Counted<'_>, row_group: usize) -> Result<Option<Arc<ParquetMetaData>>> {
+    pub(super) fn paged(&self, bytes: &dyn FileBytes, row_group: usize) -> Result<Option<Arc<ParquetMetaData>>> {
         let Some(slot) = self.inner.paged.get(row_group) else { return Ok(None) };
         if let Some(known) = slot.get() {
             return Ok(known.clone());
         }
-        let read = self.read_pages(source, row_group)?;
+        let read = self.read_pages(bytes, row_group)?;
         Ok(slot.get_or_init(|| read).clone())
     }
 
@@ -336,7 +313,7 @@ impl FileMetadata {
         (end - start <= MAX_INDEX).then_some(start..end)
     }
 
-    fn read_pages(&self, source: &Counted<'_>, row_group: usize) -> Result<Option<Arc<ParquetMetaData>>> {
+    fn read_pages(&self, bytes: &dyn FileBytes, row_group: usize) -> Result<Option<Arc<ParquetMetaData>>> {
         let Some(group) = self.group(row_group) else { return Ok(None) };
         if self.page_positions(row_group).is_none() {
             return Ok(None);
@@ -356,7 +333,7 @@ impl FileMetadata {
                     DecodeResult::Data(metadata) => return Ok(Some(metadata)),
                     DecodeResult::Finished => return Ok(None),
                     DecodeResult::NeedsData(ranges) => {
-                        let bytes = source.read(&self.inner.path, &ranges)?;
+                        let bytes = read_exactly(bytes, &ranges)?;
                         decoder.push_ranges(ranges, bytes).map_err(wrap)?;
                     }
                 }

@@ -1,16 +1,22 @@
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use arrow::array::*;
-use arrow::datatypes::{Field, Fields, Int32Type, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Fields, Int32Type, Schema, SchemaRef};
+use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 
+use super::footer::read_end;
+use super::guard::{self, Chunk, Refusal, Tally};
 use super::thrift::Reader;
 use super::*;
-use crate::source::{FileStat, LocalSource};
+use crate::projection::Projection;
+use crate::source::{FileStat, LocalSource, Source};
 
 /// Files in memory.
 #[derive(Debug, Default)]
@@ -40,7 +46,7 @@ impl Source for Memory {
 }
 
 pub(super) fn open(source: &dyn Source, path: &str) -> Result<FileMetadata> {
-    let footer = read_footer(source, path, &source.stat(path)?)?;
+    let (_, footer) = read_end(source, path, source.footer_guess(), None)?;
     FileMetadata::parse(path, &footer.bytes, footer.file_size)
 }
 
@@ -56,13 +62,76 @@ pub(super) fn small_pages() -> parquet::file::properties::WriterPropertiesBuilde
     WriterProperties::builder().set_data_page_row_count_limit(16).set_write_batch_size(16)
 }
 
+/// The bytes of a file, and how much of them was read.
+pub(super) struct Counted<'a> {
+    pub(super) source: &'a dyn Source,
+    pub(super) path: &'a str,
+    reads: Cell<u64>,
+    bytes: Cell<u64>,
+}
+
+impl<'a> Counted<'a> {
+    pub(super) fn new(source: &'a dyn Source, path: &'a str) -> Self {
+        Self { source, path, reads: Cell::default(), bytes: Cell::default() }
+    }
+}
+
+impl FileBytes for Counted<'_> {
+    fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let bytes = self.source.read(self.path, ranges)?;
+        self.reads.set(self.reads.get() + 1);
+        self.bytes.set(self.bytes.get() + bytes.iter().map(|bytes| bytes.len() as u64).sum::<u64>());
+        Ok(bytes)
+    }
+}
+
+/// Decoded rows of one row group, and what was read for them.
+#[derive(Debug)]
+pub(super) struct Decoded {
+    pub(super) batch: RecordBatch,
+    bytes_read: u64,
+    reads: u64,
+}
+
+pub(super) fn decode(
+    source: &dyn Source,
+    file: &FileMetadata,
+    row_group: usize,
+    projection: &Projection,
+    partitions: &[(&str, Option<&str>)],
+    rows: Rows<'_>,
+    max_decoded_bytes: u64,
+) -> Result<Decoded> {
+    let bytes = Counted::new(source, file.path());
+    let mut whole = WholeBatch::default();
+    GroupDecoder { file, row_group, projection, partitions, max_decoded_bytes }.decode(rows, &bytes, &mut whole)?;
+    Ok(Decoded { batch: whole.into_batch()?, bytes_read: bytes.bytes.get(), reads: bytes.reads.get() })
+}
+
+/// Keeps the chunks that come.
+pub(super) struct Collected {
+    pub(super) chunk_rows: usize,
+    pub(super) chunks: Vec<RecordBatch>,
+}
+
+impl RowSink for Collected {
+    fn chunk_rows(&self) -> usize {
+        self.chunk_rows
+    }
+
+    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
+        self.chunks.push(chunk);
+        Ok(())
+    }
+}
+
 fn without_page_index(properties: parquet::file::properties::WriterPropertiesBuilder) -> WriterProperties {
     properties.set_offset_index_disabled(true).set_statistics_enabled(EnabledStatistics::None).build()
 }
 
 fn whole(source: &Memory, projection: &Projection) -> Result<RecordBatch> {
     let file = open(source, "f")?;
-    decode(source, &file, 0, projection, &[], Rows::All, &DecodeOptions::default()).map(|decoded| decoded.batch)
+    decode(source, &file, 0, projection, &[], Rows::All, MAX_DECODED_BYTES).map(|decoded| decoded.batch)
 }
 
 /// Rows of many types, with nulls at all levels.
@@ -146,12 +215,13 @@ fn selected_rows_are_those_of_the_whole_group() {
         let file = open(&source, "f").unwrap();
         for views in [false, true] {
             let projection = Projection::all(&batch.schema()).with_views(|_| views);
-            let options = DecodeOptions::default();
-            let all = decode(&source, &file, 0, &projection, &[], Rows::All, &options).unwrap().batch;
+            let all = decode(&source, &file, 0, &projection, &[], Rows::All, MAX_DECODED_BYTES).unwrap().batch;
             assert_eq!(all.schema_ref(), projection.internal());
             assert_eq!(finish(&all, projection.output()).unwrap(), batch);
             for rows in selections(400) {
-                let got = decode(&source, &file, 0, &projection, &[], Rows::Selected(&rows), &options).unwrap().batch;
+                let got = decode(&source, &file, 0, &projection, &[], Rows::Selected(&rows), MAX_DECODED_BYTES)
+                    .unwrap()
+                    .batch;
                 let want = arrow::compute::take_record_batch(&batch, &UInt32Array::from(rows.clone())).unwrap();
                 assert_eq!(finish(&got, projection.output()).unwrap(), want, "{rows:?}");
             }
@@ -167,17 +237,12 @@ fn in_chunks(
     chunk_rows: usize,
     max_decoded_bytes: u64,
 ) -> Result<(Vec<usize>, RecordBatch)> {
-    let (file, partitions) = (open(source, "f")?, []);
-    let options = &DecodeOptions { max_decoded_bytes, use_views: false };
-    let file = &file;
-    let (row_group, seeks_pages) = (0, true);
-    let request = Request { source, file, row_group, projection, partitions: &partitions, rows, seeks_pages, options };
-    let mut chunks = Vec::new();
-    request.decode_in_chunks(chunk_rows, &mut |chunk| {
-        chunks.push(chunk);
-        Ok(())
-    })?;
-    let all = arrow::compute::concat_batches(projection.output(), &chunks).unwrap();
+    let file = &open(source, "f")?;
+    let mut sink = Collected { chunk_rows, chunks: Vec::new() };
+    let decoder = GroupDecoder { file, row_group: 0, projection, partitions: &[], max_decoded_bytes };
+    decoder.decode(rows, &Counted::new(source, "f"), &mut sink)?;
+    let chunks = sink.chunks;
+    let all = arrow::compute::concat_batches(projection.internal(), &chunks).unwrap();
     Ok((chunks.iter().map(RecordBatch::num_rows).collect(), all))
 }
 
@@ -236,7 +301,7 @@ fn one_row_reads_its_page_and_not_the_group() {
     let source = write(&batch, small_pages().set_dictionary_enabled(false).build());
     let file = open(&source, "f").unwrap();
     let projection = Projection::all(&batch.schema());
-    let read = |rows| decode(&source, &file, 0, &projection, &[], rows, &DecodeOptions::default()).unwrap();
+    let read = |rows| decode(&source, &file, 0, &projection, &[], rows, MAX_DECODED_BYTES).unwrap();
     let group = read(Rows::All).bytes_read;
     let cold = read(Rows::Selected(&[2000]));
     let warm = read(Rows::Selected(&[2000]));
@@ -250,7 +315,7 @@ fn rows_that_cannot_be_are_refused() {
     let file = open(&source, "f").unwrap();
     let projection = Projection::all(file.arrow_schema());
     let kind = |group, rows| {
-        let error = decode(&source, &file, group, &projection, &[], rows, &DecodeOptions::default()).unwrap_err();
+        let error = decode(&source, &file, group, &projection, &[], rows, MAX_DECODED_BYTES).unwrap_err();
         assert_eq!(error.file(), Some("f"));
         error.kind()
     };
@@ -340,13 +405,13 @@ fn partition_values_become_columns_of_the_schemas_type() {
     ]));
     let projection = Projection::all(&schema);
     let values = [("lang", Some("en")), ("year", Some("2024")), ("day", Some("2024-02-29")), ("none", None)];
-    let options = DecodeOptions::default();
-    let decoded = decode(&source, &file, 0, &projection, &values, Rows::Selected(&[1, 4]), &options).unwrap();
+    let decoded = decode(&source, &file, 0, &projection, &values, Rows::Selected(&[1, 4]), MAX_DECODED_BYTES).unwrap();
     assert_eq!((decoded.reads, decoded.batch.num_rows()), (0, 2));
     assert_eq!(decoded.batch.schema(), schema);
     assert_eq!(decoded.batch.column(0).as_primitive::<Int32Type>().values(), &[2024, 2024]);
     assert_eq!(decoded.batch.column(3).null_count(), 2);
-    let error = decode(&source, &file, 0, &projection, &[("year", Some("x"))], Rows::All, &options).unwrap_err();
+    let error =
+        decode(&source, &file, 0, &projection, &[("year", Some("x"))], Rows::All, MAX_DECODED_BYTES).unwrap_err();
     assert_eq!((error.kind(), error.column()), (ErrorKind::Schema, Some("year")));
 }
 
@@ -355,7 +420,7 @@ fn no_columns_still_have_rows() {
     let source = write(&varied(5), WriterProperties::builder().build());
     let projection = Projection::columns(&varied(1).schema(), &[] as &[&str]).unwrap();
     let file = open(&source, "f").unwrap();
-    let decoded = decode(&source, &file, 0, &projection, &[], Rows::All, &DecodeOptions::default()).unwrap();
+    let decoded = decode(&source, &file, 0, &projection, &[], Rows::All, MAX_DECODED_BYTES).unwrap();
     assert_eq!((decoded.batch.num_rows(), decoded.bytes_read), (5, 0));
 }
 
@@ -487,16 +552,16 @@ fn a_value_repeated_through_a_dictionary_counts_as_often_as_it_appears() {
     let properties = WriterProperties::builder().set_dictionary_page_size_limit(4 << 20).build();
     let source = write(&batch, properties);
     let file = open(&source, "f").unwrap();
-    let options = DecodeOptions { max_decoded_bytes: 16 << 20, ..DecodeOptions::default() };
+    let options = 16 << 20;
     let plain = Projection::all(&batch.schema());
-    let error = decode(&source, &file, 0, &plain, &[], Rows::All, &options).unwrap_err();
+    let error = decode(&source, &file, 0, &plain, &[], Rows::All, options).unwrap_err();
     assert_eq!((error.kind(), error.column()), (ErrorKind::TooLarge, Some("s")), "{error}");
     // As views the value is there once.
     let views = plain.clone().with_views(|_| true);
-    let decoded = decode(&source, &file, 0, &views, &[], Rows::All, &options).unwrap();
+    let decoded = decode(&source, &file, 0, &views, &[], Rows::All, options).unwrap();
     let few = decoded.batch.slice(0, 3);
     assert_eq!(finish(&few, plain.output()).unwrap(), batch.slice(0, 3));
-    let some = decode(&source, &file, 0, &plain, &[], Rows::Selected(&[0, 7]), &options).unwrap();
+    let some = decode(&source, &file, 0, &plain, &[], Rows::Selected(&[0, 7]), options).unwrap();
     assert_eq!(some.batch, batch.slice(0, 2));
 }
 
@@ -521,8 +586,7 @@ fn selected_rows_do_not_hold_on_to_whole_pages() {
     let source = write(&batch, WriterProperties::builder().set_dictionary_enabled(false).build());
     let file = open(&source, "f").unwrap();
     let projection = Projection::all(&batch.schema()).with_views(|_| true);
-    let options = DecodeOptions::default();
-    let decoded = decode(&source, &file, 0, &projection, &[], Rows::Selected(&[5, 900]), &options).unwrap();
+    let decoded = decode(&source, &file, 0, &projection, &[], Rows::Selected(&[5, 900]), MAX_DECODED_BYTES).unwrap();
     assert!(decoded.batch.get_array_memory_size() < 20_000, "{}", decoded.batch.get_array_memory_size());
 }
 
@@ -541,8 +605,8 @@ fn a_prefix_repeated_through_delta_encoding_counts_as_often_as_it_appears() {
         let file = open(&source, "f").unwrap();
         let projection = Projection::all(&batch.schema());
         let run = |limit| {
-            let options = DecodeOptions { max_decoded_bytes: limit, ..DecodeOptions::default() };
-            decode(&source, &file, 0, &projection, &[], Rows::All, &options).map(|decoded| decoded.batch)
+            let options = limit;
+            decode(&source, &file, 0, &projection, &[], Rows::All, options).map(|decoded| decoded.batch)
         };
         assert_eq!(run(16 << 20).unwrap_err().kind(), ErrorKind::TooLarge, "{codec}");
         assert_eq!(run(128 << 20).unwrap(), batch, "{codec}");
@@ -554,9 +618,9 @@ fn a_group_larger_than_the_limit_is_refused() {
     let batch = varied(2000);
     let source = write(&batch, WriterProperties::builder().build());
     let file = open(&source, "f").unwrap();
-    let options = DecodeOptions { max_decoded_bytes: 1000, ..DecodeOptions::default() };
+    let options = 1000;
     let projection = Projection::all(&batch.schema());
-    let error = decode(&source, &file, 0, &projection, &[], Rows::All, &options).unwrap_err();
+    let error = decode(&source, &file, 0, &projection, &[], Rows::All, options).unwrap_err();
     assert_eq!((error.kind(), error.row_group()), (ErrorKind::TooLarge, Some(0)));
 }
 
@@ -565,10 +629,10 @@ fn survives(bytes: Vec<u8>) {
     let source = Memory::with(bytes);
     let Ok(file) = open(&source, "f") else { return };
     let projection = Projection::all(file.arrow_schema());
-    let options = DecodeOptions { max_decoded_bytes: 64 << 20, ..DecodeOptions::default() };
+    let options = 64 << 20;
     for group in 0..file.num_row_groups() {
         for rows in [Rows::All, Rows::Selected(&[1, 17])] {
-            if let Err(error) = decode(&source, &file, group, &projection, &[], rows, &options) {
+            if let Err(error) = decode(&source, &file, group, &projection, &[], rows, options) {
                 assert_eq!(error.file(), Some("f"), "{error}");
             }
         }
@@ -607,7 +671,7 @@ fn threads_that_share_a_source_and_a_file_get_their_own_rows() {
                 for turn in 0..20 {
                     let row = (thread * 401 + turn * 97) % 2000;
                     let rows = Rows::Selected(std::slice::from_ref(&row));
-                    let got = decode(source, file, 0, projection, &[], rows, &DecodeOptions::default()).unwrap();
+                    let got = decode(source, file, 0, projection, &[], rows, MAX_DECODED_BYTES).unwrap();
                     assert_eq!(got.batch, batch.slice(row as usize, 1));
                 }
             });
@@ -620,7 +684,7 @@ fn with_declared_rows(batch: &RecordBatch, row_group_rows: usize, declared: u8) 
     let properties = small_pages().set_max_row_group_row_count(Some(row_group_rows)).build();
     let source = write(batch, properties);
     let mut bytes = source.0.lock().unwrap()["f"].to_vec();
-    let footer = read_footer(&source, "f", &source.stat("f").unwrap()).unwrap().bytes;
+    let footer = read_end(&source, "f", source.footer_guess(), None).unwrap().1.bytes;
     let mut reader = Reader::new(&footer);
     let mut last = 0;
     while let Some((kind, id)) = reader.field(&mut last).unwrap() {
@@ -643,11 +707,12 @@ fn the_row_groups_are_believed_where_the_footer_counts_other_rows_for_the_file()
     for declared in [0, 1, 49, 50, 63] {
         let source = with_declared_rows(&rows, 20, declared);
         let file = open(&source, "f").unwrap();
-        assert_eq!((file.rows(), file.num_row_groups()), (50, 3), "{declared}");
+        let found: u32 = (0..file.num_row_groups()).map(|group| file.row_group_rows(group)).sum();
+        assert_eq!((found, file.num_row_groups()), (50, 3), "{declared}");
         let projection = Projection::all(file.arrow_schema());
         for (group, first, count) in [(0, 0, 20), (1, 20, 20), (2, 40, 10)] {
             let read = |wanted: Rows<'_>| {
-                decode(&source, &file, group, &projection, &[], wanted, &DecodeOptions::default()).unwrap().batch
+                decode(&source, &file, group, &projection, &[], wanted, MAX_DECODED_BYTES).unwrap().batch
             };
             assert_eq!(read(Rows::All), rows.slice(first, count), "{declared}");
             assert_eq!(read(Rows::Selected(&[1, 7])).num_rows(), 2, "{declared}");
@@ -668,7 +733,7 @@ fn read_both_ways(source: &LocalSource, name: &str) -> Result<u64> {
     let mut total = 0;
     for group in 0..file.num_row_groups() {
         let read = |rows: Rows<'_>| {
-            let decoded = decode(source, &file, group, &projection, &[], rows, &DecodeOptions::default())?;
+            let decoded = decode(source, &file, group, &projection, &[], rows, MAX_DECODED_BYTES)?;
             finish(&decoded.batch, projection.output())
         };
         let all = read(Rows::All)?;

@@ -7,9 +7,10 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use proptest::prelude::*;
 
-use super::super::tests::{Memory, open, small_pages, write};
-use super::super::*;
+use super::super::tests::{Collected, Counted, Memory, open, small_pages, write};
+use super::super::{GroupDecoder, MAX_DECODED_BYTES, Rows};
 use super::*;
+use crate::projection::Projection;
 
 /// What a list is made of: nothing where it is null, and of each item whether it is there and its value.
 type List = Option<Vec<(bool, i64)>>;
@@ -68,22 +69,16 @@ fn batch(lists: &[List], nullable_lists: bool, nullable_items: bool) -> RecordBa
 fn in_chunks(source: &Memory, schema: &SchemaRef, chunk: usize) -> Result<RecordBatch> {
     let file = open(source, "f")?;
     let projection = Projection::all(schema);
-    let options = DecodeOptions::default();
-    let request = Request {
-        source,
+    let mut sink = Collected { chunk_rows: chunk, chunks: Vec::new() };
+    let decoder = GroupDecoder {
         file: &file,
         row_group: 0,
         projection: &projection,
         partitions: &[],
-        rows: Rows::All,
-        seeks_pages: true,
-        options: &options,
+        max_decoded_bytes: MAX_DECODED_BYTES,
     };
-    let mut chunks = Vec::new();
-    request.decode_in_chunks(chunk, &mut |chunk| {
-        chunks.push(chunk);
-        Ok(())
-    })?;
+    decoder.decode(Rows::All, &Counted::new(source, "f"), &mut sink)?;
+    let chunks = sink.chunks;
     Ok(arrow::compute::concat_batches(schema, &chunks).unwrap())
 }
 

@@ -1,14 +1,15 @@
 //! What is read ahead from a store is fetched once, for all processes: each of these datasets stands for one.
 
 use std::sync::Condvar;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::dataset::{Ahead, GroupRead};
-use crate::source::{Done, LocalSource, Pending};
+use crate::dataset::Ahead;
+use crate::row_group::WholeBatch;
+use crate::source::{Done, LocalSource, Pending, Source};
 
 /// A folder as if it were a store, which answers reads ahead when it is let.
 #[derive(Debug)]
@@ -106,8 +107,9 @@ impl Process {
     /// Decodes a row group, and looks at its first row.
     fn decode(&self, group: u32, ahead: Option<Ahead>) {
         let projection = self.dataset.projection().clone();
-        let read = GroupRead { ahead, ..GroupRead::new(group, Slots::All, &projection) };
-        let rows = self.dataset.decode_group(read).unwrap().batch;
+        let mut rows = WholeBatch::default();
+        self.dataset.read(group, Slots::All, &projection, ahead, &mut rows).unwrap();
+        let rows = rows.into_batch().unwrap();
         assert_eq!(rows.column(0).as_primitive::<Int64Type>().value(0), i64::from(group) * GROUP as i64);
     }
 
@@ -319,8 +321,9 @@ fn locks_are_so_few_that_files_can_be_opened_still() {
         aheads.iter().for_each(arrived);
         let rows = |group: u32, ahead| {
             let projection = first.dataset.projection().clone();
-            let read = GroupRead { ahead, ..GroupRead::new(group, Slots::All, &projection) };
-            first.dataset.decode_group(read).unwrap().batch
+            let mut rows = WholeBatch::default();
+            first.dataset.read(group, Slots::All, &projection, ahead, &mut rows).unwrap();
+            rows.into_batch().unwrap()
         };
         for (group, ahead) in aheads.into_iter().enumerate() {
             assert_eq!(
@@ -350,8 +353,9 @@ fn few_rows_of_each_row_group_are_kept_as_what_they_are() {
                 .flat_map(|group| {
                     let projection = process.dataset.projection().clone();
                     let ahead = process.ahead(group);
-                    let read = GroupRead { ahead, ..GroupRead::new(group, Slots::All, &projection) };
-                    let rows = process.dataset.decode_group(read).unwrap().batch;
+                    let mut rows = WholeBatch::default();
+                    process.dataset.read(group, Slots::All, &projection, ahead, &mut rows).unwrap();
+                    let rows = rows.into_batch().unwrap();
                     rows.column(0).as_primitive::<Int64Type>().values().to_vec()
                 })
                 .collect();

@@ -1,4 +1,4 @@
-mod passing;
+mod peer_fetch;
 
 use std::fs;
 use std::path::Path;
@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::order::Global;
+use crate::row_group::WholeBatch;
 use crate::{Batch, Dataset, DatasetBuilder, DistributedSampler, Index, IndexBuilder, Loader, Shard, Staleness};
 
 const ROWS: i64 = 3000;
@@ -197,9 +198,26 @@ fn epochs(dataset: &Dataset, memory: u64, threads: usize, views: bool) -> Vec<Ba
     loader.build().unwrap().collect::<Result<Vec<_>>>().unwrap()
 }
 
+/// Keeps the chunks that come.
+struct Collected {
+    chunk_rows: usize,
+    chunks: Vec<RecordBatch>,
+}
+
+impl RowSink for Collected {
+    fn chunk_rows(&self) -> usize {
+        self.chunk_rows
+    }
+
+    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
+        self.chunks.push(chunk);
+        Ok(())
+    }
+}
+
 /// An entry of these rows, which came in one piece and are kept in chunks of so many.
 fn keep(folder: &Path, batch: &RecordBatch, chunk: usize) -> Vec<RecordBatch> {
-    let tier = DatasetTier::new(DiskTier::new(folder, PLENTY)).tier;
+    let tier = open(DiskTier::new(folder, PLENTY));
     let key = Key::new(format!("chunks of {chunk}"));
     let Claim::Make(maker) = tier.find_or_make(key.clone(), 0) else { panic!("there is room") };
     let mut writer = RowsWriter::new(maker, chunk);
@@ -218,12 +236,9 @@ fn rows_come_in_chunks_of_any_size_whatever_the_chunks_that_are_kept() {
     let folder = TempDir::new().unwrap();
     let batch = columns(1000..1403);
     let collect = |chunks: &[RecordBatch], slots: Slots<'_>, rows: usize| {
-        let mut out = Vec::new();
-        let mut each = |chunk: RecordBatch| {
-            out.push(chunk);
-            Ok(())
-        };
-        serve::serve(chunks, slots, &batch.schema(), Chunked { rows, each: &mut each }).unwrap();
+        let mut sink = Collected { chunk_rows: rows, chunks: Vec::new() };
+        serve::serve(chunks, slots, &batch.schema(), &mut sink).unwrap();
+        let out = sink.chunks;
         assert!(
             out.iter().rev().skip(1).all(|chunk| chunk.num_rows() == rows) && out.last().unwrap().num_rows() <= rows
         );
@@ -336,8 +351,9 @@ fn few_rows_of_a_row_group_wanted_by_a_loader_put_all_of_it_into_the_tier_and_a_
         let slots: &[u32] = &[2, 30, 699];
         let projection = dataset.projection().clone();
         for turn in 0..2 {
-            let rows =
-                dataset.decode_group(super::super::GroupRead::new(1, Slots::Some(slots), &projection)).unwrap().batch;
+            let mut rows = WholeBatch::default();
+            dataset.read(1, Slots::Some(slots), &projection, None, &mut rows).unwrap();
+            let rows = rows.into_batch().unwrap();
             let rows = dataset.output_types(&rows).unwrap();
             assert_same(&rows, &expected.take(&[702, 730, 1399]).unwrap());
             assert_eq!(dataset.tier_counters().writes, 1, "{kind} {turn}");

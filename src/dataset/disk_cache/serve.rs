@@ -5,45 +5,43 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, new_empty_array};
 use arrow::datatypes::SchemaRef;
 
-use super::Chunked;
-use crate::dataset::Slots;
-use crate::rows::{concat, detach, gather, record_batch, uncopied};
+use crate::dataset::reader::Slots;
+use crate::row_group::RowSink;
+use crate::rows::{Chunks, concat, detach, gather, record_batch, uncopied};
 use crate::{Error, ErrorKind, Result};
 
 /// Hands over rows of an entry with the types of `schema`, in chunks as asked.
 ///
 /// Chunks of all rows are mapped memory, to be picked from and let go. Whatever comes in one piece, and rows of some slots, are copies, because
 /// whoever asks for those keeps them.
-pub(super) fn serve(chunks: &[RecordBatch], slots: Slots<'_>, schema: &SchemaRef, out: Chunked<'_>) -> Result<()> {
+pub(super) fn serve(
+    chunks: &[RecordBatch],
+    slots: Slots<'_>,
+    schema: &SchemaRef,
+    sink: &mut dyn RowSink,
+) -> Result<()> {
     let total: usize = chunks.iter().map(RecordBatch::num_rows).sum();
     match slots {
-        Slots::All if out.rows >= total => (out.each)(copied(chunks, schema, total)?),
-        Slots::All => in_chunks(chunks, schema, out),
-        Slots::Some(slots) => picked(chunks, slots, schema, out),
+        Slots::All if sink.chunk_rows() >= total => sink.take(copied(chunks, schema, total)?),
+        Slots::All => in_chunks(chunks, schema, sink),
+        Slots::Some(slots) => picked(chunks, slots, schema, sink),
     }
 }
 
 /// Whole chunks of as many rows as asked, which those kept may have or not.
-fn in_chunks(chunks: &[RecordBatch], schema: &SchemaRef, out: Chunked<'_>) -> Result<()> {
-    let wanted = out.rows.max(1);
-    let (mut parts, mut have) = (Vec::new(), 0);
-    for chunk in chunks {
-        let mut start = 0;
-        while start < chunk.num_rows() {
-            let rows = (wanted - have).min(chunk.num_rows() - start);
-            parts.push(if rows == chunk.num_rows() { chunk.clone() } else { chunk.slice(start, rows) });
-            (start, have) = (start + rows, have + rows);
-            if have == wanted {
-                (out.each)(joined(&std::mem::take(&mut parts), schema, have)?)?;
-                have = 0;
-            }
+fn in_chunks(kept: &[RecordBatch], schema: &SchemaRef, sink: &mut dyn RowSink) -> Result<()> {
+    let mut chunks = Chunks::of(sink.chunk_rows());
+    for chunk in kept {
+        chunks.push(record_batch(schema, chunk.columns().to_vec(), chunk.num_rows()).map_err(uncopied)?);
+        while let Some(chunk) = chunks.next()? {
+            sink.take(chunk)?;
         }
     }
-    if have > 0 { (out.each)(joined(&parts, schema, have)?) } else { Ok(()) }
+    chunks.last()?.map_or(Ok(()), |chunk| sink.take(chunk))
 }
 
 /// Copies of the rows at these slots.
-fn picked(chunks: &[RecordBatch], slots: &[u32], schema: &SchemaRef, out: Chunked<'_>) -> Result<()> {
+fn picked(chunks: &[RecordBatch], slots: &[u32], schema: &SchemaRef, sink: &mut dyn RowSink) -> Result<()> {
     let mut starts = Vec::with_capacity(chunks.len());
     let mut end = 0;
     for chunk in chunks {
@@ -59,12 +57,13 @@ fn picked(chunks: &[RecordBatch], slots: &[u32], schema: &SchemaRef, out: Chunke
     let batches: Vec<&RecordBatch> = chunks.iter().collect();
     // No rows at all are handed over as well.
     let none: [&[u32]; 1] = [&[]];
-    let pieces: Vec<&[u32]> = if slots.is_empty() { none.to_vec() } else { slots.chunks(out.rows.max(1)).collect() };
+    let pieces: Vec<&[u32]> =
+        if slots.is_empty() { none.to_vec() } else { slots.chunks(sink.chunk_rows().max(1)).collect() };
     for slots in pieces {
         let places = slots.iter().map(place).collect::<Result<Vec<_>>>()?;
         let types = chunks.first().map(RecordBatch::schema).unwrap_or_else(|| Arc::clone(schema));
         let rows = gather(&batches, &places, &types).map_err(uncopied)?;
-        (out.each)(detached(schema, rows.columns(), places.len())?)?;
+        sink.take(detached(schema, rows.columns(), places.len())?)?;
     }
     Ok(())
 }
@@ -76,11 +75,6 @@ fn copied(chunks: &[RecordBatch], schema: &SchemaRef, rows: usize) -> Result<Rec
     let nothing: Vec<ArrayRef> = first.columns().iter().map(|column| new_empty_array(column.data_type())).collect();
     let parts: Vec<&[ArrayRef]> = chunks.iter().map(RecordBatch::columns).chain([&nothing[..]]).collect();
     detached(schema, &concat(&parts).map_err(uncopied)?, rows)
-}
-
-fn joined(parts: &[RecordBatch], schema: &SchemaRef, rows: usize) -> Result<RecordBatch> {
-    let parts: Vec<&[ArrayRef]> = parts.iter().map(RecordBatch::columns).collect();
-    batch(schema, concat(&parts).map_err(uncopied)?, rows)
 }
 
 fn detached(schema: &SchemaRef, columns: &[ArrayRef], rows: usize) -> Result<RecordBatch> {

@@ -1,0 +1,346 @@
+//! The disk tier around a reader: row groups that were read before come from a folder that all processes of the machine
+//! share.
+//!
+//! An entry is named after everything that its bytes depend on: this version of rowdex, where the file is and what it was
+//! when it was indexed, the row group, and then either the byte ranges that were fetched or the types and rows that were
+//! decoded. So an entry is never stale: a file that changed is another file.
+
+mod keeper;
+mod peer_fetch;
+mod rows;
+mod serve;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, SchemaRef};
+use bytes::Bytes;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
+
+use super::ahead::Ahead;
+use super::reader::{FileReader, RowGroupRead, RowGroupReader, Slots, length_of};
+use crate::index::schema;
+use crate::projection::{Projection, children};
+use crate::row_group::RowSink;
+use crate::source::FileStat;
+use crate::tier::{Claim, DiskTier, Key, Maker, Tier, TierCounters, TierKind};
+use crate::{Error, ErrorKind, Result};
+
+use self::keeper::Keeper;
+use self::rows::RowsWriter;
+
+/// An entry that is open.
+#[derive(Debug)]
+pub(super) enum Kept {
+    /// All served rows of a row group, in chunks, in mapped memory but for dictionaries.
+    Rows(Vec<RecordBatch>),
+    /// The bytes of its column chunks, one after the other, mapped.
+    Chunks(Bytes),
+}
+
+/// Reads row groups from the disk tier, and from the data files what the tier does not have.
+pub(super) struct DiskCache {
+    reader: Arc<FileReader>,
+    tier: Arc<Tier<Kept>>,
+    keeper: Keeper,
+    /// Where the files are, by name.
+    place: String,
+    /// What may be asked for: what the dataset serves, and the same with strings and binary as views.
+    projections: [Projection; 2],
+    /// Of the schemas that rows were decoded to, by which Arrow types entries are told apart; `None` for those that are not kept.
+    fingerprints: Mutex<Vec<(SchemaRef, Option<u128>)>>,
+}
+
+impl RowGroupReader for DiskCache {
+    fn read(&self, read: RowGroupRead<'_>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<u64> {
+        match self.tier.kind() {
+            TierKind::Decoded => self.read_decoded(read, ahead, sink),
+            TierKind::Fetched => self.read_fetched(read, ahead, sink),
+        }
+    }
+
+    fn read_ahead(&self, read: RowGroupRead<'_>) -> Option<Ahead> {
+        if self.contains(read) {
+            return None;
+        }
+        // An entry is of all rows, and its bytes, fetched, serve any rows.
+        let all = read.all();
+        let places = match self.tier.kind() {
+            TierKind::Fetched => all.chunks(),
+            TierKind::Decoded => all.places(self.reader.max_decoded_bytes())?,
+        };
+        if places.is_empty() || length_of(&places) > self.reader.max_decoded_bytes() {
+            return None;
+        }
+        self.fetch_for_all(all, places)
+    }
+}
+
+impl DiskCache {
+    pub(super) fn new(options: DiskTier, reader: Arc<FileReader>, place: String, served: &Projection) -> Self {
+        let projections = [served.clone(), served.clone().serving_views()];
+        Self {
+            reader,
+            tier: Arc::new(open(options)),
+            keeper: Keeper::default(),
+            place,
+            projections,
+            fingerprints: Mutex::default(),
+        }
+    }
+
+    pub(super) fn counters(&self) -> TierCounters {
+        self.tier.counters()
+    }
+
+    /// Why nothing more is kept, if so.
+    pub(super) fn fault(&self) -> Option<Error> {
+        self.tier.fault()
+    }
+
+    /// Whether the tier has all that decoding a row group takes, or just that.
+    fn contains(&self, read: RowGroupRead<'_>) -> bool {
+        let has = |key: Option<Key>| key.is_some_and(|key| self.tier.contains(&key));
+        match self.tier.kind() {
+            TierKind::Fetched => has(Some(self.chunks_key(read, &read.chunks()))),
+            // Who is going to ask for it may want either.
+            TierKind::Decoded => self.projections.iter().any(|projection| has(self.rows_key(read.to(projection)))),
+        }
+    }
+
+    /// Rows from an entry that has them decoded, which is made if need be.
+    fn read_decoded(&self, read: RowGroupRead<'_>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<u64> {
+        let Some(key) = self.rows_key(read) else {
+            return self.reader.read(read, ahead, sink);
+        };
+        let estimate = read.decoded_bytes();
+        let makes = read.keeps && estimate <= self.reader.max_decoded_bytes();
+        let claim = match makes {
+            true => self.tier.find_or_make(key.clone(), estimate),
+            false => self.tier.find(&key).map_or(Claim::Without, Claim::Found),
+        };
+        // Until the entry is there, others find the bytes, or somebody who fetches them.
+        let _passed = ahead.as_ref().map(Ahead::passed);
+        let (ahead, _fetching) = match ahead {
+            None if makes && !matches!(claim, Claim::Found(_)) => {
+                self.fetched_by_others(read, matches!(claim, Claim::Make(_)))
+            }
+            ahead => (ahead, None),
+        };
+        match claim {
+            Claim::Found(kept) => {
+                if are_many(read.slots, read.group.entry.rows()) {
+                    self.tier.expect(&key);
+                }
+                serve_rows(read, &kept, sink)
+            }
+            Claim::Without => self.reader.read(read, ahead, sink),
+            Claim::Make(maker) => self.make(read, ahead, sink, &key, maker),
+        }
+    }
+
+    /// Makes the entry of a row group, and hands over rows of it.
+    fn make(
+        &self,
+        read: RowGroupRead<'_>,
+        ahead: Option<Ahead>,
+        sink: &mut dyn RowSink,
+        key: &Key,
+        maker: Maker<'_, Kept>,
+    ) -> Result<u64> {
+        let mut writer = RowsWriter::new(maker, rows::chunk_rows(read.group.entry.rows(), read.decoded_bytes()));
+        let wants_all = matches!(read.slots, Slots::All);
+        // Other rows of it will be wanted later: all of them are decoded now, so that none need be then.
+        let passes_on: Option<&mut dyn RowSink> = if wants_all { Some(&mut *sink) } else { None };
+        let whole = self.reader.read(read.all(), ahead, &mut Copying { writer: &mut writer, passes_on });
+        let bytes = match whole {
+            Ok(bytes) => {
+                writer.finish();
+                self.forget_passed(key, read);
+                bytes
+            }
+            Err(error) if wants_all => return Err(error),
+            // The few rows may be sound where others are not.
+            Err(_) => 0,
+        };
+        if wants_all {
+            return Ok(bytes);
+        }
+        match self.tier.look(key) {
+            Some(kept) => serve_rows(read, &kept, sink).map(|_| bytes),
+            None => Ok(bytes + self.reader.read(read, None, sink)?),
+        }
+    }
+
+    /// Rows decoded from an entry that has the bytes of their column chunks, which is made if need be.
+    fn read_fetched(&self, read: RowGroupRead<'_>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<u64> {
+        let chunks = read.chunks();
+        let bytes = length_of(&chunks);
+        if bytes == 0 || bytes > self.reader.max_decoded_bytes() {
+            return self.reader.read(read, ahead, sink);
+        }
+        let fetch = |ahead: Option<Ahead>| match ahead {
+            Some(ahead) => {
+                let parts = ahead.wait()?.into_bytes();
+                self.reader.count_read(bytes);
+                Ok(parts)
+            }
+            None => self.reader.fetch(&read.group.file, &chunks),
+        };
+        let (parts, fetched) = if ahead.as_ref().is_some_and(Ahead::is_for_others) {
+            // When it has arrived it is an entry, if it can be.
+            self.tier.count_miss();
+            (fetch(ahead)?, bytes)
+        } else {
+            let key = self.chunks_key(read, &chunks);
+            let claim = match read.keeps {
+                true => self.tier.find_or_make(key, bytes),
+                false => self.tier.find(&key).map_or(Claim::Without, Claim::Found),
+            };
+            match claim {
+                Claim::Found(kept) => match &*kept {
+                    Kept::Chunks(all) if all.len() as u64 == bytes => (parts_of(&chunks, all), 0),
+                    _ => return Err(Error::new(ErrorKind::Internal, "an entry of the disk tier is of other bytes")),
+                },
+                Claim::Without => return self.reader.read(read, ahead, sink),
+                Claim::Make(mut maker) => {
+                    let parts = fetch(ahead)?;
+                    parts.iter().for_each(|part| maker.write(part));
+                    maker.commit();
+                    (parts, bytes)
+                }
+            }
+        };
+        Ok(fetched + self.reader.read(read, Some(Ahead::kept(chunks, parts)), sink)?)
+    }
+
+    fn rows_key(&self, read: RowGroupRead<'_>) -> Option<Key> {
+        let entry = &read.group.entry;
+        // Nothing is decoded where there are no columns of the file.
+        if entry.rows() == 0 || read.chunks().is_empty() {
+            return None;
+        }
+        let schema = self.fingerprint(read.projection.internal())?;
+        let mut identity = self.identity(read);
+        let mut values = Xxh3Default::new();
+        for (name, value) in &read.group.partitions {
+            values.update(format!("{name:?}={value:?};").as_bytes());
+        }
+        let rows = entry.selection().map(|set| {
+            let mut rows = Xxh3Default::new();
+            set.iter().for_each(|row| rows.update(&row.to_le_bytes()));
+            rows.digest128()
+        });
+        let values = values.digest128();
+        // Writing to a string does not fail.
+        let _ = write!(identity, "decoded to {schema:032x}\npartitions {values:032x}\nrows {rows:032x?}\n");
+        Some(Key::new(identity))
+    }
+
+    fn chunks_key(&self, read: RowGroupRead<'_>, chunks: &[Range<u64>]) -> Key {
+        let mut identity = self.identity(read);
+        let _ = writeln!(identity, "bytes {chunks:?}");
+        Key::new(identity)
+    }
+
+    fn identity(&self, read: RowGroupRead<'_>) -> String {
+        let indexed = &read.group.indexed;
+        let FileStat { size, mtime_ns, etag } = indexed.stat();
+        format!(
+            "rowdex {}\nroot {}\nfile {:?}\nsize {size}\nmtime {mtime_ns:?}\netag {etag:?}\nfooter {:016x}\ncontent {:?}\nrow group {}\n",
+            env!("CARGO_PKG_VERSION"),
+            self.place,
+            indexed.path(),
+            indexed.footer_hash(),
+            read.group.file.content,
+            read.group.entry.ordinal(),
+        )
+    }
+
+    /// Tells schemas apart; `None` for one whose rows are not kept.
+    fn fingerprint(&self, schema: &SchemaRef) -> Option<u128> {
+        /// A dataset is read with few projections at a time.
+        const REMEMBERED: usize = 8;
+        let mut known = self.fingerprints.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, fingerprint)) = known.iter().find(|(known, _)| Arc::ptr_eq(known, schema)) {
+            return *fingerprint;
+        }
+        let is_kept = schema.fields().iter().all(|field| can_be_kept(field.data_type(), true));
+        let fingerprint = schema::encode(schema).ok().filter(|_| is_kept).map(|bytes| xxh3_128(&bytes));
+        if known.len() >= REMEMBERED {
+            known.remove(0);
+        }
+        known.push((Arc::clone(schema), fingerprint));
+        fingerprint
+    }
+}
+
+fn open(options: DiskTier) -> Tier<Kept> {
+    let parse: fn(Bytes) -> Result<(Kept, u64)> = match options.kind() {
+        TierKind::Decoded => |bytes| rows::parse(&bytes).map(|(rows, memory)| (Kept::Rows(rows), memory)),
+        TierKind::Fetched => |bytes| Ok((Kept::Chunks(bytes), 0)),
+    };
+    Tier::new(options, parse)
+}
+
+/// Writes an entry while its rows are decoded, and passes them on if they are wanted.
+struct Copying<'a, 'b> {
+    writer: &'a mut RowsWriter<'b>,
+    passes_on: Option<&'a mut dyn RowSink>,
+}
+
+impl RowSink for Copying<'_, '_> {
+    fn chunk_rows(&self) -> usize {
+        self.passes_on.as_ref().map_or(self.writer.chunk_rows(), |sink| sink.chunk_rows())
+    }
+
+    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
+        self.writer.add(&chunk);
+        self.passes_on.as_mut().map_or(Ok(()), |sink| sink.take(chunk))
+    }
+}
+
+fn serve_rows(read: RowGroupRead<'_>, kept: &Kept, sink: &mut dyn RowSink) -> Result<u64> {
+    let Kept::Rows(rows) = kept else {
+        return Err(Error::new(ErrorKind::Internal, "an entry of the disk tier is of the other kind"));
+    };
+    if rows.iter().map(|chunk| chunk.num_rows() as u64).sum::<u64>() != read.group.entry.rows() {
+        return Err(Error::new(ErrorKind::Internal, "an entry of the disk tier has other rows"));
+    }
+    serve::serve(rows, read.slots, read.projection.internal(), sink)?;
+    Ok(0)
+}
+
+/// Rows picked out of arrays of some types share the values of all: kept alive by a few rows, whole entries would stay mapped.
+fn can_be_kept(data_type: &DataType, top: bool) -> bool {
+    match data_type {
+        DataType::Utf8View | DataType::BinaryView => top,
+        DataType::ListView(_) | DataType::LargeListView(_) | DataType::Union(..) | DataType::RunEndEncoded(..) => false,
+        DataType::Dictionary(_, values) => can_be_kept(values, false),
+        other => children(other).iter().all(|child| can_be_kept(child.data_type(), false)),
+    }
+}
+
+/// Whether so many rows are wanted that hardly a page of the entry is without one.
+fn are_many(slots: Slots<'_>, rows: u64) -> bool {
+    match slots {
+        Slots::All => true,
+        Slots::Some(slots) => (slots.len() as u64).saturating_mul(16) > rows,
+    }
+}
+
+/// Copies what was kept of `ranges`, one after the other. Views that are decoded from plain pages show those pages, and would keep the map alive.
+fn parts_of(ranges: &[Range<u64>], all: &[u8]) -> Vec<Bytes> {
+    let mut rest = all;
+    let part = |range: &Range<u64>| {
+        let length = (range.end.saturating_sub(range.start) as usize).min(rest.len());
+        let (part, behind) = rest.split_at(length);
+        rest = behind;
+        Bytes::copy_from_slice(part)
+    };
+    ranges.iter().map(part).collect()
+}

@@ -1,0 +1,211 @@
+//! Reading row groups: what to read, who reads it, and how it is read from the data files.
+//!
+//! A [`RowGroupRead`] says what to read. A [`RowGroupReader`] reads it: [`FileReader`] from the data files, and
+//! [`DiskCache`](super::disk_cache::DiskCache), around a [`FileReader`], from the disk tier where that has it.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+use super::ahead::{Ahead, AtHand};
+use super::files::{OpenFile, OpenGroup};
+use crate::Result;
+use crate::index::RowGroupEntry;
+use crate::projection::Projection;
+use crate::row_group::{FileBytes, GroupDecoder, RowSink, Rows};
+use crate::source::{Pending, Source};
+
+/// Which of the served rows of a row group to read; slots count them from 0.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Slots<'a> {
+    All,
+    /// Strictly increasing.
+    Some(&'a [u32]),
+}
+
+/// What to read: some rows of a row group, and the types to decode them to.
+#[derive(Clone, Copy)]
+pub(super) struct RowGroupRead<'a> {
+    pub(super) group: &'a OpenGroup<'a>,
+    pub(super) slots: Slots<'a>,
+    /// The types may be others than the dataset's own.
+    pub(super) projection: &'a Projection,
+    /// Whether all of the row group may be put where it is found the next time.
+    pub(super) keeps: bool,
+}
+
+/// Whoever reads row groups.
+pub(super) trait RowGroupReader {
+    /// Reads and decodes on the calling thread, and hands the rows to the sink. Returns how many bytes were read of the
+    /// data files. What was read ahead for it, `ahead`, is used.
+    fn read(&self, read: RowGroupRead<'_>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<u64>;
+
+    /// Starts fetching what [`read`](Self::read) will need, where reads take long. `None` where that gains nothing.
+    fn read_ahead(&self, read: RowGroupRead<'_>) -> Option<Ahead>;
+}
+
+impl<'a> RowGroupRead<'a> {
+    /// All rows of the row group.
+    pub(super) fn all(self) -> Self {
+        Self { slots: Slots::All, ..self }
+    }
+
+    pub(super) fn to(self, projection: &'a Projection) -> Self {
+        Self { projection, ..self }
+    }
+
+    /// Where the column chunks are in the file, sorted.
+    pub(super) fn chunks(&self) -> Vec<Range<u64>> {
+        self.group.file.metadata.chunks(self.group.ordinal(), self.projection, &self.group.partitions)
+    }
+
+    /// About how many bytes all served rows take when decoded.
+    pub(super) fn decoded_bytes(&self) -> u64 {
+        let entry = &self.group.entry;
+        let all = self.group.file.metadata.decoded_bytes(self.group.ordinal(), Some(self.projection));
+        (u128::from(all) * u128::from(entry.rows()) / u128::from(entry.source_rows().max(1))) as u64
+    }
+
+    /// Where in the file that is which reading takes, as far as that is known without a read.
+    pub(super) fn places(&self, max_decoded_bytes: u64) -> Option<Vec<Range<u64>>> {
+        let selected = source_rows(&self.group.entry, self.slots);
+        self.decoder(max_decoded_bytes).places(selected.as_deref().map_or(Rows::All, Rows::Selected)).ok()
+    }
+
+    fn decoder(&self, max_decoded_bytes: u64) -> GroupDecoder<'_> {
+        GroupDecoder {
+            file: &self.group.file.metadata,
+            row_group: self.group.ordinal(),
+            projection: self.projection,
+            partitions: &self.group.partitions,
+            max_decoded_bytes,
+        }
+    }
+}
+
+/// The rows in the file that slots stand for; `None` for all of them.
+fn source_rows(entry: &RowGroupEntry<'_>, slots: Slots<'_>) -> Option<Vec<u32>> {
+    match (slots, entry.selection()) {
+        (Slots::All, None) => None,
+        (Slots::All, Some(set)) => Some(set.iter().map(|row| row as u32).collect()),
+        (Slots::Some(slots), None) => Some(slots.to_vec()),
+        (Slots::Some(slots), Some(set)) => {
+            Some(slots.iter().filter_map(|&slot| set.select(u64::from(slot))).map(|row| row as u32).collect())
+        }
+    }
+}
+
+/// Reads row groups from the data files, and counts what that takes.
+#[derive(Debug)]
+pub(super) struct FileReader {
+    source: Arc<dyn Source>,
+    max_decoded_bytes: u64,
+    decodes: AtomicU64,
+    bytes_decoded: AtomicU64,
+    bytes_read: AtomicU64,
+}
+
+impl FileReader {
+    pub(super) fn new(source: Arc<dyn Source>, max_decoded_bytes: u64) -> Self {
+        let zero = AtomicU64::default;
+        Self { source, max_decoded_bytes, decodes: zero(), bytes_decoded: zero(), bytes_read: zero() }
+    }
+
+    pub(super) fn max_decoded_bytes(&self) -> u64 {
+        self.max_decoded_bytes
+    }
+
+    pub(super) fn is_remote(&self) -> bool {
+        self.source.is_remote()
+    }
+
+    pub(super) fn decodes(&self) -> u64 {
+        self.decodes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn bytes_decoded(&self) -> u64 {
+        self.bytes_decoded.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+
+    /// Reads ranges of a file, and counts them.
+    pub(super) fn fetch(&self, file: &OpenFile, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let bytes = file.read(&*self.source, ranges)?;
+        self.count_read(length_of(ranges));
+        Ok(bytes)
+    }
+
+    /// Counts what was read of the data files for somebody else.
+    pub(super) fn count_read(&self, bytes: u64) {
+        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Starts reading ranges of a file, where reading ahead gains something.
+    pub(super) fn pending(&self, file: &OpenFile, ranges: &[Range<u64>]) -> Option<Pending<Vec<Bytes>>> {
+        file.begin(&*self.source, ranges)
+    }
+
+    /// Reads ranges of a file ahead, where that gains something.
+    pub(super) fn begin(&self, file: &OpenFile, ranges: Vec<Range<u64>>) -> Option<Ahead> {
+        Ahead::begin(&*self.source, file, ranges)
+    }
+}
+
+impl RowGroupReader for FileReader {
+    fn read(&self, read: RowGroupRead<'_>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<u64> {
+        let at_hand = ahead.map_or_else(|| Ok(AtHand::default()), Ahead::wait)?;
+        let bytes = OpenBytes { source: &*self.source, file: &read.group.file, at_hand, read: Cell::new(0) };
+        let selected = source_rows(&read.group.entry, read.slots);
+        self.decodes.fetch_add(1, Ordering::Relaxed);
+        let rows = selected.as_deref().map_or(Rows::All, Rows::Selected);
+        let decoded = read.decoder(self.max_decoded_bytes).decode(rows, &bytes, sink)?;
+        self.bytes_decoded.fetch_add(decoded, Ordering::Relaxed);
+        self.bytes_read.fetch_add(bytes.read.get(), Ordering::Relaxed);
+        Ok(bytes.read.get())
+    }
+
+    fn read_ahead(&self, read: RowGroupRead<'_>) -> Option<Ahead> {
+        let places = read.places(self.max_decoded_bytes)?;
+        if length_of(&places) > self.max_decoded_bytes {
+            return None;
+        }
+        self.begin(&read.group.file, places)
+    }
+}
+
+/// The bytes of an open file: those that are in memory already, and others from the source, of the content that was
+/// indexed.
+struct OpenBytes<'a> {
+    source: &'a dyn Source,
+    file: &'a OpenFile,
+    at_hand: AtHand,
+    /// Bytes that were read of the file, now or ahead.
+    read: Cell<u64>,
+}
+
+impl FileBytes for OpenBytes<'_> {
+    fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let (bytes, is_of_the_file) = match self.at_hand.cut(ranges) {
+            Some(bytes) => (bytes, self.at_hand.is_read()),
+            None => (self.file.read(self.source, ranges)?, true),
+        };
+        if is_of_the_file {
+            self.read.set(self.read.get() + bytes.iter().map(|bytes| bytes.len() as u64).sum::<u64>());
+        }
+        Ok(bytes)
+    }
+
+    fn has(&self, ranges: &[Range<u64>]) -> bool {
+        self.at_hand.cut(ranges).is_some()
+    }
+}
+
+pub(super) fn length_of(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end.saturating_sub(range.start)).fold(0, u64::saturating_add)
+}

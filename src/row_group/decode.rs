@@ -1,0 +1,405 @@
+//! Decoding one row group, or some rows of it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, new_null_array};
+use arrow::datatypes::FieldRef;
+use parquet::DecodeResult;
+use parquet::arrow::arrow_reader::RowSelection;
+use parquet::basic::Type;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+
+use super::columns::{Origin, is_view, leaves_from, leaves_of, origins};
+use super::guard::{self, Chunk, Refusal, Tally};
+use super::pages::Pages;
+use super::seam::read_exactly;
+use super::{FileBytes, FileMetadata, RowSink, adapt, caught, caught_panic};
+use crate::projection::Projection;
+use crate::rows::{Chunks, Footprint, compact_sparse, record_batch};
+use crate::{Error, ErrorKind, Result};
+
+/// What a row group may take when decoded, unless said otherwise: 2 GiB.
+pub(crate) const MAX_DECODED_BYTES: u64 = 2 << 30;
+
+/// Which rows of a row group to decode.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rows<'a> {
+    /// All of them.
+    All,
+    /// These, by their place in the group, strictly increasing.
+    ///
+    /// Pages without a wanted row are not read if the file says where its pages are.
+    Selected(&'a [u32]),
+}
+
+/// One row group of a file, and what its rows are decoded to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GroupDecoder<'a> {
+    pub(crate) file: &'a FileMetadata,
+    pub(crate) row_group: usize,
+    /// The columns. One that the file lacks is null, and one of a narrower type than the dataset's is widened.
+    pub(crate) projection: &'a Projection,
+    /// Columns whose value is the same in the whole file and comes from its path; they take precedence over a column of
+    /// the same name in the file.
+    pub(crate) partitions: &'a [(&'a str, Option<&'a str>)],
+    /// Rows that take more bytes than this are refused: all rows together, or those of each chunk where there are several.
+    /// While they are decoded, their compressed bytes and one page per column come on top.
+    pub(crate) max_decoded_bytes: u64,
+}
+
+impl GroupDecoder<'_> {
+    /// Decodes these rows and hands them to the sink. Returns how many bytes the rows took.
+    ///
+    /// One read for the columns' bytes; before the first selection in a row group, one more for the positions of its
+    /// pages. Without such positions a selection reads whole columns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidParquet`] if the bytes are damaged, [`ErrorKind::UnsupportedParquet`] if they use something
+    /// that cannot be read, [`ErrorKind::TooLarge`] if the rows take more than is allowed, [`ErrorKind::Schema`] if a
+    /// column cannot be brought to its type or has nulls where it must not, [`ErrorKind::OutOfRange`] and
+    /// [`ErrorKind::InvalidArgument`] for a row group or rows that cannot be, and what `bytes` and the sink report.
+    pub(crate) fn decode(&self, rows: Rows<'_>, bytes: &dyn FileBytes, sink: &mut dyn RowSink) -> Result<u64> {
+        self.run(rows, bytes, sink)
+            .map_err(|error| error.with_row_group(self.row_group as u64).with_file(self.file.path()))
+    }
+
+    fn run(&self, rows: Rows<'_>, bytes: &dyn FileBytes, sink: &mut dyn RowSink) -> Result<u64> {
+        let chunk_rows = sink.chunk_rows().max(1);
+        let mut decoded = 0_u64;
+        let mut each = |chunk: RecordBatch| {
+            decoded = decoded.saturating_add(chunk.get_array_memory_size() as u64);
+            sink.take(chunk)
+        };
+        let Some(group) = self.file.group(self.row_group) else {
+            let message = format!("the file has {} row groups", self.file.num_row_groups());
+            return Err(Error::new(ErrorKind::OutOfRange, message));
+        };
+        let total = self.file.row_group_rows(self.row_group);
+        let selected = selected(rows, total)?;
+        let count = selected.map_or(total as usize, <[u32]>::len);
+        let origins = origins(self.file, self.projection, self.partitions);
+        let leaves = leaves_from(self.file, self.projection, &origins);
+        if leaves.is_empty() || count == 0 {
+            let mut left = count;
+            loop {
+                let rows = left.min(chunk_rows);
+                each(self.batch(self.columns(&origins, &[], &[], rows)?, rows)?)?;
+                left -= rows;
+                if left == 0 {
+                    return Ok(decoded);
+                }
+            }
+        }
+        let mut pages = self.fetch(group, &leaves, selected, count, bytes)?;
+        pages.batch_rows = pages.batch_rows.min(chunk_rows);
+        let done = self.decode_pages(&pages, &leaves, &origins, count, chunk_rows, &mut each);
+        done.map_err(|error| self.blame(&pages, &leaves, error))?;
+        Ok(decoded)
+    }
+
+    /// Reads the pages that hold the wanted rows, and makes sure that they can be decoded within the limit.
+    fn fetch(
+        &self,
+        group: &RowGroupMetaData,
+        leaves: &[usize],
+        selected: Option<&[u32]>,
+        count: usize,
+        bytes: &dyn FileBytes,
+    ) -> Result<Pages> {
+        if selected.is_none() {
+            let declared = leaves.iter().map(|&leaf| group.column(leaf).uncompressed_size().unsigned_abs());
+            self.within_limit(declared.fold(0, u64::saturating_add))?;
+        }
+        let seeks_pages = is_sparse(group, selected)
+            && !bytes.has(&self.file.chunks(self.row_group, self.projection, self.partitions));
+        let paged = if seeks_pages { self.file.paged(bytes, self.row_group)? } else { None };
+        let mut pages = self.pages(group, selected, count, paged.as_ref())?;
+        let mut decoder = pages.decoder(leaves)?;
+        if let DecodeResult::NeedsData(ranges) = caught("the row group", || decoder.try_decode())? {
+            let asked = ranges.iter().map(|range| range.end.saturating_sub(range.start));
+            self.within_limit(asked.fold(0, u64::saturating_add))?;
+            pages.bytes = read_exactly(bytes, &ranges)?;
+            pages.ranges = ranges;
+        }
+        let plan = self.look_into(&pages, group, leaves, selected.is_some(), count)?;
+        pages.batch_rows = plan.batch_rows.clamp(1, count);
+        if !plan.views.is_empty() {
+            let paged = paged.as_ref().map(|metadata| (self.row_group, metadata));
+            pages.reader = self.file.reader(paged, &plan.views)?;
+        }
+        Ok(pages)
+    }
+
+    /// The pages that hold the wanted rows, before they are read. `paged` has their positions, if they are to be made use of.
+    fn pages(
+        &self,
+        group: &RowGroupMetaData,
+        selected: Option<&[u32]>,
+        count: usize,
+        paged: Option<&Arc<ParquetMetaData>>,
+    ) -> Result<Pages> {
+        Ok(Pages {
+            reader: self.file.reader(paged.map(|metadata| (self.row_group, metadata)), &[])?,
+            group: if paged.is_some() { 0 } else { self.row_group },
+            selection: selected.map(|rows| selection(rows, group.num_rows() as usize)),
+            batch_rows: count,
+            ranges: Vec::new(),
+            bytes: Vec::new(),
+        })
+    }
+
+    /// Where decoding will read, sorted, as far as that is known without a read: for some rows of a group whose pages' positions were never
+    /// read, it is these positions alone.
+    pub(crate) fn places(&self, rows: Rows<'_>) -> Result<Vec<Range<u64>>> {
+        let Some(group) = self.file.group(self.row_group) else { return Ok(Vec::new()) };
+        let selected = selected(rows, self.file.row_group_rows(self.row_group))?;
+        let leaves = leaves_of(self.file, self.projection, self.partitions);
+        let sparse = selected.filter(|_| is_sparse(group, selected));
+        if leaves.is_empty() || sparse.is_some_and(<[u32]>::is_empty) {
+            return Ok(Vec::new());
+        }
+        let (Some(rows), true) = (sparse, self.file.has_page_positions(self.row_group)) else {
+            return Ok(self.file.chunks(self.row_group, self.projection, self.partitions));
+        };
+        let paged = match self.file.known_pages(self.row_group) {
+            Some(Some(paged)) => paged,
+            Some(None) => return Ok(self.file.chunks(self.row_group, self.projection, self.partitions)),
+            None => return Ok(self.file.page_positions(self.row_group).into_iter().collect()),
+        };
+        let mut decoder = self.pages(group, selected, rows.len(), Some(&paged))?.decoder(&leaves)?;
+        match caught("the row group", || decoder.try_decode())? {
+            DecodeResult::NeedsData(mut ranges) => {
+                ranges.sort_unstable_by_key(|range| (range.start, range.end));
+                Ok(ranges)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn within_limit(&self, bytes: u64) -> Result<()> {
+        let limit = self.max_decoded_bytes;
+        if bytes <= limit {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::TooLarge, format!("takes {bytes} bytes, more than the {limit} allowed"))
+            .with_hint("allow more memory, ask for fewer columns, or write smaller row groups"))
+    }
+
+    /// Walks the page headers before the decoder does.
+    fn look_into(
+        &self,
+        pages: &Pages,
+        group: &RowGroupMetaData,
+        leaves: &[usize],
+        selective: bool,
+        count: usize,
+    ) -> Result<Plan> {
+        let limit = self.max_decoded_bytes;
+        let mut plan = Plan { batch_rows: count, views: Vec::new() };
+        let mut total = 0u64;
+        let wanted_views = self.wanted_views(leaves);
+        for &leaf in leaves {
+            let column = group.column(leaf);
+            let name = |error: Error| error.with_column(column.column_path().string());
+            let descriptor = column.column_descr();
+            let nested = descriptor.max_rep_level() > 0;
+            let chunk = Chunk {
+                compression: column.compression(),
+                values: column.num_values().unsigned_abs(),
+                max_levels: (descriptor.max_rep_level(), descriptor.max_def_level()),
+                page_limit: limit,
+                limit: if selective && !nested { u64::MAX } else { limit },
+            };
+            let (start, length) = column.byte_range();
+            let mut tally = Tally::default();
+            for (range, bytes) in pages.ranges.iter().zip(&pages.bytes) {
+                if range.start >= start && range.end <= start + length {
+                    guard::walk(bytes, &chunk, &mut tally).map_err(refused).map_err(name)?;
+                }
+            }
+            if !selective && tally.values < count as u64 {
+                let message = format!("its pages hold {} values for {count} rows", tally.values);
+                return Err(name(Error::new(ErrorKind::InvalidParquet, message)));
+            }
+            let touched = |values: u64| if selective && !nested { values.min(count as u64) } else { values };
+            let measure = self.file.measure(leaf);
+            let entries = touched(tally.values);
+            // Every entry has two levels of two bytes while it is decoded.
+            let mut bytes = measure.values(entries, count as u64).saturating_mul(measure.width);
+            bytes = bytes.saturating_add(entries.saturating_mul(4));
+            bytes = bytes.saturating_add(tally.dictionary_values.saturating_mul(measure.width.max(16)));
+            if column.column_type() == Type::BYTE_ARRAY {
+                bytes = bytes.saturating_add(tally.spelled_out);
+                if !selective || nested {
+                    bytes = bytes.saturating_add(tally.data).saturating_add(tally.dictionary);
+                }
+                // Every reference to the dictionary is spelled out unless the values are views of it. How long they
+                // are cannot be seen from here, so if it could be too much, views come first and are measured.
+                let spelled_out = touched(tally.referring).saturating_mul(tally.dictionary);
+                if wanted_views.contains(&leaf) || (spelled_out > limit && self.file.can_explode(leaf, &tally)) {
+                    plan.views.push(leaf);
+                }
+            }
+            total = total.saturating_add(bytes);
+            let batch_rows = usize::try_from(limit / tally.largest.max(1)).unwrap_or(usize::MAX);
+            if selective && batch_rows < count {
+                plan.batch_rows = plan.batch_rows.min(batch_rows);
+            }
+        }
+        self.within_limit(total)?;
+        Ok(plan)
+    }
+
+    /// The columns that the projection keeps as views.
+    fn wanted_views(&self, leaves: &[usize]) -> Vec<usize> {
+        let file = self.file.arrow_schema().fields();
+        let internal = self.projection.internal().fields().iter().enumerate();
+        let viewed = internal.filter(|(_, field)| is_view(field.data_type()));
+        let places = viewed.filter_map(|(column, _)| self.projection.place_in(file, column));
+        places.flat_map(|place| self.file.leaves(place)).filter(|leaf| leaves.contains(leaf)).collect()
+    }
+
+    /// Decodes what was fetched, batch by batch, and stops when a chunk becomes too much.
+    fn decode_pages(
+        &self,
+        pages: &Pages,
+        leaves: &[usize],
+        origins: &[Origin<'_>],
+        count: usize,
+        chunk_rows: usize,
+        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        let roots = self.roots(leaves);
+        let (mut footprint, mut bytes) = (Footprint::default(), 0_u64);
+        let mut chunks = Chunks::of(chunk_rows);
+        let mut seen = 0;
+        // The decoder makes short batches where values are large.
+        pages.each_batch(leaves, &roots, count, |batch, rows| {
+            seen += rows;
+            let part = caught_panic(|| {
+                let mut columns = self.columns(origins, &roots, batch, rows)?;
+                if pages.selection.is_some() {
+                    columns.iter_mut().for_each(compact_sparse);
+                }
+                let added = columns.iter().map(|column| footprint.add_array(column.as_ref()));
+                bytes = added.fold(bytes, u64::saturating_add);
+                self.within_limit(bytes)?;
+                self.batch(columns, rows)
+            })?;
+            chunks.push(part);
+            while let Some(chunk) = caught_panic(|| chunks.next())? {
+                footprint = Footprint::default();
+                bytes = chunks.waiting().map(|part| footprint.add(part)).fold(0, u64::saturating_add);
+                each(chunk)?;
+            }
+            Ok(())
+        })?;
+        if seen != count {
+            let message = format!("holds {seen} rows where {count} were expected");
+            return Err(Error::new(ErrorKind::InvalidParquet, message));
+        }
+        caught_panic(|| chunks.last())?.map_or(Ok(()), each)
+    }
+
+    /// Finds out which column an error comes from by decoding each alone.
+    fn blame(&self, pages: &Pages, leaves: &[usize], error: Error) -> Error {
+        if error.column().is_some()
+            || !matches!(error.kind(), ErrorKind::InvalidParquet | ErrorKind::UnsupportedParquet)
+        {
+            return error;
+        }
+        for root in self.roots(leaves) {
+            let range = self.file.leaves(root);
+            let own: Vec<usize> = leaves.iter().copied().filter(|leaf| range.contains(leaf)).collect();
+            if pages.each_decoded(&own, |_| Ok(())).is_err() {
+                return error.with_column(self.file.arrow_schema().field(root).name());
+            }
+        }
+        error
+    }
+
+    /// The fields of the file that have some of the leaves.
+    fn roots(&self, leaves: &[usize]) -> Vec<usize> {
+        let all = 0..self.file.arrow_schema().fields().len();
+        all.filter(|&root| leaves.iter().any(|leaf| self.file.leaves(root).contains(leaf))).collect()
+    }
+
+    /// The output columns, from the decoded columns of the file's fields `roots`.
+    fn columns(
+        &self,
+        origins: &[Origin<'_>],
+        roots: &[usize],
+        decoded: &[ArrayRef],
+        rows: usize,
+    ) -> Result<Vec<ArrayRef>> {
+        let limit = self.max_decoded_bytes;
+        let column = |(origin, field): (&Origin<'_>, &FieldRef)| {
+            let array = match *origin {
+                Origin::Partition(value) => adapt::constant(value, field, rows, limit)?,
+                Origin::Missing => new_null_array(field.data_type(), rows),
+                Origin::File(place) => match roots.iter().position(|root| *root == place) {
+                    Some(at) => {
+                        let array =
+                            decoded.get(at).ok_or_else(|| Error::new(ErrorKind::Internal, "a column is lost"))?;
+                        adapt::adapt(array, field.data_type(), field.name(), limit)?
+                    }
+                    // A group without columns, or no rows at all: there is nothing to decode.
+                    None => new_null_array(field.data_type(), rows),
+                },
+            };
+            adapt::check_nulls(&array, field)?;
+            Ok(array)
+        };
+        origins.iter().zip(self.projection.internal().fields()).map(column).collect()
+    }
+
+    fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+        record_batch(self.projection.internal(), columns, rows)
+            .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()).with_source(error))
+    }
+}
+
+/// How to decode what was looked into.
+struct Plan {
+    batch_rows: usize,
+    views: Vec<usize>,
+}
+
+/// Whether so few rows are wanted that pages can be left out. With more than half of them hardly one can.
+fn is_sparse(group: &RowGroupMetaData, selected: Option<&[u32]>) -> bool {
+    selected.is_some_and(|rows| rows.len() <= group.num_rows() as usize / 2)
+}
+
+/// The wanted rows, if they are not all of them.
+fn selected(rows: Rows<'_>, total: u32) -> Result<Option<&[u32]>> {
+    let Rows::Selected(rows) = rows else { return Ok(None) };
+    check_selection(rows, total)?;
+    Ok((rows.len() < total as usize).then_some(rows))
+}
+
+fn refused(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::Damaged(message) => Error::new(ErrorKind::InvalidParquet, message),
+        Refusal::TooLarge(message) => Error::new(ErrorKind::TooLarge, message),
+        Refusal::Unsupported(message) => Error::new(ErrorKind::UnsupportedParquet, message),
+    }
+}
+
+fn check_selection(rows: &[u32], total: u32) -> Result<()> {
+    if let Some(pair) = rows.windows(2).find(|pair| pair[0] >= pair[1]) {
+        let message = format!("rows must be strictly increasing, and {} follows {}", pair[1], pair[0]);
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    match rows.last() {
+        Some(last) if *last >= total => {
+            Err(Error::new(ErrorKind::OutOfRange, format!("row {last} of a row group that has {total}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn selection(rows: &[u32], total: usize) -> RowSelection {
+    let runs = rows.chunk_by(|a, b| a + 1 == *b).map(|run| run[0] as usize..run[0] as usize + run.len());
+    RowSelection::from_consecutive_ranges(runs, total)
+}

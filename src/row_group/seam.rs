@@ -1,0 +1,69 @@
+//! What decoding needs of others: the bytes of a file, and somewhere to put the rows.
+
+use std::ops::Range;
+
+use arrow::array::RecordBatch;
+use bytes::Bytes;
+
+use crate::{Error, ErrorKind, Result};
+
+/// The bytes of one file.
+pub(crate) trait FileBytes {
+    /// The bytes of every range, in the order asked.
+    fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
+
+    /// Whether all of these ranges are in memory already, so that nothing is gained by reading less of them.
+    fn has(&self, ranges: &[Range<u64>]) -> bool {
+        let _ = ranges;
+        false
+    }
+}
+
+/// Reads ranges, and makes sure that each is as long as it was asked for: the decoder relies on that.
+pub(super) fn read_exactly(bytes: &dyn FileBytes, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+    let read = bytes.read(ranges)?;
+    let lengths = read.iter().map(|bytes| bytes.len() as u64);
+    if !lengths.eq(ranges.iter().map(|range| range.end.saturating_sub(range.start))) {
+        return Err(Error::new(ErrorKind::Io, "the source delivered other lengths than asked for"));
+    }
+    Ok(read)
+}
+
+/// Where the rows of a read go, in the order in which they lie in the row group.
+///
+/// Every reader passes the sink itself down to what decodes, so that a decoder meets whoever needs the rows. Only a
+/// reader that keeps a copy of all rows has a sink of its own in between.
+pub(crate) trait RowSink {
+    /// How many rows each chunk has; the last one may have fewer.
+    fn chunk_rows(&self) -> usize;
+
+    /// Takes the next chunk. One comes at least, even without rows.
+    ///
+    /// A chunk that is dropped before the next one comes never adds up to the row group in memory, and is still in the
+    /// core's cache while its rows are picked.
+    fn take(&mut self, chunk: RecordBatch) -> Result<()>;
+}
+
+/// All rows as one batch.
+#[derive(Debug, Default)]
+pub(crate) struct WholeBatch(Option<RecordBatch>);
+
+impl WholeBatch {
+    /// What came.
+    pub(crate) fn into_batch(self) -> Result<RecordBatch> {
+        self.0.ok_or_else(|| Error::new(ErrorKind::Internal, "a row group without a batch"))
+    }
+}
+
+impl RowSink for WholeBatch {
+    fn chunk_rows(&self) -> usize {
+        usize::MAX
+    }
+
+    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
+        match self.0.replace(chunk) {
+            None => Ok(()),
+            Some(_) => Err(Error::new(ErrorKind::Internal, "a row group in several batches")),
+        }
+    }
+}
