@@ -4,7 +4,9 @@ mod alone;
 mod changed_index;
 #[cfg(feature = "cli")]
 mod cli;
+mod fuzz;
 mod guarantees;
+mod house;
 mod index_bytes;
 mod mixed;
 mod open_files;

@@ -1,0 +1,136 @@
+//! What holds for the sources themselves: imports point down the floors of `docs/architecture.md`.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = Path::new(ROOT).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// All files below a folder of the repository.
+fn files(folder: &str) -> Vec<PathBuf> {
+    walkdir::WalkDir::new(Path::new(ROOT).join(folder))
+        .sort_by_file_name()
+        .into_iter()
+        .map(Result::unwrap)
+        .filter(|entry| entry.file_type().is_file())
+        .map(walkdir::DirEntry::into_path)
+        .collect()
+}
+
+/// The floor of each module at the top of `src`: its row of the table in `docs/architecture.md`, counted from the ground.
+fn floors() -> HashMap<String, usize> {
+    let text = read("docs/architecture.md");
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.map(|row| row.split('|').nth(1).unwrap());
+    cells
+        .enumerate()
+        .flat_map(|(floor, cell)| cell.split('`').skip(1).step_by(2).map(move |module| (module.to_owned(), floor)))
+        .collect()
+}
+
+/// The name that a path begins with.
+fn head(path: &str) -> &str {
+    let path = path.trim_start();
+    path.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
+}
+
+/// The items of a group in braces: `a::{b, c}, d` has two.
+fn items(group: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut found) = (0_u32, 0, Vec::new());
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                found.push(&group[start..at]);
+                return found;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                found.push(&group[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// What a source file names below `crate::`, without its comments and its tests.
+fn imports(source: &str) -> Vec<String> {
+    let own = source.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let code: Vec<&str> = own.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code = code.join("\n");
+    let mut found = Vec::new();
+    for rest in code.split("crate::").skip(1) {
+        match rest.strip_prefix('{') {
+            Some(group) => found.extend(items(group).into_iter().map(|item| head(item).to_owned())),
+            None => found.push(head(rest).to_owned()),
+        }
+    }
+    found.retain(|name| !name.is_empty());
+    found
+}
+
+/// Where the names come from that the crate page re-exports: `Error` from `error`.
+fn reexports() -> HashMap<String, String> {
+    let page = read("src/lib.rs");
+    let mut found = HashMap::new();
+    for statement in page.split("\npub use ").skip(1) {
+        let statement = statement.split(';').next().unwrap();
+        let module = head(statement).to_owned();
+        let names = statement.rsplit_once("::").map_or(statement, |(_, names)| names);
+        let group = statement.split_once('{').map(|(_, group)| items(group));
+        for name in group.unwrap_or_else(|| vec![names]) {
+            found.insert(head(name).to_owned(), module.clone());
+        }
+    }
+    found
+}
+
+#[test]
+fn imports_point_down_the_floors_of_the_architecture() {
+    let (floors, reexports) = (floors(), reexports());
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for file in files("src") {
+        let path = file.strip_prefix(Path::new(ROOT).join("src")).unwrap();
+        let module = path.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+        let name = path.file_name().unwrap();
+        if module == "lib" || module == "bin" || name == "tests.rs" || path.extension().is_none_or(|kind| kind != "rs")
+        {
+            continue;
+        }
+        let Some(&floor) = floors.get(module) else {
+            panic!("docs/architecture.md has no floor for `{module}`");
+        };
+        for import in imports(&fs::read_to_string(&file).unwrap()) {
+            let from = reexports.get(&import).unwrap_or(&import);
+            let Some(&below) = floors.get(from) else {
+                panic!("docs/architecture.md has no floor for `{from}`, which {} imports", path.display());
+            };
+            seen += 1;
+            if below > floor {
+                wrong.push(format!("{} imports `{import}` from the floor of `{from}`", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(seen > 100, "imports are not found: {seen}");
+    for module in floors.keys().filter(|module| !module.contains('/')) {
+        let there = ["", "/mod"].iter().any(|end| Path::new(ROOT).join(format!("src/{module}{end}.rs")).exists());
+        assert!(there, "docs/architecture.md has a floor for `{module}`, which is not there");
+    }
+}
+
+#[test]
+fn imports_are_found_in_groups_and_paths_but_not_in_comments_and_tests() {
+    let source = "use crate::error::Result;\nuse crate::{order::{Order, Orders}, Error, index};\n// crate::nothing\n\
+                  fn f() { crate::bits::mix(1) }\n#[cfg(test)]\nmod tests { use crate::loader::Loader; }\n";
+    assert_eq!(imports(source), ["error", "order", "Error", "index", "bits"]);
+}
