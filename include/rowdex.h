@@ -187,7 +187,8 @@ typedef struct rowdex_labels rowdex_labels;
 // Serves batches in the order of a sampler, epoch after epoch.
 //
 // One thread at a time, and a second one gets an error; but rowdex_loader_close, rowdex_loader_get_stats and rowdex_loader_schema may be called
-// at any time, also while a thread waits for a batch.
+// at any time, also while a thread waits for a batch. So may rowdex_loader_get_info, rowdex_loader_state and rowdex_loader_reopen, which tell of the
+// last batch that was handed out.
 typedef struct rowdex_loader rowdex_loader;
 
 // The row groups that a loader found unreadable, whose rows others stand in for.
@@ -590,9 +591,9 @@ typedef struct rowdex_sampler_info {
   size_t struct_size;
   // The current epoch.
   uint64_t epoch;
-  // How many samples this rank has in it, pads included. After resuming within it: that are left.
+  // How many samples this rank has in it, pads included, wherever the run was resumed.
   uint64_t len;
-  // How many batches every rank has in it. After resuming within it: that are left.
+  // How many batches every rank has in it, wherever the run was resumed.
   uint64_t steps;
   // Rows per step and rank.
   uint64_t batch_size;
@@ -606,6 +607,10 @@ typedef struct rowdex_sampler_info {
   uint32_t shard;
   // Of the orders.
   uint64_t fingerprint;
+  // How many of the samples are left: those from `len - samples_left` on.
+  uint64_t samples_left;
+  // How many of the steps are left: those from `steps - steps_left` on.
+  uint64_t steps_left;
 } rowdex_sampler_info;
 
 // One sample of one rank.
@@ -703,6 +708,20 @@ typedef struct rowdex_prediction {
   // Requests to a store in every later epoch.
   uint64_t requests;
 } rowdex_prediction;
+
+// Where a loader stands.
+typedef struct rowdex_loader_info {
+  // sizeof(rowdex_loader_info), set by the caller.
+  size_t struct_size;
+  // The epoch that the next batch is of.
+  uint64_t epoch;
+  // The step that it is of.
+  uint64_t step;
+  // How many steps every epoch has in all, wherever the run was resumed.
+  uint64_t steps;
+  // How many of them are left of this epoch.
+  uint64_t steps_left;
+} rowdex_loader_info;
 
 // What a loader did since it was started, resumed or set to another epoch. Times are added up over its threads.
 typedef struct rowdex_loader_stats {
@@ -1163,10 +1182,10 @@ rowdex_status rowdex_sampler_get_info(const struct rowdex_sampler *sampler,
                                       struct rowdex_sampler_info *info,
                                       struct rowdex_error **error);
 
-// How many samples this rank has in the current epoch, pads included. After resuming within it: that are left.
+// How many samples this rank has in every epoch, pads included, wherever the run was resumed.
 uint64_t rowdex_sampler_len(const struct rowdex_sampler *sampler);
 
-// How many batches every rank has in the current epoch. After resuming within it: that are left.
+// How many batches every rank has in every epoch, wherever the run was resumed.
 uint64_t rowdex_sampler_steps(const struct rowdex_sampler *sampler);
 
 // The current epoch.
@@ -1204,19 +1223,14 @@ rowdex_status rowdex_sampler_batch(const struct rowdex_sampler *sampler,
                                    size_t *pads,
                                    struct rowdex_error **error);
 
-// Where the run stands before the current epoch's first batch, as text of one line with a NUL.
+// Where the run stands once every rank is done with all steps of an epoch before this one, the same on all of them, as text of one line with a NUL.
+// The first step that is left: where the epoch begins. As many steps as there are: where the next epoch begins.
 rowdex_status rowdex_sampler_state(const struct rowdex_sampler *sampler,
+                                   uint64_t epoch,
+                                   uint64_t step,
                                    char *buffer,
                                    size_t capacity,
                                    struct rowdex_error **error);
-
-// Where the run stands once every rank is done with this step, the same on all of them.
-rowdex_status rowdex_sampler_state_after(const struct rowdex_sampler *sampler,
-                                         uint64_t epoch,
-                                         uint64_t step,
-                                         char *buffer,
-                                         size_t capacity,
-                                         struct rowdex_error **error);
 
 // Goes on from a state, which may come from a world of another size and another batch size. The sampler is unchanged on failure.
 rowdex_status rowdex_sampler_resume(struct rowdex_sampler *sampler,
@@ -1263,6 +1277,12 @@ rowdex_status rowdex_loader_new(const struct rowdex_dataset *dataset,
                                 struct rowdex_loader **loader,
                                 struct rowdex_error **error);
 
+// Another loader like a given one, at the place where that stands, which may be closed, or inherited by a forked child: it goes on with the batch
+// after the last one that was handed out.
+rowdex_status rowdex_loader_reopen(const struct rowdex_loader *loader,
+                                   struct rowdex_loader **reopened,
+                                   struct rowdex_error **error);
+
 // Ends a loader, from any thread: one that waits for a batch gets ROWDEX_STATUS_CLOSED within a moment, and so does every later call that asks
 // for one, of this loader or its streams. A loader without threads finishes the row group at hand first.
 //
@@ -1284,10 +1304,29 @@ rowdex_status rowdex_loader_schema(const struct rowdex_loader *loader,
                                    struct ArrowSchema *schema,
                                    struct rowdex_error **error);
 
-// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the loader is at its end.
+// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the same error comes each time, until the
+// loader is resumed.
 rowdex_status rowdex_loader_next(struct rowdex_loader *loader,
                                  struct rowdex_batch **batch,
                                  struct rowdex_error **error);
+
+// The batch of this step, which must be the next, without handing it out; `*batch` is NULL at the end of the epoch. The caller frees it.
+//
+// Or that batch and the ones that follow it in the epoch, as one, if they are ready, are full, and have no more than `max_rows` rows and about a
+// megabyte: for those who convert many rows as fast as few. An error comes at the step that it belongs to. A loader that was
+// set to another epoch meanwhile, or is closed, returns ROWDEX_STATUS_CLOSED.
+rowdex_status rowdex_loader_peek(struct rowdex_loader *loader,
+                                 uint64_t epoch,
+                                 uint64_t step,
+                                 size_t max_rows,
+                                 struct rowdex_batch **batch,
+                                 struct rowdex_error **error);
+
+// Hands out the batch of this step, which must be the next, to somebody who has it from rowdex_loader_peek: the state is then the one after it.
+rowdex_status rowdex_loader_advance(struct rowdex_loader *loader,
+                                    uint64_t epoch,
+                                    uint64_t step,
+                                    struct rowdex_error **error);
 
 // The batches to come as an Arrow stream that the caller releases: rows only, without row ids, epochs and marks of pads.
 //
@@ -1296,6 +1335,11 @@ rowdex_status rowdex_loader_next(struct rowdex_loader *loader,
 rowdex_status rowdex_loader_stream(struct rowdex_loader *loader,
                                    struct ArrowArrayStream *stream,
                                    struct rowdex_error **error);
+
+// Where a loader stands.
+rowdex_status rowdex_loader_get_info(const struct rowdex_loader *loader,
+                                     struct rowdex_loader_info *info,
+                                     struct rowdex_error **error);
 
 // Where the run stands after the last step of which all batches were handed out, as text of one line with a NUL.
 rowdex_status rowdex_loader_state(const struct rowdex_loader *loader,
@@ -1309,12 +1353,18 @@ rowdex_status rowdex_loader_resume(struct rowdex_loader *loader, const char *sta
 // Goes on with the first batch of `epoch`. What was read ahead is dropped, unless that is what comes next anyway.
 rowdex_status rowdex_loader_set_epoch(struct rowdex_loader *loader, uint64_t epoch, struct rowdex_error **error);
 
-// Begins the next epoch that was not begun, or goes on with one that was resumed, and says which one that is.
+// Goes on with this step of an epoch. What was read ahead is dropped, unless that is what comes next anyway. After an error, that error.
+rowdex_status rowdex_loader_seek(struct rowdex_loader *loader,
+                                 uint64_t epoch,
+                                 uint64_t step,
+                                 struct rowdex_error **error);
+
+// Begins the next epoch that was not begun, or goes on with one that was resumed, and says which one that is and where it begins.
 //
 // If some of the current epoch's batches were served and others not, these are dropped. The epoch's last batch is the one with
 // step + 1 == steps.
 rowdex_status rowdex_loader_begin_epoch(struct rowdex_loader *loader,
-                                        uint64_t *epoch,
+                                        struct rowdex_loader_info *info,
                                         struct rowdex_error **error);
 
 // What a loader did since it was started, resumed or set to another epoch.

@@ -271,6 +271,18 @@ class SamplerInfo(Versioned):
         ("shards", c_uint32),
         ("shard", c_uint32),
         ("fingerprint", c_uint64),
+        ("samples_left", c_uint64),
+        ("steps_left", c_uint64),
+    ]
+
+
+class LoaderInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("epoch", c_uint64),
+        ("step", c_uint64),
+        ("steps", c_uint64),
+        ("steps_left", c_uint64),
     ]
 
 
@@ -495,8 +507,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "sampler_set_epoch": (_STATUS, [_HANDLE, c_uint64]),
     "sampler_fill": (_STATUS, [_HANDLE, c_uint64, c_uint64, c_size_t, c_void_p, c_void_p]),
     "sampler_batch": (_STATUS, [_HANDLE, c_uint64, c_uint64, c_void_p, c_size_t, POINTER(c_size_t), POINTER(c_size_t)]),
-    "sampler_state": (_STATUS, [_HANDLE, c_char_p, c_size_t]),
-    "sampler_state_after": (_STATUS, [_HANDLE, c_uint64, c_uint64, c_char_p, c_size_t]),
+    "sampler_state": (_STATUS, [_HANDLE, c_uint64, c_uint64, c_char_p, c_size_t]),
     "sampler_resume": (_STATUS, [_HANDLE, c_char_p]),
     "sampler_worker": (_STATUS, [_HANDLE, c_uint64, c_uint64, _OUT]),
     "loader_new": (_STATUS, [_HANDLE, _HANDLE, POINTER(LoaderOptions), _OUT]),
@@ -510,10 +521,16 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "lost_groups_error": (c_void_p, [_HANDLE, c_size_t]),
     "lost_groups_free": (None, [_HANDLE]),
     "loader_next": (_STATUS, [_HANDLE, _OUT]),
+    "loader_peek": (_STATUS, [_HANDLE, c_uint64, c_uint64, c_size_t, _OUT]),
+    "loader_advance": (_STATUS, [_HANDLE, c_uint64, c_uint64]),
+    "loader_get_info": (_STATUS, [_HANDLE, POINTER(LoaderInfo)]),
+    "loader_state": (_STATUS, [_HANDLE, c_char_p, c_size_t]),
+    "loader_reopen": (_STATUS, [_HANDLE, _OUT]),
+    "loader_seek": (_STATUS, [_HANDLE, c_uint64, c_uint64]),
     "loader_stream": (_STATUS, [_HANDLE, POINTER(ArrowArrayStream)]),
     "loader_resume": (_STATUS, [_HANDLE, c_char_p]),
     "loader_set_epoch": (_STATUS, [_HANDLE, c_uint64]),
-    "loader_begin_epoch": (_STATUS, [_HANDLE, POINTER(c_uint64)]),
+    "loader_begin_epoch": (_STATUS, [_HANDLE, POINTER(LoaderInfo)]),
     "loader_get_stats": (_STATUS, [_HANDLE, POINTER(LoaderStats)]),
     "batch_get_info": (_STATUS, [_HANDLE, POINTER(BatchInfo)]),
     "batch_export": (_STATUS, [_HANDLE, _ARRAY, _SCHEMA]),

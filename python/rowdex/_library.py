@@ -97,13 +97,23 @@ class PerProcess(Generic[T]):
         made = self._made
         return made[1] if made is not None and made[0] == os.getpid() else None
 
-    def forget(self) -> T | None:
-        """Lets go of the value, so that it is made again when it is next asked for, and returns it to whom may have use for it."""
+    def inherited(self) -> T | None:
+        """The value of the parent, while a forked child makes its own."""
+        made = self._made
+        return made[1] if made is not None and made[0] != os.getpid() else None
+
+    def replace(self, value: T, other: T) -> None:
+        """Puts another value in the place of this one, unless somebody else did."""
         made, pid = self._made, os.getpid()
-        if made is None or made[0] != pid:
-            return None
-        self._made = None
-        return made[1]
+        with self._locks.setdefault(pid, threading.RLock()):
+            if self._made is made and made is not None and made[1] is value:
+                self._made = (pid, other)
+
+    def forget(self) -> None:
+        """Lets go of the value, so that it is made again when it is next asked for."""
+        made = self._made
+        if made is not None and made[0] == os.getpid():
+            self._made = None
 
 
 def texts(values: list[bytes]) -> Any:

@@ -72,7 +72,7 @@ class StateError(Error, ValueError):
     """A saved state belongs to another order, dataset or seed."""
 
 
-class ClosedError(Error, ValueError):
+class ClosedError(Error, ValueError, RuntimeError):
     """What was asked was closed before, or meanwhile by another thread."""
 
 

@@ -12,11 +12,11 @@ from ._library import Handle, PerProcess, call, count, library, no_nul, size
 from .batch import Batch
 from .dataset import Dataset
 from .errors import Error, exception_of
-from .sampler import DistributedSampler, Plan
+from .sampler import DistributedSampler, Plan, epoch_number, state_text
 from .schema import Schema
 
-_CHUNK_ROWS, _CHUNK_BYTES = 8192, 1 << 20
-"""The most that is converted in one go, unless a batch is larger."""
+_CHUNK_ROWS = 8192
+"""The most rows that are converted in one go, unless a batch is larger: that costs as much for many rows as for few."""
 
 Output = Literal["torch", "numpy", "arrow", "python"]
 
@@ -105,7 +105,7 @@ class Convert:
 class Loader:
     """Serves the batches of a sampler, epoch after epoch, from threads of its own and within a budget of memory.
 
-    Iterating gives the batches of one epoch, and the next time those of the next. ``len(loader)`` is how many these are::
+    Iterating gives the batches of one epoch, and the next time those of the next. ``len(loader)`` is how many these are, also after a resume::
 
         loader = rowdex.Loader(dataset, batch_size=256, seed=42, memory=4 << 30)
         for epoch in range(10):
@@ -186,22 +186,8 @@ class Loader:
         self._row_ids, self._pads, self._substituted = row_ids, pads, substituted
         self._view_schema: Schema | None = None
         self._loader = PerProcess(self._open)
-        self._chunk = self._batches_at_once()
-        self._waiting: list[Any] = []
-        # The batch to be served next.
-        self._next = (self._sampler.epoch, 0)
-
-    def _batches_at_once(self) -> int:
-        """How many batches are converted in one go, because that costs as much for many rows as for few.
-
-        Samples of a rank follow each other whatever the batch size, so larger batches are cut into those that were asked for.
-        """
-        plan = self._sampler.plan
-        if self._convert.output in ("arrow", "python") or plan.drop_last_batch or self._more_options["views"]:
-            return 1
-        row_bytes = max(self.dataset.decoded_bytes // max(len(self.dataset), 1), 1)
-        rows = min(_CHUNK_ROWS, min(_CHUNK_BYTES, (self._options[0] or 1 << 30) // 16) // row_bytes)
-        return max(rows // plan.batch_size, 1)
+        # Views keep what they show, so nothing is gained by converting more of them at once.
+        self._max_rows = 1 if views or output in ("arrow", "python") else _CHUNK_ROWS
 
     @property
     def plan(self) -> Plan:
@@ -222,76 +208,44 @@ class Loader:
         return self._view_schema
 
     def _open(self) -> Handle:
+        inherited = self._loader.inherited()
+        if inherited is not None:
+            return Handle(library.loader_free, library.loader_reopen, inherited)
         options = self._loader_options()
-        # What a new C sampler resumes from does not depend on whether the epoch was resumed before.
-        state = self._state().encode()
-        plan = self._sampler.plan
-        opened = plan._replace(batch_size=plan.batch_size * self._chunk).open(self._sampler._dataset)
-        call(library.sampler_resume, opened.whole, state)
-        pointers = (self.dataset._pointer, opened.whole)
-        return Handle(library.loader_free, library.loader_new, *pointers, ctypes.byref(options))
-
-    def _state(self) -> str:
-        epoch, step = self._next
         sampler = self._sampler
-        if step > 0:
-            return sampler.state_after(epoch, step - 1)["state"]
-        served, sampler._served = sampler._served, (epoch, 0)
-        try:
-            return sampler.state_dict()["state"]
-        finally:
-            sampler._served = served
+        opened = sampler._at(sampler.epoch)
+        loader = Handle(library.loader_free, library.loader_new, self.dataset._pointer, opened, ctypes.byref(options))
+        call(library.loader_set_epoch, loader, sampler.epoch)
+        return loader
+
+    def _info(self) -> _ffi.LoaderInfo:
+        info = _ffi.LoaderInfo()
+        call(library.loader_get_info, self._loader.get(), ctypes.byref(info))
+        return info
 
     def __len__(self) -> int:
-        """How many batches the epoch that comes, or that is being served, has."""
-        return int(library.sampler_steps(self._sampler._at(self._next[0])))
+        """How many batches every epoch has, wherever the run was resumed. :attr:`steps_left` is how many are left."""
+        return int(self._info().steps)
+
+    @property
+    def steps_left(self) -> int:
+        """How many batches are left of the epoch that the next batch is from."""
+        return int(self._info().steps_left)
 
     def __iter__(self) -> Iterator[Any]:
-        epoch, step = self._next
-        if step > 0:
-            # The rest of an epoch that was left: dropped.
-            self.set_epoch(epoch + 1)
-        elif epoch != self._sampler._resumed_epoch:
-            self._sampler._resumed_epoch = None
-        return self._epoch(self._next[0])
+        loader, begun = self._loader.get(), _ffi.LoaderInfo()
+        call(library.loader_begin_epoch, loader, ctypes.byref(begun))
+        return self._epoch(loader, begun.epoch, begun.step)
 
-    def _epoch(self, epoch: int) -> Iterator[Any]:
-        steps = int(library.sampler_steps(self._sampler._at(epoch)))
-        for step in range(steps):
-            if self._next != (epoch, step):
-                raise RuntimeError("another iteration over this loader was begun, or it was set to another epoch, before this one ended")
-            batch = self._fetch()
-            self._next = (epoch, step + 1) if step + 1 < steps else (epoch + 1, 0)
-            yield batch
-
-    def _fetch(self) -> Any:
-        if self._waiting:
-            return self._waiting.pop()
-        epoch, step = self._next
+    def _epoch(self, loader: Handle, epoch: int, step: int) -> Iterator[Any]:
         size = self._sampler.plan.batch_size
-        try:
-            if self._chunk > 1 and step * size >= library.sampler_len(self._sampler._at(epoch)):
-                # Other ranks have one row more: the step is served without any. Cut from a larger batch there would be none.
-                return self._converted(self.dataset.take([]))
-            batch = self._next_batch()
-            while self._chunk > 1 and len(batch) == 0:
-                # The larger batch that had only that step in it.
-                batch = self._next_batch()
+        while handle := Handle(library.batch_free, library.loader_peek, loader, epoch, step, self._max_rows):
+            batch = Batch(handle, self.schema)
             found = self._converted(batch)
-        except BaseException:
-            # Nothing of it was handed out: it comes again.
-            self._loader.forget()
-            raise
-        if self._chunk == 1 or len(batch) <= size:
-            return found
-        self._waiting = split(found, size, len(batch))[::-1]
-        return self._waiting.pop()
-
-    def _next_batch(self) -> Batch:
-        handle = Handle(library.batch_free, library.loader_next, self._loader.get())
-        if not handle:
-            raise RuntimeError(f"the loader ended before step {self._next[1]} of epoch {self._next[0]}")
-        return Batch(handle, self.schema)
+            for part in split(found, size, len(batch)) if len(batch) > size else (found,):
+                call(library.loader_advance, loader, epoch, step)
+                step += 1
+                yield part
 
     def _converted(self, batch: Batch) -> Any:
         found = self._convert(batch)
@@ -312,38 +266,31 @@ class Loader:
     @property
     def epoch(self) -> int:
         """The epoch of the batch that comes next."""
-        return self._next[0]
+        return int(self._info().epoch)
 
     def set_epoch(self, epoch: int) -> None:
         """Goes on with the first batch of ``epoch``. What was read ahead is dropped, unless that is what comes next anyway."""
-        if self._next[1] == 0 and self._next[0] == epoch:
-            return
-        self._sampler.set_epoch(epoch)
-        self._sampler._resumed_epoch = None
-        self._next, self._waiting = (epoch, 0), []
-        loader = self._loader.made()
-        if loader is not None:
-            call(library.loader_set_epoch, loader, epoch)
+        call(library.loader_set_epoch, self._loader.get(), epoch_number(epoch))
 
     def state_dict(self) -> dict[str, str]:
         """Where the run stands: after the last batch that was handed out. It is the same on all ranks after the same step."""
-        return {"state": self._state()}
+        text = ctypes.create_string_buffer(_ffi.STATE_CAPACITY)
+        call(library.loader_state, self._loader.get(), text, len(text))
+        return {"state": text.value.decode()}
 
     def load_state_dict(self, state_dict: dict[str, str]) -> None:
-        """Goes on from a state, which may come from another number of ranks and another batch size.
+        """Goes on from a state, which may come from another number of ranks and another batch size. An error that ended the loader is forgotten.
 
         Raises:
             StateError: if it is from another order, dataset or seed; the loader is then unchanged.
         """
-        self._sampler.load_state_dict(state_dict)
-        self._next, self._waiting = (self._sampler.epoch, 0), []
-        self._loader.forget()
+        call(library.loader_resume, self._loader.get(), state_text(state_dict))
 
     def predict(self) -> Prediction:
         """What this loader will do, from the index alone. Takes a fraction of a second."""
         options = self._loader_options()
         found = _ffi.Prediction()
-        sampler = self._sampler._at(self._next[0])
+        sampler = self._sampler._at(self._sampler.epoch)
         call(library.loader_predict, self.dataset._pointer, sampler, ctypes.byref(options), ctypes.byref(found))
         return Prediction(*(getattr(found, name) for name in Prediction._fields))
 
@@ -370,11 +317,13 @@ class Loader:
         ]
 
     def close(self) -> None:
-        """Ends its threads. It goes on where it was if it is used again."""
-        self._waiting = []
-        loader = self._loader.forget()
+        """Ends its threads and lets go of what they hold. An iteration under way ends with :class:`ClosedError`, also one of another thread that
+        waits for a batch. The loader goes on where it was if it is used again.
+        """
+        loader = self._loader.made()
         if loader is not None:
             library.loader_close(loader)
+            self._loader.replace(loader, Handle(library.loader_free, library.loader_reopen, loader))
 
     def __enter__(self) -> Loader:
         return self
@@ -392,17 +341,13 @@ class Loader:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """An ``arrow_array_stream`` capsule: the batches of the epoch that comes, which is then over for this loader."""
         options = self._loader_options()
-        epoch, step = self._next
-        if step > 0:
-            self.set_epoch(epoch + 1)
-            epoch += 1
-        options.epochs = epoch + 1
-        opened = self._sampler.plan.open(self._sampler._dataset)
-        call(library.sampler_resume, opened.whole, self._state().encode())
-        loader = Handle(
-            library.loader_free, library.loader_new, self.dataset._pointer, opened.whole, ctypes.byref(options)
-        )
+        loader, begun = self._loader.get(), _ffi.LoaderInfo()
+        call(library.loader_begin_epoch, loader, ctypes.byref(begun))
+        options.epochs = begun.epoch + 1
+        sampler = self._sampler._at(self._sampler.epoch)
+        own = Handle(library.loader_free, library.loader_new, self.dataset._pointer, sampler, ctypes.byref(options))
+        call(library.loader_resume, own, state_text(self.state_dict()))
         stream = _ffi.ArrowArrayStream()
-        call(library.loader_stream, loader, ctypes.byref(stream))
-        self.set_epoch(epoch + 1)
+        call(library.loader_stream, own, ctypes.byref(stream))
+        call(library.loader_set_epoch, loader, begun.epoch + 1)
         return _capsule.capsule(stream, b"arrow_array_stream")

@@ -194,8 +194,8 @@ class DistributedSampler:
         self._epoch = opened.get().epoch
         # The epoch of which only a part is left, until it is over.
         self._resumed_epoch = opened.get().resumed_epoch
-        # The epoch that is iterated over, and how many of its samples were handed out.
-        self._served = (self._epoch, 0)
+        # The epoch that is iterated over, and the step that comes next; none was handed out where that is ``None``.
+        self._served: tuple[int, int | None] = (self._epoch, None)
 
     def __getstate__(self) -> dict[str, Any]:
         plan = self._plan if self._resumed_epoch is None or self._epoch == self._resumed_epoch else self._plan._replace(resumed=None)
@@ -236,49 +236,61 @@ class DistributedSampler:
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration serve ``epoch``. An epoch that was resumed stays resumed if it is the current one already."""
-        if not 0 <= epoch < 2**64:
-            raise ValueError(f"epoch {epoch}: epochs count from 0")
+        epoch_number(epoch)
         if epoch != self._epoch:
             self._resumed_epoch = None
         self._epoch = epoch
-        self._served = (epoch, 0)
+        self._served = (epoch, None)
 
     def _at(self, epoch: int) -> Handle:
         """The sampler that an epoch is to be asked of."""
         return self._opened.get().sampler(epoch == self._resumed_epoch)
 
     def __len__(self) -> int:
-        """How many samples this rank has in the current epoch, pads included. After resuming within it: that are left."""
+        """How many samples this rank has in every epoch, pads included, wherever the run was resumed."""
         return int(library.sampler_len(self._at(self._epoch)))
 
     @property
     def steps(self) -> int:
-        """How many batches every rank has in the current epoch. After resuming within it: that are left."""
+        """How many batches every rank has in every epoch, wherever the run was resumed."""
         return int(library.sampler_steps(self._at(self._epoch)))
+
+    @property
+    def steps_left(self) -> int:
+        """How many of them are left of the current epoch: all, unless the run was resumed within it."""
+        return int(self._info(self._epoch).steps_left)
+
+    def _info(self, epoch: int) -> _ffi.SamplerInfo:
+        return sampler_info(self._at(epoch))
 
     def __iter__(self) -> Iterator[int]:
         epoch = self._begin()
-        total = int(library.sampler_len(self._at(epoch)))
-        for first in range(0, total, _CHUNK):
+        info = self._info(epoch)
+        total, begin = int(info.len), int(info.len - info.samples_left)
+        for first in range(begin, total, _CHUNK):
             rows = (ctypes.c_uint64 * min(_CHUNK, total - first))()
             call(library.sampler_fill, self._at(epoch), epoch, first, len(rows), ctypes.addressof(rows), None)
             for p, row in enumerate(rows, first + 1):
-                self._served = (epoch, p)
+                self._served = (epoch, info.steps - info.steps_left + (p - begin) // self._plan.batch_size)
                 yield row
 
     def batches(self) -> Iterator[SampledBatch]:
         """The batches of this rank in the current epoch; the next one becomes current."""
         epoch = self._begin()
-        for step in range(int(library.sampler_steps(self._at(epoch)))):
+        for step in self._steps(epoch):
             batch = self.batch(epoch, step)
-            self._served = (epoch, (step + 1) * self._plan.batch_size)
+            self._served = (epoch, step + 1)
             yield batch
+
+    def _steps(self, epoch: int) -> range:
+        """The steps of an epoch that are left."""
+        return steps_left(self._at(epoch))
 
     def _begin(self) -> int:
         epoch = self._epoch
         if epoch != self._resumed_epoch:
             self._resumed_epoch = None
-        self._epoch, self._served = epoch + 1, (epoch, 0)
+        self._epoch, self._served = epoch + 1, (epoch, None)
         return epoch
 
     def batch(self, epoch: int, step: int) -> SampledBatch:
@@ -293,8 +305,11 @@ class DistributedSampler:
 
     def state_after(self, epoch: int, step: int) -> dict[str, str]:
         """The state once every rank is done with this step: the same on all of them, for :meth:`load_state_dict`."""
+        return self._state(epoch, step + 1)
+
+    def _state(self, epoch: int, step: int) -> dict[str, str]:
         text = ctypes.create_string_buffer(_ffi.STATE_CAPACITY)
-        call(library.sampler_state_after, self._at(epoch), epoch, step, text, len(text))
+        call(library.sampler_state, self._at(epoch), epoch, step, text, len(text))
         return {"state": text.value.decode()}
 
     def state_dict(self) -> dict[str, str]:
@@ -302,16 +317,8 @@ class DistributedSampler:
 
         Behind a ``DataLoader`` with workers that is further than training is, which reads ahead: there use :meth:`state_after`.
         """
-        epoch, samples = self._served
-        steps = samples // self._plan.batch_size
-        pointer = self._at(epoch)
-        if steps > 0:
-            return self.state_after(epoch, min(steps, int(library.sampler_steps(pointer))) - 1)
-        text = ctypes.create_string_buffer(_ffi.STATE_CAPACITY)
-        call(library.sampler_state, pointer, text, len(text))
-        # Of whole epochs, all begin alike but for the number.
-        prefix, fingerprint, _, consumed = text.value.decode().split(":")
-        return {"state": f"{prefix}:{fingerprint}:{epoch}:{consumed}"}
+        epoch, step = self._served
+        return self._state(epoch, self._steps(epoch).start if step is None else step)
 
     def load_state_dict(self, state_dict: dict[str, str]) -> None:
         """Goes on from a state, which may come from another number of ranks and another batch size.
@@ -319,10 +326,35 @@ class DistributedSampler:
         Raises:
             StateError: if it is from another order, dataset or seed; the sampler is then unchanged.
         """
-        state = state_dict.get("state")
-        if not isinstance(state, str):
-            raise ValueError(f"not a state of a sampler: {state_dict!r}")
-        self._set(self._plan._replace(resumed=state))
+        self._set(self._plan._replace(resumed=state_text(state_dict).decode()))
+
+
+def sampler_info(sampler: Handle) -> _ffi.SamplerInfo:
+    """What is known of the current epoch of a sampler of the library."""
+    info = _ffi.SamplerInfo()
+    call(library.sampler_get_info, sampler, ctypes.byref(info))
+    return info
+
+
+def steps_left(sampler: Handle) -> range:
+    """The steps that are left of the current epoch of a sampler of the library."""
+    info = sampler_info(sampler)
+    return range(info.steps - info.steps_left, info.steps)
+
+
+def epoch_number(epoch: int) -> int:
+    """An epoch as the library wants it."""
+    if not 0 <= epoch < 2**64:
+        raise ValueError(f"epoch {epoch}: epochs count from 0")
+    return epoch
+
+
+def state_text(state_dict: Any) -> bytes:
+    """What the library wants of a state."""
+    state = state_dict if isinstance(state_dict, str) else state_dict.get("state") if isinstance(state_dict, dict) else None
+    if not isinstance(state, str):
+        raise ValueError(f"not a state of a sampler: {state_dict!r}")
+    return no_nul(state.encode(), "state")
 
 
 def world() -> tuple[int, int]:

@@ -30,7 +30,7 @@ from ._library import Handle, PerProcess, call, count, library, size
 from .batch import Batch
 from .dataset import Dataset as _Dataset
 from .loader import Convert
-from .sampler import DistributedSampler, OpenPlan, Plan
+from .sampler import DistributedSampler, OpenPlan, Plan, steps_left
 
 if TYPE_CHECKING:
     from torch.utils.data import DistributedSampler as _StockSampler
@@ -113,10 +113,10 @@ class _Steps(Iterator[Step]):
         sampler = self._sampler
         plan, epoch = sampler.plan, sampler._begin()
         resumed = epoch == sampler._resumed_epoch
-        steps = int(library.sampler_steps(sampler._at(epoch)))
-        for step in range(steps):
-            sampler._served = (epoch, (step + 1) * plan.batch_size)
-            self._ended = step + 1 == steps
+        steps = sampler._steps(epoch)
+        for step in steps:
+            sampler._served = (epoch, step + 1)
+            self._ended = step + 1 == steps.stop
             yield Step(plan, epoch, step, resumed)
 
     def state_dict(self) -> dict[str, Any]:
@@ -299,57 +299,43 @@ class _Followed(NamedTuple):
 
 
 class _Stream:
-    """A loader of the steps of a plan that are ``residue`` modulo ``workers``: one worker's."""
+    """A loader of one worker's steps of a plan: ``first``, ``first + workers`` and so on."""
 
-    def __init__(self, dataset: Dataset, plan: Plan, opened: OpenPlan, resumed: bool, residue: int, workers: int, epochs: int) -> None:
-        self.key = (plan, resumed, residue, workers)
-        own = Handle(library.sampler_free, library.sampler_worker, opened.sampler(resumed), residue, workers)
+    def __init__(self, dataset: Dataset, plan: Plan, opened: OpenPlan, resumed: bool, first: int, workers: int, epochs: int) -> None:
+        self.key = (plan, resumed, first, workers)
+        sampler = opened.sampler(resumed)
+        own = Handle(library.sampler_free, library.sampler_worker, sampler, first - steps_left(sampler).start, workers)
         options = dataset._torch
         threads = options["worker_threads"]
         if threads is None:
             threads = 2 if torch.utils.data.get_worker_info() is None else 1
         memory = options["memory"] or 1 << 30
         loader = _ffi.LoaderOptions(memory=max(memory // workers, 1), threads=count(threads, "threads"), epochs=epochs)
-        pointers = (dataset._pointer, own)
-        self._own = own
-        self._loader = Handle(library.loader_free, library.loader_new, *pointers, ctypes.byref(loader))
-        self._dataset, self._plan, self._residue, self._workers = dataset, plan, residue, workers
+        self._loader = Handle(library.loader_free, library.loader_new, dataset._pointer, own, ctypes.byref(loader))
+        self._schema, self._first, self._workers = dataset.schema, first, workers
         self._steps = int(library.sampler_steps(own))
-        # The worker's batch that comes next.
-        self.epoch = int(library.sampler_epoch(own))
-        self._next = 0
 
     @property
-    def step(self) -> int:
-        """The step that comes next, counted over all workers."""
-        return self._residue + self._next * self._workers
+    def next(self) -> tuple[int, int]:
+        """The epoch and the step that come next, counted over all workers."""
+        info = _ffi.LoaderInfo()
+        call(library.loader_get_info, self._loader, ctypes.byref(info))
+        return int(info.epoch), self._first + int(info.step) * self._workers
 
     def go_to(self, epoch: int, step: int) -> None:
         """Makes this step, one of its own, the next."""
-        at = (step - self._residue) // self._workers
-        if at == 0:
-            call(library.loader_set_epoch, self._loader, epoch)
-        else:
-            text = ctypes.create_string_buffer(_ffi.STATE_CAPACITY)
-            call(library.sampler_state, self._own, text, len(text))
-            prefix, fingerprint, _, _ = text.value.decode().split(":")
-            state = f"{prefix}:{fingerprint}:{epoch}:{at * self._plan.batch_size}"
-            call(library.loader_resume, self._loader, state.encode())
-        self.epoch, self._next = epoch, at
+        call(library.loader_seek, self._loader, epoch, (step - self._first) // self._workers)
 
     def has(self, step: int) -> bool:
         """Whether this rank has rows in one of its steps."""
-        return (step - self._residue) // self._workers < self._steps
+        return (step - self._first) // self._workers < self._steps
 
     def take(self) -> Batch:
         """The batch that comes next."""
         handle = Handle(library.batch_free, library.loader_next, self._loader)
         if not handle:
-            raise RuntimeError(f"the loader of a worker ended before step {self.step} of epoch {self.epoch}")
-        self._next += 1
-        if self._next == self._steps:
-            self.epoch, self._next = self.epoch + 1, 0
-        return Batch(handle, self._dataset.schema)
+            raise RuntimeError("the loader of a worker ended before the step that was asked for")
+        return Batch(handle, self._schema)
 
 
 class _Planner:
@@ -365,17 +351,18 @@ class _Planner:
         """The batch of a step."""
         workers = _workers()
         opened = self._open(step.plan)
-        residue = step.step % workers
+        begin = steps_left(opened.sampler(step.resumed)).start
+        first = begin + (step.step - begin) % workers
         # The C API counts a worker's epochs from a whole one; within a resumed one there is nothing after it.
-        key = (step.plan, step.resumed, residue, workers)
+        key = (step.plan, step.resumed, first, workers)
         stream = self._stream
         if stream is None or stream.key != key:
             epochs = step.epoch + 1 if step.resumed else 0
-            stream = self._stream = _Stream(self._dataset, step.plan, opened, step.resumed, residue, workers, epochs)
+            stream = self._stream = _Stream(self._dataset, step.plan, opened, step.resumed, first, workers, epochs)
         if not stream.has(step.step):
             rows, _ = _batch(opened.sampler(step.resumed), step.plan, step.epoch, step.step)
             return self._dataset.take(rows)
-        if (stream.epoch, stream.step) != (step.epoch, step.step):
+        if stream.next != (step.epoch, step.step):
             stream.go_to(step.epoch, step.step)
         try:
             return stream.take()
@@ -396,8 +383,8 @@ class _Planner:
         info = torch.utils.data.get_worker_info()
         first = 0 if info is None else info.id
         stream = self._stream
-        if stream is not None and self._asks(stream.key[0], stream.epoch, stream.step, rows):
-            return Step(stream.key[0], stream.epoch, stream.step, False)
+        if stream is not None and self._asks(stream.key[0], *stream.next, rows):
+            return Step(stream.key[0], *stream.next, False)
         plan = Plan(
             rows=len(self._dataset),
             order="torch" if sampler.shuffle else "sequential",
@@ -409,7 +396,7 @@ class _Planner:
         )
         epochs = [sampler.epoch] if sampler.shuffle else [0]
         if stream is not None and sampler.shuffle:
-            epochs += [stream.epoch, stream.epoch + 1]
+            epochs += [stream.next[0], stream.next[0] + 1]
             plan = plan._replace(batch_size=max(len(rows), stream.key[0].batch_size))
         for epoch in dict.fromkeys(epochs):
             if self._asks(plan, epoch, first, rows):
@@ -521,7 +508,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         self._begun = False
         epoch = sampler._begin()
         resumed = epoch == sampler._resumed_epoch
-        steps = range(worker, int(library.sampler_steps(sampler._at(epoch))), workers)
+        steps = sampler._steps(epoch)[worker::workers]
         place = min(place, len(steps))
         self._at = (epoch, place, 0 < place == len(steps))
         return self._serve(sampler.plan, epoch, resumed, steps, place)

@@ -58,6 +58,28 @@ def test_rows_of_a_damaged_file_are_substituted_and_reported(damaged: rowdex.Dat
         assert np.flatnonzero(arrays_batch["stands_in"]).tolist() == [place for place, _ in batch.substituted]
 
 
+@pytest.mark.parametrize("threads", [0, 2])
+def test_an_error_comes_at_the_same_step_whatever_the_output(damaged: rowdex.Dataset, threads: int) -> None:
+    planned = [batch.row_ids for batch in rowdex.DistributedSampler(damaged, shuffle=False, batch_size=7).batches()]
+    bad = next(step for step, rows in enumerate(planned) if max(rows) >= 900)
+    outputs: tuple[Any, ...] = ("arrow", "numpy", "python")
+    for output in outputs:
+        loader = rowdex.Loader(damaged, output=output, shuffle=False, batch_size=7, threads=threads)
+        served = []
+        with pytest.raises(rowdex.FormatError, match="part-2.parquet"):
+            for batch in loader:
+                served.append(list(batch["id"]))
+        assert served == planned[: len(served)] and loader.steps_left == len(planned) - len(served)
+        # The state is after the last batch that was served, and the error is told again: no epoch is empty.
+        assert loader.state_dict() == rowdex.DistributedSampler(damaged, shuffle=False, batch_size=7).state_after(0, len(served) - 1)
+        for _ in range(2):
+            with pytest.raises(rowdex.FormatError, match="part-2.parquet"):
+                list(loader)
+        if output == "arrow":
+            first_bad = len(served)
+        assert len(served) == first_bad <= bad
+
+
 def test_options_that_cannot_be_right_are_refused(dataset: Any) -> None:
     wrong: list[dict[str, Any]] = [
         {"on_fault": "ignore"}, {"views": True, "strings": "offsets"}, {"read_concurrency": -1}, {"substituted": "id"},

@@ -176,7 +176,8 @@ def test_a_loader_goes_on_from_its_state_anywhere(dataset: Any) -> None:
         state = loader.state_dict()
         other = loader_of(dataset)
         other.load_state_dict(state)
-        assert len(other) == 32 - steps % 32
+        # Whole, because frameworks ask once and keep the answer.
+        assert len(other) == 32 and other.steps_left == 32 - steps % 32
         assert found + ids(other) + (ids(other) if steps < 32 else []) == whole
 
 
@@ -195,7 +196,8 @@ def test_a_loader_made_with_a_sampler_takes_its_place_and_leaves_it_alone(datase
     sampler = rowdex.DistributedSampler(dataset, 1, 0, seed=7, batch_size=100)
     sampler.load_state_dict(sampler.state_after(4, 2))
     loader = rowdex.Loader(dataset, sampler, output="numpy", nulls="fill")
-    assert loader.epoch == 4 and len(loader) == 8
+    assert loader.epoch == 4 and len(loader) == sampler.steps == 11 and loader.steps_left == sampler.steps_left == 8
+    assert len(sampler) == 1003 and next(iter(rowdex.Loader(dataset, sampler, output="arrow"))).step == 3
     assert ids(loader) == [batch.row_ids for batch in sampler.batches()]
     assert ids(loader) == [batch.row_ids for batch in sampler.batches()] and loader.epoch == 6
     with pytest.raises(ValueError, match="batch size"):
@@ -219,6 +221,34 @@ def test_a_prediction_comes_true(dataset: Any) -> None:
     # To the loader, all epochs are one run: it has begun with the next.
     assert loader.stats.decodes >= told.first_passes * 12 * 0.5
     assert told.passes >= 1 and told.peak_bytes <= 30_000 and loader.stats.rows >= ROWS
+
+
+def test_a_closed_loader_goes_on_where_it_was(dataset: Any) -> None:
+    loader = loader_of(dataset)
+    expected = [ids(loader) for _ in range(2)]
+    loader.set_epoch(0)
+    batches = iter(loader)
+    assert [next(batches)["id"].tolist() for _ in range(3)] == expected[0][:3]
+    state = loader.state_dict()
+    loader.close()
+    with pytest.raises(rowdex.ClosedError, match="closed"):
+        next(batches)
+    assert loader.state_dict() == state and loader.epoch == 0 and loader.steps_left == 29
+    # As ever, the rest of an epoch that was left is dropped.
+    assert ids(loader) == expected[1]
+    loader.close()
+    loader.close()
+    loader.load_state_dict(state)
+    assert ids(loader) == expected[0][3:]
+
+
+def test_a_state_may_be_given_as_the_text_that_it_is(dataset: Any) -> None:
+    loader, other = loader_of(dataset), loader_of(dataset)
+    next(iter(loader))
+    other.load_state_dict(loader.state_dict()["state"])
+    assert other.steps_left == 31 and other.state_dict() == loader.state_dict()
+    with pytest.raises(ValueError, match="not a state"):
+        loader.load_state_dict(["x"])  # type: ignore[arg-type]
 
 
 def test_an_error_comes_at_its_step_and_the_loader_says_so_again(dataset: Any) -> None:

@@ -18,6 +18,7 @@ SECONDS = 60
 
 COMMON = """
 import contextlib, faulthandler, gc, os, pickle, random, signal, sys, threading, time
+import numpy  # A module that another thread is importing when the process is forked stays locked in the child.
 import rowdex
 from rowdex import Dataset, DistributedSampler, Index, Loader, MixedDataset
 faulthandler.enable()
@@ -150,6 +151,99 @@ for round in range(30):
             announced.close()
             dataset.close()
         together(take, close)
+""",
+    "a_loader_is_closed_while_another_thread_iterates": """
+dataset = Dataset(path, ["id"])
+expected = [[batch.row_ids for batch in DistributedSampler(dataset, seed=5, batch_size=16).batches()]]
+for round in range(24):
+    output = ("numpy", "arrow")[round % 2]
+    loader = Loader(dataset, batch_size=16, seed=5, output=output, threads=round % 3, memory=30_000)
+    served = []
+    def iterate():
+        with contextlib.suppress(rowdex.ClosedError):
+            for batch in loader:
+                served.append(list(batch["id"]))
+    def close():
+        time.sleep(random.random() / 200)
+        if round % 4 < 2:
+            loader.close()
+        else:
+            with loader:
+                pass
+    together(iterate, close)
+    assert served == expected[0][: len(served)]
+    # It goes on after the last batch that was handed out.
+    if len(served) < len(expected[0]):
+        state = DistributedSampler(dataset, seed=5, batch_size=16)
+        assert loader.state_dict() == (state.state_after(0, len(served) - 1) if served else state.state_dict())
+        loader.load_state_dict(loader.state_dict())
+        assert [list(batch["id"]) for batch in loader] == expected[0][len(served) :]
+""",
+    "a_closed_loader_wakes_the_thread_that_waits_for_a_store": """
+import http.server
+folder = os.path.dirname(path)
+stalled, release = threading.Event(), threading.Event()
+class Handler(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def __init__(self, *arguments):
+        super().__init__(*arguments, directory=folder)
+    def log_message(self, *arguments):
+        pass
+    def do_GET(self):
+        if self.path.endswith(".parquet"):
+            stalled.set()
+            release.wait()
+            self.close_connection = True
+        else:
+            super().do_GET()
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+server.daemon_threads = True
+threading.Thread(target=server.serve_forever, daemon=True).start()
+root = f"http://127.0.0.1:{server.server_port}/"
+dataset = Dataset(path, ["id"], root=root, staleness="off", store=rowdex.StoreOptions(retries=0))
+loader = Loader(dataset, batch_size=16, output="arrow", threads=2)
+def wait():
+    try:
+        next(iter(loader))
+    except rowdex.ClosedError:
+        return
+    raise AssertionError("there is nothing to serve")
+thread = threading.Thread(target=wait)
+thread.start()
+stalled.wait()
+loader.close()
+thread.join()  # The store has not answered, and does not before this is over.
+release.set()
+""",
+    "a_loader_is_asked_by_many_threads_while_one_iterates": """
+dataset = Dataset(path, ["id"])
+for threads in (0, 2):
+    loader = Loader(dataset, batch_size=16, seed=5, output="numpy", threads=threads, memory=30_000)
+    done = threading.Event()
+    def iterate():
+        try:
+            for _ in range(6):
+                assert sum(len(batch["id"]) for batch in loader) == 1003
+        finally:
+            done.set()
+    def ask():
+        # Also before the first batch.
+        while not done.is_set():
+            assert len(loader) == 63 and 0 <= loader.steps_left <= 63 and loader.epoch <= 6
+            assert loader.stats.rows >= 0 and loader.state_dict()["state"].startswith("rowdex-state-v1")
+            assert loader.schema.names == ["id"] and loader.predict().first_passes > 0
+    together(iterate, ask, ask)
+""",
+    "a_loader_is_dropped_and_iterators_outlive_it": """
+dataset = Dataset(path, ["id"])
+for round in range(12):
+    loader = Loader(dataset, batch_size=16, seed=5, output="numpy", threads=round % 3, memory=30_000)
+    batches = iter(loader)
+    first = next(batches)["id"].tolist()
+    del loader
+    gc.collect()
+    dataset.close()
+    assert len(first) + sum(len(batch["id"]) for batch in batches) == 1003
 """,
     "samplers_are_used_by_many_threads": """
 for round in range(4):

@@ -19,9 +19,9 @@ pub extern "C" fn rowdex_loader_lost_groups(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let loader = given(loader, "loader")?.loader.lock("loader")?;
+        let loader = given(loader, "loader")?;
         let out = place(lost, "lost")?;
-        let lost = loader.lost_groups();
+        let lost = loader.served.with(|loader| Ok(loader.lost_groups()))?;
         let lost = lost.iter().map(|group| (group.row_group, rowdex_error::new(&group.error)));
         out.write(handle::handle(rowdex_lost_groups(lost.collect())));
         Ok(())

@@ -6,6 +6,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
@@ -19,19 +20,64 @@ use super::error::{call, catch, rowdex_error, rowdex_status};
 use super::handle::{self, Exclusive, Versioned, given, place};
 use super::index::{Count, count};
 use super::sampler::rowdex_sampler;
-use crate::loader::{Control, Fault, LoaderBuilder, LoaderStats, Prediction};
+use crate::loader::{Control, Fault, LoaderBuilder, LoaderStats, Prediction, Standing, closed};
 use crate::sampler::DistributedSampler;
 use crate::{Loader, Result};
 
 /// Serves batches in the order of a sampler, epoch after epoch.
 ///
 /// One thread at a time, and a second one gets an error; but rowdex_loader_close, rowdex_loader_get_stats and rowdex_loader_schema may be called
-/// at any time, also while a thread waits for a batch.
+/// at any time, also while a thread waits for a batch. So may rowdex_loader_get_info, rowdex_loader_state and rowdex_loader_reopen, which tell of the
+/// last batch that was handed out.
 #[derive(Debug)]
 pub struct rowdex_loader {
-    pub(super) loader: Arc<Exclusive<Loader>>,
-    control: Control,
+    pub(super) served: Arc<Served>,
     schema: SchemaRef,
+}
+
+/// The loader, which one thread at a time has for itself, and where it stands, which all threads see.
+#[derive(Debug)]
+pub(super) struct Served {
+    loader: Exclusive<Loader>,
+    control: Control,
+    seen: ArcSwap<Seen>,
+}
+
+/// What is published as one: once it was closed, it stands where it stood, whatever another thread is about to hand out.
+#[derive(Debug, Clone)]
+struct Seen {
+    standing: Standing,
+    closed: bool,
+}
+
+impl Served {
+    fn new(loader: Loader) -> Self {
+        let seen = ArcSwap::from_pointee(Seen { standing: loader.standing(), closed: false });
+        Self { seen, control: loader.control(), loader: Exclusive::new(loader) }
+    }
+
+    /// Does something with the loader, and publishes where it stands then.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Loader) -> Result<T>) -> Result<T> {
+        let mut loader = self.loader.lock("loader")?;
+        let done = work(&mut loader);
+        let before = self.seen.load_full();
+        let after = Arc::new(Seen { standing: loader.standing(), closed: false });
+        // Only closing publishes anything besides this, whose turn it is.
+        if before.closed || !Arc::ptr_eq(&self.seen.compare_and_swap(&before, after), &before) {
+            return Err(closed());
+        }
+        done
+    }
+
+    fn close(&self) {
+        self.seen.rcu(|seen| Seen { closed: true, ..Seen::clone(seen) });
+        self.control.close();
+    }
+}
+
+fn new_handle(loader: Loader) -> *mut rowdex_loader {
+    let schema = loader.schema();
+    handle::handle(rowdex_loader { served: Arc::new(Served::new(loader)), schema })
 }
 
 /// How a loader works. All zeros are the defaults.
@@ -80,8 +126,22 @@ pub unsafe extern "C" fn rowdex_loader_new(
         let out = place(loader, "loader")?;
         // SAFETY: the conventions of the header.
         let loader = unsafe { builder(dataset, sampler, options) }?.build()?;
-        let (schema, control) = (loader.schema(), loader.control());
-        out.write(handle::handle(rowdex_loader { loader: Arc::new(Exclusive::new(loader)), control, schema }));
+        out.write(new_handle(loader));
+        Ok(())
+    })
+}
+
+/// Another loader like a given one, at the place where that stands, which may be closed, or inherited by a forked child: it goes on with the batch
+/// after the last one that was handed out.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_loader_reopen(
+    loader: Option<&rowdex_loader>,
+    reopened: Option<&mut MaybeUninit<*mut rowdex_loader>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let seen = given(loader, "loader")?.served.seen.load();
+        place(reopened, "reopened")?.write(new_handle(seen.standing.open()?));
         Ok(())
     })
 }
@@ -150,7 +210,7 @@ fn fault(policy: Option<&str>, seed: u64) -> Result<Fault> {
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_loader_close(loader: Option<&rowdex_loader>) {
     if let Some(loader) = loader {
-        loader.control.close();
+        loader.served.close();
     }
 }
 
@@ -248,7 +308,8 @@ pub extern "C" fn rowdex_loader_schema(
     })
 }
 
-/// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the loader is at its end.
+/// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the same error comes each time, until the
+/// loader is resumed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_next(
     loader: *mut rowdex_loader,
@@ -257,11 +318,51 @@ pub unsafe extern "C" fn rowdex_loader_next(
 ) -> rowdex_status {
     call(error, || {
         // SAFETY: the conventions of the header.
-        let mut loader = unsafe { handle::borrow(loader, "loader") }?.loader.lock("loader")?;
+        let loader = unsafe { handle::borrow(loader, "loader") }?;
         let out = place(batch, "batch")?;
-        let next = loader.try_next()?;
+        let next = loader.served.with(Loader::try_next)?;
         out.write(next.map_or(ptr::null_mut(), |batch| handle::handle(rowdex_batch::new(batch))));
         Ok(())
+    })
+}
+
+/// The batch of this step, which must be the next, without handing it out; `*batch` is NULL at the end of the epoch. The caller frees it.
+///
+/// Or that batch and the ones that follow it in the epoch, as one, if they are ready, are full, and have no more than `max_rows` rows and about a
+/// megabyte: for those who convert many rows as fast as few. An error comes at the step that it belongs to. A loader that was
+/// set to another epoch meanwhile, or is closed, returns ROWDEX_STATUS_CLOSED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_peek(
+    loader: *mut rowdex_loader,
+    epoch: u64,
+    step: u64,
+    max_rows: usize,
+    batch: Option<&mut MaybeUninit<*mut rowdex_batch>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    const MAX_BYTES: u64 = 1 << 20;
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let loader = unsafe { handle::borrow(loader, "loader") }?;
+        let out = place(batch, "batch")?;
+        let next = loader.served.with(|loader| loader.peek(epoch, step, max_rows, MAX_BYTES))?;
+        out.write(next.map_or(ptr::null_mut(), |batch| handle::handle(rowdex_batch::new(batch))));
+        Ok(())
+    })
+}
+
+/// Hands out the batch of this step, which must be the next, to somebody who has it from rowdex_loader_peek: the state is then the one after it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_advance(
+    loader: *mut rowdex_loader,
+    epoch: u64,
+    step: u64,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let loader = unsafe { handle::borrow(loader, "loader") }?;
+        loader.served.with(|loader| loader.advance(epoch, step))
     })
 }
 
@@ -281,14 +382,14 @@ pub unsafe extern "C" fn rowdex_loader_stream(
         let out = place(stream, "stream")?;
         // The stream's own callback could not report it.
         export_schema(&handle.schema)?;
-        let stream = Stream { loader: Arc::clone(&handle.loader), schema: handle.schema.clone() };
+        let stream = Stream { served: Arc::clone(&handle.served), schema: handle.schema.clone() };
         out.write(FFI_ArrowArrayStream::new(Box::new(stream)));
         Ok(())
     })
 }
 
 struct Stream {
-    loader: Arc<Exclusive<Loader>>,
+    served: Arc<Served>,
     schema: SchemaRef,
 }
 
@@ -297,7 +398,7 @@ impl Iterator for Stream {
 
     fn next(&mut self) -> Option<Self::Item> {
         // Caught here, because a panic would end the process in Arrow's callback.
-        let next = catch(|| self.loader.lock("loader")?.try_next());
+        let next = catch(|| self.served.with(Loader::try_next));
         next.transpose().map(|batch| match batch {
             Ok(batch) => Ok(batch.records),
             Err(error) => Err(ArrowError::from_external_error(Box::new(error))),
@@ -311,6 +412,48 @@ impl RecordBatchReader for Stream {
     }
 }
 
+/// Where a loader stands.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_loader_info {
+    /// sizeof(rowdex_loader_info), set by the caller.
+    pub struct_size: usize,
+    /// The epoch that the next batch is of.
+    pub epoch: u64,
+    /// The step that it is of.
+    pub step: u64,
+    /// How many steps every epoch has in all, wherever the run was resumed.
+    pub steps: u64,
+    /// How many of them are left of this epoch.
+    pub steps_left: u64,
+}
+
+// SAFETY: repr(C) and integers of 8 bytes only.
+unsafe impl Versioned for rowdex_loader_info {}
+
+impl From<&Standing> for rowdex_loader_info {
+    fn from(standing: &Standing) -> Self {
+        let Standing { step, steps, steps_left, .. } = *standing;
+        Self { struct_size: 0, epoch: standing.epoch(), step, steps, steps_left }
+    }
+}
+
+/// Where a loader stands.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_get_info(
+    loader: Option<&rowdex_loader>,
+    info: *mut rowdex_loader_info,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let seen = given(loader, "loader")?.served.seen.load();
+        // SAFETY: the conventions of the header.
+        let out = unsafe { handle::struct_out(info, "info") }?;
+        out.write((&seen.standing).into());
+        Ok(())
+    })
+}
+
 /// Where the run stands after the last step of which all batches were handed out, as text of one line with a NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_state(
@@ -320,10 +463,10 @@ pub unsafe extern "C" fn rowdex_loader_state(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let loader = given(loader, "loader")?.loader.lock("loader")?;
+        let seen = given(loader, "loader")?.served.seen.load();
         // SAFETY: the conventions of the header.
         let buffer = unsafe { handle::buffer(buffer.cast(), capacity, "buffer") }?;
-        handle::write_text(&loader.state().to_string(), buffer)
+        handle::write_text(&seen.standing.state.to_string(), buffer)
     })
 }
 
@@ -336,10 +479,10 @@ pub unsafe extern "C" fn rowdex_loader_resume(
 ) -> rowdex_status {
     call(error, || {
         // SAFETY: the conventions of the header.
-        let mut loader = unsafe { handle::borrow(loader, "loader") }?.loader.lock("loader")?;
+        let loader = unsafe { handle::borrow(loader, "loader") }?;
         // SAFETY: as above.
         let state = unsafe { handle::text(state, "state") }?.parse()?;
-        loader.resume(&state)
+        loader.served.with(|loader| loader.resume(&state))
     })
 }
 
@@ -352,26 +495,49 @@ pub unsafe extern "C" fn rowdex_loader_set_epoch(
 ) -> rowdex_status {
     call(error, || {
         // SAFETY: the conventions of the header.
-        let mut loader = unsafe { handle::borrow(loader, "loader") }?.loader.lock("loader")?;
-        loader.set_epoch(epoch);
-        Ok(())
+        let loader = unsafe { handle::borrow(loader, "loader") }?;
+        loader.served.with(|loader| {
+            loader.set_epoch(epoch);
+            Ok(())
+        })
     })
 }
 
-/// Begins the next epoch that was not begun, or goes on with one that was resumed, and says which one that is.
+/// Goes on with this step of an epoch. What was read ahead is dropped, unless that is what comes next anyway. After an error, that error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_seek(
+    loader: *mut rowdex_loader,
+    epoch: u64,
+    step: u64,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let loader = unsafe { handle::borrow(loader, "loader") }?;
+        loader.served.with(|loader| loader.seek(epoch, step))
+    })
+}
+
+/// Begins the next epoch that was not begun, or goes on with one that was resumed, and says which one that is and where it begins.
 ///
 /// If some of the current epoch's batches were served and others not, these are dropped. The epoch's last batch is the one with
 /// step + 1 == steps.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_begin_epoch(
     loader: *mut rowdex_loader,
-    epoch: Option<&mut MaybeUninit<u64>>,
+    info: *mut rowdex_loader_info,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
         // SAFETY: the conventions of the header.
-        let mut loader = unsafe { handle::borrow(loader, "loader") }?.loader.lock("loader")?;
-        place(epoch, "epoch")?.write(loader.epoch().number());
+        let loader = unsafe { handle::borrow(loader, "loader") }?;
+        // SAFETY: as above.
+        let out = unsafe { handle::struct_out(info, "info") }?;
+        let standing = loader.served.with(|loader| {
+            loader.epoch();
+            Ok(loader.standing())
+        })?;
+        out.write((&standing).into());
         Ok(())
     })
 }
@@ -415,7 +581,7 @@ pub unsafe extern "C" fn rowdex_loader_get_stats(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let control = &given(loader, "loader")?.control;
+        let control = &given(loader, "loader")?.served.control;
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(stats, "stats") }?;
         let stats = control.stats();

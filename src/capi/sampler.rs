@@ -7,7 +7,7 @@ use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Snapshot, Versioned, given, place};
 use super::orders::rowdex_orders;
 use crate::order::Partition;
-use crate::sampler::{DistributedSampler, ReplicaLayout, Shard, State};
+use crate::sampler::{DistributedSampler, EpochPlan, ReplicaLayout, Shard, State};
 use crate::{Error, ErrorKind, Result, Tail};
 
 /// The samples and batches of one rank, epoch after epoch.
@@ -114,9 +114,9 @@ pub struct rowdex_sampler_info {
     pub struct_size: usize,
     /// The current epoch.
     pub epoch: u64,
-    /// How many samples this rank has in it, pads included. After resuming within it: that are left.
+    /// How many samples this rank has in it, pads included, wherever the run was resumed.
     pub len: u64,
-    /// How many batches every rank has in it. After resuming within it: that are left.
+    /// How many batches every rank has in it, wherever the run was resumed.
     pub steps: u64,
     /// Rows per step and rank.
     pub batch_size: u64,
@@ -130,6 +130,10 @@ pub struct rowdex_sampler_info {
     pub shard: u32,
     /// Of the orders.
     pub fingerprint: u64,
+    /// How many of the samples are left: those from `len - samples_left` on.
+    pub samples_left: u64,
+    /// How many of the steps are left: those from `steps - steps_left` on.
+    pub steps_left: u64,
 }
 
 // SAFETY: repr(C); integers of 8 bytes, and of 4 in pairs.
@@ -150,29 +154,31 @@ pub unsafe extern "C" fn rowdex_sampler_get_info(
         out.write(rowdex_sampler_info {
             struct_size: 0,
             epoch: sampler.epoch(),
-            len: sampler.samples_left(),
-            steps: sampler.steps_left(),
+            len: sampler.len(),
+            steps: sampler.steps(),
             batch_size: sampler.batch_size(),
             rank: shard.rank(),
             world_size: shard.world_size(),
             shards: shard.count(),
             shard: shard.index(),
             fingerprint: sampler.orders().fingerprint(),
+            samples_left: sampler.samples_left(),
+            steps_left: sampler.steps_left(),
         });
         Ok(())
     })
 }
 
-/// How many samples this rank has in the current epoch, pads included. After resuming within it: that are left.
+/// How many samples this rank has in every epoch, pads included, wherever the run was resumed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_sampler_len(sampler: Option<&rowdex_sampler>) -> u64 {
-    asked(sampler, DistributedSampler::samples_left)
+    asked(sampler, DistributedSampler::len)
 }
 
-/// How many batches every rank has in the current epoch. After resuming within it: that are left.
+/// How many batches every rank has in every epoch, wherever the run was resumed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_sampler_steps(sampler: Option<&rowdex_sampler>) -> u64 {
-    asked(sampler, DistributedSampler::steps_left)
+    asked(sampler, DistributedSampler::steps)
 }
 
 /// The current epoch.
@@ -227,8 +233,7 @@ pub extern "C" fn rowdex_sampler_at(
         let sampler = given(sampler, "sampler")?.0.load();
         let out = place(sample, "sample")?;
         let plan = sampler.plan(epoch)?;
-        let sample = plan.at(p.saturating_add(plan.first_sample()))?;
-        let sample = sample.ok_or_else(|| beyond(p, plan.samples_left()))?;
+        let sample = plan.at(p)?.ok_or_else(|| beyond(p, &plan))?;
         let crate::sampler::Sample { position, row, pad } = sample;
         out.write(rowdex_sample { position, row, pad: pad.into() });
         Ok(())
@@ -254,11 +259,10 @@ pub unsafe extern "C" fn rowdex_sampler_fill(
         // SAFETY: as above.
         let pads = unsafe { handle::buffer(pads, if pads.is_null() { 0 } else { len }, "pads") }?;
         let plan = sampler.plan(epoch)?;
-        let beyond = || beyond(first.saturating_add(len as u64).saturating_sub(1), plan.samples_left());
-        if first.checked_add(len as u64).is_none_or(|end| end > plan.samples_left()) {
-            return Err(beyond());
+        if first.checked_add(len as u64).is_none_or(|end| end > plan.len()) {
+            return Err(beyond(first.saturating_add(len as u64).saturating_sub(1), &plan));
         }
-        let samples = (plan.first_sample() + first..).take(len).map(|p| plan.at(p)?.ok_or_else(beyond));
+        let samples = (first..).take(len).map(|p| plan.at(p)?.ok_or_else(|| beyond(p, &plan)));
         let samples = samples.collect::<Result<Vec<_>>>()?;
         for (row, sample) in rows.iter_mut().zip(&samples) {
             row.write(sample.row);
@@ -289,8 +293,7 @@ pub unsafe extern "C" fn rowdex_sampler_batch(
         // SAFETY: the conventions of the header.
         let rows = unsafe { handle::buffer(rows, capacity, "rows") }?;
         let len = place(len, "len")?;
-        let plan = sampler.plan(epoch)?;
-        let batch = plan.batch(step.saturating_add(plan.first_step()))?;
+        let batch = sampler.batch(epoch, step)?;
         let Some(rows) = rows.get_mut(..batch.rows.len()) else {
             let message = format!("room for {capacity} row ids, and the batch has {}", batch.rows.len());
             return Err(handle::invalid(message).with_hint("make room for as many as the batch size"));
@@ -304,25 +307,10 @@ pub unsafe extern "C" fn rowdex_sampler_batch(
     })
 }
 
-/// Where the run stands before the current epoch's first batch, as text of one line with a NUL.
+/// Where the run stands once every rank is done with all steps of an epoch before this one, the same on all of them, as text of one line with a NUL.
+/// The first step that is left: where the epoch begins. As many steps as there are: where the next epoch begins.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_sampler_state(
-    sampler: Option<&rowdex_sampler>,
-    buffer: *mut c_char,
-    capacity: usize,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let sampler = given(sampler, "sampler")?.0.load();
-        // SAFETY: the conventions of the header.
-        let buffer = unsafe { handle::buffer(buffer.cast(), capacity, "buffer") }?;
-        handle::write_text(&sampler.state().to_string(), buffer)
-    })
-}
-
-/// Where the run stands once every rank is done with this step, the same on all of them.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_sampler_state_after(
     sampler: Option<&rowdex_sampler>,
     epoch: u64,
     step: u64,
@@ -334,8 +322,18 @@ pub unsafe extern "C" fn rowdex_sampler_state_after(
         let sampler = given(sampler, "sampler")?.0.load();
         // SAFETY: the conventions of the header.
         let buffer = unsafe { handle::buffer(buffer.cast(), capacity, "buffer") }?;
-        let step = step.saturating_add(sampler.plan(epoch)?.first_step());
-        handle::write_text(&sampler.state_after(epoch, step)?.to_string(), buffer)
+        let mut at = DistributedSampler::clone(&sampler);
+        at.set_epoch(epoch);
+        let first = at.steps() - at.steps_left();
+        let state = match step.checked_sub(1) {
+            Some(before) if step != first => at.state_after(epoch, before)?,
+            None if first > 0 => {
+                let message = format!("step 0 of an epoch that was resumed at step {first}");
+                return Err(Error::new(ErrorKind::OutOfRange, message));
+            }
+            _ => at.state(),
+        };
+        handle::write_text(&state.to_string(), buffer)
     })
 }
 
@@ -355,6 +353,13 @@ pub unsafe extern "C" fn rowdex_sampler_resume(
     })
 }
 
-fn beyond(p: u64, len: u64) -> Error {
-    Error::new(ErrorKind::OutOfRange, format!("sample {p} of a rank that has {len} in this epoch"))
+fn beyond(p: u64, plan: &EpochPlan) -> Error {
+    let (first, len) = (plan.first_sample(), plan.len());
+    let message = match first {
+        0 => format!("sample {p} of a rank that has {len} in this epoch"),
+        first => {
+            format!("sample {p} of a rank that has samples {first} to {} left of this epoch", len.saturating_sub(1))
+        }
+    };
+    Error::new(ErrorKind::OutOfRange, message)
 }

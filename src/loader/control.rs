@@ -62,6 +62,6 @@ impl Control {
     }
 }
 
-pub(super) fn closed() -> Error {
+pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the loader was closed").with_hint("make another one to go on")
 }

@@ -44,6 +44,7 @@ mod foreign_order;
 mod groups;
 mod id_feed;
 mod lookahead;
+mod peek;
 mod pick;
 mod plan;
 mod predict;
@@ -62,7 +63,7 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::SchemaRef;
 
 pub use self::control::Control;
-use self::control::closed;
+pub(crate) use self::control::closed;
 use self::engine::{Engine, Settings};
 use self::faults::Faults;
 pub use self::faults::{Fault, LostGroup, Substituted};
@@ -70,6 +71,7 @@ pub use self::foreign_order::{Announced, AnnouncedBuilder, AnnouncedStats};
 use self::groups::Groups;
 pub use self::groups::Loadable;
 use self::lookahead::Lookahead;
+pub(crate) use self::peek::Standing;
 pub use self::predict::Prediction;
 use self::walk::Epochs;
 use crate::sampler::{DistributedSampler, State};
@@ -553,24 +555,30 @@ impl Loader {
 
     /// The next batch; if `only` is given, only one of that epoch.
     fn serve(&mut self, only: Option<u64>) -> Result<Option<Batch>> {
+        if !self.ready()? {
+            return Ok(None);
+        }
+        let due = |batch: &mut Batch| only.is_none_or(|only| only == batch.epoch);
+        let Some(batch) = self.waiting.pop_front_if(due) else { return Ok(None) };
+        self.pass(&batch);
+        Ok(Some(batch))
+    }
+
+    /// Whether there is a next batch, which is then the first of those that wait; not so at the end of the run.
+    fn ready(&mut self) -> Result<bool> {
         if self.control.is_closed() && self.failure().is_none() {
             self.over = Some(Over::Failed(closed()));
         }
         match &self.over {
             Some(Over::Failed(error)) => return Err(error.clone()),
-            Some(Over::Ended) => return Ok(None),
+            Some(Over::Ended) => return Ok(false),
             None => {}
         }
         match self.fetch() {
-            Ok(true) => {
-                let due = |batch: &mut Batch| only.is_none_or(|only| only == batch.epoch);
-                let Some(batch) = self.waiting.pop_front_if(due) else { return Ok(None) };
-                self.pass(&batch);
-                Ok(Some(batch))
-            }
+            Ok(true) => Ok(true),
             Ok(false) => {
                 (self.over, self.engine) = (Some(Over::Ended), None);
-                Ok(None)
+                Ok(false)
             }
             // Threads of a loader that was closed may take long to end, and are not waited for here.
             Err(error) if self.control.is_closed() => {

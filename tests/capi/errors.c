@@ -69,8 +69,8 @@ static void what_lies_beyond_the_end_is_out_of_range(const char *folder) {
   FAILS(rowdex_sampler_at(sampler, 0, DEMO_ROWS, &sample, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
   CHECK(sample.position == 1 && ids[0] == 9 && len == 8);
   char state[ROWDEX_STATE_CAPACITY] = "x";
-  FAILS(rowdex_sampler_state_after(sampler, 0, 200, state, sizeof state, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200");
-  FAILS(rowdex_sampler_state(sampler, state, 10, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "10 bytes");
+  FAILS(rowdex_sampler_state(sampler, 0, 201, state, sizeof state, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200");
+  FAILS(rowdex_sampler_state(sampler, 0, 0, state, 10, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "10 bytes");
   CHECK(strcmp(state, "x") == 0);
   rowdex_sampler_free(sampler);
   rowdex_dataset_free(dataset);
@@ -131,14 +131,14 @@ static void a_state_of_another_run_is_refused(const char *folder) {
   rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 10);
   rowdex_sampler *other = new_sampler(dataset, "sequential", 0, 1, 10);
   char state[ROWDEX_STATE_CAPACITY], same[ROWDEX_STATE_CAPACITY];
-  OK(rowdex_sampler_state_after(other, 0, 3, state, sizeof state, &error));
+  OK(rowdex_sampler_state(other, 0, 4, state, sizeof state, &error));
   FAILS(rowdex_sampler_resume(sampler, state, &error), ROWDEX_STATUS_STATE_MISMATCH, "seed");
   FAILS(rowdex_sampler_resume(sampler, "step 3", &error), ROWDEX_STATUS_INVALID_ARGUMENT, "rowdex-state-v1");
   rowdex_loader *loader = NULL;
   OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
   FAILS(rowdex_loader_resume(loader, state, &error), ROWDEX_STATUS_STATE_MISMATCH, "seed");
   OK(rowdex_loader_state(loader, same, sizeof same, &error));
-  OK(rowdex_sampler_state(sampler, state, sizeof state, &error));
+  OK(rowdex_sampler_state(sampler, 0, 0, state, sizeof state, &error));
   CHECK(strcmp(state, same) == 0);
   rowdex_loader_free(loader);
   rowdex_loader_options faults = {.struct_size = sizeof faults, .on_fault = "ignore"};
@@ -199,14 +199,16 @@ static void a_bad_file_is_named(const char *folder) {
   CHECK(strcmp(rowdex_error_file(problem), "bad.parquet") == 0);
   rowdex_verify_report_free(report);
 
-  /* A loader ends after an error. */
+  /* A loader says an error again. */
   rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, 100);
   rowdex_loader *loader = NULL;
   OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
   rowdex_batch *batch = NULL;
   FAILS(rowdex_loader_next(loader, &batch, &error), ROWDEX_STATUS_STALE, "bad.parquet");
-  OK(rowdex_loader_next(loader, &batch, &error));
-  CHECK(batch == NULL);
+  OK(rowdex_loader_set_epoch(loader, 3, &error));
+  FAILS(rowdex_loader_next(loader, &batch, &error), ROWDEX_STATUS_STALE, "bad.parquet");
+  FAILS(rowdex_loader_peek(loader, 0, 0, 1, &batch, &error), ROWDEX_STATUS_STALE, "bad.parquet");
+  FAILS(rowdex_loader_seek(loader, 0, 1, &error), ROWDEX_STATUS_STALE, "bad.parquet");
   rowdex_loader_free(loader);
   rowdex_sampler_free(sampler);
   rowdex_dataset_free(dataset);

@@ -235,10 +235,8 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_sampler_batch(NULL, 0, 0, NULL, 0, &size, NULL, &error), "sampler");
   IS_NULL(rowdex_sampler_batch(sampler, 0, 0, NULL, 10, &size, NULL, &error), "rows");
   IS_NULL(rowdex_sampler_batch(sampler, 0, 0, NULL, 0, NULL, NULL, &error), "len");
-  IS_NULL(rowdex_sampler_state(NULL, state, sizeof state, &error), "sampler");
-  IS_NULL(rowdex_sampler_state(sampler, NULL, 5, &error), "buffer");
-  IS_NULL(rowdex_sampler_state_after(NULL, 0, 0, state, sizeof state, &error), "sampler");
-  IS_NULL(rowdex_sampler_state_after(sampler, 0, 0, NULL, 5, &error), "buffer");
+  IS_NULL(rowdex_sampler_state(NULL, 0, 0, state, sizeof state, &error), "sampler");
+  IS_NULL(rowdex_sampler_state(sampler, 0, 0, NULL, 5, &error), "buffer");
   IS_NULL(rowdex_sampler_resume(NULL, "", &error), "sampler");
   IS_NULL(rowdex_sampler_resume(sampler, NULL, &error), "state");
 
@@ -254,7 +252,12 @@ static void null_is_named(const char *folder) {
   options.more_ranks = more;
   IS_NULL(rowdex_loader_new(dataset, sampler, &options, &loader, &error), "options.more_ranks[…]");
   IS_NULL(rowdex_loader_next(NULL, &batch, &error), "loader");
-  IS_NULL(rowdex_loader_begin_epoch(NULL, &number, &error), "loader");
+  IS_NULL(rowdex_loader_begin_epoch(NULL, NULL, &error), "loader");
+  IS_NULL(rowdex_loader_get_info(NULL, NULL, &error), "loader");
+  IS_NULL(rowdex_loader_peek(NULL, 0, 0, 1, &batch, &error), "loader");
+  IS_NULL(rowdex_loader_advance(NULL, 0, 0, &error), "loader");
+  IS_NULL(rowdex_loader_seek(NULL, 0, 0, &error), "loader");
+  IS_NULL(rowdex_loader_reopen(NULL, &loader, &error), "loader");
   IS_NULL(rowdex_loader_set_epoch(NULL, 0, &error), "loader");
   IS_NULL(rowdex_loader_resume(NULL, "", &error), "loader");
   IS_NULL(rowdex_loader_state(NULL, state, sizeof state, &error), "loader");
@@ -265,7 +268,10 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_loader_lost_groups(NULL, &lost, &error), "loader");
   OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
   IS_NULL(rowdex_loader_next(loader, NULL, &error), "batch");
-  IS_NULL(rowdex_loader_begin_epoch(loader, NULL, &error), "epoch");
+  IS_NULL(rowdex_loader_begin_epoch(loader, NULL, &error), "info");
+  IS_NULL(rowdex_loader_get_info(loader, NULL, &error), "info");
+  IS_NULL(rowdex_loader_peek(loader, 0, 0, 1, NULL, &error), "batch");
+  IS_NULL(rowdex_loader_reopen(loader, NULL, &error), "reopened");
   IS_NULL(rowdex_loader_resume(loader, NULL, &error), "state");
   IS_NULL(rowdex_loader_state(loader, NULL, 9, &error), "buffer");
   IS_NULL(rowdex_loader_stream(loader, NULL, &error), "stream");

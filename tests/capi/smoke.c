@@ -208,9 +208,9 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
   CHECK(prediction.passes > 0 && prediction.peak_bytes > 0);
   rowdex_loader *loader = NULL;
   OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
-  uint64_t epoch = 9;
-  OK(rowdex_loader_begin_epoch(loader, &epoch, &error));
-  CHECK(epoch == 0);
+  rowdex_loader_info at = {.struct_size = sizeof at};
+  OK(rowdex_loader_begin_epoch(loader, &at, &error));
+  CHECK(at.epoch == 0 && at.step == 0 && at.steps == 50 && at.steps_left == 50);
 
   char state[ROWDEX_STATE_CAPACITY], same[ROWDEX_STATE_CAPACITY];
   uint64_t rows[1000], steps = 0;
@@ -236,7 +236,7 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
     array.release(&array);
     if (steps == 20) {
       OK(rowdex_loader_state(loader, state, sizeof state, &error));
-      OK(rowdex_sampler_state_after(sampler, 0, steps, same, sizeof same, &error));
+      OK(rowdex_sampler_state(sampler, 0, steps + 1, same, sizeof same, &error));
       CHECK(strcmp(state, same) == 0);
     }
     steps += 1;
@@ -255,14 +255,76 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
   rowdex_batch_free(batch);
 
   OK(rowdex_sampler_resume(sampler, state, &error));
-  CHECK(rowdex_sampler_steps(sampler) == 29);
-  OK(rowdex_sampler_state(sampler, same, sizeof same, &error));
+  rowdex_sampler_info left = {.struct_size = sizeof left};
+  OK(rowdex_sampler_get_info(sampler, &left, &error));
+  CHECK(left.steps == 50 && left.steps_left == 29);
+  OK(rowdex_sampler_state(sampler, 0, 21, same, sizeof same, &error));
   CHECK(strcmp(state, same) == 0);
+  FAILS(rowdex_sampler_state(sampler, 0, 0, same, sizeof same, &error), ROWDEX_STATUS_OUT_OF_RANGE, "21");
   OK(rowdex_sampler_set_epoch(sampler, 3, &error));
   CHECK(rowdex_sampler_epoch(sampler) == 3 && rowdex_sampler_steps(sampler) == 50);
   OK(rowdex_loader_set_epoch(loader, 0, &error));
   /* Freed in the middle of an epoch, with threads at work, and before what it was made from. */
   rowdex_loader_free(loader);
+  rowdex_sampler_free(sampler);
+  rowdex_dataset_free(dataset);
+}
+
+static void batches_are_looked_at_before_they_are_handed_out(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  rowdex_sampler *sampler = new_sampler(dataset, "global", 1, 4, 100);
+  rowdex_loader *loader = NULL, *other = NULL;
+  OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
+  rowdex_loader_info at = {.struct_size = sizeof at};
+  uint64_t several = 0;
+  for (;;) {
+    OK(rowdex_loader_get_info(loader, &at, &error));
+    if (at.epoch > 0) break;
+    rowdex_batch *batch = NULL;
+    OK(rowdex_loader_peek(loader, 0, at.step, 1000, &batch, &error));
+    rowdex_batch_info info = {.struct_size = sizeof info};
+    OK(rowdex_batch_get_info(batch, &info, &error));
+    CHECK(info.epoch == 0 && info.step == at.step && info.num_rows % 100 == 0 && info.num_rows <= 1000);
+    int64_t ids[1000];
+    rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = info.num_rows * sizeof *ids};
+    OK(rowdex_batch_copy_into(batch, &column, 1, &error));
+    several += info.num_rows > 100;
+    for (uint64_t first = 0; first < info.num_rows; first += 100, at.step++) {
+      uint64_t rows[100];
+      size_t len;
+      OK(rowdex_sampler_batch(sampler, 0, at.step, rows, 100, &len, NULL, &error));
+      for (size_t i = 0; i < len; i++) CHECK(ids[first + i] == (int64_t)rows[i] && info.row_ids[first + i] == rows[i]);
+      FAILS(rowdex_loader_advance(loader, 0, at.step + 1, &error), ROWDEX_STATUS_CLOSED, "another iteration");
+      OK(rowdex_loader_advance(loader, 0, at.step, &error));
+    }
+    rowdex_batch_free(batch);
+  }
+  CHECK(several > 0 && at.epoch == 1 && at.step == 0);
+  rowdex_batch *batch = NULL;
+  OK(rowdex_loader_peek(loader, 0, at.steps, 1000, &batch, &error));
+  CHECK(batch == NULL);
+
+  /* To a step and back, and another loader that goes on there. */
+  OK(rowdex_loader_seek(loader, 2, 7, &error));
+  FAILS(rowdex_loader_seek(loader, 2, at.steps + 1, &error), ROWDEX_STATUS_OUT_OF_RANGE, "steps");
+  rowdex_loader_close(loader);
+  OK(rowdex_loader_reopen(loader, &other, &error));
+  FAILS(rowdex_loader_peek(loader, 2, 7, 1, &batch, &error), ROWDEX_STATUS_CLOSED, "closed");
+  OK(rowdex_loader_get_info(other, &at, &error));
+  CHECK(at.epoch == 2 && at.step == 7 && at.steps_left == at.steps - 7);
+  char state[ROWDEX_STATE_CAPACITY], same[ROWDEX_STATE_CAPACITY];
+  OK(rowdex_loader_state(other, state, sizeof state, &error));
+  OK(rowdex_sampler_state(sampler, 2, 7, same, sizeof same, &error));
+  CHECK(strcmp(state, same) == 0);
+  OK(rowdex_loader_next(other, &batch, &error));
+  rowdex_batch_info info = {.struct_size = sizeof info};
+  OK(rowdex_batch_get_info(batch, &info, &error));
+  uint64_t rows[100];
+  OK(rowdex_sampler_batch(sampler, 2, 7, rows, 100, &(size_t){0}, NULL, &error));
+  CHECK(info.epoch == 2 && info.step == 7 && memcmp(rows, info.row_ids, sizeof rows) == 0);
+  rowdex_batch_free(batch);
+  rowdex_loader_free(loader);
+  rowdex_loader_free(other);
   rowdex_sampler_free(sampler);
   rowdex_dataset_free(dataset);
 }
@@ -327,6 +389,7 @@ int main(int argc, char **argv) {
   two_ranks_share_all_rows(argv[1]);
   orders_need_no_data();
   a_loader_serves_what_the_sampler_says_and_resumes(argv[1]);
+  batches_are_looked_at_before_they_are_handed_out(argv[1]);
   files_are_verified(argv[1]);
   row_groups_are_kept_on_a_local_disk(argv[1]);
   return 0;

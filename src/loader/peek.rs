@@ -1,0 +1,166 @@
+//! Looking at what comes next before it is handed out, and going on at a place: for those who hand batches out one by one, and several at a time to
+//! whoever converts them.
+
+use std::sync::Arc;
+
+use super::{Batch, Groups, Loader, Options, Place};
+use crate::rows;
+use crate::sampler::{DistributedSampler, State};
+use crate::{Error, ErrorKind, Result};
+
+impl Loader {
+    /// The batch of this step, which must be the next; or that one and those after it as one batch, if they are there already, are full, and have no
+    /// more than so many rows and bytes. `None` at the end of the epoch. They are handed out by [`advance`](Self::advance) alone.
+    pub(crate) fn peek(&mut self, epoch: u64, step: u64, max_rows: usize, max_bytes: u64) -> Result<Option<Batch>> {
+        self.control.check()?;
+        if step >= self.steps() {
+            if self.place.epoch == epoch {
+                // An epoch without a batch is over before it has begun.
+                self.place = Place { epoch: epoch.saturating_add(1), batch: 0 };
+            }
+            return Ok(None);
+        }
+        self.expect(epoch, step)?;
+        if !self.ready()? {
+            return Ok(None);
+        }
+        let full = self.samplers.first().map_or(0, DistributedSampler::batch_size);
+        let (mut rows, mut bytes) = (0, 0);
+        let parts = self.waiting.iter().take_while(|batch| {
+            let first = rows == 0;
+            rows += batch.row_ids.len();
+            bytes += rows::bytes_of_part(&batch.records);
+            let fits = rows <= max_rows && bytes <= max_bytes && self.samplers.len() == 1;
+            batch.epoch == epoch && (first || fits && batch.row_ids.len() as u64 == full)
+        });
+        let parts: Vec<&Batch> = parts.collect();
+        match parts.as_slice() {
+            [] => Ok(None),
+            [one] => Ok(Some((*one).clone())),
+            // A short batch ends its epoch, so nothing of the epoch follows it.
+            // What does not fit one batch, such as the categories of two, comes one by one.
+            [first, ..] => Ok(Some(join(&parts).unwrap_or_else(|_| (*first).clone()))),
+        }
+    }
+
+    /// Hands out the batch of this step, which must be the next.
+    pub(crate) fn advance(&mut self, epoch: u64, step: u64) -> Result<()> {
+        self.control.check()?;
+        self.expect(epoch, step)?;
+        if self.ready()?
+            && let Some(batch) = self.waiting.pop_front_if(|batch| batch.epoch == epoch)
+        {
+            self.pass(&batch);
+        }
+        Ok(())
+    }
+
+    /// Goes on with this step of an epoch. What was read ahead is dropped, unless that is what comes next anyway.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` if the epoch has no such step left, and the error that ended the loader, if one did.
+    pub(crate) fn seek(&mut self, epoch: u64, step: u64) -> Result<()> {
+        if let Some(error) = self.failure() {
+            return Err(error.clone());
+        }
+        if self.over.is_none() && (self.place.epoch, self.next_step()) == (epoch, step) {
+            return Ok(());
+        }
+        let mut samplers = self.samplers.to_vec();
+        for sampler in &mut samplers {
+            sampler.set_epoch(epoch);
+        }
+        let first = samplers.first().map_or(0, |sampler| sampler.steps() - sampler.steps_left());
+        let state = match (samplers.first(), step.checked_sub(1)) {
+            (Some(sampler), Some(before)) if step > first => sampler.state_after(epoch, before)?,
+            (Some(sampler), _) if step == first => sampler.state(),
+            _ => {
+                let message = format!("step {step} of an epoch that was resumed at step {first}");
+                return Err(Error::new(ErrorKind::OutOfRange, message));
+            }
+        };
+        let ranks = samplers.len() as u64;
+        self.samplers = samplers.into();
+        self.go_to(epoch);
+        self.place = Place { epoch, batch: if step > first { step * ranks } else { 0 } };
+        self.state = state;
+        Ok(())
+    }
+
+    /// The step that the next batch is of.
+    pub(crate) fn next_step(&self) -> u64 {
+        let Some(sampler) = self.samplers.first() else { return 0 };
+        let left = if sampler.epoch() == self.place.epoch { sampler.steps_left() } else { sampler.steps() };
+        (sampler.steps() - left).max(self.place.batch / self.samplers.len() as u64)
+    }
+
+    fn expect(&self, epoch: u64, step: u64) -> Result<()> {
+        if (self.place.epoch, self.next_step()) == (epoch, step) {
+            return Ok(());
+        }
+        let message =
+            "another iteration over this loader was begun, or it was set to another epoch, before this one ended";
+        Err(Error::new(ErrorKind::Closed, message).with_hint("give each iteration a loader of its own"))
+    }
+
+    /// Where it stands, for other threads, and for a loader of its own that goes on there.
+    pub(crate) fn standing(&self) -> Standing {
+        Standing {
+            groups: Arc::clone(&self.groups),
+            samplers: Arc::clone(&self.samplers),
+            options: self.options.clone(),
+            place: self.place,
+            state: self.state,
+            step: self.next_step(),
+            steps: self.steps(),
+            steps_left: self.steps_left(),
+        }
+    }
+}
+
+/// Where a loader stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Standing {
+    groups: Arc<dyn Groups>,
+    samplers: Arc<[DistributedSampler]>,
+    options: Options,
+    place: Place,
+    pub(crate) state: State,
+    pub(crate) step: u64,
+    pub(crate) steps: u64,
+    pub(crate) steps_left: u64,
+}
+
+impl Standing {
+    pub(crate) fn epoch(&self) -> u64 {
+        self.place.epoch
+    }
+
+    /// Another loader that goes on here, with the batch after the last one that was handed out.
+    pub(crate) fn open(&self) -> Result<Loader> {
+        let loader = Loader::new(Arc::clone(&self.groups), self.samplers.to_vec(), self.options.clone())?;
+        Ok(Loader { place: self.place, state: self.state, ..loader })
+    }
+}
+
+/// Batches that follow each other as one.
+fn join(parts: &[&Batch]) -> Result<Batch> {
+    let Some(first) = parts.first() else {
+        return Err(Error::new(ErrorKind::Internal, "no batches to join"));
+    };
+    let columns: Vec<_> = parts.iter().map(|batch| batch.records.columns()).collect();
+    let joined = rows::concat(&columns).map_err(rows::uncopied)?;
+    let rows = parts.iter().map(|batch| batch.row_ids.len()).sum();
+    let records = rows::record_batch(first.records.schema_ref(), joined, rows).map_err(rows::uncopied)?;
+    let mut whole =
+        Batch { records, row_ids: Vec::with_capacity(rows), substituted: Vec::new(), pads: 0, ..(*first).clone() };
+    for part in parts {
+        let before = whole.row_ids.len();
+        let moved = part.substituted.iter().map(|row| super::Substituted { place: before + row.place, ..*row });
+        whole.substituted.extend(moved);
+        whole.row_ids.extend_from_slice(&part.row_ids);
+        whole.pads += part.pads;
+    }
+    Ok(whole)
+}
