@@ -3,17 +3,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bad_input;
-mod choosing;
 mod commands;
 mod epochs;
 mod faults;
 mod formats;
 mod ids;
 mod killed;
+mod options;
 mod orders;
 mod place;
 mod plan;
 mod prove;
 mod quality;
+mod row_choice;
 mod tier;
-mod whereabouts;
+mod where_cmd;

@@ -1,29 +1,92 @@
 //! `rowdex build`: Parquet files to an index.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
+use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
-use rowdex::IndexBuilder;
 use rowdex::source::StoreOptions;
+use rowdex::{IndexBuilder, SchemaMode};
 use serde_json::json;
 
-use crate::args::BuildArgs;
+use crate::args::{JsonArg, named};
 use crate::failure::Failure;
-use crate::{output, progress};
+use crate::output;
+use crate::progress::Progress;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  rowdex build data/ -o train.rdx
+  rowdex build 'data/2024-*/*.parquet' more/extra.parquet -o train.rdx --root .
+  rowdex build data/ -o train.rdx --update
+  rowdex build s3://bucket/data/ -o s3://bucket/train.rdx
+  rowdex build data/ -o subset.rdx --rows rows.csv")]
+pub(crate) struct BuildArgs {
+    /// Parquet files, folders to search for them, and quoted glob patterns; or URLs of these in one bucket, container or host (s3, gs,
+    /// az, http, https). Credentials are taken from the environment.
+    #[arg(required = true, value_name = "DATA")]
+    data: Vec<PathBuf>,
+
+    /// The index to write, a file or a URL.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// Replace the index if there is one.
+    #[arg(long)]
+    force: bool,
+
+    /// Go on from the index if there is one: leading files that have not changed keep their row ids, the others follow.
+    #[arg(long, conflicts_with_all = ["force", "rows"])]
+    update: bool,
+
+    /// Store paths relative to this directory instead of to the deepest one that contains all files.
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+
+    /// How to bring the schemas together: `strict` wants the same columns in every file, `union` fills missing columns
+    /// with nulls and widens types.
+    #[arg(long, value_name = "MODE", default_value = "strict", value_parser = named::<SchemaMode>(&["strict", "union"]))]
+    schema: SchemaMode,
+
+    /// Do not store the footers: a smaller index, but everyone who opens it reads them again.
+    #[arg(long)]
+    no_footers: bool,
+
+    /// Do not make columns of folders named key=value.
+    #[arg(long)]
+    no_partitions: bool,
+
+    /// Index only the rows in this Parquet or CSV file, with a column `row_id` or the columns `file`, `row_group` and
+    /// `row`.
+    #[arg(long, value_name = "FILE")]
+    rows: Option<PathBuf>,
+
+    /// Read footers with this many threads [default: one per core].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+
+    /// Send at most this many requests to a store at once.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    concurrency: u16,
+
+    #[command(flatten)]
+    json: JsonArg,
+}
 
 pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
-    let bar = progress::bar("reading footers", 0);
+    let bar = Progress::new("reading footers", 0);
     let started = Instant::now();
     let report = builder(args).with_progress({
         let bar = bar.clone();
         move |progress| {
             bar.set_length(progress.files);
-            bar.set_position(progress.files_done);
             bar.set_message(format!("reading footers, {}", HumanBytes(progress.bytes)));
+            bar.set_position(progress.files_done);
         }
     });
     let report = report.build(&args.output);
-    bar.finish_and_clear();
+    bar.finish();
     let report = report?;
 
     if args.json.json {
@@ -42,18 +105,22 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
         }));
     }
     let mut text = format!(
-        "{}: {} rows in {} row groups of {} files, {}\n",
+        "{}: {} in {} of {}, {}\n",
         args.output.display(),
-        HumanCount(report.rows),
-        HumanCount(report.row_groups),
-        HumanCount(report.files),
+        output::counted(report.rows, "row"),
+        output::counted(report.row_groups, "row group"),
+        output::counted(report.files, "file"),
         HumanBytes(report.index_bytes)
     );
     if report.source_rows != report.rows {
-        text.push_str(&format!("{} rows of {} selected\n", HumanCount(report.rows), HumanCount(report.source_rows)));
+        text.push_str(&format!(
+            "{} of {} selected\n",
+            output::counted(report.rows, "row"),
+            HumanCount(report.source_rows)
+        ));
     }
     if args.update {
-        text.push_str(&format!("{} files kept from the index before\n", HumanCount(report.kept_files)));
+        text.push_str(&format!("{} kept from the index before\n", output::counted(report.kept_files, "file")));
     }
     output::print(&text)
 }

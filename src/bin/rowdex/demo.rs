@@ -3,17 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::loader::Fault;
 use rowdex::order::{OrderSpec, Partition};
 use rowdex::sampler::ReplicaLayout;
 use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard, Tail};
 
-use crate::args::DemoArgs;
-use crate::choosing::ChoosingArgs;
 use crate::epoch::{self, Reading, Report};
 use crate::failure::Failure;
-use crate::sampling::{Rank, SamplingArgs};
+use crate::row_choice::RowChoiceArgs;
+use crate::sampling::{BatchArg, Rank, SamplingArgs};
 use crate::{demo_data, output};
 
 /// What four ranks would be given on their command lines. The batch size leaves a short last batch and the world size
@@ -31,13 +31,21 @@ const PLAN: SamplingArgs = SamplingArgs {
     rank: Rank::All,
     replicas: 1,
     replica_layout: ReplicaLayout::Consecutive,
-    batch_size: 384,
     tail: Tail::Wrap,
-    choosing: ChoosingArgs::ALL,
+    row_choice: RowChoiceArgs::ALL,
 };
+
+const BATCH: BatchArg = BatchArg { batch_size: 384 };
 
 /// Enough for all rows of the demo, as memory is for most datasets of its kind.
 const MEMORY: u64 = 256 << 20;
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Keep the dataset and its index in this new folder, instead of a temporary one that is removed at the end.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+}
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let folder = Folder::new(args.keep.as_deref())?;
@@ -62,10 +70,10 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let dataset = Dataset::open(&index)?;
     output::print(&format!(
         "3. Running {} ranks for {} epochs, batch size {}, every epoch shuffled over all files ...\n\n",
-        PLAN.world_size, PLAN.epochs, PLAN.batch_size
+        PLAN.world_size, PLAN.epochs, BATCH.batch_size
     ))?;
     let reading = Reading::Carousel { memory: MEMORY, threads: 2, read_concurrency: None, fault: Fault::Fail };
-    let report = epoch::read(&dataset, &PLAN, reading, None, None)?;
+    let report = epoch::read(&dataset, &PLAN, BATCH, reading, None, None)?;
     output::print(&report.to_text())?;
     output::print(&format!("\n{}\n", verdict(&report)?))?;
 
@@ -93,7 +101,7 @@ fn resume(dataset: &Dataset) -> Result<String, Failure> {
     const AFTER: u32 = 3;
     let orders = PLAN.orders(dataset.index())?;
     let sampler = |rank: u32, world_size: u32| {
-        DistributedSampler::new(orders.clone(), Shard::new(rank, world_size)?.with_tail(Tail::Uneven), PLAN.batch_size)
+        DistributedSampler::new(orders.clone(), Shard::new(rank, world_size)?.with_tail(Tail::Uneven), BATCH.batch_size)
     };
     let mut times = vec![0_u8; dataset.len() as usize];
     let mut count = |rows: &[u64]| {

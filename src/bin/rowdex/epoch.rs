@@ -3,44 +3,127 @@
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
+use clap::{Args, ValueEnum};
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::dataset::TierCounters;
 use rowdex::loader::{Fault, LostGroup};
 use rowdex::sampler::{BatchPlan, EpochPlan, RowIds, State};
 use rowdex::{Batch, Dataset, DatasetBuilder, DistributedSampler, Loader};
 use serde_json::{Value, json};
+use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::args::{self, EpochArgs};
+use crate::args::{DataArgs, IndexArg, JsonArg, TierArgs};
 use crate::digest::Digest;
 use crate::failure::{Failure, complain};
 use crate::output;
 use crate::progress;
-use crate::sampling::SamplingArgs;
+use crate::sampling::{BatchArg, SamplingArgs};
+use crate::size::Memory;
 
 /// Row groups decoded more often than this in an epoch are worth a word.
 pub(crate) const MANY_PASSES: f64 = 4.0;
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  rowdex epoch train.rdx --world-size 8 --batch-size 256
+  rowdex epoch train.rdx --world-size 8 --rank 3 --epochs 2 --memory 25% --json
+  rowdex epoch train.rdx --order sequential --tail uneven --columns label,text
+  rowdex epoch train.rdx --skip bad.txt --split train --split-by user --balance label --epoch-size 1000000
+
+Which rows, in which order, how many: --skip and --split leave rows out; --order, --weights or --balance order those that are left;
+--epoch-size ends an epoch. --weights and --balance exclude each other and --order.")]
+pub(crate) struct EpochArgs {
+    #[command(flatten)]
+    index: IndexArg,
+
+    #[command(flatten)]
+    sampling: SamplingArgs,
+
+    #[command(flatten)]
+    batch: BatchArg,
+
+    /// Keep at most this much of decoded row groups: bytes, a size like 4GiB, or a share like 25% of the chosen columns
+    /// when decoded.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    memory: Memory,
+
+    /// Go on from this state of an earlier run, whatever its number of ranks: a line `rowdex-state-v1:...`.
+    #[arg(long, value_name = "STATE", conflicts_with = "epoch")]
+    resume: Option<State>,
+
+    /// Stop after this many steps, even in the middle of an epoch.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    steps: Option<u64>,
+
+    /// What to do about a row group that cannot be read: `fail`, or `substitute` each of its rows by another one that can be read,
+    /// the same on all ranks.
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = OnFault::Fail)]
+    on_fault: OnFault,
+
+    /// With `--on-fault substitute`: another seed takes other rows in the place of those that cannot be read [default: 0].
+    #[arg(long, value_name = "S")]
+    fault_seed: Option<u64>,
+
+    /// What reads the rows: `carousel` looks ahead in the order and keeps the rows that are due, `lru` keeps the row groups used last.
+    #[arg(long, value_enum, default_value_t = Reader::Carousel)]
+    loader: Reader,
+
+    /// With the carousel: read at most this many row groups of a store at once, instead of as many as hide its latency.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
+    read_concurrency: Option<u16>,
+
+    #[command(flatten)]
+    data: DataArgs,
+
+    #[command(flatten)]
+    tier: TierArgs,
+
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OnFault {
+    Fail,
+    Substitute,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Reader {
+    Carousel,
+    Lru,
+}
 
 pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
     let index = args.index.open()?;
     let decoded_bytes = args.data.open(index.clone(), None)?.decoded_bytes();
     let memory = args.memory.bytes(decoded_bytes);
     let fault = match args.on_fault {
-        args::OnFault::Fail => Fault::Fail,
-        args::OnFault::Substitute => Fault::Substitute { seed: args.fault_seed },
+        OnFault::Fail if args.fault_seed.is_some() => {
+            return Err(Failure::usage(
+                "--fault-seed chooses substitutes: add `--on-fault substitute`, or leave it out",
+            ));
+        }
+        OnFault::Fail => Fault::Fail,
+        OnFault::Substitute => Fault::Substitute { seed: args.fault_seed.unwrap_or(0) },
     };
     let (dataset, reading) = match args.loader {
-        args::Loader::Lru if fault != Fault::Fail => {
-            return Err(Failure::new("only the carousel substitutes rows that cannot be read (`--loader carousel`)"));
+        Reader::Lru if fault != Fault::Fail => {
+            return Err(Failure::usage("only the carousel substitutes rows that cannot be read (`--loader carousel`)"));
         }
-        args::Loader::Lru => (args.tier.open(args.data.builder(index, Some(memory)))?, Reading::Lru),
-        args::Loader::Carousel => {
+        Reader::Lru if args.read_concurrency.is_some() => {
+            return Err(Failure::usage("only the carousel reads ahead: leave out --read-concurrency, or --loader lru"));
+        }
+        Reader::Lru => (args.tier.open(args.data.builder(index, Some(memory)))?, Reading::Lru),
+        Reader::Carousel => {
             let threads = args.data.threads.threads.map_or_else(DatasetBuilder::default_threads, usize::from);
             let read_concurrency = args.read_concurrency.map(usize::from);
             let reading = Reading::Carousel { memory, threads, read_concurrency, fault };
             (args.tier.open(args.data.builder(index, Some(0)))?, reading)
         }
     };
-    let report = read(&dataset, &args.sampling, reading, args.resume.as_ref(), args.steps);
+    let report = read(&dataset, &args.sampling, args.batch, reading, args.resume.as_ref(), args.steps);
     if let Some(fault) = dataset.tier_fault() {
         complain(fault);
     }
@@ -56,7 +139,10 @@ pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
         complain(format!("row group {} cannot be read: {}", lost.row_group, lost.error));
     }
     if report.substituted > 0 {
-        complain(format!("{} rows stand in for rows that cannot be read", HumanCount(report.substituted)));
+        complain(format!(
+            "{} served in the place of rows that cannot be read",
+            output::counted(report.substituted, "row")
+        ));
     }
     if args.json.json { output::print_json(&report.to_json()) } else { output::print(&report.to_text()) }
 }
@@ -102,6 +188,8 @@ pub(crate) struct RankReport {
     pub(crate) samples: u64,
     pub(crate) pads: u64,
     pub(crate) digest: u64,
+    /// Of the row ids alone, as `rowdex prove` computes it.
+    pub(crate) row_ids_digest: u64,
 }
 
 /// Which rows the chosen ranks were served, all together.
@@ -152,17 +240,18 @@ impl NamedRows {
 pub(crate) fn read(
     dataset: &Dataset,
     sampling: &SamplingArgs,
+    batch_size: BatchArg,
     reading: Reading,
     resume: Option<&State>,
     most_steps: Option<u64>,
 ) -> Result<Report, Failure> {
     let chosen = sampling.choose(dataset)?;
     let rows = chosen.rows;
-    let mut ranks: Vec<RankState> = sampling.samplers_of(chosen.orders)?.into_iter().map(RankState::new).collect();
+    let mut ranks: Vec<RankState> =
+        sampling.samplers(&chosen.orders, batch_size)?.into_iter().map(RankState::new).collect();
     for rank in &mut ranks {
-        match resume {
-            Some(state) => rank.sampler.resume(state)?,
-            None => rank.sampler.set_epoch(sampling.epoch),
+        if let Some(state) = resume {
+            rank.sampler.resume(state)?;
         }
     }
     let first = ranks.first().map_or(sampling.epoch, |rank| rank.sampler.epoch());
@@ -220,7 +309,7 @@ pub(crate) fn read(
         let cost = dataset.counters() - before;
         let (decodes, bytes_read) = (cost.decodes, cost.bytes_read);
         let seconds = started.elapsed().as_secs_f64();
-        let rows_per_second = rate(served.count, seconds);
+        let rows_per_second = output::rate(served.count, seconds);
         let passes = passes(decodes);
         epochs.push(EpochReport { epoch, dropped, repeated, decodes, passes, bytes_read, seconds, rows_per_second });
         if left == 0 {
@@ -245,7 +334,7 @@ pub(crate) fn read(
         bytes_fetched: cost.bytes_fetched,
         tier: dataset.tier_counters(),
         seconds,
-        rows_per_second: rate(total_served, seconds),
+        rows_per_second: output::rate(total_served, seconds),
         peak_held_bytes,
         substituted,
         lost: loader.map(|loader| loader.lost_groups()).unwrap_or_default(),
@@ -288,10 +377,6 @@ fn next(loader: &mut Loader, rows: &[u64]) -> Result<Batch, Failure> {
     if same { Ok(batch) } else { Err(defect()) }
 }
 
-pub(crate) fn rate(rows: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 { rows as f64 / seconds } else { 0.0 }
-}
-
 /// One rank, and what it got so far.
 struct RankState {
     rank: u32,
@@ -300,11 +385,20 @@ struct RankState {
     samples: u64,
     pads: u64,
     digest: Digest,
+    row_ids: Xxh3Default,
 }
 
 impl RankState {
     fn new(sampler: DistributedSampler) -> Self {
-        Self { rank: sampler.shard().rank(), sampler, steps: 0, samples: 0, pads: 0, digest: Digest::new() }
+        Self {
+            rank: sampler.shard().rank(),
+            sampler,
+            steps: 0,
+            samples: 0,
+            pads: 0,
+            digest: Digest::new(),
+            row_ids: Xxh3Default::new(),
+        }
     }
 
     fn start_epoch(&mut self) {
@@ -315,12 +409,15 @@ impl RankState {
         self.steps += 1;
         self.samples += batch.rows.len() as u64;
         self.pads += batch.pads as u64;
+        for row in &batch.rows {
+            self.row_ids.update(&row.to_le_bytes());
+        }
         self.digest.add(batch.first, batch.stride, &batch.rows, values)
     }
 
     fn report(&self) -> RankReport {
         let &Self { rank, steps, samples, pads, .. } = self;
-        RankReport { rank, steps, samples, pads, digest: self.digest.finish() }
+        RankReport { rank, steps, samples, pads, digest: self.digest.finish(), row_ids_digest: self.row_ids.digest() }
     }
 }
 
@@ -377,6 +474,7 @@ impl Report {
                 "samples": rank.samples,
                 "pads": rank.pads,
                 "digest": format!("{:016x}", rank.digest),
+                "row_ids_digest": format!("{:016x}", rank.row_ids_digest),
             })
         };
         let epoch = |epoch: &EpochReport| {
@@ -429,11 +527,15 @@ impl Report {
     }
 
     pub(crate) fn to_text(&self) -> String {
-        let mut ranks = vec![["rank", "steps", "samples", "pads", "digest"].map(str::to_owned).to_vec()];
+        let mut ranks =
+            vec![["rank", "steps", "samples", "pads", "row ids digest", "values digest"].map(str::to_owned).to_vec()];
         ranks.extend(self.ranks.iter().map(|rank| {
             let counts =
                 [rank.rank.to_string(), rank.steps.to_string(), rank.samples.to_string(), rank.pads.to_string()];
-            counts.into_iter().chain([format!("{:016x}", rank.digest)]).collect()
+            counts
+                .into_iter()
+                .chain([rank.row_ids_digest, rank.digest].map(|digest| format!("{digest:016x}")))
+                .collect()
         }));
         let mut epochs = vec![["epoch", "seconds", "rows/s", "decodes", "passes", "read"].map(str::to_owned).to_vec()];
         epochs.extend(self.epochs.iter().map(|epoch| {
@@ -449,25 +551,29 @@ impl Report {
         let substituted = match self.substituted {
             0 => String::new(),
             rows => format!(
-                "{} rows stood in for rows of {} row groups that cannot be read\n",
-                HumanCount(rows),
-                self.lost.len()
+                "{} served in the place of rows of {} that cannot be read\n",
+                output::counted(rows, "row"),
+                output::counted(self.lost.len() as u64, "row group")
             ),
         };
         let tier = match self.tier {
             TierCounters { hits: 0, misses: 0, .. } => String::new(),
             tier => format!(
-                "{} row groups from the disk tier, {} not in it, {} kept there\n",
-                HumanCount(tier.hits),
+                "{} from the disk tier, {} not in it, {} kept there\n",
+                output::counted(tier.hits, "row group"),
                 HumanCount(tier.misses),
                 HumanBytes(tier.bytes_written)
             ),
         };
+        let shared = match self.ranks.len() {
+            0 | 1 => String::new(),
+            ranks => format!(", by {ranks} ranks on one loader (`rowdex plan --ranks-per-node {ranks}`)"),
+        };
         let state = self.state.map(|state| format!("to go on: --resume {state}\n")).unwrap_or_default();
         format!(
-            "{}\n{} rows: {} served, {} distinct, {} repeated, {} missing\n\n{}\n{} read, {} decoded held at most\n{tier}{substituted}{state}",
+            "{}\n{}: {} served, {} distinct, {} repeated, {} missing\n\n{}\n{} read, {} decoded held at most{shared}\n{tier}{substituted}{state}",
             output::columns(&ranks),
-            HumanCount(self.rows),
+            output::counted(self.rows, "row"),
             HumanCount(self.coverage.served),
             HumanCount(self.coverage.distinct),
             HumanCount(self.coverage.repeated),

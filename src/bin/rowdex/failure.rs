@@ -8,6 +8,8 @@ use std::process::ExitCode;
 pub(crate) enum Failure {
     /// One sentence says it all.
     Said(String),
+    /// The command line asks for what cannot be: one sentence says why.
+    CalledWrongly(String),
     /// The errors were written already, where they were found.
     Reported,
     /// Whoever read stdout has gone, as `head` does when it has enough. Nothing is wrong.
@@ -19,11 +21,20 @@ impl Failure {
         Self::Said(message.into())
     }
 
+    /// What the arguments alone show to be wrong, whatever the data is.
+    pub(crate) fn usage(message: impl ToString) -> Self {
+        Self::CalledWrongly(message.to_string())
+    }
+
     pub(crate) fn report(self) -> ExitCode {
         match self {
             Self::Said(message) => {
                 complain(message);
                 ExitCode::FAILURE
+            }
+            Self::CalledWrongly(message) => {
+                complain(message);
+                ExitCode::from(2)
             }
             Self::Reported => ExitCode::FAILURE,
             Self::ReaderGone => ExitCode::SUCCESS,

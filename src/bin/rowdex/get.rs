@@ -1,7 +1,7 @@
 //! `rowdex get`: rows by their ids, in one of several formats.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
@@ -9,18 +9,60 @@ use arrow::error::ArrowError;
 use arrow::ipc::writer::FileWriter;
 use arrow::json::writer::JsonArray;
 use arrow::util::pretty::pretty_format_batches_with_schema;
+use clap::{Args, ValueEnum};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use rowdex::{Dataset, Error, ErrorKind};
 
-use crate::args::{Format, GetArgs};
+use crate::args::{DataArgs, IndexArg, RowsArg, TierArgs};
 use crate::failure::{Failure, complain};
 use crate::output::Sink;
 
 /// Rows are fetched in pieces of about this size, so that any number of them can be written in little memory.
 const PIECE_BYTES: u64 = 64 << 20;
 const PIECE_ROWS: u64 = 8192;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  rowdex get train.rdx 0 41 99 --columns label,text
+  rowdex get train.rdx 1000..2000 --output rows.parquet
+  rowdex get train.rdx 7 --format json")]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
+    index: IndexArg,
+
+    #[command(flatten)]
+    rows: RowsArg,
+
+    /// How to write the rows [default: by the extension of --output, else table]. `arrow` is an Arrow IPC file.
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+
+    /// Write to this file instead of to stdout.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Replace the file if there is one.
+    #[arg(long, requires = "output")]
+    force: bool,
+
+    #[command(flatten)]
+    data: DataArgs,
+
+    #[command(flatten)]
+    tier: TierArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Json,
+    Csv,
+    Arrow,
+    Parquet,
+}
 
 pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
     let format = args.format.unwrap_or_else(|| by_extension(args.output.as_deref()));

@@ -23,7 +23,7 @@ Examples:
   rowdex ids --len 1000000 --order global --seed 42 --world-size 8 --rank 0 --pads
 
 One row id a line, in the order in which the rank is dealt them, epoch after epoch. The number of rows per step has no
-influence on them.")]
+influence on them, so there is no --batch-size.")]
 pub(crate) struct IdsArgs {
     #[command(flatten)]
     rows_of: RowsOfArgs,
@@ -48,9 +48,9 @@ pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
     let sampling = &args.sampling;
     let rank = match sampling.rank {
         Rank::One(rank) => rank,
-        Rank::All if sampling.world_size <= 1 => 0,
+        Rank::All if sampling.world_size == 1 => 0,
         Rank::All => {
-            return Err(Failure::new(format!(
+            return Err(Failure::usage(format!(
                 "one rank at a time: choose one (`--rank`) of the {}",
                 sampling.world_size
             )));
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
     };
     let epochs = sampling.epochs()?;
     let (orders, _) = args.rows_of.orders(sampling)?;
-    let sampler = DistributedSampler::new(orders, sampling.shard(rank)?, PIECE)?;
+    let sampler = sampling.sampler(&orders, rank, PIECE)?;
     // Without resuming, every epoch has as many samples.
     let each = sampler.len();
     let total = u128::from(each) * u128::from(epochs.end - epochs.start);

@@ -1,13 +1,23 @@
 //! `rowdex info`: what is in an index.
 
+use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::index::RootKind;
 use rowdex::{Dataset, Index};
 use serde_json::{Value, json};
 
-use crate::args::InfoArgs;
+use crate::args::{IndexArg, JsonArg};
 use crate::failure::Failure;
 use crate::output;
+
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    #[command(flatten)]
+    index: IndexArg,
+
+    #[command(flatten)]
+    json: JsonArg,
+}
 
 pub(crate) fn run(args: &InfoArgs) -> Result<(), Failure> {
     let index = args.index.open()?;

@@ -1,9 +1,10 @@
 //! `rowdex locate`: where rows are. The names are those that `rowdex build --rows` reads.
 
+use clap::Args;
 use rowdex::Index;
 use serde_json::{Value, json};
 
-use crate::args::LocateArgs;
+use crate::args::{IndexArg, JsonArg, RowsArg};
 use crate::failure::Failure;
 use crate::output;
 
@@ -12,6 +13,18 @@ pub(crate) struct Place<'a> {
     pub(crate) file: &'a str,
     pub(crate) row_group: u32,
     pub(crate) row: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LocateArgs {
+    #[command(flatten)]
+    index: IndexArg,
+
+    #[command(flatten)]
+    rows: RowsArg,
+
+    #[command(flatten)]
+    json: JsonArg,
 }
 
 pub(crate) fn run(args: &LocateArgs) -> Result<(), Failure> {

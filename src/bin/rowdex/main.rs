@@ -2,7 +2,7 @@
 
 mod args;
 mod build;
-mod choosing;
+mod cli;
 mod demo;
 mod demo_data;
 mod digest;
@@ -17,16 +17,17 @@ mod plan;
 mod progress;
 mod prove;
 mod quality;
+mod row_choice;
 mod sampling;
 mod size;
 mod verify;
-mod whereabouts;
+mod where_cmd;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Cli, Command};
+use crate::cli::{Cli, Command};
 use crate::failure::Failure;
 
 /// Asks for huge pages, without which random reads of decoded rows wait for the page tables.
@@ -52,7 +53,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Plan(args) => plan::run(args),
         Command::Ids(args) => ids::run(args),
         Command::Prove(args) => prove::run(args),
-        Command::Where(args) => whereabouts::run(args),
+        Command::Where(args) => where_cmd::run(args),
         Command::Quality(args) => quality::run(args),
         Command::Demo(args) => demo::run(args),
     }

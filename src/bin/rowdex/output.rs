@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use indicatif::HumanCount;
 use rowdex::{Error, ErrorKind};
 use serde_json::Value;
 use tempfile::NamedTempFile;
@@ -19,6 +20,16 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
     print(&format!("{value:#}\n"))
+}
+
+/// A number of things, in the singular where it is one: `1 row`, `2,048 rows`, `8 row groups`.
+pub(crate) fn counted(count: u64, what: &str) -> String {
+    format!("{} {what}{}", HumanCount(count), if count == 1 { "" } else { "s" })
+}
+
+/// How many a second, or 0 in no time.
+pub(crate) fn rate(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
 /// Rows of cells with every column as wide as its widest cell; numbers to the right, as people compare them.

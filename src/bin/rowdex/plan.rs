@@ -1,25 +1,57 @@
 //! `rowdex plan`: what an epoch would cost, before anything is read.
 
-use std::sync::Arc;
-
+use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::loader::{LoaderBuilder, Prediction};
 use rowdex::order::OrderSpec;
-use rowdex::{Dataset, DatasetBuilder, DistributedSampler, Index, Loader};
+use rowdex::{Dataset, Index, Loader};
 use serde_json::{Value, json};
 
-use crate::args::PlanArgs;
+use crate::args::{FilesArgs, IndexArg, JsonArg};
 use crate::epoch::MANY_PASSES;
 use crate::failure::Failure;
 use crate::output;
-use crate::sampling::{Rank, SamplingArgs};
+use crate::sampling::{BatchArg, Chosen, Rank, SamplingArgs};
+use crate::size::Memory;
 
 /// Shares of the decoded bytes that the table has.
 const SHARES: [u64; 6] = [5, 10, 25, 50, 75, 100];
 
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  rowdex plan train.rdx --memory 4GiB --batch-size 256
+  rowdex plan train.rdx --memory 10% --world-size 64 --ranks-per-node 8 --columns label,text --json
+
+Costs are those of one loader. A pass is decoding every row group once.")]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    index: IndexArg,
+
+    #[command(flatten)]
+    sampling: SamplingArgs,
+
+    #[command(flatten)]
+    batch: BatchArg,
+
+    /// What a loader may hold: bytes, a size like 4GiB, or a share like 25% of the chosen columns when decoded.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    memory: Memory,
+
+    /// How many ranks share one loader and its memory.
+    #[arg(long, value_name = "L", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    ranks_per_node: u32,
+
+    #[command(flatten)]
+    files: FilesArgs,
+
+    #[command(flatten)]
+    json: JsonArg,
+}
+
 pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
     let index = args.index.open()?;
-    let dataset = args.data.open(index, Some(0))?;
+    let dataset = args.files.builder(index).with_cache_bytes(0).open()?;
     let job = Job::new(args, &dataset)?;
     let report = job.report()?;
     if args.json.json { output::print_json(&report.to_json()) } else { output::print(&report.to_text()) }
@@ -29,9 +61,12 @@ pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
 struct Job<'a> {
     args: &'a PlanArgs,
     dataset: &'a Dataset,
+    chosen: Chosen,
     decoded_bytes: u64,
     memory: u64,
     loader: LoaderBuilder,
+    /// Of every rank, in an epoch.
+    steps: u64,
 }
 
 struct Report {
@@ -42,6 +77,8 @@ struct Report {
     world_size: u32,
     ranks_per_node: u32,
     batch_size: usize,
+    steps: u64,
+    epoch: u64,
     epochs: u64,
     here: Line,
     table: Vec<Line>,
@@ -58,8 +95,10 @@ impl<'a> Job<'a> {
     fn new(args: &'a PlanArgs, dataset: &'a Dataset) -> Result<Self, Failure> {
         let decoded_bytes = dataset.decoded_bytes();
         let memory = args.memory.bytes(decoded_bytes);
-        let loader = builder(args, dataset, args.sampling.order, args.ranks_per_node)?;
-        Ok(Self { args, dataset, decoded_bytes, memory, loader })
+        args.sampling.epochs()?;
+        let chosen = args.sampling.choose(dataset)?;
+        let (loader, steps) = builder(args, dataset, &chosen, args.ranks_per_node)?;
+        Ok(Self { args, dataset, chosen, decoded_bytes, memory, loader, steps })
     }
 
     fn at(&self, memory: u64) -> Result<Line, Failure> {
@@ -71,13 +110,15 @@ impl<'a> Job<'a> {
         let share = |percent: &u64| self.at((u128::from(self.decoded_bytes) * u128::from(*percent) / 100) as u64);
         let sampling = &self.args.sampling;
         Ok(Report {
-            order: sampling.order.to_string(),
-            rows: self.dataset.len(),
+            order: self.chosen.name.clone(),
+            rows: self.chosen.rows,
             row_groups: self.dataset.index().num_row_groups(),
             decoded_bytes: self.decoded_bytes,
             world_size: sampling.world_size,
             ranks_per_node: self.args.ranks_per_node,
-            batch_size: sampling.batch_size,
+            batch_size: self.args.batch.batch_size,
+            steps: self.steps,
+            epoch: sampling.epoch,
             epochs: sampling.epochs,
             table: SHARES.iter().map(share).collect::<Result<_, _>>()?,
             advice: if here.told.passes > MANY_PASSES { self.advice(&here.told)? } else { Vec::new() },
@@ -98,10 +139,12 @@ impl<'a> Job<'a> {
         // Whichever orders this library has; windows of fewer row groups need less memory.
         for order in ["blocks(16)", "blocks(4)", "blocks(1)"] {
             let Ok(order) = order.parse::<OrderSpec>() else { continue };
-            if self.dataset.len() > MOST_ROWS || order == self.args.sampling.order {
+            let sampling = &self.args.sampling;
+            if self.dataset.len() > MOST_ROWS || order == sampling.order || !sampling.has_named_order() {
                 continue;
             }
-            let loader = builder(self.args, self.dataset, order, self.args.ranks_per_node)?;
+            let chosen = SamplingArgs { order, ..sampling.clone() }.choose(self.dataset)?;
+            let (loader, _) = builder(self.args, self.dataset, &chosen, self.args.ranks_per_node)?;
             let passes = loader.memory(self.memory).predict()?.passes;
             if passes < MANY_PASSES.min(told.passes) {
                 advice.push(format!("a more local order: {passes:.1} passes with --order {order}"));
@@ -113,7 +156,7 @@ impl<'a> Job<'a> {
         }
         let ranks = self.args.ranks_per_node;
         if ranks > 1 {
-            let loader = builder(self.args, self.dataset, self.args.sampling.order, ranks / 2)?;
+            let (loader, _) = builder(self.args, self.dataset, &self.chosen, ranks / 2)?;
             let passes = loader.memory(self.memory).predict()?.passes;
             advice.push(format!(
                 "fewer ranks per loader: {passes:.1} passes with --ranks-per-node {} and as much memory for each loader",
@@ -149,28 +192,22 @@ fn open(index: Index, column: &str) -> rowdex::Result<Dataset> {
     Dataset::builder(index).with_columns([column]).open()
 }
 
-/// The loader of the node that the chosen rank is on, or of the first.
-fn builder(args: &PlanArgs, dataset: &Dataset, order: OrderSpec, ranks: u32) -> Result<LoaderBuilder, Failure> {
+/// The loader of the node that the chosen rank is on, or of the first; and the steps of an epoch.
+fn builder(args: &PlanArgs, dataset: &Dataset, chosen: &Chosen, ranks: u32) -> Result<(LoaderBuilder, u64), Failure> {
     let world_size = args.sampling.world_size;
     if ranks > world_size {
-        return Err(Failure::new(format!("{ranks} ranks per node of a world of {world_size}")));
+        return Err(Failure::usage(format!("{ranks} ranks per node of a world of {world_size}")));
     }
     let first = match args.sampling.rank {
         Rank::One(rank) => rank / ranks * ranks,
         Rank::All => 0,
     };
-    let sampling = SamplingArgs { order, ..args.sampling.clone() };
-    let orders = sampling.choose(dataset)?.orders;
-    let mut samplers: Vec<DistributedSampler> = Vec::new();
-    for rank in first..first.saturating_add(ranks).min(world_size.max(1)) {
-        let sampling = SamplingArgs { rank: Rank::One(rank), ..sampling.clone() };
-        samplers.extend(sampling.samplers_of(Arc::clone(&orders))?);
-    }
-    let Some((first, others)) = samplers.split_first() else {
-        return Err(Failure::new(format!("no such rank in a world of {world_size}")));
-    };
-    let threads = args.data.threads.threads.map_or_else(DatasetBuilder::default_threads, usize::from);
-    Ok(Loader::builder(dataset, first.clone()).and_ranks(others.iter().cloned()).threads(threads))
+    let sampler = |rank| args.sampling.sampler(&chosen.orders, rank, args.batch.batch_size);
+    let others = (first.saturating_add(1)..first.saturating_add(ranks).min(world_size)).map(sampler);
+    let others = others.collect::<Result<Vec<_>, _>>()?;
+    let first = sampler(first)?;
+    let steps = first.steps();
+    Ok((Loader::builder(dataset, first).and_ranks(others), steps))
 }
 
 impl Report {
@@ -210,6 +247,8 @@ impl Report {
             "world_size": self.world_size,
             "ranks_per_node": self.ranks_per_node,
             "batch_size": self.batch_size,
+            "steps": self.steps,
+            "epoch": self.epoch,
         });
         let rest = json!({
             "epochs": { "epochs": self.epochs, "decodes": decodes, "bytes_read": bytes_read as u64, "requests": requests },
@@ -248,23 +287,26 @@ impl Report {
             row.remove(REQUESTS);
         }
         let node = match self.ranks_per_node {
-            1 => String::new(),
+            1 if self.world_size == 1 => String::new(),
+            1 => ", each with a loader of its own".to_owned(),
             ranks => format!(", {ranks} of them on one loader"),
         };
         let (_, bytes_read, requests) = self.run();
         let mut text = format!(
-            "{} rows in {} row groups, {} decoded; order {}, batches of {} for {} ranks{node}\n\n{}",
-            HumanCount(self.rows),
-            HumanCount(self.row_groups.into()),
+            "{} in {}, {} decoded; order {}, {} of {} for {}{node}\n\n{}",
+            output::counted(self.rows, "row"),
+            output::counted(self.row_groups.into(), "row group"),
             HumanBytes(self.decoded_bytes),
             self.order,
-            self.batch_size,
-            self.world_size,
+            output::counted(self.steps, "step"),
+            output::counted(self.batch_size as u64, "row"),
+            output::counted(self.world_size.into(), "rank"),
             output::columns(&rows),
         );
         if self.epochs > 1 {
             let asked = if remote { format!(" in {} requests", HumanCount(requests)) } else { String::new() };
-            text += &format!("\n{} epochs read {}{asked}\n", self.epochs, HumanBytes(bytes_read as u64));
+            let last = self.epoch + self.epochs - 1;
+            text += &format!("\nepochs {} to {last} read {}{asked}\n", self.epoch, HumanBytes(bytes_read as u64));
         }
         if !self.advice.is_empty() {
             text += &format!("\nMore than {MANY_PASSES:.0} passes an epoch; what would help:\n");

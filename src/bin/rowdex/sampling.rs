@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use rowdex::index::OrderFile;
-use rowdex::order::{Explicit, OrderSpec, Partition};
+use rowdex::order::{OrderSpec, Partition, Recipe, RowLayout};
 use rowdex::sampler::{EpochPlan, ReplicaLayout};
 use rowdex::{Dataset, DistributedSampler, Index, Orders, Shard, Tail};
 
 use crate::args::named;
-use crate::choosing::{ChoosingArgs, Chosen};
 use crate::failure::Failure;
+use crate::row_choice::RowChoiceArgs;
 
 /// More ranks than this in one process would take gigabytes just to be counted.
 const MOST_RANKS: u32 = 1 << 16;
@@ -63,7 +63,7 @@ pub(crate) struct SamplingArgs {
     pub(crate) epochs: u64,
 
     /// How many ranks there are.
-    #[arg(long, value_name = "R", default_value_t = 1)]
+    #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) world_size: u32,
 
     /// The rank to be, or `all` of them, step by step.
@@ -71,7 +71,7 @@ pub(crate) struct SamplingArgs {
     pub(crate) rank: Rank,
 
     /// How many ranks get the same rows, as those of a model-parallel group must.
-    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) replicas: u32,
 
     /// Which ranks form a group: `consecutive` (0 and 1, 2 and 3) or `strided` (0 and 2, 1 and 3).
@@ -82,10 +82,6 @@ pub(crate) struct SamplingArgs {
         value_parser = named::<ReplicaLayout>(&["consecutive", "strided"])
     )]
     pub(crate) replica_layout: ReplicaLayout,
-
-    /// Rows per step and rank.
-    #[arg(long, value_name = "B", default_value_t = 256)]
-    pub(crate) batch_size: usize,
 
     /// What becomes of rows that do not divide evenly among the ranks: `wrap` repeats the first ones, `drop` leaves them
     /// out, `uneven` gives some ranks one more, `error` refuses.
@@ -98,17 +94,39 @@ pub(crate) struct SamplingArgs {
     pub(crate) tail: Tail,
 
     #[command(flatten)]
-    pub(crate) choosing: ChoosingArgs,
+    pub(crate) row_choice: RowChoiceArgs,
+}
+
+/// How many rows a step has.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct BatchArg {
+    /// Rows per step and rank.
+    #[arg(long, value_name = "B", default_value_t = 256, value_parser = batch_size)]
+    pub(crate) batch_size: usize,
+}
+
+fn batch_size(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|size| *size > 0).ok_or_else(|| format!("{text:?} is not a number from 1 on"))
+}
+
+/// The orders that a command line asks for.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) orders: Arc<dyn Orders>,
+    /// How many rows there are to serve.
+    pub(crate) rows: u64,
+    /// What the orders are called.
+    pub(crate) name: String,
 }
 
 impl SamplingArgs {
-    /// The orders over the rows of an index. Where a column decides, it is read where the index says that the data is.
+    /// The orders over the rows of an index. A column that decides is read where the index says that the data is.
     pub(crate) fn orders(&self, index: &Index) -> Result<Arc<dyn Orders>, Failure> {
         let dataset = || Ok(Dataset::builder(index.clone()).open()?);
         Ok(self.choose_from(index, dataset)?.orders)
     }
 
-    /// The orders over the rows of a dataset, and how many rows they are over.
+    /// The orders over the rows of a dataset.
     pub(crate) fn choose(&self, dataset: &Dataset) -> Result<Chosen, Failure> {
         self.choose_from(dataset.index(), || Ok(dataset.clone()))
     }
@@ -118,66 +136,82 @@ impl SamplingArgs {
         index: &Index,
         dataset: impl FnOnce() -> Result<Dataset, Failure>,
     ) -> Result<Chosen, Failure> {
-        let chosen = match &self.order_file {
-            Some(path) => Chosen { orders: self.listed(path, index.len())?, rows: index.len() },
-            None => self.choosing.choose(self, index, dataset)?,
+        let (recipe, rows) = match &self.order_file {
+            Some(path) => (self.listed(path)?, index.len()),
+            None => self.row_choice.recipe(self.order, index, dataset)?,
         };
-        // Of whichever rank: they agree on how many shards there are.
-        let orders = self.partition.orders(chosen.orders, self.shard(0)?.count())?;
-        Ok(Chosen { orders, ..chosen })
+        self.made(recipe, &index.layout(), rows)
     }
 
     /// The orders over so many rows in one row group, of which nothing else is known.
     fn orders_over(&self, rows: u64) -> Result<Arc<dyn Orders>, Failure> {
-        if self.choosing.chooses() {
-            return Err(Failure::new("rows can be chosen, weighted or balanced only with an index"));
+        let recipe = match &self.order_file {
+            Some(path) => self.listed(path)?,
+            None => self.row_choice.recipe_without_index(self.order)?,
+        };
+        Ok(self.made(recipe, &RowLayout::of_rows(rows), rows)?.orders)
+    }
+
+    fn listed(&self, path: &Path) -> Result<Recipe<'static>, Failure> {
+        let file = OrderFile::open(path).map_err(|error| error.with_file(path.display().to_string()))?;
+        let recipe = Recipe::explicit_le_bytes(file).with_file(path.display().to_string());
+        Ok(recipe.with_permutation(self.permutation))
+    }
+
+    fn made(&self, recipe: Recipe<'_>, layout: &RowLayout, rows: u64) -> Result<Chosen, Failure> {
+        // The shard of whichever rank: all agree on how many shards there are.
+        let recipe = recipe.with_partition(self.partition, self.shard(0)?.count()).with_seed(self.seed);
+        Ok(Chosen { orders: recipe.orders(layout)?, rows, name: recipe.to_string() })
+    }
+
+    fn shard(&self, rank: u32) -> Result<Shard, Failure> {
+        let shard = Shard::new(rank, self.world_size).map_err(Failure::usage)?.with_tail(self.tail);
+        shard.with_replicas(self.replicas, self.replica_layout).map_err(Failure::usage)
+    }
+
+    /// Whether `--order` decides, rather than a list, weights or classes.
+    pub(crate) fn has_named_order(&self) -> bool {
+        self.order_file.is_none() && !self.row_choice.draws()
+    }
+
+    /// The ranks that are asked for.
+    fn ranks(&self) -> Result<Range<u32>, Failure> {
+        match self.rank {
+            Rank::One(rank) => Ok(rank..rank.saturating_add(1)),
+            Rank::All if self.world_size > MOST_RANKS => Err(Failure::usage(format!(
+                "{} ranks are too many to be all of; choose one (`--rank`) of them",
+                self.world_size
+            ))),
+            Rank::All => Ok(0..self.world_size),
         }
-        let orders = match &self.order_file {
-            Some(path) => self.listed(path, rows)?,
-            None => self.order.orders(&[rows], self.seed)?,
-        };
-        Ok(self.partition.orders(orders, self.shard(0)?.count())?)
     }
 
-    fn listed(&self, path: &Path, rows: u64) -> rowdex::Result<Arc<dyn Orders>> {
-        let orders = Explicit::from_le_bytes(OrderFile::open(path)?, rows).and_then(|orders| {
-            if self.permutation {
-                orders.check_permutation()?;
-            }
-            Ok(orders)
-        });
-        Ok(Arc::new(orders.map_err(|error| error.with_file(path.display().to_string()))?))
+    /// One sampler for each chosen rank, all of these orders, at the first epoch.
+    pub(crate) fn samplers(
+        &self,
+        orders: &Arc<dyn Orders>,
+        batch: BatchArg,
+    ) -> Result<Vec<DistributedSampler>, Failure> {
+        self.ranks()?.map(|rank| self.sampler(orders, rank, batch.batch_size)).collect()
     }
 
-    pub(crate) fn shard(&self, rank: u32) -> Result<Shard, Failure> {
-        let shard = Shard::new(rank, self.world_size)?.with_tail(self.tail);
-        Ok(shard.with_replicas(self.replicas, self.replica_layout)?)
-    }
-
-    /// One sampler for each chosen rank, all following these orders.
-    pub(crate) fn samplers_of(&self, orders: Arc<dyn Orders>) -> Result<Vec<DistributedSampler>, Failure> {
-        let chosen = match self.rank {
-            Rank::One(rank) => rank..rank.saturating_add(1),
-            Rank::All if self.world_size > MOST_RANKS => {
-                return Err(Failure::new(format!(
-                    "{} ranks are too many to be all of; choose one (`--rank`) of them",
-                    self.world_size
-                )));
-            }
-            // An empty world has no rank 0, and the library says so better.
-            Rank::All => 0..self.world_size.max(1),
-        };
-        let sampler = |rank| {
-            let sampler = DistributedSampler::new(Arc::clone(&orders), self.shard(rank)?, self.batch_size)?;
-            Ok(if self.no_rotate { sampler.with_rotation(false) } else { sampler })
-        };
-        chosen.map(sampler).collect()
+    /// The sampler of a rank, at the first epoch: the only place where the command makes one from its arguments.
+    pub(crate) fn sampler(
+        &self,
+        orders: &Arc<dyn Orders>,
+        rank: u32,
+        batch_size: usize,
+    ) -> Result<DistributedSampler, Failure> {
+        let sampler = DistributedSampler::new(Arc::clone(orders), self.shard(rank)?, batch_size)?;
+        let mut sampler = if self.no_rotate { sampler.with_rotation(false) } else { sampler };
+        sampler.set_epoch(self.epoch);
+        Ok(sampler)
     }
 
     /// The epochs to run.
     pub(crate) fn epochs(&self) -> Result<Range<u64>, Failure> {
         let end = self.epoch.checked_add(self.epochs);
-        Ok(self.epoch..end.ok_or_else(|| Failure::new("there is no epoch after 2^64 - 1"))?)
+        Ok(self.epoch..end.ok_or_else(|| Failure::usage("there is no epoch after 2^64 - 1"))?)
     }
 }
 
@@ -216,11 +250,6 @@ pub(crate) fn plans(samplers: &[DistributedSampler], epoch: u64) -> Result<Vec<E
     first.plan(epoch)?;
     let plan = |sampler: &DistributedSampler| first.with_shard(sampler.shard())?.plan(epoch);
     Ok(samplers.iter().map(plan).collect::<rowdex::Result<_>>()?)
-}
-
-/// The rows of each row group, as orders want to know them.
-pub(crate) fn group_rows(index: &Index) -> Vec<u64> {
-    index.row_groups().map(|group| group.rows()).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,19 +1,45 @@
 //! `rowdex verify`: is the index whole, and are the files still those that were indexed?
 
-use indicatif::HumanCount;
+use clap::Args;
 use rowdex::{Dataset, Staleness};
 use serde_json::{Value, json};
 
-use crate::args::VerifyArgs;
+use crate::args::{IndexArg, JsonArg, LEVELS, RootArg, ThreadsArg, named};
 use crate::failure::{Failure, complain};
-use crate::{output, progress};
+use crate::output;
+use crate::progress::Progress;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Levels:
+  off     every byte of the index
+  stat    and the size and time of every file
+  footer  and the footer of every file
+  deep    and every value of every file")]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    index: IndexArg,
+
+    /// How closely to look.
+    #[arg(long, value_name = "LEVEL", default_value = "stat", value_parser = named::<Staleness>(LEVELS))]
+    level: Staleness,
+
+    #[command(flatten)]
+    root: RootArg,
+
+    #[command(flatten)]
+    threads: ThreadsArg,
+
+    #[command(flatten)]
+    json: JsonArg,
+}
 
 pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     let index = args.index.open()?;
     index.verify()?;
     let (mut files, mut row_groups, mut rows, mut problems) = (0, 0, 0, Vec::new());
     if args.level != Staleness::Off {
-        let bar = progress::bar("checking files", index.num_files().into());
+        let bar = Progress::new("checking files", index.num_files().into());
         // Every value is looked at once, so keeping any of them would be in vain.
         let mut dataset = Dataset::builder(index).with_cache_bytes(0);
         if let Some(root) = &args.root.root {
@@ -23,7 +49,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
             dataset = dataset.with_threads(usize::from(threads));
         }
         let report = dataset.open()?.verify(args.level, &|progress| bar.set_position(progress.files_done));
-        bar.finish_and_clear();
+        bar.finish();
         let report = report?;
         (files, row_groups, rows, problems) = (report.files, report.row_groups, report.rows, report.problems);
     }
@@ -45,12 +71,15 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
         output::print(&match args.level {
             Staleness::Off => format!("{index}: the index is whole\n"),
             Staleness::Deep => format!(
-                "{index}: the index is whole, and so are its {} files: {} row groups and {} rows decoded\n",
-                HumanCount(files),
-                HumanCount(row_groups),
-                HumanCount(rows)
+                "{index}: the index is whole, and so is the data: {}, {} and {} decoded\n",
+                output::counted(files, "file"),
+                output::counted(row_groups, "row group"),
+                output::counted(rows, "row")
             ),
-            _ => format!("{index}: the index is whole, and its {} files have not changed\n", HumanCount(files)),
+            _ => format!(
+                "{index}: the index is whole, and its data has not changed: {}\n",
+                output::counted(files, "file")
+            ),
         })?;
     }
     if problems.is_empty() { Ok(()) } else { Err(Failure::Reported) }

@@ -148,11 +148,16 @@ fn arguments_that_do_not_fit_the_dataset_are_refused() {
     refused(&place, "locate train.rdx 1003", &["1003", "0 to 1002"]);
     refused(&place, "get train.rdx 0 --columns id,labl", &["labl", "label"]);
     refused(&place, "epoch train.rdx --columns nothing", &["nothing"]);
-    refused(&place, "epoch train.rdx --batch-size 0", &["batch size", "1 or more"]);
-    refused(&place, "epoch train.rdx --world-size 4 --rank 4", &["rank 4", "world of 4"]);
-    refused(&place, "epoch train.rdx --world-size 0", &["world of 0"]);
-    refused(&place, "epoch train.rdx --world-size 4 --replicas 3", &["3", "divide"]);
-    refused(&place, "epoch train.rdx --world-size 4294967295", &["--rank"]);
+    for (arguments, words) in [
+        ("--batch-size 0", ["--batch-size", "from 1 on"]),
+        ("--world-size 4 --rank 4", ["rank 4", "world of 4"]),
+        ("--world-size 0", ["--world-size", "1.."]),
+        ("--replicas 0", ["--replicas", "1.."]),
+        ("--world-size 4 --replicas 3", ["3", "divide"]),
+        ("--world-size 4294967295", ["--rank", "4294967295"]),
+    ] {
+        place.run(&format!("epoch train.rdx {arguments}")).exits_with_usage().complains(&words);
+    }
     refused(&place, "epoch train.rdx --epoch 18446744073709551615", &["epoch"]);
     refused(&place, "get train.rdx 0 --root nowhere", &["part-0.parquet"]);
 }

@@ -136,7 +136,7 @@ fn the_report_has_its_names_and_adds_up() {
     let place = Place::with_index();
     let report = place.json("epoch train.rdx --epochs 3 --epoch 5 --memory 20% --world-size 2");
     assert_eq!(keys(&report), NAMES);
-    assert_eq!(keys(&report["ranks"][0]), ["rank", "steps", "samples", "pads", "digest"]);
+    assert_eq!(keys(&report["ranks"][0]), ["rank", "steps", "samples", "pads", "digest", "row_ids_digest"]);
     assert_eq!(keys(&report["coverage"]), ["served", "distinct", "repeated", "missing"]);
     let epochs = report["epochs"].as_array().unwrap();
     assert_eq!(

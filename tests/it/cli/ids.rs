@@ -73,10 +73,18 @@ fn any_part_of_the_stream_is_the_same_part_of_the_whole() {
 }
 
 #[test]
-fn the_rows_per_step_have_no_influence() {
+fn the_rows_per_step_have_no_influence_and_are_refused() {
     let place = Place::new();
-    let one = ids(&place, "--len 10000 --batch-size 1 --world-size 3 --rank 1");
-    assert_eq!(one, ids(&place, "--len 10000 --batch-size 999 --world-size 3 --rank 1"));
+    place.run("ids --len 10000 --batch-size 1").exits_with_usage().complains(&["--batch-size"]);
+}
+
+#[test]
+fn an_order_that_never_changes_begins_elsewhere_each_epoch_unless_it_may_not() {
+    let place = Place::new();
+    let options = "--len 10 --order sequential --world-size 4 --rank 0 --tail drop --epochs 3";
+    assert_eq!(ids(&place, &format!("{options} --no-rotate")), [0, 4, 0, 4, 0, 4]);
+    let rotated = ids(&place, options);
+    assert!(rotated[..2] == [0, 4] && rotated[2] != 0 && rotated[4] != 0 && rotated[2] != rotated[4]);
 }
 
 #[test]
@@ -97,12 +105,12 @@ fn what_cannot_be_answered_is_refused() {
     place.run("ids").exits_with_usage();
     place.run("ids train.rdx --len 5").exits_with_usage();
     place.run("ids --len -5").exits_with_usage();
-    place.run("ids train.rdx --world-size 4").fails().complains(&["--rank", "4"]);
-    place.run("ids train.rdx --world-size 4 --rank 4").fails().complains(&["rank 4", "world of 4"]);
-    place.run("ids train.rdx --world-size 0").fails().complains(&["world of 0"]);
+    place.run("ids train.rdx --world-size 4").exits_with_usage().complains(&["--rank", "4"]);
+    place.run("ids train.rdx --world-size 4 --rank 4").exits_with_usage().complains(&["rank 4", "world of 4"]);
+    place.run("ids train.rdx --world-size 0").exits_with_usage().complains(&["--world-size"]);
     place.run("ids train.rdx --world-size 4 --rank 0 --tail error").fails().complains(&["1003", "4"]);
     place.run("ids --len 18446744073709551615").fails().complains(&["18446744073709551615"]);
     place.run("ids --len 10 --from 11").fails().complains(&["11", "10 samples"]);
-    place.run("ids --len 10 --epoch 18446744073709551615").fails().complains(&["epoch"]);
+    place.run("ids --len 10 --epoch 18446744073709551615").exits_with_usage().complains(&["epoch"]);
     place.run("ids nowhere.rdx").fails().complains(&["nowhere.rdx"]);
 }

@@ -60,7 +60,8 @@ fn a_plan_comes_true() {
     ] {
         let what = format!("--memory {memory} {options}");
         let ranks = if options.contains("world-size") { 3 } else { 1 };
-        let told = place.json(&format!("plan train.rdx {what} --ranks-per-node {ranks}"));
+        // A plan does not depend on the number of threads.
+        let told = place.json(&format!("plan train.rdx {} --ranks-per-node {ranks}", what.replace("--threads 0", "")));
         let real = place.json(&format!("epoch train.rdx {what} --epochs 4"));
         let steady = |name: &str| {
             let epochs = &real["epochs"].as_array().unwrap()[1..3];
@@ -114,7 +115,30 @@ fn a_plan_has_a_table_that_falls_with_the_memory() {
     assert_eq!((&table[3]["decodes"], &table[3]["bytes_read"]), (&told["decodes"], &told["bytes_read"]));
     let all = number(&told["first_epoch"]["decodes"]) + 2.0 * number(&told["decodes"]);
     assert_eq!(number(&told["epochs"]["decodes"]), all);
-    place.run("plan train.rdx --world-size 2 --ranks-per-node 3").fails().complains(&["3 ranks per node", "2"]);
-    place.run("plan train.rdx --world-size 2 --rank 5").fails();
+    place
+        .run("plan train.rdx --world-size 2 --ranks-per-node 3")
+        .exits_with_usage()
+        .complains(&["3 ranks per node", "2"]);
+    place.run("plan train.rdx --world-size 2 --rank 5").exits_with_usage();
     place.run("plan train.rdx --ranks-per-node 0").exits_with_usage();
+}
+
+#[test]
+fn a_plan_is_of_the_rows_and_the_order_that_are_asked_for() {
+    let place = Place::with_index();
+    std::fs::write(place.path("skip.txt"), "0..103").unwrap();
+    std::fs::write(place.path("order.bin"), [5_u64, 900, 3].map(u64::to_le_bytes).concat()).unwrap();
+    let told = |options: &str| {
+        let told = place.json(&format!("plan train.rdx {options}"));
+        (told["order"].as_str().unwrap().to_owned(), number(&told["rows"]), number(&told["steps"]))
+    };
+    assert_eq!(told("--batch-size 1"), ("global".to_owned(), 1003.0, 1003.0));
+    assert_eq!(told("--batch-size 1 --skip skip.txt --order blocks:2"), ("blocks(2)".to_owned(), 900.0, 900.0));
+    assert_eq!(told("--batch-size 1 --order-file order.bin"), ("explicit (order.bin)".to_owned(), 1003.0, 3.0));
+    assert_eq!(told("--batch-size 1 --weights score --epoch-size 50"), ("weighted (score)".to_owned(), 1003.0, 50.0));
+    assert_eq!(told("--batch-size 1 --world-size 4 --tail drop").2, 250.0);
+    let text = |options: &str| place.run(&format!("plan train.rdx {options}")).succeeds().text();
+    assert!(text("").contains("1,003 rows") && text("").contains("for 1 rank\n"), "{}", text(""));
+    assert!(text("--world-size 4").contains("for 4 ranks, each with a loader of its own"));
+    assert!(text("--epoch 3 --epochs 2").contains("epochs 3 to 4 read"));
 }

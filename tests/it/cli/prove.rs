@@ -46,13 +46,13 @@ fn the_digest_of_a_rank_is_that_of_the_ids_it_gets() {
         let ids = place.run(&format!("ids {options} --rank {rank}")).succeeds().text();
         let bytes: Vec<u8> = ids.lines().flat_map(|line| line.parse::<u64>().unwrap().to_le_bytes()).collect();
         digests.push(xxh3_64(&bytes));
-        assert_eq!(report["ranks"][rank]["digest"], json!(format!("{:016x}", digests[rank])));
+        assert_eq!(report["ranks"][rank]["row_ids_digest"], json!(format!("{:016x}", digests[rank])));
     }
     let bytes: Vec<u8> = digests.iter().flat_map(|digest| digest.to_le_bytes()).collect();
-    assert_eq!(report["digest"], json!(format!("{:016x}", xxh3_64(&bytes))));
+    assert_eq!(report["row_ids_digest"], json!(format!("{:016x}", xxh3_64(&bytes))));
     // The rows per step do not change what a rank is dealt, and another seed does.
-    assert_eq!(report["digest"], place.json(&format!("prove {options} --batch-size 7"))["digest"]);
-    assert_ne!(report["digest"], place.json(&format!("prove {options} --order sequential"))["digest"]);
+    assert_eq!(report["row_ids_digest"], place.json(&format!("prove {options} --batch-size 7"))["row_ids_digest"]);
+    assert_ne!(report["row_ids_digest"], place.json(&format!("prove {options} --order sequential"))["row_ids_digest"]);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn replica_groups_are_dealt_the_same_and_count_once() {
     for layout in ["consecutive", "strided"] {
         let report = place.json(&format!("prove train.rdx --world-size 6 --replicas 2 --replica-layout {layout}"));
         assert_eq!((&report["shards"], &report["epochs"][0]["served"]), (&json!(3), &json!(1005)));
-        let digest = |rank: usize| &report["ranks"][rank]["digest"];
+        let digest = |rank: usize| &report["ranks"][rank]["row_ids_digest"];
         let other = if layout == "strided" { 3 } else { 1 };
         assert!(digest(0) == digest(other) && digest(0) != digest(2));
     }
@@ -105,7 +105,7 @@ fn the_table_for_people_has_the_same_numbers() {
     let options = "prove train.rdx --world-size 4 --workers 3";
     let (text, report) = (place.run(options).succeeds().without_a_word().text(), place.json(options));
     for rank in report["ranks"].as_array().unwrap() {
-        assert!(text.contains(rank["digest"].as_str().unwrap()), "{text}");
+        assert!(text.contains(rank["row_ids_digest"].as_str().unwrap()), "{text}");
     }
     for promise in report["promises"].as_array().unwrap() {
         assert!(text.contains(promise["promise"].as_str().unwrap()), "{text}");
@@ -116,16 +116,28 @@ fn the_table_for_people_has_the_same_numbers() {
 }
 
 #[test]
+fn an_epoch_has_the_row_ids_that_are_proven() {
+    let place = Place::with_index();
+    let options = "train.rdx --world-size 3 --tail drop --seed 4 --epoch 2 --epochs 2 --batch-size 20";
+    let digests = |command: &str| -> Vec<Value> {
+        let report = place.json(&format!("{command} {options}"));
+        report["ranks"].as_array().unwrap().iter().map(|rank| rank["row_ids_digest"].clone()).collect()
+    };
+    assert_eq!(digests("prove"), digests("epoch"));
+    assert!(digests("epoch").iter().all(Value::is_string));
+}
+
+#[test]
 fn what_cannot_be_proven_is_refused() {
     let place = Place::with_index();
     place.run("prove").exits_with_usage();
     place.run("prove train.rdx --len 4").exits_with_usage();
     place.run("prove train.rdx --workers 1000000").exits_with_usage();
-    place.run("prove train.rdx --world-size 4 --rank 0").fails().complains(&["--rank"]);
-    place.run("prove train.rdx --world-size 0").fails().complains(&["world of 0"]);
-    place.run("prove train.rdx --world-size 4 --replicas 3").fails().complains(&["divide"]);
+    place.run("prove train.rdx --world-size 4 --rank 0").exits_with_usage().complains(&["--rank"]);
+    place.run("prove train.rdx --world-size 0").exits_with_usage().complains(&["--world-size"]);
+    place.run("prove train.rdx --world-size 4 --replicas 3").exits_with_usage().complains(&["divide"]);
     place.run("prove train.rdx --world-size 4 --tail error").fails().complains(&["1003"]);
-    place.run("prove train.rdx --batch-size 0").fails().complains(&["batch size"]);
+    place.run("prove train.rdx --batch-size 0").exits_with_usage().complains(&["--batch-size"]);
     place.run("prove --len 9223372036854775808").fails().complains(&["9223372036854775808"]);
     place.run("prove --len 9223372036854775807 --exact").fails().complains(&["no memory"]);
     place.run("prove nowhere.rdx").fails().complains(&["nowhere.rdx"]);

@@ -24,7 +24,8 @@ use self::together::{Together, first_of_each};
 use crate::args::JsonArg;
 use crate::failure::{Failure, complain};
 use crate::output;
-use crate::sampling::{self, Rank, RowsOfArgs, SamplingArgs};
+use crate::progress::Progress;
+use crate::sampling::{self, BatchArg, Rank, RowsOfArgs, SamplingArgs};
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
@@ -43,7 +44,8 @@ Every batch of every rank is made as a job would make it, and compared:
 The rows are compared with all rows by a hash of the set, in no memory: it misses an error once in 2^64 cases. --exact counts
 them instead, in one byte a row; so does every order that may leave out or repeat rows.
 
-Digests are XXH3-64 of a rank's row ids as 8 little-endian bytes each, and of all ranks' digests for the run.
+The digest of row ids is XXH3-64 of a rank's row ids as 8 little-endian bytes each, as in `rowdex epoch`; that of the run is of
+all ranks' digests.
 Exit status 1 if a promise does not hold.")]
 pub(crate) struct ProveArgs {
     #[command(flatten)]
@@ -51,6 +53,9 @@ pub(crate) struct ProveArgs {
 
     #[command(flatten)]
     sampling: SamplingArgs,
+
+    #[command(flatten)]
+    batch: BatchArg,
 
     /// Check as well what K workers of each rank would make.
     #[arg(long, value_name = "K", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=4096))]
@@ -66,11 +71,11 @@ pub(crate) struct ProveArgs {
 
 pub(crate) fn run(args: &ProveArgs) -> Result<(), Failure> {
     if args.sampling.rank != Rank::All {
-        return Err(Failure::new("a proof is of all ranks together; leave out --rank"));
+        return Err(Failure::usage("a proof is of all ranks together; leave out --rank"));
     }
     let started = Instant::now();
     let (orders, rows) = args.rows_of.orders(&args.sampling)?;
-    let samplers = args.sampling.samplers_of(orders)?;
+    let samplers = args.sampling.samplers(&orders, args.batch)?;
     let proof = prove(&samplers, rows, args.sampling.epochs()?, args.workers, args.exact)?;
     if !proof.broken.is_empty() {
         proof.broken.iter().for_each(complain);
@@ -137,6 +142,7 @@ fn prove(
     };
     let mut digests = vec![Xxh3Default::new(); samplers.len()];
     let mut all = None;
+    let progress = Progress::new("steps", 0);
     for epoch in epochs {
         let plans = sampling::plans(samplers, epoch)?;
         proof.promise = plans.first().map_or(Uses::Any, |plan| plan.order().uses());
@@ -144,7 +150,9 @@ fn prove(
             proof.cover = Cover::Counted;
         }
         let counts = (proof.cover == Cover::Counted).then(|| Counts::new(rows)).transpose()?;
-        let against = Against { rows, batch_size: first.batch_size(), workers, counts: counts.as_ref() };
+        let against =
+            Against { rows, batch_size: first.batch_size(), workers, counts: counts.as_ref(), progress: &progress };
+        progress.lengthen(plans.iter().map(EpochPlan::steps).sum());
         let ranks = deal_all(&plans, against, &mut digests)?;
         let mut together = Together::new(&plans, &ranks);
         let one_of_each = one_of_each(&plans, &ranks);
@@ -173,6 +181,7 @@ fn prove(
             break;
         }
     }
+    progress.finish();
     for (rank, digest) in proof.ranks.iter_mut().zip(&digests) {
         rank.digest = digest.digest();
     }

@@ -5,6 +5,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use super::cover::{Counts, SetHash};
 use crate::failure::Failure;
+use crate::progress::Progress;
 
 /// What one rank was dealt in one epoch.
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ pub(super) struct Dealt {
 }
 
 /// What a rank's epoch is held against.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct Against<'a> {
     /// Row ids are below this.
     pub(super) rows: u64,
@@ -30,6 +31,7 @@ pub(super) struct Against<'a> {
     pub(super) workers: u64,
     /// Where to count the rows that are not pads.
     pub(super) counts: Option<&'a Counts>,
+    pub(super) progress: &'a Progress,
 }
 
 /// More complaints than this about one rank say nothing new.
@@ -59,6 +61,7 @@ pub(super) fn deal(plan: &EpochPlan, against: Against<'_>, digest: &mut Xxh3Defa
         bytes.clear();
         bytes.extend(batch.rows.iter().flat_map(|row| row.to_le_bytes()));
         digest.update(&bytes);
+        against.progress.advance(1);
     }
     for (worker, mut left) in workers.into_iter().enumerate() {
         if left.next().is_some() {

@@ -1,6 +1,5 @@
 //! What was proven, for people and for programs.
 
-use indicatif::HumanCount;
 use rowdex::Tail;
 use rowdex::order::Uses;
 use serde_json::{Value, json};
@@ -69,7 +68,7 @@ impl Report<'_> {
                 "steps": found.steps,
                 "samples": found.samples,
                 "pads": found.pads,
-                "digest": format!("{:016x}", found.digest),
+                "row_ids_digest": format!("{:016x}", found.digest),
             })
         });
         let promises = self.promises().into_iter().map(|(promise, how)| json!({"promise": promise, "how": how}));
@@ -81,7 +80,7 @@ impl Report<'_> {
             "shards": proof.shards,
             "workers": proof.workers,
             "steps": proof.ranks.first().map_or(0, |rank| rank.steps),
-            "digest": format!("{:016x}", proof.digest),
+            "row_ids_digest": format!("{:016x}", proof.digest),
             "ranks": ranks.collect::<Vec<_>>(),
             "epochs": epochs.collect::<Vec<_>>(),
             "promises": promises.collect::<Vec<_>>(),
@@ -91,7 +90,7 @@ impl Report<'_> {
 
     pub(super) fn to_text(&self) -> String {
         let proof = self.proof;
-        let mut ranks = vec![["rank", "steps", "samples", "pads", "digest"].map(str::to_owned).to_vec()];
+        let mut ranks = vec![["rank", "steps", "samples", "pads", "row ids digest"].map(str::to_owned).to_vec()];
         ranks.extend(proof.ranks.iter().enumerate().map(|(rank, found)| {
             let counts = [rank as u64, found.steps, found.samples, found.pads].map(|count| count.to_string());
             counts.into_iter().chain([format!("{:016x}", found.digest)]).collect()
@@ -108,10 +107,10 @@ impl Report<'_> {
         let promises: String =
             promises.iter().map(|(promise, how)| format!("yes  {promise:<width$}  ({how})\n")).collect();
         format!(
-            "{}\n{}\n{promises}\n{} rows, digest {:016x}, {:.1} s\n",
+            "{}\n{}\n{promises}\n{}, row ids digest {:016x}, {:.1} s\n",
             output::columns(&ranks),
             output::columns(&epochs),
-            HumanCount(proof.rows),
+            output::counted(proof.rows, "row"),
             proof.digest,
             self.seconds
         )

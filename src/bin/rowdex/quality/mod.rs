@@ -11,15 +11,14 @@ use std::sync::Arc;
 use clap::Args;
 use indicatif::HumanCount;
 use rowdex::order::quality::{Composition, Quality, measure};
-use rowdex::order::{Order, OrderSpec};
+use rowdex::order::{Order, OrderSpec, Recipe};
 use rowdex::{Error, ErrorKind};
 use serde_json::{Value, json};
 
 use self::labels::Labels;
-use crate::args::{IndexArg, JsonArg, RootArg};
+use crate::args::{IndexArg, JsonArg};
 use crate::failure::Failure;
 use crate::output::{self, Sink};
-use crate::sampling::group_rows;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
@@ -59,8 +58,9 @@ pub(crate) struct QualityArgs {
     #[arg(long, value_name = "COLUMN")]
     label: Option<String>,
 
-    #[command(flatten)]
-    root: RootArg,
+    /// With --label: find the data below this directory or URL, instead of where it was when the index was built.
+    #[arg(long, value_name = "DIR", requires = "label")]
+    root: Option<PathBuf>,
 
     /// Draw where rows go and what batches are made of, as SVG.
     #[arg(long, value_name = "FILE.svg")]
@@ -91,14 +91,15 @@ pub(crate) fn run(args: &QualityArgs) -> Result<(), Failure> {
     }
     let picture = args.plot.as_ref().map(|path| Sink::file(path, args.force)).transpose()?;
     let index = args.index.open()?;
-    let groups = group_rows(&index);
+    let layout = index.layout();
+    let groups: Vec<u64> = index.row_groups().map(|group| group.rows()).collect();
     let labels = match &args.label {
-        Some(column) => Some(Labels::read(&index, column, args.root.root.as_deref())?),
+        Some(column) => Some(Labels::read(&index, column, args.root.as_deref())?),
         None => None,
     };
     let codes = labels.as_ref().map(|labels| labels.codes.as_slice());
     let measure = |spec: &OrderSpec| -> Result<Measured, Failure> {
-        let order = spec.orders(&groups, args.seed)?.epoch(args.epoch)?;
+        let order = Recipe::new(*spec).with_seed(args.seed).orders(&layout)?.epoch(args.epoch)?;
         let quality = measure(&*order, args.batch_size, &groups, codes)?;
         Ok(Measured { name: spec.to_string(), order, quality })
     };
@@ -110,7 +111,8 @@ pub(crate) fn run(args: &QualityArgs) -> Result<(), Failure> {
         }
         sink.commit()?;
     }
-    let of = format!("{} rows in {} row groups", HumanCount(index.len()), HumanCount(groups.len() as u64));
+    let of =
+        format!("{} in {}", output::counted(index.len(), "row"), output::counted(groups.len() as u64, "row group"));
     if args.json.json {
         output::print_json(&to_json(args, index.len(), &measured))
     } else {

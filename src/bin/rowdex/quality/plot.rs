@@ -12,7 +12,13 @@ use crate::failure::Failure;
 
 const WIDTH: u32 = 440;
 const HEIGHT: u32 = 420;
-const KEY: u32 = 44;
+/// The title of the key, and each line of it.
+const KEY_TITLE: u32 = 24;
+const KEY_LINE: u32 = 20;
+/// Between the left edge and the key.
+const KEY_MARGIN: i32 = 16;
+/// For the last number below an axis, which is centred at the end of the axis.
+const RIGHT: u32 = 28;
 
 /// Positions shown as points, and batches shown as bars.
 const POINTS: u64 = 2500;
@@ -49,7 +55,9 @@ pub(super) fn draw(
 ) -> Result<String, Failure> {
     let classes = Classes::new(rows, labels);
     let mut text = String::new();
-    let size = (WIDTH * measured.len().max(1) as u32, 2 * HEIGHT + KEY);
+    let width = WIDTH * measured.len().max(1) as u32;
+    let lines = classes.key_lines(width);
+    let size = (width, 2 * HEIGHT + KEY_TITLE + KEY_LINE * lines.len() as u32);
     let all = SVGBackend::with_string(&mut text, size).into_drawing_area();
     let drawn = (|| -> Result<(), Box<dyn Error>> {
         all.fill(&WHITE)?;
@@ -61,7 +69,7 @@ pub(super) fn draw(
             points(measured, rows, &above)?;
             bars(measured, &classes, &below)?;
         }
-        classes.key(column, &key)?;
+        classes.key(column, &lines, &key)?;
         all.present()?;
         Ok(())
     })();
@@ -76,10 +84,13 @@ fn points(measured: &Measured, rows: u64, area: &Drawing<'_>) -> Result<(), Box<
     let mut chart = ChartBuilder::on(area)
         .caption(&measured.name, ("sans-serif", 20))
         .margin(8)
+        .margin_right(RIGHT)
         .x_label_area_size(36)
         .y_label_area_size(64)
         .build_cartesian_2d(0.0..len.max(1) as f64, 0.0..rows.max(1) as f64)?;
-    chart.configure_mesh().disable_mesh().x_desc("position").y_desc("row").x_labels(4).y_labels(5).draw()?;
+    let mut mesh = chart.configure_mesh();
+    mesh.disable_mesh().x_desc("position").y_desc("row").x_labels(4).y_labels(5);
+    mesh.x_label_formatter(&|position| tick(*position)).y_label_formatter(&|row| tick(*row)).draw()?;
     let stride = len.div_ceil(POINTS).max(1);
     let mut served = vec![0; usize::try_from(len.min(POINTS))?];
     let count = measured.order.fill_strided(0, stride, &mut served);
@@ -94,11 +105,15 @@ fn bars(measured: &Measured, classes: &Classes<'_>, area: &Drawing<'_>) -> Resul
     let shown = batches.min(BARS);
     let mut chart = ChartBuilder::on(area)
         .margin(8)
+        .margin_right(RIGHT)
         .x_label_area_size(36)
         .y_label_area_size(64)
         .build_cartesian_2d(0.0..batches.max(1) as f64, 0.0..1.0)?;
     let mut mesh = chart.configure_mesh();
-    mesh.disable_mesh().x_desc("batch").y_desc("share of the batch").x_labels(4).y_labels(5).draw()?;
+    mesh.disable_mesh().x_desc("batch").y_desc("share of the batch").x_labels(4).y_labels(5);
+    mesh.x_label_formatter(&|batch| tick(*batch))
+        .y_label_formatter(&|share| format!("{:.0} %", share * 100.0))
+        .draw()?;
     let mut rows = vec![0; usize::try_from(size)?];
     let width = batches as f64 / shown.max(1) as f64;
     for bar in 0..shown {
@@ -134,6 +149,7 @@ impl<'a> Classes<'a> {
         order.sort_by_key(|code| std::cmp::Reverse(counts[*code]));
         let named = if order.len() > COLOURS.len() { COLOURS.len() - 1 } else { order.len() };
         let mut names: Vec<String> = order.iter().take(named).map(|code| short(&labels.names[*code])).collect();
+        tell_apart(&mut names);
         if named < order.len() {
             names.push("others".to_owned());
         }
@@ -149,26 +165,118 @@ impl<'a> Classes<'a> {
         }
     }
 
+    /// Which classes are on which line of the key, and where each begins.
+    fn key_lines(&self, width: u32) -> Vec<Vec<(usize, i32)>> {
+        let mut lines = vec![Vec::new()];
+        let mut left = KEY_MARGIN;
+        for (at, name) in self.names.iter().enumerate() {
+            // The square, the name at about 8 pixels a letter, and a gap.
+            let needed = 14 + 8 * name.chars().count() as i32 + 16;
+            if left > KEY_MARGIN && left + needed > width as i32 {
+                lines.push(Vec::new());
+                left = KEY_MARGIN;
+            }
+            if let Some(line) = lines.last_mut() {
+                line.push((at, left));
+            }
+            left += needed;
+        }
+        lines
+    }
+
     /// What the colours stand for.
-    fn key(&self, column: Option<&str>, area: &Drawing<'_>) -> Result<(), Box<dyn Error>> {
+    fn key(&self, column: Option<&str>, lines: &[Vec<(usize, i32)>], area: &Drawing<'_>) -> Result<(), Box<dyn Error>> {
         let style = ("sans-serif", 14).into_font();
         let title = column.map_or("rows, by their place in the index".to_owned(), short);
-        area.draw(&Text::new(title, (16, 2), style.clone()))?;
-        let width = area.dim_in_pixel().0.saturating_sub(32) as i32 / self.names.len().max(1) as i32;
-        for (at, (name, colour)) in self.names.iter().zip(COLOURS).enumerate() {
-            let left = 16 + at as i32 * width;
-            area.draw(&Rectangle::new([(left, 24), (left + 10, 34)], colour.filled()))?;
-            area.draw(&Text::new(name.clone(), (left + 14, 22), style.clone()))?;
+        area.draw(&Text::new(title, (KEY_MARGIN, 2), style.clone()))?;
+        for (line, places) in lines.iter().enumerate() {
+            let top = (KEY_TITLE + KEY_LINE * line as u32) as i32;
+            for &(at, left) in places {
+                let (Some(name), Some(colour)) = (self.names.get(at), COLOURS.get(at)) else { continue };
+                area.draw(&Rectangle::new([(left, top), (left + 10, top + 10)], colour.filled()))?;
+                area.draw(&Text::new(name.clone(), (left + 14, top - 2), style.clone()))?;
+            }
         }
         Ok(())
     }
 }
 
-/// A name that has room below the bars.
+/// A number below or beside an axis, in few letters: `0`, `250`, `12.5k`, `2M`.
+fn tick(number: f64) -> String {
+    let (number, unit) = match number.abs() {
+        size if size >= 1e12 => (number / 1e12, "T"),
+        size if size >= 1e9 => (number / 1e9, "G"),
+        size if size >= 1e6 => (number / 1e6, "M"),
+        size if size >= 1e3 => (number / 1e3, "k"),
+        _ => (number, ""),
+    };
+    let text = format!("{number:.2}");
+    format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// A name that has room in the key: of a long one the beginning and the end.
 fn short(name: &str) -> String {
-    const ROOM: usize = 10;
-    match name.char_indices().nth(ROOM) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.to_owned(),
+    const ROOM: usize = 32;
+    let count = name.chars().count();
+    if count <= ROOM {
+        return name.to_owned();
+    }
+    let half = (ROOM - 1) / 2;
+    let (begin, end) = (name.chars().take(half), name.chars().skip(count - half));
+    begin.chain(['…']).chain(end).collect()
+}
+
+/// Numbers names that were shortened to the same one.
+fn tell_apart(names: &mut [String]) {
+    for at in 0..names.len() {
+        let (before, from) = names.split_at_mut(at);
+        let Some(name) = from.first_mut() else { continue };
+        let same = before.iter().filter(|other| other.strip_prefix(name.as_str()).is_some_and(is_number)).count();
+        if same > 0 {
+            *name = format!("{name} ({})", same + 1);
+        }
+    }
+}
+
+/// What [`tell_apart`] appends, or nothing.
+fn is_number(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with(" (") && rest.ends_with(')')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_short_and_have_no_digits_for_nothing() {
+        for (number, text) in
+            [(0.0, "0"), (0.5, "0.5"), (250.0, "250"), (12_500.0, "12.5k"), (2e6, "2M"), (3e9, "3G"), (1.5e12, "1.5T")]
+        {
+            assert_eq!(tick(number), text);
+        }
+    }
+
+    #[test]
+    fn names_that_begin_alike_stay_different() {
+        let long = |end: &str| format!("{}{end}", "a common beginning of a name, ".repeat(3));
+        let mut names =
+            [long("one"), long("two"), format!("{}x{}", long("three"), long("three"))].map(|name| short(&name));
+        assert!(names[0].ends_with("one") && names[1].ends_with("two"));
+        assert!(names.iter().all(|name| name.chars().count() <= 32));
+        tell_apart(&mut names);
+        assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), 3);
+        let mut same = ["a", "b", "a", "a"].map(str::to_owned);
+        tell_apart(&mut same);
+        assert_eq!(same, ["a", "b", "a (2)", "a (3)"]);
+        assert_eq!(short("déjà vu"), "déjà vu");
+    }
+
+    #[test]
+    fn the_key_takes_as_many_lines_as_its_names_need() {
+        let names: Vec<String> = (0..9).map(|at| format!("a rather long name, number {at}")).collect();
+        let classes = Classes { labels: None, rows: 9, names };
+        let lines = classes.key_lines(WIDTH);
+        assert!(lines.len() > 4 && lines.iter().flatten().map(|(at, _)| *at).eq(0..9));
+        assert_eq!(Classes { labels: None, rows: 9, names: vec!["a".into(), "b".into()] }.key_lines(WIDTH).len(), 1);
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::place::{Place, ROWS};
 
 /// A thousand rows in two files, with a class (90 %, 9 %, 1 %), a weight (0, 1, 2, 3), a user of ten rows, and gaps in `gaps`.
-fn place() -> Place {
+pub(super) fn place() -> Place {
     let place = Place::new();
     for file in 0..2_i64 {
         let ids = || file * 500..(file + 1) * 500;
@@ -156,7 +156,7 @@ fn what_can_not_be_together_is_refused_as_usage() {
     ] {
         place.run(&format!("epoch train.rdx {options}")).exits_with_usage();
     }
-    place.run("epoch train.rdx --split train --split-fraction 1.5").fails().complains(&["1.5"]);
+    place.run("epoch train.rdx --split train --split-fraction 1.5").exits_with_usage().complains(&["1.5"]);
     place.run("epoch train.rdx --balance class --epoch-size 2").fails().complains(&["class", "epoch of 2"]);
 }
 

@@ -11,10 +11,11 @@ fn number(value: &Value, name: &str) -> u64 {
 #[test]
 fn a_step_has_the_rows_that_its_ranks_are_dealt_at_the_places_that_locate_finds() {
     let place = Place::with_index();
-    let options = "train.rdx --world-size 4 --batch-size 20 --seed 2 --epoch 6";
+    let of_ids = "train.rdx --world-size 4 --seed 2 --epoch 6";
+    let options = format!("{of_ids} --batch-size 20");
     let ids: Vec<Vec<(u64, bool)>> = (0..4)
         .map(|rank| {
-            let text = place.run(&format!("ids {options} --rank {rank} --pads")).succeeds().text();
+            let text = place.run(&format!("ids {of_ids} --rank {rank} --pads")).succeeds().text();
             let line = |line: &str| (line.trim_end_matches("\tpad").parse().unwrap(), line.ends_with("pad"));
             text.lines().map(line).collect()
         })
@@ -127,6 +128,20 @@ fn questions_without_an_answer_are_refused() {
     place.run("where train.rdx --step 4").fails().complains(&["step 4", "4 steps"]);
     place.run("where train.rdx --row 1003").fails().complains(&["1003", "0 to 1002"]);
     place.run("where train.rdx --row 0 --row 5000").fails().complains(&["5000", "0 to 1002"]);
-    place.run("where train.rdx --world-size 2 --rank 2 --row 0").fails().complains(&["rank 2"]);
+    place.run("where train.rdx --world-size 2 --rank 2 --row 0").exits_with_usage().complains(&["rank 2"]);
     place.run("where nowhere.rdx --row 0").fails().complains(&["nowhere.rdx"]);
+}
+
+#[test]
+fn a_step_of_many_rows_is_listed_in_part_unless_all_are_asked_for() {
+    let place = Place::with_index();
+    let lines = |options: &str| place.run(&format!("where train.rdx --step 0 {options}")).succeeds().text();
+    let some = lines("--world-size 2");
+    assert_eq!(some.lines().count(), 1 + 40 + 1);
+    assert!(some.ends_with("and 472 rows more (`--all` lists them)\n"), "{some}");
+    assert_eq!(lines("--world-size 2 --all").lines().count(), 1 + 512);
+    // Nothing is left out of what is short, nor of JSON.
+    assert_eq!(lines("--batch-size 40").lines().count(), 1 + 40);
+    assert_eq!(place.json("where train.rdx --step 0 --world-size 2").as_array().unwrap().len(), 512);
+    place.run("where train.rdx --row 3 --all").exits_with_usage();
 }

@@ -4,19 +4,17 @@
 //! `--balance`) says which comes where; `--epoch-size` says after how many an epoch ends.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
-use rowdex::order::{Balanced, IdSet, Resized, Side, Split, Subset, Weighted};
-use rowdex::{Dataset, Index, Orders};
+use rowdex::order::{IdSet, OrderSpec, Recipe, Side, Split};
+use rowdex::{Dataset, Index};
 
 use crate::args::named;
 use crate::failure::Failure;
-use crate::sampling::SamplingArgs;
 
 /// Which rows, and how often.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct ChoosingArgs {
+pub(crate) struct RowChoiceArgs {
     /// Leave out the rows listed in this file: text with a row id, a range like 10..20, or a place (a.parquet, a.parquet:2,
     /// a.parquet:2:10..20) a line, or CSV or Parquet as for `build --rows`.
     #[arg(long, value_name = "FILE")]
@@ -56,15 +54,7 @@ pub(crate) struct ChoosingArgs {
     epoch_size: Option<u64>,
 }
 
-/// What was chosen.
-#[derive(Debug)]
-pub(crate) struct Chosen {
-    pub(crate) orders: Arc<dyn Orders>,
-    /// How many rows there are to serve.
-    pub(crate) rows: u64,
-}
-
-impl ChoosingArgs {
+impl RowChoiceArgs {
     /// All rows, as the order has them.
     pub(crate) const ALL: Self = Self {
         skip: None,
@@ -78,30 +68,37 @@ impl ChoosingArgs {
         epoch_size: None,
     };
 
-    /// Whether anything is chosen.
-    pub(crate) fn chooses(&self) -> bool {
-        self.reads_columns() || self.skip.is_some() || self.split.is_some() || self.epoch_size.is_some()
+    /// Whether values of a column decide how often a row comes.
+    pub(crate) fn draws(&self) -> bool {
+        self.weights.is_some() || self.balance.is_some()
     }
 
     /// Whether values of a column decide.
-    pub(crate) fn reads_columns(&self) -> bool {
-        [&self.weights, &self.balance, &self.split_by].into_iter().any(Option::is_some)
+    fn reads_columns(&self) -> bool {
+        self.draws() || self.split_by.is_some()
     }
 
-    /// The orders over the rows of an index; `dataset` is where columns are read.
-    pub(crate) fn choose(
+    /// What to order where nothing is known but the number of rows.
+    pub(crate) fn recipe_without_index(&self, order: OrderSpec) -> Result<Recipe<'static>, Failure> {
+        if self.reads_columns() || self.skip.is_some() || self.split.is_some() || self.epoch_size.is_some() {
+            return Err(Failure::usage("rows can be chosen, weighted or balanced only with an index"));
+        }
+        Ok(Recipe::new(order))
+    }
+
+    /// What to order, and how many rows there are to serve; columns are read from `dataset`.
+    pub(crate) fn recipe(
         &self,
-        sampling: &SamplingArgs,
+        order: OrderSpec,
         index: &Index,
         dataset: impl FnOnce() -> Result<Dataset, Failure>,
-    ) -> Result<Chosen, Failure> {
+    ) -> Result<(Recipe<'static>, u64), Failure> {
         let dataset = if self.reads_columns() { Some(dataset()?) } else { None };
         let kept = self.kept(index, dataset.as_ref())?;
         let rows = kept.as_ref().map_or(index.len(), IdSet::len);
         if rows == 0 && !index.is_empty() {
             return Err(Failure::new(format!("none of {} rows is left to be served", index.len())));
         }
-        let len = self.epoch_size.unwrap_or(rows);
         let column = |name: &str| {
             let column = dataset.as_ref().map(|dataset| dataset.column(name));
             let column = column.ok_or_else(|| Failure::new("there is no dataset to read a column of"))?;
@@ -110,32 +107,18 @@ impl ChoosingArgs {
                 None => column,
             })
         };
-        let orders: Arc<dyn Orders> = if let Some(name) = &self.weights {
-            let weights = column(name)?.weights()?;
-            let named = |error: rowdex::Error| error.with_column(name);
-            if self.without_replacement {
-                let possible = weights.iter().filter(|weight| **weight > 0.0).count() as u64;
-                let len = self.epoch_size.unwrap_or(possible);
-                Arc::new(Weighted::without_replacement(&weights, len, sampling.seed).map_err(named)?)
-            } else {
-                Arc::new(Weighted::with_replacement(&weights, len, sampling.seed).map_err(named)?)
+        let recipe = match (&self.weights, &self.balance) {
+            (Some(name), _) => {
+                Recipe::weighted(column(name)?.weights()?).with_column(name).with_replacement(!self.without_replacement)
             }
-        } else if let Some(name) = &self.balance {
-            let labels = column(name)?.labels()?;
-            let balanced = Balanced::new(labels.codes(), len, sampling.seed);
-            Arc::new(balanced.map_err(|error| error.with_column(name))?)
-        } else {
-            sampling.order.orders(&group_rows(index, kept.as_ref()), sampling.seed)?
+            (None, Some(name)) => Recipe::balanced(column(name)?.labels()?.codes().to_vec()).with_column(name),
+            (None, None) => Recipe::new(order),
         };
-        let orders: Arc<dyn Orders> = match kept {
-            Some(kept) => Arc::new(Subset::new(orders, kept)?),
-            None => orders,
+        let recipe = match kept {
+            Some(kept) => recipe.with_kept(kept),
+            None => recipe,
         };
-        let orders: Arc<dyn Orders> = match self.epoch_size {
-            Some(size) if orders.len() != size => Arc::new(Resized::new(orders, size)?),
-            _ => orders,
-        };
-        Ok(Chosen { orders, rows })
+        Ok((if let Some(size) = self.epoch_size { recipe.with_size(size) } else { recipe }, rows))
     }
 
     /// The rows that are not left out; nothing if all of them are served.
@@ -145,7 +128,7 @@ impl ChoosingArgs {
             None => None,
         };
         if let Some(side) = self.split {
-            let split = Split::new(self.split_fraction, self.split_seed)?;
+            let split = Split::new(self.split_fraction, self.split_seed).map_err(Failure::usage)?;
             kept = Some(match (&self.split_by, dataset, &kept) {
                 (Some(name), Some(dataset), Some(kept)) => dataset.column(name).of(kept).split(&split, side)?,
                 (Some(name), Some(dataset), None) => dataset.column(name).split(&split, side)?,
@@ -155,13 +138,4 @@ impl ChoosingArgs {
         }
         Ok(kept)
     }
-}
-
-/// How many rows of each row group are served.
-fn group_rows(index: &Index, kept: Option<&IdSet>) -> Vec<u64> {
-    let rows = index.row_groups().map(|group| {
-        let ids = group.row_ids();
-        kept.map_or(group.rows(), |kept| kept.rank(ids.end) - kept.rank(ids.start))
-    });
-    rows.collect()
 }

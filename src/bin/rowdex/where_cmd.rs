@@ -12,7 +12,10 @@ use crate::args::{IndexArg, JsonArg, out_of_range};
 use crate::failure::Failure;
 use crate::locate::locate;
 use crate::output;
-use crate::sampling::{self, SamplingArgs};
+use crate::sampling::{self, BatchArg, SamplingArgs};
+
+/// Rows of a step that are listed, unless all are asked for.
+const LISTED: usize = 40;
 
 /// Positions looked at in one go.
 const PIECE: usize = 4096;
@@ -33,7 +36,14 @@ pub(crate) struct WhereArgs {
     sampling: SamplingArgs,
 
     #[command(flatten)]
+    batch: BatchArg,
+
+    #[command(flatten)]
     question: Question,
+
+    /// List all rows of the step, instead of the first 40.
+    #[arg(long, conflicts_with_all = ["row", "json"])]
+    all: bool,
 
     #[command(flatten)]
     json: JsonArg,
@@ -56,7 +66,7 @@ pub(crate) fn run(args: &WhereArgs) -> Result<(), Failure> {
     if let Some(row) = args.question.row.iter().max().filter(|row| **row >= index.len()) {
         return Err(out_of_range(*row, &index));
     }
-    let samplers = args.sampling.samplers_of(args.sampling.orders(&index)?)?;
+    let samplers = args.sampling.samplers(&args.sampling.orders(&index)?, args.batch)?;
     let mut served = Vec::new();
     let mut sought = Vec::new();
     for epoch in args.sampling.epochs()? {
@@ -69,7 +79,16 @@ pub(crate) fn run(args: &WhereArgs) -> Result<(), Failure> {
     let json = args.json.json;
     match args.question.step {
         Some(_) if json => output::print_json(&served.iter().map(|at| at.to_json(&index)).collect()),
-        Some(_) => output::print(&table_of_rows(&served, &index)),
+        Some(_) => {
+            let listed = if args.all { served.len() } else { served.len().min(LISTED) };
+            output::print(&table_of_rows(&served[..listed], &index))?;
+            match served.len() - listed {
+                0 => Ok(()),
+                more => {
+                    output::print(&format!("and {} more (`--all` lists them)\n", output::counted(more as u64, "row")))
+                }
+            }
+        }
         None if json => output::print_json(&sought.iter().map(Sought::to_json).collect()),
         None => output::print(&table_of_uses(&sought)),
     }

@@ -1,0 +1,65 @@
+//! The commands, as types that the command line is parsed into.
+
+use clap::{Parser, Subcommand};
+
+use crate::build::BuildArgs;
+use crate::demo::DemoArgs;
+use crate::epoch::EpochArgs;
+use crate::get::GetArgs;
+use crate::ids::IdsArgs;
+use crate::info::InfoArgs;
+use crate::locate::LocateArgs;
+use crate::plan::PlanArgs;
+use crate::prove::ProveArgs;
+use crate::quality::QualityArgs;
+use crate::verify::VerifyArgs;
+use crate::where_cmd::WhereArgs;
+
+/// Parquet files as a map-style dataset for distributed training.
+///
+/// `build` reads the footers of Parquet files and writes an index, in which every row has a number. All other commands take
+/// that index: they say where a row is, fetch rows, or run whole epochs as the ranks of a training job would.
+#[derive(Debug, Parser)]
+#[command(name = "rowdex", version, propagate_version = true, after_help = CLI_HELP)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const CLI_HELP: &str = "\
+Examples:
+  rowdex demo
+  rowdex build data/ -o train.rdx
+  rowdex get train.rdx 0 41 99
+  rowdex epoch train.rdx --world-size 8 --batch-size 256
+  rowdex plan train.rdx --world-size 8 --memory 4GiB
+
+Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 called wrongly.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Index Parquet files.
+    Build(BuildArgs),
+    /// Say what is in an index.
+    Info(InfoArgs),
+    /// Check an index, and the files it is of.
+    Verify(VerifyArgs),
+    /// Say in which file, row group and row a row id is.
+    Locate(LocateArgs),
+    /// Fetch rows by their ids, in the order asked.
+    Get(GetArgs),
+    /// Read whole epochs as the ranks of a training job would, and report what each rank got.
+    Epoch(EpochArgs),
+    /// Say what an epoch would cost within a memory budget, from the index alone.
+    Plan(PlanArgs),
+    /// Write the row ids that a rank is dealt, one a line.
+    Ids(IdsArgs),
+    /// Go through all that every rank is dealt, and show that shards are equal, disjoint and complete.
+    Prove(ProveArgs),
+    /// Say which rows a step of a run has, or which steps have a row.
+    Where(WhereArgs),
+    /// Compare orders: how far they shuffle, and what their batches are made of.
+    Quality(QualityArgs),
+    /// Make a small dataset, index it and train on it for show.
+    Demo(DemoArgs),
+}

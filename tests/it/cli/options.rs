@@ -1,0 +1,316 @@
+//! Every option of every command does something, or is refused.
+//!
+//! The options are read from `--help`, so an option that nobody made a case for fails the test.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::place::{Outcome, Place, rows_from};
+use super::row_choice;
+
+/// An option, the command line without it, and the one with it.
+type Case = (&'static str, &'static str, String, String);
+
+/// Options that have no effect on what a command writes, and why.
+const WITHOUT_A_TRACE: [(&str, &str, &str); 8] = [
+    ("build", "threads", "how many read footers at once"),
+    ("build", "concurrency", "how many requests a store gets at once"),
+    ("verify", "threads", "how many decode at once"),
+    ("get", "threads", "how many decode at once"),
+    ("epoch", "threads", "how many decode at once"),
+    ("epoch", "read-concurrency", "how many row groups of a store are read at once: tests/it/stores/reading.rs"),
+    ("plan", "staleness", "requests to a store: tests/it/stores/command.rs"),
+    ("plan", "root", "requests to a store: tests/it/stores/command.rs"),
+];
+
+/// Of a time, and not of the result; `plan` predicts the peak.
+const TIMES: [&str; 3] = ["seconds", "rows_per_second", "peak_held_bytes"];
+
+/// Which rows come in which order: what five commands have in common.
+fn sampling(command: &'static str, base: &str, rank: &str) -> Vec<Case> {
+    let with = |option, common: &str, more: &str| -> Case {
+        let without = format!("{command} {base} {common}");
+        (command, option, without.clone(), format!("{without} {more}"))
+    };
+    let of_rank = |option, world: &str, more: &str| with(option, &format!("{world} {rank}"), more);
+    let few = "--world-size 3";
+    vec![
+        with("order", "", "--order sequential"),
+        with("order-file", "", "--order-file order.bin"),
+        with("permutation", "--order-file some.bin", "--permutation"),
+        of_rank("partition", &format!("{few} --order sequential"), "--partition contiguous"),
+        of_rank("no-rotate", &format!("{few} --order sequential --tail drop --epoch 1 --batch-size 1"), "--no-rotate"),
+        with("seed", "", "--seed 8"),
+        with("epoch", "", "--epoch 1"),
+        with("epochs", "", "--epochs 2"),
+        with("world-size", rank, "--world-size 3"),
+        with("replicas", &format!("--world-size 4 {rank}"), "--replicas 2"),
+        of_rank("replica-layout", "--world-size 4 --replicas 2", "--replica-layout strided"),
+        of_rank("tail", &format!("{few} --batch-size 333"), "--tail drop"),
+        with("skip", "", "--skip skip.txt"),
+        with("split", "", "--split train"),
+        with("split-fraction", "--split train", "--split-fraction 0.5"),
+        with("split-by", "--split train", "--split-by user"),
+        with("split-seed", "--split train", "--split-seed 3"),
+        with("weights", "", "--weights weight"),
+        with("without-replacement", "--weights weight", "--without-replacement"),
+        with("balance", "", "--balance class"),
+        with("epoch-size", "", "--epoch-size 700"),
+        with("batch-size", "", "--batch-size 50"),
+    ]
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut add = |command: &'static str, option: &'static str, without: &str, with: &str| {
+        cases.push((command, option, format!("{command} {without}"), format!("{command} {with}")));
+    };
+    let build = "data -o out.rdx";
+    add("build", "output", build, "data --output out-other.rdx");
+    add("build", "force", "data -o train.rdx", "data -o train.rdx --force");
+    add("build", "update", "data -o train.rdx", "data -o train.rdx --update");
+    add("build", "root", build, &format!("{build} --root ."));
+    add("build", "schema", "uneven -o out.rdx", "uneven -o out.rdx --schema union");
+    add("build", "no-footers", build, &format!("{build} --no-footers"));
+    add("build", "no-partitions", "parted -o out.rdx", "parted -o out.rdx --no-partitions");
+    add("build", "rows", build, &format!("{build} --rows rows.csv"));
+    add("build", "json", build, &format!("{build} --json"));
+    add("info", "json", "train.rdx", "train.rdx --json");
+    add("verify", "level", "train.rdx --json", "train.rdx --json --level deep");
+    add("verify", "root", "train.rdx --json", "train.rdx --json --root uneven");
+    add("verify", "json", "train.rdx", "train.rdx --json");
+    add("locate", "json", "train.rdx 7", "train.rdx 7 --json");
+    let get = "train.rdx 0..500";
+    add("get", "format", get, &format!("{get} --format json"));
+    add("get", "output", get, &format!("{get} --output out.csv"));
+    add("get", "force", &format!("{get} --output there.csv"), &format!("{get} --output there.csv --force"));
+    for (command, base) in [("get", get), ("epoch", "train.rdx --json --threads 1")] {
+        add(command, "columns", base, &format!("{base} --columns id"));
+        add(command, "root", base, &format!("{base} --root uneven"));
+        let tier = "--cache-dir out-tier --cache-disk";
+        add(command, "cache-dir", base, &format!("{base} {tier} 10MiB"));
+        add(command, "cache-disk", &format!("{base} {tier} 1"), &format!("{base} {tier} 10MiB"));
+        add(
+            command,
+            "cache-kind",
+            &format!("{base} {tier} 10MiB"),
+            &format!("{base} {tier} 10MiB --cache-kind fetched"),
+        );
+    }
+    add("get", "staleness", "stale.rdx 0", "stale.rdx 0 --staleness off");
+    let epoch = "train.rdx --json --threads 1";
+    add("epoch", "staleness", "stale.rdx --json", "stale.rdx --json --staleness off");
+    add("epoch", "json", "train.rdx", "train.rdx --json");
+    add("epoch", "memory", epoch, &format!("{epoch} --memory 5%"));
+    add("epoch", "loader", &format!("{epoch} --memory 20%"), &format!("{epoch} --memory 20% --loader lru"));
+    add("epoch", "steps", epoch, &format!("{epoch} --steps 1"));
+    add("epoch", "resume", epoch, &format!("{epoch} --resume STATE"));
+    let hurt = "hurt.rdx --json --threads 1 --staleness off";
+    add("epoch", "on-fault", hurt, &format!("{hurt} --on-fault substitute"));
+    let substitute = format!("{hurt} --on-fault substitute");
+    add("epoch", "fault-seed", &substitute, &format!("{substitute} --fault-seed 5"));
+    add("epoch", "rank", &format!("{epoch} --world-size 3"), &format!("{epoch} --world-size 3 --rank 1"));
+    let plan = "train.rdx --json --memory 10%";
+    add("plan", "json", "train.rdx", "train.rdx --json");
+    add("plan", "memory", "train.rdx --json", plan);
+    add("plan", "rank", &format!("{plan} --world-size 3"), &format!("{plan} --world-size 3 --rank 1"));
+    add(
+        "plan",
+        "ranks-per-node",
+        &format!("{plan} --world-size 4"),
+        &format!("{plan} --world-size 4 --ranks-per-node 2"),
+    );
+    add("plan", "columns", plan, &format!("{plan} --columns id"));
+    let prove = "train.rdx --json";
+    add("prove", "len", prove, "--len 77 --json");
+    add("prove", "workers", prove, &format!("{prove} --workers 2"));
+    add("prove", "exact", prove, &format!("{prove} --exact"));
+    add("prove", "rank", prove, &format!("{prove} --rank 0"));
+    add("prove", "json", "train.rdx", prove);
+    add("ids", "len", "train.rdx", "--len 77");
+    add("ids", "from", "train.rdx", "train.rdx --from 5");
+    add("ids", "limit", "train.rdx", "train.rdx --limit 5");
+    add("ids", "rank", "train.rdx --world-size 3 --rank 0", "train.rdx --world-size 3 --rank 1");
+    add("ids", "pads", "train.rdx --world-size 3 --rank 2", "train.rdx --world-size 3 --rank 2 --pads");
+    let step = "train.rdx --json --step 0";
+    add("where", "step", step, "train.rdx --json --step 2");
+    add("where", "row", "train.rdx --json --row 5", "train.rdx --json --row 6");
+    add("where", "rank", &format!("{step} --world-size 3"), &format!("{step} --world-size 3 --rank 1"));
+    add("where", "all", "train.rdx --step 0", "train.rdx --step 0 --all");
+    add("where", "json", "train.rdx --step 0", step);
+    let quality = "train.rdx --json";
+    add("quality", "order", quality, &format!("{quality} --order torch"));
+    add("quality", "seed", quality, &format!("{quality} --seed 4"));
+    add("quality", "epoch", quality, &format!("{quality} --epoch 4"));
+    add("quality", "batch-size", quality, &format!("{quality} --batch-size 40"));
+    add("quality", "label", quality, &format!("{quality} --label class"));
+    add("quality", "root", &format!("{quality} --label class"), &format!("{quality} --label class --root uneven"));
+    add("quality", "plot", quality, &format!("{quality} --plot out.svg"));
+    add("quality", "force", &format!("{quality} --plot there.svg"), &format!("{quality} --plot there.svg --force"));
+    add("quality", "json", "train.rdx", quality);
+    add("demo", "keep", "--keep train.rdx", "--keep out-demo");
+    cases.extend(sampling("epoch", epoch, ""));
+    let of_two = sampling("plan", &format!("{plan} --ranks-per-node 2"), "");
+    cases.extend(of_two.into_iter().filter(|(_, option, ..)| *option == "replica-layout"));
+    cases.extend(sampling("plan", plan, "").into_iter().filter(|(_, option, ..)| *option != "replica-layout"));
+    cases.extend(sampling("prove", prove, ""));
+    // Where an epoch ends shows in its last steps.
+    for (_, option, without, with) in sampling("where", step, "") {
+        let last = match option {
+            "tail" => "--step 1",
+            "epoch-size" => "--step 2",
+            _ => "--step 0",
+        };
+        let [without, with] = [without, with].map(|arguments| arguments.replace("--step 0", last));
+        cases.push(("where", option, without, with));
+    }
+    let mut ids = sampling("ids", "train.rdx", "--rank 1");
+    // It is refused there, and the other cases must go without it.
+    ids.retain(|(_, option, ..)| *option != "batch-size");
+    for (_, _, without, with) in &mut ids {
+        for arguments in [without, with] {
+            *arguments = arguments.replace("--batch-size 333", "").replace("--batch-size 1", "");
+        }
+    }
+    cases.extend(ids);
+    cases
+}
+
+/// The long options in a help text.
+fn options(place: &Place, command: &str) -> BTreeSet<String> {
+    let help = place.run(&format!("{command} --help")).succeeds().text();
+    let name = |line: &str| -> Option<String> {
+        let line = line.trim_start();
+        let line =
+            line.strip_prefix('-')?.trim_start_matches(|c: char| c.is_ascii_alphabetic() || c == ',' || c == ' ');
+        let name = line.trim_start_matches('-');
+        Some(name.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '-').collect())
+    };
+    let names = help.lines().filter(|line| line.trim_start().starts_with('-')).filter_map(name);
+    names.filter(|name| !["", "help", "version"].contains(&name.as_str())).collect()
+}
+
+fn commands(place: &Place) -> Vec<String> {
+    let help = place.run("--help").succeeds().text();
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // A line that goes on with a description is indented further.
+    let named = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    named.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+/// Runs a command where there is no file whose name begins with `out`.
+fn run_afresh(place: &Place, arguments: &str) -> Outcome {
+    for name in place.names().iter().filter(|name| name.starts_with("out")) {
+        let path = place.path(name);
+        if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+    }
+    place.run(arguments)
+}
+
+/// What a command wrote: to stdout and stderr, and to files whose names begin with `out`.
+fn observe(place: &Place, arguments: &str) -> String {
+    let outcome = run_afresh(place, arguments);
+    let stdout = match serde_json::from_slice::<Value>(&outcome.stdout) {
+        Ok(mut json) => {
+            if !arguments.starts_with("plan") {
+                without_times(&mut json);
+            }
+            json.to_string()
+        }
+        Err(_) => outcome.text(),
+    };
+    let files: Vec<String> =
+        place.names().iter().filter(|name| name.starts_with("out")).map(|name| contents(&place.path(name))).collect();
+    format!("{stdout}\n{}\n{files:?}", outcome.stderr)
+}
+
+fn contents(path: &Path) -> String {
+    if !path.is_dir() {
+        return format!("{} {:x}", path.display(), xxhash_rust::xxh3::xxh3_64(&fs::read(path).unwrap()));
+    }
+    let mut within: Vec<String> = fs::read_dir(path).unwrap().map(|entry| contents(&entry.unwrap().path())).collect();
+    within.sort();
+    within.join(" ")
+}
+
+fn without_times(json: &mut Value) {
+    match json {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !TIMES.contains(&name.as_str()));
+            fields.values_mut().for_each(without_times);
+        }
+        Value::Array(values) => values.iter_mut().for_each(without_times),
+        _ => {}
+    }
+}
+
+/// A dataset and all that the cases name.
+fn place() -> Place {
+    let place = row_choice::place();
+    place.write("uneven/a.parquet", &rows_from(0, 10));
+    place.write("uneven/b.parquet", &rows_from(10, 10).project(&[0, 1]).unwrap());
+    place.write("parted/key=a/a.parquet", &rows_from(0, 10));
+    place.write("stale/a.parquet", &rows_from(0, 200));
+    place.run("build stale -o stale.rdx").succeeds();
+    place.write("stale/a.parquet", &rows_from(0, 199));
+    place.write("hurt/a.parquet", &rows_from(0, 970));
+    place.run("build hurt -o hurt.rdx").succeeds();
+    let path = place.path("hurt/a.parquet");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[4..600].fill(0xff);
+    fs::write(path, bytes).unwrap();
+    fs::write(place.path("skip.txt"), "3..200\n").unwrap();
+    fs::write(place.path("rows.csv"), "row_id\n5\n6\n").unwrap();
+    fs::write(place.path("there.csv"), "").unwrap();
+    fs::write(place.path("there.svg"), "").unwrap();
+    let list = |ids: Vec<u64>| ids.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>();
+    fs::write(place.path("order.bin"), list((0..1000).rev().collect())).unwrap();
+    fs::write(place.path("some.bin"), list((0..1000).map(|row| row / 2).collect())).unwrap();
+    place
+}
+
+#[test]
+fn every_option_of_every_command_changes_what_the_command_does() {
+    let place = place();
+    let state = place.json("epoch train.rdx --steps 2")["state"].as_str().unwrap().to_owned();
+    let cases = cases();
+    let mut known: BTreeSet<(String, String)> =
+        WITHOUT_A_TRACE.iter().map(|(command, option, _)| (command.to_string(), option.to_string())).collect();
+    known.extend(cases.iter().map(|(command, option, ..)| (command.to_string(), option.to_string())));
+    let there: BTreeSet<(String, String)> = commands(&place)
+        .into_iter()
+        .flat_map(|command| options(&place, &command).into_iter().map(move |option| (command.clone(), option)))
+        .collect();
+    assert!(there.len() > 100, "{there:?}");
+    assert_eq!(there.difference(&known).collect::<Vec<_>>(), Vec::<&(String, String)>::new(), "options without a case");
+    assert_eq!(
+        known.difference(&there).collect::<Vec<_>>(),
+        Vec::<&(String, String)>::new(),
+        "cases without an option"
+    );
+
+    let mut seen: BTreeMap<String, String> = BTreeMap::new();
+    let mut idle = Vec::new();
+    for (command, option, without, with) in cases {
+        let [without, with] = [without, with].map(|arguments| arguments.replace("STATE", &state));
+        if option == "json" {
+            let is_json =
+                |arguments: &str| serde_json::from_slice::<Value>(&run_afresh(&place, arguments).stdout).is_ok();
+            assert!(!is_json(&without) && is_json(&with), "{with}");
+            continue;
+        }
+        let before = seen.entry(without.clone()).or_insert_with(|| {
+            let before = observe(&place, &without);
+            // What differs by itself would make any option look as if it did something.
+            assert_eq!(before, observe(&place, &without), "{without} says something else each time");
+            before
+        });
+        if *before == observe(&place, &with) {
+            idle.push(format!("{command} --{option}: {with}"));
+        }
+    }
+    assert!(idle.is_empty(), "these options do nothing:\n{}", idle.join("\n"));
+}
