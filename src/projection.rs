@@ -69,7 +69,7 @@ impl Projection {
     }
 
     /// Decodes the top-level string and binary columns that `wanted` says yes to as views, until
-    /// [`finish`](crate::row_group::finish) turns them into the schema's own types.
+    /// the rows are brought to the schema's own types to be served.
     ///
     /// The choice belongs to the projection and not to the file, so that batches of different files can be put
     /// together.

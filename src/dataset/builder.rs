@@ -36,8 +36,8 @@ impl DatasetBuilder {
     /// Decoded row groups kept unless said otherwise: 1 GiB.
     pub const DEFAULT_CACHE_BYTES: u64 = 1 << 30;
 
-    /// Threads used unless said otherwise: one per available core, at most eight, because more outrun most disks and several ranks
-    /// usually share a machine.
+    /// Threads used unless said otherwise: one per available core, at most eight, because more outrun most disks and
+    /// several ranks usually share a machine.
     pub fn default_threads() -> usize {
         std::thread::available_parallelism().map_or(1, |cores| cores.get().min(8))
     }
@@ -57,7 +57,8 @@ impl DatasetBuilder {
         }
     }
 
-    /// Serves these columns, in this order; all of them unless called. A path with dots names a nested field: `person.name`.
+    /// Serves these columns, in this order; all of them unless called. A path with dots names a nested field:
+    /// `person.name`.
     #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.columns = Some(columns.into_iter().map(Into::into).collect());
@@ -71,8 +72,8 @@ impl DatasetBuilder {
         self
     }
 
-    /// Decodes with this many threads of its own; 0 and 1 decode on the caller's. Default: [`default_threads`](Self::default_threads), and
-    /// 16 for data in an object store, for which they mostly wait.
+    /// Decodes with this many threads of its own; 0 and 1 decode on the caller's. Default:
+    /// [`default_threads`](Self::default_threads), and 16 for data in an object store, for which they mostly wait.
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
@@ -118,12 +119,12 @@ impl DatasetBuilder {
         self
     }
 
-    /// Keeps row groups in a folder on a local disk, for all processes of the machine: each is fetched and decoded once between them.
-    /// Default: no.
+    /// Keeps row groups in a folder on a local disk, for all processes of the machine: each is fetched and decoded
+    /// once between them. Default: no.
     ///
-    /// A loader comes back to row groups that are kept instead of decoding them again, and `take` does when its cache does not have them. Rows are the same
-    /// with and without. The folder is made when something is first kept; when that fails, or the disk is full, rows are read
-    /// as if there were no tier, and [`Dataset::tier_fault`] says why.
+    /// A loader comes back to row groups that are kept instead of decoding them again, and `take` does when its cache
+    /// does not have them. Rows are the same with and without. The folder is made when something is first kept; when
+    /// that fails, or the disk is full, rows are read as if there were no tier, and [`Dataset::tier_fault`] says why.
     ///
     /// ```no_run
     /// use rowdex::dataset::DiskTier;
@@ -143,8 +144,8 @@ impl DatasetBuilder {
     /// Opens the dataset. Reads no data file and starts no thread.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for an unknown or repeated column, if neither the index nor the caller says where the files are, or for a
-    /// disk tier without comparing files ([`Staleness::Off`]).
+    /// [`ErrorKind::InvalidArgument`] for an unknown or repeated column, if neither the index nor the caller says
+    /// where the files are, or for a disk tier without comparing files ([`Staleness::Off`]).
     pub fn open(self) -> Result<Dataset> {
         let schema = self.index.schema();
         let projection = match &self.columns {

@@ -7,8 +7,8 @@ use super::{Dataset, MapDataset};
 
 /// Items are typed rows, as [`MapDataset::get_as`] makes them.
 ///
-/// A row id beyond the end is an error here, where burn's own datasets panic: a damaged sampler state must not end a training run
-/// without a word.
+/// A row id beyond the end is an error here, where burn's own datasets panic: a damaged sampler state must not end a
+/// training run without a word.
 impl<T: DeserializeOwned> burn_dataset::Dataset<T> for Dataset {
     fn get(&self, index: usize) -> Result<T, DatasetError> {
         self.get_as(index as u64).map_err(DatasetError::new)

@@ -18,7 +18,8 @@ use crate::{Error, ErrorKind, Result};
 
 /// One column of a dataset, from [`Dataset::column`]: what orders by class or weight, and splits by key, need to know.
 ///
-/// Reading decodes the column of every row group that has one of the rows, once, on the dataset's threads and past its cache.
+/// Reading decodes the column of every row group that has one of the rows, once, on the dataset's threads and past
+/// its cache.
 #[derive(Debug, Clone)]
 pub struct Column<'a> {
     dataset: &'a Dataset,
@@ -61,12 +62,12 @@ impl<'a> Column<'a> {
         Self { rows: Some(rows), ..self }
     }
 
-    /// The classes of the rows, in order: equal values are one class. Integers, dates, booleans, strings and binary, and dictionaries of them.
-    /// 4 bytes a row.
+    /// The classes of the rows, in order: equal values are one class. Integers, dates, booleans, strings and binary,
+    /// and dictionaries of them. 4 bytes a row.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is no such column, or if a row has no value; [`ErrorKind::Schema`] if the column is of another
-    /// type; and those of reading. They name file, row group and column.
+    /// [`ErrorKind::InvalidArgument`] if there is no such column, or if a row has no value; [`ErrorKind::Schema`] if
+    /// the column is of another type; and those of reading. They name file, row group and column.
     pub fn labels(&self) -> Result<Labels> {
         let mut codes = Vec::new();
         self.reserve(&mut codes)?;
@@ -128,8 +129,8 @@ impl<'a> Column<'a> {
         Ok(weights)
     }
 
-    /// The rows whose value is on this side of the split. Rows with equal values are on one side, in all files and whatever width or encoding their
-    /// columns have. Types as for [`labels`](Self::labels).
+    /// The rows whose value is on this side of the split. Rows with equal values are on one side, in all files and
+    /// whatever width or encoding their columns have. Types as for [`labels`](Self::labels).
     ///
     /// # Errors
     /// As [`labels`](Self::labels).
@@ -299,8 +300,8 @@ enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// Writes the canonical bytes over `key`: the same for equal values of whatever width or encoding, and different for others. Splits
-    /// hash them, so they are frozen.
+    /// Writes the canonical bytes over `key`: the same for equal values of whatever width or encoding, and different
+    /// for others. Splits hash them, so they are frozen.
     fn write(self, key: &mut Vec<u8>) {
         key.clear();
         match self {
@@ -331,7 +332,8 @@ impl Value<'_> {
 }
 
 impl Labels {
-    /// With the classes in the order of their values, so that the code of a class does not depend on which row has it first.
+    /// With the classes in the order of their values, so that the code of a class does not depend on which row has it
+    /// first.
     fn sorted(mut codes: Vec<u32>, mut classes: Vec<Class>) -> Self {
         let mut by_value: Vec<u32> = (0..classes.len() as u32).collect();
         by_value.sort_by(|a, b| classes.get(*a as usize).cmp(&classes.get(*b as usize)));

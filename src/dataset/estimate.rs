@@ -6,8 +6,8 @@ use crate::row_group::{FileMetadata, ReadCost};
 impl Dataset {
     /// What each row group costs to read, in the order of the index.
     ///
-    /// Parses the footers that the index has of up to a thousand files, and a few from the files themselves if it has none; the
-    /// others are taken to be alike.
+    /// Parses the footers that the index has of up to a thousand files, and a few from the files themselves if it has
+    /// none; the others are taken to be alike.
     pub(crate) fn read_costs(&self) -> Vec<ReadCost> {
         const FILES: usize = 1000;
         const FILES_WITHOUT_FOOTER: usize = 16;
@@ -36,7 +36,8 @@ impl Dataset {
 }
 
 impl Dataset {
-    /// How many requests reading a row group of this cost takes: all of it, or so many rows in so many runs, on average; 0 for local files.
+    /// How many requests reading a row group of this cost takes: all of it, or so many rows in so many runs, on
+    /// average; 0 for local files.
     pub(crate) fn requests(&self, cost: &ReadCost, some: Option<(u64, u64)>) -> f64 {
         const DRAWS: u64 = 16;
         let source = &*self.inner.settings.source;

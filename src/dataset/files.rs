@@ -1,4 +1,5 @@
-//! The files of a dataset as they are used: compared with the index when they are opened, and their footers parsed once.
+//! The files of a dataset as they are used: compared with the index when they are opened, and their footers parsed
+//! once.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -42,7 +42,8 @@ impl HeldGroups {
         self.groups.counters()
     }
 
-    /// The rows of these slots, strictly increasing, of a row group that is not held: by themselves, or with all others.
+    /// The rows of these slots, strictly increasing, of a row group that is not held: by themselves, or with all
+    /// others.
     pub(super) fn load(&self, read: RowGroupRead<'_>, slots: &[u32], reader: &dyn RowGroupReader) -> Result<Loaded> {
         let row_group = read.group.entry.index();
         if self.reads_pages(read, slots.len()) {
@@ -70,9 +71,10 @@ impl HeldGroups {
 
     /// Whether to read just the pages of these rows, rather than decode the row group and keep it.
     ///
-    /// The renter's rule: go on renting (page reads) until the rent paid equals the price (the whole row group), then buy. Whatever
-    /// rows come next, that reads at most about twice what the best choice in hindsight would have (Karlin, Manasse, Rudolph and
-    /// Sleator, "Competitive snoopy caching", 1988). A row group that the cache cannot hold is never bought for a few rows.
+    /// The renter's rule: go on renting (page reads) until the rent paid equals the price (the whole row group), then
+    /// buy. Whatever rows come next, that reads at most about twice what the best choice in hindsight would have
+    /// (Karlin, Manasse, Rudolph and Sleator, "Competitive snoopy caching", 1988). A row group that the cache cannot
+    /// hold is never bought for a few rows.
     fn reads_pages(&self, read: RowGroupRead<'_>, wanted: usize) -> bool {
         /// More rows of one row group at once are a scan in the making, or touch most pages anyway.
         const FEW: u64 = 8;

@@ -15,7 +15,8 @@ use crate::{Error, ErrorKind, Result};
 /// Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before.
 ///
 /// Each keeps its own cache, threads and options. Cheap to clone. What comes how often is the business of an order,
-/// [`Mixed`](crate::order::Mixed), which numbers rows in the same way; a [`Loader`](crate::Loader) takes a mixed dataset as it takes a plain one.
+/// [`Mixed`](crate::order::Mixed), which numbers rows in the same way; a [`Loader`](crate::Loader) takes a mixed
+/// dataset as it takes a plain one.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -47,8 +48,9 @@ impl MixedDataset {
     /// These datasets, one after the other.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there are none, or if they have more than [`MAX_LEN`] rows or 2^32 row groups together;
-    /// [`ErrorKind::Schema`] if they do not serve columns of the same names and types in the same order.
+    /// [`ErrorKind::InvalidArgument`] if there are none, or if they have more than [`MAX_LEN`] rows or 2^32 row
+    /// groups together; [`ErrorKind::Schema`] if they do not serve columns of the same names and types in the same
+    /// order.
     pub fn new(datasets: impl IntoIterator<Item = Dataset>) -> Result<Self> {
         let datasets: Arc<[Dataset]> = datasets.into_iter().collect();
         let schema = common_schema(datasets.iter().map(Dataset::schema))?;
@@ -90,7 +92,8 @@ impl MixedDataset {
         if row >= self.len() {
             return None;
         }
-        // The first dataset begins at 0, so one always does. Of several that begin at the row, all but the last are empty.
+        // The first dataset begins at 0, so one always does. Of several that begin at the row, all but the last are
+        // empty.
         let dataset = self.starts.partition_point(|start| *start <= row).checked_sub(1)?;
         Some((dataset, row - self.starts.get(dataset)?))
     }

@@ -1,8 +1,8 @@
 //! The map-style dataset: where index, source, decode and cache meet.
 //!
-//! A [`Dataset`] turns row ids into Arrow [`RecordBatch`]es. It keeps decoded row groups in an LRU of a fixed size, decodes each at
-//! most once at a time however many threads want it, and reads only the pages that hold the wanted rows where a file says where its
-//! pages are.
+//! A [`Dataset`] turns row ids into Arrow [`RecordBatch`]es. It keeps decoded row groups in an LRU of a fixed size,
+//! decodes each at most once at a time however many threads want it, and reads only the pages that hold the wanted
+//! rows where a file says where its pages are.
 
 mod ahead;
 mod builder;
@@ -60,8 +60,9 @@ pub use verify::{VerifyProgress, VerifyReport};
 
 /// Rows by their row id. Cheap to clone: clones share the cache, the open files and the counters.
 ///
-/// All methods take `&self` and may be called from many threads at once. No thread is started before the first [`take`](Self::take) that
-/// needs several row groups decoded, and a process forked from this one gets a cache and threads of its own at its first call.
+/// All methods take `&self` and may be called from many threads at once. No thread is started before the first
+/// [`take`](Self::take) that needs several row groups decoded, and a process forked from this one gets a cache and
+/// threads of its own at its first call.
 #[derive(Clone)]
 pub struct Dataset {
     inner: Arc<Inner>,
@@ -98,7 +99,8 @@ struct State {
 }
 
 impl Dataset {
-    /// Opens the dataset of an index file, with every column and the defaults of [`DatasetBuilder`]. Reads no data file.
+    /// Opens the dataset of an index file, with every column and the defaults of [`DatasetBuilder`]. Reads no data
+    /// file.
     ///
     /// # Errors
     /// As [`Index::open`] and [`DatasetBuilder::open`].
@@ -155,7 +157,8 @@ impl Dataset {
         self.inner.settings.tier.is_some()
     }
 
-    /// Why nothing more is kept in the disk tier since some time: the disk is full, say, or the folder cannot be written to. `None` while all is well.
+    /// Why nothing more is kept in the disk tier since some time: the disk is full, say, or the folder cannot be
+    /// written to. `None` while all is well.
     ///
     /// Rows are served all the same; what the tier has already, too, from there.
     pub fn tier_fault(&self) -> Option<Error> {
@@ -171,13 +174,13 @@ impl Dataset {
 
     /// One row, as a batch of one row that shares nothing with the cache.
     ///
-    /// Microseconds when its row group is cached. Otherwise it reads the pages that hold the row; once such reads have cost as much as
-    /// decoding the whole row group would, that is what is done, and cached.
+    /// Microseconds when its row group is cached. Otherwise it reads the pages that hold the row; once such reads
+    /// have cost as much as decoding the whole row group would, that is what is done, and cached.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfRange`] at `len` and beyond; [`ErrorKind::Stale`] if the file is not the one that was indexed;
-    /// [`ErrorKind::InvalidParquet`], [`ErrorKind::TooLarge`], [`ErrorKind::Io`] and others from reading and decoding, naming file, row
-    /// group and, where it can be known, column.
+    /// [`ErrorKind::OutOfRange`] at `len` and beyond; [`ErrorKind::Stale`] if the file is not the one that was
+    /// indexed; [`ErrorKind::InvalidParquet`], [`ErrorKind::TooLarge`], [`ErrorKind::Io`] and others from reading and
+    /// decoding, naming file, row group and, where it can be known, column.
     pub fn get(&self, row: u64) -> Result<RecordBatch> {
         let state = self.inner.state()?;
         let location = self.index().locate(row).ok_or_else(|| self.out_of_range(row))?;
@@ -194,9 +197,9 @@ impl Dataset {
 
     /// The rows in the order asked, as one batch; row ids may repeat, and an empty slice gives an empty batch.
     ///
-    /// Each row group is decoded at most once per call, several in parallel on the dataset's own threads. Beyond the cache it holds
-    /// the rows asked for, one row group per thread, and those of the row groups asked for that would fit in the cache together,
-    /// should other calls have displaced them from there.
+    /// Each row group is decoded at most once per call, several in parallel on the dataset's own threads. Beyond the
+    /// cache it holds the rows asked for, one row group per thread, and those of the row groups asked for that would
+    /// fit in the cache together, should other calls have displaced them from there.
     ///
     /// # Errors
     /// As [`get`](Self::get); the row group that comes first in the index is reported where several fail.
@@ -269,8 +272,8 @@ impl Dataset {
         gather::gather(batches, places, self.schema())
     }
 
-    /// Reads and decodes rows of one row group on the calling thread, past what is held in memory, and hands them to the
-    /// sink. What was read ahead is used.
+    /// Reads and decodes rows of one row group on the calling thread, past what is held in memory, and hands them to
+    /// the sink. What was read ahead is used.
     pub(crate) fn read(
         &self,
         row_group: u32,
@@ -320,8 +323,8 @@ impl Dataset {
         state.reader().read_ahead(RowGroupRead { group, slots, projection: self.projection(), keeps: true })
     }
 
-    /// The rows at these slots, of the types in `output`: a slice would keep the whole row group in memory for as long as
-    /// the caller keeps one row.
+    /// The rows at these slots, of the types in `output`: a slice would keep the whole row group in memory for as
+    /// long as the caller keeps one row.
     fn pick(group: &RecordBatch, slots: &[u32], output: &SchemaRef) -> Result<RecordBatch> {
         let places: Vec<_> = slots.iter().map(|&slot| (0, slot)).collect();
         gather::gather(&[group], &places, output)

@@ -10,16 +10,18 @@ use crate::{Error, ErrorKind, Result};
 
 /// How closely a data file is compared with what was indexed.
 ///
-/// A copy of the indexed file is the indexed file: a local file of another modification time is accepted when its size and
-/// its footer are those that were indexed. A footer holds the places and sizes of all data and usually their statistics,
-/// so it changes with nearly any of it. `docs/staleness.md` says what each level costs, and what it does not notice.
+/// A copy of the indexed file is the indexed file: a local file of another modification time is accepted when its
+/// size and its footer are those that were indexed. A footer holds the places and sizes of all data and usually their
+/// statistics, so it changes with nearly any of it. `docs/staleness.md` says what each level costs, and what it does
+/// not notice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Staleness {
-    /// Compares nothing, neither when a file is opened nor when it is read. Row counts are still compared when a footer is parsed.
+    /// Compares nothing, neither when a file is opened nor when it is read. Row counts are still compared when a
+    /// footer is parsed.
     Off,
-    /// Compares the size, and the modification time or the entity tag: of local files when they are opened, and of files
-    /// in a store with every read, which costs no request of its own. Where only the time differs, it compares the footer.
-    /// Does not notice a file that was rewritten with the same length and given its old time back.
+    /// Compares the size, and the modification time or the entity tag: of local files when they are opened, and of
+    /// files in a store with every read, which costs no request of its own. Where only the time differs, it compares
+    /// the footer. Does not notice a file that was rewritten with the same length and given its old time back.
     ///
     /// At this level and above, every read of a local file compares size and modification time with those that the file
     /// had when it was opened.

@@ -38,11 +38,13 @@ pub struct VerifyReport {
 impl Dataset {
     /// Checks the index, then every data file at this level, on the dataset's own threads.
     ///
-    /// [`Staleness::Off`] looks at the index alone; [`Staleness::Stat`] costs a `stat` for each file; [`Staleness::Footer`] a read for each file;
-    /// [`Staleness::Deep`] decodes the chosen columns of every row group that serves rows. `progress` is called after each file.
+    /// [`Staleness::Off`] looks at the index alone; [`Staleness::Stat`] costs a `stat` for each file;
+    /// [`Staleness::Footer`] a read for each file; [`Staleness::Deep`] decodes the chosen columns of every row group
+    /// that serves rows. `progress` is called after each file.
     ///
     /// # Errors
-    /// As [`Index::verify`](crate::Index::verify). What is wrong with data files is in the report, so that one run finds all of it.
+    /// As [`Index::verify`](crate::Index::verify). What is wrong with data files is in the report, so that one run
+    /// finds all of it.
     pub fn verify(&self, level: Staleness, progress: &(dyn Fn(VerifyProgress) + Sync)) -> Result<VerifyReport> {
         let inner = &*self.inner;
         let index = self.index();

@@ -34,7 +34,8 @@ impl Extracted {
     }
 }
 
-/// Gets the rows at these slots, in the order given, of a group that stayed decoded. If it goes on to stay, views may share its values.
+/// Gets the rows at these slots, in the order given, of a group that stayed decoded. If it goes on to stay, views may
+/// share its values.
 pub(crate) fn from_whole(
     whole: RecordBatch,
     bytes: u64,
@@ -58,7 +59,8 @@ pub(crate) fn from_whole(
 
 /// Reads a group and gets the rows at these slots out of it, in the order given.
 ///
-/// All of the group is decoded if it stays, or if more than every sixteenth row is wanted; in chunks, unless it stays or is no larger than one.
+/// All of the group is decoded if it stays, or if more than every sixteenth row is wanted; in chunks, unless it stays
+/// or is no larger than one.
 pub(crate) fn from_file(
     groups: &dyn Groups,
     group: u32,
@@ -108,8 +110,8 @@ impl RowSink for Picking {
     }
 }
 
-/// Whether rows may stay in the chunk that they were decoded to. Views that are served would keep all pages of the group in memory for as long as
-/// a batch lives.
+/// Whether rows may stay in the chunk that they were decoded to. Views that are served would keep all pages of the
+/// group in memory for as long as a batch lives.
 fn may_lie(groups: &dyn Groups) -> bool {
     groups.chunks_are_own() && !groups.shares_values()
 }

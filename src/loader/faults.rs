@@ -1,10 +1,10 @@
 //! Row groups that cannot be read, and which rows stand in for theirs.
 //!
-//! All rows stand in a circle, in the order `global` of the fault seed at epoch 2^64 - 1. A row that cannot be read is
-//! replaced by the next one in the circle that can. Which one that is depends on the rows that are lost and on nothing
-//! else: not on when a loss was noticed, since going on from a substitute that turns out to be lost leads to the same row,
-//! so ranks, threads and memory agree without a word. As the order is a permutation, substitutes are spread evenly over the
-//! rows that are left, and the search ends.
+//! All rows stand in a circle, in the order `global` of the fault seed at epoch 2^64 - 1. A row that cannot be read
+//! is replaced by the next one in the circle that can. Which one that is depends on the rows that are lost and on
+//! nothing else: not on when a loss was noticed, since going on from a substitute that turns out to be lost leads to
+//! the same row, so ranks, threads and memory agree without a word. As the order is a permutation, substitutes are
+//! spread evenly over the rows that are left, and the search ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -23,8 +23,9 @@ pub enum Fault {
     /// The step that needs one of its rows is an error, and the last one.
     #[default]
     Fail,
-    /// Each of its rows is replaced by another one that can be read, chosen by the row id and this seed, and by which rows can be
-    /// read: the same on all ranks that can read the same files. The number of steps and of rows stays what it was.
+    /// Each of its rows is replaced by another one that can be read, chosen by the row id and this seed, and by which
+    /// rows can be read: the same on all ranks that can read the same files. The number of steps and of rows stays
+    /// what it was.
     Substitute {
         /// Another seed chooses other rows.
         seed: u64,

@@ -55,7 +55,8 @@ impl ReadCost {
         self.columns.iter().map(|column| column.range.clone()).collect()
     }
 
-    /// Where so many rows would be read, in so many runs, if these were at random places: dictionaries and data pages. Each draw has other places.
+    /// Where so many rows would be read, in so many runs, if these were at random places: dictionaries and data
+    /// pages. Each draw has other places.
     pub(crate) fn sample(&self, rows: u64, runs: u64, draw: u64) -> Vec<Range<u64>> {
         if rows == 0 {
             return Vec::new();

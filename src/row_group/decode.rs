@@ -43,8 +43,8 @@ pub(crate) struct GroupDecoder<'a> {
     /// Columns whose value is the same in the whole file and comes from its path; they take precedence over a column of
     /// the same name in the file.
     pub(crate) partitions: &'a [(&'a str, Option<&'a str>)],
-    /// Rows that take more bytes than this are refused: all rows together, or those of each chunk where there are several.
-    /// While they are decoded, their compressed bytes and one page per column come on top.
+    /// Rows that take more bytes than this are refused: all rows together, or those of each chunk where there are
+    /// several. While they are decoded, their compressed bytes and one page per column come on top.
     pub(crate) max_decoded_bytes: u64,
 }
 
@@ -131,7 +131,8 @@ impl GroupDecoder<'_> {
         Ok(pages)
     }
 
-    /// The pages that hold the wanted rows, before they are read. `paged` has their positions, if they are to be made use of.
+    /// The pages that hold the wanted rows, before they are read. `paged` has their positions, if they are to be made
+    /// use of.
     fn pages(
         &self,
         group: &RowGroupMetaData,
@@ -149,8 +150,8 @@ impl GroupDecoder<'_> {
         })
     }
 
-    /// Where decoding will read, sorted, as far as that is known without a read: for some rows of a group whose pages' positions were never
-    /// read, it is these positions alone.
+    /// Where decoding will read, sorted, as far as that is known without a read: for some rows of a group whose
+    /// pages' positions were never read, it is these positions alone.
     pub(crate) fn places(&self, rows: Rows<'_>) -> Result<Vec<Range<u64>>> {
         let Some(group) = self.file.group(self.row_group) else { return Ok(Vec::new()) };
         let selected = selected(rows, self.file.row_group_rows(self.row_group))?;

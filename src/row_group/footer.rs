@@ -53,8 +53,8 @@ pub(crate) struct Footer {
     pub(crate) file_size: u64,
 }
 
-/// Reads the footer of `path`, of which nothing need be known: one read of `guess` bytes, which tells the stat, too, and
-/// a second one if the footer is longer than that. `expected` is as in [`Source::end`].
+/// Reads the footer of `path`, of which nothing need be known: one read of `guess` bytes, which tells the stat, too,
+/// and a second one if the footer is longer than that. `expected` is as in [`Source::end`].
 ///
 /// # Errors
 ///
@@ -395,7 +395,8 @@ fn parse_footer(footer: &[u8], options: &ParquetMetaDataOptions) -> Result<Arrow
 
 /// Replaces the number of rows that the footer gives for the whole file by the sum over its row groups.
 ///
-/// Some writers leave it 0, and other readers go by the row groups. The decoder takes it as the longest batch there can be.
+/// Some writers leave it 0, and other readers go by the row groups. The decoder takes it as the longest batch there
+/// can be.
 fn with_rows_counted(metadata: ParquetMetaData) -> ParquetMetaData {
     let rows = metadata.row_groups().iter().fold(0_i64, |rows, group| rows.saturating_add(group.num_rows()));
     let file = metadata.file_metadata();

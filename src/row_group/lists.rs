@@ -1,9 +1,10 @@
 //! Lists of numbers (tokens, embeddings, positions), from the values and levels of their column chunk.
 //!
-//! The parquet crate decodes pages into values and levels as ever; what is done here is putting them together. Its own reader of nested
-//! columns serves every nesting, and for that builds a bitmap of the values' validity, filters the levels and copies the values apart, whether or not
-//! anything is null; on columns of token ids that is a third of the time. Here a chunk that has no nulls takes one look over its levels: all lists start
-//! where the repetition level is 0 (Melnik et al., "Dremel: Interactive Analysis of Web-Scale Datasets", VLDB 2010, §4.1).
+//! The parquet crate decodes pages into values and levels as ever; what is done here is putting them together. Its
+//! own reader of nested columns serves every nesting, and for that builds a bitmap of the values' validity, filters
+//! the levels and copies the values apart, whether or not anything is null; on columns of token ids that is a third
+//! of the time. Here a chunk that has no nulls takes one look over its levels: all lists start where the repetition
+//! level is 0 (Melnik et al., "Dremel: Interactive Analysis of Web-Scale Datasets", VLDB 2010, §4.1).
 
 use std::sync::Arc;
 
@@ -40,7 +41,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The shape of the root field `root`, whose Arrow type is `list`, if that is one of lists of numbers and all of it is in the column `leaf`.
+    /// The shape of the root field `root`, whose Arrow type is `list`, if that is one of lists of numbers and all of
+    /// it is in the column `leaf`.
     pub(super) fn of(schema: &SchemaDescriptor, root: usize, leaf: usize, list: &DataType) -> Option<Self> {
         let item = match list {
             DataType::List(item) | DataType::LargeList(item) => item,
@@ -94,7 +96,8 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// The lists of a column chunk whose bytes are these, from `start` on in their file. Errors will call the column `name`.
+    /// The lists of a column chunk whose bytes are these, from `start` on in their file. Errors will call the column
+    /// `name`.
     pub(super) fn new(
         shape: Shape,
         name: &str,
@@ -159,7 +162,10 @@ impl Lists {
             ColumnReader::Int32ColumnReader(reader) => match shape.item.data_type() {
                 DataType::Int32 => whole::<_, Int32Type>(reader, shape, levels, rows),
                 _ => {
-                    converting!(reader, Int8 => Int8Type, Int16 => Int16Type, UInt8 => UInt8Type, UInt16 => UInt16Type, UInt32 => UInt32Type)
+                    converting!(
+                        reader, Int8 => Int8Type, Int16 => Int16Type, UInt8 => UInt8Type, UInt16 => UInt16Type,
+                        UInt32 => UInt32Type
+                    )
                 }
             },
             ColumnReader::Int64ColumnReader(reader) => match shape.item.data_type() {

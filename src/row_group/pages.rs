@@ -70,7 +70,8 @@ impl Pages {
         lists.iter_mut().try_for_each(|(_, _, lists)| lists.end())
     }
 
-    /// The columns that [`Lists`] decodes, each with its place in `roots` and its leaf, in rising order. A selection leaves all to the decoder, which can skip.
+    /// The columns that [`Lists`] decodes, each with its place in `roots` and its leaf, in rising order. A selection
+    /// leaves all to the decoder, which can skip.
     fn lists(&self, leaves: &[usize], roots: &[usize]) -> Result<Vec<(usize, usize, Lists)>> {
         let mut found = Vec::new();
         let group = self.reader.metadata().row_groups().get(self.group);

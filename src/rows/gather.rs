@@ -1,8 +1,9 @@
 //! Rows of many batches, in any order, as one batch.
 //!
-//! Random rows of decoded row groups are bound by cache misses, so what counts is how many misses are under way at once.
-//! Arrow's own kernel goes through the array's struct for each value; here the values of all batches are first laid out
-//! as plain slices, which leaves one independent load per value. Types without such a layout go through Arrow's kernel.
+//! Random rows of decoded row groups are bound by cache misses, so what counts is how many misses are under way at
+//! once. Arrow's own kernel goes through the array's struct for each value; here the values of all batches are first
+//! laid out as plain slices, which leaves one independent load per value. Types without such a layout go through
+//! Arrow's kernel.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ use super::record_batch;
 /// A row: which batch, and which row of it.
 pub(crate) type Place = (u32, u32);
 
-/// The rows at `places`, in that order. All batches have the same schema, and places are inside them. Views become strings or bytes where `output` has those; everything else keeps its type.
+/// The rows at `places`, in that order. All batches have the same schema, and places are inside them. Views become
+/// strings or bytes where `output` has those; everything else keeps its type.
 pub(crate) fn gather(
     batches: &[&RecordBatch],
     places: &[Place],

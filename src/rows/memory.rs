@@ -1,6 +1,7 @@
 //! How many bytes of memory batches keep alive.
 //!
-//! An array's buffer is counted by the address of its allocation, so that it is counted once however many arrays share it.
+//! An array's buffer is counted by the address of its allocation, so that it is counted once however many arrays
+//! share it.
 
 use std::collections::HashSet;
 
@@ -30,7 +31,8 @@ pub(crate) fn bytes_shown(batch: &RecordBatch) -> u64 {
 
 /// Counts what arrays add to the memory that is kept alive by the arrays counted before.
 ///
-/// All arrays must be alive for as long as it counts: the allocator gives the address of a freed buffer to the next one.
+/// All arrays must be alive for as long as it counts: the allocator gives the address of a freed buffer to the next
+/// one.
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
     seen: HashSet<usize>,
@@ -71,8 +73,8 @@ impl Footprint {
 
 /// Counts what each chunk of a row group adds to the chunks before it, which are not alive any more.
 ///
-/// Rows that were picked as views keep the pages alive that the next chunks' views show, too, so those are counted once.
-/// Every other buffer is the chunk's own.
+/// Rows that were picked as views keep the pages alive that the next chunks' views show, too, so those are counted
+/// once. Every other buffer is the chunk's own.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkBytes {
     shown: HashSet<usize>,

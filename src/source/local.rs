@@ -23,9 +23,9 @@ const MAX_READ: u64 = 8 << 20;
 ///
 /// Every read names its position (`pread`), so threads and forked processes share open files without disturbing each
 /// other; nothing is mapped, so a file that somebody truncates is an error and not a signal. Files stay open between
-/// reads: all sources of the process together keep at most a quarter of the files that it may have open, and close some
-/// when the system refuses to open more. A file that is replaced by renaming keeps being read as the old one until it is
-/// closed, so the ranges of one decode never mix two files.
+/// reads: all sources of the process together keep at most a quarter of the files that it may have open, and close
+/// some when the system refuses to open more. A file that is replaced by renaming keeps being read as the old one
+/// until it is closed, so the ranges of one decode never mix two files.
 #[derive(Debug)]
 pub struct LocalSource {
     root: PathBuf,
@@ -128,9 +128,12 @@ fn open_regular(path: &Path) -> Result<File> {
 
 fn cannot_open(error: io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, "there is no such file below the root")
-            .with_source(error)
-            .with_hint("it vanished since the index was built, or the root is another one: restore it, name the root, or build the index again"),
+        io::ErrorKind::NotFound => {
+            Error::new(ErrorKind::NotFound, "there is no such file below the root").with_source(error).with_hint(
+                "it vanished since the index was built, or the root is another one: restore it, name the root, or \
+                 build the index again",
+            )
+        }
         _ => fs::error("cannot open", error),
     }
 }

@@ -40,8 +40,8 @@ pub struct FileStat {
 }
 
 impl FileStat {
-    /// Whether a file that looks like `now` may have this content: as long, and with the same tag where both have one, or else of the same
-    /// time.
+    /// Whether a file that looks like `now` may have this content: as long, and with the same tag where both have
+    /// one, or else of the same time.
     ///
     /// A file with a tag and one without were not looked at in the same store, so their times say nothing.
     pub fn may_be(&self, now: &Self) -> bool {
@@ -70,7 +70,8 @@ fn bare(etag: &str) -> &str {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// Requests sent to a store, those for pages of a listing counted as one and some repetitions after faults left out.
+    /// Requests sent to a store, those for pages of a listing counted as one and some repetitions after faults left
+    /// out.
     pub requests: u64,
     /// Bytes of files received in answer.
     pub bytes: u64,
@@ -120,10 +121,11 @@ pub trait Source: Debug + Send + Sync {
         64 << 10
     }
 
-    /// The last `length` bytes of a file, or all of a shorter one, and its [`stat`](Source::stat). Where requests cost much, it takes one.
+    /// The last `length` bytes of a file, or all of a shorter one, and its [`stat`](Source::stat). Where requests
+    /// cost much, it takes one.
     ///
-    /// `expected` is what the file was like when it was listed or indexed, if it was. A source that [is remote](Source::is_remote) gives
-    /// [`ErrorKind::Stale`] if it is no longer so.
+    /// `expected` is what the file was like when it was listed or indexed, if it was. A source that [is
+    /// remote](Source::is_remote) gives [`ErrorKind::Stale`] if it is no longer so.
     ///
     /// # Errors
     ///
@@ -138,7 +140,8 @@ pub trait Source: Debug + Send + Sync {
         Ok((stat, bytes))
     }
 
-    /// As [`read`](Source::read), of the content that `stat` is of: of any other content it gives [`ErrorKind::Stale`] and no byte.
+    /// As [`read`](Source::read), of the content that `stat` is of: of any other content it gives
+    /// [`ErrorKind::Stale`] and no byte.
     ///
     /// Unless a source knows a cheaper way, it reads, and then compares [`stat`](Source::stat).
     ///
@@ -160,7 +163,8 @@ pub trait Source: Debug + Send + Sync {
         None
     }
 
-    /// Whether every call is a request that takes long, and [`read_unchanged`](Source::read_unchanged) compares entity tags.
+    /// Whether every call is a request that takes long, and [`read_unchanged`](Source::read_unchanged) compares
+    /// entity tags.
     fn is_remote(&self) -> bool {
         false
     }
@@ -175,7 +179,8 @@ pub trait Source: Debug + Send + Sync {
         None
     }
 
-    /// How many requests a [`read`](Source::read) of these ranges takes where nothing fails; 0 where it is none that anybody counts.
+    /// How many requests a [`read`](Source::read) of these ranges takes where nothing fails; 0 where it is none that
+    /// anybody counts.
     fn requests(&self, ranges: &[Range<u64>]) -> u64 {
         let _ = ranges;
         0

@@ -1,7 +1,8 @@
 //! Puts what was read ahead where other processes find it, as soon as it has arrived.
 //!
-//! Whoever asked for it may come back for it much later, or wait for just those who wait for it. So this is left neither to the loader's threads nor to
-//! those of the store, which have better to do than to write files: a thread of its own does it, which the first read starts.
+//! Whoever asked for it may come back for it much later, or wait for just those who wait for it. So this is left
+//! neither to the loader's threads nor to those of the store, which have better to do than to write files: a thread
+//! of its own does it, which the first read starts.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

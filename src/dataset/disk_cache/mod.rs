@@ -1,9 +1,9 @@
 //! The disk tier around a reader: row groups that were read before come from a folder that all processes of the machine
 //! share.
 //!
-//! An entry is named after everything that its bytes depend on: this version of rowdex, where the file is and what it was
-//! when it was indexed, the row group, and then either the byte ranges that were fetched or the types and rows that were
-//! decoded. So an entry is never stale: a file that changed is another file.
+//! An entry is named after everything that its bytes depend on: this version of rowdex, where the file is and what it
+//! was when it was indexed, the row group, and then either the byte ranges that were fetched or the types and rows
+//! that were decoded. So an entry is never stale: a file that changed is another file.
 
 mod keeper;
 mod peer_fetch;
@@ -51,7 +51,8 @@ pub(super) struct DiskCache {
     place: String,
     /// What may be asked for: what the dataset serves, and the same with strings and binary as views.
     projections: [Projection; 2],
-    /// Of the schemas that rows were decoded to, by which Arrow types entries are told apart; `None` for those that are not kept.
+    /// Of the schemas that rows were decoded to, by which Arrow types entries are told apart; `None` for those that
+    /// are not kept.
     fingerprints: Mutex<Vec<(SchemaRef, Option<u128>)>>,
 }
 
@@ -251,7 +252,8 @@ impl DiskCache {
         let indexed = &read.group.indexed;
         let FileStat { size, mtime_ns, etag } = indexed.stat();
         format!(
-            "rowdex {}\nroot {}\nfile {:?}\nsize {size}\nmtime {mtime_ns:?}\netag {etag:?}\nfooter {:016x}\ncontent {:?}\nrow group {}\n",
+            "rowdex {}\nroot {}\nfile {:?}\nsize {size}\nmtime {mtime_ns:?}\netag {etag:?}\nfooter {:016x}\n\
+             content {:?}\nrow group {}\n",
             env!("CARGO_PKG_VERSION"),
             self.place,
             indexed.path(),
@@ -315,7 +317,8 @@ fn serve_rows(read: RowGroupRead<'_>, kept: &Kept, sink: &mut dyn RowSink) -> Re
     Ok(0)
 }
 
-/// Rows picked out of arrays of some types share the values of all: kept alive by a few rows, whole entries would stay mapped.
+/// Rows picked out of arrays of some types share the values of all: kept alive by a few rows, whole entries would
+/// stay mapped.
 fn can_be_kept(data_type: &DataType, top: bool) -> bool {
     match data_type {
         DataType::Utf8View | DataType::BinaryView => top,
@@ -333,7 +336,8 @@ fn are_many(slots: Slots<'_>, rows: u64) -> bool {
     }
 }
 
-/// Copies what was kept of `ranges`, one after the other. Views that are decoded from plain pages show those pages, and would keep the map alive.
+/// Copies what was kept of `ranges`, one after the other. Views that are decoded from plain pages show those pages,
+/// and would keep the map alive.
 fn parts_of(ranges: &[Range<u64>], all: &[u8]) -> Vec<Bytes> {
     let mut rest = all;
     let part = |range: &Range<u64>| {

@@ -30,7 +30,8 @@ impl DiskCache {
         }
     }
 
-    /// What processes pass on to each other of a row group: its column chunks, unless it is local or pages of it are enough.
+    /// What processes pass on to each other of a row group: its column chunks, unless it is local or pages of it are
+    /// enough.
     fn passed_chunks(&self, read: RowGroupRead<'_>) -> Option<Vec<Range<u64>>> {
         let chunks = if self.reader.is_remote() { read.chunks() } else { Vec::new() };
         let whole = !chunks.is_empty()

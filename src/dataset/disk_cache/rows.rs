@@ -1,8 +1,9 @@
 //! Decoded rows as the payload of an entry: messages of Arrow's streaming format, uncompressed, which can be mapped.
 //!
-//! The schema, then for each chunk its new dictionaries and its record batch; each message begins at a multiple of 64 bytes. At the end, two
-//! integers for each chunk (where its record batch begins and ends) and the number of chunks, all `u64`, little-endian. Record batches are used where they are
-//! mapped. Dictionaries are copied, because rows that are picked out share them, and would keep the map alive.
+//! The schema, then for each chunk its new dictionaries and its record batch; each message begins at a multiple of 64
+//! bytes. At the end, two integers for each chunk (where its record batch begins and ends) and the number of chunks,
+//! all `u64`, little-endian. Record batches are used where they are mapped. Dictionaries are copied, because rows
+//! that are picked out share them, and would keep the map alive.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

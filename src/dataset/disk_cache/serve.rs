@@ -12,8 +12,8 @@ use crate::{Error, ErrorKind, Result};
 
 /// Hands over rows of an entry with the types of `schema`, in chunks as asked.
 ///
-/// Chunks of all rows are mapped memory, to be picked from and let go. Whatever comes in one piece, and rows of some slots, are copies, because
-/// whoever asks for those keeps them.
+/// Chunks of all rows are mapped memory, to be picked from and let go. Whatever comes in one piece, and rows of some
+/// slots, are copies, because whoever asks for those keeps them.
 pub(super) fn serve(
     chunks: &[RecordBatch],
     slots: Slots<'_>,
