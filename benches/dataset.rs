@@ -1,8 +1,8 @@
 //! Reading rows from decoded row groups, and from files.
 //!
-//! The data is like a feature table: eight row groups of 131,072 rows, with integers, floats, a short string and a category of a
-//! thousand values. Rows are drawn at random over all of it, so nearly every value is a cache miss: that is what training does, and what
-//! the figures are bound by.
+//! The data is like a feature table: eight row groups of 131,072 rows, with integers, floats, a short string and a
+//! category of a thousand values. Rows are drawn at random over all of it, so nearly every value is a cache miss: that
+//! is what training does, and what the figures are bound by.
 
 #![allow(clippy::expect_used, reason = "a bench that cannot set up has nothing better to do")]
 

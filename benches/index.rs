@@ -1,9 +1,9 @@
 //! Looking rows up and opening, by the number of row groups.
 //!
 //! Row groups hold 500 to 1500 rows, so that no arithmetic shortcut finds them. Rows are drawn at random, so lookups in
-//! the large indexes miss the caches, as they do under a global shuffle. `latency` lets no two lookups overlap; `locate`
-//! looks up rows that are known beforehand, as a loader does, and lets the processor overlap the misses. Targets for
-//! `locate`: 40 ns at 10^5 row groups and 250 ns at 10^7; for `open`: 40 ms at 10^6.
+//! the large indexes miss the caches, as they do under a global shuffle. `latency` lets no two lookups overlap;
+//! `locate` looks up rows that are known beforehand, as a loader does, and lets the processor overlap the misses.
+//! Targets for `locate`: 40 ns at 10^5 row groups and 250 ns at 10^7; for `open`: 40 ms at 10^6.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

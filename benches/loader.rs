@@ -1,7 +1,8 @@
 //! The loader and its parts, as far as they can be told apart from outside.
 //!
-//! The data is a feature table of thirty-two row groups of 8,192 rows with eight narrow columns, small enough to be written in a moment. Decoding
-//! is left out where everything is held: what remains is walking the order, picking rows out of groups, and putting batches together.
+//! The data is a feature table of thirty-two row groups of 8,192 rows with eight narrow columns, small enough to be
+//! written in a moment. Decoding is left out where everything is held: what remains is walking the order, picking rows
+//! out of groups, and putting batches together.
 
 #![allow(clippy::expect_used, reason = "a bench that cannot set up has nothing better to do")]
 

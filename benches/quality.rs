@@ -1,9 +1,9 @@
 //! Whether the statistics of the global order are distributed as those of random permutations are, over many seeds.
 //!
-//! `cargo bench --bench quality [-- SEEDS]` prints, for each statistic and length, the mean of its square and how far out the most extreme
-//! one was. Each is a standard normal number by chance, so the mean of squares should be 1, give or take the uncertainty in
-//! the last column, which for lengths up to 2^16 is what Fisher-Yates, the control, has as well. The tests of
-//! `src/order/quality/battery.rs` run the same statistics over few seeds and many more lags.
+//! `cargo bench --bench quality [-- SEEDS]` prints, for each statistic and length, the mean of its square and how far
+//! out the most extreme one was. Each is a standard normal number by chance, so the mean of squares should be 1, give
+//! or take the uncertainty in the last column, which for lengths up to 2^16 is what Fisher-Yates, the control, has as
+//! well. The tests of `src/order/quality/battery.rs` run the same statistics over few seeds and many more lags.
 
 use std::iter::zip;
 

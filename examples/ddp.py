@@ -48,7 +48,9 @@ def train(index: str, folder: pathlib.Path) -> None:
         dist.all_reduce(steps)
         if rank == 0:
             # All ranks took the same number of steps, or the last gradients would have waited for ever.
-            print(f"epoch {epoch}: {int(steps) // world_size} steps on each of {world_size} ranks, loss {loss.item():.3f}")
+            print(
+                f"epoch {epoch}: {int(steps) // world_size} steps on each of {world_size} ranks, loss {loss.item():.3f}"
+            )
 
     dist.barrier()
     checkpoint = torch.load(folder / "checkpoint.pt", weights_only=True)

@@ -57,7 +57,8 @@ int main(int argc, char **argv) {
   for (int i = 0; i < ROWS; i++) {
     rowdex_file_info file = {.struct_size = sizeof file};
     check(rowdex_index_get_file(index, places[i].file, &file, &error), error);
-    printf("row id %" PRIu64 ": %.*s, row group %" PRIu32 ", row %" PRIu64 "\n", rows[i], (int)file.path.len, file.path.data,
+    printf("row id %" PRIu64 ": %.*s, row group %" PRIu32 ", row %" PRIu64 "\n", rows[i],
+           (int)file.path.len, file.path.data,
            places[i].ordinal, places[i].row);
   }
 

@@ -76,7 +76,8 @@ int main(int argc, char **argv) {
     check(rowdex_batch_copy_into(batch, &column, 1, &error), error);
     double mean = train(ids, info.num_rows);
     if (info.step % 50 == 0) {
-      printf("epoch %" PRIu64 " step %2" PRIu64 " of %" PRIu64 ": %" PRIu64 " rows, mean id %.1f\n", info.epoch, info.step,
+      printf("epoch %" PRIu64 " step %2" PRIu64 " of %" PRIu64 ": %" PRIu64 " rows, mean id %.1f\n",
+             info.epoch, info.step,
              info.steps, info.num_rows, mean);
     }
     int interrupted = !resumed && info.epoch == 1 && info.step == 20;

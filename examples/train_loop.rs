@@ -1,7 +1,7 @@
 //! The data side of a training job on several ranks: `cargo run --release --example train_loop -- DATA [WORLD_SIZE]`.
 //!
-//! Indexes the folder, then plays every rank for two epochs and saves a checkpoint in the middle of the second one, from which half
-//! as many ranks go on.
+//! Indexes the folder, then plays every rank for two epochs and saves a checkpoint in the middle of the second one,
+//! from which half as many ranks go on.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ fn main() -> Result<()> {
     let dataset = Dataset::open(&index)?;
     println!("{} rows", dataset.len());
 
-    // In a job each rank is a process. The checkpoint is the same on all of them, because it counts the steps of the whole job.
+    // In a job each rank is a process. The checkpoint is the same on all of them, because it counts the steps of the
+    // whole job.
     let mut checkpoint = None;
     for rank in 0..world_size {
         let mut loader = loader(&dataset, rank, world_size)?;

@@ -2,8 +2,8 @@
 
     python examples/train_tabular.py [train.rdx]
 
-The index's columns must be those of `example` below. Without one it makes a small dataset in a temporary folder, which needs pyarrow.
-"""
+The index's columns must be those of `example` below. Without one it makes a small dataset in a temporary folder, which
+needs pyarrow."""
 
 from __future__ import annotations
 

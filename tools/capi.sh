@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks the C API: the header against the sources, and the C and C++ programs of tests/capi and examples with the library, plain, under
-# ASan and UBSan, and under valgrind. What cannot be had is skipped aloud; with CI=true that is a failure.
+# Checks the C API: the header against the sources, and the C and C++ programs of tests/capi and examples with the
+# library, plain, under ASan and UBSan, and under valgrind. What cannot be had is skipped aloud; with CI=true that is a
+# failure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work="$PWD/target/capi"
@@ -33,7 +34,8 @@ tell "the library, installed"
 ROWDEX_ALLOCATOR=system ROWDEX_PROFILE=dev ROWDEX_FLAGS=--all-features bash tools/install.sh "$work"
 exported="$(nm -D --defined-only "$work/lib/librowdex.so" | awk '{print $3}' | sort)"
 declared="$(grep -o '\browdex_[a-z0-9_]*(' include/rowdex.h | tr -d '(' | sort -u)"
-if [ "$(grep -c '^rowdex_' <<<"$exported")" -ne "$(wc -l <<<"$declared")" ] || [ -n "$(comm -13 <(printf '%s\n' "$exported") <(printf '%s\n' "$declared"))" ]; then
+missing_symbols="$(comm -13 <(printf '%s\n' "$exported") <(printf '%s\n' "$declared"))"
+if [ "$(grep -c '^rowdex_' <<<"$exported")" -ne "$(wc -l <<<"$declared")" ] || [ -n "$missing_symbols" ]; then
   printf 'the library exports other functions than the header declares:\n' >&2
   diff <(grep '^rowdex_' <<<"$exported") <(printf '%s\n' "$declared") >&2 || true
   exit 1
@@ -65,7 +67,8 @@ done
 tell "with address, undefined-behaviour and leak sanitizers"
 for source in "${programs[@]}"; do
   name="$(basename "${source%.*}")"
-  # gcc's ASan does not take its allocator's locks before a fork, so a child that allocates waits for ever if another thread held one.
+  # gcc's ASan does not take its allocator's locks before a fork, so a child that allocates waits for ever if another
+  # thread held one.
   case "$name" in *forks) continue ;; esac
   compile "$source" "$work/bin/$name.asan" -fsanitize=address,undefined -fno-sanitize-recover=all "${shared[@]}"
   timeout 300 "$work/bin/$name.asan" "$data"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The whole gate: formatting, lints for each choice of features, what it depends on, documentation, tests with the pyarrow
-# oracle and real servers of stores, the C API, the Python package, and the demo.
+# The whole gate: formatting, lints for each choice of features, what it depends on, documentation, tests with the
+# pyarrow oracle and real servers of stores, the C API, the Python package, and the demo.
 #
-# Needs a Rust toolchain with rustfmt and clippy and Python 3 with venv, and installs the rest below target/. Without nginx
-# (or root and apt) and npm, the tests of two more stores are left out, and say so.
+# Needs a Rust toolchain with rustfmt and clippy and Python 3 with venv, and installs the rest below target/. Without
+# nginx (or root and apt) and npm, the tests of two more stores are left out, and say so.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

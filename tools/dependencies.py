@@ -108,7 +108,9 @@ def main() -> int:
     problems = []
     for package in packages.values():
         if package["id"] != own["id"]:
-            problems += [f"{package['name']} {package['version']}: {what}" for what in wrong(package, own["rust_version"])]
+            problems += [
+                f"{package['name']} {package['version']}: {what}" for what in wrong(package, own["rust_version"])
+            ]
     lock = (ROOT / "Cargo.lock").read_text()
     for entry in lock.split("[[package]]")[1:]:
         if "source = " in entry and "checksum = " not in entry:

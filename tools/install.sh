@@ -18,7 +18,9 @@ case "$profile" in dev) built=debug ;; *) built="$profile" ;; esac
 built="${CARGO_TARGET_DIR:-target}/$built"
 
 # The crate type is given here and not in Cargo.toml, where every build would make libraries that few need.
-crate() { cargo rustc --locked --lib --profile "$profile" "${flags[@]}" --crate-type "$@" ${allocator[@]+"${allocator[@]}"}; }
+crate() {
+  cargo rustc --locked --lib --profile "$profile" "${flags[@]}" --crate-type "$@" ${allocator[@]+"${allocator[@]}"}
+}
 allocator=()
 if [ "${ROWDEX_ALLOCATOR:-mimalloc}" = mimalloc ]; then allocator=(--cfg rowdex_allocator); fi
 if [ "$(uname)" = Darwin ]; then

@@ -40,7 +40,8 @@ def play() -> tuple[list[int], set[int], int]:
 
 
 def text(x: float, y: float, words: str, size: int = 13, anchor: str = "start", weight: str = "normal") -> str:
-    return f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}" font-weight="{weight}" fill="{INK}">{words}</text>'
+    style = f'font-size="{size}" text-anchor="{anchor}" font-weight="{weight}" fill="{INK}"'
+    return f'<text x="{x:g}" y="{y:g}" {style}>{words}</text>'
 
 
 def square(x: float, y: float, side: float, colour: str, state: str) -> str:
@@ -56,7 +57,8 @@ def square(x: float, y: float, side: float, colour: str, state: str) -> str:
 
 
 def arrow(x1: float, y1: float, x2: float, y2: float) -> str:
-    return f'<path d="M{x1:g} {y1:g} L{x2:g} {y2:g}" stroke="{INK}" stroke-width="1.6" fill="none" marker-end="url(#tip)"/>'
+    style = f'stroke="{INK}" stroke-width="1.6" fill="none" marker-end="url(#tip)"'
+    return f'<path d="M{x1:g} {y1:g} L{x2:g} {y2:g}" {style}/>'
 
 
 def bracket(x1: float, x2: float, y: float, down: int) -> str:
@@ -75,7 +77,8 @@ def picture() -> str:
         left = LEFT + group * width
         frame = (INK, 2.4) if group == decoded else (PALE, 1.2)
         parts.append(
-            f'<rect x="{left}" y="48" width="132" height="42" rx="5" fill="#ffffff" stroke="{frame[0]}" stroke-width="{frame[1]}"/>'
+            f'<rect x="{left}" y="48" width="132" height="42" rx="5" fill="#ffffff" '
+            f'stroke="{frame[0]}" stroke-width="{frame[1]}"/>'
         )
         for i in range(ROWS):
             position = place[group * ROWS + i]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests the Python package as users get it: builds and installs it into an environment below target/, checks its types,
-# and runs its tests and examples. tools/python/setup.sh makes the environment and says what ROWDEX_TORCH and ROWDEX_VENV
-# do. Arguments go to pytest.
+# and runs its tests and examples. tools/python/setup.sh makes the environment and says what ROWDEX_TORCH and
+# ROWDEX_VENV do. Arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,8 +1,8 @@
-//! Writes the public Rust API as text, `tests/data/api/rust.txt`, so that a review shows what a change does to it. With `--check`,
-//! fails if that is not what is there.
+//! Writes the public Rust API as text, `tests/data/api/rust.txt`, so that a review shows what a change does to it. With
+//! `--check`, fails if that is not what is there.
 //!
-//! It lists what is `pub`, module by module, without bodies and private fields. That is what users can reach, because the lint
-//! `unreachable_pub` refuses the word elsewhere.
+//! It lists what is `pub`, module by module, without bodies and private fields. That is what users can reach, because
+//! the lint `unreachable_pub` refuses the word elsewhere.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;

@@ -1,8 +1,9 @@
 """rowdex beside pyarrow, in turns, on the benchmark sets: python tools/compare/compare.py DATA [TASK ...]
 
-DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. Tasks: take, get, cold-get, build, loader, tier, sequential,
-first-batch. Both sides stay alive and
-take turns, so a machine whose speed drifts is fair to both; medians of the rates and of the ratios are printed. Build first:
+DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. Tasks: take, get, cold-get, build, loader, tier,
+sequential, first-batch. Both sides stay alive and
+take turns, so a machine whose speed drifts is fair to both; medians of the rates and of the ratios are printed. Build
+first:
 
     cargo build --release --example rowdex_side
 """
@@ -80,7 +81,10 @@ def take(data: pathlib.Path, scratch: str) -> None:
         rowdex = Rowdex("take", data / name, scratch)
         ours, theirs, ratio = in_turns(rowdex, batches, peer)
         rowdex.close()
-        print(f"take {BATCH} cached, {name}: rowdex {ours:,.0f} rows/s, pyarrow.Table.take {theirs:,.0f} rows/s, {ratio:.2f}x")
+        print(
+            f"take {BATCH} cached, {name}: rowdex {ours:,.0f} rows/s, "
+            f"pyarrow.Table.take {theirs:,.0f} rows/s, {ratio:.2f}x"
+        )
 
 
 def get(data: pathlib.Path, scratch: str) -> None:
@@ -124,7 +128,10 @@ def build(data: pathlib.Path, scratch: str) -> None:
     rowdex = Rowdex("build", folder, scratch)
     ours, theirs, ratio = in_turns(rowdex, 1, peer)
     rowdex.close()
-    print(f"build, {SMALL_FILES} files: rowdex {ours:,.0f} files/s, pyarrow.parquet.read_metadata {theirs:,.0f} files/s, {ratio:.1f}x")
+    print(
+        f"build, {SMALL_FILES} files: rowdex {ours:,.0f} files/s, "
+        f"pyarrow.parquet.read_metadata {theirs:,.0f} files/s, {ratio:.1f}x"
+    )
 
 
 def loader(data: pathlib.Path, scratch: str) -> None:
@@ -159,7 +166,8 @@ def shuffle(side: str, sets: list[tuple[str, int, list[int]]], data: pathlib.Pat
                 rowdex.close()
             passes = rowdex.decodes / groups / (rowdex.rows / len(table))
             print(
-                f"{side}, global shuffle, {name}, memory {share} %: {passes:.2f} passes an epoch, rowdex {ours:,.0f} rows/s, "
+                f"{side}, global shuffle, {name}, memory {share} %: {passes:.2f} passes an epoch, "
+                f"rowdex {ours:,.0f} rows/s, "
                 f"pyarrow.Table.take {theirs:,.0f} rows/s, {ratio:.2f}x"
             )
 
@@ -181,10 +189,22 @@ def first_batch(data: pathlib.Path, scratch: str) -> None:
         plain.close()
         ours, theirs = (statistics.median(times) for times in zip(*pairs))
         ratio = statistics.median(a / b for a, b in pairs)
-        print(f"first batch, global shuffle, tab, memory {share} %: {ours:.2f} s, a pass of parquet-rs alone {theirs:.2f} s, {ratio:.2f}x")
+        print(
+            f"first batch, global shuffle, tab, memory {share} %: {ours:.2f} s, "
+            f"a pass of parquet-rs alone {theirs:.2f} s, {ratio:.2f}x"
+        )
 
 
-TASKS = {"loader": loader, "tier": tier, "sequential": sequential, "first-batch": first_batch, "take": take, "get": get, "cold-get": cold_get, "build": build}
+TASKS = {
+    "loader": loader,
+    "tier": tier,
+    "sequential": sequential,
+    "first-batch": first_batch,
+    "take": take,
+    "get": get,
+    "cold-get": cold_get,
+    "build": build,
+}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or any(task not in TASKS for task in sys.argv[2:]):

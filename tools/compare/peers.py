@@ -1,7 +1,8 @@
 """rowdex beside everything else that serves random rows of Parquet data: python tools/compare/peers.py DATA [SET ...]
 
-DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. All serve globally shuffled batches of 256 rows, on the files as they are where
-they can, else on a copy in their own format that is made beforehand (not timed; its size and the time it took are printed). They take turns, and medians of rates are
+DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. All serve globally shuffled batches of 256 rows,
+on the files as they are where they can, else on a copy in their own format that is made beforehand (not timed; its size
+and the time it took are printed). They take turns, and medians of rates are
 printed as a table in Markdown, the best last. Two threads where threads can be chosen. Set up with
 
     cargo build --release --example rowdex_side

@@ -1,7 +1,8 @@
 """What the Python package costs, on the benchmark set `tab`: python tools/compare/python_side.py DATA [TASK ...]
 
-Tasks: import, take, loader, dataloader, workers. `dataloader` needs the package datasets. Two sides take turns in one process, so a machine whose speed drifts is fair to both; medians of the rates and of the
-ratios are printed. `loader` compares with the same loader without conversion, that is, with what the library alone takes.
+Tasks: import, take, loader, dataloader, workers. `dataloader` needs the package datasets. Two sides take turns in one
+process, so a machine whose speed drifts is fair to both; medians of the rates and of the ratios are printed. `loader`
+compares with the same loader without conversion, that is, with what the library alone takes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ def importing(index: str) -> None:
 
     program = "import time; start = time.process_time(); import rowdex; print(time.process_time() - start)"
     found = statistics.median(seconds(program) for _ in range(ROUNDS))
-    print(f"import rowdex: {found * 1e3:.1f} ms of CPU; pickle of a dataset: {len(pickle.dumps(rowdex.Dataset(index)))} bytes")
+    print(
+        f"import rowdex: {found * 1e3:.1f} ms of CPU; "
+        f"pickle of a dataset: {len(pickle.dumps(rowdex.Dataset(index)))} bytes"
+    )
 
 
 def take(index: str) -> None:
@@ -67,7 +71,9 @@ def loader(index: str) -> None:
     memory = dataset.decoded_bytes // 4
 
     def side(output: Any, strings: Any = "list") -> Callable[[], float]:
-        batches = endless(rowdex.Loader(dataset, batch_size=BATCH, memory=memory, output=output, nulls="fill", strings=strings))
+        batches = endless(
+            rowdex.Loader(dataset, batch_size=BATCH, memory=memory, output=output, nulls="fill", strings=strings)
+        )
         count = 1000
         return lambda: rate(BATCH * count, lambda: [next(batches) for _ in range(count)])
 
@@ -94,7 +100,10 @@ def dataloader(index: str) -> None:
             lambda: rate(BATCH * 400, lambda: [next(batches) for _ in range(400)]),
             lambda: rate(BATCH * 4, lambda: [next(peers) for _ in range(4)]),
         )
-    text = "DataLoader(num_workers=0): rowdex's BatchSampler {:,.0f} rows/s, Hugging Face map-style as torch {:,.0f} rows/s, {:.1f}x"
+    text = (
+        "DataLoader(num_workers=0): rowdex's BatchSampler {:,.0f} rows/s, "
+        "Hugging Face map-style as torch {:,.0f} rows/s, {:.1f}x"
+    )
     print(text.format(*found))
 
 
@@ -109,7 +118,9 @@ def workers(index: str) -> None:
         next(batches)
         return lambda: rate(BATCH * 40, lambda: [next(batches) for _ in range(40)])
 
-    print("costly collate_fn: 2 workers {:,.0f} rows/s, none {:,.0f} rows/s, {:.2f}x".format(*in_turns(side(2), side(0))))
+    print(
+        "costly collate_fn: 2 workers {:,.0f} rows/s, none {:,.0f} rows/s, {:.2f}x".format(*in_turns(side(2), side(0)))
+    )
 
 
 def costly(samples: Any) -> Any:

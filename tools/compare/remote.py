@@ -1,14 +1,16 @@
 """Reading over a distance, in turns: python tools/compare/remote.py DATA [SET ...]
 
-DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. nginx serves them under the URLs of a bucket, and each answer begins
-`LATENCY` milliseconds (30 unless the environment sets another) after its request. It sends files from the page cache without touching their bytes, so
-that on one machine little time is taken from those who read. Everybody who reads has 2 threads for decoding. For each set:
+DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. nginx serves them under the URLs of a bucket,
+and each answer begins `LATENCY` milliseconds (30 unless the environment sets another) after its request. It sends files
+from the page cache without touching their bytes, so
+that on one machine little time is taken from those who read. Everybody who reads has 2 threads for decoding. For each
+set:
 
-- all row groups in the files' order, beside the same of local files, and beside pyarrow's S3 reader: `read_row_group` with
-  `pre_buffer`, by one thread or several, and the scanner of a dataset; rowdex has a quarter of the data in memory
+- all row groups in the files' order, beside the same of local files, and beside pyarrow's S3 reader: `read_row_group`
+  with `pre_buffer`, by one thread or several, and the scanner of a dataset; rowdex has a quarter of the data in memory
 - a global shuffle with a quarter of the data in memory, beside the same of local files
-- local files are read once from the page cache, and once from a copy in the temporary folder (which should be on a disk) that is dropped from the
-  page cache all the time, as data would be that is larger than the machine's memory
+- local files are read once from the page cache, and once from a copy in the temporary folder (which should be on a
+  disk) that is dropped from the page cache all the time, as data would be that is larger than the machine's memory
 - what `object_store` alone fetches of the files, 16 requests of 8 MiB at once, and what of that rate rowdex came to
 
 Medians are printed, of rates and of ratios within a turn. First
@@ -55,7 +57,9 @@ def serve(scratch: pathlib.Path, port: int) -> subprocess.Popen[bytes]:
     """A server of what lies in `scratch`, which answers late."""
     if not ECHO.is_file():
         sys.exit(__doc__)
-    folders = "".join(f"{kind}_temp_path {scratch / kind};" for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"])
+    folders = "".join(
+        f"{kind}_temp_path {scratch / kind};" for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+    )
     (scratch / "nginx.conf").write_text(
         f"""load_module {ECHO}; daemon off; master_process off; pid {scratch}/pid; error_log stderr; events {{}}
 http {{
@@ -84,7 +88,9 @@ class RowGroups:
     """pyarrow reads all row groups, so many at once."""
 
     def __init__(self, store: fs.S3FileSystem, paths: list[str], threads: int) -> None:
-        self.name = f"pyarrow, {threads} row groups at once" if threads > 1 else "pyarrow, one row group after the other"
+        self.name = (
+            f"pyarrow, {threads} row groups at once" if threads > 1 else "pyarrow, one row group after the other"
+        )
         self.store, self.pool = store, ThreadPoolExecutor(threads)
         # Footers are read beforehand, as an index has them.
         self.metadata = {path: pq.ParquetFile(store.open_input_file(path)).metadata for path in paths}
@@ -96,7 +102,9 @@ class RowGroups:
         path, group = place
         files = self.opened.__dict__
         if path not in files:
-            files[path] = pq.ParquetFile(self.store.open_input_file(path), metadata=self.metadata[path], pre_buffer=True)
+            files[path] = pq.ParquetFile(
+                self.store.open_input_file(path), metadata=self.metadata[path], pre_buffer=True
+            )
         return files[path].read_row_group(group).num_rows
 
     def burst(self) -> tuple[float, float]:
@@ -178,7 +186,8 @@ def compare(data: pathlib.Path, name: str, endpoint: str, store: fs.S3FileSystem
     size = sum(file.stat().st_size for file in files)
     copy = pathlib.Path(scratch) / "copy" / name
     shutil.copytree(data / name, copy)
-    # A turn of the shuffle is as long as an epoch: less would flatter a loader, which reads ahead while others have their turns.
+    # A turn of the shuffle is as long as an epoch: less would flatter a loader, which reads ahead while others have
+    # their turns.
     rows = sum(pq.read_metadata(file).num_rows for file in files)
     for task, burst in [("sequential", 1), ("loader-25", -(-rows // BATCH))]:
         # Each builds an index of the same name.

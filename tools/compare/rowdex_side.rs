@@ -1,4 +1,5 @@
-//! The rowdex side of `tools/compare/compare.py` and `remote.py`: does one burst of work for each line on stdin, and answers with what it took.
+//! The rowdex side of `tools/compare/compare.py` and `remote.py`: does one burst of work for each line on stdin, and
+//! answers with what it took.
 //!
 //! Both sides stay alive and take turns, so that a machine whose speed drifts is fair to both.
 
@@ -27,7 +28,8 @@ fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [task, data @ .., scratch] = arguments.as_slice() else {
         eprintln!(
-            "usage: rowdex_side take|get|cold-get|build|sequential|plain|first-PERCENT|loader-PERCENT|views-PERCENT|tier-PERCENT DATA ... SCRATCH"
+            "usage: rowdex_side take|get|cold-get|build|sequential|plain|first-PERCENT|loader-PERCENT|views-PERCENT|\
+             tier-PERCENT DATA ... SCRATCH"
         );
         std::process::exit(2);
     };
@@ -141,7 +143,8 @@ fn footers(data: &[String], wanted: bool) -> Vec<(PathBuf, ArrowReaderMetadata)>
     paths.into_iter().filter_map(open).collect()
 }
 
-/// What the parquet crate does alone: decodes all row groups, each on one thread, in batches of its own size. Returns the rows.
+/// What the parquet crate does alone: decodes all row groups, each on one thread, in batches of its own size. Returns
+/// the rows.
 fn decode_plainly(footers: &[(PathBuf, ArrowReaderMetadata)]) -> usize {
     let groups: Vec<_> = footers
         .iter()

@@ -1,7 +1,7 @@
 """Writes what pyarrow reads from every Parquet file below a folder: expect.py DATA OUT.
 
-For DATA/a/b.parquet, OUT/a/b.parquet.arrows is an uncompressed Arrow IPC stream, or OUT/a/b.parquet.error says why pyarrow refuses.
-A stream, not a file: dictionaries may differ between its batches, as they do between row groups.
+For DATA/a/b.parquet, OUT/a/b.parquet.arrows is an uncompressed Arrow IPC stream, or OUT/a/b.parquet.error says why
+pyarrow refuses. A stream, not a file: dictionaries may differ between its batches, as they do between row groups.
 """
 
 import shutil

@@ -1,7 +1,7 @@
 """Writes the generated corpus: generate.py OUT.
 
-OUT/good has every type, codec, encoding, page version, null pattern and nesting that pyarrow writes, in some hundred small files;
-OUT/bad has files that must be refused. The same bytes every time, but for the keys of the encrypted ones.
+OUT/good has every type, codec, encoding, page version, null pattern and nesting that pyarrow writes, in some hundred
+small files; OUT/bad has files that must be refused. The same bytes every time, but for the keys of the encrypted ones.
 
 Where pyarrow cannot read back what it wrote, what was written lies beside the file for expect.py.
 """
@@ -162,7 +162,9 @@ FAMILIES: dict[str, list[pa.DataType]] = {
 
 def integer(rng: random.Random, low: int, high: int) -> int:
     edge = [low, high, max(low, -1), min(high, 1), low + 1]
-    return rng.choice(edge) if rng.random() < 0.1 else rng.randint(low, high) >> rng.choice([0, 0, high.bit_length() // 2])
+    return (
+        rng.choice(edge) if rng.random() < 0.1 else rng.randint(low, high) >> rng.choice([0, 0, high.bit_length() // 2])
+    )
 
 
 def real(rng: random.Random) -> float:
@@ -283,7 +285,8 @@ def writer_options(table: pa.Table, encoding: str, pages: str, codec: str, other
 
 
 def combinations() -> list[dict[str, Any]]:
-    """All families with all encodings and page versions, each with half of the codecs, and the other factors by chance."""
+    """All families with all encodings and page versions, each with half of the codecs, and the other factors by
+    chance."""
     rng = random.Random("combinations")
     files = []
     for turn, (family, encoding, pages) in enumerate(itertools.product(FAMILIES, ENCODINGS, ["1.0", "2.0"])):
@@ -325,10 +328,12 @@ def special(good: Path) -> None:
         pq.write_table(lists, good / name, write_page_index=index, data_page_version=pages, data_page_size=256)
     # Strings that repeat through a dictionary and strings that are long: what rowdex keeps as views.
     rng = random.Random("strings")
-    strings = pa.table({
-        "repeated": [rng.choice(["x" * 200, "yes", "no", "", None]) for _ in range(ROWS)],
-        "long": [rng.randbytes(rng.randint(0, 3000)) if i % 7 else None for i in range(ROWS)],
-    })
+    strings = pa.table(
+        {
+            "repeated": [rng.choice(["x" * 200, "yes", "no", "", None]) for _ in range(ROWS)],
+            "long": [rng.randbytes(rng.randint(0, 3000)) if i % 7 else None for i in range(ROWS)],
+        }
+    )
     for index in [True, False]:
         pq.write_table(strings, good / f"strings-index{index}.parquet", write_page_index=index, row_group_size=110)
 

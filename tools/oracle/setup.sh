@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the Python environment that the oracle tests compare rowdex with: setup.sh [FOLDER], target/oracle-venv unless given.
-# Prints the path of its python. Does nothing if the environment has the pinned packages already.
+# Makes the Python environment that the oracle tests compare rowdex with: setup.sh [FOLDER], target/oracle-venv unless
+# given. Prints the path of its python. Does nothing if the environment has the pinned packages already.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

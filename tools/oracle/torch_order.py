@@ -2,8 +2,8 @@
 
 One line a case: rows, ranks, seed, epoch, shuffle, drop_last and rank, a colon, and the row ids.
 
-With --torch it asks the installed PyTorch. Without, it follows PyTorch's documented behaviour with the Mersenne Twister of Python itself, whose
-generator is the same one with another way of seeding.
+With --torch it asks the installed PyTorch. Without, it follows PyTorch's documented behaviour with the Mersenne Twister
+of Python itself, whose generator is the same one with another way of seeding.
 """
 
 import itertools

@@ -1,7 +1,7 @@
 """Installs PyTorch without what it only needs for compiling kernels: python install_torch.py VERSION.
 
-PyTorch's wheel for Linux names gigabytes of CUDA libraries. It links those of NVIDIA, so they must be there even where there is no GPU; triton and
-the Python bindings of CUDA need not.
+PyTorch's wheel for Linux names gigabytes of CUDA libraries. It links those of NVIDIA, so they must be there even where
+there is no GPU; triton and the Python bindings of CUDA need not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ NOT_NEEDED = ("triton", "cuda-bindings")
 
 
 def pip(*arguments: str) -> None:
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--only-binary",
+        ":all:",
+    ]
     subprocess.run([*command, *arguments], check=True)
 
 

@@ -7,7 +7,10 @@ const http = require("http");
 const path = require("path");
 
 const ACCOUNT = "devstoreaccount1";
-const KEY = Buffer.from("Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==", "base64");
+const KEY = Buffer.from(
+  "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
+  "base64",
+);
 const [port, container, folder] = process.argv.slice(2);
 
 function put(name, query, body, more) {
@@ -23,7 +26,10 @@ function put(name, query, body, more) {
     const request = http.request(options, (answer) => {
       let said = "";
       answer.on("data", (piece) => (said += piece));
-      answer.on("end", () => (answer.statusCode === 201 ? resolve() : reject(new Error(`${name}: ${answer.statusCode} ${said}`))));
+      answer.on("end", () => {
+        if (answer.statusCode === 201) resolve();
+        else reject(new Error(`${name}: ${answer.statusCode} ${said}`));
+      });
     });
     request.on("error", reject);
     request.end(body);

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Finds a server that the tests of object stores run against, or installs it: more.sh nginx|azurite [FOLDER], target/stores unless given.
-# nginx is a Debian package, for which one must be root; Azurite comes from npm, for which there must be node. Prints what to run.
+# Finds a server that the tests of object stores run against, or installs it: more.sh nginx|azurite [FOLDER],
+# target/stores unless given. nginx is a Debian package, for which one must be root; Azurite comes from npm, for which
+# there must be node. Prints what to run.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,5 +1,6 @@
-//! What a server delivers at most, for measuring: `store_plain ROOT BYTES CONCURRENCY KEY ...` fetches files below a URL of an HTTP server in
-//! requests of so many bytes, so many at once, by the `object_store` crate alone, and prints MB/s. Nothing is decoded.
+//! What a server delivers at most, for measuring: `store_plain ROOT BYTES CONCURRENCY KEY ...` fetches files below a
+//! URL of an HTTP server in requests of so many bytes, so many at once, by the `object_store` crate alone, and prints
+//! MB/s. Nothing is decoded.
 
 use std::sync::Arc;
 use std::time::Instant;

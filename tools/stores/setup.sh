@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the S3 server that the tests of object stores run against: setup.sh [FOLDER], target/stores unless given.
-# Prints the path of the server. Does nothing if it is there already. ROWDEX_STORES_PROFILE=release optimises it, for measuring.
+# Prints the path of the server. Does nothing if it is there already. ROWDEX_STORES_PROFILE=release optimises it, for
+# measuring.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
