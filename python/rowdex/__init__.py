@@ -4,12 +4,16 @@
 - :class:`Dataset` answers what is in a row, :class:`Index` where it is.
 - :class:`DistributedSampler` says which rows are whose: shuffled over all files, and exactly as many on every rank.
 - :class:`Loader` serves batches in that order, fast: it knows what comes, so it decodes row groups seldom.
-- :mod:`rowdex.order` has orders from lists and files, by weight and class, over parts of the rows, and :class:`MixedDataset` joins datasets.
+- :mod:`rowdex.order` has orders from lists and files, by weight and class, over parts of the rows, and
+  :class:`MixedDataset` joins datasets.
 - :mod:`rowdex.torch` has what PyTorch's ``DataLoader`` takes.
 
-A *batch* is what one rank works on in one *step*; an *epoch* serves every row once. *Pads* are rows that are served again, so that every rank has as
-many. Exceptions are in :mod:`rowdex.errors` and here.
+A *batch* is what one rank works on in one *step*; an *epoch* serves every row once. *Pads* are rows that are served
+again, so that every rank has as many. Exceptions are in :mod:`rowdex.errors` and here.
 """
+
+import importlib
+from typing import TYPE_CHECKING
 
 from ._arrays import Codes, Masked, Ragged
 from ._library import library as _library
@@ -41,6 +45,15 @@ from .store import StoreOptions
 from .tier import DiskTier, TierCounters
 
 from . import order  # isort: skip
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        # PyTorch takes seconds to import, and not everybody has it.
+        if name == "torch":
+            return importlib.import_module("rowdex.torch")
+        raise AttributeError(f"module 'rowdex' has no attribute {name!r}")
+
 
 __version__: str = _library.version().decode()
 

@@ -30,6 +30,38 @@ class Ragged(NamedTuple):
     offsets: Any
     """Where each list begins, and the end of the last. Shape ``(rows + 1,)``, int32 or int64."""
 
+    def padded(self, fill: Any = 0, length: int | None = None) -> Any:
+        """The lists as one array or tensor of shape ``(rows, length, ...)``, with ``fill`` after the end of each.
+
+        Args:
+            length: Default: that of the longest list.
+
+        Raises:
+            ValueError: if a list is longer, or lists hold what is no array.
+        """
+        values, offsets = self
+        if not hasattr(values, "shape"):
+            raise ValueError("only lists of numbers are padded, and lists of arrays of one shape")
+        lengths = offsets[1:] - offsets[:-1]
+        longest = int(lengths.max()) if len(lengths) else 0
+        width = longest if length is None else length
+        if longest > width:
+            raise ValueError(
+                f"a list of {longest} items is longer than {width}: choose a greater length, or cut the lists first"
+            )
+        shape = (len(lengths), width, *values.shape[1:])
+        if _is_tensor(values):
+            import torch
+
+            found = torch.full(shape, fill, dtype=values.dtype)
+            found[torch.arange(width) < lengths[:, None]] = values
+            return found
+        import numpy as np
+
+        padded = np.full(shape, fill, dtype=values.dtype)
+        padded[np.arange(width) < lengths[:, None]] = values
+        return padded
+
 
 class Codes(NamedTuple):
     """Values of a dictionary: that of row ``i`` is ``categories[codes[i]]``."""
@@ -115,7 +147,10 @@ def _fill(np: Any, found: Any, valid: Any) -> Any:
         lengths = np.diff(found.offsets)
         if (lengths[~valid] == 0).all():
             return found
-        return Ragged(_keep(np, found.values, np.repeat(valid, lengths)), _ends(np, np.where(valid, lengths, 0), found.offsets.dtype))
+        return Ragged(
+            _keep(np, found.values, np.repeat(valid, lengths)),
+            _ends(np, np.where(valid, lengths, 0), found.offsets.dtype),
+        )
     if isinstance(found, Codes):
         return Codes(np.where(valid, found.codes, np.asarray(0, dtype=found.codes.dtype)), found.categories)
     if isinstance(found, dict):
@@ -226,7 +261,9 @@ def _codes(field: Field, np: Any, strings: str) -> Reader:
 def _fixed_lists(field: Field, np: Any, nulls: Nulls, strings: str, column: str) -> Reader:
     width = int(field.format[3:])
     # Items under a null list may be null or not: only a mask of the whole row says what counts.
-    items = reader(field.children[0], "error" if nulls == "error" else "fill", strings, f"{column}.{field.children[0].name}")
+    items = reader(
+        field.children[0], "error" if nulls == "error" else "fill", strings, f"{column}.{field.children[0].name}"
+    )
 
     def fixed(array: Any, owner: Any, start: int, count: int) -> Any:
         child = array.children[0].contents
@@ -240,7 +277,9 @@ def _fixed_lists(field: Field, np: Any, nulls: Nulls, strings: str, column: str)
 
 def _lists(field: Field, np: Any, nulls: Nulls, strings: str, column: str) -> Reader:
     dtype = np.dtype("int32" if field.format == "+l" else "int64")
-    items = reader(field.children[0], "error" if nulls == "error" else "fill", strings, f"{column}.{field.children[0].name}")
+    items = reader(
+        field.children[0], "error" if nulls == "error" else "fill", strings, f"{column}.{field.children[0].name}"
+    )
 
     def ragged(array: Any, owner: Any, start: int, count: int) -> Ragged:
         offsets = _offsets(np, array, dtype, owner, array.offset + start, count)
@@ -273,11 +312,14 @@ def _joined(np: Any, array: Any, start: int, count: int) -> Ragged:
     pieces = _values.views(array, start, count)
     offsets = _ends(np, [len(piece) for piece in pieces], np.dtype("int64"))
     narrow = offsets[-1] <= np.iinfo("int32").max
-    return Ragged(np.frombuffer(bytearray(b"".join(pieces)), dtype=np.uint8), offsets.astype("int32") if narrow else offsets)
+    return Ragged(
+        np.frombuffer(bytearray(b"".join(pieces)), dtype=np.uint8), offsets.astype("int32") if narrow else offsets
+    )
 
 
 def to_torch(value: Any) -> Any:
-    """Arrays as tensors that share their memory, within tuples and dicts, too. Dates and times become their integers."""
+    """Arrays as tensors that share their memory, within tuples and dicts, too. Dates and times become their
+    integers."""
     import numpy as np
     import torch
 
@@ -293,7 +335,8 @@ def to_torch(value: Any) -> Any:
 
 
 def split(value: Any, size: int, rows: int) -> list[Any]:
-    """Values of ``rows`` rows, as values of ``size`` rows each, the last ones fewer. Arrays and tensors become views."""
+    """Values of ``rows`` rows, as values of ``size`` rows each, the last ones fewer. Arrays and tensors become
+    views."""
     starts = range(0, rows, size)
     if isinstance(value, dict):
         parts = {name: split(part, size, rows) for name, part in value.items()}

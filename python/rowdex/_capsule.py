@@ -10,7 +10,8 @@ _api = ctypes.PyDLL(None)
 _new = _api.PyCapsule_New
 _new.restype = ctypes.py_object
 _new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-# The capsule is being destroyed while these are called, so it goes by its address: nothing may count references to it any more.
+# The capsule is being destroyed while these are called, so it goes by its address: nothing may count references to it
+# any more.
 _name = _api.PyCapsule_GetName
 _name.restype = ctypes.c_void_p
 _name.argtypes = [ctypes.c_void_p]
@@ -36,7 +37,11 @@ def live() -> int:
 
 
 def _destroy(
-    capsule: int, pointer: Any = _pointer, name: Any = _name, structs: dict[int, Any] = _structs, cast: Any = ctypes.addressof
+    capsule: int,
+    pointer: Any = _pointer,
+    name: Any = _name,
+    structs: dict[int, Any] = _structs,
+    cast: Any = ctypes.addressof,
 ) -> None:
     struct = structs.pop(pointer(capsule, name(capsule)), None)
     if struct is not None and struct.release:

@@ -1,8 +1,9 @@
 """Tells iterable datasets when a ``DataLoader`` begins an epoch over them.
 
-A ``DataLoader`` with workers iterates over a copy of the dataset in each worker, and the dataset in the main process never learns of it. Workers that do not
-persist are copied from it again for the next epoch, and would serve the same one. So that the dataset knows, the two methods with which every
-``DataLoader`` begins an epoch, that of torchdata included, are wrapped: PyTorch has no other place for it. What they do is left as it is.
+A ``DataLoader`` with workers iterates over a copy of the dataset in each worker, and the dataset in the main process
+never learns of it. Workers that do not persist are copied from it again for the next epoch, and would serve the same
+one. So that the dataset knows, the two methods with which every ``DataLoader`` begins an epoch, that of torchdata
+included, are wrapped: PyTorch has no other place for it. What they do is left as it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Many numbers, such as the row ids of an order, that travel to other processes in a file instead of in every pickle."""
+"""Many numbers, such as the row ids of an order, that travel to other processes in a file instead of in every
+pickle."""
 
 from __future__ import annotations
 
@@ -13,9 +14,11 @@ _INLINE_BYTES = 1024
 
 
 class Numbers:
-    """Numbers of one type. A pickle has those themselves if they are few, and else the name of a file that all processes of the machine share.
+    """Numbers of one type. A pickle has those themselves if they are few, and else the name of a file that all
+    processes of the machine share.
 
-    The file is made when it is first needed, and removed with the numbers that made it. Numbers are equal if they are the same ones; that is known by a hash.
+    The file is made when it is first needed, and removed with the numbers that made it. Numbers are equal if they are
+    the same ones; that is known by a hash.
     """
 
     __slots__ = ("code", "length", "digest", "_values", "_path", "__weakref__")
@@ -42,7 +45,8 @@ class Numbers:
                     values.fromfile(file, self.length)
             except (OSError, EOFError) as error:
                 raise NotFoundError(
-                    f"{self._path}: the numbers of an order are not there any more, as the process that made it has ended: {error}",
+                    f"{self._path}: the numbers of an order are not there any more, "
+                    f"as the process that made it has ended: {error}",
                     file=self._path,
                 ) from error
             self._values = values
@@ -83,7 +87,8 @@ class Numbers:
                 hint = "make room there, or set TMPDIR to a folder that has room"
                 size = len(values) * values.itemsize
                 raise IoError(
-                    f"{path}: cannot write the {size} bytes of a list that other processes are to read: {error.strerror or error}; {hint}",
+                    f"{path}: cannot write the {size} bytes of a list that other processes are to read: "
+                    f"{error.strerror or error}; {hint}",
                     file=path,
                     hint=hint,
                 ) from error

@@ -123,7 +123,9 @@ def views(array: Any, start: int, count: int) -> list[bytes]:
     data = raw(array, 1, 16 * at, 16 * (at + count))
     found = []
     for i in range(count):
-        length, _, buffer, offset = struct.unpack_from("iiii", data, 16 * i) if valid is None or valid[i] else (0, 0, 0, 0)
+        length, _, buffer, offset = (
+            struct.unpack_from("iiii", data, 16 * i) if valid is None or valid[i] else (0, 0, 0, 0)
+        )
         inline = data[16 * i + 4 : 16 * i + 4 + length]
         found.append(bytes(inline if length <= 12 else raw(array, 2 + buffer, offset, offset + length)))
     return found
@@ -141,7 +143,9 @@ def _decimals(kind: str, array: Any, at: int, count: int) -> list[decimal.Decima
 def _times(field: Field, array: Any, at: int, count: int) -> list[Any]:
     kind = field.format
     if kind.startswith("ti"):
-        raise SchemaError(f"column {field.name!r}: intervals have no Python type; take them as Arrow", column=field.name)
+        raise SchemaError(
+            f"column {field.name!r}: intervals have no Python type; take them as Arrow", column=field.name
+        )
     code = "i" if kind in ("tdD", "tts", "ttm") else "q"
     numbers = _typed(array, 1, code, at, count)
     # Python's types end at microseconds: nanoseconds stay integers, and lose nothing.
@@ -152,7 +156,10 @@ def _times(field: Field, array: Any, at: int, count: int) -> list[Any]:
     try:
         return [make(number) if valid is None or valid[i] else None for i, number in enumerate(numbers)]
     except (OverflowError, ValueError) as error:
-        message = f"column {field.name!r}: a date or time that Python's datetime has no room for; take it as Arrow or to_numpy()"
+        message = (
+            f"column {field.name!r}: a date or time that Python's datetime has no room for; "
+            "take it as Arrow or to_numpy()"
+        )
         raise SchemaError(message, column=field.name) from error
 
 
@@ -189,4 +196,6 @@ def _zone(name: str) -> datetime.tzinfo:
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
-        raise SchemaError(f"this machine knows no time zone {name!r}; take the column as Arrow, or install tzdata") from error
+        raise SchemaError(
+            f"this machine knows no time zone {name!r}; take the column as Arrow, or install tzdata"
+        ) from error

@@ -258,6 +258,8 @@ class Dataset:
 
     def __getitems__(self, rows: Any) -> list[Any]:
         """Several rows, each as a dict of Python values: what PyTorch's DataLoader asks for."""
+        if isinstance(rows, tuple) and hasattr(rows, "plan"):
+            raise TypeError("these are the steps of a rowdex.torch.BatchSampler: give the DataLoader a rowdex.torch.Dataset, not a rowdex.Dataset")
         return self.take(rows).to_pylist()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

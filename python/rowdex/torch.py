@@ -1,14 +1,14 @@
 """What PyTorch's ``DataLoader`` takes.
 
-The best way is :class:`Dataset` with :class:`BatchSampler`: workers receive which step to make, plan ahead for the steps that are theirs, and decode each
-row group seldom::
+The best way is :class:`Dataset` with :class:`BatchSampler`: workers receive which step to make, plan ahead for the
+steps that are theirs, and decode each row group seldom::
 
     dataset = rowdex.torch.Dataset("train.rdx")
     sampler = rowdex.torch.BatchSampler(dataset, batch_size=256, seed=42)
     loader = DataLoader(dataset, batch_sampler=sampler, num_workers=4)
 
-With samplers that are not rowdex's, :class:`Dataset` serves whatever row ids it is asked for; :meth:`Dataset.follow` makes that fast for PyTorch's
-own ``DistributedSampler``.
+With samplers that are not rowdex's, :class:`Dataset` serves whatever row ids it is asked for; :meth:`Dataset.follow`
+makes that fast for PyTorch's own ``DistributedSampler``.
 """
 
 from __future__ import annotations
@@ -47,14 +47,18 @@ class Step(NamedTuple):
 
 
 class BatchSampler(torch.utils.data.Sampler[Step]):
-    """The batches of one rank, for ``DataLoader(dataset, batch_sampler=...)``: it hands out steps, and the dataset makes the batches.
+    """The batches of one rank, for ``DataLoader(dataset, batch_sampler=...)``: it hands out steps, and the dataset
+    makes the batches.
 
-    Each iteration is an epoch, and the next one the next epoch, with or without :meth:`set_epoch`. ``len()`` is the number of steps, the same on every rank.
+    Each iteration is an epoch, and the next one the next epoch, with or without :meth:`set_epoch`. ``len()`` is the
+    number of steps, the same on every rank.
 
     Args:
-        dataset: The dataset that the ``DataLoader`` has, or the :class:`rowdex.DistributedSampler` to take batches from, which needs a batch size.
+        dataset: The dataset that the ``DataLoader`` has, or the :class:`rowdex.DistributedSampler` to take batches
+            from, which needs a batch size.
         batch_size: Rows per step and rank.
-        sampling: ``seed``, ``shuffle``, ``drop_last``, ``num_replicas``, ``rank``, and all else that :class:`rowdex.DistributedSampler` takes.
+        sampling: ``seed``, ``shuffle``, ``drop_last``, ``num_replicas``, ``rank``, and all else that
+            :class:`rowdex.DistributedSampler` takes.
     """
 
     def __init__(self, dataset: _Dataset | DistributedSampler, batch_size: int | None = None, **sampling: Any) -> None:
@@ -93,8 +97,8 @@ class BatchSampler(torch.utils.data.Sampler[Step]):
 class _Steps(Iterator[Step]):
     """The steps of an epoch, which begins when the first of them is asked for.
 
-    Its state is whether they were all handed out: torchdata's ``StatefulDataLoader`` goes on from the end of an epoch with an iteration of nothing, and
-    where it stands within one it has from the sampler.
+    Its state is whether they were all handed out: torchdata's ``StatefulDataLoader`` goes on from the end of an epoch
+    with an iteration of nothing, and where it stands within one it has from the sampler.
     """
 
     def __init__(self, sampler: DistributedSampler) -> None:
@@ -127,14 +131,15 @@ class _Steps(Iterator[Step]):
 
 
 class Row(dict[str, Any]):
-    """A sample: a dict of tensors and Python values. PyTorch's collation leaves samples of a whole batch to the dataset that made them."""
+    """A sample: a dict of tensors and Python values. PyTorch's collation leaves samples of a whole batch to the dataset
+    that made them."""
 
 
 class Rows(Sequence[Row]):
     """The samples of a batch, which are made when they are looked at.
 
-    ``default_collate``, which a ``DataLoader`` has unless told otherwise, looks at the first and gets the columns of the whole batch as tensors.
-    A ``collate_fn`` of one's own sees a list of samples.
+    ``default_collate``, which a ``DataLoader`` has unless told otherwise, looks at the first and gets the columns of
+    the whole batch as tensors. A ``collate_fn`` of one's own sees a list of samples.
     """
 
     def __init__(self, batch: Batch, convert: Convert) -> None:
@@ -209,12 +214,13 @@ def _lists(batch: Batch, name: str) -> list[Any] | None:
 class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
     """A :class:`rowdex.Dataset` for ``DataLoader``, with any sampler.
 
-    ``dataset[i]`` is a sample: a dict of Python values, with lists of numbers as tensors. Batches come as dicts of tensors, made at once rather than sample by
-    sample, unless the ``DataLoader`` has a ``collate_fn``, which gets the samples.
+    ``dataset[i]`` is a sample: a dict of Python values, with lists of numbers as tensors. Batches come as dicts of
+    tensors, made at once rather than sample by sample, unless the ``DataLoader`` has a ``collate_fn``, which gets the
+    samples.
 
     Args:
-        memory: Bytes of decoded rows that all workers of a ``DataLoader`` together may hold when they know what comes (see :class:`BatchSampler` and
-            :meth:`follow`). Default: 1 GiB.
+        memory: Bytes of decoded rows that all workers of a ``DataLoader`` together may hold when they know what comes
+            (see :class:`BatchSampler` and :meth:`follow`). Default: 1 GiB.
         worker_threads: Threads of each worker then. Default: 1 in workers, 2 without them. 0: none.
         nulls, strings: As :meth:`rowdex.Batch.to_numpy` has them.
         others: As :class:`rowdex.Dataset` has them.
@@ -234,7 +240,12 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
         size(memory, "memory")
         count(worker_threads, "worker_threads")
         Convert("torch", nulls, strings)
-        self._torch: dict[str, Any] = {"memory": memory, "worker_threads": worker_threads, "nulls": nulls, "strings": strings}
+        self._torch: dict[str, Any] = {
+            "memory": memory,
+            "worker_threads": worker_threads,
+            "nulls": nulls,
+            "strings": strings,
+        }
         super().__init__(index, columns, **others)
 
     def _set(self, arguments: dict[str, Any]) -> None:
@@ -269,15 +280,18 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
     def follow(self, sampler: _StockSampler[Any]) -> Dataset:
         """Plans for what PyTorch's own ``DistributedSampler`` will ask for, and returns this dataset.
 
-        Order ``torch`` has the very numbers of that sampler, so every worker knows which row ids it will get and reads ahead for them, within
-        ``memory``. A wrong guess is no error: what comes is served all the same, but slower. It costs 4 bytes a row in every worker::
+        Order ``torch`` has the very numbers of that sampler, so every worker knows which row ids it will get and reads
+        ahead for them, within ``memory``. A wrong guess is no error: what comes is served all the same, but slower. It
+        costs 4 bytes a row in every worker::
 
             sampler = torch.utils.data.DistributedSampler(dataset, seed=1)
             loader = DataLoader(dataset.follow(sampler), batch_size=256, sampler=sampler, num_workers=4)
         """
         for name in ("num_replicas", "rank", "shuffle", "seed", "drop_last", "epoch"):
             if not hasattr(sampler, name):
-                raise TypeError(f"{type(sampler).__name__} has no {name}: follow() is for torch.utils.data.DistributedSampler")
+                raise TypeError(
+                    f"{type(sampler).__name__} has no {name}: follow() is for torch.utils.data.DistributedSampler"
+                )
         self._followed = sampler
         self._planners.forget()
         return self
@@ -301,7 +315,9 @@ class _Followed(NamedTuple):
 class _Stream:
     """A loader of one worker's steps of a plan: ``first``, ``first + workers`` and so on."""
 
-    def __init__(self, dataset: Dataset, plan: Plan, opened: OpenPlan, resumed: bool, first: int, workers: int, epochs: int) -> None:
+    def __init__(
+        self, dataset: Dataset, plan: Plan, opened: OpenPlan, resumed: bool, first: int, workers: int, epochs: int
+    ) -> None:
         self.key = (plan, resumed, first, workers)
         sampler = opened.sampler(resumed)
         own = Handle(library.sampler_free, library.sampler_worker, sampler, first - steps_left(sampler).start, workers)
@@ -435,18 +451,22 @@ def _workers() -> int:
 
 
 class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
-    """Batches of one rank, shared out among the workers of a ``DataLoader(dataset, batch_size=None)``: dicts of tensors.
+    """Batches of one rank, shared out among the workers of a ``DataLoader(dataset, batch_size=None)``: dicts of
+    tensors.
 
-    What comes, and in which order, does not depend on the number of workers. Every iteration is an epoch, and the next one the next epoch, with or without
-    :meth:`set_epoch`, and whether or not workers persist. An iteration counts when it begins, also if it is given up.
+    What comes, and in which order, does not depend on the number of workers. Every iteration is an epoch, and the next
+    one the next epoch, with or without :meth:`set_epoch`, and whether or not workers persist. An iteration counts when
+    it begins, also if it is given up.
 
-    It has a state (``state_dict``, ``load_state_dict``) for torchdata's ``StatefulDataLoader``, which keeps one for each worker, so the number of workers
-    must stay. To go on with another number of ranks or workers, save :meth:`state_after` and give it to :meth:`load_run_state`.
+    It has a state (``state_dict``, ``load_state_dict``) for torchdata's ``StatefulDataLoader``, which keeps one for
+    each worker, so the number of workers must stay. To go on with another number of ranks or workers, save
+    :meth:`state_after` and give it to :meth:`load_run_state`.
 
     Args:
         dataset: A :class:`Dataset`.
         batch_size: Rows per step and rank.
-        sampling: ``seed``, ``shuffle``, ``num_replicas``, ``rank``, and all else that :class:`rowdex.DistributedSampler` takes.
+        sampling: ``seed``, ``shuffle``, ``num_replicas``, ``rank``, and all else that
+            :class:`rowdex.DistributedSampler` takes.
     """
 
     def __init__(self, dataset: Dataset, batch_size: int, **sampling: Any) -> None:
@@ -461,10 +481,11 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.dataset: Dataset = state["dataset"]
         self._sampler: BatchSampler = state["sampler"]
-        # Whether workers were told to serve the epoch that the sampler is at. The sampler stays there until something else happens, because
-        # workers are made of this object as it is.
+        # Whether workers were told to serve the epoch that the sampler is at. The sampler stays there until something
+        # else happens, because workers are made of this object as it is.
         self._begun: bool = state.get("begun", False)
-        # In memory that the workers share: the epoch to serve next, and the epoch after the one that they went on with from a state of their own, or 0.
+        # In memory that the workers share: the epoch to serve next, and the epoch after the one that they went on with
+        # from a state of their own, or 0.
         self._told: torch.Tensor | None = state.get("told")
         # Whether somebody said which epoch to serve.
         self._chosen: bool = state.get("chosen", False)
@@ -525,7 +546,9 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         sampler = self._sampler.sampler
         told, plan = self._iterators.get(iterator, (None, sampler.plan))
         if plan is not sampler.plan:
-            raise RuntimeError("a state was loaded after the workers of this DataLoader were started: make another DataLoader")
+            raise RuntimeError(
+                "a state was loaded after the workers of this DataLoader were started: make another DataLoader"
+            )
         if told is None:
             told = torch.zeros(2, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
             self._iterators[iterator] = (told, plan)
@@ -551,8 +574,8 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
     def _warn(self) -> None:
         if not self._chosen:
             warnings.warn(
-                "this worker does not know which epoch it is to serve, and serves the first: call set_epoch() of the rowdex.torch.IterableDataset "
-                "before each epoch",
+                "this worker does not know which epoch it is to serve, and serves the first: call set_epoch() of the "
+                "rowdex.torch.IterableDataset before each epoch",
                 stacklevel=2,
             )
 

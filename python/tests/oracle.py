@@ -1,6 +1,7 @@
 """Rows of rowdex's outputs as plain values, and the same rows as pyarrow has them.
 
-*Plain* means: numbers, text, bytes, lists and dicts; times as integers in their unit; NaN as a text, so that it equals itself.
+*Plain* means: numbers, text, bytes, lists and dicts; times as integers in their unit; NaN as a text, so that it equals
+itself.
 """
 
 from __future__ import annotations
@@ -128,7 +129,9 @@ def python(array: pa.Array) -> list[Any]:
         ends = array.offsets.to_pylist()
         start, count = ends[0], ends[-1] - ends[0]
         if pa.types.is_map(kind):
-            items = list(zip(python(array.keys.slice(start, count)), python(array.items.slice(start, count)), strict=True))
+            items = list(
+                zip(python(array.keys.slice(start, count)), python(array.items.slice(start, count)), strict=True)
+            )
         else:
             items = python(array.values.slice(start, count))
         found = [items[a - start : b - start] for a, b in zip(ends, ends[1:])]
@@ -194,7 +197,9 @@ def plain(value: Any) -> Any:
         return {name: plain(item) for name, item in value.items()}
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         return value.astimezone(datetime.timezone.utc)
-    if value is None or isinstance(value, (bool, int, str, bytes, Decimal, datetime.date, datetime.time, datetime.timedelta)):
+    if value is None or isinstance(
+        value, (bool, int, str, bytes, Decimal, datetime.date, datetime.time, datetime.timedelta)
+    ):
         return value
     return value.item()  # numpy's float16
 

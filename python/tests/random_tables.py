@@ -31,10 +31,16 @@ def random_type(rng: Rng, depth: int, views: bool = True) -> pa.DataType:
     if depth == 0 or rng.random() < 0.3:
         if rng.random() < 0.2:
             values = [pa.string(), pa.binary(), pa.large_string()]
-            return pa.dictionary(pick(rng, [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint32()]), pick(rng, values))
+            return pa.dictionary(
+                pick(rng, [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint32()]), pick(rng, values)
+            )
         leaf: pa.DataType = pick(rng, LEAVES if views else [kind for kind in LEAVES if "view" not in str(kind)])
         return leaf
-    below = lambda name: pa.field(name, random_type(rng, depth - 1, views), nullable=bool(rng.random() < 0.7))  # noqa: E731
+
+    def below(name: str) -> pa.Field:
+        inner = random_type(rng, depth - 1, views)
+        return pa.field(name, inner, nullable=bool(rng.random() < 0.7) or pa.types.is_null(inner))
+
     kind = int(rng.integers(6))
     if kind <= 1:
         return pa.list_(below("element"))
@@ -63,7 +69,9 @@ def random_array(rng: Rng, kind: pa.DataType, count: int, nulls: float, nullable
     if types.is_dictionary(kind):
         many = int(rng.integers(1, 100))
         # Not as pa.array does it: some categories are unused, and they are in no order.
-        categories = pa.array(sorted({*_texts(rng, kind.value_type, many)}, key=lambda _: rng.random()), kind.value_type)
+        categories = pa.array(
+            sorted({*_texts(rng, kind.value_type, many)}, key=lambda _: rng.random()), kind.value_type
+        )
         codes = rng.integers(len(categories), size=count).astype(kind.index_type.to_pandas_dtype())
         return pa.DictionaryArray.from_arrays(pa.array(codes, kind.index_type, mask=mask), categories)
     if types.is_map(kind):
@@ -96,7 +104,12 @@ def random_array(rng: Rng, kind: pa.DataType, count: int, nulls: float, nullable
     if types.is_floating(kind):
         values = rng.normal(size=count).astype(kind.to_pandas_dtype())
         special = np.array([np.nan, np.inf, -np.inf, -0.0], values.dtype)
-        return pa.array(np.where(rng.random(count) < 0.1, special[rng.integers(4, size=count)], values), kind, mask=mask, from_pandas=False)
+        return pa.array(
+            np.where(rng.random(count) < 0.1, special[rng.integers(4, size=count)], values),
+            kind,
+            mask=mask,
+            from_pandas=False,
+        )
     if types.is_temporal(kind):
         return _times(rng, kind, count, mask)
     pool = pa.array(_values(rng, kind, int(rng.integers(1, 200))), kind)
@@ -127,7 +140,9 @@ def _times(rng: Rng, kind: pa.DataType, count: int, mask: Any) -> pa.Array:
     elif pa.types.is_date64(kind):
         numbers = rng.integers(-20000, 40000, size=count) * day * 1000
     else:
-        numbers = rng.integers(-20000 * day, 40000 * day, size=count) * _SECONDS[kind.unit] + rng.integers(_SECONDS[kind.unit], size=count)
+        numbers = rng.integers(-20000 * day, 40000 * day, size=count) * _SECONDS[kind.unit] + rng.integers(
+            _SECONDS[kind.unit], size=count
+        )
     return pa.array(numbers, pa.int64() if kind.bit_width == 64 else pa.int32(), mask=mask).view(kind)
 
 

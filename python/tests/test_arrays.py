@@ -1,4 +1,5 @@
-"""Arrow arrays of every type as numpy arrays, torch tensors and Python values: slices of arrays, and parts of what was converted at once."""
+"""Arrow arrays of every type as numpy arrays, torch tensors and Python values: slices of arrays, and parts of what was
+converted at once."""
 
 from __future__ import annotations
 
@@ -18,12 +19,23 @@ from .random_tables import DECIMALS, LEAVES, random_array, random_type
 ROWS = 24
 DICTIONARY = pa.dictionary(pa.int8(), pa.string())
 PARTS = [pa.int32(), pa.float32(), pa.timestamp("us"), pa.string(), pa.binary(3), DECIMALS[2], DICTIONARY, pa.null()]
+STRUCT = pa.struct([("x", pa.int8()), ("y", pa.string()), ("z", pa.list_(pa.int16()))])
 NESTED = [
     shape(part)
-    for part in [*PARTS, pa.struct([("x", pa.int8()), ("y", pa.string()), ("z", pa.list_(pa.int16()))]), pa.list_(pa.int64()), pa.list_(pa.bool_(), 2)]
-    for shape in (pa.list_, pa.large_list, lambda part: pa.list_(part, 3), lambda part: pa.list_(part, 1), lambda part: pa.struct([("a", part), ("b", pa.int8())]))
-]  # fmt: skip
-MAPS = [pa.map_(pa.string(), pa.int32()), pa.map_(pa.int64(), pa.list_(DICTIONARY)), pa.list_(pa.map_(pa.string(), pa.float64()))]
+    for part in [*PARTS, STRUCT, pa.list_(pa.int64()), pa.list_(pa.bool_(), 2)]
+    for shape in (
+        pa.list_,
+        pa.large_list,
+        lambda part: pa.list_(part, 3),
+        lambda part: pa.list_(part, 1),
+        lambda part: pa.struct([("a", part), ("b", pa.int8())]),
+    )
+]
+MAPS = [
+    pa.map_(pa.string(), pa.int32()),
+    pa.map_(pa.int64(), pa.list_(DICTIONARY)),
+    pa.list_(pa.map_(pa.string(), pa.float64())),
+]
 EMPTY = [pa.list_(pa.int32(), 0), pa.list_(pa.string(), 0)]
 TYPES = [*LEAVES, DICTIONARY, *NESTED, *MAPS, *EMPTY]
 RANDOM = [random_type(np.random.default_rng(seed), 3) for seed in range(24)]
@@ -45,7 +57,14 @@ class Exported:
 def arrays(kind: pa.DataType, nulls: float) -> list[pa.Array]:
     """An array, slices of it, and the cases at the edge."""
     whole = random_array(np.random.default_rng(11), kind, ROWS, nulls)
-    return [whole, whole.slice(7, 20), whole.slice(3, 30).slice(9, 13), whole.slice(ROWS - 1), whole.slice(5, 0), pa.array([], kind)]
+    return [
+        whole,
+        whole.slice(7, 20),
+        whole.slice(3, 30).slice(9, 13),
+        whole.slice(ROWS - 1),
+        whole.slice(5, 0),
+        pa.array([], kind),
+    ]
 
 
 @pytest.mark.parametrize("kind", [*TYPES, *RANDOM], ids=str)
@@ -87,7 +106,9 @@ def test_tensors_of_every_type_are_the_arrays(kind: pa.DataType) -> None:
     exported = Exported(array)
     for strings in ("list", "offsets"):
         for nulls in ("fill", "mask"):
-            value = _arrays.to_torch(_arrays.reader(exported.field, nulls, strings)(exported.array, exported, 0, len(array)))  # type: ignore[arg-type]
+            value = _arrays.to_torch(
+                _arrays.reader(exported.field, nulls, strings)(exported.array, exported, 0, len(array))
+            )  # type: ignore[arg-type]
             expected = oracle.expected(array, nulls, strings)
             assert oracle.rows(value, kind, strings) == expected
             for size in (1, 4, len(array)):
@@ -102,3 +123,27 @@ def test_parts_of_numbers_share_their_memory() -> None:
     pieces = _arrays.split(value, 6, 20)
     assert all(np.shares_memory(piece.values, value.values) for piece in pieces if len(piece.values))
     assert np.shares_memory(value.values, np.frombuffer(array.values.buffers()[1], dtype="int64"))
+
+
+@pytest.mark.parametrize("output", ["numpy", "torch"])
+def test_lists_are_padded_to_one_length(output: str) -> None:
+    if output == "torch":
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    def ragged(array: pa.Array) -> Any:
+        exported = Exported(array)
+        value = _arrays.reader(exported.field, "error", "list")(exported.array, exported, 0, len(array))
+        return _arrays.to_torch(value) if output == "torch" else value
+
+    lists = ragged(pa.array([[9], [], [1, 2, 3], [4, 5]], pa.list_(pa.int32())).slice(1))
+    assert lists.padded().tolist() == [[0, 0, 0], [1, 2, 3], [4, 5, 0]]
+    assert lists.padded(-1, length=4).tolist() == [[-1, -1, -1, -1], [1, 2, 3, -1], [4, 5, -1, -1]]
+    assert str(lists.padded().dtype).endswith("int32")
+    with pytest.raises(ValueError, match="3 items is longer than 2"):
+        lists.padded(length=2)
+    pairs = ragged(pa.array([[[1, 2]], [], [[3, 4], [5, 6]]], pa.list_(pa.list_(pa.int8(), 2))))
+    assert pairs.padded().tolist() == [[[1, 2], [0, 0]], [[0, 0], [0, 0]], [[3, 4], [5, 6]]]
+    empty = ragged(pa.array([], pa.list_(pa.float32())))
+    assert tuple(empty.padded().shape) == (0, 0) and tuple(empty.padded(length=3).shape) == (0, 3)
+    with pytest.raises(ValueError, match="numbers"):
+        ragged(pa.array([["a"]], pa.list_(pa.string()))).padded()

@@ -11,10 +11,14 @@ from .conftest import run_python
 OTHERS = """
 import ctypes
 api = ctypes.pythonapi
-api.PyCapsule_New.restype, api.PyCapsule_New.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
-api.PyCapsule_GetPointer.restype, api.PyCapsule_GetPointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-theirs = {name: (getattr(api, name).restype, getattr(api, name).argtypes) for name in ("PyCapsule_New", "PyCapsule_GetName", "PyCapsule_GetPointer")}
+theirs = {
+    "PyCapsule_New": (ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]),
+    "PyCapsule_GetName": (ctypes.c_char_p, [ctypes.py_object]),
+    "PyCapsule_GetPointer": (ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]),
+}
+for name, (result, arguments) in theirs.items():
+    function = getattr(api, name)
+    function.restype, function.argtypes = result, arguments
 """
 EXPORTS = """
 import gc, sys

@@ -61,7 +61,9 @@ def test_epochs_follow_each_other(index: str, kind: str, workers: int, persisten
     elif kind == "batches":
         loader = DataLoader(dataset, batch_sampler=rowdex.torch.BatchSampler(dataset, BATCH, **SAMPLING), **options)
     elif kind == "samples":
-        loader = DataLoader(dataset, batch_size=BATCH, sampler=rowdex.DistributedSampler(dataset, **SAMPLING), **options)
+        loader = DataLoader(
+            dataset, batch_size=BATCH, sampler=rowdex.DistributedSampler(dataset, **SAMPLING), **options
+        )
     else:
         stock = torch.utils.data.DistributedSampler(dataset, **SAMPLING)
         loader = DataLoader(dataset.follow(stock), batch_size=BATCH, sampler=stock, **options)
@@ -156,7 +158,9 @@ def test_a_run_that_goes_on_in_mid_epoch_has_whole_epochs_after_it(index: str, w
 
 @pytest.mark.parametrize("workers, persistent", WORKERS)
 @pytest.mark.parametrize("kind", ["iterable", "batches"])
-def test_a_stateful_loader_goes_on_from_every_step_and_into_the_next_epochs(index: str, kind: str, workers: int, persistent: bool) -> None:
+def test_a_stateful_loader_goes_on_from_every_step_and_into_the_next_epochs(
+    index: str, kind: str, workers: int, persistent: bool
+) -> None:
     stateful = pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
 
     def make() -> Any:

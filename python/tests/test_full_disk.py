@@ -17,7 +17,9 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
 """
 
 
-@pytest.mark.parametrize("numbers", ["Explicit(range(100_000))", "Weighted([0.5] * 100_000)", "Balanced([1] * 100_000)"])
+@pytest.mark.parametrize(
+    "numbers", ["Explicit(range(100_000))", "Weighted([0.5] * 100_000)", "Balanced([1] * 100_000)"]
+)
 def test_a_list_that_does_not_fit_leaves_no_file_and_names_it(tmp_path: pathlib.Path, numbers: str) -> None:
     program = f"""{LIMIT}
 order = rowdex.order.{numbers}

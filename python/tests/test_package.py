@@ -96,3 +96,23 @@ def test_the_python_example_of_the_readme_runs_as_it_is_written(folder: pathlib.
     (tmp_path / "data").symlink_to(folder)
     done = subprocess.run([sys.executable, "-c", programs[0]], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_package_for_torch_is_there_without_its_import() -> None:
+    program = """
+import sys
+import rowdex
+assert "torch" not in sys.modules
+try:
+    assert rowdex.torch.Dataset
+except ModuleNotFoundError as error:
+    assert error.name == "torch"
+try:
+    rowdex.tensorflow
+except AttributeError as error:
+    assert "tensorflow" in str(error)
+else:
+    raise AssertionError("there is no such thing")
+"""
+    done = run_python(program)
+    assert done.returncode == 0, done.stderr

@@ -286,6 +286,13 @@ def test_a_loaders_tensors_are_its_arrays(dataset: Any) -> None:
             assert ours.values.tolist() == theirs.values.tolist() and ours.offsets.tolist() == theirs.offsets.tolist()
 
 
+def test_steps_are_not_for_a_dataset_without_tensors(index: str) -> None:
+    dataset = rowdex.Dataset(index)
+    batches = rowdex.torch.BatchSampler(dataset, 10)
+    with pytest.raises(TypeError, match="give the DataLoader a rowdex.torch.Dataset"):
+        next(iter(DataLoader(dataset, batch_sampler=batches)))  # type: ignore[arg-type]
+
+
 def test_misuse_is_refused(torch_dataset: Any) -> None:
     with pytest.raises(ValueError, match="batch size"):
         rowdex.torch.BatchSampler(torch_dataset)
