@@ -194,7 +194,8 @@ typedef struct rowdex_loader rowdex_loader;
 // The row groups that a loader found unreadable, whose rows others stand in for.
 typedef struct rowdex_lost_groups rowdex_lost_groups;
 
-// Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses it.
+// Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses
+// it.
 typedef struct rowdex_orders rowdex_orders;
 
 // The samples and batches of one rank, epoch after epoch.
@@ -490,8 +491,9 @@ typedef struct rowdex_range {
 
 // Which rows come in which order, in epochs of which size. What is 0 or NULL has its default.
 //
-// The steps are taken in this sequence, whichever are wanted: the order, of all rows or of those kept; epochs of `size`; pieces for `shards`;
-// `rotated`. Another sequence takes one struct around another (`inner`). What the order cannot honour is refused.
+// The steps are taken in this sequence, whichever are wanted: the order, of all rows or of those kept; epochs of
+// `size`; pieces for `shards`; `rotated`. Another sequence takes one struct around another (`inner`). What the order
+// cannot honour is refused.
 //
 // The struct and all that it points to may go once the orders are made.
 typedef struct rowdex_order_options {
@@ -510,31 +512,39 @@ typedef struct rowdex_order_options {
   // These row ids in this order, in every epoch. Rows may repeat and be left out. The list is copied.
   const uint64_t *row_ids;
   size_t num_row_ids;
-  // The row ids in this file: little-endian 64-bit integers and nothing else. The file is mapped, so that all processes of a machine share it, and
-  // read once to check it. It must not be changed while the orders are used; replace it by renaming another to its place.
+  // The row ids in this file: little-endian 64-bit integers and nothing else. The file is mapped, so that all
+  // processes of a machine share it, and read once to check it. It must not be changed while the orders are used;
+  // replace it by renaming another to its place.
   const char *order_file;
-  // Rows drawn by weight: a finite number that is not negative for each row, or for each row that is kept. 16 bytes a row for all epochs.
+  // Rows drawn by weight: a finite number that is not negative for each row, or for each row that is kept. 16 bytes
+  // a row for all epochs.
   const double *weights;
   size_t num_weights;
-  // Classes equally often or by proportion: the class of each row, or of each row that is kept. 8 bytes a row for all epochs.
+  // Classes equally often or by proportion: the class of each row, or of each row that is kept. 8 bytes a row for
+  // all epochs.
   const uint32_t *labels;
   size_t num_labels;
-  // Several datasets by proportion: an order for each, without rows. Dataset `i`, from 0 on, has the seed of the mixture plus `i + 1` plus its own.
+  // Several datasets by proportion: an order for each, without rows. Dataset `i`, from 0 on, has the seed of the
+  // mixture plus `i + 1` plus its own.
   const struct rowdex_order_options *const *parts;
   size_t num_parts;
-  // Another order, without rows. The seeds are added. Under `kept` it takes the rows that are kept for one row group.
+  // Another order, without rows. The seeds are added. Under `kept` it takes the rows that are kept for one row
+  // group.
   const struct rowdex_order_options *inner;
-  // How often each class or dataset comes, which counts against the others. Classes without proportions come equally often.
+  // How often each class or dataset comes, which counts against the others. Classes without proportions come equally
+  // often.
   const double *proportions;
   size_t num_proportions;
   // Only these rows are served.
   const struct rowdex_id_set *kept;
-  // How many positions an epoch has. Weights, classes and mixtures draw so many (by default as many as there are rows; without replacement, as have
-  // a weight above 0). Of other orders, a pass over the rows goes on where the epoch before ended.
+  // How many positions an epoch has. Weights, classes and mixtures draw so many (by default as many as there are
+  // rows; without replacement, as have a weight above 0). Of other orders, a pass over the rows goes on where the
+  // epoch before ended.
   uint64_t size;
   // The same on all ranks.
   uint64_t seed;
-  // Deals each of so many shards one consecutive piece. The sampler option partition does this for the shards that the sampler has.
+  // Deals each of so many shards one consecutive piece. The sampler option partition does this for the shards that
+  // the sampler has.
   uint32_t shards;
   // 1 begins elsewhere each epoch. The sampler option rotation does this where it is needed.
   uint32_t rotated;
@@ -1038,14 +1048,15 @@ rowdex_status rowdex_id_set_from_ranges(uint64_t rows,
 
 // The rows of an index that a file lists.
 //
-// Text has a row id, a range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line; CSV and Parquet have a column
-// row_id, or the columns file, row_group and row.
+// Text has a row id, a range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line; CSV
+// and Parquet have a column row_id, or the columns file, row_group and row.
 rowdex_status rowdex_id_set_listed(const struct rowdex_index *index,
                                    const char *path,
                                    struct rowdex_id_set **set,
                                    struct rowdex_error **error);
 
-// One side of a split of `rows` rows by a hash of their row ids: "train" or "validation". Another seed is another split.
+// One side of a split of `rows` rows by a hash of their row ids: "train" or "validation". Another seed is another
+// split.
 //
 // A row keeps its side when files are appended. The sizes are those of as many coin tosses.
 rowdex_status rowdex_id_set_split(uint64_t rows,
@@ -1057,8 +1068,9 @@ rowdex_status rowdex_id_set_split(uint64_t rows,
 
 // One side of a split by a hash of the values of a column: rows with equal values are on one side.
 //
-// `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every row group that has one of
-// the rows, on the dataset's threads and past its cache. Integers, dates, booleans, strings and binary, and dictionaries of them; a null is an error.
+// `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every
+// row group that has one of the rows, on the dataset's threads and past its cache. Integers, dates, booleans, strings
+// and binary, and dictionaries of them; a null is an error.
 rowdex_status rowdex_id_set_split_by(const struct rowdex_dataset *dataset,
                                      const char *column,
                                      const struct rowdex_id_set *of,
@@ -1091,7 +1103,8 @@ uint64_t rowdex_id_set_rows(const struct rowdex_id_set *set);
 // Whether a row is in the set.
 bool rowdex_id_set_contains(const struct rowdex_id_set *set, uint64_t row);
 
-// The row ids at places `first`, `first + 1`, … of the set in ascending order, as many as there are but at most `len`; `filled` is how many.
+// The row ids at places `first`, `first + 1`, … of the set in ascending order, as many as there are but at most `len`;
+// `filled` is how many.
 rowdex_status rowdex_id_set_fill(const struct rowdex_id_set *set,
                                  uint64_t first,
                                  uint64_t *ids,
@@ -1151,7 +1164,8 @@ struct rowdex_str rowdex_orders_name(const struct rowdex_orders *orders);
 // A hash over everything that decides the orders: a saved state is accepted by runs with the same one.
 uint64_t rowdex_orders_fingerprint(const struct rowdex_orders *orders);
 
-// The rows at positions `first`, `first + stride`, … of an epoch, as many as there are but at most `len`; `filled` is how many.
+// The rows at positions `first`, `first + stride`, … of an epoch, as many as there are but at most `len`; `filled` is
+// how many.
 rowdex_status rowdex_orders_fill(const struct rowdex_orders *orders,
                                  uint64_t epoch,
                                  uint64_t first,

@@ -65,8 +65,8 @@ pub unsafe extern "C" fn rowdex_id_set_from_ranges(
 
 /// The rows of an index that a file lists.
 ///
-/// Text has a row id, a range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line; CSV and Parquet have a column
-/// row_id, or the columns file, row_group and row.
+/// Text has a row id, a range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line; CSV
+/// and Parquet have a column row_id, or the columns file, row_group and row.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_id_set_listed(
     index: Option<&rowdex_index>,
@@ -82,7 +82,8 @@ pub unsafe extern "C" fn rowdex_id_set_listed(
     })
 }
 
-/// One side of a split of `rows` rows by a hash of their row ids: "train" or "validation". Another seed is another split.
+/// One side of a split of `rows` rows by a hash of their row ids: "train" or "validation". Another seed is another
+/// split.
 ///
 /// A row keeps its side when files are appended. The sizes are those of as many coin tosses.
 #[unsafe(no_mangle)]
@@ -104,8 +105,9 @@ pub unsafe extern "C" fn rowdex_id_set_split(
 
 /// One side of a split by a hash of the values of a column: rows with equal values are on one side.
 ///
-/// `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every row group that has one of
-/// the rows, on the dataset's threads and past its cache. Integers, dates, booleans, strings and binary, and dictionaries of them; a null is an error.
+/// `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every
+/// row group that has one of the rows, on the dataset's threads and past its cache. Integers, dates, booleans, strings
+/// and binary, and dictionaries of them; a null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_id_set_split_by(
     dataset: Option<&rowdex_dataset>,
@@ -183,7 +185,8 @@ pub extern "C" fn rowdex_id_set_contains(set: Option<&rowdex_id_set>, row: u64) 
     set.is_some_and(|set| set.0.contains(row))
 }
 
-/// The row ids at places `first`, `first + 1`, … of the set in ascending order, as many as there are but at most `len`; `filled` is how many.
+/// The row ids at places `first`, `first + 1`, … of the set in ascending order, as many as there are but at most `len`;
+/// `filled` is how many.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_id_set_fill(
     set: Option<&rowdex_id_set>,

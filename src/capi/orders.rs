@@ -12,7 +12,8 @@ use crate::Result;
 use crate::index::OrderFile;
 use crate::order::{OrderSpec, Orders, Partition, Recipe, RowLayout};
 
-/// Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses it.
+/// Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses
+/// it.
 #[derive(Debug)]
 pub struct rowdex_orders(Arc<dyn Orders>);
 
@@ -24,8 +25,9 @@ impl rowdex_orders {
 
 /// Which rows come in which order, in epochs of which size. What is 0 or NULL has its default.
 ///
-/// The steps are taken in this sequence, whichever are wanted: the order, of all rows or of those kept; epochs of `size`; pieces for `shards`;
-/// `rotated`. Another sequence takes one struct around another (`inner`). What the order cannot honour is refused.
+/// The steps are taken in this sequence, whichever are wanted: the order, of all rows or of those kept; epochs of
+/// `size`; pieces for `shards`; `rotated`. Another sequence takes one struct around another (`inner`). What the order
+/// cannot honour is refused.
 ///
 /// The struct and all that it points to may go once the orders are made.
 #[repr(C)]
@@ -46,31 +48,39 @@ pub struct rowdex_order_options {
     /// These row ids in this order, in every epoch. Rows may repeat and be left out. The list is copied.
     pub row_ids: *const u64,
     pub num_row_ids: usize,
-    /// The row ids in this file: little-endian 64-bit integers and nothing else. The file is mapped, so that all processes of a machine share it, and
-    /// read once to check it. It must not be changed while the orders are used; replace it by renaming another to its place.
+    /// The row ids in this file: little-endian 64-bit integers and nothing else. The file is mapped, so that all
+    /// processes of a machine share it, and read once to check it. It must not be changed while the orders are used;
+    /// replace it by renaming another to its place.
     pub order_file: *const c_char,
-    /// Rows drawn by weight: a finite number that is not negative for each row, or for each row that is kept. 16 bytes a row for all epochs.
+    /// Rows drawn by weight: a finite number that is not negative for each row, or for each row that is kept. 16 bytes
+    /// a row for all epochs.
     pub weights: *const f64,
     pub num_weights: usize,
-    /// Classes equally often or by proportion: the class of each row, or of each row that is kept. 8 bytes a row for all epochs.
+    /// Classes equally often or by proportion: the class of each row, or of each row that is kept. 8 bytes a row for
+    /// all epochs.
     pub labels: *const u32,
     pub num_labels: usize,
-    /// Several datasets by proportion: an order for each, without rows. Dataset `i`, from 0 on, has the seed of the mixture plus `i + 1` plus its own.
+    /// Several datasets by proportion: an order for each, without rows. Dataset `i`, from 0 on, has the seed of the
+    /// mixture plus `i + 1` plus its own.
     pub parts: *const *const rowdex_order_options,
     pub num_parts: usize,
-    /// Another order, without rows. The seeds are added. Under `kept` it takes the rows that are kept for one row group.
+    /// Another order, without rows. The seeds are added. Under `kept` it takes the rows that are kept for one row
+    /// group.
     pub inner: *const rowdex_order_options,
-    /// How often each class or dataset comes, which counts against the others. Classes without proportions come equally often.
+    /// How often each class or dataset comes, which counts against the others. Classes without proportions come equally
+    /// often.
     pub proportions: *const f64,
     pub num_proportions: usize,
     /// Only these rows are served.
     pub kept: *const rowdex_id_set,
-    /// How many positions an epoch has. Weights, classes and mixtures draw so many (by default as many as there are rows; without replacement, as have
-    /// a weight above 0). Of other orders, a pass over the rows goes on where the epoch before ended.
+    /// How many positions an epoch has. Weights, classes and mixtures draw so many (by default as many as there are
+    /// rows; without replacement, as have a weight above 0). Of other orders, a pass over the rows goes on where the
+    /// epoch before ended.
     pub size: u64,
     /// The same on all ranks.
     pub seed: u64,
-    /// Deals each of so many shards one consecutive piece. The sampler option partition does this for the shards that the sampler has.
+    /// Deals each of so many shards one consecutive piece. The sampler option partition does this for the shards that
+    /// the sampler has.
     pub shards: u32,
     /// 1 begins elsewhere each epoch. The sampler option rotation does this where it is needed.
     pub rotated: u32,
@@ -80,7 +90,8 @@ pub struct rowdex_order_options {
     pub without_replacement: u32,
 }
 
-// SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is no padding.
+// SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is
+// no padding.
 unsafe impl Versioned for rowdex_order_options {}
 
 /// Orders as they are described.
@@ -261,7 +272,8 @@ pub extern "C" fn rowdex_orders_fingerprint(orders: Option<&rowdex_orders>) -> u
     orders.map_or(0, |orders| orders.orders().fingerprint())
 }
 
-/// The rows at positions `first`, `first + stride`, … of an epoch, as many as there are but at most `len`; `filled` is how many.
+/// The rows at positions `first`, `first + stride`, … of an epoch, as many as there are but at most `len`; `filled` is
+/// how many.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_orders_fill(
     orders: Option<&rowdex_orders>,

@@ -18,7 +18,7 @@ use super::*;
 use crate::dataset::Ahead;
 use crate::dataset::Dataset;
 use crate::index::builder::IndexBuilder;
-use crate::order::{Blocks, Contiguous, Global, Order, Orders, Resized, Sequential, Weighted, contract};
+use crate::order::{Blocks, Contiguous, Global, Order, Orders, Resized, Sequential, Weighted, conformance};
 use crate::row_group::{self, RowSink};
 use crate::sampler::{Shard, Tail};
 use crate::source::{Done, Pending};
@@ -179,7 +179,7 @@ fn orders(global: bool, len: u64) -> Arc<dyn Orders> {
 
 /// Every sort of orders that is a permutation, and some that repeat rows and leave rows out.
 fn sorts(len: u64) -> Vec<(String, Arc<dyn Orders>)> {
-    let mut all = contract::all(len, 7);
+    let mut all = conformance::tests::all(len, 7);
     if len > 0 {
         let weights: Vec<f64> = (0..len).map(|row| (row % 3) as f64 + 0.5).collect();
         all.push(("weighted".into(), Arc::new(Weighted::with_replacement(&weights, len + 5, 7).unwrap())));

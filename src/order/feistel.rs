@@ -1,8 +1,8 @@
 //! A keyed bijection computed position by position, for orders too long to hold.
 //!
-//! The network permutes `[0, 2^b)` with the smallest `b` that covers the domain; a value that lands outside the domain is
-//! sent through again until it lands inside (cycle walking), which keeps it a bijection of the domain itself. At least
-//! half of the values are inside, so fewer than two walks are expected.
+//! The network permutes `[0, 2^b)` with the smallest `b` that covers the domain; a value that lands outside the domain
+//! is sent through again until it lands inside (cycle walking), which keeps it a bijection of the domain itself. At
+//! least half of the values are inside, so fewer than two walks are expected.
 
 /// A bijection of `[0, len)` from eight rounds of an unbalanced Feistel network.
 #[derive(Debug)]
@@ -79,8 +79,8 @@ impl Feistel {
 
     /// Replaces every element, all below `len`, by where it goes.
     ///
-    /// Elements are independent, so the processor overlaps their rounds as long as no branch is mispredicted; who has to
-    /// walk on is therefore written to a list without branching, rather than walked at once.
+    /// Elements are independent, so the processor overlaps their rounds as long as no branch is mispredicted; who has
+    /// to walk on is therefore written to a list without branching, rather than walked at once.
     pub(crate) fn forward_all(&self, xs: &mut [u64]) {
         for lanes in xs.chunks_mut(LANES) {
             let mut outside = [0_u8; LANES];

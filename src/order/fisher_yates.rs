@@ -12,7 +12,7 @@ pub(crate) struct FisherYates {
 }
 
 impl FisherYates {
-    /// Draws the permutation from the ChaCha12 keystream of `key` (block counter and stream id from 0).
+    /// Philox the permutation from the ChaCha12 keystream of `key` (block counter and stream id from 0).
     ///
     /// `len` is at most 2^16, which makes every element fit `u16`.
     pub(crate) fn new(len: u32, key: [u8; 32]) -> Self {
@@ -55,8 +55,8 @@ fn look_up(table: &[u16], x: u64) -> Option<u64> {
 
 /// An unbiased integer in `[0, bound)` by Lemire's multiply-shift with rejection.
 ///
-/// Written out on raw words, rather than asked of `rand`, because the crate may change how it draws ranges and the order
-/// may not change.
+/// Written out on raw words, rather than asked of `rand`, because the crate may change how it draws ranges and the
+/// order may not change.
 fn below(bound: u32, words: &mut impl Rng) -> u32 {
     let threshold = bound.wrapping_neg() % bound;
     loop {

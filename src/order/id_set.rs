@@ -15,9 +15,9 @@ const BLOCK_WORDS: usize = 16;
 
 /// A set of row ids below a given number of rows, with rank and select.
 ///
-/// Held as sorted runs, 16 bytes each, or as a bitmap with ranks, 1.0625 bits for each of the rows, whichever is smaller. So
-/// "all but these few" costs next to nothing, and no set costs more than the bitmap. Every method for one row is
-/// O(log of the runs, or of the rows).
+/// Held as sorted runs, 16 bytes each, or as a bitmap with ranks, 1.0625 bits for each of the rows, whichever is
+/// smaller. So "all but these few" costs next to nothing, and no set costs more than the bitmap. Every method for one
+/// row is O(log of the runs, or of the rows).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdSet {
     rows: u64,
@@ -49,8 +49,8 @@ impl IdSet {
         Self::collect(rows, std::iter::once(0..rows))
     }
 
-    /// The rows of these ranges, out of `rows` rows. Ranges may come in any order, overlap and be empty. O(k log k) for `k`
-    /// ranges.
+    /// The rows of these ranges, out of `rows` rows. Ranges may come in any order, overlap and be empty. O(k log k) for
+    /// `k` ranges.
     ///
     /// # Errors
     ///
@@ -148,8 +148,8 @@ impl IdSet {
 
     /// The last block whose rank is not above `place`, which is below the number of members.
     ///
-    /// Members that are spread evenly, as those of a split are, make ranks that grow evenly: a guess is a few blocks off, and
-    /// doubling steps from there find bounds close together.
+    /// Members that are spread evenly, as those of a split are, make ranks that grow evenly: a guess is a few blocks
+    /// off, and doubling steps from there find bounds close together.
     fn block(&self, ranks: &[u64], place: u64) -> Option<usize> {
         let guess = (u128::from(place) * ranks.len() as u128 / u128::from(self.len)) as usize;
         let above = |at: usize| ranks.get(at).is_none_or(|rank| *rank > place);
@@ -235,7 +235,8 @@ impl IdSet {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the sets choose from different numbers of rows, `TooLarge` if there is no memory for the set.
+    /// `InvalidArgument` if the sets choose from different numbers of rows, `TooLarge` if there is no memory for the
+    /// set.
     pub fn intersection(&self, other: &Self) -> Result<Self> {
         if self.rows != other.rows {
             let message = format!("a set out of {} rows and one out of {}", self.rows, other.rows);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
-use super::picks::{Pick, Picks, Windows};
-use super::shares::Shares;
+use super::quotas::Quotas;
+use super::source_schedule::{Scheduled, SourceSchedule, Windows};
 use super::{MAX_LEN, Order, Orders, Resized, check_len};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -25,21 +25,22 @@ impl MixedPart {
 
 /// A mixture of several datasets by proportion.
 ///
-/// Row ids are those of the datasets one after the other: those of a dataset are offset by the rows of the ones before, as in a
-/// [`MixedDataset`](crate::dataset::MixedDataset).
+/// Row ids are those of the datasets one after the other: those of a dataset are offset by the rows of the ones before,
+/// as in a [`MixedDataset`](crate::dataset::MixedDataset).
 ///
-/// Every epoch has the same count of each dataset, its proportion of the length by the method of largest remainders. They come mixed
-/// evenly: each window of 4096 positions (more for more than 512 datasets) has the share of every dataset to within a row or two, at
-/// random places. Each dataset runs through its own epochs, at its own pace, and goes on in the next epoch of the mixture where it stopped:
-/// one that is short for its proportion repeats as evenly as its passes do, and of one that is long nothing is left out for ever.
-/// Rows of a dataset come in its own order to within a window.
+/// Every epoch has the same count of each dataset, its proportion of the length by the method of largest remainders.
+/// They come mixed evenly: each window of 4096 positions (more for more than 512 datasets) has the share of every
+/// dataset to within a row or two, at random places. Each dataset runs through its own epochs, at its own pace, and
+/// goes on in the next epoch of the mixture where it stopped: one that is short for its proportion repeats as evenly as
+/// its passes do, and of one that is long nothing is left out for ever. Rows of a dataset come in its own order to
+/// within a window.
 ///
-/// A position costs what one of its dataset does and about 0.1 µs. An epoch holds the inner epochs that it touches, see [`Resized`], and finds
-/// positions as well as that does.
+/// A position costs what one of its dataset does and about 0.1 µs. An epoch holds the inner epochs that it touches, see
+/// [`Resized`], and finds positions as well as that does.
 #[derive(Debug, Clone)]
 pub struct Mixed {
     parts: Arc<[Part]>,
-    picks: Arc<Picks>,
+    schedule: Arc<SourceSchedule>,
     rows: u64,
     seed: u64,
 }
@@ -61,13 +62,14 @@ impl Mixed {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if a proportion is negative, infinite or not a number, if all are 0, if a dataset with a proportion above 0
-    /// would not come at all in so short an epoch or has no rows, if its orders are for more rows than it has, if it would come more than
-    /// [`Resized::MAX_PASSES`] times in an epoch, and if `len` or all rows together exceed [`MAX_LEN`].
+    /// `InvalidArgument` if a proportion is negative, infinite or not a number, if all are 0, if a dataset with a
+    /// proportion above 0 would not come at all in so short an epoch or has no rows, if its orders are for more rows
+    /// than it has, if it would come more than [`Resized::MAX_PASSES`] times in an epoch, and if `len` or all rows
+    /// together exceed [`MAX_LEN`].
     pub fn new(parts: impl IntoIterator<Item = MixedPart>, len: u64, seed: u64) -> Result<Self> {
         let given: Vec<MixedPart> = parts.into_iter().collect();
         let proportions: Vec<f64> = given.iter().map(|part| part.proportion).collect();
-        let counts = Shares::new(&proportions, "dataset")?.counts(check_len(len)?);
+        let counts = Quotas::new(&proportions, "dataset")?.counts(check_len(len)?);
         let mut rows = 0_u64;
         let mut parts = Vec::with_capacity(given.len());
         for (number, (part, count)) in given.into_iter().zip(&counts).enumerate() {
@@ -90,18 +92,18 @@ impl Mixed {
                 Error::new(ErrorKind::InvalidArgument, format!("the datasets have more than {MAX_LEN} rows together"))
             })?;
         }
-        Ok(Self { parts: parts.into(), picks: Arc::new(Picks::new(&counts, seed)), rows, seed })
+        Ok(Self { parts: parts.into(), schedule: Arc::new(SourceSchedule::new(&counts, seed)), rows, seed })
     }
 
     /// How many positions of an epoch each dataset has.
     pub fn counts(&self) -> Vec<u64> {
-        (0..self.parts.len()).map(|part| self.picks.count(part)).collect()
+        (0..self.parts.len()).map(|part| self.schedule.count(part)).collect()
     }
 }
 
 impl Orders for Mixed {
     fn len(&self) -> u64 {
-        self.picks.len()
+        self.schedule.len()
     }
 
     fn rows(&self) -> Option<u64> {
@@ -113,15 +115,15 @@ impl Orders for Mixed {
         Ok(Arc::new(Mixture {
             parts: Arc::clone(&self.parts),
             orders: orders.collect::<Result<_>>()?,
-            picks: Arc::clone(&self.picks),
-            windows: self.picks.epoch(epoch),
+            schedule: Arc::clone(&self.schedule),
+            windows: self.schedule.epoch(epoch),
         }))
     }
 
     fn fingerprint(&self) -> u64 {
         let mut parameters = vec![self.seed];
         for (number, part) in self.parts.iter().enumerate() {
-            parameters.extend([part.rows, part.inner, self.picks.count(number)]);
+            parameters.extend([part.rows, part.inner, self.schedule.count(number)]);
         }
         fingerprint(Self::NAME, Self::VERSION, self.len(), &parameters)
     }
@@ -136,13 +138,13 @@ impl Orders for Mixed {
 struct Mixture {
     parts: Arc<[Part]>,
     orders: Vec<Option<Arc<dyn Order>>>,
-    picks: Arc<Picks>,
+    schedule: Arc<SourceSchedule>,
     windows: Windows,
 }
 
 impl Mixture {
     fn row_at(&self, place: u64) -> Option<u64> {
-        let Pick { source, number } = self.picks.at(place);
+        let Scheduled { source, number } = self.schedule.at(place);
         Some(self.parts.get(source)?.first + self.orders.get(source)?.as_ref()?.row(number)?)
     }
 }
@@ -164,7 +166,7 @@ impl Order for Mixture {
         // Of datasets that begin at one row id, all but the last are empty.
         let part = self.parts.get(source).filter(|part| row - part.first < part.rows)?;
         let number = self.orders.get(source)?.as_ref()?.position(row - part.first)?;
-        Some(self.windows.position(self.picks.place(Pick { source, number })))
+        Some(self.windows.position(self.schedule.place(Scheduled { source, number })))
     }
 
     fn fill_strided(&self, first: u64, stride: u64, rows: &mut [u64]) -> usize {
@@ -177,7 +179,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::order::promises::assert_kept;
+    use crate::order::conformance;
     use crate::order::{Global, Sequential, reachable};
 
     fn part(rows: u64, proportion: f64) -> MixedPart {
@@ -318,7 +320,7 @@ mod tests {
             parts in prop::collection::vec((1_u64..60, 0.05..1.0_f64), 1..6), len in 60_u64..200, seed: u64,
         ) {
             let orders = mixed(&parts, len, seed);
-            assert_kept(&orders, [0, 3]);
+            conformance::check_strictly(&orders, [0, 3]).unwrap();
             // Whatever the counts, a pass of a dataset serves each of its rows once.
             let all: Vec<u64> = (0..4).flat_map(|epoch| rows(&orders, epoch)).collect();
             let mut first = 0;

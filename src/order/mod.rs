@@ -17,23 +17,24 @@
 //! | [`Resized`] | other orders, in epochs of another length | theirs | theirs |
 //! | [`Subset`] | other orders, over the rows that an [`IdSet`] keeps | theirs, and at most 1.0625 bits a row | theirs, and O(log n) |
 //!
-//! Two more change others: [`Contiguous`] deals every shard one consecutive piece, and [`Rotated`] begins elsewhere each epoch.
-//! An [`IdSet`] comes from a list of rows to skip, or from a [`Split`] into training and validation rows.
+//! Two more change others: [`Contiguous`] deals every shard one consecutive piece, and [`Rotated`] begins elsewhere
+//! each epoch. An [`IdSet`] comes from a list of rows to skip, or from a [`Split`] into training and validation rows.
 //!
-//! A [`Recipe`] describes orders made of all of these, over the rows of a [`RowLayout`]. The command line, the C API and
-//! the Python package make their orders from one, so that the same options mean the same order everywhere.
+//! A [`Recipe`] describes orders made of all of these, over the rows of a [`RowLayout`]. The command line, the C API
+//! and the Python package make their orders from one, so that the same options mean the same order everywhere.
 //!
-//! Positions and row ids are `u64` below 2^63. What comes after sharding is the business of [`sampler`](crate::sampler).
+//! An implementation of your own can be checked with [`conformance::check`].
+//!
+//! Positions and row ids are `u64` below 2^63. What comes after sharding is the business of
+//! [`sampler`](crate::sampler).
 //!
 //! `docs/orders.md` specifies every built-in order exactly enough to write it again in another language. A built-in
 //! order never changes: a better one would come under another name or version.
 
 mod balanced;
 mod blocks;
+pub mod conformance;
 mod contiguous;
-#[cfg(test)]
-pub(crate) mod contract;
-mod draws;
 mod explicit;
 mod feistel;
 mod fingerprint;
@@ -44,15 +45,14 @@ mod layout;
 mod mixed;
 mod mt19937;
 mod permutation;
-mod picks;
-#[cfg(test)]
-mod promises;
+mod philox;
 pub mod quality;
+mod quotas;
 mod recipe;
 mod resized;
 mod rotated;
 mod sequential;
-mod shares;
+mod source_schedule;
 mod spec;
 mod split;
 mod subset;
@@ -120,7 +120,8 @@ pub trait Order: Debug + Send + Sync {
     /// The row served at `position`; `None` from [`len`](Self::len) on.
     fn row(&self, position: u64) -> Option<u64>;
 
-    /// A position at which `row` is served; `None` if it is not served, or, where an order says so, if that is not known.
+    /// A position at which `row` is served; `None` if it is not served, or, where an order says so, if that is not
+    /// known.
     fn position(&self, row: u64) -> Option<u64>;
 
     /// How often the order serves a row, as far as it promises: [`Uses::Any`] unless an order says more.
@@ -131,8 +132,8 @@ pub trait Order: Debug + Send + Sync {
         Uses::Any
     }
 
-    /// Writes the rows at positions `first`, `first + 1`, … into `rows` and returns how many it wrote: all of `rows`, or
-    /// fewer where the order ends.
+    /// Writes the rows at positions `first`, `first + 1`, … into `rows` and returns how many it wrote: all of `rows`,
+    /// or fewer where the order ends.
     fn fill(&self, first: u64, rows: &mut [u64]) -> usize {
         self.fill_strided(first, 1, rows)
     }
@@ -183,8 +184,8 @@ pub trait Orders: Debug + Send + Sync {
 
     /// A hash over everything that decides the orders: name, version, length, seed and parameters.
     ///
-    /// Equal exactly when a run sees the same orders (up to collisions of a 64-bit hash), so a state saved in one run is
-    /// accepted in another exactly when both agree.
+    /// Equal exactly when a run sees the same orders (up to collisions of a 64-bit hash), so a state saved in one run
+    /// is accepted in another exactly when both agree.
     fn fingerprint(&self) -> u64;
 
     /// The name of this sort of order, as people write it: `global`.

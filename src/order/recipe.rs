@@ -203,8 +203,8 @@ impl<'a> Recipe<'a> {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for an option that the order cannot honour, and if weights, labels, kept rows or the recipes of
-    /// a mixture are not as many as the rows or datasets. Otherwise those of the orders that the recipe names.
+    /// `InvalidArgument` for an option that the order cannot honour, and if weights, labels, kept rows or the recipes
+    /// of a mixture are not as many as the rows or datasets. Otherwise those of the orders that the recipe names.
     pub fn orders(&self, rows: &RowLayout) -> Result<Arc<dyn Orders>> {
         self.seeded(rows, self.seed)
     }

@@ -6,17 +6,17 @@ use super::fingerprint::fingerprint;
 use super::{Order, Orders, check_len};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Epochs of a chosen size over the epochs of other orders, one after the other: shorter ones, so that a long pass over the
-/// data has more validations and checkpoints in it, or longer ones.
+/// Epochs of a chosen size over the epochs of other orders, one after the other: shorter ones, so that a long pass over
+/// the data has more validations and checkpoints in it, or longer ones.
 ///
-/// Nothing is left out or drawn twice for it: position `q` of epoch `e` is position `g = e * size + q` of the inner epochs joined,
-/// which is position `g mod n` of inner epoch `g / n`, `n` being their length. So a pass goes on in the next epoch where this
-/// one stopped, and rows repeat only as passes do.
+/// Nothing is left out or drawn twice for it: position `q` of epoch `e` is position `g = e * size + q` of the inner
+/// epochs joined, which is position `g mod n` of inner epoch `g / n`, `n` being their length. So a pass goes on in the
+/// next epoch where this one stopped, and rows repeat only as passes do.
 ///
 /// An epoch holds the up to `ceil(size / n) + 1` inner epochs that it touches; a position costs what an inner one does.
 ///
-/// [`Order::position`] is exact where the inner orders serve no row twice. Of a row that one of them serves twice it may
-/// not find the position that this epoch has.
+/// [`Order::position`] is exact where the inner orders serve no row twice. Of a row that one of them serves twice it
+/// may not find the position that this epoch has.
 #[derive(Debug, Clone)]
 pub struct Resized {
     inner: Arc<dyn Orders>,
@@ -34,8 +34,8 @@ impl Resized {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `size` is 0, exceeds [`MAX_LEN`](super::MAX_LEN) or is more than [`MAX_PASSES`](Self::MAX_PASSES)
-    /// times the inner length, and if the inner orders are empty.
+    /// `InvalidArgument` if `size` is 0, exceeds [`MAX_LEN`](super::MAX_LEN) or is more than
+    /// [`MAX_PASSES`](Self::MAX_PASSES) times the inner length, and if the inner orders are empty.
     pub fn new(inner: Arc<dyn Orders>, size: u64) -> Result<Self> {
         let n = inner.len();
         if check_len(size)? == 0 {
@@ -169,7 +169,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::order::promises::assert_kept;
+    use crate::order::conformance;
     use crate::order::{Global, Sequential};
 
     fn resized(n: u64, size: u64) -> Resized {
@@ -222,7 +222,7 @@ mod tests {
         #[test]
         fn epochs_joined_are_inner_epochs_joined(n in 1_u64..40, size in 1_u64..130) {
             let orders = resized(n, size);
-            assert_kept(&orders, [0, 1, 7]);
+            conformance::check_strictly(&orders, [0, 1, 7]).unwrap();
             let inner = Global::new(n, 3).unwrap();
             let outer: Vec<u64> = (0..n).flat_map(|epoch| rows(&orders, epoch)).collect();
             let joined: Vec<u64> = (0..size).flat_map(|epoch| rows(&inner, epoch)).collect();

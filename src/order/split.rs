@@ -44,7 +44,8 @@ impl FromStr for Side {
     }
 }
 
-/// A split into training and validation rows by a hash, so that nothing but the seed and a row's own key decides its side.
+/// A split into training and validation rows by a hash, so that nothing but the seed and a row's own key decides its
+/// side.
 ///
 /// The key is the row id, or what identifies the row to its user. A row keeps its side when files are appended, and
 /// with a key column wherever it moves; rows with equal keys are on one side. The sizes are those of as many coin
@@ -90,7 +91,8 @@ impl Split {
         self.side(&row.to_le_bytes())
     }
 
-    /// The rows of one side by their row ids, of `rows` rows: about 1.06 bits a row, and a few nanoseconds each to find out.
+    /// The rows of one side by their row ids, of `rows` rows: about 1.06 bits a row, and a few nanoseconds each to find
+    /// out.
     ///
     /// # Errors
     ///

@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::draws::{Draws, below};
 use super::fingerprint::fingerprint;
-use super::shares::Shares;
+use super::philox::{Philox, below};
+use super::quotas::Quotas;
 use super::{Order, Orders, Uses, check_len};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -15,15 +15,15 @@ const TAG: &[u8; 16] = b"rowdex draws v1\0";
 
 /// Rows drawn by weight, anew in every epoch.
 ///
-/// *With replacement* every position draws for itself: a row of weight `w` comes at each with probability `w` / sum of the
-/// weights, independently of all others. A position costs O(1) expected: tens of nanoseconds, and the misses of a table
-/// of up to 16 bytes a row. Nothing is prepared for an epoch.
+/// *With replacement* every position draws for itself: a row of weight `w` comes at each with probability `w` / sum of
+/// the weights, independently of all others. A position costs O(1) expected: tens of nanoseconds, and the misses of a
+/// table of up to 16 bytes a row. Nothing is prepared for an epoch.
 ///
 /// *Without replacement* no row comes twice in an epoch, and each position draws by weight among the rows that are left
 /// (Efraimidis and Spirakis). An epoch is O(n log n) to prepare for `n` rows and holds 4 bytes a position.
 ///
-/// Rows of weight 0 are never served. Weights count by their proportions only. The first call of [`Order::position`] on an
-/// order lists its positions: O(positions) time, 8 bytes a row.
+/// Rows of weight 0 are never served. Weights count by their proportions only. The first call of [`Order::position`] on
+/// an order lists its positions: O(positions) time, 8 bytes a row.
 #[derive(Clone)]
 pub struct Weighted {
     weights: Arc<Weights>,
@@ -40,10 +40,10 @@ impl Weighted {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if a weight is negative, infinite or not a number, if all are 0, if there are 2^32 or more, or if `len`
-    /// exceeds [`MAX_LEN`](super::MAX_LEN).
+    /// `InvalidArgument` if a weight is negative, infinite or not a number, if all are 0, if there are 2^32 or more, or
+    /// if `len` exceeds [`MAX_LEN`](super::MAX_LEN).
     pub fn with_replacement(weights: &[f64], len: u64, seed: u64) -> Result<Self> {
-        let weights = Arc::new(Weights::new(Shares::new(weights, "row")?, true));
+        let weights = Arc::new(Weights::new(Quotas::new(weights, "row")?, true));
         Ok(Self { weights, len: check_len(len)?, seed, replacement: true })
     }
 
@@ -51,11 +51,11 @@ impl Weighted {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for weights as in [`with_replacement`](Self::with_replacement), or if fewer than `len` rows have a
-    /// weight above 0.
+    /// `InvalidArgument` for weights as in [`with_replacement`](Self::with_replacement), or if fewer than `len` rows
+    /// have a weight above 0.
     pub fn without_replacement(weights: &[f64], len: u64, seed: u64) -> Result<Self> {
         let possible = weights.iter().filter(|weight| **weight > 0.0).count() as u64;
-        let weights = Arc::new(Weights::new(Shares::new(weights, "row")?, false));
+        let weights = Arc::new(Weights::new(Quotas::new(weights, "row")?, false));
         if len > possible {
             let message = format!("{len} rows without replacement, and {possible} have a weight above zero");
             return Err(
@@ -76,7 +76,7 @@ impl Orders for Weighted {
     }
 
     fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
-        let draws = Draws::new(TAG, self.seed, epoch);
+        let draws = Philox::new(TAG, self.seed, epoch);
         if self.replacement {
             let first = First::default();
             return Ok(Arc::new(Drawn { weights: Arc::clone(&self.weights), draws, len: self.len, first }));
@@ -109,15 +109,15 @@ impl fmt::Debug for Weighted {
 struct Weights {
     /// The shares of all rows up to and including this one.
     totals: Vec<u64>,
-    /// For every cell of `2^shift` numbers the first row that has any of them or of later ones: Chen and Asau's guide table. Without
-    /// replacement nobody looks, and it is empty.
+    /// For every cell of `2^shift` numbers the first row that has any of them or of later ones: Chen and Asau's guide
+    /// table. Without replacement nobody looks, and it is empty.
     guide: Vec<u32>,
     shift: u32,
     hash: u64,
 }
 
 impl Weights {
-    fn new(shares: Shares, guided: bool) -> Self {
+    fn new(shares: Quotas, guided: bool) -> Self {
         let mut hash = Xxh3Default::new();
         let mut sum = 0;
         let totals: Vec<u64> = shares
@@ -162,8 +162,9 @@ impl Weights {
         (first + cell.partition_point(|total| *total <= x)) as u64
     }
 
-    /// The `len` rows with the smallest keys, smallest first, where a row of share `s` has an exponential key of rate `s`.
-    fn ranked(&self, draws: &Draws, len: usize) -> Result<Vec<u32>> {
+    /// The `len` rows with the smallest keys, smallest first, where a row of share `s` has an exponential key of rate
+    /// `s`.
+    fn ranked(&self, draws: &Philox, len: usize) -> Result<Vec<u32>> {
         let mut keys: Vec<(u64, u32)> = Vec::new();
         keys.try_reserve_exact(self.totals.len()).map_err(|_| {
             Error::new(ErrorKind::TooLarge, format!("no memory to draw from {} rows", self.totals.len()))
@@ -189,8 +190,8 @@ impl Weights {
 
 /// An exponential variate of rate 1 from a word: `-ln(u)` with `u = (floor(word / 2^12) + 1/2) / 2^52`.
 ///
-/// Written out in operations that IEEE 754 rounds in one way, because logarithms of libraries differ in their last bits,
-/// and with them could the order of rows on two machines.
+/// Written out in operations that IEEE 754 rounds in one way, because logarithms of libraries differ in their last
+/// bits, and with them could the order of rows on two machines.
 fn exponential(word: u64) -> f64 {
     const HALF: u64 = 1 << 52;
     // u = m 2^-k with m in [1/2, 1), then in [0.7, 1.4].
@@ -210,7 +211,7 @@ fn exponential(word: u64) -> f64 {
 /// One epoch with replacement.
 struct Drawn {
     weights: Arc<Weights>,
-    draws: Draws,
+    draws: Philox,
     len: u64,
     first: First,
 }
@@ -304,7 +305,7 @@ impl First {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::promises::assert_kept;
+    use crate::order::conformance;
 
     fn served(orders: &Weighted, epoch: u64) -> Vec<u64> {
         let mut rows = vec![0; orders.len() as usize];
@@ -340,11 +341,11 @@ mod tests {
         for rows in [1, 2, 3, 10, 300] {
             let weights: Vec<f64> = ragged(rows);
             for len in [0, 1, 5, 700] {
-                assert_kept(&Weighted::with_replacement(&weights, len, 3).unwrap(), [0, 1]);
+                conformance::check_strictly(&Weighted::with_replacement(&weights, len, 3).unwrap(), [0, 1]).unwrap();
             }
             let possible = weights.iter().filter(|weight| **weight > 0.0).count() as u64;
             for len in [0, 1, possible / 2, possible] {
-                assert_kept(&Weighted::without_replacement(&weights, len, 3).unwrap(), [0, 1]);
+                conformance::check_strictly(&Weighted::without_replacement(&weights, len, 3).unwrap(), [0, 1]).unwrap();
             }
         }
     }

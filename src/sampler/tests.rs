@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use proptest::prelude::*;
 
 use super::*;
-use crate::order::{Blocks, Contiguous, Explicit, Global, MAX_LEN, Sequential, Torch, contract};
+use crate::order::{Blocks, Contiguous, Explicit, Global, MAX_LEN, Sequential, Torch, conformance};
 
 /// A given list in every epoch, in which rows may be missing or repeated.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ fn torch(rows: &[u64], size: usize, rank: usize, drop_last: bool) -> Vec<u64> {
 
 /// Any sort of orders over `n` rows.
 fn orders_of(sort: prop::sample::Index, n: u64) -> Arc<dyn Orders> {
-    let mut all = contract::all(n, 7);
+    let mut all = conformance::tests::all(n, 7);
     all.swap_remove(sort.index(all.len())).1
 }
 
@@ -424,7 +424,7 @@ fn a_resumed_run_goes_on_rotated_or_not_as_it_began() {
 
 #[test]
 fn replicas_see_the_same_batches_and_together_the_whole_epoch() {
-    for (name, orders) in contract::all(101, 7) {
+    for (name, orders) in conformance::tests::all(101, 7) {
         replicas_share(&name, &orders);
     }
 }

@@ -102,16 +102,18 @@ impl DataArgs {
 /// Where row groups are kept on disk.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TierArgs {
-    /// Keep row groups in this folder on a local disk, for all processes of this machine: each is fetched and decoded once between them.
+    /// Keep row groups in this folder on a local disk, for all processes of this machine: each is fetched and decoded
+    /// once between them.
     #[arg(long, value_name = "DIR", requires = "cache_disk")]
     pub(crate) cache_dir: Option<PathBuf>,
 
-    /// Keep at most this much in --cache-dir: bytes, a size like 500GiB, or a share like 100% of the chosen columns when decoded.
+    /// Keep at most this much in --cache-dir: bytes, a size like 500GiB, or a share like 100% of the chosen columns
+    /// when decoded.
     #[arg(long, value_name = "SIZE", requires = "cache_dir")]
     pub(crate) cache_disk: Option<Memory>,
 
-    /// What to keep in --cache-dir: `decoded` rows, which cost nothing to read again, or the `fetched` bytes, which take less room and are
-    /// decoded each time.
+    /// What to keep in --cache-dir: `decoded` rows, which cost nothing to read again, or the `fetched` bytes, which
+    /// take less room and are decoded each time.
     #[arg(long, value_name = "KIND", default_value = "decoded", requires = "cache_dir",
         value_parser = named::<TierKind>(&["fetched", "decoded"]))]
     pub(crate) cache_kind: TierKind,

@@ -23,8 +23,8 @@ Examples:
   rowdex build s3://bucket/data/ -o s3://bucket/train.rdx
   rowdex build data/ -o subset.rdx --rows rows.csv")]
 pub(crate) struct BuildArgs {
-    /// Parquet files, folders to search for them, and quoted glob patterns; or URLs of these in one bucket, container or host (s3, gs,
-    /// az, http, https). Credentials are taken from the environment.
+    /// Parquet files, folders to search for them, and quoted glob patterns; or URLs of these in one bucket, container
+    /// or host (s3, gs, az, http, https). Credentials are taken from the environment.
     #[arg(required = true, value_name = "DATA")]
     data: Vec<PathBuf>,
 

@@ -17,8 +17,8 @@ use crate::where_cmd::WhereArgs;
 
 /// Parquet files as a map-style dataset for distributed training.
 ///
-/// `build` reads the footers of Parquet files and writes an index, in which every row has a number. All other commands take
-/// that index: they say where a row is, fetch rows, or run whole epochs as the ranks of a training job would.
+/// `build` reads the footers of Parquet files and writes an index, in which every row has a number. All other commands
+/// take that index: they say where a row is, fetch rows, or run whole epochs as the ranks of a training job would.
 #[derive(Debug, Parser)]
 #[command(name = "rowdex", version, propagate_version = true, after_help = CLI_HELP)]
 pub(crate) struct Cli {

@@ -9,17 +9,17 @@
 //! - `mix(a, b)` is the low half xor the high half of the 128-bit product `(a ^ P0) * (b ^ P1)`.
 //! - `tag(t)` is xxh3-64 of the type's name `t`; `null` is `tag("null")`.
 //! - Booleans, integers, floats, dates, times, timestamps, durations: `mix(tag, bits)`, the bits being the value
-//!   sign-extended (signed), zero-extended (unsigned) or as they are (floats) in 64 bits. All signed integers have the tag
-//!   `int` and all unsigned ones `uint`; the tag of anything with a unit names the unit, and not the time zone.
-//! - Decimals: `mix(mix(tag, low), high)` of the value in 128 bits, and two more of these for one that needs 256. The tag
-//!   names the scale.
+//!   sign-extended (signed), zero-extended (unsigned) or as they are (floats) in 64 bits. All signed integers have the
+//!   tag `int` and all unsigned ones `uint`; the tag of anything with a unit names the unit, and not the time zone.
+//! - Decimals: `mix(mix(tag, low), high)` of the value in 128 bits, and two more of these for one that needs 256. The
+//!   tag names the scale.
 //! - Intervals: their fields, from the first to the last, mixed as the limbs of a decimal are.
 //! - Strings and binary: xxh3-64 of the bytes with the tag as seed.
 //! - Lists and maps: `mix(tag, length)`, then `mix(so far, element)` over the elements. An entry of a map is a struct.
 //! - Structs: `tag`, then `mix(so far, field)` over the fields.
 //!
-//! A row's hash is that of a struct of its columns. The digest is xxh3-64 over position, row id and row hash of all rows
-//! served, each as 8 little-endian bytes.
+//! A row's hash is that of a struct of its columns. The digest is xxh3-64 over position, row id and row hash of all
+//! rows served, each as 8 little-endian bytes.
 
 use std::sync::LazyLock;
 

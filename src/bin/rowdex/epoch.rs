@@ -31,7 +31,7 @@ Examples:
   rowdex epoch train.rdx --order sequential --tail uneven --columns label,text
   rowdex epoch train.rdx --skip bad.txt --split train --split-by user --balance label --epoch-size 1000000
 
-Which rows, in which order, how many: --skip and --split leave rows out; --order, --weights or --balance order those that are left;
+First --skip and --split leave rows out. Then --order, --weights or --balance orders the rows that are left. Then
 --epoch-size ends an epoch. --weights and --balance exclude each other and --order.")]
 pub(crate) struct EpochArgs {
     #[command(flatten)]
@@ -56,16 +56,18 @@ pub(crate) struct EpochArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
 
-    /// What to do about a row group that cannot be read: `fail`, or `substitute` each of its rows by another one that can be read,
-    /// the same on all ranks.
+    /// What to do about a row group that cannot be read: `fail`, or `substitute` each of its rows by another one that
+    /// can be read, the same on all ranks.
     #[arg(long, value_name = "POLICY", value_enum, default_value_t = OnFault::Fail)]
     on_fault: OnFault,
 
-    /// With `--on-fault substitute`: another seed takes other rows in the place of those that cannot be read [default: 0].
+    /// With `--on-fault substitute`: another seed takes other rows in the place of those that cannot be read [default:
+    /// 0].
     #[arg(long, value_name = "S")]
     fault_seed: Option<u64>,
 
-    /// What reads the rows: `carousel` looks ahead in the order and keeps the rows that are due, `lru` keeps the row groups used last.
+    /// What reads the rows: `carousel` looks ahead in the order and keeps the rows that are due, `lru` keeps the row
+    /// groups used last.
     #[arg(long, value_enum, default_value_t = Reader::Carousel)]
     loader: Reader,
 
@@ -235,8 +237,8 @@ impl NamedRows {
     }
 }
 
-/// Reads every batch of every chosen rank, step by step, so that the rows of a step are neighbours in the order; from `resume` on if
-/// there is such a state, and so many steps at most.
+/// Reads every batch of every chosen rank, step by step, so that the rows of a step are neighbours in the order; from
+/// `resume` on if there is such a state, and so many steps at most.
 pub(crate) fn read(
     dataset: &Dataset,
     sampling: &SamplingArgs,
@@ -571,7 +573,8 @@ impl Report {
         };
         let state = self.state.map(|state| format!("to go on: --resume {state}\n")).unwrap_or_default();
         format!(
-            "{}\n{}: {} served, {} distinct, {} repeated, {} missing\n\n{}\n{} read, {} decoded held at most{shared}\n{tier}{substituted}{state}",
+            "{}\n{}: {} served, {} distinct, {} repeated, {} missing\n\n{}\n{} read, {} decoded held at most{shared}\n\
+             {tier}{substituted}{state}",
             output::columns(&ranks),
             output::counted(self.rows, "row"),
             HumanCount(self.coverage.served),

@@ -1,4 +1,5 @@
-//! The rowdex command: results on stdout, everything else on stderr; exit 0, 1 when it failed, 2 when it was called wrongly.
+//! The rowdex command: results on stdout, everything else on stderr; exit 0, 1 when it failed, 2 when it was called
+//! wrongly.
 
 mod args;
 mod build;

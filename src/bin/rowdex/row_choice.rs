@@ -1,7 +1,7 @@
 //! Which rows are served at all, and how often, as it is asked for on the command line.
 //!
-//! One order of things: `--skip` and `--split` leave rows out; an order over the rows that are left (`--order`, `--weights` or
-//! `--balance`) says which comes where; `--epoch-size` says after how many an epoch ends.
+//! One order of things: `--skip` and `--split` leave rows out; an order over the rows that are left (`--order`,
+//! `--weights` or `--balance`) says which comes where; `--epoch-size` says after how many an epoch ends.
 
 use std::path::PathBuf;
 
@@ -15,8 +15,8 @@ use crate::failure::Failure;
 /// Which rows, and how often.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RowChoiceArgs {
-    /// Leave out the rows listed in this file: text with a row id, a range like 10..20, or a place (a.parquet, a.parquet:2,
-    /// a.parquet:2:10..20) a line, or CSV or Parquet as for `build --rows`.
+    /// Leave out the rows listed in this file: text with a row id, a range like 10..20, or a place (a.parquet,
+    /// a.parquet:2, a.parquet:2:10..20) a line, or CSV or Parquet as for `build --rows`.
     #[arg(long, value_name = "FILE")]
     skip: Option<PathBuf>,
 
@@ -40,7 +40,8 @@ pub(crate) struct RowChoiceArgs {
     #[arg(long, value_name = "COLUMN", conflicts_with_all = ["order", "balance"])]
     weights: Option<String>,
 
-    /// Draw no row twice in an epoch, which then ends with the last row that has a weight unless --epoch-size ends it before.
+    /// Draw no row twice in an epoch, which then ends with the last row that has a weight unless --epoch-size ends it
+    /// before.
     #[arg(long, requires = "weights")]
     without_replacement: bool,
 
@@ -48,8 +49,8 @@ pub(crate) struct RowChoiceArgs {
     #[arg(long, value_name = "COLUMN", conflicts_with = "order")]
     balance: Option<String>,
 
-    /// End an epoch after so many rows over all ranks. The next one goes on where it stopped, or draws anew with --weights [default:
-    /// as many as there are rows].
+    /// End an epoch after so many rows over all ranks. The next one goes on where it stopped, or draws anew with
+    /// --weights [default: as many as there are rows].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     epoch_size: Option<u64>,
 }

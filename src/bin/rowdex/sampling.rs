@@ -21,9 +21,9 @@ const MOST_RANKS: u32 = 1 << 16;
 /// Who gets which rows when.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SamplingArgs {
-    /// The order of the rows before they are dealt to the ranks: `sequential` takes them as they lie, `global` shuffles all among
-    /// all, `blocks(K)` or `blocks:K` shuffles row groups and the rows of K of them at a time (`blocks:all` for all), `torch` is
-    /// PyTorch's own shuffle.
+    /// The order of the rows before they are dealt to the ranks: `sequential` takes them as they lie, `global` shuffles
+    /// all among all, `blocks(K)` or `blocks:K` shuffles row groups and the rows of K of them at a time (`blocks:all`
+    /// for all), `torch` is PyTorch's own shuffle.
     #[arg(long, value_name = "ORDER", default_value = "global")]
     pub(crate) order: OrderSpec,
 
@@ -35,8 +35,8 @@ pub(crate) struct SamplingArgs {
     #[arg(long, requires = "order_file")]
     pub(crate) permutation: bool,
 
-    /// How positions are dealt to the ranks: `strided` in turn, `contiguous` in one consecutive piece for each rank, so that
-    /// with `blocks(K)` and `sequential` every row group is read by about one rank.
+    /// How positions are dealt to the ranks: `strided` in turn, `contiguous` in one consecutive piece for each rank, so
+    /// that with `blocks(K)` and `sequential` every row group is read by about one rank.
     #[arg(
         long,
         value_name = "PARTITION",
@@ -45,8 +45,8 @@ pub(crate) struct SamplingArgs {
     )]
     pub(crate) partition: Partition,
 
-    /// Begin an order that never changes with the same row in every epoch, even if the tail then drops or repeats the same rows
-    /// each time.
+    /// Begin an order that never changes with the same row in every epoch, even if the tail then drops or repeats the
+    /// same rows each time.
     #[arg(long)]
     pub(crate) no_rotate: bool,
 
@@ -83,8 +83,8 @@ pub(crate) struct SamplingArgs {
     )]
     pub(crate) replica_layout: ReplicaLayout,
 
-    /// What becomes of rows that do not divide evenly among the ranks: `wrap` repeats the first ones, `drop` leaves them
-    /// out, `uneven` gives some ranks one more, `error` refuses.
+    /// What becomes of rows that do not divide evenly among the ranks: `wrap` repeats the first ones, `drop` leaves
+    /// them out, `uneven` gives some ranks one more, `error` refuses.
     #[arg(
         long,
         value_name = "TAIL",

@@ -74,7 +74,8 @@ fn rows_do_not_depend_on_the_rows_at_any_distance_before() {
     }
 }
 
-/// The steps from row to row, around the end of the rows: a permutation by addition or by a lattice has few different ones.
+/// The steps from row to row, around the end of the rows: a permutation by addition or by a lattice has few different
+/// ones.
 #[test]
 fn differences_of_rows_at_any_distance_are_uniform() {
     for (name, rows) in one_of_each() {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::error::Result;
 
-/// The classes, such as labels or row groups, that the batches of an epoch are made of. What is `expected` is the mean over all
-/// ways to draw a batch from the rows of the epoch without replacement.
+/// The classes, such as labels or row groups, that the batches of an epoch are made of. What is `expected` is the mean
+/// over all ways to draw a batch from the rows of the epoch without replacement.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Composition {
@@ -13,23 +13,23 @@ pub struct Composition {
     pub classes: u64,
     /// How many classes a batch has, on average.
     pub distinct: f64,
-    /// How many it would have by chance: `Σ 1 − C(n − m, B) / C(n, B)` over the classes, `m` being the rows of a class, `n` all rows
-    /// and `B` the rows of a batch.
+    /// How many it would have by chance: `Σ 1 − C(n − m, B) / C(n, B)` over the classes, `m` being the rows of a class,
+    /// `n` all rows and `B` the rows of a batch.
     pub expected_distinct: f64,
     /// The entropy `−Σ p log₂ p` of a batch in bits, `p` being the shares of the classes, on average.
     pub entropy: f64,
-    /// The entropy that a batch would have by chance, from the hypergeometric distribution of each class. It is less than that
-    /// of the whole, as a batch has no room for every class in its share.
+    /// The entropy that a batch would have by chance, from the hypergeometric distribution of each class. It is less
+    /// than that of the whole, as a batch has no room for every class in its share.
     pub expected_entropy: f64,
     /// The entropy of the whole epoch in bits.
     pub whole_entropy: f64,
-    /// `Σ (x − Bm/n)² / (Bm/n)` over the classes, `x` being the rows of a class in a batch, on average, divided by what it
-    /// would be by chance: (classes − 1) · (n − B) / (n − 1). Above 1 batches are more one-sided than chance makes them, below
-    /// they are more even. `None` where chance leaves no choice: with one class, or one batch.
+    /// `Σ (x − Bm/n)² / (Bm/n)` over the classes, `x` being the rows of a class in a batch, on average, divided by what
+    /// it would be by chance: (classes − 1) · (n − B) / (n − 1). Above 1 batches are more one-sided than chance makes
+    /// them, below they are more even. `None` where chance leaves no choice: with one class, or one batch.
     pub chi_square: Option<f64>,
-    /// The correlation of a batch with the next one in their deviations from the whole, classes weighted as in chi-square. Chance
-    /// gives 0, or −1 / (batches − 1) to be exact; batches that resemble their neighbours up to 1. `None` with fewer than three batches, or if no
-    /// batch deviates.
+    /// The correlation of a batch with the next one in their deviations from the whole, classes weighted as in
+    /// chi-square. Chance gives 0, or −1 / (batches − 1) to be exact; batches that resemble their neighbours up to 1.
+    /// `None` with fewer than three batches, or if no batch deviates.
     pub correlation: Option<f64>,
 }
 
@@ -136,11 +136,11 @@ fn surprise(share: f64) -> f64 {
     if share > 0.0 { -share * share.log2() } else { 0.0 }
 }
 
-/// The probability that a batch of `size` of `rows` rows has none of a class of `total` rows, and what the class adds to the
-/// batch's entropy on average.
+/// The probability that a batch of `size` of `rows` rows has none of a class of `total` rows, and what the class adds
+/// to the batch's entropy on average.
 ///
-/// Weights of the hypergeometric distribution are followed from its mode to both sides until they no longer count, so no
-/// factorial is needed: O(√size) steps.
+/// Weights of the hypergeometric distribution are followed from its mode to both sides until they no longer count, so
+/// no factorial is needed: O(√size) steps.
 fn expectation(rows: u64, total: u64, size: u64) -> (f64, f64) {
     let (n, m, b) = (rows as f64, total as f64, size as f64);
     let least = (total + size).saturating_sub(rows);

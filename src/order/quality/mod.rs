@@ -1,8 +1,9 @@
 //! How random an order is, in numbers that compare orders with each other and with chance.
 //!
-//! [`measure`] goes through an epoch batch by batch and says how far rows move, whether neighbouring batches resemble each other,
-//! and what batches are made of: of how many row groups, and of which labels, against what a batch drawn at random without
-//! replacement would be made of. A trainer who chooses between a faster and a more random order chooses by these.
+//! [`measure`] goes through an epoch batch by batch and says how far rows move, whether neighbouring batches resemble
+//! each other, and what batches are made of: of how many row groups, and of which labels, against what a batch drawn at
+//! random without replacement would be made of. A trainer who chooses between a faster and a more random order chooses
+//! by these.
 //!
 //! | measure | definition | chance | a sequential order |
 //! | --- | --- | --- | --- |
@@ -15,8 +16,8 @@
 //!
 //! The last four are taken over row groups, and over labels where there are any.
 //!
-//! [`correlation`], [`uniformity`] and [`independence`] are the statistics that the built-in orders are tested with, scaled so that chance gives a
-//! standard normal number.
+//! [`correlation`], [`uniformity`] and [`independence`] are the statistics that the built-in orders are tested with,
+//! scaled so that chance gives a standard normal number.
 
 #[cfg(test)]
 mod battery;
@@ -37,11 +38,11 @@ pub struct Quality {
     pub batch_size: u64,
     /// How many full batches there are. The rows left over count for [`displacement`](Self::displacement) alone.
     pub batches: u64,
-    /// The mean distance of a row id from the position it is served at, as a share of the number of positions. A uniformly drawn
-    /// permutation of `n` rows has 1/3 − 1/(3n²).
+    /// The mean distance of a row id from the position it is served at, as a share of the number of positions. A
+    /// uniformly drawn permutation of `n` rows has 1/3 − 1/(3n²).
     pub displacement: f64,
-    /// The correlation of the mean row id of a batch with that of the next batch: near 1 while an order drifts through the
-    /// rows, near 0 by chance. `None` with fewer than three batches, or if all means are the same.
+    /// The correlation of the mean row id of a batch with that of the next batch: near 1 while an order drifts through
+    /// the rows, near 0 by chance. `None` with fewer than three batches, or if all means are the same.
     pub row_correlation: Option<f64>,
     /// The row groups that batches are made of.
     pub groups: Composition,
@@ -49,14 +50,14 @@ pub struct Quality {
     pub labels: Option<Composition>,
 }
 
-/// Measures an epoch cut into batches of `batch_size` consecutive positions: with `R` ranks, `R` times the rows per rank
-/// for what a step of all ranks trains on.
+/// Measures an epoch cut into batches of `batch_size` consecutive positions: with `R` ranks, `R` times the rows per
+/// rank for what a step of all ranks trains on.
 ///
-/// `group_rows` are the rows of each row group in the order of row ids. `labels` has one class for every row id, numbered from 0
-/// without large gaps.
+/// `group_rows` are the rows of each row group in the order of row ids. `labels` has one class for every row id,
+/// numbered from 0 without large gaps.
 ///
-/// Takes O(positions · log(row groups)) time, twice that for orders that are no permutation, and O(row groups + classes +
-/// batch size) memory.
+/// Takes O(positions · log(row groups)) time, twice that for orders that are no permutation, and O(row groups + classes
+/// + batch size) memory.
 ///
 /// # Errors
 ///
@@ -220,7 +221,8 @@ mod tests {
         assert!((quality.groups.whole_entropy - 10_f64.log2()).abs() < 1e-12);
         let labels = quality.labels.unwrap();
         assert_eq!((labels.classes, labels.distinct, labels.entropy, labels.whole_entropy), (4, 1.0, 0.0, 2.0));
-        // All 50 of one class where 12.5 are due: (50 - 12.5)^2 / 12.5 + 3 * 12.5 = 150, of which chance gives 3 * 950 / 999.
+        // All 50 of one class where 12.5 are due: (50 - 12.5)^2 / 12.5 + 3 * 12.5 = 150, of which chance gives 3 * 950
+        // / 999.
         assert!((labels.chi_square.unwrap() - 150.0 / (3.0 * 950.0 / 999.0)).abs() < 1e-9);
         assert!(labels.correlation.unwrap() > 0.7);
     }

@@ -1,7 +1,7 @@
 //! Statistics that are standard normal numbers by chance: a bad shuffle is many standard deviations off.
 
-/// The correlation of two lists of equal length, multiplied by the square root of the length: standard normal for long lists that have
-/// nothing to do with each other. O(length).
+/// The correlation of two lists of equal length, multiplied by the square root of the length: standard normal for long
+/// lists that have nothing to do with each other. O(length).
 ///
 /// A longer list is cut to the length of the other. NaN where a list is constant.
 pub fn correlation(a: &[f64], b: &[f64]) -> f64 {
@@ -17,8 +17,8 @@ pub fn correlation(a: &[f64], b: &[f64]) -> f64 {
     ab / (aa * bb).sqrt() * n.sqrt()
 }
 
-/// Whether values fall evenly into `buckets` buckets: Pearson's chi-square, brought to a standard normal number. Values of
-/// `buckets` or more are left out. O(values + buckets).
+/// Whether values fall evenly into `buckets` buckets: Pearson's chi-square, brought to a standard normal number. Values
+/// of `buckets` or more are left out. O(values + buckets).
 pub fn uniformity(values: impl Iterator<Item = usize>, buckets: usize) -> f64 {
     let mut counts = vec![0_u64; buckets];
     let mut total = 0.0;
@@ -33,8 +33,9 @@ pub fn uniformity(values: impl Iterator<Item = usize>, buckets: usize) -> f64 {
     normal(sum, buckets as f64 - 1.0)
 }
 
-/// Whether the first of a pair says anything about the second: Pearson's chi-square of a table of `buckets` × `buckets`, brought
-/// to a standard normal number. Pairs with a number of `buckets` or more are left out. O(pairs + buckets²).
+/// Whether the first of a pair says anything about the second: Pearson's chi-square of a table of `buckets` ×
+/// `buckets`, brought to a standard normal number. Pairs with a number of `buckets` or more are left out. O(pairs +
+/// buckets²).
 pub fn independence(pairs: impl Iterator<Item = (usize, usize)>, buckets: usize) -> f64 {
     let mut counts = vec![0_u64; buckets * buckets];
     let (mut rows, mut columns) = (vec![0_u64; buckets], vec![0_u64; buckets]);
@@ -66,8 +67,8 @@ pub fn window(x: u64, len: u64, buckets: usize) -> usize {
     (u128::from(x) * buckets as u128 / u128::from(len)) as usize
 }
 
-/// A chi-square number as a standard normal one, by the cube root: E. B. Wilson, M. M. Hilferty, *The distribution of chi-square*, PNAS 17
-/// (1931). Good also far out, where chi-square with few degrees of freedom is nothing like normal.
+/// A chi-square number as a standard normal one, by the cube root: E. B. Wilson, M. M. Hilferty, *The distribution of
+/// chi-square*, PNAS 17 (1931). Good also far out, where chi-square with few degrees of freedom is nothing like normal.
 fn normal(chi_square: f64, freedom: f64) -> f64 {
     let spread = 2.0 / (9.0 * freedom);
     ((chi_square / freedom).cbrt() - (1.0 - spread)) / spread.sqrt()

@@ -8,9 +8,9 @@ use crate::failure::Failure;
 
 /// A hash of a multiset of row ids: the sum modulo 2^64 of a hash of each.
 ///
-/// Adding is all there is to it, so parts are hashed apart, in any order and in no memory. Of two different multisets of
-/// the same size one in 2^64 pairs has the same sum, unless somebody looks for such a pair. (Bellare and Micciancio 1997;
-/// Clarke et al. 2003, MSet-Add-Hash.)
+/// Adding is all there is to it, so parts are hashed apart, in any order and in no memory. Of two different multisets
+/// of the same size one in 2^64 pairs has the same sum, unless somebody looks for such a pair. (Bellare and Micciancio
+/// 1997; Clarke et al. 2003, MSet-Add-Hash.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct SetHash(u64);
 

@@ -41,11 +41,11 @@ Every batch of every rank is made as a job would make it, and compared:
   - pads are the rows of the order's first positions;
   - ranks of one replica group are dealt the same;
   - with --workers, the batches of a rank's workers in turn are those of the rank.
-The rows are compared with all rows by a hash of the set, in no memory: it misses an error once in 2^64 cases. --exact counts
-them instead, in one byte a row; so does every order that may leave out or repeat rows.
+The rows are compared with all rows by a hash of the set, in no memory: it misses an error once in 2^64 cases.
+--exact counts them instead, in one byte a row; so does every order that may leave out or repeat rows.
 
-The digest of row ids is XXH3-64 of a rank's row ids as 8 little-endian bytes each, as in `rowdex epoch`; that of the run is of
-all ranks' digests.
+The digest of row ids is XXH3-64 of a rank's row ids as 8 little-endian bytes each, as in `rowdex epoch`. The digest
+of the run is that of all ranks' digests.
 Exit status 1 if a promise does not hold.")]
 pub(crate) struct ProveArgs {
     #[command(flatten)]

@@ -53,8 +53,8 @@ impl Together {
         }
     }
 
-    /// The shards must be the residues modulo their number, each as long as the others leave no gap: then no position is
-    /// dealt twice, and none before the last is left out.
+    /// The shards must be the residues modulo their number, each as long as the others leave no gap: then no position
+    /// is dealt twice, and none before the last is left out.
     fn positions(&mut self, plans: &[EpochPlan], ranks: &[Dealt]) {
         let Some(plan) = plans.first() else { return };
         let shards = u64::from(plan.shard().count());

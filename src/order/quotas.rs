@@ -9,12 +9,12 @@ const MAX_COUNT: u64 = u32::MAX as u64;
 ///
 /// Each is exact to one part in 2^62 of their sum, and at least 1 where the weight is above zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Shares {
+pub(super) struct Quotas {
     shares: Vec<u64>,
     total: u64,
 }
 
-impl Shares {
+impl Quotas {
     /// `thing` says in errors what is weighed: `row`.
     pub(super) fn new(weights: &[f64], thing: &str) -> Result<Self> {
         let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message);
@@ -53,8 +53,8 @@ impl Shares {
         &self.shares
     }
 
-    /// Whole numbers in the same proportions that add up to `len`, by the method of largest remainders: rounded down, and
-    /// one more for those that lost most by it, the first ones where several lost the same.
+    /// Whole numbers in the same proportions that add up to `len`, by the method of largest remainders: rounded down,
+    /// and one more for those that lost most by it, the first ones where several lost the same.
     pub(super) fn counts(&self, len: u64) -> Vec<u64> {
         let (len, total) = (u128::from(len), u128::from(self.total));
         let mut counts: Vec<u64> = self.shares.iter().map(|share| (len * u128::from(*share) / total) as u64).collect();
@@ -85,8 +85,8 @@ mod tests {
 
     use super::*;
 
-    fn shares(weights: &[f64]) -> Shares {
-        Shares::new(weights, "row").unwrap()
+    fn shares(weights: &[f64]) -> Quotas {
+        Quotas::new(weights, "row").unwrap()
     }
 
     #[test]
@@ -115,7 +115,7 @@ mod tests {
             (&[0.0, -0.0], "none"),
             (&[], "none"),
         ] {
-            let error = Shares::new(weights, "row").unwrap_err();
+            let error = Quotas::new(weights, "row").unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             assert!(error.message().contains(word), "{error}");
         }

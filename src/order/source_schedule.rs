@@ -1,13 +1,13 @@
 //! Which of several sources comes at which position, so that each has its share of every stretch of an epoch.
 //!
-//! Two steps. A binary tree over the sources deals the places of an epoch: at each node a place goes left whenever the left
-//! side's share of the places so far, rounded, has grown by one (Bresenham's line). So after any number of places each side has its
-//! exact share to within a half, and each source to within the sum of that over its path; at the end all counts are exact.
-//! Then the positions of every window are permuted among its places, so that neither the pattern nor the stride of a rank
-//! through it shows.
+//! Two steps. A binary tree over the sources deals the places of an epoch: at each node a place goes left whenever the
+//! left side's share of the places so far, rounded, has grown by one (Bresenham's line). So after any number of places
+//! each side has its exact share to within a half, and each source to within the sum of that over its path; at the end
+//! all counts are exact. Then the positions of every window are permuted among its places, so that neither the pattern
+//! nor the stride of a rank through it shows.
 
-use super::draws::Draws;
 use super::feistel::Feistel;
+use super::philox::Philox;
 use super::reachable;
 
 const TAG: &[u8; 16] = b"rowdex picks v1\0";
@@ -19,7 +19,7 @@ const SOURCE_BITS: u32 = 3;
 
 /// How many positions each source has in an epoch, and where.
 #[derive(Debug)]
-pub(super) struct Picks {
+pub(super) struct SourceSchedule {
     /// The counts of the sources before, and that of all at the end.
     starts: Vec<u64>,
     window_bits: u32,
@@ -28,12 +28,12 @@ pub(super) struct Picks {
 
 /// The place of a position: the source, and how many places of it come before in the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pick {
+pub(super) struct Scheduled {
     pub(super) source: usize,
     pub(super) number: u64,
 }
 
-impl Picks {
+impl SourceSchedule {
     /// The counts add up to less than 2^63.
     pub(super) fn new(counts: &[u64], seed: u64) -> Self {
         let mut sum = 0;
@@ -64,11 +64,11 @@ impl Picks {
 
     /// The permutations of one epoch.
     pub(super) fn epoch(&self, epoch: u64) -> Windows {
-        Windows { len: self.len(), bits: self.window_bits, draws: Draws::new(TAG, self.seed, epoch) }
+        Windows { len: self.len(), bits: self.window_bits, draws: Philox::new(TAG, self.seed, epoch) }
     }
 
     /// What is at a place below `len`. O(log of the sources).
-    pub(super) fn at(&self, place: u64) -> Pick {
+    pub(super) fn at(&self, place: u64) -> Scheduled {
         let (mut first, mut end) = (0, self.starts.len().saturating_sub(1));
         let mut number = place;
         while end - first > 1 {
@@ -80,15 +80,15 @@ impl Picks {
                 (first, number) = (middle, number - before);
             }
         }
-        Pick { source: first, number }
+        Scheduled { source: first, number }
     }
 
     /// The place of what [`at`](Self::at) gives: its inverse.
-    pub(super) fn place(&self, pick: Pick) -> u64 {
+    pub(super) fn place(&self, pick: Scheduled) -> u64 {
         self.place_between(0, self.starts.len().saturating_sub(1), pick)
     }
 
-    fn place_between(&self, first: usize, end: usize, pick: Pick) -> u64 {
+    fn place_between(&self, first: usize, end: usize, pick: Scheduled) -> u64 {
         if end - first <= 1 {
             return pick.number;
         }
@@ -108,7 +108,8 @@ impl Picks {
     }
 }
 
-/// How many of the first `x` of `all` places the left side has, of which it has `left` in the end, and whether it has the next.
+/// How many of the first `x` of `all` places the left side has, of which it has `left` in the end, and whether it has
+/// the next.
 ///
 /// It has `round(x * left / all)`: `floor((2 x left + all) / (2 all))`.
 fn deal(x: u64, left: u64, all: u64) -> (u64, bool) {
@@ -130,7 +131,7 @@ fn deal(x: u64, left: u64, all: u64) -> (u64, bool) {
 pub(super) struct Windows {
     len: u64,
     bits: u32,
-    draws: Draws,
+    draws: Philox,
 }
 
 impl Windows {
@@ -155,8 +156,8 @@ impl Windows {
         self.permutation(self.of(position)).place(position)
     }
 
-    /// Writes the rows at positions `first`, `first + stride`, …, as [`Order::fill_strided`](super::Order::fill_strided) does; `row` tells those
-    /// of places.
+    /// Writes the rows at positions `first`, `first + stride`, …, as
+    /// [`Order::fill_strided`](super::Order::fill_strided) does; `row` tells those of places.
     pub(super) fn fill(&self, first: u64, stride: u64, rows: &mut [u64], row: impl Fn(u64) -> Option<u64>) -> usize {
         let count = reachable(first, stride, self.len, rows.len());
         let mut window = None;
@@ -199,7 +200,7 @@ impl Window {
 }
 
 /// The network over `len` elements whose round keys are the eight words numbered from `4 * number` on.
-pub(super) fn keyed(draws: Draws, number: u64, len: u64) -> Feistel {
+pub(super) fn keyed(draws: Philox, number: u64, len: u64) -> Feistel {
     let [[a, b], [c, d], [e, f], [g, h]] = [0, 1, 2, 3].map(|i| draws.words(number.wrapping_mul(4).wrapping_add(i)));
     Feistel::new(len, [a, b, c, d, e, f, g, h])
 }
@@ -212,16 +213,16 @@ mod tests {
 
     #[test]
     fn a_simple_mixture_is_dealt_evenly() {
-        let picks = Picks::new(&[6, 2], 0);
-        let sources: Vec<usize> = (0..8).map(|place| picks.at(place).source).collect();
+        let schedule = SourceSchedule::new(&[6, 2], 0);
+        let sources: Vec<usize> = (0..8).map(|place| schedule.at(place).source).collect();
         assert_eq!(sources, [0, 0, 1, 0, 0, 0, 1, 0]);
     }
 
     #[test]
     fn windows_grow_with_the_sources_and_the_last_one_is_shorter() {
-        assert_eq!(Picks::new(&[1; 512], 0).window_bits, 12);
-        assert_eq!(Picks::new(&[1; 513], 0).window_bits, 13);
-        let windows = Picks::new(&[3000, 2000], 1).epoch(0);
+        assert_eq!(SourceSchedule::new(&[1; 512], 0).window_bits, 12);
+        assert_eq!(SourceSchedule::new(&[1; 513], 0).window_bits, 13);
+        let windows = SourceSchedule::new(&[3000, 2000], 1).epoch(0);
         assert_eq!((windows.of(4095), windows.of(4096)), (0, 1));
         let mut places: Vec<u64> = (0..5000).map(|q| windows.place(q)).collect();
         assert!(places[..4096].iter().all(|place| *place < 4096));
@@ -235,14 +236,14 @@ mod tests {
         fn every_stretch_has_the_share_of_every_source(
             counts in prop::collection::vec(prop_oneof![0_u64..5, 0_u64..200], 1..40),
         ) {
-            let picks = Picks::new(&counts, 0);
+            let schedule = SourceSchedule::new(&counts, 0);
             let len: u64 = counts.iter().sum();
             let depth = f64::from(usize::BITS - (counts.len() - 1).leading_zeros());
             let mut seen = vec![0_u64; counts.len()];
             for place in 0..len {
-                let pick = picks.at(place);
+                let pick = schedule.at(place);
                 prop_assert_eq!(pick.number, seen[pick.source], "numbers of a source run on");
-                prop_assert_eq!(picks.place(pick), place);
+                prop_assert_eq!(schedule.place(pick), place);
                 seen[pick.source] += 1;
                 for (seen, count) in seen.iter().zip(&counts) {
                     let exact = *count as f64 * (place + 1) as f64 / len as f64;
@@ -256,12 +257,12 @@ mod tests {
         fn places_of_the_longest_epochs_are_found_again(
             counts in prop::collection::vec(1_u64..1 << 58, 1..32), part in 0.0..1.0_f64,
         ) {
-            let picks = Picks::new(&counts, 0);
-            let place = ((picks.len() as f64 * part) as u64).min(picks.len() - 1);
-            let pick = picks.at(place);
+            let schedule = SourceSchedule::new(&counts, 0);
+            let place = ((schedule.len() as f64 * part) as u64).min(schedule.len() - 1);
+            let pick = schedule.at(place);
             prop_assert!(pick.number < counts[pick.source]);
-            prop_assert_eq!(picks.place(pick), place);
-            let windows = picks.epoch(3);
+            prop_assert_eq!(schedule.place(pick), place);
+            let windows = schedule.epoch(3);
             prop_assert_eq!(windows.position(windows.place(place)), place);
         }
     }

@@ -1,9 +1,9 @@
-//! What every order promises, asked of all of them.
+//! All sorts of orders, checked, and orders that break a rule, found out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Blocks, Contiguous, Explicit, Global, Order, Orders, Rotated, Sequential, Torch, Uses, reachable};
+use crate::order::{Blocks, Contiguous, Explicit, Global, Order, Orders, Rotated, Sequential, Torch, Uses, reachable};
 
 /// Every sort of orders, over `len` rows: all of them permutations.
 pub(crate) fn all(len: u64, seed: u64) -> Vec<(String, Arc<dyn Orders>)> {
@@ -130,6 +130,101 @@ fn all_orders_have_fingerprints_of_their_own() {
             // Without a seed, those of another seed are the same orders.
             let unseeded = name.contains("sequential") || name == "explicit";
             assert_eq!(seen.insert(orders.fingerprint()), seed == 3 || !unseeded, "{name} {len} {seed}");
+        }
+    }
+}
+
+/// Sequential, but for one rule.
+#[derive(Debug, Clone, Copy)]
+struct Broken(&'static str);
+
+impl Orders for Broken {
+    fn len(&self) -> u64 {
+        20
+    }
+
+    fn rows(&self) -> Option<u64> {
+        Some(20)
+    }
+
+    fn epoch(&self, _epoch: u64) -> crate::Result<Arc<dyn Order>> {
+        Ok(Arc::new(*self))
+    }
+
+    fn fingerprint(&self) -> u64 {
+        1
+    }
+
+    fn name(&self) -> &'static str {
+        "broken"
+    }
+}
+
+impl Order for Broken {
+    fn len(&self) -> u64 {
+        if self.0 == "positions instead" { 19 } else { 20 }
+    }
+
+    fn uses(&self) -> Uses {
+        Uses::Once
+    }
+
+    fn row(&self, position: u64) -> Option<u64> {
+        match (self.0, position) {
+            ("has no row", 7) => None,
+            ("has a row", 20) => Some(3),
+            ("of 20 rows", 7) => Some(20),
+            ("served twice", 7) => Some(6),
+            _ => (position < 20).then_some(position),
+        }
+    }
+
+    fn position(&self, row: u64) -> Option<u64> {
+        match (self.0, row) {
+            ("which has another row", 7) => Some(8),
+            ("is not known", 7) => None,
+            ("served twice", 7) => None,
+            _ => (row < 20).then_some(row),
+        }
+    }
+
+    fn fill_strided(&self, first: u64, stride: u64, rows: &mut [u64]) -> usize {
+        let written = reachable(first, stride, 20, rows.len());
+        (0..).zip(&mut rows[..written]).for_each(|(place, row)| *row = first + place * stride);
+        match self.0 {
+            "gives other rows" if written > 3 => rows[3] = 0,
+            "writes beyond" if written < rows.len() => rows[written] = 0,
+            _ => {}
+        }
+        written
+    }
+}
+
+#[test]
+fn each_broken_rule_is_named() {
+    super::check(&Broken("nothing"), [0, 5]).unwrap();
+    let rules = [
+        "positions instead",
+        "has no row",
+        "has a row",
+        "of 20 rows",
+        "served twice",
+        "which has another row",
+        "is not known",
+        "gives other rows",
+        "writes beyond",
+    ];
+    for rule in rules {
+        let error = super::check(&Broken(rule), [5]).unwrap_err().to_string();
+        assert!(error.contains(rule) && error.contains("orders broken, epoch 5"), "{rule}: {error}");
+    }
+}
+
+#[test]
+fn every_sort_of_orders_conforms() {
+    for len in [0, 1, 2, 19, 100, 599] {
+        for (name, orders) in all(len, 11) {
+            super::check(&*orders, [0, 1, u64::MAX]).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
     }
 }

@@ -4,10 +4,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Philox2x64-10: 64-bit words as a function of a 64-bit key and a 128-bit counter.
 ///
-/// J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw: *Parallel random numbers: as easy as 1, 2, 3*, SC 2011. It passes
-/// BigCrush, and any word costs the same, which is what lets a run resume anywhere.
+/// J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw: *Parallel random numbers: as easy as 1, 2, 3*, SC 2011. It
+/// passes BigCrush, and any word costs the same, which is what lets a run resume anywhere.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Draws {
+pub(crate) struct Philox {
     key: u64,
     epoch: u64,
 }
@@ -16,7 +16,7 @@ const MULTIPLIER: u64 = 0xd2b7_4407_b1ce_6e93;
 const KEY_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const ROUNDS: usize = 10;
 
-impl Draws {
+impl Philox {
     /// The words of one epoch. The tag keeps orders of different sorts with one seed from drawing the same words.
     pub(crate) fn new(tag: &[u8; 16], seed: u64, epoch: u64) -> Self {
         let mut message = [0; 24];
