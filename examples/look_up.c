@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
   }
   rowdex_error *error = NULL;
   rowdex_index *index = NULL;
-  check(rowdex_index_open(argv[1], &index, &error), error);
+  check(rowdex_index_open(argv[1], NULL, &index, &error), error);
   const uint64_t len = rowdex_index_len(index);
   if (len == 0) {
     printf("no rows\n");
@@ -65,9 +65,12 @@ int main(int argc, char **argv) {
   /* All columns, with the defaults. */
   rowdex_dataset *dataset = NULL;
   check(rowdex_dataset_open(index, NULL, &dataset, &error), error);
+  rowdex_batch *batch = NULL;
+  check(rowdex_dataset_take(dataset, rows, ROWS, &batch, &error), error);
   struct ArrowArray array;
   struct ArrowSchema schema;
-  check(rowdex_dataset_take(dataset, rows, ROWS, &array, &schema, &error), error);
+  check(rowdex_batch_export(batch, &array, &schema, &error), error);
+  rowdex_batch_free(batch);
   for (int64_t i = 0; i < array.n_children; i++) print_column(array.children[i], schema.children[i]);
   array.release(&array);
   schema.release(&schema);

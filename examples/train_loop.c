@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
 
   /* Which rows there are, and which columns are wanted. */
   rowdex_index *index = NULL;
-  check(rowdex_index_open(argv[1], &index, &error), error);
+  check(rowdex_index_open(argv[1], NULL, &index, &error), error);
   const char *columns[] = {"id"};
   rowdex_dataset_options open = {.struct_size = sizeof open, .columns = columns, .num_columns = 1};
   rowdex_dataset *dataset = NULL;

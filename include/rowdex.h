@@ -206,28 +206,6 @@ typedef struct rowdex_sampler rowdex_sampler;
 // What rowdex_dataset_verify found.
 typedef struct rowdex_verify_report rowdex_verify_report;
 
-// What a dataset has done with its disk tier so far, in this process.
-typedef struct rowdex_tier_counters {
-  // sizeof(rowdex_tier_counters), set by the caller.
-  size_t struct_size;
-  // Row groups served from the tier, each as often as it was.
-  uint64_t hits;
-  // Row groups that were not there and had to be read from the source.
-  uint64_t misses;
-  // Entries written.
-  uint64_t writes;
-  // Their bytes.
-  uint64_t bytes_written;
-  // Entries deleted to make room.
-  uint64_t evictions;
-  // Their bytes.
-  uint64_t bytes_evicted;
-  // Entries deleted because they were damaged or of another version.
-  uint64_t discards;
-  // Times that another process was waited for in vain.
-  uint64_t timeouts;
-} rowdex_tier_counters;
-
 // Is told how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not counted).
 //
 // It is called by one thread at a time, not always the same one, and never after the call that it was given to has returned. It
@@ -441,21 +419,17 @@ typedef struct rowdex_dataset_options {
   const struct rowdex_disk_tier *disk_tier;
 } rowdex_dataset_options;
 
-// Where the values of one column go.
-//
-// Numbers, dates, times, decimals and fixed-size binary are written as Arrow lays them out, booleans as one byte each, and
-// lists of a fixed size of these one after another. Where `validity` is given, it gets 1 for each row that has a value and 0
-// for each that is null, whose value is written as zeros. Without it a null is an error, and so is one inside a list, anyway.
-typedef struct rowdex_column_buffer {
-  // The place of the column in the schema.
-  size_t column;
-  // Where the values go, in the order of the rows. It need not be aligned.
-  void *values;
-  // How many bytes these are: exactly the number of rows times the width of the type.
-  size_t values_bytes;
-  // Where the validity goes, one byte for each row; may be NULL.
-  uint8_t *validity;
-} rowdex_column_buffer;
+// What a check found.
+typedef struct rowdex_verify_info {
+  // sizeof(rowdex_verify_info), set by the caller.
+  size_t struct_size;
+  // Files that were looked at.
+  uint64_t files;
+  // Rows that were decoded; 0 below "deep".
+  uint64_t rows;
+  // How many files are bad.
+  uint64_t problems;
+} rowdex_verify_info;
 
 // What a dataset has done so far, in this process.
 typedef struct rowdex_counters {
@@ -481,6 +455,28 @@ typedef struct rowdex_counters {
   uint64_t bytes_fetched;
 } rowdex_counters;
 
+// What a dataset has done with its disk tier so far, in this process.
+typedef struct rowdex_tier_counters {
+  // sizeof(rowdex_tier_counters), set by the caller.
+  size_t struct_size;
+  // Row groups served from the tier, each as often as it was.
+  uint64_t hits;
+  // Row groups that were not there and had to be read from the source.
+  uint64_t misses;
+  // Entries written.
+  uint64_t writes;
+  // Their bytes.
+  uint64_t bytes_written;
+  // Entries deleted to make room.
+  uint64_t evictions;
+  // Their bytes.
+  uint64_t bytes_evicted;
+  // Entries deleted because they were damaged or of another version.
+  uint64_t discards;
+  // Times that another process was waited for in vain.
+  uint64_t timeouts;
+} rowdex_tier_counters;
+
 // Row ids from start up to end, which is not one of them.
 typedef struct rowdex_range {
   // The first.
@@ -488,6 +484,19 @@ typedef struct rowdex_range {
   // The one after the last.
   uint64_t end;
 } rowdex_range;
+
+// What labels have.
+typedef struct rowdex_labels_info {
+  // sizeof(rowdex_labels_info), set by the caller.
+  size_t struct_size;
+  // The class of each row that was asked for, in their order, as a number from 0 on: what the labels of a rowdex_order_options are. They belong to
+  // the labels.
+  const uint32_t *codes;
+  // How many rows that are.
+  size_t num_codes;
+  // How many classes there are, ascending by their values.
+  size_t num_classes;
+} rowdex_labels_info;
 
 // Which rows come in which order, in epochs of which size. What is 0 or NULL has its default.
 //
@@ -665,6 +674,22 @@ typedef struct rowdex_batch_info {
   uint64_t num_substituted;
 } rowdex_batch_info;
 
+// Where the values of one column go.
+//
+// Numbers, dates, times, decimals and fixed-size binary are written as Arrow lays them out, booleans as one byte each, and
+// lists of a fixed size of these one after another. Where `validity` is given, it gets 1 for each row that has a value and 0
+// for each that is null, whose value is written as zeros. Without it a null is an error, and so is one inside a list, anyway.
+typedef struct rowdex_column_buffer {
+  // The place of the column in the schema.
+  size_t column;
+  // Where the values go, in the order of the rows. It need not be aligned.
+  void *values;
+  // How many bytes these are: exactly the number of rows times the width of the type.
+  size_t values_bytes;
+  // Where the validity goes, one byte for each row; may be NULL.
+  uint8_t *validity;
+} rowdex_column_buffer;
+
 // How a loader works. All zeros are the defaults.
 typedef struct rowdex_loader_options {
   // sizeof(rowdex_loader_options)
@@ -836,17 +861,6 @@ const char *rowdex_error_hint(const struct rowdex_error *error);
 // Ends the life of an error and of the texts that were asked of it.
 void rowdex_error_free(struct rowdex_error *error);
 
-// What a dataset has done with its disk tier so far, in this process; zeros without one.
-rowdex_status rowdex_dataset_tier_counters(const struct rowdex_dataset *dataset,
-                                           struct rowdex_tier_counters *counters,
-                                           struct rowdex_error **error);
-
-// Why nothing more is kept in the disk tier since some time, which the caller frees: the disk is full, say, or the folder cannot be written to. NULL
-// while all is well. Rows are served all the same.
-rowdex_status rowdex_dataset_tier_fault(const struct rowdex_dataset *dataset,
-                                        struct rowdex_error **fault,
-                                        struct rowdex_error **error);
-
 // Builds the index at `output` from the footers of Parquet files. The path holds what it held, or the whole new index, at any moment.
 //
 // Costs about one read for each file. `report` may be NULL.
@@ -855,18 +869,14 @@ rowdex_status rowdex_index_build(const char *output,
                                  struct rowdex_build_report *report,
                                  struct rowdex_error **error);
 
-// Opens an index file: maps and checks it, and reads no data file.
+// Opens the index at a path or a URL: maps and checks it, and reads no data file. `store` says how the store that a URL is in is talked to; NULL: by
+// the defaults.
 //
 // The file must not be changed in place while the index is open; replacing it by rename, as rowdex_index_build does, is fine.
 rowdex_status rowdex_index_open(const char *path,
+                                const struct rowdex_store_options *store,
                                 struct rowdex_index **index,
                                 struct rowdex_error **error);
-
-// As rowdex_index_open, with options for the store that a URL is in; NULL: the defaults.
-rowdex_status rowdex_index_open_with(const char *path,
-                                     const struct rowdex_store_options *store,
-                                     struct rowdex_index **index,
-                                     struct rowdex_error **error);
 
 // Checks an index in memory and copies it. A dataset of such an index needs a root.
 rowdex_status rowdex_index_from_memory(const uint8_t *bytes,
@@ -879,12 +889,6 @@ void rowdex_index_free(struct rowdex_index *index);
 
 // How many rows are served: row ids are 0 up to len - 1.
 uint64_t rowdex_index_len(const struct rowdex_index *index);
-
-// How many row groups there are.
-uint32_t rowdex_index_num_row_groups(const struct rowdex_index *index);
-
-// How many files there are.
-uint32_t rowdex_index_num_files(const struct rowdex_index *index);
 
 // What is known of a whole index. The first call for an index takes time in proportion to its row groups.
 rowdex_status rowdex_index_get_info(const struct rowdex_index *index,
@@ -959,38 +963,16 @@ rowdex_status rowdex_dataset_schema(const struct rowdex_dataset *dataset,
                                     struct ArrowSchema *schema,
                                     struct rowdex_error **error);
 
-// One row, as an Arrow struct array of length 1 that the caller releases, and its type (may be NULL if it is not wanted).
+// Rows in the order asked, as a batch that the caller frees: export it, or copy its columns into buffers. It says that it is step 0 of 1 on rank 0.
 //
-// Microseconds when its row group is cached. Otherwise it reads the pages that hold the row, or the row group.
-rowdex_status rowdex_dataset_get(const struct rowdex_dataset *dataset,
-                                 uint64_t row,
-                                 struct ArrowArray *array,
-                                 struct ArrowSchema *schema,
-                                 struct rowdex_error **error);
-
-// Rows in the order asked, as an Arrow struct array that the caller releases, and its type (may be NULL if it is not wanted).
-//
-// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel.
+// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel. A single row takes microseconds when its row group is
+// cached, and otherwise reads the pages that hold the row, or the row group. All columns served are read, so open the dataset with those that
+// are wanted.
 rowdex_status rowdex_dataset_take(const struct rowdex_dataset *dataset,
                                   const uint64_t *rows,
                                   size_t num_rows,
-                                  struct ArrowArray *array,
-                                  struct ArrowSchema *schema,
+                                  struct rowdex_batch **batch,
                                   struct rowdex_error **error);
-
-// Rows in the order asked, with columns of fixed width written to the caller's buffers. All columns served are read, so open the
-// dataset with those that are wanted.
-rowdex_status rowdex_dataset_take_into(const struct rowdex_dataset *dataset,
-                                       const uint64_t *rows,
-                                       size_t num_rows,
-                                       const struct rowdex_column_buffer *columns,
-                                       size_t num_columns,
-                                       struct rowdex_error **error);
-
-// What a dataset has done so far, in this process.
-rowdex_status rowdex_dataset_counters(const struct rowdex_dataset *dataset,
-                                      struct rowdex_counters *counters,
-                                      struct rowdex_error **error);
 
 // Checks the index, then every data file at this level, and reports all bad files at once.
 //
@@ -1003,14 +985,10 @@ rowdex_status rowdex_dataset_verify(const struct rowdex_dataset *dataset,
                                     struct rowdex_verify_report **report,
                                     struct rowdex_error **error);
 
-// Files that were looked at.
-uint64_t rowdex_verify_report_files(const struct rowdex_verify_report *report);
-
-// Rows that were decoded; 0 below "deep".
-uint64_t rowdex_verify_report_rows(const struct rowdex_verify_report *report);
-
-// How many files are bad.
-size_t rowdex_verify_report_num_problems(const struct rowdex_verify_report *report);
+// What a check found.
+rowdex_status rowdex_verify_report_get_info(const struct rowdex_verify_report *report,
+                                            struct rowdex_verify_info *info,
+                                            struct rowdex_error **error);
 
 // What is wrong with a bad file, in the order of the files. It belongs to the report; NULL beyond the last one.
 const struct rowdex_error *rowdex_verify_report_problem(const struct rowdex_verify_report *report, size_t problem);
@@ -1018,19 +996,21 @@ const struct rowdex_error *rowdex_verify_report_problem(const struct rowdex_veri
 // Ends the life of a report and of its errors.
 void rowdex_verify_report_free(struct rowdex_verify_report *report);
 
-// Rows in the order asked, as a batch that the caller frees: for exporting them more than once. It says that it is step 0 of 1 on rank 0.
-//
-// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel.
-rowdex_status rowdex_dataset_take_batch(const struct rowdex_dataset *dataset,
-                                        const uint64_t *rows,
-                                        size_t num_rows,
-                                        struct rowdex_batch **batch,
-                                        struct rowdex_error **error);
+// What a dataset has done so far, in this process.
+rowdex_status rowdex_dataset_counters(const struct rowdex_dataset *dataset,
+                                      struct rowdex_counters *counters,
+                                      struct rowdex_error **error);
 
-// The rows of a batch, as an Arrow stream of one array that the caller releases. Nothing is copied, and either may go first.
-rowdex_status rowdex_batch_stream(const struct rowdex_batch *batch,
-                                  struct ArrowArrayStream *stream,
-                                  struct rowdex_error **error);
+// What a dataset has done with its disk tier so far, in this process; zeros without one.
+rowdex_status rowdex_dataset_tier_counters(const struct rowdex_dataset *dataset,
+                                           struct rowdex_tier_counters *counters,
+                                           struct rowdex_error **error);
+
+// Why nothing more is kept in the disk tier since some time, which the caller frees: the disk is full, say, or the folder cannot be written to. NULL
+// while all is well. Rows are served all the same.
+rowdex_status rowdex_dataset_tier_fault(const struct rowdex_dataset *dataset,
+                                        struct rowdex_error **fault,
+                                        struct rowdex_error **error);
 
 // These row ids, out of `rows` rows, in any order; repeats count once.
 rowdex_status rowdex_id_set_from_ids(uint64_t rows,
@@ -1122,14 +1102,10 @@ rowdex_status rowdex_dataset_labels(const struct rowdex_dataset *dataset,
                                     struct rowdex_labels **labels,
                                     struct rowdex_error **error);
 
-// The class of each row that was asked for, in their order, as a number from 0 on: what the labels of a rowdex_order_options are. They belong to the labels.
-const uint32_t *rowdex_labels_codes(const struct rowdex_labels *labels);
-
-// How many rows that are.
-size_t rowdex_labels_len(const struct rowdex_labels *labels);
-
-// How many classes there are, ascending by their values.
-size_t rowdex_labels_num_classes(const struct rowdex_labels *labels);
+// What labels have.
+rowdex_status rowdex_labels_get_info(const struct rowdex_labels *labels,
+                                     struct rowdex_labels_info *info,
+                                     struct rowdex_error **error);
 
 // The value of a class as text, bytes in hexadecimal. It belongs to the labels; NULL beyond the last class.
 const char *rowdex_labels_class(const struct rowdex_labels *labels, size_t class_);
@@ -1195,15 +1171,6 @@ void rowdex_sampler_free(struct rowdex_sampler *sampler);
 rowdex_status rowdex_sampler_get_info(const struct rowdex_sampler *sampler,
                                       struct rowdex_sampler_info *info,
                                       struct rowdex_error **error);
-
-// How many samples this rank has in every epoch, pads included, wherever the run was resumed.
-uint64_t rowdex_sampler_len(const struct rowdex_sampler *sampler);
-
-// How many batches every rank has in every epoch, wherever the run was resumed.
-uint64_t rowdex_sampler_steps(const struct rowdex_sampler *sampler);
-
-// The current epoch.
-uint64_t rowdex_sampler_epoch(const struct rowdex_sampler *sampler);
 
 // Makes `epoch` the current one. An epoch that was resumed stays resumed if it is the current one already.
 rowdex_status rowdex_sampler_set_epoch(struct rowdex_sampler *sampler, uint64_t epoch, struct rowdex_error **error);
@@ -1273,6 +1240,11 @@ rowdex_status rowdex_batch_get_info(const struct rowdex_batch *batch,
 rowdex_status rowdex_batch_export(const struct rowdex_batch *batch,
                                   struct ArrowArray *array,
                                   struct ArrowSchema *schema,
+                                  struct rowdex_error **error);
+
+// The rows of a batch, as an Arrow stream of one array that the caller releases. Nothing is copied, and either may go first.
+rowdex_status rowdex_batch_stream(const struct rowdex_batch *batch,
+                                  struct ArrowArrayStream *stream,
                                   struct rowdex_error **error);
 
 // Writes columns of fixed width of a batch to the caller's buffers.
@@ -1434,32 +1406,15 @@ rowdex_status rowdex_announced_announce(struct rowdex_announced *announced,
 // Forgets what was announced and not taken, as when an epoch is abandoned.
 rowdex_status rowdex_announced_clear(struct rowdex_announced *announced, struct rowdex_error **error);
 
-// Rows in the order asked, as rowdex_dataset_take gives them, whether they were announced or not: an Arrow struct array that the caller
-// releases, and its type (may be NULL if it is not wanted).
+// Rows in the order asked, as rowdex_dataset_take gives them, whether they were announced or not.
 //
 // Announced rows come from memory as long as they are asked for in about the order that was announced, in portions of any size. Those
 // of a call that failed count as taken: asked for again, they come from the dataset.
 rowdex_status rowdex_announced_take(struct rowdex_announced *announced,
                                     const uint64_t *rows,
                                     size_t num_rows,
-                                    struct ArrowArray *array,
-                                    struct ArrowSchema *schema,
+                                    struct rowdex_batch **batch,
                                     struct rowdex_error **error);
-
-// As rowdex_announced_take, with columns of fixed width written to the caller's buffers, as rowdex_dataset_take_into does.
-rowdex_status rowdex_announced_take_into(struct rowdex_announced *announced,
-                                         const uint64_t *rows,
-                                         size_t num_rows,
-                                         const struct rowdex_column_buffer *columns,
-                                         size_t num_columns,
-                                         struct rowdex_error **error);
-
-// As rowdex_announced_take, as a batch that the caller frees: for exporting the rows more than once. It says that it is step 0 of 1 on rank 0.
-rowdex_status rowdex_announced_take_batch(struct rowdex_announced *announced,
-                                          const uint64_t *rows,
-                                          size_t num_rows,
-                                          struct rowdex_batch **batch,
-                                          struct rowdex_error **error);
 
 // What the handle of an announced order did so far.
 rowdex_status rowdex_announced_get_stats(const struct rowdex_announced *announced,

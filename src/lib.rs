@@ -202,6 +202,8 @@
 
 mod bits;
 pub mod cache;
+#[cfg(all(feature = "capi", not(unix)))]
+compile_error!("the feature `capi` needs Unix: paths of C are bytes, as Unix has them");
 #[cfg(all(feature = "capi", unix))]
 mod capi;
 pub mod dataset;

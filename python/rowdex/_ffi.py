@@ -244,6 +244,24 @@ class Counters(Versioned):
     ]
 
 
+class LabelsInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("codes", c_void_p),
+        ("num_codes", c_size_t),
+        ("num_classes", c_size_t),
+    ]
+
+
+class VerifyInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("files", c_uint64),
+        ("rows", c_uint64),
+        ("problems", c_uint64),
+    ]
+
+
 class SamplerOptions(Versioned):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -442,7 +460,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "error_hint": (c_char_p, [_HANDLE]),
     "error_free": (None, [_HANDLE]),
     "index_build": (_STATUS, [c_char_p, POINTER(BuildOptions), POINTER(BuildReport)]),
-    "index_open_with": (_STATUS, [c_char_p, POINTER(StoreOptions), _OUT]),
+    "index_open": (_STATUS, [c_char_p, POINTER(StoreOptions), _OUT]),
     "index_from_memory": (_STATUS, [c_char_p, c_size_t, _OUT]),
     "index_free": (None, [_HANDLE]),
     "index_len": (c_uint64, [_HANDLE]),
@@ -459,28 +477,24 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "dataset_index": (c_void_p, [_HANDLE]),
     "dataset_decoded_bytes": (_STATUS, [_HANDLE, POINTER(c_uint64)]),
     "dataset_schema": (_STATUS, [_HANDLE, _SCHEMA]),
-    "dataset_take_batch": (_STATUS, [_HANDLE, c_void_p, c_size_t, _OUT]),
+    "dataset_take": (_STATUS, [_HANDLE, c_void_p, c_size_t, _OUT]),
     "dataset_plan": (_STATUS, [_HANDLE, c_void_p, c_size_t, POINTER(AnnouncedOptions), _OUT]),
     "dataset_labels": (_STATUS, [_HANDLE, c_char_p, _HANDLE, _OUT]),
     "dataset_weights": (_STATUS, [_HANDLE, c_char_p, _HANDLE, c_void_p, c_size_t]),
-    "labels_codes": (c_void_p, [_HANDLE]),
-    "labels_len": (c_size_t, [_HANDLE]),
-    "labels_num_classes": (c_size_t, [_HANDLE]),
+    "labels_get_info": (_STATUS, [_HANDLE, POINTER(LabelsInfo)]),
     "labels_class": (c_char_p, [_HANDLE, c_size_t]),
     "labels_free": (None, [_HANDLE]),
     "announced_close": (None, [_HANDLE]),
     "announced_free": (None, [_HANDLE]),
     "announced_announce": (_STATUS, [_HANDLE, c_void_p, c_size_t]),
     "announced_clear": (_STATUS, [_HANDLE]),
-    "announced_take_batch": (_STATUS, [_HANDLE, c_void_p, c_size_t, _OUT]),
+    "announced_take": (_STATUS, [_HANDLE, c_void_p, c_size_t, _OUT]),
     "announced_get_stats": (_STATUS, [_HANDLE, POINTER(AnnouncedStats)]),
     "dataset_counters": (_STATUS, [_HANDLE, POINTER(Counters)]),
     "dataset_tier_counters": (_STATUS, [_HANDLE, POINTER(TierCounters)]),
     "dataset_tier_fault": (_STATUS, [_HANDLE, _OUT]),
     "dataset_verify": (_STATUS, [_HANDLE, c_char_p, Progress, c_void_p, _OUT]),
-    "verify_report_files": (c_uint64, [_HANDLE]),
-    "verify_report_rows": (c_uint64, [_HANDLE]),
-    "verify_report_num_problems": (c_size_t, [_HANDLE]),
+    "verify_report_get_info": (_STATUS, [_HANDLE, POINTER(VerifyInfo)]),
     "verify_report_problem": (c_void_p, [_HANDLE, c_size_t]),
     "verify_report_free": (None, [_HANDLE]),
     "orders_new": (_STATUS, [POINTER(OrderOptions), _OUT]),
@@ -501,9 +515,6 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "sampler_new": (_STATUS, [_HANDLE, POINTER(SamplerOptions), _OUT]),
     "sampler_free": (None, [_HANDLE]),
     "sampler_get_info": (_STATUS, [_HANDLE, POINTER(SamplerInfo)]),
-    "sampler_len": (c_uint64, [_HANDLE]),
-    "sampler_steps": (c_uint64, [_HANDLE]),
-    "sampler_epoch": (c_uint64, [_HANDLE]),
     "sampler_set_epoch": (_STATUS, [_HANDLE, c_uint64]),
     "sampler_fill": (_STATUS, [_HANDLE, c_uint64, c_uint64, c_size_t, c_void_p, c_void_p]),
     "sampler_batch": (_STATUS, [_HANDLE, c_uint64, c_uint64, c_void_p, c_size_t, POINTER(c_size_t), POINTER(c_size_t)]),

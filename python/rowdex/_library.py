@@ -10,11 +10,28 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from . import _ffi
-from .errors import exception_of
+from .errors import BY_STATUS, Error, InternalError
 
 library: Any = _ffi.load()
 
 T = TypeVar("T")
+
+
+def exception_of(error: Any) -> Error:
+    """The exception for a ``rowdex_error``, which is not freed."""
+    def text(value: bytes | None) -> str | None:
+        return None if value is None else value.decode(errors="replace")
+
+    row_group = ctypes.c_uint64()
+    known = library.error_row_group(error, ctypes.byref(row_group))
+    kind = BY_STATUS.get(library.error_kind(error), InternalError)
+    return kind(
+        text(library.error_message(error)) or "",
+        file=text(library.error_file(error)),
+        row_group=row_group.value if known else None,
+        column=text(library.error_column(error)),
+        hint=text(library.error_hint(error)),
+    )
 
 
 def call(function: Any, *arguments: Any) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _ffi
 from ._library import Handle, call, count, library, size
 from .batch import Batch
-from .dataset import Dataset
 from .errors import ClosedError
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
 
 
 class AnnouncedStats(NamedTuple):
@@ -80,7 +82,7 @@ class Announced:
     def take(self, rows: Any) -> Batch:
         """Rows in the order asked, whether they were announced or not, as :meth:`Dataset.take` has them."""
         ids = self.dataset._row_ids(rows)
-        return Batch(Handle(library.batch_free, library.announced_take_batch, self._pointer, *ids.buffer_info()), self._schema)
+        return Batch(Handle(library.batch_free, library.announced_take, self._pointer, *ids.buffer_info()), self._schema)
 
     def clear(self) -> None:
         """Forgets what was announced and not taken, as when an epoch is abandoned."""

@@ -9,16 +9,29 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _ffi
-from ._library import Handle, PerProcess, call, count, library, located, no_nul, optional_path, optional_text, size, texts
+from ._library import (
+    Handle,
+    PerProcess,
+    call,
+    count,
+    exception_of,
+    library,
+    located,
+    no_nul,
+    optional_path,
+    optional_text,
+    size,
+    texts,
+)
+from .announced import Announced
 from .batch import Batch
-from .errors import Error, exception_of
+from .errors import Error
 from .index import Index, Path, row_id
 from .schema import Schema
 from .store import StoreOptions, store_pointer
 from .tier import DiskTier, TierCounters, tier_pointer
 
 if TYPE_CHECKING:
-    from .announced import Announced
     from .order import IdSet
 
 
@@ -275,7 +288,7 @@ class Dataset:
         """
         ids = self._row_ids(rows)
         address, number = ids.buffer_info()
-        handle = Handle(library.batch_free, library.dataset_take_batch, self._pointer, address, number)
+        handle = Handle(library.batch_free, library.dataset_take, self._pointer, address, number)
         return Batch(handle, self.schema)
 
     def plan(
@@ -299,8 +312,6 @@ class Dataset:
         Raises:
             OutOfRangeError: which is an ``IndexError``, naming the first row id that is not there.
         """
-        from .announced import Announced
-
         return Announced(self, rows, memory=memory, threads=threads, portion=portion)
 
     def labels(self, column: str, of: IdSet | None = None) -> Labels:
@@ -315,11 +326,12 @@ class Dataset:
         """
         name = no_nul(column.encode(), "column name")
         found = Handle(library.labels_free, library.dataset_labels, self._pointer, name, None if of is None else of._pointer)
-        rows = int(library.labels_len(found))
+        info = _ffi.LabelsInfo()
+        call(library.labels_get_info, found, ctypes.byref(info))
         codes = array.array("I")
-        if rows:
-            codes.frombytes(ctypes.string_at(library.labels_codes(found), rows * codes.itemsize))
-        classes = [library.labels_class(found, i).decode() for i in range(library.labels_num_classes(found))]
+        if info.num_codes:
+            codes.frombytes(ctypes.string_at(info.codes, info.num_codes * codes.itemsize))
+        classes = [library.labels_class(found, i).decode() for i in range(info.num_classes)]
         return Labels(codes, classes)
 
     def weights(self, column: str, of: IdSet | None = None) -> array.array[float]:
@@ -364,6 +376,7 @@ class Dataset:
         report = Handle(
             library.verify_report_free, library.dataset_verify, self._pointer, no_nul(level.encode(), "level"), _ffi.Progress(), None
         )
-        problems = range(library.verify_report_num_problems(report))
-        errors = [exception_of(library.verify_report_problem(report, problem)) for problem in problems]
-        return VerifyReport(library.verify_report_files(report), library.verify_report_rows(report), errors)
+        info = _ffi.VerifyInfo()
+        call(library.verify_report_get_info, report, ctypes.byref(info))
+        errors = [exception_of(library.verify_report_problem(report, problem)) for problem in range(info.problems)]
+        return VerifyReport(int(info.files), int(info.rows), errors)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-from typing import Any
-
 
 class Error(Exception):
     """What went wrong, where, and what to do about it.
@@ -80,7 +77,7 @@ class InternalError(Error, RuntimeError):
     """A defect of rowdex; please report it."""
 
 
-_BY_STATUS: dict[int, type[Error]] = {
+BY_STATUS: dict[int, type[Error]] = {
     1: IoError,
     2: NotFoundError,
     3: AlreadyExistsError,
@@ -97,22 +94,3 @@ _BY_STATUS: dict[int, type[Error]] = {
     14: InternalError,
     15: ClosedError,
 }
-
-
-def exception_of(error: Any) -> Error:
-    """The exception for a ``rowdex_error``, which is not freed."""
-    from ._library import library
-
-    def text(value: bytes | None) -> str | None:
-        return None if value is None else value.decode(errors="replace")
-
-    row_group = ctypes.c_uint64()
-    known = library.error_row_group(error, ctypes.byref(row_group))
-    kind = _BY_STATUS.get(library.error_kind(error), InternalError)
-    return kind(
-        text(library.error_message(error)) or "",
-        file=text(library.error_file(error)),
-        row_group=row_group.value if known else None,
-        column=text(library.error_column(error)),
-        hint=text(library.error_hint(error)),
-    )

@@ -150,7 +150,7 @@ class Index:
         self._handle.get()
 
     def _open(self) -> Handle:
-        handle = Handle(library.index_free, library.index_open_with, path_bytes(self._path), store_pointer(self._store))
+        handle = Handle(library.index_free, library.index_open, path_bytes(self._path), store_pointer(self._store))
         info = _info(handle)
         if self._fingerprint is None:
             self._fingerprint = int(info.fingerprint)

@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple
 
 from . import _capsule, _ffi
 from ._arrays import Nulls, reader, split, to_torch
-from ._library import Handle, PerProcess, call, count, library, no_nul, size
+from ._library import Handle, PerProcess, call, count, exception_of, library, no_nul, size
 from .batch import Batch
 from .dataset import Dataset
-from .errors import Error, exception_of
+from .errors import Error
 from .sampler import DistributedSampler, Plan, epoch_number, state_text
 from .schema import Schema
 

@@ -57,7 +57,7 @@ class Plan(NamedTuple):
         resumed = self._sampler(dataset)
         for sampler in (whole, resumed):
             call(library.sampler_resume, sampler, state)
-        epoch = int(library.sampler_epoch(resumed))
+        epoch = int(sampler_info(resumed).epoch)
         # Another epoch and back: whole again, and otherwise the way that the run began.
         for other in (epoch + 1, epoch):
             call(library.sampler_set_epoch, whole, other)
@@ -95,7 +95,7 @@ class OpenPlan(NamedTuple):
     @property
     def epoch(self) -> int:
         """The epoch to begin with."""
-        return int(library.sampler_epoch(self.whole))
+        return int(sampler_info(self.whole).epoch)
 
 
 class SampledBatch(NamedTuple):
@@ -248,12 +248,12 @@ class DistributedSampler:
 
     def __len__(self) -> int:
         """How many samples this rank has in every epoch, pads included, wherever the run was resumed."""
-        return int(library.sampler_len(self._at(self._epoch)))
+        return int(self._info(self._epoch).len)
 
     @property
     def steps(self) -> int:
         """How many batches every rank has in every epoch, wherever the run was resumed."""
-        return int(library.sampler_steps(self._at(self._epoch)))
+        return int(self._info(self._epoch).steps)
 
     @property
     def steps_left(self) -> int:

@@ -30,7 +30,7 @@ from ._library import Handle, PerProcess, call, count, library, size
 from .batch import Batch
 from .dataset import Dataset as _Dataset
 from .loader import Convert
-from .sampler import DistributedSampler, OpenPlan, Plan, steps_left
+from .sampler import DistributedSampler, OpenPlan, Plan, sampler_info, steps_left
 
 if TYPE_CHECKING:
     from torch.utils.data import DistributedSampler as _StockSampler
@@ -255,7 +255,7 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
         self._torch = arguments["torch"]
         self._convert = Convert("torch", self._torch["nulls"], self._torch["strings"])
         self._followed: Any = arguments.pop("followed", None)
-        self._planners = PerProcess(lambda: _Planner(self))
+        self._readers = PerProcess(lambda: _StepReader(self))
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -270,9 +270,9 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
     def __getitems__(self, rows: Any) -> Any:
         """The samples of a list of row ids, or of a :class:`Step`: a :class:`Rows`."""
         if isinstance(rows, Step):
-            batch = self._planners.get().serve(rows)
+            batch = self._readers.get().serve(rows)
         elif self._followed is not None:
-            batch = self._planners.get().follow(_Followed.of(self._followed), list(rows))
+            batch = self._readers.get().follow(_Followed.of(self._followed), list(rows))
         else:
             batch = self.take(rows)
         return Rows(batch, self._convert)
@@ -293,7 +293,7 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
                     f"{type(sampler).__name__} has no {name}: follow() is for torch.utils.data.DistributedSampler"
                 )
         self._followed = sampler
-        self._planners.forget()
+        self._readers.forget()
         return self
 
 
@@ -329,7 +329,7 @@ class _Stream:
         loader = _ffi.LoaderOptions(memory=max(memory // workers, 1), threads=count(threads, "threads"), epochs=epochs)
         self._loader = Handle(library.loader_free, library.loader_new, dataset._pointer, own, ctypes.byref(loader))
         self._schema, self._first, self._workers = dataset.schema, first, workers
-        self._steps = int(library.sampler_steps(own))
+        self._steps = int(sampler_info(own).steps)
 
     @property
     def next(self) -> tuple[int, int]:
@@ -354,7 +354,7 @@ class _Stream:
         return Batch(handle, self._schema)
 
 
-class _Planner:
+class _StepReader:
     """What one process knows of what comes."""
 
     def __init__(self, dataset: Dataset) -> None:
@@ -422,7 +422,7 @@ class _Planner:
 
     def _asks(self, plan: Plan, epoch: int, step: int, rows: list[int]) -> bool:
         pointer = self._open(plan).sampler(False)
-        if step >= library.sampler_steps(pointer):
+        if step >= sampler_info(pointer).steps:
             return False
         return _batch(pointer, plan, epoch, step)[0] == rows
 

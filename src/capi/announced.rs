@@ -2,17 +2,12 @@
 
 use std::mem::MaybeUninit;
 
-use arrow::array::RecordBatch;
-use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
-
-use super::arrow::export_batch;
 use super::batch::rowdex_batch;
-use super::buffers::{copy_into, rowdex_column_buffer};
-use super::dataset::{bytes, rowdex_dataset};
+use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Exclusive, Versioned, given, place};
-use super::index::{Count, count};
+use super::handle::{self, Exclusive, Versioned, out_param, require};
 use super::loader::nanoseconds;
+use super::option::{Count, bytes, count};
 use crate::loader::{Announced, Control, LoaderStats};
 
 /// Serves rows in an order that was announced, and any others as the dataset does. One thread at a time, and a second one gets an error; but
@@ -52,8 +47,8 @@ pub unsafe extern "C" fn rowdex_dataset_plan(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let dataset = given(dataset, "dataset")?.one()?;
-        let out = place(announced, "announced")?;
+        let dataset = require(dataset, "dataset")?.one()?;
+        let out = out_param(announced, "announced")?;
         // SAFETY: the conventions of the header.
         let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
         // SAFETY: as above.
@@ -123,8 +118,7 @@ pub unsafe extern "C" fn rowdex_announced_clear(
     })
 }
 
-/// Rows in the order asked, as rowdex_dataset_take gives them, whether they were announced or not: an Arrow struct array that the caller
-/// releases, and its type (may be NULL if it is not wanted).
+/// Rows in the order asked, as rowdex_dataset_take gives them, whether they were announced or not.
 ///
 /// Announced rows come from memory as long as they are asked for in about the order that was announced, in portions of any size. Those
 /// of a call that failed count as taken: asked for again, they come from the dataset.
@@ -133,67 +127,18 @@ pub unsafe extern "C" fn rowdex_announced_take(
     announced: *mut rowdex_announced,
     rows: *const u64,
     num_rows: usize,
-    array: Option<&mut MaybeUninit<FFI_ArrowArray>>,
-    schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let array = place(array, "array")?;
-        // SAFETY: the conventions of the header.
-        export_batch(unsafe { take(announced, rows, num_rows) }?.0, array, schema)
-    })
-}
-
-/// As rowdex_announced_take, with columns of fixed width written to the caller's buffers, as rowdex_dataset_take_into does.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_announced_take_into(
-    announced: *mut rowdex_announced,
-    rows: *const u64,
-    num_rows: usize,
-    columns: *const rowdex_column_buffer,
-    num_columns: usize,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        // SAFETY: the conventions of the header.
-        let columns = unsafe { handle::slice(columns, num_columns, "columns") }?;
-        // SAFETY: as above.
-        let (records, _) = unsafe { take(announced, rows, num_rows) }?;
-        // SAFETY: as above.
-        unsafe { copy_into(&records, columns) }
-    })
-}
-
-/// As rowdex_announced_take, as a batch that the caller frees: for exporting the rows more than once. It says that it is step 0 of 1 on rank 0.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_announced_take_batch(
-    announced: *mut rowdex_announced,
-    rows: *const u64,
-    num_rows: usize,
     batch: Option<&mut MaybeUninit<*mut rowdex_batch>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let out = place(batch, "batch")?;
+        let out = out_param(batch, "batch")?;
         // SAFETY: the conventions of the header.
-        let (records, rows) = unsafe { take(announced, rows, num_rows) }?;
-        out.write(handle::handle(rowdex_batch::of_rows(records, rows)));
+        let mut announced = unsafe { handle::borrow(announced, "announced") }?.0.lock("announced order")?;
+        // SAFETY: as above.
+        let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
+        out.write(handle::handle(rowdex_batch::of_rows(announced.take(rows)?, rows)));
         Ok(())
     })
-}
-
-/// # Safety
-/// The pointers are as the header says.
-unsafe fn take<'a>(
-    announced: *mut rowdex_announced,
-    rows: *const u64,
-    num_rows: usize,
-) -> crate::Result<(RecordBatch, &'a [u64])> {
-    // SAFETY: the caller's promise.
-    let mut announced = unsafe { handle::borrow(announced, "announced") }?.0.lock("announced order")?;
-    // SAFETY: as above.
-    let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
-    Ok((announced.take(rows)?, rows))
 }
 
 /// What the handle of an announced order did so far. Times are added up over its threads.
@@ -243,7 +188,7 @@ pub unsafe extern "C" fn rowdex_announced_get_stats(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let announced = given(announced, "announced")?.0.lock("announced order")?;
+        let announced = require(announced, "announced")?.0.lock("announced order")?;
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(stats, "stats") }?;
         let told = announced.stats();

@@ -2,13 +2,14 @@
 
 use std::mem::MaybeUninit;
 
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, RecordBatchIterator};
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow::ffi_stream::FFI_ArrowArrayStream;
 
-use super::arrow::export_batch;
+use super::arrow::{export_batch, export_schema};
 use super::buffers::{copy_into, rowdex_column_buffer};
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Versioned, given, place};
+use super::handle::{self, Versioned, out_param, require};
 use crate::Batch;
 
 /// A row of a batch that stands in for one that could not be read.
@@ -79,7 +80,7 @@ pub unsafe extern "C" fn rowdex_batch_get_info(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let rowdex_batch { batch, substituted } = given(batch, "batch")?;
+        let rowdex_batch { batch, substituted } = require(batch, "batch")?;
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(info, "info") }?;
         out.write(rowdex_batch_info {
@@ -109,8 +110,26 @@ pub extern "C" fn rowdex_batch_export(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let batch = &given(batch, "batch")?.batch;
-        export_batch(batch.records.clone(), place(array, "array")?, schema)
+        let batch = &require(batch, "batch")?.batch;
+        export_batch(batch.records.clone(), out_param(array, "array")?, schema)
+    })
+}
+
+/// The rows of a batch, as an Arrow stream of one array that the caller releases. Nothing is copied, and either may go first.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_batch_stream(
+    batch: Option<&rowdex_batch>,
+    stream: Option<&mut MaybeUninit<FFI_ArrowArrayStream>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let records = require(batch, "batch")?.batch.records.clone();
+        let out = out_param(stream, "stream")?;
+        let schema = records.schema();
+        // The stream's own callback could not report it.
+        export_schema(&schema)?;
+        out.write(FFI_ArrowArrayStream::new(Box::new(RecordBatchIterator::new([Ok(records)], schema))));
+        Ok(())
     })
 }
 
@@ -123,7 +142,7 @@ pub unsafe extern "C" fn rowdex_batch_copy_into(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let batch = &given(batch, "batch")?.batch;
+        let batch = &require(batch, "batch")?.batch;
         // SAFETY: the conventions of the header.
         let columns = unsafe { handle::slice(columns, num_columns, "columns") }?;
         // SAFETY: as above.

@@ -6,7 +6,7 @@ use std::ptr;
 
 use super::dataset::rowdex_dataset;
 use super::error::{c_string, call, rowdex_error, rowdex_status};
-use super::handle::{self, given, place};
+use super::handle::{self, Versioned, out_param, require};
 use super::id_set::rowdex_id_set;
 use crate::Result;
 use crate::dataset::{Column, Labels};
@@ -25,7 +25,7 @@ unsafe fn column_of<'a>(
     column: *const c_char,
     of: Option<&'a rowdex_id_set>,
 ) -> Result<Column<'a>> {
-    let dataset = given(dataset, "dataset")?.one()?;
+    let dataset = require(dataset, "dataset")?.one()?;
     // SAFETY: the caller's promise.
     let column = dataset.column(unsafe { handle::text(column, "column") }?);
     Ok(match of {
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn rowdex_dataset_labels(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let out = place(labels, "labels")?;
+        let out = out_param(labels, "labels")?;
         // SAFETY: the conventions of the header.
         let labels = unsafe { column_of(dataset, column, of) }?.labels()?;
         let classes = labels.classes().iter().map(|class| c_string(&class.to_string())).collect();
@@ -56,22 +56,44 @@ pub unsafe extern "C" fn rowdex_dataset_labels(
     })
 }
 
-/// The class of each row that was asked for, in their order, as a number from 0 on: what the labels of a rowdex_order_options are. They belong to the labels.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_labels_codes(labels: Option<&rowdex_labels>) -> *const u32 {
-    labels.map_or(ptr::null(), |labels| labels.labels.codes().as_ptr())
+/// What labels have.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_labels_info {
+    /// sizeof(rowdex_labels_info), set by the caller.
+    pub struct_size: usize,
+    /// The class of each row that was asked for, in their order, as a number from 0 on: what the labels of a rowdex_order_options are. They belong to
+    /// the labels.
+    pub codes: *const u32,
+    /// How many rows that are.
+    pub num_codes: usize,
+    /// How many classes there are, ascending by their values.
+    pub num_classes: usize,
 }
 
-/// How many rows that are.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_labels_len(labels: Option<&rowdex_labels>) -> usize {
-    labels.map_or(0, |labels| labels.labels.codes().len())
-}
+// SAFETY: repr(C); integers and pointers of 8 bytes only.
+unsafe impl Versioned for rowdex_labels_info {}
 
-/// How many classes there are, ascending by their values.
+/// What labels have.
 #[unsafe(no_mangle)]
-pub extern "C" fn rowdex_labels_num_classes(labels: Option<&rowdex_labels>) -> usize {
-    labels.map_or(0, |labels| labels.classes.len())
+pub unsafe extern "C" fn rowdex_labels_get_info(
+    labels: Option<&rowdex_labels>,
+    info: *mut rowdex_labels_info,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let rowdex_labels { labels, classes } = require(labels, "labels")?;
+        // SAFETY: the conventions of the header.
+        let out = unsafe { handle::struct_out(info, "info") }?;
+        let codes = labels.codes();
+        out.write(rowdex_labels_info {
+            struct_size: 0,
+            codes: codes.as_ptr(),
+            num_codes: codes.len(),
+            num_classes: classes.len(),
+        });
+        Ok(())
+    })
 }
 
 /// The value of a class as text, bytes in hexadecimal. It belongs to the labels; NULL beyond the last class.
@@ -99,7 +121,7 @@ pub unsafe extern "C" fn rowdex_dataset_weights(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let rows = of.map_or(given(dataset, "dataset")?.map().len(), |of| of.0.len());
+        let rows = of.map_or(require(dataset, "dataset")?.map().len(), |of| of.0.len());
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::buffer(weights, num_weights, "weights") }?;
         if rows != num_weights as u64 {

@@ -5,17 +5,18 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Mutex;
 
-use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow::ffi::FFI_ArrowSchema;
 
-use super::arrow::{export_batch, export_schema};
-use super::buffers::{copy_into, rowdex_column_buffer};
+use super::arrow::export_schema;
+use super::batch::rowdex_batch;
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Versioned, given, place};
-use super::index::{Count, Progress, count, rowdex_index, rowdex_progress};
+use super::handle::{self, Versioned, out_param, require};
+use super::index::{Progress, rowdex_index, rowdex_progress};
+use super::option::{Count, bytes, count};
 use super::store::{rowdex_store_options, store_options};
 use super::tier::{disk_tier, rowdex_disk_tier};
 use crate::dataset::{MixedDataset, VerifyReport};
-use crate::{Counters, Dataset, DatasetBuilder, Index, MapDataset, Result, Staleness};
+use crate::{Dataset, DatasetBuilder, Index, MapDataset, Result, Staleness};
 
 /// Rows by their row id. Concurrent use is fine, and so is freeing it while a loader uses it.
 #[derive(Debug)]
@@ -86,8 +87,8 @@ pub unsafe extern "C" fn rowdex_dataset_open(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let index = given(index, "index")?.0.clone();
-        let out = place(dataset, "dataset")?;
+        let index = require(index, "index")?.0.clone();
+        let out = out_param(dataset, "dataset")?;
         // SAFETY: the conventions of the header.
         let options = unsafe { handle::options(options, "options") }?;
         // SAFETY: as above.
@@ -136,15 +137,6 @@ unsafe fn builder(index: Index, options: &rowdex_dataset_options) -> Result<Data
     Ok(builder)
 }
 
-/// A number of bytes of which 0 stands for the default and [`ROWDEX_NONE`](super::version::ROWDEX_NONE) for 0.
-pub(super) fn bytes(option: u64) -> Option<u64> {
-    match option {
-        0 => None,
-        super::version::ROWDEX_NONE => Some(0),
-        more => Some(more),
-    }
-}
-
 /// Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before. They may be freed afterwards.
 ///
 /// Each keeps its own cache, threads and options. The `indexes` of a rowdex_order_options number rows in the same way. Rows and loaders work as with any dataset;
@@ -157,7 +149,7 @@ pub unsafe extern "C" fn rowdex_dataset_mixed(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let out = place(mixed, "mixed")?;
+        let out = out_param(mixed, "mixed")?;
         // SAFETY: the conventions of the header.
         let datasets = unsafe { handle::slice(datasets, num_datasets, "datasets") }?;
         let datasets = datasets.iter().map(|dataset| {
@@ -198,8 +190,8 @@ pub extern "C" fn rowdex_dataset_decoded_bytes(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let bytes = place(bytes, "bytes")?;
-        bytes.write(match &given(dataset, "dataset")?.0 {
+        let bytes = out_param(bytes, "bytes")?;
+        bytes.write(match &require(dataset, "dataset")?.0 {
             Rows::One(dataset) => dataset.decoded_bytes(),
             Rows::Mixed(mixed) => mixed.datasets().iter().map(Dataset::decoded_bytes).fold(0, u64::saturating_add),
         });
@@ -215,129 +207,35 @@ pub extern "C" fn rowdex_dataset_schema(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let dataset = given(dataset, "dataset")?.map();
-        place(schema, "schema")?.write(export_schema(dataset.schema())?);
+        let dataset = require(dataset, "dataset")?.map();
+        out_param(schema, "schema")?.write(export_schema(dataset.schema())?);
         Ok(())
     })
 }
 
-/// One row, as an Arrow struct array of length 1 that the caller releases, and its type (may be NULL if it is not wanted).
+/// Rows in the order asked, as a batch that the caller frees: export it, or copy its columns into buffers. It says that it is step 0 of 1 on rank 0.
 ///
-/// Microseconds when its row group is cached. Otherwise it reads the pages that hold the row, or the row group.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_dataset_get(
-    dataset: Option<&rowdex_dataset>,
-    row: u64,
-    array: Option<&mut MaybeUninit<FFI_ArrowArray>>,
-    schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let dataset = given(dataset, "dataset")?.map();
-        let array = place(array, "array")?;
-        export_batch(dataset.get(row)?, array, schema)
-    })
-}
-
-/// Rows in the order asked, as an Arrow struct array that the caller releases, and its type (may be NULL if it is not wanted).
-///
-/// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel.
+/// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel. A single row takes microseconds when its row group is
+/// cached, and otherwise reads the pages that hold the row, or the row group. All columns served are read, so open the dataset with those that
+/// are wanted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_dataset_take(
     dataset: Option<&rowdex_dataset>,
     rows: *const u64,
     num_rows: usize,
-    array: Option<&mut MaybeUninit<FFI_ArrowArray>>,
-    schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
+    batch: Option<&mut MaybeUninit<*mut rowdex_batch>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let dataset = given(dataset, "dataset")?.map();
-        let array = place(array, "array")?;
+        let dataset = require(dataset, "dataset")?.map();
+        let out = out_param(batch, "batch")?;
         // SAFETY: the conventions of the header.
         let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
-        export_batch(dataset.take(rows)?, array, schema)
-    })
-}
-
-/// Rows in the order asked, with columns of fixed width written to the caller's buffers. All columns served are read, so open the
-/// dataset with those that are wanted.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_dataset_take_into(
-    dataset: Option<&rowdex_dataset>,
-    rows: *const u64,
-    num_rows: usize,
-    columns: *const rowdex_column_buffer,
-    num_columns: usize,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let dataset = given(dataset, "dataset")?.map();
-        // SAFETY: the conventions of the header.
-        let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
-        // SAFETY: as above.
-        let columns = unsafe { handle::slice(columns, num_columns, "columns") }?;
-        // SAFETY: as above.
-        unsafe { copy_into(&dataset.take(rows)?, columns) }
-    })
-}
-
-/// What a dataset has done so far, in this process.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_counters {
-    /// sizeof(rowdex_counters), set by the caller.
-    pub struct_size: usize,
-    /// Look-ups that found the row group decoded, or being decoded by another thread.
-    pub hits: u64,
-    /// Look-ups that did not.
-    pub misses: u64,
-    /// Row groups decoded, whole or in part.
-    pub decodes: u64,
-    /// Bytes of decoded Arrow data that those decodes made.
-    pub bytes_decoded: u64,
-    /// Bytes read from the source, page indexes and footers included.
-    pub bytes_read: u64,
-    /// Row groups dropped to make room.
-    pub evictions: u64,
-    /// Bytes of decoded row groups held now.
-    pub held_bytes: u64,
-    /// Requests sent to a store; 0 for local files.
-    pub requests: u64,
-    /// Bytes that a store delivered, those of failed and repeated requests included.
-    pub bytes_fetched: u64,
-}
-
-// SAFETY: repr(C) and integers of 8 bytes only.
-unsafe impl Versioned for rowdex_counters {}
-
-/// What a dataset has done so far, in this process.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_dataset_counters(
-    dataset: Option<&rowdex_dataset>,
-    counters: *mut rowdex_counters,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let dataset = given(dataset, "dataset")?.one()?;
-        // SAFETY: the conventions of the header.
-        let out = unsafe { handle::struct_out(counters, "counters") }?;
-        let told = dataset.counters();
-        let Counters { hits, misses, decodes, bytes_decoded, bytes_read, evictions, held_bytes, .. } = told;
-        let Counters { requests, bytes_fetched, .. } = told;
-        let struct_size = 0;
-        out.write(rowdex_counters {
-            struct_size,
-            hits,
-            misses,
-            decodes,
-            bytes_decoded,
-            bytes_read,
-            evictions,
-            held_bytes,
-            requests,
-            bytes_fetched,
-        });
+        let records = match rows {
+            [row] => dataset.get(*row)?,
+            rows => dataset.take(rows)?,
+        };
+        out.write(handle::handle(rowdex_batch::of_rows(records, rows)));
         Ok(())
     })
 }
@@ -363,8 +261,8 @@ pub unsafe extern "C" fn rowdex_dataset_verify(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let dataset = given(dataset, "dataset")?.one()?;
-        let out = place(report, "report")?;
+        let dataset = require(dataset, "dataset")?.one()?;
+        let out = out_param(report, "report")?;
         // SAFETY: the conventions of the header.
         let level: Staleness = unsafe { handle::text(level, "level") }?.parse()?;
         let progress = Mutex::new(Progress::new(progress, progress_userdata));
@@ -379,22 +277,38 @@ pub unsafe extern "C" fn rowdex_dataset_verify(
     })
 }
 
-/// Files that were looked at.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_verify_report_files(report: Option<&rowdex_verify_report>) -> u64 {
-    report.map_or(0, |report| report.report.files)
+/// What a check found.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_verify_info {
+    /// sizeof(rowdex_verify_info), set by the caller.
+    pub struct_size: usize,
+    /// Files that were looked at.
+    pub files: u64,
+    /// Rows that were decoded; 0 below "deep".
+    pub rows: u64,
+    /// How many files are bad.
+    pub problems: u64,
 }
 
-/// Rows that were decoded; 0 below "deep".
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_verify_report_rows(report: Option<&rowdex_verify_report>) -> u64 {
-    report.map_or(0, |report| report.report.rows)
-}
+// SAFETY: repr(C) and integers of 8 bytes only.
+unsafe impl Versioned for rowdex_verify_info {}
 
-/// How many files are bad.
+/// What a check found.
 #[unsafe(no_mangle)]
-pub extern "C" fn rowdex_verify_report_num_problems(report: Option<&rowdex_verify_report>) -> usize {
-    report.map_or(0, |report| report.problems.len())
+pub unsafe extern "C" fn rowdex_verify_report_get_info(
+    report: Option<&rowdex_verify_report>,
+    info: *mut rowdex_verify_info,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let rowdex_verify_report { report, problems } = require(report, "report")?;
+        // SAFETY: the conventions of the header.
+        let out = unsafe { handle::struct_out(info, "info") }?;
+        let (files, rows, problems) = (report.files, report.rows, problems.len() as u64);
+        out.write(rowdex_verify_info { struct_size: 0, files, rows, problems });
+        Ok(())
+    })
 }
 
 /// What is wrong with a bad file, in the order of the files. It belongs to the report; NULL beyond the last one.

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, given, place};
+use super::handle::{self, out_param, require};
 use super::loader::rowdex_loader;
 
 /// The row groups that a loader found unreadable, whose rows others stand in for.
@@ -19,8 +19,8 @@ pub extern "C" fn rowdex_loader_lost_groups(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let loader = given(loader, "loader")?;
-        let out = place(lost, "lost")?;
+        let loader = require(loader, "loader")?;
+        let out = out_param(lost, "lost")?;
         let lost = loader.served.with(|loader| Ok(loader.lost_groups()))?;
         let lost = lost.iter().map(|group| (group.row_group, rowdex_error::new(&group.error)));
         out.write(handle::handle(rowdex_lost_groups(lost.collect())));

@@ -34,7 +34,7 @@ impl From<Option<&str>> for rowdex_str {
 }
 
 /// A handle or another thing that must be there.
-pub(super) fn given<'a, T>(value: Option<&'a T>, name: &str) -> Result<&'a T> {
+pub(super) fn require<'a, T>(value: Option<&'a T>, name: &str) -> Result<&'a T> {
     value.ok_or_else(|| null(name))
 }
 
@@ -48,7 +48,7 @@ pub(super) unsafe fn borrow<'a, T>(handle: *mut T, name: &str) -> Result<&'a T> 
 }
 
 /// Where a result goes.
-pub(super) fn place<'a, T>(out: Option<&'a mut MaybeUninit<T>>, name: &str) -> Result<&'a mut MaybeUninit<T>> {
+pub(super) fn out_param<'a, T>(out: Option<&'a mut MaybeUninit<T>>, name: &str) -> Result<&'a mut MaybeUninit<T>> {
     out.ok_or_else(|| null(name))
 }
 

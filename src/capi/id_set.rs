@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, given, place};
+use super::handle::{self, out_param, require};
 use super::index::rowdex_index;
 use crate::Result;
 use crate::order::{IdSet, Side, Split};
@@ -26,7 +26,7 @@ pub struct rowdex_range {
 }
 
 fn give(out: Option<&mut MaybeUninit<*mut rowdex_id_set>>, make: impl FnOnce() -> Result<IdSet>) -> Result<()> {
-    let out = place(out, "set")?;
+    let out = out_param(out, "set")?;
     out.write(handle::handle(rowdex_id_set(Arc::new(make()?))));
     Ok(())
 }
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn rowdex_id_set_listed(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let index = &given(index, "index")?.0;
+        let index = &require(index, "index")?.0;
         // SAFETY: the conventions of the header.
         let path = unsafe { handle::path(path, "path") }?;
         give(set, || index.listed_rows(path))
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn rowdex_id_set_split_by(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let dataset = given(dataset, "dataset")?.one()?;
+        let dataset = require(dataset, "dataset")?.one()?;
         // SAFETY: the conventions of the header.
         let column = dataset.column(unsafe { handle::text(column, "column") }?);
         // SAFETY: as above.
@@ -142,7 +142,7 @@ pub extern "C" fn rowdex_id_set_complement(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let of = &given(of, "of")?.0;
+        let of = &require(of, "of")?.0;
         give(set, || of.complement())
     })
 }
@@ -156,7 +156,7 @@ pub extern "C" fn rowdex_id_set_intersection(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let (one, other) = (&given(one, "one")?.0, &given(other, "other")?.0);
+        let (one, other) = (&require(one, "one")?.0, &require(other, "other")?.0);
         give(set, || one.intersection(other))
     })
 }
@@ -197,10 +197,10 @@ pub unsafe extern "C" fn rowdex_id_set_fill(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let set = &given(set, "set")?.0;
+        let set = &require(set, "set")?.0;
         // SAFETY: the conventions of the header.
         let ids = unsafe { handle::buffer(ids, len, "ids") }?;
-        let filled = place(filled, "filled")?;
+        let filled = out_param(filled, "filled")?;
         let mut count = 0;
         for (slot, place) in ids.iter_mut().zip(first..set.len()) {
             let Some(row) = set.select(place) else { break };

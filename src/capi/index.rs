@@ -8,7 +8,8 @@ use arrow::ffi::FFI_ArrowSchema;
 
 use super::arrow::export_schema;
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Versioned, given, place, rowdex_str};
+use super::handle::{self, Versioned, out_param, require, rowdex_str};
+use super::option::{Count, count};
 use super::store::{rowdex_store_options, store_options};
 use crate::index::builder::BuildReport;
 use crate::{Error, ErrorKind, Index, IndexBuilder, Result};
@@ -209,51 +210,19 @@ unsafe fn builder(options: &rowdex_build_options) -> Result<IndexBuilder> {
     }
 }
 
-/// A number of which 0 stands for the default and [`ROWDEX_NONE`](super::version::ROWDEX_NONE) for 0.
-pub(super) enum Count {
-    Default,
-    Exactly(usize),
-}
-
-pub(super) fn count(option: u64, name: &str) -> Result<Count> {
-    match option {
-        0 => Ok(Count::Default),
-        super::version::ROWDEX_NONE => Ok(Count::Exactly(0)),
-        more => match usize::try_from(more) {
-            Ok(more) => Ok(Count::Exactly(more)),
-            Err(_) => Err(handle::invalid(format!("`{name}` is {more}"))),
-        },
-    }
-}
-
-/// Opens an index file: maps and checks it, and reads no data file.
+/// Opens the index at a path or a URL: maps and checks it, and reads no data file. `store` says how the store that a URL is in is talked to; NULL: by
+/// the defaults.
 ///
 /// The file must not be changed in place while the index is open; replacing it by rename, as rowdex_index_build does, is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_index_open(
-    path: *const c_char,
-    index: Option<&mut MaybeUninit<*mut rowdex_index>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let index = place(index, "index")?;
-        // SAFETY: the conventions of the header.
-        let path = unsafe { handle::path(path, "path") }?;
-        index.write(handle::handle(rowdex_index(Index::open(path)?)));
-        Ok(())
-    })
-}
-
-/// As rowdex_index_open, with options for the store that a URL is in; NULL: the defaults.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_index_open_with(
     path: *const c_char,
     store: *const rowdex_store_options,
     index: Option<&mut MaybeUninit<*mut rowdex_index>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let index = place(index, "index")?;
+        let index = out_param(index, "index")?;
         // SAFETY: the conventions of the header.
         let path = unsafe { handle::path(path, "path") }?;
         // SAFETY: as above.
@@ -272,7 +241,7 @@ pub unsafe extern "C" fn rowdex_index_from_memory(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let index = place(index, "index")?;
+        let index = out_param(index, "index")?;
         // SAFETY: the conventions of the header.
         let bytes = unsafe { handle::slice(bytes, len, "bytes") }?;
         index.write(handle::handle(rowdex_index(Index::from_bytes(bytes.to_vec())?)));
@@ -290,18 +259,6 @@ pub extern "C" fn rowdex_index_free(index: Option<Box<rowdex_index>>) {
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_index_len(index: Option<&rowdex_index>) -> u64 {
     index.map_or(0, |index| index.0.len())
-}
-
-/// How many row groups there are.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_index_num_row_groups(index: Option<&rowdex_index>) -> u32 {
-    index.map_or(0, |index| index.0.num_row_groups())
-}
-
-/// How many files there are.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_index_num_files(index: Option<&rowdex_index>) -> u32 {
-    index.map_or(0, |index| index.0.num_files())
 }
 
 /// What is known of a whole index.
@@ -343,7 +300,7 @@ pub unsafe extern "C" fn rowdex_index_get_info(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let index = &given(index, "index")?.0;
+        let index = &require(index, "index")?.0;
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(info, "info") }?;
         out.write(rowdex_index_info {
@@ -395,7 +352,7 @@ pub unsafe extern "C" fn rowdex_index_get_file(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let index = &given(index, "index")?.0;
+        let index = &require(index, "index")?.0;
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(info, "info") }?;
         let entry = index.file(file).ok_or_else(|| beyond("file", file.into(), index.num_files().into()))?;
@@ -445,7 +402,7 @@ pub unsafe extern "C" fn rowdex_index_get_row_group(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let index = &given(index, "index")?.0;
+        let index = &require(index, "index")?.0;
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(info, "info") }?;
         let count = index.num_row_groups().into();
@@ -471,8 +428,8 @@ pub extern "C" fn rowdex_index_schema(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let index = given(index, "index")?;
-        let schema = place(schema, "schema")?;
+        let index = require(index, "index")?;
+        let schema = out_param(schema, "schema")?;
         schema.write(export_schema(index.0.schema())?);
         Ok(())
     })
@@ -505,8 +462,8 @@ pub extern "C" fn rowdex_index_locate(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let index = &given(index, "index")?.0;
-        let place = place(location, "location")?;
+        let index = &require(index, "index")?.0;
+        let place = out_param(location, "location")?;
         place.write(locate(index, row)?);
         Ok(())
     })
@@ -522,7 +479,7 @@ pub unsafe extern "C" fn rowdex_index_locate_many(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let index = &given(index, "index")?.0;
+        let index = &require(index, "index")?.0;
         // SAFETY: the conventions of the header.
         let rows = unsafe { handle::slice(rows, len, "rows") }?;
         // SAFETY: as above.
@@ -550,7 +507,7 @@ pub extern "C" fn rowdex_index_verify(
     index: Option<&rowdex_index>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || given(index, "index")?.0.verify())
+    call(error, || require(index, "index")?.0.verify())
 }
 
 fn beyond(what: &str, number: u64, count: u64) -> Error {

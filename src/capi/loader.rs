@@ -15,10 +15,10 @@ use arrow::ffi_stream::FFI_ArrowArrayStream;
 
 use super::arrow::export_schema;
 use super::batch::rowdex_batch;
-use super::dataset::{Rows, bytes, rowdex_dataset};
+use super::dataset::{Rows, rowdex_dataset};
 use super::error::{call, catch, rowdex_error, rowdex_status};
-use super::handle::{self, Exclusive, Versioned, given, place};
-use super::index::{Count, count};
+use super::handle::{self, Exclusive, Versioned, out_param, require};
+use super::option::{Count, bytes, count};
 use super::sampler::rowdex_sampler;
 use crate::loader::{Control, Fault, LoaderBuilder, LoaderStats, Prediction, Standing, closed};
 use crate::sampler::DistributedSampler;
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn rowdex_loader_new(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let out = place(loader, "loader")?;
+        let out = out_param(loader, "loader")?;
         // SAFETY: the conventions of the header.
         let loader = unsafe { builder(dataset, sampler, options) }?.build()?;
         out.write(new_handle(loader));
@@ -140,8 +140,8 @@ pub extern "C" fn rowdex_loader_reopen(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let seen = given(loader, "loader")?.served.seen.load();
-        place(reopened, "reopened")?.write(new_handle(seen.standing.open()?));
+        let seen = require(loader, "loader")?.served.seen.load();
+        out_param(reopened, "reopened")?.write(new_handle(seen.standing.open()?));
         Ok(())
     })
 }
@@ -153,8 +153,8 @@ unsafe fn builder(
     sampler: Option<&rowdex_sampler>,
     options: *const rowdex_loader_options,
 ) -> Result<LoaderBuilder> {
-    let dataset = &given(dataset, "dataset")?.0;
-    let sampler = DistributedSampler::clone(&given(sampler, "sampler")?.0.load());
+    let dataset = &require(dataset, "dataset")?.0;
+    let sampler = DistributedSampler::clone(&require(sampler, "sampler")?.0.load());
     // SAFETY: the caller's promise.
     let options = unsafe { handle::options(options, "options") }?;
     let builder = match dataset {
@@ -302,8 +302,8 @@ pub extern "C" fn rowdex_loader_schema(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let loader = given(loader, "loader")?;
-        place(schema, "schema")?.write(export_schema(&loader.schema)?);
+        let loader = require(loader, "loader")?;
+        out_param(schema, "schema")?.write(export_schema(&loader.schema)?);
         Ok(())
     })
 }
@@ -319,7 +319,7 @@ pub unsafe extern "C" fn rowdex_loader_next(
     call(error, || {
         // SAFETY: the conventions of the header.
         let loader = unsafe { handle::borrow(loader, "loader") }?;
-        let out = place(batch, "batch")?;
+        let out = out_param(batch, "batch")?;
         let next = loader.served.with(Loader::try_next)?;
         out.write(next.map_or(ptr::null_mut(), |batch| handle::handle(rowdex_batch::new(batch))));
         Ok(())
@@ -344,7 +344,7 @@ pub unsafe extern "C" fn rowdex_loader_peek(
     call(error, || {
         // SAFETY: the conventions of the header.
         let loader = unsafe { handle::borrow(loader, "loader") }?;
-        let out = place(batch, "batch")?;
+        let out = out_param(batch, "batch")?;
         let next = loader.served.with(|loader| loader.peek(epoch, step, max_rows, MAX_BYTES))?;
         out.write(next.map_or(ptr::null_mut(), |batch| handle::handle(rowdex_batch::new(batch))));
         Ok(())
@@ -379,7 +379,7 @@ pub unsafe extern "C" fn rowdex_loader_stream(
     call(error, || {
         // SAFETY: the conventions of the header.
         let handle = unsafe { handle::borrow(loader, "loader") }?;
-        let out = place(stream, "stream")?;
+        let out = out_param(stream, "stream")?;
         // The stream's own callback could not report it.
         export_schema(&handle.schema)?;
         let stream = Stream { served: Arc::clone(&handle.served), schema: handle.schema.clone() };
@@ -446,7 +446,7 @@ pub unsafe extern "C" fn rowdex_loader_get_info(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let seen = given(loader, "loader")?.served.seen.load();
+        let seen = require(loader, "loader")?.served.seen.load();
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(info, "info") }?;
         out.write((&seen.standing).into());
@@ -463,7 +463,7 @@ pub unsafe extern "C" fn rowdex_loader_state(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let seen = given(loader, "loader")?.served.seen.load();
+        let seen = require(loader, "loader")?.served.seen.load();
         // SAFETY: the conventions of the header.
         let buffer = unsafe { handle::buffer(buffer.cast(), capacity, "buffer") }?;
         handle::write_text(&seen.standing.state.to_string(), buffer)
@@ -581,7 +581,7 @@ pub unsafe extern "C" fn rowdex_loader_get_stats(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let control = &given(loader, "loader")?.served.control;
+        let control = &require(loader, "loader")?.served.control;
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(stats, "stats") }?;
         let stats = control.stats();

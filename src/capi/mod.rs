@@ -15,6 +15,7 @@ mod arrow;
 mod batch;
 mod buffers;
 mod columns;
+mod counters;
 mod dataset;
 mod error;
 mod faults;
@@ -23,8 +24,8 @@ mod id_set;
 mod index;
 mod launch;
 mod loader;
+mod option;
 mod orders;
-mod rows;
 mod sampler;
 mod store;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Versioned, given, place, rowdex_str};
+use super::handle::{self, Versioned, out_param, require, rowdex_str};
 use super::id_set::rowdex_id_set;
 use super::index::rowdex_index;
 use crate::Result;
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn rowdex_orders_new(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let out = place(orders, "orders")?;
+        let out = out_param(orders, "orders")?;
         if options.is_null() {
             return Err(handle::null("options"));
         }
@@ -286,10 +286,10 @@ pub unsafe extern "C" fn rowdex_orders_fill(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let orders = given(orders, "orders")?.orders();
+        let orders = require(orders, "orders")?.orders();
         // SAFETY: the conventions of the header.
         let rows = unsafe { handle::buffer(rows, len, "rows") }?;
-        let filled = place(filled, "filled")?;
+        let filled = out_param(filled, "filled")?;
         if stride == 0 {
             return Err(handle::invalid("a stride of 0").with_hint("use 1 or more"));
         }

@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Snapshot, Versioned, given, place};
+use super::handle::{self, Snapshot, Versioned, out_param, require};
 use super::orders::rowdex_orders;
 use crate::order::Partition;
 use crate::sampler::{DistributedSampler, EpochPlan, ReplicaLayout, Shard, State};
@@ -59,8 +59,8 @@ pub unsafe extern "C" fn rowdex_sampler_new(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let orders = given(orders, "orders")?.orders();
-        let out = place(sampler, "sampler")?;
+        let orders = require(orders, "orders")?.orders();
+        let out = out_param(sampler, "sampler")?;
         // SAFETY: the conventions of the header.
         let options = unsafe { handle::options(options, "options") }?;
         // SAFETY: as above.
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn rowdex_sampler_get_info(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let sampler = given(sampler, "sampler")?.0.load();
+        let sampler = require(sampler, "sampler")?.0.load();
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(info, "info") }?;
         let shard = sampler.shard();
@@ -167,28 +167,6 @@ pub unsafe extern "C" fn rowdex_sampler_get_info(
         });
         Ok(())
     })
-}
-
-/// How many samples this rank has in every epoch, pads included, wherever the run was resumed.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_sampler_len(sampler: Option<&rowdex_sampler>) -> u64 {
-    asked(sampler, DistributedSampler::len)
-}
-
-/// How many batches every rank has in every epoch, wherever the run was resumed.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_sampler_steps(sampler: Option<&rowdex_sampler>) -> u64 {
-    asked(sampler, DistributedSampler::steps)
-}
-
-/// The current epoch.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_sampler_epoch(sampler: Option<&rowdex_sampler>) -> u64 {
-    asked(sampler, DistributedSampler::epoch)
-}
-
-fn asked(sampler: Option<&rowdex_sampler>, question: impl Fn(&DistributedSampler) -> u64) -> u64 {
-    sampler.map_or(0, |sampler| question(&sampler.0.load()))
 }
 
 /// Makes `epoch` the current one. An epoch that was resumed stays resumed if it is the current one already.
@@ -230,8 +208,8 @@ pub extern "C" fn rowdex_sampler_at(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let sampler = given(sampler, "sampler")?.0.load();
-        let out = place(sample, "sample")?;
+        let sampler = require(sampler, "sampler")?.0.load();
+        let out = out_param(sample, "sample")?;
         let plan = sampler.plan(epoch)?;
         let sample = plan.at(p)?.ok_or_else(|| beyond(p, &plan))?;
         let crate::sampler::Sample { position, row, pad } = sample;
@@ -253,7 +231,7 @@ pub unsafe extern "C" fn rowdex_sampler_fill(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let sampler = given(sampler, "sampler")?.0.load();
+        let sampler = require(sampler, "sampler")?.0.load();
         // SAFETY: the conventions of the header.
         let rows = unsafe { handle::buffer(rows, len, "rows") }?;
         // SAFETY: as above.
@@ -289,10 +267,10 @@ pub unsafe extern "C" fn rowdex_sampler_batch(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let sampler = given(sampler, "sampler")?.0.load();
+        let sampler = require(sampler, "sampler")?.0.load();
         // SAFETY: the conventions of the header.
         let rows = unsafe { handle::buffer(rows, capacity, "rows") }?;
-        let len = place(len, "len")?;
+        let len = out_param(len, "len")?;
         let batch = sampler.batch(epoch, step)?;
         let Some(rows) = rows.get_mut(..batch.rows.len()) else {
             let message = format!("room for {capacity} row ids, and the batch has {}", batch.rows.len());
@@ -319,7 +297,7 @@ pub unsafe extern "C" fn rowdex_sampler_state(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let sampler = given(sampler, "sampler")?.0.load();
+        let sampler = require(sampler, "sampler")?.0.load();
         // SAFETY: the conventions of the header.
         let buffer = unsafe { handle::buffer(buffer.cast(), capacity, "buffer") }?;
         let mut at = DistributedSampler::clone(&sampler);

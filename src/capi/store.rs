@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::time::Duration;
 
 use super::handle::{self, Versioned};
-use super::index::{Count, count};
+use super::option::{Count, count};
 use crate::Result;
 use crate::source::StoreOptions;
 

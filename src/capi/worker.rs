@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Snapshot, given, place};
+use super::handle::{self, Snapshot, out_param, require};
 use super::sampler::rowdex_sampler;
 
 /// The batches of one of `workers` workers of a rank, those whose step is `worker` modulo `workers`, as a sampler of their own: its step `i` is
@@ -20,8 +20,8 @@ pub unsafe extern "C" fn rowdex_sampler_worker(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let sampler = given(sampler, "sampler")?.0.load();
-        let out = place(own, "own")?;
+        let sampler = require(sampler, "sampler")?.0.load();
+        let out = out_param(own, "own")?;
         let worker = sampler.worker(worker, workers)?;
         out.write(handle::handle(rowdex_sampler(Snapshot::new(worker))));
         Ok(())

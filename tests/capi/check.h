@@ -55,7 +55,7 @@ static inline const char *in_folder(const char *folder, const char *name) {
 
 static inline rowdex_index *open_index(const char *folder) {
   rowdex_index *index = NULL;
-  OK(rowdex_index_open(in_folder(folder, "train.rdx"), &index, &error));
+  OK(rowdex_index_open(in_folder(folder, "train.rdx"), NULL, &index, &error));
   return index;
 }
 
@@ -112,6 +112,62 @@ static inline const int64_t *int64_values(const struct ArrowArray *array, int64_
   const struct ArrowArray *child = array->children[column];
   CHECK(child->n_buffers == 2);
   return (const int64_t *)child->buffers[1] + child->offset;
+}
+
+/* Rows as an array. */
+static inline rowdex_status take_array(const rowdex_dataset *dataset, const uint64_t *rows, size_t num_rows, struct ArrowArray *array,
+                                       struct ArrowSchema *schema, rowdex_error **error) {
+  rowdex_batch *batch = NULL;
+  rowdex_status status = rowdex_dataset_take(dataset, rows, num_rows, &batch, error);
+  if (status == ROWDEX_STATUS_OK) status = rowdex_batch_export(batch, array, schema, error);
+  rowdex_batch_free(batch);
+  return status;
+}
+
+/* Rows in buffers. */
+static inline rowdex_status take_into(const rowdex_dataset *dataset, const uint64_t *rows, size_t num_rows,
+                                      const rowdex_column_buffer *columns, size_t num_columns, rowdex_error **error) {
+  rowdex_batch *batch = NULL;
+  rowdex_status status = rowdex_dataset_take(dataset, rows, num_rows, &batch, error);
+  if (status == ROWDEX_STATUS_OK) status = rowdex_batch_copy_into(batch, columns, num_columns, error);
+  rowdex_batch_free(batch);
+  return status;
+}
+
+/* Announced rows as an array. */
+static inline rowdex_status take_announced_array(rowdex_announced *announced, const uint64_t *rows, size_t num_rows,
+                                                 struct ArrowArray *array, struct ArrowSchema *schema, rowdex_error **error) {
+  rowdex_batch *batch = NULL;
+  rowdex_status status = rowdex_announced_take(announced, rows, num_rows, &batch, error);
+  if (status == ROWDEX_STATUS_OK) status = rowdex_batch_export(batch, array, schema, error);
+  rowdex_batch_free(batch);
+  return status;
+}
+
+/* Announced rows in buffers. */
+static inline rowdex_status take_announced_into(rowdex_announced *announced, const uint64_t *rows, size_t num_rows,
+                                                const rowdex_column_buffer *columns, size_t num_columns, rowdex_error **error) {
+  rowdex_batch *batch = NULL;
+  rowdex_status status = rowdex_announced_take(announced, rows, num_rows, &batch, error);
+  if (status == ROWDEX_STATUS_OK) status = rowdex_batch_copy_into(batch, columns, num_columns, error);
+  rowdex_batch_free(batch);
+  return status;
+}
+
+static inline rowdex_sampler_info sampler_info(const rowdex_sampler *sampler) {
+  rowdex_sampler_info info;
+  memset(&info, 0, sizeof info);
+  info.struct_size = sizeof info;
+  OK(rowdex_sampler_get_info(sampler, &info, &error));
+  return info;
+}
+
+static inline rowdex_labels_info labels_info(const rowdex_labels *labels) {
+  rowdex_labels_info info;
+  memset(&info, 0, sizeof info);
+  info.struct_size = sizeof info;
+  OK(rowdex_labels_get_info(labels, &info, &error));
+  return info;
 }
 
 #endif /* CHECK_H */

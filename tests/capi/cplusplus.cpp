@@ -19,7 +19,7 @@ using Handle = std::unique_ptr<T, Free>;
 Handle<rowdex_index> open(const std::string &path) {
   rowdex_index *index = nullptr;
   rowdex_error *error = nullptr;
-  if (rowdex_index_open(path.c_str(), &index, &error) != ROWDEX_STATUS_OK) {
+  if (rowdex_index_open(path.c_str(), NULL, &index, &error) != ROWDEX_STATUS_OK) {
     Handle<rowdex_error> owned(error);
     throw std::string(rowdex_error_message(owned.get()));
   }
@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
   rowdex_column_buffer column{};
   column.values = ids.data();
   column.values_bytes = ids.size() * sizeof ids[0];
-  OK(rowdex_dataset_take_into(dataset.get(), rows.data(), rows.size(), &column, 1, &error));
+  OK(take_into(dataset.get(), rows.data(), rows.size(), &column, 1, &error));
   CHECK(ids[0] == 3 && ids[1] == 199999);
   static_assert(sizeof(rowdex_status) == 4, "the enum is as wide as in C");
   return 0;

@@ -33,7 +33,7 @@ static void rows_of_a_damaged_file_are_substituted_and_reported(const char *fold
   copy(from, bad, 1);
 
   rowdex_index *index = NULL;
-  OK(rowdex_index_open(output, &index, &error));
+  OK(rowdex_index_open(output, NULL, &index, &error));
   const char *columns[] = {"id"};
   /* Its time has changed, and what is to be seen is what decoding finds. */
   rowdex_dataset_options open = {.struct_size = sizeof open, .columns = columns, .num_columns = 1, .staleness = "off"};

@@ -21,7 +21,7 @@ static void its_rows_are_taken_batch_by_batch(const rowdex_dataset *dataset, con
   for (int start = 0; start < SAMPLES; start += BATCH * 8) {
     int64_t ids[BATCH];
     rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids};
-    OK(rowdex_dataset_take_into(dataset, rows + start, BATCH, &column, 1, &error));
+    OK(take_into(dataset, rows + start, BATCH, &column, 1, &error));
     for (int i = 0; i < BATCH; i++) CHECK(ids[i] == (int64_t)rows[start + i]);
   }
 }
@@ -39,7 +39,7 @@ static void take_and_compare(rowdex_announced *announced, const uint64_t *rows, 
     if (portion > end - start) portion = end - start;
     int64_t ids[BATCH + 7];
     rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = (size_t)portion * sizeof ids[0]};
-    OK(rowdex_announced_take_into(announced, rows + start, (size_t)portion, &column, 1, &error));
+    OK(take_announced_into(announced, rows + start, (size_t)portion, &column, 1, &error));
     for (int i = 0; i < portion; i++) CHECK(ids[i] == (int64_t)rows[start + i]);
   }
 }
@@ -63,7 +63,7 @@ static void its_order_is_announced_and_taken(const rowdex_dataset *dataset, cons
   const uint64_t other[] = {3, 199999, 3};
   struct ArrowArray array;
   struct ArrowSchema schema;
-  OK(rowdex_announced_take(announced, other, 3, &array, &schema, &error));
+  OK(take_announced_array(announced, other, 3, &array, &schema, &error));
   CHECK(array.length == 3 && int64_values(&array, 0)[1] == 199999 && strcmp(schema.children[0]->name, "id") == 0);
   schema.release(&schema);
   CHECK(stats_of(announced).fell_back == 3);
@@ -72,7 +72,7 @@ static void its_order_is_announced_and_taken(const rowdex_dataset *dataset, cons
   CHECK(stats_of(announced).waiting == 0 && stats_of(announced).skipped == SAMPLES);
   OK(rowdex_announced_announce(announced, rows + 5, 1000, &error));
   rowdex_batch *batch = NULL;
-  OK(rowdex_announced_take_batch(announced, rows + 5, BATCH, &batch, &error));
+  OK(rowdex_announced_take(announced, rows + 5, BATCH, &batch, &error));
   CHECK(stats_of(announced).followed == SAMPLES + BATCH);
   rowdex_announced_free(announced);
   /* What was taken outlives the handle. */
@@ -96,17 +96,17 @@ static void what_is_not_there_cannot_be_announced(const rowdex_dataset *dataset)
   struct ArrowArray array;
   memset(&array, 1, sizeof array);
   const struct ArrowArray untouched = array;
-  FAILS(rowdex_announced_take(announced, bad, 2, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "0 to 199999");
+  FAILS(take_announced_array(announced, bad, 2, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "0 to 199999");
   CHECK(memcmp(&array, &untouched, sizeof array) == 0);
   /* A buffer of another size: nothing is written, and the rows come again from the dataset. */
   int64_t ids[] = {-1, -1};
   rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids - 1};
-  FAILS(rowdex_announced_take_into(announced, good, 2, &column, 1, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "\"id\"");
+  FAILS(take_announced_into(announced, good, 2, &column, 1, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "\"id\"");
   CHECK(ids[0] == -1 && ids[1] == -1);
   column.values_bytes = sizeof ids;
-  OK(rowdex_announced_take_into(announced, good, 2, &column, 1, &error));
+  OK(take_announced_into(announced, good, 2, &column, 1, &error));
   CHECK(ids[0] == 1 && ids[1] == 2);
-  OK(rowdex_announced_take(announced, NULL, 0, &array, NULL, &error));
+  OK(take_announced_array(announced, NULL, 0, &array, NULL, &error));
   CHECK(array.length == 0);
   array.release(&array);
   rowdex_announced_free(announced);

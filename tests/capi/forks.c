@@ -10,7 +10,7 @@ static void take_a_few(const rowdex_dataset *dataset) {
   int64_t ids[50];
   for (uint64_t i = 0; i < 50; i++) rows[i] = (i * 77777) % DEMO_ROWS;
   rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids};
-  OK(rowdex_dataset_take_into(dataset, rows, 50, &column, 1, &error));
+  OK(take_into(dataset, rows, 50, &column, 1, &error));
   for (int i = 0; i < 50; i++) CHECK(ids[i] == (int64_t)rows[i]);
 }
 
@@ -34,7 +34,7 @@ static void take_portion(rowdex_announced *announced, uint64_t portion) {
   int64_t ids[PORTION];
   for (uint64_t i = 0; i < PORTION; i++) rows[i] = (portion * PORTION + i) * 97;
   rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids};
-  OK(rowdex_announced_take_into(announced, rows, PORTION, &column, 1, &error));
+  OK(take_announced_into(announced, rows, PORTION, &column, 1, &error));
   for (int i = 0; i < PORTION; i++) CHECK(ids[i] == (int64_t)rows[i]);
 }
 

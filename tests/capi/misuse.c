@@ -21,17 +21,13 @@ static void questions_without_a_status_take_null(void) {
   CHECK(rowdex_error_message(NULL) == NULL && rowdex_error_file(NULL) == NULL);
   CHECK(rowdex_error_column(NULL) == NULL && rowdex_error_hint(NULL) == NULL);
   CHECK(!rowdex_error_row_group(NULL, NULL));
-  CHECK(rowdex_index_len(NULL) == 0 && rowdex_index_num_files(NULL) == 0 && rowdex_index_num_row_groups(NULL) == 0);
+  CHECK(rowdex_index_len(NULL) == 0);
   CHECK(rowdex_dataset_len(NULL) == 0 && rowdex_dataset_index(NULL) == NULL);
-  CHECK(rowdex_verify_report_files(NULL) == 0 && rowdex_verify_report_rows(NULL) == 0);
-  CHECK(rowdex_verify_report_num_problems(NULL) == 0 && rowdex_verify_report_problem(NULL, 0) == NULL);
+  CHECK(rowdex_verify_report_problem(NULL, 0) == NULL && rowdex_labels_class(NULL, 0) == NULL);
   CHECK(rowdex_orders_len(NULL) == 0 && rowdex_orders_fingerprint(NULL) == 0 && rowdex_orders_name(NULL).data == NULL);
   CHECK(rowdex_lost_groups_len(NULL) == 0 && rowdex_lost_groups_row_group(NULL, 0) == 0);
   CHECK(rowdex_lost_groups_error(NULL, 0) == NULL);
   CHECK(rowdex_id_set_len(NULL) == 0 && rowdex_id_set_rows(NULL) == 0 && !rowdex_id_set_contains(NULL, 0));
-  CHECK(rowdex_labels_len(NULL) == 0 && rowdex_labels_num_classes(NULL) == 0);
-  CHECK(rowdex_labels_codes(NULL) == NULL && rowdex_labels_class(NULL, 0) == NULL);
-  CHECK(rowdex_sampler_len(NULL) == 0 && rowdex_sampler_steps(NULL) == 0 && rowdex_sampler_epoch(NULL) == 0);
 }
 
 #define IS_NULL(call, name) FAILS(call, ROWDEX_STATUS_INVALID_ARGUMENT, "`" name "` is NULL")
@@ -135,13 +131,13 @@ static void null_is_named_by_announced_orders(const char *folder) {
   IS_NULL(rowdex_announced_announce(NULL, NULL, 0, &error), "announced");
   IS_NULL(rowdex_announced_announce(announced, NULL, 1, &error), "rows");
   IS_NULL(rowdex_announced_clear(NULL, &error), "announced");
-  IS_NULL(rowdex_announced_take(NULL, NULL, 0, &array, NULL, &error), "announced");
-  IS_NULL(rowdex_announced_take(announced, NULL, 1, &array, NULL, &error), "rows");
-  IS_NULL(rowdex_announced_take(announced, NULL, 0, NULL, NULL, &error), "array");
-  IS_NULL(rowdex_announced_take_into(NULL, NULL, 0, NULL, 0, &error), "announced");
-  IS_NULL(rowdex_announced_take_into(announced, NULL, 0, NULL, 1, &error), "columns");
-  IS_NULL(rowdex_announced_take_batch(NULL, NULL, 0, &batch, &error), "announced");
-  IS_NULL(rowdex_announced_take_batch(announced, NULL, 0, NULL, &error), "batch");
+  IS_NULL(take_announced_array(NULL, NULL, 0, &array, NULL, &error), "announced");
+  IS_NULL(take_announced_array(announced, NULL, 1, &array, NULL, &error), "rows");
+  IS_NULL(take_announced_array(announced, NULL, 0, NULL, NULL, &error), "array");
+  IS_NULL(take_announced_into(NULL, NULL, 0, NULL, 0, &error), "announced");
+  IS_NULL(take_announced_into(announced, NULL, 0, NULL, 1, &error), "columns");
+  IS_NULL(rowdex_announced_take(NULL, NULL, 0, &batch, &error), "announced");
+  IS_NULL(rowdex_announced_take(announced, NULL, 0, NULL, &error), "batch");
   IS_NULL(rowdex_announced_get_stats(NULL, NULL, &error), "announced");
   IS_NULL(rowdex_announced_get_stats(announced, NULL, &error), "stats");
   rowdex_announced_free(announced);
@@ -169,15 +165,13 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_index_build("x.rdx", &build, NULL, &error), "options.inputs");
   build.inputs = inputs;
   IS_NULL(rowdex_index_build("x.rdx", &build, NULL, &error), "options.inputs[…]");
-  IS_NULL(rowdex_index_open(NULL, &no_index, &error), "path");
-  IS_NULL(rowdex_index_open("x.rdx", NULL, &error), "index");
-  IS_NULL(rowdex_index_open_with(NULL, NULL, &no_index, &error), "path");
-  IS_NULL(rowdex_index_open_with("x.rdx", NULL, NULL, &error), "index");
+  IS_NULL(rowdex_index_open(NULL, NULL, &no_index, &error), "path");
+  IS_NULL(rowdex_index_open("x.rdx", NULL, NULL, &error), "index");
   rowdex_store_options store = {.struct_size = sizeof store, .num_config = 1};
-  IS_NULL(rowdex_index_open_with("x.rdx", &store, &no_index, &error), "config");
+  IS_NULL(rowdex_index_open("x.rdx", &store, &no_index, &error), "config");
   const rowdex_store_config config[] = {{.name = "aws_region", .value = NULL}};
   store.config = config;
-  IS_NULL(rowdex_index_open_with("x.rdx", &store, &no_index, &error), "config.value");
+  IS_NULL(rowdex_index_open("x.rdx", &store, &no_index, &error), "config.value");
   IS_NULL(rowdex_index_from_memory(NULL, 5, &no_index, &error), "bytes");
   IS_NULL(rowdex_index_from_memory(NULL, 0, NULL, &error), "index");
   IS_NULL(rowdex_index_get_info(NULL, NULL, &error), "index");
@@ -202,18 +196,20 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_dataset_decoded_bytes(dataset, NULL, &error), "bytes");
   IS_NULL(rowdex_dataset_schema(NULL, &schema, &error), "dataset");
   IS_NULL(rowdex_dataset_schema(dataset, NULL, &error), "schema");
-  IS_NULL(rowdex_dataset_get(NULL, 0, &array, NULL, &error), "dataset");
-  IS_NULL(rowdex_dataset_get(dataset, 0, NULL, NULL, &error), "array");
-  IS_NULL(rowdex_dataset_take(NULL, NULL, 0, &array, NULL, &error), "dataset");
-  IS_NULL(rowdex_dataset_take(dataset, NULL, 1, &array, NULL, &error), "rows");
-  IS_NULL(rowdex_dataset_take(dataset, NULL, 0, NULL, NULL, &error), "array");
-  IS_NULL(rowdex_dataset_take_into(NULL, NULL, 0, NULL, 0, &error), "dataset");
-  IS_NULL(rowdex_dataset_take_into(dataset, NULL, 0, NULL, 1, &error), "columns");
+  IS_NULL(take_array(NULL, &(uint64_t){0}, 1, &array, NULL, &error), "dataset");
+  IS_NULL(take_array(dataset, &(uint64_t){0}, 1, NULL, NULL, &error), "array");
+  IS_NULL(take_array(NULL, NULL, 0, &array, NULL, &error), "dataset");
+  IS_NULL(take_array(dataset, NULL, 1, &array, NULL, &error), "rows");
+  IS_NULL(take_array(dataset, NULL, 0, NULL, NULL, &error), "array");
+  IS_NULL(take_into(NULL, NULL, 0, NULL, 0, &error), "dataset");
+  IS_NULL(take_into(dataset, NULL, 0, NULL, 1, &error), "columns");
   rowdex_column_buffer column = {.column = 0, .values = NULL, .values_bytes = 8};
-  IS_NULL(rowdex_dataset_take_into(dataset, &number, 1, &column, 1, &error), "values");
+  IS_NULL(take_into(dataset, &number, 1, &column, 1, &error), "values");
   IS_NULL(rowdex_dataset_counters(NULL, NULL, &error), "dataset");
   IS_NULL(rowdex_dataset_counters(dataset, NULL, &error), "counters");
   rowdex_verify_report *report = NULL;
+  IS_NULL(rowdex_verify_report_get_info(NULL, NULL, &error), "report");
+  IS_NULL(rowdex_labels_get_info(NULL, NULL, &error), "labels");
   IS_NULL(rowdex_dataset_verify(NULL, "off", NULL, NULL, &report, &error), "dataset");
   IS_NULL(rowdex_dataset_verify(dataset, NULL, NULL, NULL, &report, &error), "level");
   IS_NULL(rowdex_dataset_verify(dataset, "off", NULL, NULL, NULL, &error), "report");
@@ -298,11 +294,11 @@ static void null_is_named(const char *folder) {
 static void empty_arrays_may_be_null(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
   struct ArrowArray array;
-  OK(rowdex_dataset_take(dataset, NULL, 0, &array, NULL, &error));
+  OK(take_array(dataset, NULL, 0, &array, NULL, &error));
   CHECK(array.length == 0 && array.n_children == 1);
   array.release(&array);
   rowdex_column_buffer column = {.column = 0};
-  OK(rowdex_dataset_take_into(dataset, NULL, 0, &column, 1, &error));
+  OK(take_into(dataset, NULL, 0, &column, 1, &error));
   rowdex_index *index = rowdex_dataset_index(dataset);
   OK(rowdex_index_locate_many(index, NULL, 0, NULL, &error));
   rowdex_index_free(index);
@@ -314,8 +310,8 @@ static void impossible_arrays_are_refused(const char *folder) {
   struct ArrowArray array;
   uint64_t rows[2] = {0, 0};
   const uint64_t *crooked = (const uint64_t *)(const void *)((const char *)rows + 1);
-  FAILS(rowdex_dataset_take(dataset, crooked, 1, &array, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "aligned");
-  FAILS(rowdex_dataset_take(dataset, rows, SIZE_MAX, &array, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`rows`");
+  FAILS(take_array(dataset, crooked, 1, &array, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "aligned");
+  FAILS(take_array(dataset, rows, SIZE_MAX, &array, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`rows`");
   rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, 10);
   FAILS(rowdex_sampler_fill(sampler, 0, 0, SIZE_MAX / 8, rows, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`rows`");
   rowdex_sampler_free(sampler);
@@ -393,7 +389,7 @@ static void things_can_be_done_twice(const char *folder) {
     }
     rowdex_loader_free(loader);
   }
-  CHECK(rowdex_sampler_epoch(sampler) == 0);
+  CHECK(sampler_info(sampler).epoch == 0);
   rowdex_sampler_free(sampler);
   rowdex_dataset_free(dataset);
 }

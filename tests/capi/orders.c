@@ -163,14 +163,14 @@ static void a_column_says_which_classes_and_weights_rows_have(const char *folder
   rowdex_dataset *dataset = open_dataset(folder, "time");
   rowdex_labels *labels = NULL;
   OK(rowdex_dataset_labels(dataset, "label", NULL, &labels, &error));
-  CHECK(rowdex_labels_len(labels) == DEMO_ROWS && rowdex_labels_num_classes(labels) == 5);
+  CHECK(labels_info(labels).num_codes == DEMO_ROWS && labels_info(labels).num_classes == 5);
   CHECK(strcmp(rowdex_labels_class(labels, 0), "awful") == 0 && strcmp(rowdex_labels_class(labels, 4), "poor") == 0);
   CHECK(rowdex_labels_class(labels, 5) == NULL);
-  const uint32_t *codes = rowdex_labels_codes(labels);
+  const uint32_t *codes = labels_info(labels).codes;
 
   enum { LEN = 1000 };
   uint64_t rows[LEN];
-  rowdex_order_options by_class = {.labels = codes, .num_labels = rowdex_labels_len(labels), .size = LEN, .seed = 1};
+  rowdex_order_options by_class = {.labels = codes, .num_labels = labels_info(labels).num_codes, .size = LEN, .seed = 1};
   rowdex_orders *orders = orders_of(by_class, DEMO_ROWS);
   rows_at(orders, 2, 0, rows, LEN);
   int counts[5] = {0};
@@ -262,7 +262,7 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
   OK(rowdex_id_set_split_by(dataset, "label", validation, "train", 0.5, 1, &within, &error));
   int sides[5] = {-1, -1, -1, -1, -1};
   for (uint64_t row = 0; row < DEMO_ROWS; row++) {
-    int side = rowdex_id_set_contains(by_label, row), *of_class = &sides[rowdex_labels_codes(labels)[row]];
+    int side = rowdex_id_set_contains(by_label, row), *of_class = &sides[labels_info(labels).codes[row]];
     CHECK(*of_class == -1 || *of_class == side);
     *of_class = side;
     CHECK(rowdex_id_set_contains(within, row) == (side && rowdex_id_set_contains(validation, row)));
@@ -347,10 +347,10 @@ static void several_datasets_are_served_by_proportion(const char *folder) {
   CHECK(rowdex_dataset_len(mixed) == 2 * DEMO_ROWS);
   const uint64_t rows[] = {DEMO_ROWS + 5, 6, 2 * DEMO_ROWS - 1};
   struct ArrowArray array;
-  OK(rowdex_dataset_take(mixed, rows, 3, &array, NULL, &error));
+  OK(take_array(mixed, rows, 3, &array, NULL, &error));
   CHECK(int64_values(&array, 0)[0] == 5 && int64_values(&array, 0)[1] == 6 && int64_values(&array, 0)[2] == DEMO_ROWS - 1);
   array.release(&array);
-  OK(rowdex_dataset_get(mixed, DEMO_ROWS, &array, NULL, &error));
+  OK(take_array(mixed, &(uint64_t){DEMO_ROWS}, 1, &array, NULL, &error));
   CHECK(int64_values(&array, 0)[0] == 0);
   array.release(&array);
   uint64_t bytes = 0, half = 0;

@@ -36,7 +36,7 @@ static void a_stream_serves_the_batches_of_the_sampler(const char *folder) {
     OK(rowdex_sampler_state(sampler, 0, step + 1, same, sizeof same, &error));
     CHECK(strcmp(state, same) == 0);
   }
-  CHECK(step == rowdex_sampler_steps(sampler));
+  CHECK(step == sampler_info(sampler).steps);
   /* The end stays the end. */
   struct ArrowArray array;
   CHECK(stream.get_next(&stream, &array) == 0 && array.release == NULL);
@@ -95,7 +95,7 @@ static void a_stream_hands_over_the_error(const char *folder) {
 
   rowdex_index *index = NULL;
   rowdex_dataset *dataset = NULL;
-  OK(rowdex_index_open(output, &index, &error));
+  OK(rowdex_index_open(output, NULL, &index, &error));
   OK(rowdex_dataset_open(index, NULL, &dataset, &error));
   rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 100);
   rowdex_loader *loader = new_loader(dataset, sampler);

@@ -23,10 +23,10 @@ static void *read_rows(void *argument) {
     uint64_t rows[ROWS];
     for (int i = 0; i < ROWS; i++) rows[i] = next(&shared->seed) % DEMO_ROWS;
     struct ArrowArray array;
-    OK(rowdex_dataset_take(shared->dataset, rows, ROWS, &array, NULL, &error));
+    OK(take_array(shared->dataset, rows, ROWS, &array, NULL, &error));
     for (int i = 0; i < ROWS; i++) CHECK(int64_values(&array, 0)[i] == (int64_t)rows[i]);
     array.release(&array);
-    FAILS(rowdex_dataset_get(shared->dataset, DEMO_ROWS, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+    FAILS(take_array(shared->dataset, &(uint64_t){DEMO_ROWS}, 1, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
     rowdex_location location;
     OK(rowdex_index_locate(shared->index, rows[0], &location, &error));
     CHECK(location.row_group == rows[0] / 6250);
@@ -120,7 +120,7 @@ static void *pull_until_closed(void *argument) {
     } else {
       int64_t id = -1;
       rowdex_column_buffer column = {.column = 0, .values = &id, .values_bytes = sizeof id};
-      status = rowdex_announced_take_into(work->announced, &row, 1, &column, 1, &error);
+      status = take_announced_into(work->announced, &row, 1, &column, 1, &error);
       if (status == ROWDEX_STATUS_OK) CHECK(id == (int64_t)row);
     }
   }
@@ -175,13 +175,13 @@ static void a_sampler_always_has_its_length(const char *folder) {
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, set_epochs, sampler) == 0);
   for (int i = 0; i < 100000; i++) {
-    CHECK(rowdex_sampler_len(sampler) == DEMO_ROWS && rowdex_sampler_steps(sampler) == DEMO_ROWS / 100);
+    CHECK(sampler_info(sampler).len == DEMO_ROWS && sampler_info(sampler).steps == DEMO_ROWS / 100);
     rowdex_sampler_info info = {.struct_size = sizeof info};
     OK(rowdex_sampler_get_info(sampler, &info, &error));
     CHECK(info.steps == DEMO_ROWS / 100 && info.epoch <= 20000);
   }
   CHECK(pthread_join(thread, NULL) == 0);
-  CHECK(rowdex_sampler_epoch(sampler) == 19999);
+  CHECK(sampler_info(sampler).epoch == 19999);
   rowdex_sampler_free(sampler);
   rowdex_dataset_free(dataset);
 }
@@ -196,7 +196,7 @@ static void *take_announced(void *argument) {
   for (uint64_t row = 0; row < 400; row++) {
     struct ArrowArray array;
     rowdex_error *error = NULL;
-    rowdex_status status = rowdex_announced_take(taker->announced, &row, 1, &array, NULL, &error);
+    rowdex_status status = take_announced_array(taker->announced, &row, 1, &array, NULL, &error);
     if (status != ROWDEX_STATUS_OK) {
       CHECK(status == ROWDEX_STATUS_INVALID_ARGUMENT && strstr(rowdex_error_message(error), "another thread") != NULL);
       rowdex_error_free(error);

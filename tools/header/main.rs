@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "index",
         "buffers",
         "dataset",
-        "rows",
+        "counters",
         "id_set",
         "columns",
         "orders",

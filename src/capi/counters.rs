@@ -1,0 +1,142 @@
+//! What a dataset has done, with its cache and with its disk tier.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use super::dataset::rowdex_dataset;
+use super::error::{call, rowdex_error, rowdex_status};
+use super::handle::{self, Versioned, out_param, require};
+use crate::Counters;
+use crate::dataset::TierCounters;
+
+/// What a dataset has done so far, in this process.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_counters {
+    /// sizeof(rowdex_counters), set by the caller.
+    pub struct_size: usize,
+    /// Look-ups that found the row group decoded, or being decoded by another thread.
+    pub hits: u64,
+    /// Look-ups that did not.
+    pub misses: u64,
+    /// Row groups decoded, whole or in part.
+    pub decodes: u64,
+    /// Bytes of decoded Arrow data that those decodes made.
+    pub bytes_decoded: u64,
+    /// Bytes read from the source, page indexes and footers included.
+    pub bytes_read: u64,
+    /// Row groups dropped to make room.
+    pub evictions: u64,
+    /// Bytes of decoded row groups held now.
+    pub held_bytes: u64,
+    /// Requests sent to a store; 0 for local files.
+    pub requests: u64,
+    /// Bytes that a store delivered, those of failed and repeated requests included.
+    pub bytes_fetched: u64,
+}
+
+// SAFETY: repr(C) and integers of 8 bytes only.
+unsafe impl Versioned for rowdex_counters {}
+
+/// What a dataset has done so far, in this process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_dataset_counters(
+    dataset: Option<&rowdex_dataset>,
+    counters: *mut rowdex_counters,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let dataset = require(dataset, "dataset")?.one()?;
+        // SAFETY: the conventions of the header.
+        let out = unsafe { handle::struct_out(counters, "counters") }?;
+        let told = dataset.counters();
+        let Counters { hits, misses, decodes, bytes_decoded, bytes_read, evictions, held_bytes, .. } = told;
+        let Counters { requests, bytes_fetched, .. } = told;
+        let struct_size = 0;
+        out.write(rowdex_counters {
+            struct_size,
+            hits,
+            misses,
+            decodes,
+            bytes_decoded,
+            bytes_read,
+            evictions,
+            held_bytes,
+            requests,
+            bytes_fetched,
+        });
+        Ok(())
+    })
+}
+
+/// What a dataset has done with its disk tier so far, in this process.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_tier_counters {
+    /// sizeof(rowdex_tier_counters), set by the caller.
+    pub struct_size: usize,
+    /// Row groups served from the tier, each as often as it was.
+    pub hits: u64,
+    /// Row groups that were not there and had to be read from the source.
+    pub misses: u64,
+    /// Entries written.
+    pub writes: u64,
+    /// Their bytes.
+    pub bytes_written: u64,
+    /// Entries deleted to make room.
+    pub evictions: u64,
+    /// Their bytes.
+    pub bytes_evicted: u64,
+    /// Entries deleted because they were damaged or of another version.
+    pub discards: u64,
+    /// Times that another process was waited for in vain.
+    pub timeouts: u64,
+}
+
+// SAFETY: repr(C) and integers of 8 bytes only.
+unsafe impl Versioned for rowdex_tier_counters {}
+
+/// What a dataset has done with its disk tier so far, in this process; zeros without one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_dataset_tier_counters(
+    dataset: Option<&rowdex_dataset>,
+    counters: *mut rowdex_tier_counters,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let dataset = require(dataset, "dataset")?.one()?;
+        // SAFETY: the conventions of the header.
+        let out = unsafe { handle::struct_out(counters, "counters") }?;
+        let TierCounters { hits, misses, writes, bytes_written, evictions, bytes_evicted, discards, timeouts } =
+            dataset.tier_counters();
+        out.write(rowdex_tier_counters {
+            struct_size: 0,
+            hits,
+            misses,
+            writes,
+            bytes_written,
+            evictions,
+            bytes_evicted,
+            discards,
+            timeouts,
+        });
+        Ok(())
+    })
+}
+
+/// Why nothing more is kept in the disk tier since some time, which the caller frees: the disk is full, say, or the folder cannot be written to. NULL
+/// while all is well. Rows are served all the same.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_dataset_tier_fault(
+    dataset: Option<&rowdex_dataset>,
+    fault: Option<&mut MaybeUninit<*mut rowdex_error>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let dataset = require(dataset, "dataset")?.one()?;
+        let out = out_param(fault, "fault")?;
+        let told = dataset.tier_fault();
+        out.write(told.map_or(ptr::null_mut(), |error| handle::handle(rowdex_error::new(&error))));
+        Ok(())
+    })
+}
