@@ -9,6 +9,8 @@ use crate::{Error, ErrorKind, Result};
 
 /// The columns to serve, resolved once against the dataset's schema.
 ///
+/// Dictionaries with keys of fewer than 32 bits are served with keys of 32.
+///
 /// A projection knows types and names only. Which bytes of which file it needs is worked out when a row group is
 /// decoded, because files of one dataset may hold the columns in another order, or lack some.
 #[derive(Debug, Clone)]
@@ -57,6 +59,10 @@ impl Projection {
     }
 
     fn new(schema: &SchemaRef, fields: impl Iterator<Item = FieldRef>, columns: &[usize]) -> Self {
+        let fields = fields.map(|field| match with_wide_keys(field.data_type()) {
+            same if same == *field.data_type() => field,
+            wide => Arc::new(field.as_ref().clone().with_data_type(wide)),
+        });
         let output = Arc::new(Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone()));
         let occurrence = columns
             .iter()
@@ -114,6 +120,28 @@ pub(crate) fn view_of(data_type: &DataType) -> Option<DataType> {
         DataType::Utf8 | DataType::LargeUtf8 => Some(DataType::Utf8View),
         DataType::Binary | DataType::LargeBinary => Some(DataType::BinaryView),
         _ => None,
+    }
+}
+
+/// The type with keys of 32 bits for dictionaries with keys of fewer, also below it.
+///
+/// A batch has rows of many row groups, each with a dictionary of its own, and one code for one value. How many values
+/// there are in all of them only the data pages tell, so 8 or 16 bits may turn out too few in any batch, while 32 are
+/// enough for as many values as a batch can have rows.
+pub(crate) fn with_wide_keys(data_type: &DataType) -> DataType {
+    use DataType::{Dictionary, Int8, Int16, Int32, UInt8, UInt16};
+    match data_type {
+        Dictionary(key, values) if matches!(**key, Int8 | Int16 | UInt8 | UInt16) => {
+            Dictionary(Box::new(Int32), values.clone())
+        }
+        other if children(other).is_empty() => other.clone(),
+        other => {
+            let wide = |field: &FieldRef| {
+                let data_type = with_wide_keys(field.data_type());
+                Arc::new(field.as_ref().clone().with_data_type(data_type))
+            };
+            with_children(other, children(other).iter().map(wide).collect())
+        }
     }
 }
 

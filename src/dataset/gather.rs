@@ -6,7 +6,6 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
-use crate::row_group;
 use crate::rows::{self, Place, compact, uncopied};
 use crate::{Error, ErrorKind, Result};
 
@@ -105,7 +104,5 @@ impl Piece {
 
 /// The rows at these places, of the types in `output`, in memory of their own.
 pub(super) fn gather(batches: &[&RecordBatch], places: &[Place], output: &SchemaRef) -> Result<RecordBatch> {
-    let batch = rows::gather(batches, places, output).map_err(uncopied)?;
-    let batch = if Arc::ptr_eq(batch.schema_ref(), output) { batch } else { row_group::finish(&batch, output)? };
-    compact(batch).map_err(uncopied)
+    compact(rows::gather(batches, places, output)?).map_err(uncopied)
 }

@@ -1,16 +1,14 @@
 //! From rows that are held to batches.
 
-use arrow::array::{Array, ArrayRef, UInt32Array, new_empty_array};
-use arrow::compute::{concat, interleave, take};
+use arrow::array::{Array, ArrayRef, new_empty_array};
 use arrow::datatypes::{DataType, Field};
-use arrow::error::ArrowError;
 
 use super::Batch;
 use super::carousel::{Claimed, Slice};
 use super::faults::Substituted;
 use super::groups::{Groups, Near};
 use super::walk::Span;
-use crate::rows::{Place, bytes_of_part, bytes_shown, direct, record_batch, uncopied};
+use crate::rows::{Place, bytes_of_part, bytes_shown, gather_runs, record_batch, uncopied};
 use crate::sampler::BatchPlan;
 use crate::{Error, ErrorKind, Result};
 
@@ -149,7 +147,7 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
     for (column, (field, wanted)) in schema.fields().iter().zip(served.fields()).enumerate() {
         let shows = field.data_type() == wanted.data_type() && !is_view(wanted);
         let copied = if shows { &scattered } else { &runs };
-        let copied = gather(&places.slices, copied, column, field.data_type(), wanted.data_type()).map_err(uncopied)?;
+        let copied = gather(&places.slices, copied, column, wanted)?;
         let mut copied = copied.into_iter();
         for ((columns, run), together) in columns.iter_mut().zip(&runs).zip(&together) {
             let array = match *together {
@@ -197,50 +195,12 @@ fn is_view(field: &Field) -> bool {
 }
 
 /// One column of all batches, each of which is a run of places.
-fn gather(
-    slices: &[&Slice],
-    runs: &[&[Place]],
-    column: usize,
-    data_type: &DataType,
-    wanted: &DataType,
-) -> Result<Vec<ArrayRef>, ArrowError> {
+fn gather(slices: &[&Slice], runs: &[&[Place]], column: usize, wanted: &Field) -> Result<Vec<ArrayRef>> {
     if slices.is_empty() || runs.is_empty() {
-        return Ok(runs.iter().map(|_| new_empty_array(wanted)).collect());
+        return Ok(runs.iter().map(|_| new_empty_array(wanted.data_type())).collect());
     }
     let sources: Vec<&dyn Array> = slices.iter().map(|slice| slice.batch.column(column).as_ref()).collect();
-    if let Some(arrays) = direct(&sources, runs, wanted)? {
-        return Ok(arrays);
-    }
-    // Joined first, the rows of many batches are cheaper to find; those of one or two are not worth a copy, and views are not copied at all.
-    let joins = slices.iter().all(|slice| slice.is_contiguous());
-    if !joins || runs.len() <= 2 || matches!(data_type, DataType::Utf8View | DataType::BinaryView) {
-        let batch = |places: &&[Place]| {
-            let places: Vec<_> = places.iter().map(|&(slice, row)| (slice as usize, row as usize)).collect();
-            interleave(&sources, &places)
-        };
-        return runs.iter().map(batch).collect();
-    }
-    joined(slices, runs, column)
-}
-
-fn joined(slices: &[&Slice], runs: &[&[Place]], column: usize) -> Result<Vec<ArrayRef>, ArrowError> {
-    let used: Vec<ArrayRef> =
-        slices.iter().map(|slice| slice.batch.column(column).slice(slice.first, slice.rows)).collect();
-    let whole = concat(&used.iter().map(AsRef::as_ref).collect::<Vec<_>>())?;
-    let mut before = Vec::with_capacity(slices.len());
-    let mut rows = 0;
-    for slice in slices {
-        before.push((rows, slice.first as u32));
-        rows += slice.rows as u32;
-    }
-    let batch = |places: &&[Place]| {
-        let place = |&(slice, row): &Place| {
-            let (rows, first) = before[slice as usize];
-            rows + (row - first)
-        };
-        take(&whole, &UInt32Array::from_iter_values(places.iter().map(place)), None)
-    };
-    runs.iter().map(batch).collect()
+    gather_runs(&sources, runs, wanted.data_type()).map_err(|error| error.with_column(wanted.name()))
 }
 
 fn why(claimed: &Claimed, group: u32) -> Option<Error> {

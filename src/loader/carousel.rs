@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, UInt32Array};
+use arrow::array::RecordBatch;
 
 use super::plan::MIN_PIECE;
 use crate::rows::{self, Footprint, Place, compact, uncopied};
@@ -174,14 +174,12 @@ impl Lot {
 
     /// Copies rows out of a decoded group, in the order given, into at most so many pieces.
     pub(crate) fn extract(batch: &RecordBatch, slots: Vec<u32>, pieces: usize) -> Result<Self> {
-        let slots = UInt32Array::from(slots);
-        Self::cut(slots.len(), pieces, Footprint::default(), |rows| pick(batch, &slots.slice(rows.start, rows.len())))
+        Self::cut(slots.len(), pieces, Footprint::default(), |rows| pick(batch, &slots[rows]))
     }
 
     /// Picks rows out of a group that stays decoded, in one piece: the values of views are the group's.
     pub(crate) fn refer(batch: &RecordBatch, slots: Vec<u32>) -> Result<Self> {
-        let slots = UInt32Array::from(slots);
-        Self::cut(slots.len(), 1, Footprint::without_values(), |_| rows::take(batch, &slots).map_err(uncopied))
+        Self::cut(slots.len(), 1, Footprint::without_values(), |_| rows::take(batch, &slots))
     }
 
     /// Points at rows of a group that stays decoded, in the order given; nothing is copied before a batch is made of them.
@@ -201,9 +199,8 @@ impl Lot {
         let Some(first) = batches.first() else {
             return Err(Error::new(ErrorKind::Internal, "rows of no batch at all"));
         };
-        let copy = |rows: Range<usize>| {
-            compact(rows::gather(&batches, &places[rows], first.schema_ref()).map_err(uncopied)?).map_err(uncopied)
-        };
+        let copy =
+            |rows: Range<usize>| compact(rows::gather(&batches, &places[rows], first.schema_ref())?).map_err(uncopied);
         Self::cut(places.len(), pieces, Footprint::default(), copy)
     }
 
@@ -251,6 +248,6 @@ impl Lot {
 }
 
 /// Copies rows, so that they keep nothing else alive.
-pub(crate) fn pick(batch: &RecordBatch, slots: &UInt32Array) -> Result<RecordBatch> {
-    compact(rows::take(batch, slots).map_err(uncopied)?).map_err(uncopied)
+pub(crate) fn pick(batch: &RecordBatch, slots: &[u32]) -> Result<RecordBatch> {
+    compact(rows::take(batch, slots)?).map_err(uncopied)
 }

@@ -6,11 +6,11 @@
 
 use std::ops::Range;
 
-use arrow::array::{RecordBatch, UInt32Array};
+use arrow::array::RecordBatch;
 
 use super::carousel::Lot;
 use super::plan::PIECES;
-use crate::rows::{self, ChunkBytes, Place, bytes_of, uncopied};
+use crate::rows::{self, ChunkBytes, Place, bytes_of};
 use crate::{Error, ErrorKind, Result};
 
 /// Decoded bytes of a chunk, about: two or three of them fit a core's own cache.
@@ -124,8 +124,7 @@ impl Picker {
                 if wanted.iter().any(|&row| row as usize >= chunk.num_rows()) {
                     return Err(Error::new(ErrorKind::Internal, "a wanted row is beyond its row group"));
                 }
-                let wanted = UInt32Array::from(wanted.to_vec());
-                self.picked.push(rows::take(chunk, &wanted).map_err(uncopied)?);
+                self.picked.push(rows::take(chunk, wanted)?);
             }
         }
         self.left -= chunk.num_rows();
@@ -168,7 +167,7 @@ mod tests {
     use std::collections::HashSet;
     use std::sync::Arc;
 
-    use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringViewArray, UInt64Array};
+    use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringViewArray, UInt32Array, UInt64Array};
     use arrow::compute::take_record_batch;
     use arrow::datatypes::Int64Type;
     use proptest::prelude::*;

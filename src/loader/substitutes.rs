@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use arrow::array::{RecordBatch, UInt32Array};
+use arrow::array::RecordBatch;
 
 use super::carousel::{Lot, pick};
 use super::faults::{Faults, Placed, undecoded};
 use super::groups::{Groups, Near};
 use super::plan::is_sparse;
 use crate::Result;
-use crate::rows::{self, Place, uncopied};
+use crate::rows::{self, Place};
 
 pub(crate) struct Substitutes<'a> {
     groups: &'a dyn Groups,
@@ -49,7 +49,7 @@ impl<'a> Substitutes<'a> {
         let places: Vec<Place> =
             rows.iter().map(|(_, place)| self.at.get(place).copied().unwrap_or_default()).collect();
         let parts: Vec<&RecordBatch> = self.parts.iter().collect();
-        let batch = rows::gather(&parts, &places, &self.groups.schema()).map_err(uncopied)?;
+        let batch = rows::gather(&parts, &places, &self.groups.schema())?;
         let all = (0..batch.num_rows() as u32).collect();
         Ok(Lot::extract(&batch, all, pieces)?.with_ids(&ids))
     }
@@ -80,14 +80,13 @@ impl<'a> Substitutes<'a> {
     }
 
     fn read(&self, group: u32, slots: &[u32], decodes: &mut u64) -> Result<RecordBatch> {
-        let wanted = UInt32Array::from(slots.to_vec());
         if let Some(whole) = (self.whole)(group) {
-            return pick(&whole, &wanted);
+            return pick(&whole, slots);
         }
         *decodes += 1;
         let sparse = is_sparse(slots.len(), self.groups.size(group).rows);
         let decode = || self.groups.read_whole(group, sparse.then_some(slots), None);
         let batch = catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(undecoded(group)))?;
-        if sparse { Ok(batch) } else { pick(&batch, &wanted) }
+        if sparse { Ok(batch) } else { pick(&batch, slots) }
     }
 }

@@ -10,7 +10,7 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 
-use crate::rows::{record_batch, view_bytes};
+use crate::rows::{encode, record_batch, view_bytes};
 use crate::{Error, ErrorKind, Result};
 
 /// Brings a decoded batch, or rows taken from one, to the types that are served.
@@ -113,10 +113,17 @@ pub(super) fn adapt(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -
                 .map_err(mismatch)?;
             Ok(Arc::new(adapted))
         }
-        (have, want) => {
-            if !widens(have, want) {
-                return Err(mismatch(ArrowError::CastError("the values might not fit".into())));
-            }
+        (have, want) if !widens(have, want) => Err(mismatch(ArrowError::CastError("the values might not fit".into()))),
+        (DataType::Dictionary(_, _), DataType::Dictionary(_, _)) => {
+            cast_with_options(array, want, &STRICT).map_err(mismatch)
+        }
+        // Each value once comes first: views may share one long value.
+        (_, DataType::Dictionary(key, plain)) => {
+            let encoded = encode(array, key).map_err(|error| error.with_column(path))?;
+            let values = adapt(encoded.as_any_dictionary().values(), plain, path, limit)?;
+            Ok(encoded.as_any_dictionary().with_values(values))
+        }
+        _ => {
             copied_bytes(array, want, path, limit)?;
             cast_with_options(array, want, &STRICT).map_err(mismatch)
         }

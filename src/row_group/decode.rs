@@ -12,6 +12,7 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use super::columns::{Origin, is_view, leaves_from, leaves_of, origins};
 use super::guard::{self, Chunk, Refusal, Tally};
+use super::masked::masked;
 use super::pages::Pages;
 use super::seam::read_exactly;
 use super::{FileBytes, FileMetadata, RowSink, adapt, caught, caught_panic};
@@ -343,7 +344,7 @@ impl GroupDecoder<'_> {
                     Some(at) => {
                         let array =
                             decoded.get(at).ok_or_else(|| Error::new(ErrorKind::Internal, "a column is lost"))?;
-                        adapt::adapt(array, field.data_type(), field.name(), limit)?
+                        adapt::adapt(&masked(array, field.name())?, field.data_type(), field.name(), limit)?
                     }
                     // A group without columns, or no rows at all: there is nothing to decode.
                     None => new_null_array(field.data_type(), rows),

@@ -19,6 +19,7 @@ use super::columns::{leaf_count, leaves_of};
 use super::guard::Tally;
 use super::seam::read_exactly;
 use super::thrift::{BINARY, I32, LIST, Reader, STRUCT};
+use super::types::{decodable, with_noted_zones};
 use super::{FileBytes, internal_panic};
 use crate::projection::Projection;
 use crate::source::{FileStat, Source};
@@ -134,6 +135,9 @@ pub(crate) struct FileMetadata {
 struct Inner {
     path: String,
     file_size: u64,
+    /// The types that its writer noted.
+    schema: SchemaRef,
+    /// How to decode it, to types that may be others.
     whole: ArrowReaderMetadata,
     /// For every field of the Arrow schema, its columns in the file.
     leaves: Vec<Range<usize>>,
@@ -166,6 +170,8 @@ impl FileMetadata {
             let options = ParquetMetaDataOptions::new().with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
             let whole = parse_footer(footer, &options)?;
             check(whole.metadata(), file_size)?;
+            let schema = with_noted_zones(whole.schema(), whole.metadata());
+            let whole = decoding_to(decodable(&schema), whole)?;
             let leaves = match_leaves(&whole)?;
             let (mut measures, mut dictionaries) = (Vec::new(), Vec::new());
             for field in whole.schema().fields() {
@@ -174,8 +180,17 @@ impl FileMetadata {
             }
             let paged = (0..whole.metadata().num_row_groups()).map(|_| OnceLock::new()).collect();
             let readers = Mutex::new(Vec::new());
-            let inner =
-                Inner { path: path.to_owned(), file_size, whole, leaves, measures, dictionaries, paged, readers };
+            let inner = Inner {
+                path: path.to_owned(),
+                file_size,
+                schema,
+                whole,
+                leaves,
+                measures,
+                dictionaries,
+                paged,
+                readers,
+            };
             Ok(Self { inner: Arc::new(inner) })
         };
         parse().map_err(|error: Error| error.with_file(path))
@@ -199,7 +214,7 @@ impl FileMetadata {
 
     /// The file's own schema, with the Arrow types that its writer noted down.
     pub(crate) fn arrow_schema(&self) -> &SchemaRef {
-        self.inner.whole.schema()
+        &self.inner.schema
     }
 
     /// What the columns of one row group take in memory once decoded, in bytes: an estimate from the footer, which
@@ -370,11 +385,9 @@ impl FileMetadata {
         {
             return Ok(reader.clone());
         }
-        let schema = with_views(self.arrow_schema(), &self.inner.leaves, views);
+        let schema = with_views(self.inner.whole.schema(), &self.inner.leaves, views);
         let metadata = paged.map_or_else(|| self.metadata(), |(_, metadata)| metadata);
-        let options = ArrowReaderOptions::new().with_schema(schema);
-        let built = catch_unwind(AssertUnwindSafe(|| ArrowReaderMetadata::try_new(Arc::clone(metadata), options)));
-        let reader = built.map_err(internal_panic)?.map_err(|error| parquet_error("the schema", error))?;
+        let reader = reader_of(metadata, schema)?;
         if let Some(mut readers) = known() {
             if readers.len() >= KEPT_READERS {
                 readers.remove(0);
@@ -414,6 +427,17 @@ fn with_rows_counted(metadata: ParquetMetaData) -> ParquetMetaData {
     let mut builder = metadata.into_builder();
     let row_groups = builder.take_row_groups();
     ParquetMetaDataBuilder::new(file).set_row_groups(row_groups).build()
+}
+
+/// What the decoder needs to know to decode to these types.
+fn decoding_to(schema: SchemaRef, whole: ArrowReaderMetadata) -> Result<ArrowReaderMetadata> {
+    if schema.fields() == whole.schema().fields() { Ok(whole) } else { reader_of(whole.metadata(), schema) }
+}
+
+fn reader_of(metadata: &Arc<ParquetMetaData>, schema: SchemaRef) -> Result<ArrowReaderMetadata> {
+    let options = ArrowReaderOptions::new().with_schema(schema);
+    let built = catch_unwind(AssertUnwindSafe(|| ArrowReaderMetadata::try_new(Arc::clone(metadata), options)));
+    built.map_err(internal_panic)?.map_err(|error| parquet_error("the schema", error))
 }
 
 /// Says what the parser objected to.

@@ -15,11 +15,13 @@ mod decode;
 mod footer;
 mod guard;
 mod lists;
+mod masked;
 mod pages;
 mod seam;
 #[cfg(test)]
 mod tests;
 mod thrift;
+mod types;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

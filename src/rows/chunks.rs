@@ -75,7 +75,7 @@ fn joined(parts: &[RecordBatch]) -> Result<RecordBatch> {
     let schema = parts.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
     let rows = parts.iter().map(RecordBatch::num_rows).sum();
     let columns: Vec<_> = parts.iter().map(RecordBatch::columns).collect();
-    concat(&columns).and_then(|columns| record_batch(&schema, columns, rows)).map_err(uncopied)
+    record_batch(&schema, concat(&columns)?, rows).map_err(uncopied)
 }
 
 #[cfg(test)]

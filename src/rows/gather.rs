@@ -1,272 +1,271 @@
 //! Rows of many batches, in any order, as one batch.
 //!
-//! Random rows of decoded row groups are bound by cache misses, so what counts is how many misses are under way at
-//! once. Arrow's own kernel goes through the array's struct for each value; here the values of all batches are first
-//! laid out as plain slices, which leaves one independent load per value. Types without such a layout go through
-//! Arrow's kernel.
+//! Random rows of decoded row groups are bound by cache misses, so what counts is how many misses are under way at once.
+//! Arrow's own kernel goes through the array's struct for each value; here the values of all batches are first laid out
+//! as plain slices, which leaves one independent load per value. The same kernel takes rows of one batch and joins
+//! batches, and calls itself for whatever is below a nested type. What it makes depends only on the rows, so a null is
+//! masked by the nulls above it wherever it was so in the sources.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, FixedSizeListArray, GenericByteArray, GenericByteViewArray,
-    GenericListArray, OffsetSizeTrait, PrimitiveArray, RecordBatch, UInt32Array, downcast_primitive,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, FixedSizeBinaryArray, GenericByteArray,
+    GenericByteViewArray, NullArray, OffsetSizeTrait, PrimitiveArray, RecordBatch, UInt32Array, downcast_primitive,
 };
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
     ArrowNativeType, BinaryType, BinaryViewType, ByteArrayType, ByteViewType, DataType, LargeBinaryType, LargeUtf8Type,
     SchemaRef, StringViewType, Utf8Type,
 };
 use arrow::error::ArrowError;
 
-use super::record_batch;
-
-/// A row: which batch, and which row of it.
-pub(crate) type Place = (u32, u32);
+use super::dictionary::dictionaries;
+use super::nested::{list_views, lists, maps, structs};
+use super::picks::{Picks, Place, Spans};
+use super::{record_batch, uncopied};
+use crate::Result;
 
 /// The rows at `places`, in that order. All batches have the same schema, and places are inside them. Views become
 /// strings or bytes where `output` has those; everything else keeps its type.
-pub(crate) fn gather(
-    batches: &[&RecordBatch],
-    places: &[Place],
-    output: &SchemaRef,
-) -> Result<RecordBatch, ArrowError> {
-    let Some(first) = batches.first() else { return Ok(RecordBatch::new_empty(output.clone())) };
-    let internal = first.schema_ref();
-    let mut for_arrow = None;
+///
+/// # Errors
+/// [`ErrorKind::TooLarge`](crate::ErrorKind) if the rows do not fit the offsets or keys of a column.
+pub(crate) fn gather(batches: &[&RecordBatch], places: &[Place], output: &SchemaRef) -> Result<RecordBatch> {
+    if batches.is_empty() {
+        return Ok(RecordBatch::new_empty(output.clone()));
+    }
     let mut arrays: Vec<&dyn Array> = Vec::with_capacity(batches.len());
-    let mut columns = Vec::with_capacity(internal.fields().len());
-    let mut finished = true;
-    for column in 0..internal.fields().len() {
-        let wanted = output.field(column).data_type();
+    let mut columns = Vec::with_capacity(output.fields().len());
+    for (column, field) in output.fields().iter().enumerate() {
         arrays.clear();
         arrays.extend(batches.iter().map(|batch| batch.column(column).as_ref()));
-        let array = match direct(&arrays, &[places], wanted)?.and_then(|mut arrays| arrays.pop()) {
-            Some(array) => array,
-            None => {
-                let places = for_arrow.get_or_insert_with(|| {
-                    places.iter().map(|&(batch, row)| (batch as usize, row as usize)).collect::<Vec<_>>()
-                });
-                arrow::compute::interleave(&arrays, places)?
-            }
-        };
-        finished &= array.data_type() == wanted;
-        columns.push(array);
+        let gathered = copy(&arrays, &[places], field.data_type());
+        columns.extend(gathered.map_err(|error| uncopied(error).with_column(field.name()))?);
     }
-    record_batch(if finished { output } else { internal }, columns, places.len())
+    record_batch(output, columns, places.len()).map_err(uncopied)
 }
 
 /// The rows of `batch` at `slots`, in that order. Views go on to show the values of `batch`.
-pub(crate) fn take(batch: &RecordBatch, slots: &UInt32Array) -> Result<RecordBatch, ArrowError> {
-    let columns = batch.columns().iter().map(|column| arrow::compute::take(column, slots, None));
-    record_batch(batch.schema_ref(), columns.collect::<Result<Vec<_>, _>>()?, slots.len())
+///
+/// # Errors
+/// As [`gather`].
+pub(crate) fn take(batch: &RecordBatch, slots: &[u32]) -> Result<RecordBatch> {
+    let mut columns = Vec::with_capacity(batch.num_columns());
+    for (column, field) in batch.columns().iter().zip(batch.schema_ref().fields()) {
+        let taken = copy(&[column.as_ref()], &[slots], field.data_type());
+        columns.extend(taken.map_err(|error| uncopied(error).with_column(field.name()))?);
+    }
+    record_batch(batch.schema_ref(), columns, slots.len()).map_err(uncopied)
 }
 
-/// The rows of all batches, one after another. There is at least one batch, and all have the same columns.
-pub(crate) fn concat(parts: &[&[ArrayRef]]) -> Result<Vec<ArrayRef>, ArrowError> {
+/// The rows of all parts, one after another. There is at least one part, and all have columns of the same types. The
+/// columns of a single part are not copied.
+///
+/// # Errors
+/// As [`gather`].
+pub(crate) fn concat(parts: &[&[ArrayRef]]) -> Result<Vec<ArrayRef>> {
     if let [only] = parts {
         return Ok(only.to_vec());
     }
-    let join = |column: usize| {
+    let mut whole = Spans::with_capacity(parts.len());
+    for (number, rows) in parts.iter().filter_map(|part| part.first()).map(|column| column.len()).enumerate() {
+        whole.push(number, 0..rows);
+    }
+    let mut columns = Vec::with_capacity(parts.first().map_or(0, |part| part.len()));
+    for column in 0..columns.capacity() {
         let arrays: Vec<&dyn Array> = parts.iter().map(|part| part[column].as_ref()).collect();
-        arrow::compute::concat(&arrays)
-    };
-    (0..parts.first().map_or(0, |part| part.len())).map(join).collect()
+        match arrays[0].data_type() {
+            DataType::Utf8View | DataType::BinaryView => {
+                columns.push(arrow::compute::concat(&arrays).map_err(uncopied)?);
+            }
+            data_type => columns.extend(copy(&arrays, &[&whole], data_type).map_err(uncopied)?),
+        }
+    }
+    Ok(columns)
 }
 
-/// The values at the places of each run, in that order, of the type `wanted` where a view can become that. There is at
-/// least one array, all are of one type, and places are inside them. `None` for types that are not worth doing here.
-pub(crate) fn direct(
+/// One column of several batches: the values at the places of each run, in that order, of the type `wanted` where a view
+/// can become that. There is at least one array, all are of one type, and places are inside them.
+///
+/// # Errors
+/// As [`gather`], without the column.
+pub(crate) fn gather_runs(arrays: &[&dyn Array], runs: &[&[Place]], wanted: &DataType) -> Result<Vec<ArrayRef>> {
+    copy(arrays, runs, wanted).map_err(uncopied)
+}
+
+/// An array for each run, of the rows that it picks.
+pub(super) fn copy<P: Picks>(
     arrays: &[&dyn Array],
-    runs: &[&[Place]],
+    runs: &[P],
     wanted: &DataType,
-) -> Result<Option<Vec<ArrayRef>>, ArrowError> {
+) -> Result<Vec<ArrayRef>, ArrowError> {
     macro_rules! fixed {
         ($type:ty) => {
-            Ok(Some(fixed::<$type>(arrays, runs)))
+            Ok(fixed::<$type, P>(arrays, runs))
         };
     }
     downcast_primitive! {
         arrays[0].data_type() => (fixed),
+        DataType::Utf8 => bytes::<Utf8Type, P>(arrays, runs),
+        DataType::Binary => bytes::<BinaryType, P>(arrays, runs),
+        DataType::LargeUtf8 => bytes::<LargeUtf8Type, P>(arrays, runs),
+        DataType::LargeBinary => bytes::<LargeBinaryType, P>(arrays, runs),
         DataType::Utf8View => match wanted {
-            DataType::Utf8 => views::<StringViewType, Utf8Type>(arrays, runs).map(Some),
-            DataType::LargeUtf8 => views::<StringViewType, LargeUtf8Type>(arrays, runs).map(Some),
-            _ => Ok(None),
+            DataType::Utf8 => spelled_out::<StringViewType, Utf8Type, P>(arrays, runs),
+            DataType::LargeUtf8 => spelled_out::<StringViewType, LargeUtf8Type, P>(arrays, runs),
+            _ => by_arrow(arrays, runs),
         },
         DataType::BinaryView => match wanted {
-            DataType::Binary => views::<BinaryViewType, BinaryType>(arrays, runs).map(Some),
-            DataType::LargeBinary => views::<BinaryViewType, LargeBinaryType>(arrays, runs).map(Some),
-            _ => Ok(None),
+            DataType::Binary => spelled_out::<BinaryViewType, BinaryType, P>(arrays, runs),
+            DataType::LargeBinary => spelled_out::<BinaryViewType, LargeBinaryType, P>(arrays, runs),
+            _ => by_arrow(arrays, runs),
         },
-        DataType::Utf8 => bytes::<Utf8Type>(arrays, runs).map(Some),
-        DataType::Binary => bytes::<BinaryType>(arrays, runs).map(Some),
-        DataType::LargeUtf8 => bytes::<LargeUtf8Type>(arrays, runs).map(Some),
-        DataType::LargeBinary => bytes::<LargeBinaryType>(arrays, runs).map(Some),
-        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, 1..) => lists(arrays, runs),
-        _ => Ok(None),
+        DataType::Boolean => Ok(booleans(arrays, runs)),
+        DataType::FixedSizeBinary(width) => fixed_size_binary(arrays, *width, runs),
+        DataType::Null => Ok(runs.iter().map(|run| Arc::new(NullArray::new(run.count())) as ArrayRef).collect()),
+        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, _) => lists(arrays, runs),
+        DataType::ListView(_) | DataType::LargeListView(_) => list_views(arrays, runs),
+        DataType::Struct(fields) => structs(arrays, fields, runs),
+        DataType::Map(entries, sorted) => maps(arrays, entries, *sorted, runs),
+        DataType::Dictionary(_, _) => dictionaries(arrays, runs),
+        _ => by_arrow(arrays, runs),
     }
 }
 
-fn fixed<T: ArrowPrimitiveType>(arrays: &[&dyn Array], runs: &[&[Place]]) -> Vec<ArrayRef> {
-    let finish = |values: ScalarBuffer<T::Native>, places: &[Place]| -> ArrayRef {
-        let array = PrimitiveArray::<T>::new(values, nulls(arrays, places));
+fn fixed<T: ArrowPrimitiveType, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Vec<ArrayRef> {
+    let finish = |values: Vec<T::Native>, run: &P| -> ArrayRef {
+        let array = PrimitiveArray::<T>::new(values.into(), nulls(arrays, run));
         Arc::new(array.with_data_type(arrays[0].data_type().clone()))
     };
     // One row of one row group is the most frequent wish, and needs no list of slices.
-    if let ([only], [places]) = (arrays, runs) {
+    if let ([only], [run]) = (arrays, runs)
+        && P::SINGLE
+    {
         let values = &only.as_primitive::<T>().values()[..];
-        return vec![finish(places.iter().map(|&(_, row)| values[row as usize]).collect(), places)];
+        return vec![finish(run.rows().map(|(_, row)| values[row]).collect(), run)];
     }
     let values: Vec<&[T::Native]> = arrays.iter().map(|array| &array.as_primitive::<T>().values()[..]).collect();
-    let run = |places: &&[Place]| {
-        finish(places.iter().map(|&(batch, row)| values[batch as usize][row as usize]).collect(), places)
+    let copied = |run: &P| match P::SINGLE {
+        true => finish(run.rows().map(|(source, row)| values[source][row]).collect(), run),
+        false => finish(concatenated(run.count(), run.spans().map(|(source, rows)| &values[source][rows])), run),
     };
-    runs.iter().map(run).collect()
+    runs.iter().map(copied).collect()
 }
 
-fn bytes<T: ByteArrayType>(arrays: &[&dyn Array], runs: &[&[Place]]) -> Result<Vec<ArrayRef>, ArrowError> {
+fn bytes<T: ByteArrayType, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
     let arrays_of_type: Vec<&GenericByteArray<T>> = arrays.iter().map(|array| array.as_bytes::<T>()).collect();
     let offsets: Vec<&[T::Offset]> = arrays_of_type.iter().map(|array| array.value_offsets()).collect();
     let data: Vec<&[u8]> = arrays_of_type.iter().map(|array| array.value_data()).collect();
-    let span = |&(batch, row): &Place| {
-        let own = offsets[batch as usize];
-        &data[batch as usize][own[row as usize].as_usize()..own[row as usize + 1].as_usize()]
+    let copied = |run: &P| {
+        // All offsets first: their misses do not wait for one another, as they would behind the copy of each value.
+        let span = |(source, rows): (usize, std::ops::Range<usize>)| {
+            let own = offsets[source];
+            &data[source][own[rows.start].as_usize()..own[rows.end].as_usize()]
+        };
+        let spans: Vec<&[u8]> = run.spans().map(span).collect();
+        let ends = match P::SINGLE {
+            true => ends(spans.iter().map(|span| span.len()))?,
+            false => {
+                ends(run.rows().map(|(source, row)| (offsets[source][row + 1] - offsets[source][row]).as_usize()))?
+            }
+        };
+        byte_array::<T>(&spans, ends, nulls(arrays, run))
     };
-    // All offsets first: their misses do not wait for one another, as they would behind the copy of each value.
-    let run = |places: &&[Place]| byte_array::<T>(&places.iter().map(span).collect::<Vec<_>>(), nulls(arrays, places));
-    runs.iter().map(run).collect()
+    runs.iter().map(copied).collect()
 }
 
-fn views<V: ByteViewType, T: ByteArrayType>(
+fn spelled_out<V: ByteViewType, T: ByteArrayType, P: Picks>(
     arrays: &[&dyn Array],
-    runs: &[&[Place]],
+    runs: &[P],
 ) -> Result<Vec<ArrayRef>, ArrowError> {
     let arrays_of_type: Vec<&GenericByteViewArray<V>> = arrays.iter().map(|array| array.as_byte_view::<V>()).collect();
-    let span = |&(batch, row): &Place| -> &[u8] {
-        let array = arrays_of_type[batch as usize];
+    let span = |(source, row): (usize, usize)| -> &[u8] {
+        let array = arrays_of_type[source];
         // A null may have any view, and is written as no bytes.
-        if array.is_valid(row as usize) { array.value(row as usize).as_ref() } else { &[] }
+        if array.is_valid(row) { array.value(row).as_ref() } else { &[] }
     };
-    let run = |places: &&[Place]| byte_array::<T>(&places.iter().map(span).collect::<Vec<_>>(), nulls(arrays, places));
-    runs.iter().map(run).collect()
+    let copied = |run: &P| {
+        let spans: Vec<&[u8]> = run.rows().map(span).collect();
+        let ends = ends(spans.iter().map(|span| span.len()))?;
+        byte_array::<T>(&spans, ends, nulls(arrays, run))
+    };
+    runs.iter().map(copied).collect()
 }
 
-fn byte_array<T: ByteArrayType>(spans: &[&[u8]], nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError>
-where
-    T::Offset: OffsetSizeTrait,
-{
-    let values = Buffer::from_vec(concatenated(spans));
-    Ok(Arc::new(GenericByteArray::<T>::try_new(ends(spans)?, values, nulls)?))
+fn byte_array<T: ByteArrayType>(
+    spans: &[&[u8]],
+    ends: OffsetBuffer<T::Offset>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, ArrowError> {
+    let total = ends.last().map_or(0, |end| end.as_usize());
+    let values = Buffer::from_vec(concatenated(total, spans.iter().copied()));
+    Ok(Arc::new(GenericByteArray::<T>::try_new(ends, values, nulls)?))
 }
 
-/// Lists of numbers that are not null; `None` for other lists.
-fn lists(arrays: &[&dyn Array], runs: &[&[Place]]) -> Result<Option<Vec<ArrayRef>>, ArrowError> {
-    let sources: Vec<(&ArrayRef, Extents<'_>)> = arrays.iter().map(|array| extents(*array)).collect();
-    if sources.iter().any(|(items, _)| items.null_count() > 0) {
-        return Ok(None);
-    }
-    macro_rules! of {
-        ($type:ty) => {
-            lists_of::<$type>(arrays, &sources, runs).map(Some)
+fn booleans<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Vec<ArrayRef> {
+    let values: Vec<&BooleanArray> = arrays.iter().map(|array| array.as_boolean()).collect();
+    let copied = |run: &P| -> ArrayRef {
+        let bits = run.bits(|source, row| values[source].values().value(row));
+        Arc::new(BooleanArray::new(bits, nulls(arrays, run)))
+    };
+    runs.iter().map(copied).collect()
+}
+
+fn fixed_size_binary<P: Picks>(arrays: &[&dyn Array], width: i32, runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
+    let values: Vec<&[u8]> = arrays.iter().map(|array| array.as_fixed_size_binary().value_data()).collect();
+    let size = width.unsigned_abs() as usize;
+    let copied = |run: &P| -> Result<ArrayRef, ArrowError> {
+        let spans = run.spans().map(|(source, rows)| &values[source][rows.start * size..rows.end * size]);
+        let (bytes, nulls) = (concatenated(run.count() * size, spans), nulls(arrays, run));
+        Ok(Arc::new(FixedSizeBinaryArray::try_new_with_len(width, Buffer::from_vec(bytes), nulls, run.count())?))
+    };
+    runs.iter().map(copied).collect()
+}
+
+/// Views, whose values are not copied, and types that no Parquet file decodes to.
+fn by_arrow<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
+    if let ([only], true) = (arrays, P::SINGLE) {
+        let taken = |run: &P| {
+            let rows = UInt32Array::from_iter_values(run.rows().map(|(_, row)| row as u32));
+            arrow::compute::take(*only, &rows, None)
         };
+        return runs.iter().map(taken).collect();
     }
-    downcast_primitive! {
-        sources[0].0.data_type() => (of),
-        _ => Ok(None),
-    }
+    runs.iter().map(|run| arrow::compute::interleave(arrays, &run.rows().collect::<Vec<_>>())).collect()
 }
 
-fn lists_of<T: ArrowPrimitiveType>(
-    arrays: &[&dyn Array],
-    sources: &[(&ArrayRef, Extents<'_>)],
-    runs: &[&[Place]],
-) -> Result<Vec<ArrayRef>, ArrowError> {
-    let items: Vec<&[T::Native]> = sources.iter().map(|(items, _)| &items.as_primitive::<T>().values()[..]).collect();
-    let item_type = sources[0].0.data_type();
-    let run = |places: &&[Place]| -> Result<ArrayRef, ArrowError> {
-        let span = |&(batch, row): &Place| &items[batch as usize][sources[batch as usize].1.of(row as usize)];
-        let spans: Vec<&[T::Native]> = places.iter().map(span).collect();
-        let values = PrimitiveArray::<T>::new(concatenated(&spans).into(), None).with_data_type(item_type.clone());
-        let (values, nulls): (ArrayRef, _) = (Arc::new(values), nulls(arrays, places));
-        Ok(match arrays[0].data_type() {
-            DataType::FixedSizeList(item, size) => {
-                Arc::new(FixedSizeListArray::try_new(item.clone(), *size, values, nulls)?)
-            }
-            DataType::LargeList(item) => {
-                Arc::new(GenericListArray::<i64>::try_new(item.clone(), ends(&spans)?, values, nulls)?)
-            }
-            DataType::List(item) => {
-                Arc::new(GenericListArray::<i32>::try_new(item.clone(), ends(&spans)?, values, nulls)?)
-            }
-            other => return Err(ArrowError::InvalidArgumentError(format!("{other} is no list"))),
-        })
-    };
-    runs.iter().map(run).collect()
-}
-
-/// Where the items of each list of an array are.
-enum Extents<'a> {
-    Offsets(&'a [i32]),
-    LargeOffsets(&'a [i64]),
-    Fixed(usize),
-}
-
-impl Extents<'_> {
-    fn of(&self, list: usize) -> Range<usize> {
-        match self {
-            Extents::Offsets(offsets) => offsets[list].as_usize()..offsets[list + 1].as_usize(),
-            Extents::LargeOffsets(offsets) => offsets[list].as_usize()..offsets[list + 1].as_usize(),
-            Extents::Fixed(size) => list * size..(list + 1) * size,
-        }
-    }
-}
-
-fn extents(array: &dyn Array) -> (&ArrayRef, Extents<'_>) {
-    if let Some(lists) = array.as_list_opt::<i32>() {
-        return (lists.values(), Extents::Offsets(lists.value_offsets()));
-    }
-    if let Some(lists) = array.as_list_opt::<i64>() {
-        return (lists.values(), Extents::LargeOffsets(lists.value_offsets()));
-    }
-    let lists = array.as_fixed_size_list();
-    (lists.values(), Extents::Fixed(lists.value_length().as_usize()))
-}
-
-fn concatenated<T: Copy>(spans: &[&[T]]) -> Vec<T> {
-    let mut all = Vec::with_capacity(spans.iter().map(|span| span.len()).sum());
-    spans.iter().for_each(|span| all.extend_from_slice(span));
+fn concatenated<'a, T: Copy + 'a>(total: usize, spans: impl Iterator<Item = &'a [T]>) -> Vec<T> {
+    let mut all = Vec::with_capacity(total);
+    spans.for_each(|span| all.extend_from_slice(span));
     all
 }
 
-/// Offsets of spans that lie one after the other.
-fn ends<T, O: OffsetSizeTrait>(spans: &[&[T]]) -> Result<OffsetBuffer<O>, ArrowError> {
-    let mut ends = Vec::with_capacity(spans.len() + 1);
+/// Offsets of spans of these lengths that lie one after the other.
+pub(super) fn ends<O: OffsetSizeTrait>(lengths: impl Iterator<Item = usize>) -> Result<OffsetBuffer<O>, ArrowError> {
+    let mut ends = Vec::with_capacity(lengths.size_hint().0 + 1);
     let mut length = 0usize;
     ends.push(O::default());
-    for span in spans {
-        length += span.len();
+    for span in lengths {
+        length += span;
         ends.push(O::from_usize(length).ok_or(ArrowError::OffsetOverflowError(length))?);
     }
     Ok(OffsetBuffer::new(ScalarBuffer::from(ends)))
 }
 
-fn nulls(arrays: &[&dyn Array], places: &[Place]) -> Option<NullBuffer> {
+pub(super) fn nulls<P: Picks>(arrays: &[&dyn Array], run: &P) -> Option<NullBuffer> {
     if arrays.iter().all(|array| array.nulls().is_none()) {
         return None;
     }
     let nulls: Vec<Option<&NullBuffer>> = arrays.iter().map(|array| array.nulls()).collect();
-    let valid = BooleanBuffer::collect_bool(places.len(), |at| {
-        let (batch, row) = places[at];
-        nulls[batch as usize].is_none_or(|nulls| nulls.is_valid(row as usize))
-    });
+    let valid = run.bits(|source, row| nulls[source].is_none_or(|nulls| nulls.is_valid(row)));
     Some(NullBuffer::new(valid)).filter(|nulls| nulls.null_count() > 0)
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        BinaryArray, BooleanArray, Decimal128Array, Float32Array, Int64Array, LargeListArray, LargeStringArray,
-        ListArray, StringArray, StringViewArray, TimestampMicrosecondArray,
+        BinaryArray, BooleanArray, Decimal128Array, FixedSizeListArray, Float32Array, Int64Array, LargeListArray,
+        LargeStringArray, ListArray, StringArray, StringViewArray, TimestampMicrosecondArray,
     };
     use arrow::datatypes::{Fields, Float32Type, Int64Type, Schema};
     use proptest::prelude::*;

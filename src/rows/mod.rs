@@ -4,8 +4,13 @@
 //! module. It knows Arrow arrays, and nothing of files, row groups or row ids.
 
 mod chunks;
+mod dictionary;
 mod gather;
 mod memory;
+mod nested;
+mod picks;
+#[cfg(test)]
+mod tests;
 mod views;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -15,8 +20,10 @@ use arrow::error::ArrowError;
 use crate::{Error, ErrorKind};
 
 pub(crate) use chunks::Chunks;
-pub(crate) use gather::{Place, concat, direct, gather, take};
+pub(crate) use dictionary::encode;
+pub(crate) use gather::{concat, gather, gather_runs, take};
 pub(crate) use memory::{ChunkBytes, Footprint, bytes_of, bytes_of_part, bytes_shown};
+pub(crate) use picks::Place;
 pub(crate) use views::{compact, compact_sparse, detach, view_bytes};
 
 /// A batch of `rows` rows, which must be said where there are no columns.

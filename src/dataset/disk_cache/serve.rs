@@ -62,7 +62,7 @@ fn picked(chunks: &[RecordBatch], slots: &[u32], schema: &SchemaRef, sink: &mut 
     for slots in pieces {
         let places = slots.iter().map(place).collect::<Result<Vec<_>>>()?;
         let types = chunks.first().map(RecordBatch::schema).unwrap_or_else(|| Arc::clone(schema));
-        let rows = gather(&batches, &places, &types).map_err(uncopied)?;
+        let rows = gather(&batches, &places, &types)?;
         sink.take(detached(schema, rows.columns(), places.len())?)?;
     }
     Ok(())
@@ -74,7 +74,7 @@ fn copied(chunks: &[RecordBatch], schema: &SchemaRef, rows: usize) -> Result<Rec
     // What is joined with nothing is copied nevertheless.
     let nothing: Vec<ArrayRef> = first.columns().iter().map(|column| new_empty_array(column.data_type())).collect();
     let parts: Vec<&[ArrayRef]> = chunks.iter().map(RecordBatch::columns).chain([&nothing[..]]).collect();
-    detached(schema, &concat(&parts).map_err(uncopied)?, rows)
+    detached(schema, &concat(&parts)?, rows)
 }
 
 fn detached(schema: &SchemaRef, columns: &[ArrayRef], rows: usize) -> Result<RecordBatch> {

@@ -166,7 +166,7 @@ fn merge_field(ours: &FieldRef, theirs: &FieldRef, mode: SchemaMode) -> Result<F
 
 /// `Err(None)` if it is these types themselves that do not fit.
 fn merge_types(ours: &DataType, theirs: &DataType, mode: SchemaMode) -> Result<DataType, Option<Difference>> {
-    use DataType::{FixedSizeList, LargeList, List, Map, Struct};
+    use DataType::{Dictionary, FixedSizeList, LargeList, List, Map, Struct};
     let field = |a: &FieldRef, b: &FieldRef| {
         // The names of list items say nothing: writers call them element, item or array.
         let b = Arc::new(b.as_ref().clone().with_name(a.name()));
@@ -179,9 +179,18 @@ fn merge_types(ours: &DataType, theirs: &DataType, mode: SchemaMode) -> Result<D
         (LargeList(a), LargeList(b)) => Ok(LargeList(field(a, b)?)),
         (FixedSizeList(a, n), FixedSizeList(b, m)) if n == m => Ok(FixedSizeList(field(a, b)?, *n)),
         (Map(a, x), Map(b, y)) if x == y => Ok(Map(field(a, b)?, *x)),
+        // Writers choose keys by how many values a file has, so their width is no difference in type.
+        (Dictionary(a, values), Dictionary(b, others)) if values == others => {
+            Ok(Dictionary(Box::new(wider_keys(a, b)), values.clone()))
+        }
         _ if mode == SchemaMode::Union => wider(ours, theirs).ok_or(None),
         _ => Err(None),
     }
+}
+
+/// A type of dictionary keys that holds those of both.
+fn wider_keys(a: &DataType, b: &DataType) -> DataType {
+    [a, b].into_iter().find(|both| widens(a, both) && widens(b, both)).cloned().unwrap_or(DataType::Int64)
 }
 
 /// A type that holds the values of both.
@@ -262,6 +271,18 @@ mod tests {
         let schema = merge(SchemaMode::Union, &[a, b]).unwrap();
         let names: Vec<_> = schema.fields().iter().map(|field| (field.name().as_str(), field.is_nullable())).collect();
         assert_eq!(names, [("x", false), ("y", true), ("z", true)]);
+    }
+
+    #[test]
+    fn keys_of_dictionaries_may_differ_and_their_values_may_not() {
+        use DataType::{Int8, Int16, Int64, LargeUtf8, UInt32, Utf8};
+        let words = |key, values| vec![field("x", DataType::Dictionary(Box::new(key), Box::new(values)), true)];
+        for (a, b, both) in [(Int8, Int16, Int16), (Int16, Int8, Int16), (Int8, Int8, Int8), (UInt32, Int8, Int64)] {
+            let schema = merge(SchemaMode::Strict, &[words(a, Utf8), words(b, Utf8)]).unwrap();
+            assert_eq!(schema.field(0), &words(both, Utf8)[0]);
+        }
+        let error = merge(SchemaMode::Strict, &[words(Int8, Utf8), words(Int8, LargeUtf8)]).unwrap_err();
+        assert_eq!((error.kind(), error.column()), (ErrorKind::Schema, Some("x")));
     }
 
     #[test]

@@ -157,9 +157,7 @@ fn show(array: &ArrayRef, row: usize) -> String {
 ///
 /// - rowdex gives back dictionaries of any values, pyarrow those of strings and binary only, never large;
 /// - rowdex gives back a `Date64`, pyarrow what Parquet has instead, a `Date32`;
-/// - rowdex gives back the unit and zone of a timestamp stored as INT96, pyarrow nanoseconds without zone;
-/// - the parquet crate gives back a time zone only where the file has the unit that was noted, and UTC elsewhere, as after
-///   seconds, which Parquet does not have, were written as milliseconds.
+/// - rowdex gives back the unit and zone of a timestamp stored as INT96, pyarrow nanoseconds without zone.
 pub(super) fn type_differences(rowdex: &Fields, pyarrow: &Fields) -> Vec<String> {
     let mut found = Vec::new();
     fields("", rowdex, pyarrow, &mut found);
@@ -201,7 +199,6 @@ fn field(path: &str, ours: &FieldRef, theirs: &FieldRef, found: &mut Vec<String>
         (Date64, Date32) => {}
         (Timestamp(unit, _), Timestamp(TimeUnit::Nanosecond, None)) if *unit != TimeUnit::Nanosecond => {}
         (Timestamp(TimeUnit::Nanosecond, Some(_)), Timestamp(TimeUnit::Nanosecond, None)) => {}
-        (Timestamp(a, Some(zone)), Timestamp(b, Some(_))) if a == b && **zone == *"UTC" => {}
         (a, b) if a == b => {}
         (a, b) => found.push(format!("{path}: {a}, {b}")),
     }

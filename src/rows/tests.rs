@@ -1,0 +1,336 @@
+//! The kernel against Arrow's own equality, over arrays of random nested types.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array,
+    Decimal256Array, DictionaryArray, FixedSizeBinaryArray, FixedSizeListArray, Float64Array, Int8Array, Int64Array,
+    LargeBinaryArray, LargeListArray, LargeStringArray, ListArray, ListViewArray, MapArray, NullArray, PrimitiveArray,
+    RecordBatch, StringArray, StringViewArray, StructArray, TimestampMillisecondArray, UInt8Array,
+};
+use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int8Type, Int32Type, Schema, i256};
+use proptest::prelude::*;
+
+use super::*;
+use crate::ErrorKind;
+
+/// Random numbers of a seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
+    }
+
+    fn field(&mut self, name: &str, depth: usize) -> FieldRef {
+        let data_type = self.data_type(depth);
+        let nullable = self.below(3) > 0 || data_type == DataType::Null;
+        Arc::new(Field::new(name, data_type, nullable))
+    }
+
+    fn data_type(&mut self, depth: usize) -> DataType {
+        use DataType::*;
+        let leaves = [
+            Null,
+            Boolean,
+            Int8,
+            Int64,
+            Float64,
+            Date32,
+            Timestamp(arrow::datatypes::TimeUnit::Millisecond, Some("Asia/Tokyo".into())),
+            Decimal128(30, 2),
+            Decimal256(60, 2),
+            FixedSizeBinary(3),
+            Utf8,
+            LargeUtf8,
+            Binary,
+            LargeBinary,
+            Utf8View,
+            BinaryView,
+        ];
+        match if depth == 0 { 9 } else { self.below(12) } {
+            0 => List(self.field("item", depth - 1)),
+            1 => LargeList(self.field("item", depth - 1)),
+            2 => {
+                let size = self.below(4) as i32;
+                FixedSizeList(self.field("item", depth - 1), size)
+            }
+            3 => ListView(self.field("item", depth - 1)),
+            4 | 5 => Struct((0..1 + self.below(3)).map(|n| self.field(&format!("f{n}"), depth - 1)).collect()),
+            6 => {
+                let key = Arc::new(Field::new("key", Utf8, false));
+                let entries = Fields::from(vec![key, self.field("value", depth - 1)]);
+                Map(Arc::new(Field::new("entries", Struct(entries), false)), false)
+            }
+            7 | 8 => {
+                let key = [Int8, Int32, UInt8][self.below(3)].clone();
+                Dictionary(Box::new(key), Box::new(leaves[1 + self.below(leaves.len() - 1)].clone()))
+            }
+            _ => leaves[self.below(leaves.len())].clone(),
+        }
+    }
+
+    fn nulls(&mut self, rows: usize, nullable: bool) -> Option<NullBuffer> {
+        let some = nullable && self.below(3) > 0;
+        some.then(|| NullBuffer::new(BooleanBuffer::collect_bool(rows, |_| self.below(3) > 0)))
+    }
+
+    fn text(&mut self) -> String {
+        let long = if self.below(4) == 0 { " and more of it".len() } else { 0 };
+        format!("v{}{}", self.below(5), &" and more of it"[..long])
+    }
+
+    fn array(&mut self, field: &Field, rows: usize) -> ArrayRef {
+        use DataType::*;
+        let nulls = self.nulls(rows, field.is_nullable());
+        let mut ints = |most: usize| -> Vec<i64> { (0..rows).map(|_| self.below(most) as i64 - 2).collect() };
+        match field.data_type() {
+            Null => Arc::new(NullArray::new(rows)),
+            Boolean => {
+                let bits = BooleanBuffer::collect_bool(rows, |_| self.below(2) == 0);
+                Arc::new(BooleanArray::new(bits, nulls))
+            }
+            Int8 => Arc::new(Int8Array::new(ints(100).into_iter().map(|i| i as i8).collect(), nulls)),
+            Int64 => Arc::new(Int64Array::new(ints(1000).into(), nulls)),
+            Float64 => Arc::new(Float64Array::new(ints(10).into_iter().map(|i| i as f64 / 4.0).collect(), nulls)),
+            Date32 => Arc::new(Date32Array::new(ints(10).into_iter().map(|i| i as i32).collect(), nulls)),
+            Timestamp(_, zone) => {
+                Arc::new(TimestampMillisecondArray::new(ints(10).into(), nulls).with_timezone_opt(zone.clone()))
+            }
+            Decimal128(precision, scale) => Arc::new(
+                Decimal128Array::new(ints(10).into_iter().map(i128::from).collect(), nulls)
+                    .with_precision_and_scale(*precision, *scale)
+                    .unwrap(),
+            ),
+            Decimal256(precision, scale) => Arc::new(
+                Decimal256Array::new(ints(10).into_iter().map(|i| i256::from_i128(i.into())).collect(), nulls)
+                    .with_precision_and_scale(*precision, *scale)
+                    .unwrap(),
+            ),
+            FixedSizeBinary(width) => {
+                let bytes: Vec<u8> = (0..rows * *width as usize).map(|_| self.below(3) as u8).collect();
+                Arc::new(FixedSizeBinaryArray::try_new_with_len(*width, bytes.into(), nulls, rows).unwrap())
+            }
+            Utf8 | LargeUtf8 | Binary | LargeBinary | Utf8View | BinaryView => {
+                let valid = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+                let texts: Vec<Option<String>> = (0..rows).map(|row| valid(row).then(|| self.text())).collect();
+                let texts = || texts.iter().map(Option::as_deref);
+                match field.data_type() {
+                    Utf8 => Arc::new(texts().collect::<StringArray>()),
+                    LargeUtf8 => Arc::new(texts().collect::<LargeStringArray>()),
+                    Binary => Arc::new(texts().map(|text| text.map(str::as_bytes)).collect::<BinaryArray>()),
+                    LargeBinary => Arc::new(texts().map(|text| text.map(str::as_bytes)).collect::<LargeBinaryArray>()),
+                    Utf8View => Arc::new(texts().collect::<StringViewArray>()),
+                    _ => Arc::new(texts().map(|text| text.map(str::as_bytes)).collect::<BinaryViewArray>()),
+                }
+            }
+            List(item) => {
+                let lengths: Vec<usize> = (0..rows).map(|_| self.below(4)).collect();
+                let values = self.array(item, lengths.iter().sum());
+                let offsets = OffsetBuffer::from_lengths(lengths);
+                Arc::new(ListArray::new(item.clone(), offsets, values, nulls))
+            }
+            LargeList(item) => {
+                let lengths: Vec<usize> = (0..rows).map(|_| self.below(4)).collect();
+                let values = self.array(item, lengths.iter().sum());
+                let offsets = OffsetBuffer::from_lengths(lengths);
+                Arc::new(LargeListArray::new(item.clone(), offsets, values, nulls))
+            }
+            ListView(item) => {
+                let values = self.array(item, 10);
+                let sizes: Vec<i32> = (0..rows).map(|_| self.below(4) as i32).collect();
+                let offsets: Vec<i32> = sizes.iter().map(|_| self.below(7) as i32).collect();
+                Arc::new(ListViewArray::new(item.clone(), offsets.into(), sizes.into(), values, nulls))
+            }
+            FixedSizeList(item, size) => {
+                let values = self.array(item, rows * *size as usize);
+                Arc::new(FixedSizeListArray::try_new_with_length(item.clone(), *size, values, nulls, rows).unwrap())
+            }
+            Struct(fields) => {
+                let columns = fields.iter().map(|field| self.array(field, rows)).collect();
+                Arc::new(StructArray::try_new_with_length(fields.clone(), columns, nulls, rows).unwrap())
+            }
+            Map(entries, sorted) => {
+                let lengths: Vec<usize> = (0..rows).map(|_| self.below(3)).collect();
+                let Struct(fields) = entries.data_type() else { panic!() };
+                let total = lengths.iter().sum();
+                let columns = fields.iter().map(|field| self.array(field, total)).collect();
+                let inner = StructArray::try_new_with_length(fields.clone(), columns, None, total).unwrap();
+                Arc::new(MapArray::new(entries.clone(), OffsetBuffer::from_lengths(lengths), inner, nulls, *sorted))
+            }
+            Dictionary(key, values) => {
+                let count = 1 + self.below(6);
+                let values = self.array(&Field::new("values", values.as_ref().clone(), false), count);
+                let keys: Vec<usize> = (0..rows).map(|_| self.below(count)).collect();
+                match key.as_ref() {
+                    Int8 => {
+                        let keys = PrimitiveArray::new(keys.iter().map(|&key| key as i8).collect(), nulls);
+                        Arc::new(DictionaryArray::<Int8Type>::new(keys, values))
+                    }
+                    UInt8 => {
+                        let keys = UInt8Array::new(keys.iter().map(|&key| key as u8).collect(), nulls);
+                        Arc::new(DictionaryArray::new(keys, values))
+                    }
+                    _ => {
+                        let keys = PrimitiveArray::new(keys.iter().map(|&key| key as i32).collect(), nulls);
+                        Arc::new(DictionaryArray::<Int32Type>::new(keys, values))
+                    }
+                }
+            }
+            other => panic!("no values of {other}"),
+        }
+    }
+
+    /// Batches of one schema, some of them parts of larger ones.
+    fn batches(&mut self, count: usize) -> Vec<RecordBatch> {
+        let schema = Arc::new(Schema::new((0..3).map(|n| self.field(&format!("c{n}"), 3)).collect::<Vec<_>>()));
+        let batch = |_| {
+            let rows = 1 + self.below(20);
+            let columns = schema.fields().iter().map(|field| self.array(field, rows)).collect();
+            let batch = record_batch(&schema, columns, rows).unwrap();
+            let start = if self.below(2) == 0 { 0 } else { self.below(rows) };
+            batch.slice(start, rows - start)
+        };
+        (0..count).map(batch).collect()
+    }
+}
+
+/// Whether row `at` of one batch is row `row` of another, and how they look if not.
+fn differ(ours: &RecordBatch, at: usize, source: &RecordBatch, row: usize) -> Option<String> {
+    ours.columns().iter().zip(source.columns()).find_map(|(ours, theirs)| {
+        let (ours, theirs) = (ours.slice(at, 1), theirs.slice(row, 1));
+        let same = ours.to_data() == theirs.to_data() && ours.is_null(0) == theirs.is_null(0);
+        (!same).then(|| format!("{ours:?} for {theirs:?}"))
+    })
+}
+
+fn check(ours: &RecordBatch, batches: &[RecordBatch], places: &[Place]) {
+    assert_eq!(ours.num_rows(), places.len());
+    for column in ours.columns() {
+        column.to_data().validate_full().unwrap();
+    }
+    for (at, &(batch, row)) in places.iter().enumerate() {
+        let wrong = differ(ours, at, &batches[batch as usize], row as usize);
+        assert_eq!(wrong, None, "row {at} of {:?}", ours.schema());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rows_of_any_type_are_copied_as_they_are(seed in any::<u64>()) {
+        let mut random = Random(seed);
+        let count = 1 + random.below(4);
+        let batches = random.batches(count);
+        let borrowed: Vec<&RecordBatch> = batches.iter().collect();
+        let place = |random: &mut Random| {
+            let batch = random.below(batches.len());
+            (batch as u32, random.below(batches[batch].num_rows()) as u32)
+        };
+        let places: Vec<Place> = (0..random.below(40)).map(|_| place(&mut random)).collect();
+        check(&gather(&borrowed, &places, batches[0].schema_ref()).unwrap(), &batches, &places);
+
+        let slots: Vec<u32> = (0..random.below(30)).map(|_| random.below(batches[0].num_rows()) as u32).collect();
+        let places: Vec<Place> = slots.iter().map(|&slot| (0, slot)).collect();
+        check(&take(&batches[0], &slots).unwrap(), &batches, &places);
+
+        let parts: Vec<&[ArrayRef]> = batches.iter().map(RecordBatch::columns).collect();
+        let all = (0..).zip(&batches).flat_map(|(batch, rows)| (0..rows.num_rows() as u32).map(move |row| (batch, row)));
+        let places: Vec<Place> = all.collect();
+        let whole = record_batch(batches[0].schema_ref(), concat(&parts).unwrap(), places.len()).unwrap();
+        check(&whole, &batches, &places);
+    }
+}
+
+fn words<K: arrow::datatypes::ArrowDictionaryKeyType>(words: &[&str]) -> ArrayRef {
+    Arc::new(words.iter().copied().collect::<DictionaryArray<K>>())
+}
+
+fn only(arrays: &[ArrayRef], places: &[Place]) -> ArrayRef {
+    let sources: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+    gather_runs(&sources, &[places], arrays[0].data_type()).unwrap().pop().unwrap()
+}
+
+#[test]
+fn a_dictionary_that_all_sources_share_stays_as_it_is() {
+    let one = words::<Int8Type>(&["b", "a", "c"]);
+    let again = words::<Int8Type>(&["b", "a", "c"]);
+    for arrays in [[one.slice(0, 2), one.slice(1, 2)], [one.clone(), again]] {
+        let rows = only(&arrays, &[(0, 1), (1, 0)]);
+        let (rows, first) = (rows.as_any_dictionary(), arrays[0].as_any_dictionary());
+        assert!(rows.values().to_data().ptr_eq(&first.values().to_data()));
+    }
+}
+
+#[test]
+fn many_dictionaries_become_one_with_the_values_that_are_used() {
+    // 40 dictionaries of 64 values do not fit 8 bits one after another.
+    let names: Vec<String> = (0..64).map(|n| format!("category {n}")).collect();
+    let turned = |by: usize| {
+        let names: Vec<&str> = (0..64).map(|n| names[(n + by) % 64].as_str()).collect();
+        words::<Int8Type>(&names)
+    };
+    let arrays: Vec<ArrayRef> = (0..40).map(turned).collect();
+    let places: Vec<Place> = (0..40).flat_map(|source| (0..64).map(move |row| (source, row))).collect();
+    let rows = only(&arrays, &places);
+    let rows = rows.as_any_dictionary();
+    assert_eq!(rows.values().len(), 64);
+    let few = only(&arrays, &[(3, 0), (7, 60), (9, 0), (3, 6)]);
+    let few = few.as_any_dictionary();
+    assert_eq!(few.values().len(), 2);
+    assert_eq!(few.normalized_keys(), [0, 0, 1, 1]);
+}
+
+#[test]
+fn values_that_do_not_fit_the_keys_are_an_error_and_no_panic() {
+    let names: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    let part = |from: usize| words::<Int8Type>(&names[from..from + 50].iter().map(String::as_str).collect::<Vec<_>>());
+    let others: Vec<String> = (100..200).map(|n| n.to_string()).collect();
+    let other = words::<Int8Type>(&others.iter().map(String::as_str).collect::<Vec<_>>());
+    let batches = [part(0), part(50), other].map(|array| RecordBatch::try_from_iter([("word", array)]).unwrap());
+    let batches: Vec<&RecordBatch> = batches.iter().collect();
+    let places: Vec<Place> = (0..50).map(|row| (0, row)).chain((0..100).map(|row| (2, row))).collect();
+    let error = gather(&batches, &places, batches[0].schema_ref()).unwrap_err();
+    assert_eq!((error.kind(), error.column()), (ErrorKind::TooLarge, Some("word")));
+    assert_eq!(gather(&batches, &places[..120], batches[0].schema_ref()).unwrap().num_rows(), 120);
+}
+
+#[test]
+fn a_null_among_the_values_of_a_dictionary_is_a_null_of_the_rows() {
+    let holes: ArrayRef = Arc::new(StringArray::from(vec![None, Some("a")]));
+    let keys = |keys: Vec<Option<i8>>| Int8Array::from(keys);
+    let holes: ArrayRef = Arc::new(DictionaryArray::new(keys(vec![Some(0), Some(1), None, Some(0)]), holes));
+    let rows = only(&[holes, words::<Int8Type>(&["b", "a"])], &[(0, 0), (1, 1), (0, 2), (0, 1), (1, 0), (0, 3)]);
+    let rows = arrow::compute::cast(&rows, &DataType::Utf8).unwrap();
+    let expected = StringArray::from(vec![None, Some("a"), None, Some("a"), Some("b"), None]);
+    assert_eq!(rows.to_data(), expected.to_data());
+}
+
+#[test]
+fn values_become_a_dictionary_in_which_each_is_once() {
+    let flags: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), None, Some(false), Some(true)]));
+    let rows = encode(&flags, &DataType::Int8).unwrap();
+    assert_eq!(rows.as_any_dictionary().values().len(), 2);
+    assert_eq!(arrow::compute::cast(&rows, &DataType::Boolean).unwrap().to_data(), flags.to_data());
+    let many: ArrayRef = Arc::new(Int64Array::from_iter_values(0..200));
+    assert_eq!(encode(&many, &DataType::Int8).unwrap_err().kind(), ErrorKind::TooLarge);
+    assert_eq!(encode(&many, &DataType::UInt8).unwrap().as_any_dictionary().values().len(), 200);
+}
+
+#[test]
+fn rows_without_columns_are_counted() {
+    let schema = Arc::new(Schema::empty());
+    let batch = record_batch(&schema, Vec::new(), 7).unwrap();
+    assert_eq!(gather(&[&batch, &batch], &[(0, 3), (1, 6)], &schema).unwrap().num_rows(), 2);
+    assert_eq!(take(&batch, &[1, 1, 1]).unwrap().num_rows(), 3);
+    assert_eq!(gather(&[], &[], &schema).unwrap().num_rows(), 0);
+}
