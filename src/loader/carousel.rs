@@ -10,11 +10,11 @@ use super::plan::MIN_PIECE;
 use crate::rows::{self, Footprint, Place, compact, uncopied};
 use crate::{Error, ErrorKind, Result};
 
-/// Rows of one group in the order in which they are due: copied out, left in the chunk that they were decoded to, or pointed at in a group that
-/// stays decoded.
+/// Rows of one group in the order in which they are due: copied out, left in the chunk that they were decoded to, or
+/// pointed at in a group that stays decoded.
 ///
-/// An Arrow slice keeps everything alive that it was cut from, so memory is released by whole pieces only. What several pieces share, such as
-/// the pages of views, goes with the last of them, which counts it.
+/// An Arrow slice keeps everything alive that it was cut from, so memory is released by whole pieces only. What
+/// several pieces share, such as the pages of views, goes with the last of them, which counts it.
 #[derive(Debug)]
 struct Piece {
     batch: Arc<RecordBatch>,
@@ -41,7 +41,8 @@ pub(crate) struct Lot {
     bytes: u64,
 }
 
-/// Rows of a piece, in the order in which they are due. Often there is just one, so no array is sliced before it must be.
+/// Rows of a piece, in the order in which they are due. Often there is just one, so no array is sliced before it must
+/// be.
 #[derive(Debug)]
 pub(crate) struct Slice {
     pub(crate) batch: Arc<RecordBatch>,
@@ -182,7 +183,8 @@ impl Lot {
         Self::cut(slots.len(), 1, Footprint::without_values(), |_| rows::take(batch, &slots))
     }
 
-    /// Points at rows of a group that stays decoded, in the order given; nothing is copied before a batch is made of them.
+    /// Points at rows of a group that stays decoded, in the order given; nothing is copied before a batch is made of
+    /// them.
     pub(crate) fn point(batch: &RecordBatch, slots: Vec<u32>) -> Result<Self> {
         if slots.iter().any(|&slot| slot as usize >= batch.num_rows()) {
             return Err(Error::new(ErrorKind::Internal, "fewer rows than a row group has"));

@@ -150,7 +150,7 @@ fn join(parts: &[&Batch]) -> Result<Batch> {
         return Err(Error::new(ErrorKind::Internal, "no batches to join"));
     };
     let columns: Vec<_> = parts.iter().map(|batch| batch.records.columns()).collect();
-    let joined = rows::concat(&columns).map_err(rows::uncopied)?;
+    let joined = rows::concat(&columns)?;
     let rows = parts.iter().map(|batch| batch.row_ids.len()).sum();
     let records = rows::record_batch(first.records.schema_ref(), joined, rows).map_err(rows::uncopied)?;
     let mut whole =

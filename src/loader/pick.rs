@@ -1,8 +1,9 @@
 //! Picks the rows that are due out of a row group while it is decoded, chunk by chunk.
 //!
-//! A chunk is small enough to be in the core's cache while its rows are picked, and what is not picked is dropped before the next chunk comes: a
-//! row group never lies decoded in memory as a whole. The rows picked of each chunk are in the order in which they are due, so putting them
-//! into pieces is a merge that reads every chunk's rows from front to back.
+//! A chunk is small enough to be in the core's cache while its rows are picked, and what is not picked is dropped
+//! before the next chunk comes: a row group never lies decoded in memory as a whole. The rows picked of each chunk
+//! are in the order in which they are due, so putting them into pieces is a merge that reads every chunk's rows from
+//! front to back.
 
 use std::ops::Range;
 
@@ -24,7 +25,8 @@ pub(crate) fn chunk_rows(rows: u64, bytes: u64) -> usize {
     chunk.clamp(MIN_CHUNK, 1 << 20) as usize
 }
 
-/// The slots as a range, if they are consecutive and most of a group with `rows` rows: then the rows may stay where they were decoded.
+/// The slots as a range, if they are consecutive and most of a group with `rows` rows: then the rows may stay where
+/// they were decoded.
 pub(crate) fn as_run(slots: &[u32], rows: usize) -> Option<Range<usize>> {
     let run = *slots.first()? as usize..*slots.last()? as usize + 1;
     let most = run.len() == slots.len() && run.len() >= rows.div_ceil(2) && run.end <= rows;
@@ -51,11 +53,13 @@ enum Wanted {
     Run { all: Range<usize>, start: usize },
     /// Rows to copy out.
     Picks {
-        /// Wanted rows of all chunks, one chunk after another, each by its place in the chunk and in the order in which they are due.
+        /// Wanted rows of all chunks, one chunk after another, each by its place in the chunk and in the order in
+        /// which they are due.
         rows: Vec<u32>,
         /// Where each chunk's wanted rows begin, and the end.
         starts: Vec<usize>,
-        /// For every wanted row in the order in which they are due, its chunk and its place among that chunk's wanted rows.
+        /// For every wanted row in the order in which they are due, its chunk and its place among that chunk's wanted
+        /// rows.
         places: Vec<Place>,
     },
 }
@@ -88,8 +92,8 @@ impl Wanted {
 }
 
 impl Picker {
-    /// Wants the rows of these slots of a group with `rows` rows, in the order in which they are due, to be found in chunks of `chunk_rows`.
-    /// With `stay`, most of a group as it lies is not copied.
+    /// Wants the rows of these slots of a group with `rows` rows, in the order in which they are due, to be found in
+    /// chunks of `chunk_rows`. With `stay`, most of a group as it lies is not copied.
     pub(crate) fn new(slots: &[u32], rows: usize, chunk_rows: usize, stay: bool) -> Self {
         let chunk_rows = chunk_rows.clamp(1, u32::MAX as usize);
         let wanted = match as_run(slots, rows).filter(|_| stay) {

@@ -1,8 +1,8 @@
 //! Decoded arrays as Arrow has them: no null in a field without nulls, but where the struct above it is null.
 //!
-//! The decoder makes arrays of levels, which say at which depth a value ends. So below a field that is never null, inside of
-//! something that is, it notes a null at the lowest level and none in between. Arrow's own constructors refuse such arrays,
-//! and so would everybody who copies them.
+//! The decoder makes arrays of levels, which say at which depth a value ends. So below a field that is never null,
+//! inside of something that is, it notes a null at the lowest level and none in between. Arrow's own constructors
+//! refuse such arrays, and so would everybody who copies them.
 
 use std::sync::Arc;
 

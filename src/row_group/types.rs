@@ -1,8 +1,9 @@
 //! The Arrow types of a file's columns: those that its writer noted down, and those that the decoder is asked for.
 //!
 //! Both differ from what the parquet crate makes of the footer. It gives back a time zone only where the file has the
-//! unit that was noted, and Parquet has no seconds. And it decodes dictionaries as they were noted: with keys that one row
-//! group may have too many values for, and not at all where the values are neither strings, bytes nor numbers.
+//! unit that was noted, and Parquet has no seconds. And it decodes dictionaries as they were noted: with keys that
+//! one row group may have too many values for, and not at all where the values are neither strings, bytes nor
+//! numbers.
 
 use std::sync::Arc;
 
@@ -26,8 +27,8 @@ pub(super) fn with_noted_zones(schema: &SchemaRef, metadata: &ParquetMetaData) -
     changed(schema, noted.fields().iter().map(Some).collect(), &mut zoned)
 }
 
-/// The schema that the decoder is asked for: strings and bytes as dictionaries with keys wide enough for any row group, and
-/// the values of other dictionaries one by one.
+/// The schema that the decoder is asked for: strings and bytes as dictionaries with keys wide enough for any row
+/// group, and the values of other dictionaries one by one.
 pub(super) fn decodable(schema: &SchemaRef) -> SchemaRef {
     changed(schema, vec![None; schema.fields().len()], &mut |data_type, _| match data_type {
         DataType::Dictionary(_, values) => match values.as_ref() {
@@ -48,7 +49,8 @@ fn has_utc(data_type: &DataType) -> bool {
     }
 }
 
-/// The Arrow schema in the file's key-value metadata. One that cannot be read says nothing: the decoder did without, too.
+/// The Arrow schema in the file's key-value metadata. One that cannot be read says nothing: the decoder did without,
+/// too.
 fn noted_schema(metadata: &ParquetMetaData) -> Option<Schema> {
     let pairs = metadata.file_metadata().key_value_metadata()?;
     let noted = pairs.iter().find(|pair| pair.key == ARROW_SCHEMA_META_KEY)?.value.as_deref()?;

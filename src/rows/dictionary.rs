@@ -1,7 +1,8 @@
 //! Dictionaries of many sources as one: a batch has one code for one value.
 //!
-//! Row groups have dictionaries of their own, mostly with the same values. Where all sources have the same one, its codes
-//! are copied and it is shared. Otherwise the values that the rows use get new codes, in the order in which they come.
+//! Row groups have dictionaries of their own, mostly with the same values. Where all sources have the same one, its
+//! codes are copied and it is shared. Otherwise the values that the rows use get new codes, in the order in which
+//! they come.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! Rows of many batches, in any order, as one batch.
 //!
-//! Random rows of decoded row groups are bound by cache misses, so what counts is how many misses are under way at once.
-//! Arrow's own kernel goes through the array's struct for each value; here the values of all batches are first laid out
-//! as plain slices, which leaves one independent load per value. The same kernel takes rows of one batch and joins
-//! batches, and calls itself for whatever is below a nested type. What it makes depends only on the rows, so a null is
-//! masked by the nulls above it wherever it was so in the sources.
+//! Random rows of decoded row groups are bound by cache misses, so what counts is how many misses are under way at
+//! once. Arrow's own kernel goes through the array's struct for each value; here the values of all batches are first
+//! laid out as plain slices, which leaves one independent load per value. The same kernel takes rows of one batch and
+//! joins batches, and calls itself for whatever is below a nested type. What it makes depends only on the rows, so a
+//! null is masked by the nulls above it wherever it was so in the sources.
 
 use std::sync::Arc;
 
@@ -84,8 +84,8 @@ pub(crate) fn concat(parts: &[&[ArrayRef]]) -> Result<Vec<ArrayRef>> {
     Ok(columns)
 }
 
-/// One column of several batches: the values at the places of each run, in that order, of the type `wanted` where a view
-/// can become that. There is at least one array, all are of one type, and places are inside them.
+/// One column of several batches: the values at the places of each run, in that order, of the type `wanted` where a
+/// view can become that. There is at least one array, all are of one type, and places are inside them.
 ///
 /// # Errors
 /// As [`gather`], without the column.

@@ -9,8 +9,8 @@ pub(crate) type Place = (u32, u32);
 
 /// Rows of several sources, in the order in which they are copied.
 ///
-/// Values of fixed width, of which there are most, are copied with one independent load for each; so the ways of saying
-/// which rows are types of their own, and every loop over them is compiled for each.
+/// Values of fixed width, of which there are most, are copied with one independent load for each; so the ways of
+/// saying which rows are types of their own, and every loop over them is compiled for each.
 pub(super) trait Picks: Copy {
     /// Whether every row is given on its own, and none as a part of a span.
     const SINGLE: bool;
