@@ -173,10 +173,19 @@ def count(value: int | None, name: str) -> int:
     return _ffi.NONE if value == 0 else value
 
 
-def size(value: int | None, name: str) -> int:
-    """A number of bytes for an option in which 0 stands for the default."""
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+def size(value: int | str | None, name: str) -> int:
+    """A number of bytes for an option in which 0 stands for the default: ``4 << 30``, or a text such as ``"4GiB"``."""
     if value is None:
         return 0
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?i?)b?\s*", value, re.IGNORECASE)
+        unit = _UNITS.get(found[2].lower()) if found else None
+        if found is None or unit is None:
+            raise ValueError(f"{name} is {value!r}: use a number of bytes, or a text such as '4GiB' or '512MB'")
+        value = round(float(found[1]) * unit)
     if not 0 < value < _ffi.NONE:
         raise ValueError(f"{name} is {value}: use a number of bytes from 1 on")
     return value

@@ -53,7 +53,7 @@ class Announced:
     in a forked process, plan again.
     """
 
-    def __init__(self, dataset: Dataset, rows: Any, *, memory: int | None, threads: int | None, portion: int | None) -> None:
+    def __init__(self, dataset: Dataset, rows: Any, *, memory: int | str | None, threads: int | None, portion: int | None) -> None:
         if portion is not None and portion < 1:
             raise ValueError(f"portion is {portion}: use 1 or more")
         self.dataset = dataset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -146,6 +147,18 @@ class Batch:
         """The columns as torch tensors: the arrays of :meth:`to_numpy`, whose memory they share. Dates and times become their integers."""
         tensors: dict[str, Any] = to_torch(self.to_numpy(columns, nulls=nulls, strings=strings))
         return tensors
+
+    def to_arrow(self) -> Any:
+        """The rows as a ``pyarrow.RecordBatch``, without a copy."""
+        return importlib.import_module("pyarrow").record_batch(self)
+
+    def to_pandas(self) -> Any:
+        """The rows as a ``pandas.DataFrame``, by way of pyarrow."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The rows as a ``polars.DataFrame``, without a copy."""
+        return importlib.import_module("polars").DataFrame(self)
 
     def to_pydict(self) -> dict[str, list[Any]]:
         """The columns as lists of Python values, ``None`` for each null.

@@ -92,7 +92,7 @@ class Dataset:
         columns: The columns to serve, in this order; a path with dots names a nested field. Default: all.
         root: Finds the data files below this directory. Default: where the index says that they were.
         staleness: How closely files are compared with what was indexed: ``"off"``, ``"stat"``, ``"footer"`` or ``"deep"``.
-        cache: Bytes of decoded row groups to keep. Default: 1 GiB.
+        cache: Bytes of decoded row groups to keep: a number, or a text such as ``"4GiB"``. Default: 1 GiB.
         threads: Threads that decode, in each process. Default: one for each core, at most eight. 0: the caller's.
         max_decoded: Refuses a row group that takes more bytes than this when decoded. Default: 2 GiB.
         store: How the object store is talked to, if index or data are in one. Default: as the :class:`Index` says.
@@ -109,9 +109,9 @@ class Dataset:
         *,
         root: Path | None = None,
         staleness: Literal["off", "stat", "footer", "deep"] = "stat",
-        cache: int | None = None,
+        cache: int | str | None = None,
         threads: int | None = None,
-        max_decoded: int | None = None,
+        max_decoded: int | str | None = None,
         store: StoreOptions | None = None,
         disk_tier: DiskTier | None = None,
     ) -> None:
@@ -267,6 +267,8 @@ class Dataset:
             return self.take(range(*rows.indices(len(self))))
         if hasattr(rows, "__index__") and not getattr(rows, "shape", ()):
             return self.take([rows])[0]
+        if isinstance(rows, (str, float)):
+            raise TypeError(f"dataset[{rows!r}]: use a row id, a slice, or several row ids; a column is dataset[...].to_numpy()[name]")
         return self.take(rows)
 
     def __getitems__(self, rows: Any) -> list[Any]:
@@ -292,7 +294,7 @@ class Dataset:
         return Batch(handle, self.schema)
 
     def plan(
-        self, rows: Any, *, memory: int | None = None, threads: int | None = None, portion: int | None = None
+        self, rows: Any, *, memory: int | str | None = None, threads: int | None = None, portion: int | None = None
     ) -> Announced:
         """Announces the row ids that will be asked for, in this order, so that they are served at about the speed of a scan.
 

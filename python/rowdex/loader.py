@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -115,7 +116,7 @@ class Loader:
     Args:
         dataset: The rows.
         sampler: Who gets which rows when: a :class:`DistributedSampler` with a batch size. It is copied, at its state. Default: one with the other arguments.
-        memory: Bytes of decoded rows to hold at most. Default: 1 GiB. Less means that row groups are decoded more often, see :meth:`predict`.
+        memory: Bytes of decoded rows to hold at most: a number, or a text such as ``"4GiB"``. Default: 1 GiB. Less means that row groups are decoded more often, see :meth:`predict`.
         threads: Threads that read, decode and assemble. Default: 2. 0: all work is done where batches are asked for.
         read_ahead: About how many finished batches may wait to be asked for. Default: a few.
         output: ``"torch"`` and ``"numpy"`` give dicts as :meth:`Batch.to_torch` and :meth:`Batch.to_numpy` do, ``"python"`` as :meth:`Batch.to_pydict`,
@@ -139,7 +140,7 @@ class Loader:
         dataset: Dataset,
         sampler: DistributedSampler | None = None,
         *,
-        memory: int | None = None,
+        memory: int | str | None = None,
         threads: int | None = None,
         read_ahead: int | None = None,
         output: Output = "torch",
@@ -154,6 +155,12 @@ class Loader:
         read_concurrency: int | None = None,
         **sampling: Any,
     ) -> None:
+        if not isinstance(dataset, Dataset):
+            if isinstance(dataset, (str, os.PathLike)):
+                raise TypeError(f"Loader({dataset!r}): give it a dataset, rowdex.Dataset({os.fspath(dataset)!r})")
+            raise TypeError(f"a Loader of {type(dataset).__name__}: give it a rowdex.Dataset")
+        if "num_workers" in sampling:
+            raise TypeError("num_workers: a Loader has threads of its own, and no worker processes; use threads=")
         if sampler is None:
             sampler = DistributedSampler(dataset, **sampling)
         elif sampling:

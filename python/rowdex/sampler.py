@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from collections.abc import Iterator, Sized
 from typing import Any, Literal, NamedTuple
@@ -11,6 +10,8 @@ from typing import Any, Literal, NamedTuple
 from . import _ffi
 from ._library import Handle, PerProcess, call, library, no_nul
 from .dataset import Dataset
+from .errors import ArgumentError
+from .launch import Launch
 from .order import Context, Order, Orders, open_order
 
 Tail = Literal["wrap", "drop", "uneven", "error"]
@@ -115,9 +116,9 @@ class DistributedSampler:
 
     Args:
         dataset: What has the rows: a :class:`Dataset`, or anything with a length.
-        num_replicas: How many ranks there are: the world size. Default: that of ``torch.distributed`` if it is initialised, else ``WORLD_SIZE`` of the
-            environment, else 1.
-        rank: This rank. Default: likewise, with ``RANK``, else 0.
+        num_replicas: How many ranks there are: the world size. Default: that of ``torch.distributed`` if it is initialised, else what the launcher says
+            (:meth:`Launch.from_env`: torchrun, Open MPI, PMI or Slurm), else 1.
+        rank: This rank. Default: likewise, else 0.
         shuffle: ``False`` serves rows in order.
         seed: The same on all ranks.
         drop_last: Drops rows that do not divide evenly (tail ``"drop"``), rather than serve some twice (tail ``"wrap"``).
@@ -160,9 +161,10 @@ class DistributedSampler:
             raise ValueError(f"drop_last=True and tail={tail!r}: leave out one of them")
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"a batch size of {batch_size}: use 1 or more")
-        known_size, known_rank = world()
-        num_replicas = known_size if num_replicas is None else num_replicas
-        rank = known_rank if rank is None else rank
+        if num_replicas is None or rank is None:
+            known_size, known_rank = world()
+            num_replicas = known_size if num_replicas is None else num_replicas
+            rank = known_rank if rank is None else rank
         for name, value, least in [("num_replicas", num_replicas, 1), ("rank", rank, 0), ("replicas", replicas, 1)]:
             if not least <= value < 2**32:
                 raise ValueError(f"{name} is {value}: use {least} or more")
@@ -358,14 +360,15 @@ def state_text(state_dict: Any) -> bytes:
 
 
 def world() -> tuple[int, int]:
-    """World size and rank: of ``torch.distributed`` if it is initialised, else ``WORLD_SIZE`` and ``RANK``, else 1 and 0."""
+    """World size and rank: of ``torch.distributed`` if it is initialised, else what the launcher says, else 1 and 0."""
     torch = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_world_size()), int(distributed.get_rank())
     try:
-        return int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-    except ValueError:
-        raise ValueError(
-            f"WORLD_SIZE={os.environ.get('WORLD_SIZE')!r}, RANK={os.environ.get('RANK')!r}: not numbers; give num_replicas and rank"
-        ) from None
+        launch = Launch.from_env()
+    except ArgumentError as error:
+        if str(error).startswith("no launcher"):
+            return 1, 0
+        raise
+    return launch.world_size, launch.rank

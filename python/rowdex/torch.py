@@ -231,17 +231,16 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
         index: Any,
         columns: Sequence[str] | None = None,
         *,
-        memory: int | None = None,
+        memory: int | str | None = None,
         worker_threads: int | None = None,
         nulls: Nulls = "error",
         strings: str = "list",
         **others: Any,
     ) -> None:
-        size(memory, "memory")
         count(worker_threads, "worker_threads")
         Convert("torch", nulls, strings)
         self._torch: dict[str, Any] = {
-            "memory": memory,
+            "memory": size(memory, "memory"),
             "worker_threads": worker_threads,
             "nulls": nulls,
             "strings": strings,

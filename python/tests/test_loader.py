@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import rowdex
+from rowdex._library import size as bytes_of
 
 from .conftest import ROWS
 
@@ -60,6 +61,53 @@ def test_rank_and_world_come_from_the_environment(dataset: Any, monkeypatch: pyt
     monkeypatch.setenv("RANK", "two")
     with pytest.raises(ValueError, match="RANK"):
         rowdex.DistributedSampler(dataset)
+    monkeypatch.delenv("RANK")
+    with pytest.raises(ValueError, match="WORLD_SIZE is set and RANK is not"):
+        rowdex.DistributedSampler(dataset)
+    assert rowdex.DistributedSampler(dataset, 1, 0).num_replicas == 1
+    monkeypatch.delenv("WORLD_SIZE")
+    sampler = rowdex.DistributedSampler(dataset)
+    assert (sampler.num_replicas, sampler.rank) == (1, 0)
+    for size, rank in [("SLURM_NTASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK")]:
+        monkeypatch.setenv(size, "8")
+        monkeypatch.setenv(rank, "5")
+        sampler = rowdex.DistributedSampler(dataset)
+        assert (sampler.num_replicas, sampler.rank) == (8, 5)
+        monkeypatch.delenv(size)
+        monkeypatch.delenv(rank)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4GiB", 4 << 30), ("512 MB", 512 * 10**6), ("1.5kib", 1536), ("100", 100), ("7b", 7), ("2T", 2 * 10**12)],
+)
+def test_memory_may_be_a_text(dataset: Any, text: str, size: int) -> None:
+    assert bytes_of(text, "memory") == size
+    assert len(next(iter(loader_of(dataset, memory=text)))["id"]) == 32
+
+
+def test_mistakes_are_told_with_what_to_write_instead(dataset: Any, index: str) -> None:
+    for wrong, word in [("4 pounds", "4GiB"), ("5%", "4GiB"), ("0", "from 1 on"), ("", "4GiB"), ("i", "4GiB")]:
+        with pytest.raises(ValueError, match=word):
+            loader_of(dataset, memory=wrong)
+    with pytest.raises(TypeError, match="rowdex.Dataset\\("):
+        rowdex.Loader(index, batch_size=4)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="give it a rowdex.Dataset"):
+        rowdex.Loader([1], batch_size=4)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="threads="):
+        loader_of(dataset, num_workers=4)
+    for rows in (1.5, "id"):
+        with pytest.raises(TypeError, match="row id"):
+            dataset[rows]
+
+
+def test_batches_become_frames(dataset: Any) -> None:
+    batch = dataset.take([5, 7])
+    assert batch.to_arrow().num_rows == 2 and batch.to_arrow().schema == pa.schema(batch.schema)
+    polars = pytest.importorskip("polars")
+    assert isinstance(batch.to_polars(), polars.DataFrame) and batch.to_polars()["id"].to_list() == [5, 7]
+    pytest.importorskip("pandas")
+    assert batch.to_pandas()["id"].tolist() == [5, 7]
 
 
 @pytest.mark.parametrize(
