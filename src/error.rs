@@ -61,6 +61,8 @@ struct Inner {
     kind: ErrorKind,
     message: Cow<'static, str>,
     file: Option<String>,
+    /// Where a user finds the file, if its path is relative to a folder or URL that a user may not know.
+    location: Option<String>,
     row_group: Option<u64>,
     column: Option<String>,
     hint: Option<Cow<'static, str>>,
@@ -69,7 +71,8 @@ struct Inner {
 impl Error {
     /// An error of this kind that says `message`, with no place and no advice yet.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        let inner = Inner { kind, message: message.into(), file: None, row_group: None, column: None, hint: None };
+        let message = message.into();
+        let inner = Inner { kind, message, file: None, location: None, row_group: None, column: None, hint: None };
         Self { inner: Box::new(inner), source: None }
     }
 
@@ -87,6 +90,15 @@ impl Error {
     #[must_use]
     pub fn with_file(mut self, file: impl Into<String>) -> Self {
         self.inner.file.get_or_insert_with(|| file.into());
+        self
+    }
+
+    /// Says where a user finds the file of this path, if that is the one that the error names.
+    #[must_use]
+    pub(crate) fn with_location(mut self, file: &str, location: impl FnOnce() -> Option<String>) -> Self {
+        if self.inner.location.is_none() && self.inner.file.as_deref() == Some(file) {
+            self.inner.location = location();
+        }
         self
     }
 
@@ -135,7 +147,8 @@ impl Error {
         &self.inner.message
     }
 
-    /// The file it happened in.
+    /// The file it happened in. A data file is named by its path in the index; `Display` prints the path or URL that it
+    /// was read from.
     pub fn file(&self) -> Option<&str> {
         self.inner.file.as_deref()
     }
@@ -167,9 +180,9 @@ struct Sentence<'a>(&'a Inner);
 
 impl fmt::Display for Sentence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { message, file, row_group, column, hint, .. } = self.0;
+        let Inner { message, file, location, row_group, column, hint, .. } = self.0;
         let mut separator = "";
-        if let Some(file) = file {
+        if let Some(file) = location.as_ref().or(file.as_ref()) {
             write!(f, "{file}")?;
             separator = ", ";
         }
@@ -214,6 +227,16 @@ mod tests {
         let error = Error::new(ErrorKind::Io, "x").with_file("inner").with_file("outer");
         assert_eq!(error.file(), Some("inner"));
         assert_eq!(error.to_string(), "inner: x");
+    }
+
+    #[test]
+    fn a_file_is_printed_by_where_it_is_found_and_named_by_its_path() {
+        let found = |error: Error| error.with_location("a/b.parquet", || Some("data/a/b.parquet".to_owned()));
+        let error = found(Error::new(ErrorKind::Io, "x").with_file("a/b.parquet"));
+        assert_eq!((error.file(), error.to_string().as_str()), (Some("a/b.parquet"), "data/a/b.parquet: x"));
+        let other = found(Error::new(ErrorKind::Io, "x").with_file("train.rdx"));
+        assert_eq!(other.to_string(), "train.rdx: x", "the place of another file");
+        assert_eq!(found(Error::new(ErrorKind::Io, "x")).to_string(), "x");
     }
 
     #[test]

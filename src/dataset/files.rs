@@ -43,6 +43,11 @@ impl OpenFile {
     }
 }
 
+/// Says which file an error is of, and where a user finds it.
+pub(super) fn in_file(error: Error, path: &str, source: &dyn Source) -> Error {
+    error.with_file(path).with_location(path, || source.location(path))
+}
+
 /// A row group of an open file.
 pub(super) struct OpenGroup<'a> {
     pub(super) file: Arc<OpenFile>,
@@ -51,6 +56,7 @@ pub(super) struct OpenGroup<'a> {
     pub(super) indexed: FileEntry<'a>,
     /// The columns of the file that come from its path, with their values.
     pub(super) partitions: Vec<(&'a str, Option<&'a str>)>,
+    source: &'a dyn Source,
 }
 
 impl OpenGroup<'_> {
@@ -61,7 +67,7 @@ impl OpenGroup<'_> {
 
     /// Says where an error happened.
     pub(super) fn located(&self, error: Error) -> Error {
-        error.with_row_group(u64::from(self.entry.ordinal())).with_file(self.indexed.path())
+        in_file(error.with_row_group(u64::from(self.entry.ordinal())), self.indexed.path(), self.source)
     }
 }
 
@@ -123,10 +129,11 @@ impl FileTable {
         let indexed = indexed.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no file {}", entry.file())))?;
         let file = self
             .get(entry.file())
-            .map_err(|error| error.with_row_group(u64::from(entry.ordinal())).with_file(indexed.path()))?;
+            .map_err(|error| error.with_row_group(u64::from(entry.ordinal())))
+            .map_err(|error| in_file(error, indexed.path(), &*self.source))?;
         let columns = self.index.partition_columns().iter().map(String::as_str);
         let partitions = columns.zip(indexed.partition_values()).collect();
-        Ok(OpenGroup { file, entry, indexed, partitions })
+        Ok(OpenGroup { file, entry, indexed, partitions, source: &*self.source })
     }
 
     /// Compares the file with what was indexed.

@@ -287,6 +287,9 @@ fn a_vanished_file_and_a_shortened_one_are_named_and_the_rest_is_served() {
     let gone = open(&folder).open().unwrap();
     let error = gone.get(300).unwrap_err();
     assert_eq!((error.kind(), error.file()), (ErrorKind::NotFound, Some("c.parquet")), "{error}");
+    assert!(error.to_string().starts_with(path.to_str().unwrap()), "a user finds it by its whole path: {error}");
+    let problems = gone.verify(Staleness::Stat, &|_| ()).unwrap().problems;
+    assert!(problems[0].to_string().starts_with(path.to_str().unwrap()), "{problems:?}");
     assert_eq!(ids(&gone.take(&[5]).unwrap()), [5]);
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
+use super::files::in_file;
 use super::reader::{RowGroupRead, RowGroupReader};
 use super::{Dataset, Slots, Staleness};
 use crate::index::FileEntry;
@@ -81,7 +82,8 @@ impl Dataset {
 
     fn verify_file(&self, entry: &FileEntry<'_>, level: Staleness) -> Result<(u64, u64)> {
         let state = self.inner.state()?;
-        state.files.check(entry, level).map_err(|error| error.with_file(entry.path()))?;
+        let located = |error: Error| in_file(error, entry.path(), &*self.inner.source);
+        state.files.check(entry, level).map_err(located)?;
         let (mut row_groups, mut rows) = (0, 0);
         if level == Staleness::Deep {
             for group in entry.row_groups() {

@@ -64,7 +64,8 @@ impl AtomicFile {
         synced
     }
 
-    /// Puts the file in its place, replacing what is there, without waiting for the disk: after a power cut it may hold anything.
+    /// Puts the file in its place, replacing what is there, without waiting for the disk: after a power cut it may hold
+    /// anything.
     pub(crate) fn commit_unsynced(mut self) -> Result<()> {
         let failed = |error: io::Error| {
             Error::io("cannot put the file in its place", error).with_file(self.target.display().to_string())

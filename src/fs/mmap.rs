@@ -2,8 +2,9 @@
 //!
 //! A map is shared by every process that opens the same file and costs no copy, but it reads a file that others could
 //! change. The contract that makes it sound: **an order file, an entry of a disk tier or a large index is replaced by
-//! rename, never modified in place.** This library writes them only that way. A file that is shortened under the map raises
-//! SIGBUS, and one that is overwritten under it gives wrong rows. So small files are read instead, see [`read_or_map`].
+//! rename, never modified in place.** This library writes them only that way. A file that is shortened under the map
+//! raises SIGBUS, and one that is overwritten under it gives wrong rows. So small files are read instead, see
+//! [`read_or_map`].
 
 #![allow(unsafe_code)]
 
@@ -36,8 +37,8 @@ pub(crate) fn map_file(file: &File, what: &str) -> Result<Bytes> {
     if metadata.len() == 0 {
         return Ok(Bytes::new());
     }
-    // SAFETY: the map is read-only, and the contract above keeps every other process from changing the file while it
-    // is mapped. The bytes of indexes and order files are only ever read as integers of alignment 1, for which every bit
+    // SAFETY: the map is read-only, and the contract above keeps every other process from changing the file while it is
+    // mapped. The bytes of indexes and order files are only ever read as integers of alignment 1, for which every bit
     // pattern is valid, and each use re-checks its bounds, so a broken contract gives wrong numbers or SIGBUS but no
     // out-of-bounds access. An entry's bytes become arrays, whose offsets Arrow checks once: there the contract is all
     // there is. That is why entries are files of the tier's own, in a folder that it makes for its owner alone.

@@ -1,9 +1,9 @@
 //! How many files this process keeps open, and what happens when it may open no more.
 //!
-//! Sources of local files keep files open between reads, because opening a file costs more than a short read from it. All
-//! of them share one pool, so the number of open files does not grow with the number of datasets. The pool holds at most a
-//! quarter of the files that the process may have open. When the system refuses to open one more file, of whatever kind,
-//! the pool closes half of its own and the file is opened again.
+//! Sources of local files keep files open between reads, because opening a file costs more than a short read from it.
+//! All of them share one pool, so the number of open files does not grow with the number of datasets. The pool holds at
+//! most a quarter of the files that the process may have open. When the system refuses to open one more file, of
+//! whatever kind, the pool closes half of its own and the file is opened again.
 
 use std::fs::File;
 use std::io;
@@ -15,16 +15,16 @@ use lru::LruCache;
 
 use crate::per_process::PerProcess;
 
-/// The pool takes one part in so many of the files that the process may have open. A child that was forked inherits what
-/// its parent has open and has a pool of its own.
+/// The pool takes one part in so many of the files that the process may have open. A child that was forked inherits
+/// what its parent has open and has a pool of its own.
 const SHARE: u64 = 4;
 
 /// Bounds of the pool. More open files than the upper one gain little, and each takes memory of the kernel.
 const FEWEST: usize = 8;
 const MOST: usize = 4096;
 
-/// The files that one source has open: a file of the same path of another source is another file, which may have been opened
-/// before or after the path was given to another content.
+/// The files that one source has open: a file of the same path of another source is another file, which may have been
+/// opened before or after the path was given to another content.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
     source: u64,

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use super::{error, open};
 use crate::{Error, ErrorKind, Result};
 
-/// Opens what must be a file, and tells its length. Errors call it `what`, and are of kind `invalid` if it is something else.
+/// Opens what must be a file, and tells its length. Errors call it `what`, and are of kind `invalid` if it is something
+/// else.
 pub(crate) fn regular(path: &Path, what: &str, invalid: ErrorKind) -> Result<(File, u64)> {
     // Looked at before it is opened, because opening a named pipe waits for a writer.
     let metadata = std::fs::metadata(path).map_err(|cause| error(format!("cannot open {what}"), cause))?;
@@ -52,8 +53,8 @@ pub(crate) fn read_at(file: &File, range: Range<u64>) -> io::Result<Bytes> {
     Ok(buffer.into())
 }
 
-/// Reads into what `buffer` has room for behind its end, which need not be cleared for that: clearing memory takes a third
-/// of the time of reading into it from the page cache.
+/// Reads into what `buffer` has room for behind its end, which need not be cleared for that: clearing memory takes a
+/// third of the time of reading into it from the page cache.
 #[cfg(unix)]
 fn read_some(file: &File, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
     Ok(rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), offset)?)

@@ -92,15 +92,16 @@ pub struct Root {
 impl Index {
     /// Opens an index file and checks it; reads no data file.
     ///
-    /// Takes time in proportion to the number of row groups and, where rows were selected, to the stored selection,
-    /// at about the speed of memory. What lookups need is read into memory, up to 64 MiB, and stored footers are read when
+    /// Takes time in proportion to the number of row groups and, where rows were selected, to the stored selection, at
+    /// about the speed of memory. What lookups need is read into memory, up to 64 MiB, and stored footers are read when
     /// they are asked for; the tables of a larger index are mapped.
     ///
     /// Replace an index by renaming another to its path, as this library does. One that is overwritten or shortened in
     /// place while it is open goes on serving the rows that it was opened with, without footers; if its tables are
     /// mapped, it serves wrong rows, or the process is killed by SIGBUS. [`Index::read`] reads an index of any size.
     ///
-    /// A URL (`s3://`, `gs://`, `az://`, `http://`, `https://`) works as well: one request, and the index is held in memory.
+    /// A URL (`s3://`, `gs://`, `az://`, `http://`, `https://`) works as well: one request, and the index is held in
+    /// memory.
     ///
     /// # Errors
     ///

@@ -14,9 +14,9 @@ const MOST_READ: u64 = 64 << 20;
 /// A file of row ids: little-endian 64-bit integers one after another and nothing else, as numpy's
 /// `ids.astype("<u8").tofile(path)` writes them.
 ///
-/// What [`Explicit::from_le_bytes`](crate::order::Explicit::from_le_bytes) makes orders of. A file of
-/// more than 64 MiB, eight million row ids, is mapped, and all processes on a machine share its memory. Such a file must not be
-/// changed while it is open: replace it by renaming another to its path.
+/// What [`Explicit::from_le_bytes`](crate::order::Explicit::from_le_bytes) makes orders of. A file of more than 64 MiB,
+/// eight million row ids, is mapped, and all processes on a machine share its memory. Such a file must not be changed
+/// while it is open: replace it by renaming another to its path.
 pub struct OrderFile {
     path: PathBuf,
     bytes: Bytes,

@@ -28,8 +28,8 @@ impl Index {
     /// Rows of a row group that the index does not serve are passed over.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfRange`] for a row, row group or file that is not in the index, [`ErrorKind::InvalidArgument`] for what is no list, and
-    /// those of reading. They name the list, and the line of a text.
+    /// [`ErrorKind::OutOfRange`] for a row, row group or file that is not in the index, [`ErrorKind::InvalidArgument`]
+    /// for what is no list, and those of reading. They name the list, and the line of a text.
     pub fn listed_rows(&self, list: impl AsRef<Path>) -> Result<IdSet> {
         let list = list.as_ref();
         self.read_list(list).map_err(|error| error.with_file(list.display().to_string()))

@@ -2,8 +2,8 @@
 //!
 //! What a lookup needs is read into memory when the index is opened, up to [`MOST_READ`] bytes. Stored footers are read
 //! when they are asked for, and compared with their hashes. So whoever overwrites or shortens the file in place, rather
-//! than replacing it by renaming another, can make this process report an error and nothing worse. Only the tables of a larger
-//! index are mapped: see `docs/format.md` for why.
+//! than replacing it by renaming another, can make this process report an error and nothing worse. Only the tables of a
+//! larger index are mapped: see `docs/format.md` for why.
 
 use std::fs::File;
 use std::ops::Range;

@@ -68,6 +68,10 @@ impl Source for LocalSource {
         8 << 10
     }
 
+    fn location(&self, path: &str) -> Option<String> {
+        Some(self.root.join(path).display().to_string())
+    }
+
     fn stat(&self, path: &str) -> Result<FileStat> {
         let stat = || {
             let file = self.file(path)?;
@@ -236,6 +240,10 @@ mod tests {
     struct Plain(LocalSource);
 
     impl Source for Plain {
+        fn location(&self, path: &str) -> Option<String> {
+            Some(self.root.join(path).display().to_string())
+        }
+
         fn stat(&self, path: &str) -> Result<FileStat> {
             self.0.stat(path)
         }

@@ -186,6 +186,12 @@ pub trait Source: Debug + Send + Sync {
         0
     }
 
+    /// Where a user finds this file, as messages name it: a path or a URL. `None` if `path` itself says it.
+    fn location(&self, path: &str) -> Option<String> {
+        let _ = path;
+        None
+    }
+
     /// The bytes of every range, in the order asked. Neighbouring ranges are fetched together.
     ///
     /// Each buffer is exactly as long as its range: a file that ends early is an error, never a short buffer.

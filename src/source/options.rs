@@ -5,9 +5,10 @@ use std::time::Duration;
 
 /// Options for reading from object stores. The defaults are what `rowdex` uses.
 ///
-/// What a store needs to know (credentials, region, endpoint) comes from the environment, under the names that the `object_store` crate
-/// and the stores' own tools use: `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`,
-/// `AZURE_STORAGE_ACCOUNT_NAME` and so on. [`with_config`](Self::with_config) goes before the environment.
+/// What a store needs to know (credentials, region, endpoint) comes from the environment, under the names that the
+/// `object_store` crate and the stores' own tools use: `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`,
+/// `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME` and so on. [`with_config`](Self::with_config) goes
+/// before the environment.
 #[derive(Clone)]
 pub struct StoreOptions {
     pub(crate) concurrency: usize,
@@ -37,20 +38,22 @@ impl StoreOptions {
         self
     }
 
-    /// How often a request is sent again after a fault that may pass: a lost connection, a body that is cut off, a status of 429 or 5xx.
-    /// The pauses between grow from 100 ms to 5 s, with jitter. Default: 10.
+    /// How often a request is sent again after a fault that may pass: a lost connection, a body that is cut off, a
+    /// status of 429 or 5xx. The pauses between grow from 100 ms to 5 s, with jitter. Default: 10.
     #[must_use]
     pub fn with_retries(mut self, retries: usize) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Reads over gaps of up to this many bytes between two ranges that are needed, however many there are. Default: 0, and then gaps are read
-    /// over, smallest first, as long as that adds at most 2 % to the bytes of a read (or 16 KiB).
+    /// Reads over gaps of up to this many bytes between two ranges that are needed, however many there are. Default: 0,
+    /// and then gaps are read over, smallest first, as long as that adds at most 2 % to the bytes of a read (or 16
+    /// KiB).
     ///
-    /// A choice of columns costs a request for each run of neighbours in each row group; with a gap of the size of the columns between, it costs
-    /// one, and the bytes of these columns. Within a region requests are billed and bytes are not: a request costs what a
-    /// connection could bring in its latency (2 MB at 30 ms and 70 MB/s). Across regions, or where the link is full, bytes are what costs.
+    /// A choice of columns costs a request for each run of neighbours in each row group; with a gap of the size of the
+    /// columns between, it costs one, and the bytes of these columns. Within a region requests are billed and bytes are
+    /// not: a request costs what a connection could bring in its latency (2 MB at 30 ms and 70 MB/s). Across regions,
+    /// or where the link is full, bytes are what costs.
     #[must_use]
     pub fn with_gap(mut self, bytes: u64) -> Self {
         self.gap = bytes;

@@ -64,7 +64,8 @@ impl<T> Pending<T> {
         self.done.is_set()
     }
 
-    /// Calls `tell` when there is no need to wait any more, on whatever thread that is seen, instead of what was to be called before.
+    /// Calls `tell` when there is no need to wait any more, on whatever thread that is seen, instead of what was to be
+    /// called before.
     pub fn when_done(&self, tell: impl FnOnce() + Send + 'static) {
         self.done.tell(tell);
     }

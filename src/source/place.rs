@@ -1,10 +1,11 @@
 //! Places as people name them: a local path, or a URL of an object store.
 //!
-//! A URL is taken apart without decoding, because a key of a bucket may hold any character: `s3://bucket/a b#1/x.parquet` means
-//! just what it says, as it does to the tools of the stores. Only `http`, `https` and `file` URLs are percent-encoded.
+//! A URL is taken apart without decoding, because a key of a bucket may hold any character: `s3://bucket/a
+//! b#1/x.parquet` means just what it says, as it does to the tools of the stores. Only `http`, `https` and `file` URLs
+//! are percent-encoded.
 //!
-//! Credentials come from the environment and from nowhere else. A URL with a user, a password or a query is refused, and
-//! [`shown`] writes it without them, so that no message, log or index repeats a secret.
+//! Credentials come from the environment and from nowhere else. A URL with a user, a password or a query is refused,
+//! and [`shown`] writes it without them, so that no message, log or index repeats a secret.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

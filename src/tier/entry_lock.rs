@@ -1,9 +1,10 @@
-//! One maker of an entry at a time, among all threads and processes of a machine.
+//! The lock of an entry: one writer at a time among all threads and processes of a machine.
 //!
-//! The lock is advisory, on an empty file beside the entry. Every thread opens the file anew and so takes part on its own. Locks end
-//! with the process that has them, so a killed one holds nobody up; one that is stopped, or slow, holds the others up for a bounded time:
-//! the time of modification of the file says since when its lock is held, and one that is held for too long is taken over with a new file. Then
-//! both make the entry, which does no harm.
+//! The lock is an advisory one (`flock`) on an empty file beside the entry. Every thread opens the file anew, so
+//! threads exclude each other as processes do. The system releases the lock of a process that ends. A process that is
+//! stopped or slow delays the others for a bounded time: the modification time of the file says since when the lock is
+//! held, and whoever finds it held for too long replaces the file. Then two writers write the same entry, which does no
+//! harm.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -20,16 +21,16 @@ pub(super) const SUFFIX: &str = ".lock";
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// A wait is worth this much, whatever was in vain before.
+/// The shortest wait, however many were in vain before.
 const LEAST_MILLIS: u64 = 10;
 
-/// The right to make what a path names. Dropping it gives it up.
+/// The right to write the entry of a path. Dropping it releases the lock.
 #[derive(Debug)]
 pub(super) struct EntryLock {
     file: File,
     path: PathBuf,
     process: u32,
-    /// Whether somebody else had it for too long.
+    /// Whether it was taken over from a holder that had it for too long.
     pub(super) was_overdue: bool,
 }
 
@@ -55,7 +56,7 @@ impl Drop for EntryLock {
         }
         // Deleted first: whoever gets a lock on the deleted file sees that it is, and a new file is nobody's yet.
         let _ = fs::remove_file(&self.path);
-        // Said, because a forked child that inherited the file would keep the lock for as long as it lives.
+        // Released by name, because a forked child that inherited the file would keep the lock for as long as it lives.
         let _ = self.file.unlock();
     }
 }
@@ -106,7 +107,7 @@ fn is_at(_: &File, path: &Path) -> bool {
     path.exists()
 }
 
-/// How a wait ended.
+/// The result of a wait.
 #[derive(Debug)]
 pub(super) enum Turn {
     Mine(EntryLock),
@@ -115,7 +116,7 @@ pub(super) enum Turn {
     TimedOut,
 }
 
-/// How long to wait for others, which waiting in vain makes shorter and success makes long again.
+/// How long to wait for others: a wait in vain makes the next ones shorter, and a success makes them long again.
 #[derive(Debug)]
 pub(super) struct Patience {
     full: u64,
@@ -130,7 +131,8 @@ impl Patience {
 
     /// Waits for the lock of an entry, until somebody else made it (`done`), or in vain.
     ///
-    /// A lock that is held for longer than anybody waits is taken over: of all that a stopped process holds, only the first is waited for.
+    /// A lock that is held for longer than anybody waits is taken over: of all that a stopped process holds, only the
+    /// first is waited for.
     pub(super) fn wait_for(&self, entry: &Path, done: impl Fn() -> bool) -> io::Result<Turn> {
         let began = Instant::now();
         let full = Duration::from_millis(self.full);

@@ -1,9 +1,11 @@
-//! What one process fetches for all that are about to need it.
+//! Bytes that one process fetches for all processes that are about to need them.
 //!
-//! The right to fetch is held only while bytes are on their way, which needs nobody's consent: not until the one who asked gets round to using
-//! them, which may be never, or may wait for just those who wait for the bytes. When they have arrived they are put where the others
-//! find them. That is the entry itself where fetched bytes are what is kept. Where entries are made of decoded rows, it is a file beside them that is there
-//! for as long as the one who fetched has use for it, or until somebody has made the entry.
+//! A process that reads ahead takes the lock of a row group before it fetches, and holds it only until the bytes have
+//! arrived. It must not hold the lock until it uses the bytes: that may be never, or may have to wait for the very
+//! processes that wait for the lock. When the bytes have arrived, the process writes them where the others look. If the
+//! tier keeps fetched bytes, that is the entry itself. If it keeps decoded rows, it is a file beside the entry, the
+//! handoff. Whoever fetched deletes the handoff when it needs the bytes no more, and so does whoever has written the
+//! entry.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -26,12 +28,12 @@ pub(super) const SUFFIX: &str = ".fetched";
 /// The most rights to fetch that are held at once, however many files the process may have open: each is an open file.
 const MOST_RESERVED: usize = 256;
 
-/// What became of asking for the right to fetch, without waiting.
+/// The answer to a request for the right to fetch.
 pub(crate) enum Reservation<V> {
     Mine(Reserved<V>),
     /// Somebody else is fetching it or has fetched it.
     Taken,
-    /// Nobody knows: the tier is off, or too many rights are held.
+    /// The tier is off, or this process holds too many rights.
     Unknown,
 }
 
@@ -45,28 +47,29 @@ pub(crate) struct Reserved<V> {
     lock: Option<EntryLock>,
 }
 
-/// Bytes that are there for other processes, until this is dropped.
+/// A handoff that other processes can read until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Passed {
     path: PathBuf,
     process: u32,
 }
 
-/// What became of waiting for the bytes of a row group.
+/// The result of a wait for the bytes of a row group.
 pub(crate) enum Fetched {
     Passed(Bytes),
-    /// Nobody else has fetched them, or does as long as this lives.
+    /// Nobody else has fetched them, and nobody else does as long as this lives.
     Mine(Fetching),
-    /// They were waited for in vain, or nobody knows.
+    /// The wait was too long, or the tier is off.
     Without,
 }
 
-/// As [`Reserved`], of one who puts the bytes nowhere but into the entry that is made of them.
+/// The right to fetch bytes that become an entry of decoded rows and are not handed to others.
 #[derive(Debug)]
 pub(crate) struct Fetching(#[expect(dead_code, reason = "it is held")] EntryLock);
 
 impl<V> Tier<V> {
-    /// The right to fetch these bytes, which are the entry of this key or else what it is made of, if nobody else has it. Never waits.
+    /// The right to fetch these bytes, which are the entry of this key or else what it is made of, if nobody else has
+    /// it. Never waits.
     pub(crate) fn reserve(self: &Arc<Self>, key: Key, is_entry: bool) -> Reservation<V> {
         if self.reserved.fetch_add(1, Ordering::Relaxed) >= MOST_RESERVED.min(most_open()) {
             self.reserved.fetch_sub(1, Ordering::Relaxed);
@@ -88,12 +91,12 @@ impl<V> Tier<V> {
         }
     }
 
-    /// Bytes that somebody has fetched, if they are there.
+    /// The bytes of a handoff, if there is one.
     pub(crate) fn passed(&self, key: &Key) -> Option<Bytes> {
         entry::open(&self.handoff_path(key), key).ok().flatten()
     }
 
-    /// Bytes that somebody has fetched or is fetching, or the right to fetch them.
+    /// The bytes of a handoff, after a wait for whoever fetches them now, or else the right to fetch them.
     pub(crate) fn fetch(&self, key: &Key) -> Fetched {
         let path = self.handoff_path(key);
         let passed = || self.passed(key).map_or(Fetched::Without, Fetched::Passed);
@@ -116,9 +119,9 @@ impl<V> Tier<V> {
         }
     }
 
-    /// Deletes bytes that nobody needs any more, because the entry is there that is made of them.
+    /// Deletes the handoff of an entry that has been written.
     pub(crate) fn forget_passed(&self, key: &Key) {
-        // Mostly they are not there.
+        // Most entries had none.
         let _ = fs::remove_file(self.handoff_path(key));
     }
 
@@ -130,7 +133,7 @@ impl<V> Tier<V> {
 }
 
 impl<V> Reserved<V> {
-    /// Puts the bytes where the others find them, and lets them look.
+    /// Writes the bytes where other processes look for them, and gives the lock up.
     pub(crate) fn deliver(mut self, parts: &[Bytes]) -> Option<Passed> {
         match self.put(parts) {
             Ok(passed) => passed,
@@ -176,7 +179,7 @@ impl<V> fmt::Debug for Reserved<V> {
 
 impl Drop for Passed {
     fn drop(&mut self) {
-        // A forked child does not delete what its parent passes on.
+        // A forked child must not delete the handoff of its parent.
         if self.process == process::id() {
             let _ = fs::remove_file(&self.path);
         }

@@ -1,8 +1,9 @@
-//! The disk tier: what was fetched or decoded once, kept in a folder that all processes of a machine share.
+//! The disk tier: row groups that were fetched or decoded once, in a folder that all processes of a machine share.
 //!
-//! The tier knows keys and bytes, not what they mean. An entry is a file that appears whole, by rename, and is never changed: it is checked
-//! when a process opens it first, mapped, and let go when the last user is gone, so any of them may be deleted at any time. Nobody
-//! is asked for permission and nobody waits for ever: the locks are advisory, and a process that cannot have one in time does without.
+//! The tier knows keys and bytes, not what the bytes mean. An entry is one file. It appears whole, by rename, and is
+//! never changed. A process maps an entry and compares its checksum when it first uses it, and unmaps it after the last
+//! use, so anybody may delete any entry at any time. All locks are advisory and every wait for one is bounded: a
+//! process that does not get a lock in time reads from the source.
 
 mod entry;
 mod entry_lock;
@@ -73,8 +74,8 @@ impl FromStr for TierKind {
 /// A folder on a local disk that keeps row groups for all processes of a machine, for
 /// [`DatasetBuilder::with_disk_tier`](crate::DatasetBuilder::with_disk_tier).
 ///
-/// `docs/disk-tier.md` says what it promises. The folder may be deleted at any time. Only its owner should be able to write to it: what is in it
-/// is served as data.
+/// `docs/disk-tier.md` says what it promises. The folder may be deleted at any time. Only its owner should be able to
+/// write to it: what is in it is served as data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskTier {
     folder: PathBuf,
@@ -84,7 +85,8 @@ pub struct DiskTier {
 }
 
 impl DiskTier {
-    /// Keeps at most `bytes` of files in `folder`, which is made when something is first kept. What is being written comes on top.
+    /// Keeps at most `bytes` of files in `folder`, which is made when something is first kept. What is being written
+    /// comes on top.
     pub fn new(folder: impl Into<PathBuf>, bytes: u64) -> Self {
         Self { folder: folder.into(), bytes, kind: TierKind::default(), wait: Duration::from_secs(10) }
     }
@@ -96,10 +98,11 @@ impl DiskTier {
         self
     }
 
-    /// How long to wait at most for another process that is reading the same row group, before reading it as well. Default: 10 seconds.
+    /// How long to wait at most for another process that is reading the same row group, before reading it as well.
+    /// Default: 10 seconds.
     ///
-    /// It counts from when the other one began, so a process that was stopped holds up the others for about so long in all. After waiting in
-    /// vain, the next waits are shorter.
+    /// It counts from when the other one began, so a process that was stopped holds up the others for about so long in
+    /// all. After waiting in vain, the next waits are shorter.
     #[must_use]
     pub fn with_wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
@@ -162,10 +165,10 @@ impl Key {
     }
 }
 
-/// What became of looking for an entry that may be made.
+/// The result of a look-up of an entry that may be written.
 pub(crate) enum Claim<'a, V> {
     Found(Arc<V>),
-    /// It is not there, and nobody else is making it.
+    /// It is not there, and nobody else is writing it.
     Make(Maker<'a, V>),
     /// It is not there and cannot be kept now.
     Without,
@@ -324,7 +327,7 @@ impl<V> Tier<V> {
         }
     }
 
-    /// Counts a right that somebody else had for too long.
+    /// Counts a lock that its holder had for too long.
     fn counted(&self, lock: EntryLock) -> EntryLock {
         count(&self.counts.timeouts, u64::from(lock.was_overdue));
         lock
@@ -377,7 +380,8 @@ impl<V> Tier<V> {
         }
     }
 
-    /// Has the system read the whole entry ahead, where it is no longer in the page cache: rows picked out of a map would be read a few pages at a time.
+    /// Has the system read the whole entry ahead, where it is no longer in the page cache: rows picked out of a map
+    /// would be read a few pages at a time.
     pub(crate) fn expect(&self, key: &Key) {
         #[cfg(target_os = "linux")]
         if let Ok(file) = open(&self.path(key)) {
@@ -429,7 +433,8 @@ impl<V> Tier<V> {
     }
 }
 
-/// The right to make an entry, which nobody else has as long as this lives. Dropped before it is committed, there is none.
+/// The right to make an entry, which nobody else has as long as this lives. Dropped before it is committed, there is
+/// none.
 pub(crate) struct Maker<'a, V> {
     tier: &'a Tier<V>,
     path: PathBuf,
@@ -493,7 +498,8 @@ impl<V> fmt::Debug for Tier<V> {
     }
 }
 
-/// Notes that an entry was used just now, for whoever looks for one to evict: its time of modification says when, in all processes.
+/// Notes that an entry was used just now, for whoever looks for one to evict: its time of modification says when, in
+/// all processes.
 fn touch(path: &Path) -> io::Result<()> {
     open(path)?.set_modified(SystemTime::now())
 }

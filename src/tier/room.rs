@@ -1,11 +1,12 @@
 //! Room for a new entry, within the bytes that all entries together may take.
 //!
-//! The folder is the only record: what is in it, how long the files are, and when each was last used, which is its time of modification.
-//! Any process may look, and any may delete.
+//! The folder is the only record: what is in it, how long the files are, and when each was last used, which is its time
+//! of modification. Any process may look, and any may delete.
 //!
-//! Entries are evicted the least recently used first, with one exception. What was used since this process began, and in the last
-//! hour, makes no room for something new: the new entry is then not kept. A loader comes by every row group in turn, and under the
-//! plain rule a folder that holds nine tenths of them would always have evicted just the one that comes next. So it holds nine tenths.
+//! Entries are evicted the least recently used first, with one exception. What was used since this process began, and
+//! in the last hour, makes no room for something new: the new entry is then not kept. A loader comes by every row group
+//! in turn, and under the plain rule a folder that holds nine tenths of them would always have evicted just the one
+//! that comes next. So it holds nine tenths.
 
 use std::collections::HashSet;
 use std::fs;
@@ -106,7 +107,8 @@ impl Room {
     }
 }
 
-/// The entries of a folder. Files that are not the tier's are none of its business; its own leftovers are deleted when they are old.
+/// The entries of a folder. Files that are not the tier's are none of its business; its own leftovers are deleted when
+/// they are old.
 fn look_through(folder: &Path) -> Vec<Found> {
     let Ok(files) = with_room(|| fs::read_dir(folder)) else { return Vec::new() };
     let mut entries = Vec::new();

@@ -1,7 +1,7 @@
 //! From Parquet files to an index: the only part of `index` that knows what the files are.
 //!
-//! Footers are read in parallel, a window of files at a time, and written out as they come, so memory does not grow with what
-//! the footers hold. What stays per file is its path and 72 bytes, per row group 24 bytes.
+//! Footers are read in parallel, a window of files at a time, and written out as they come, so memory does not grow
+//! with what the footers hold. What stays per file is its path and 72 bytes, per row group 24 bytes.
 
 mod discover;
 mod found;
@@ -111,12 +111,13 @@ pub struct BuildReport {
 }
 
 impl IndexBuilder {
-    /// An index of these files, folders and glob patterns: local ones, or URLs (`s3://`, `gs://`, `az://`, `http://`, `https://`) in one
-    /// bucket, container or host.
+    /// An index of these files, folders and glob patterns: local ones, or URLs (`s3://`, `gs://`, `az://`, `http://`,
+    /// `https://`) in one bucket, container or host.
     ///
-    /// Folders are searched recursively for `*.parquet`, `*.parq` and `*.pq`, leaving out names that begin with `.` or `_`; files and
-    /// matches of a pattern are taken as they are. In a store, what ends in `/` is a folder, and so is what has none of these extensions if
-    /// there is something below it. The index lists them by path, bytewise, whatever the order given here.
+    /// Folders are searched recursively for `*.parquet`, `*.parq` and `*.pq`, leaving out names that begin with `.` or
+    /// `_`; files and matches of a pattern are taken as they are. In a store, what ends in `/` is a folder, and so is
+    /// what has none of these extensions if there is something below it. The index lists them by path, bytewise,
+    /// whatever the order given here.
     pub fn new(inputs: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self {
             inputs: inputs.into_iter().map(Into::into).collect(),
@@ -176,8 +177,8 @@ impl IndexBuilder {
         self
     }
 
-    /// Whether to update the index at the output path, if there is one: its leading files that have not changed keep their row ids and are
-    /// not read, all others follow, by path. Default: no.
+    /// Whether to update the index at the output path, if there is one: its leading files that have not changed keep
+    /// their row ids and are not read, all others follow, by path. Default: no.
     #[must_use]
     pub fn with_update(mut self, update: bool) -> Self {
         self.update = update;
@@ -186,8 +187,8 @@ impl IndexBuilder {
 
     /// Serves only the rows that this file lists, in the order of the data.
     ///
-    /// A Parquet or CSV file (by its extension) with either a column `row_id` (places in the index built without this option) or the
-    /// columns `file` (a path relative to the root), `row_group` and `row` (both counted from 0).
+    /// A Parquet or CSV file (by its extension) with either a column `row_id` (places in the index built without this
+    /// option) or the columns `file` (a path relative to the root), `row_group` and `row` (both counted from 0).
     #[must_use]
     pub fn with_rows(mut self, rows: impl Into<PathBuf>) -> Self {
         self.rows = Some(rows.into());
@@ -208,16 +209,18 @@ impl IndexBuilder {
         self
     }
 
-    /// Builds the index at `output`, a path or a URL: the path holds what it held, or the whole new index, at any moment.
+    /// Builds the index at `output`, a path or a URL: the path holds what it held, or the whole new index, at any
+    /// moment.
     ///
-    /// Costs about one read per file, and in a store one request, after one for each thousand files that are listed. Nothing is decoded. An
-    /// index that goes to a store is held in memory until it is done.
+    /// Costs about one read per file, and in a store one request, after one for each thousand files that are listed.
+    /// Nothing is decoded. An index that goes to a store is held in memory until it is done.
     ///
     /// # Errors
-    /// [`ErrorKind::AlreadyExists`] if there is a file and neither overwriting nor updating was asked for; [`ErrorKind::NotFound`] if an
-    /// input does not exist or nothing matches; [`ErrorKind::InvalidParquet`] and [`ErrorKind::UnsupportedParquet`] for a file that
-    /// cannot be read; [`ErrorKind::Schema`] for files that do not fit together, naming both and the field;
-    /// [`ErrorKind::InvalidArgument`] for options that contradict each other or the data.
+    /// [`ErrorKind::AlreadyExists`] if there is a file and neither overwriting nor updating was asked for;
+    /// [`ErrorKind::NotFound`] if an input does not exist or nothing matches; [`ErrorKind::InvalidParquet`] and
+    /// [`ErrorKind::UnsupportedParquet`] for a file that cannot be read; [`ErrorKind::Schema`] for files that do not
+    /// fit together, naming both and the field; [`ErrorKind::InvalidArgument`] for options that contradict each other
+    /// or the data.
     pub fn build(&self, output: impl AsRef<Path>) -> Result<BuildReport> {
         let place = Place::of(&output)?;
         let old = self.old_index(output.as_ref(), &place)?;
@@ -311,6 +314,7 @@ impl IndexBuilder {
             }
         }
         progress(&build.report);
+        let located = |error: Error, path: &str| error.with_location(path, || source.location(path));
         let threads = pool.current_num_threads();
         let window = threads * if source.is_remote() { WINDOW_PER_REQUEST } else { WINDOW_PER_THREAD };
         let mut guess = source.footer_guess();
@@ -325,7 +329,7 @@ impl IndexBuilder {
                     _ => {
                         let listed = found.listed.get(*path);
                         let read = Scanned::read(source, path, guess, listed, compressor.as_mut());
-                        Ok((read.map_err(|error| not_there(error, found, path))?, true))
+                        Ok((read.map_err(|error| located(not_there(error, found, path), path))?, true))
                     }
                 }
             };
@@ -340,7 +344,8 @@ impl IndexBuilder {
                     build.report.read_files += 1;
                     build.report.footer_bytes += length;
                 }
-                build.add(file, selected.as_mut())?;
+                let path = file.metadata.path().to_owned();
+                build.add(file, selected.as_mut()).map_err(|error| located(error, &path))?;
             }
             if source.is_remote() {
                 // Files of one dataset have footers of about one length.
@@ -545,8 +550,8 @@ struct Unchanged {
 
 /// The files of the old index, by path, that are there and have not changed.
 ///
-/// Below another root the same path may be another file, so there the footers decide; and so they do where only the time of a
-/// local file is another.
+/// Below another root the same path may be another file, so there the footers decide; and so they do where only the
+/// time of a local file is another.
 fn unchanged<'a>(old: &'a Index, found: &Found, source: &dyn Source, same_root: bool) -> HashMap<&'a str, Unchanged> {
     let unchanged = |entry: &FileEntry<'_>| -> Option<Unchanged> {
         found.paths.binary_search_by(|path| path.as_str().cmp(entry.path())).ok()?;
@@ -560,7 +565,8 @@ fn unchanged<'a>(old: &'a Index, found: &Found, source: &dyn Source, same_root: 
     old.files().filter_map(|entry| Some((entry.path(), unchanged(&entry)?))).collect()
 }
 
-/// Whether a file is as long as the indexed one and has its footer. A request to a store costs as much as reading it anew.
+/// Whether a file is as long as the indexed one and has its footer. A request to a store costs as much as reading it
+/// anew.
 fn has_footer_of(entry: &FileEntry<'_>, now: &FileStat, source: &dyn Source) -> bool {
     let read = || read_end(source, entry.path(), source.footer_guess(), Some(now));
     !source.is_remote() && now.size == entry.size() && read().is_ok_and(|(_, end)| end.hash == entry.footer_hash())

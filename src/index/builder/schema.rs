@@ -14,11 +14,12 @@ use crate::{Error, ErrorKind, Result};
 /// How the schemas of many files are brought together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum SchemaMode {
-    /// Every file has the same columns with the same types. Their order, whether they may be null, and key-value metadata may differ.
+    /// Every file has the same columns with the same types. Their order, whether they may be null, and key-value
+    /// metadata may differ.
     #[default]
     Strict,
-    /// Columns that a file lacks are null in its rows, and types are widened to one that holds the values of both: integers, floats,
-    /// decimals, strings, and whatever else Arrow converts without loss.
+    /// Columns that a file lacks are null in its rows, and types are widened to one that holds the values of both:
+    /// integers, floats, decimals, strings, and whatever else Arrow converts without loss.
     Union,
 }
 

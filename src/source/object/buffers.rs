@@ -1,6 +1,7 @@
 //! Memory for what arrives, used again and again.
 //!
-//! The kernel clears every page that a process gets anew, which for megabytes that are read once takes about as long as copying them.
+//! The kernel clears every page that a process gets anew, which for megabytes that are read once takes about as long as
+//! copying them.
 
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -112,7 +112,8 @@ impl Client {
 
     /// Starts work on the client's threads.
     ///
-    /// The result comes through a channel and not through the runtime, so that waiting for it is no different inside another runtime.
+    /// The result comes through a channel and not through the runtime, so that waiting for it is no different inside
+    /// another runtime.
     fn start<T, F, W>(&self, work: W) -> Result<Pending<T>>
     where
         T: Send + 'static,
@@ -427,7 +428,8 @@ impl Shared {
 
     async fn put(&self, path: &Path, bytes: Bytes, overwrite: bool) -> Result<()> {
         if !overwrite {
-            // Some stores cannot create conditionally, and a large object is written in parts; this is right but for a race.
+            // Some stores cannot create conditionally, and a large object is written in parts; this is right but for a
+            // race.
             match self.stat(path).await {
                 Ok(_) => return Err(Error::new(ErrorKind::AlreadyExists, "the file exists already")),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}

@@ -1,7 +1,8 @@
 //! Credentials, which may come from another server than the objects do.
 //!
-//! They are asked for before the request that needs them, so that an error says which of the two servers it was, and so that a machine
-//! without any is told so at once: on one that is no cloud's there is nobody to ask, and the wait for an answer would be a long one.
+//! They are asked for before the request that needs them, so that an error says which of the two servers it was, and so
+//! that a machine without any is told so at once: on one that is no cloud's there is nobody to ask, and the wait for an
+//! answer would be a long one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,8 @@ const WAIT: Duration = Duration::from_secs(10);
 
 type Fetch = dyn Fn() -> BoxFuture<'static, object_store::Result<()>> + Send + Sync;
 
-/// Where a store's client gets its credentials from. It keeps them until shortly before they expire, so to ask costs nothing as a rule.
+/// Where a store's client gets its credentials from. It keeps them until shortly before they expire, so to ask costs
+/// nothing as a rule.
 pub(super) struct Credentials {
     fetch: Box<Fetch>,
     had: AtomicBool,

@@ -1,8 +1,8 @@
 //! What a store's errors mean, in words that hold no secret.
 //!
-//! The errors of the store's client are not passed on as they are: they may quote signed URLs, and a store that refuses a signature
-//! answers with the headers that it was made from, session token included. So what is said is put together from the kind, the status and
-//! the store's own error code.
+//! The errors of the store's client are not passed on as they are: they may quote signed URLs, and a store that refuses
+//! a signature answers with the headers that it was made from, session token included. So what is said is put together
+//! from the kind, the status and the store's own error code.
 
 use std::error::Error as StdError;
 
@@ -96,8 +96,9 @@ impl Fault {
         lasting("the store's configuration is not understood").hint(credentials(url.scheme, true))
     }
 
-    /// What keeps credentials from coming, from whom the store's configuration names, or from the machine's own service, which is the only
-    /// one that is asked without encryption. `None` if there is no answer; `had` if there was one earlier, so that there is somebody.
+    /// What keeps credentials from coming, from whom the store's configuration names, or from the machine's own
+    /// service, which is the only one that is asked without encryption. `None` if there is no answer; `had` if there
+    /// was one earlier, so that there is somebody.
     pub(super) fn of_credentials(error: Option<&object_store::Error>, url: &Url, had: bool) -> Self {
         let text = error.map(chain).unwrap_or_default();
         let own = error.is_none() || asked_openly(&text);

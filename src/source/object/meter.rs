@@ -1,7 +1,8 @@
 //! How fast a store answers: latency and rate, from the requests that are made anyway.
 //!
-//! As in BBR (Cardwell, Cheng, Gunn, Yeganeh and Jacobson, "BBR: Congestion-Based Congestion Control", 2016), the rate of a request is what
-//! arrived of *all* requests between its start and its end, so that it counts what the link delivers and not what one connection got of it.
+//! As in BBR (Cardwell, Cheng, Gunn, Yeganeh and Jacobson, "BBR: Congestion-Based Congestion Control", 2016), the rate
+//! of a request is what arrived of *all* requests between its start and its end, so that it counts what the link
+//! delivers and not what one connection got of it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

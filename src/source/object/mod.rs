@@ -1,8 +1,9 @@
 //! Files in object stores: S3, GCS, Azure, and HTTP servers.
 //!
-//! A row group is read in a few large requests at once. What keeps them few and the bytes needed: ranges are joined over gaps, smallest first,
-//! as long as the gaps together stay below 2 % of what is needed (or 16 KiB) and each below 1 MiB, and over all gaps that
-//! [`StoreOptions::with_gap`] permits; what is then longer than 8 MiB is fetched in equal parts of at most that length, because one connection is slower than the link.
+//! A row group is read in a few large requests at once. What keeps them few and the bytes needed: ranges are joined
+//! over gaps, smallest first, as long as the gaps together stay below 2 % of what is needed (or 16 KiB) and each below
+//! 1 MiB, and over all gaps that [`StoreOptions::with_gap`] permits; what is then longer than 8 MiB is fetched in equal
+//! parts of at most that length, because one connection is slower than the link.
 
 mod buffers;
 mod client;
@@ -38,8 +39,8 @@ const PART: u64 = 8 << 20;
 
 /// Files below one URL of an object store.
 ///
-/// Nothing is asked of the store, and no thread started, before the first call that needs it. The threads end with the source. A process that is
-/// forked from one that has used it gets connections and threads of its own.
+/// Nothing is asked of the store, and no thread started, before the first call that needs it. The threads end with the
+/// source. A process that is forked from one that has used it gets connections and threads of its own.
 pub struct ObjectSource {
     root: Url,
     options: StoreOptions,
@@ -47,7 +48,8 @@ pub struct ObjectSource {
 }
 
 impl ObjectSource {
-    /// Files below `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, `http://HOST/PREFIX` or `https://HOST/PREFIX`.
+    /// Files below `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, `http://HOST/PREFIX` or
+    /// `https://HOST/PREFIX`.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for any other URL, and for one that has a user, a password or a query.
@@ -129,6 +131,10 @@ impl ObjectSource {
 }
 
 impl Source for ObjectSource {
+    fn location(&self, path: &str) -> Option<String> {
+        Some(self.root.with_key(self.key(path)).to_string())
+    }
+
     fn stat(&self, path: &str) -> Result<FileStat> {
         let stat = || self.client()?.stat(self.key(path));
         stat().map_err(|error: Error| error.with_file(self.name(path)))

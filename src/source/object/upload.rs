@@ -9,8 +9,8 @@ const AT_ONCE: usize = 4;
 
 /// Sends `bytes` in parts of this length, and completes the object.
 ///
-/// An upload that fails is taken back, because stores keep and bill its parts. If that fails as well (the store may have dropped them already)
-/// the error is still the first one, which says what is wrong and whether it may pass.
+/// An upload that fails is taken back, because stores keep and bill its parts. If that fails as well (the store may
+/// have dropped them already) the error is still the first one, which says what is wrong and whether it may pass.
 pub(super) async fn in_parts(
     mut upload: Box<dyn MultipartUpload>,
     mut bytes: Bytes,

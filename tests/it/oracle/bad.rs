@@ -74,7 +74,10 @@ pub(super) fn check(files: &[PathBuf], known: &[Refusal]) {
             continue;
         };
         match read_alone(file) {
-            Ok(said) if said.starts_with(&format!("{kind:?} {name}")) && said.contains(says) => {}
+            Ok(said)
+                if said.starts_with(&format!("{kind:?} "))
+                    && said.contains(&format!("/{name}"))
+                    && said.contains(says) => {}
             other => wrong.push(format!("{name}: {other:?}")),
         }
     }
