@@ -82,7 +82,7 @@ impl Dataset {
 
     fn verify_file(&self, entry: &FileEntry<'_>, level: Staleness) -> Result<(u64, u64)> {
         let state = self.inner.state()?;
-        let located = |error: Error| in_file(error, entry.path(), &*self.inner.source);
+        let located = |error: Error| in_file(error, entry.path(), &*self.inner.settings.source);
         state.files.check(entry, level).map_err(located)?;
         let (mut row_groups, mut rows) = (0, 0);
         if level == Staleness::Deep {

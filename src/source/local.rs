@@ -69,7 +69,8 @@ impl Source for LocalSource {
     }
 
     fn location(&self, path: &str) -> Option<String> {
-        Some(self.root.join(path).display().to_string())
+        // Without the `.` that a root beside its index has.
+        Some(self.root.join(path).components().collect::<PathBuf>().display().to_string())
     }
 
     fn stat(&self, path: &str) -> Result<FileStat> {
@@ -241,7 +242,8 @@ mod tests {
 
     impl Source for Plain {
         fn location(&self, path: &str) -> Option<String> {
-            Some(self.root.join(path).display().to_string())
+            // Without the `.` that a root beside its index has.
+            Some(self.root.join(path).components().collect::<PathBuf>().display().to_string())
         }
 
         fn stat(&self, path: &str) -> Result<FileStat> {
