@@ -243,7 +243,7 @@ mod tests {
     impl Source for Plain {
         fn location(&self, path: &str) -> Option<String> {
             // Without the `.` that a root beside its index has.
-            Some(self.root.join(path).components().collect::<PathBuf>().display().to_string())
+            Some(self.0.root.join(path).components().collect::<PathBuf>().display().to_string())
         }
 
         fn stat(&self, path: &str) -> Result<FileStat> {
