@@ -13,9 +13,10 @@ mod serve;
 mod torch;
 
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use python::{oracle, public_corpus, say};
-use serve::{Known, Served};
+use serve::{Known, Served, Ways};
 use tempfile::TempDir;
 
 /// Where rowdex does not do as pyarrow does with a file of the public corpus, and why.
@@ -40,9 +41,28 @@ const PUBLIC: &[(&str, Known)] = &[
 fn every_generated_file_is_served_as_pyarrow_reads_it() {
     let Some(oracle) = oracle() else { return };
     let files = parquet_files(&oracle.corpus.join("good"));
-    let served = serve::all(&files, &oracle.corpus, &oracle.expected, &[]);
+    let served = serve::all(&files, &oracle.corpus, &oracle.expected, &[], Ways::Rows);
     report("generated corpus", &served);
     assert!(served.files > 300, "{}", served.files);
+}
+
+/// The seed is that of the time, or `ROWDEX_RANDOM_SEED`. `ROWDEX_RANDOM_FILES` asks for more files than the gate has
+/// time for.
+#[test]
+fn random_files_are_served_as_pyarrow_reads_them_in_every_way_there_is() {
+    let Some(oracle) = oracle() else { return };
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let seed = number("ROWDEX_RANDOM_SEED").unwrap_or(now);
+    let count = number("ROWDEX_RANDOM_FILES").unwrap_or(12);
+    say(&format!("random files: ROWDEX_RANDOM_SEED={seed} ROWDEX_RANDOM_FILES={count}"));
+    let folder = TempDir::new().unwrap();
+    let (files, expected) = (folder.path().join("files"), folder.path().join("expected"));
+    oracle.random_files(seed, count, &files).unwrap();
+    oracle.expect(&files, &expected).unwrap();
+    let served = serve::all(&parquet_files(&files), &files, &expected, &[], Ways::All);
+    assert_eq!(served.files as u64, count);
+    report(&format!("random files of seed {seed}"), &served);
 }
 
 #[test]
@@ -52,7 +72,7 @@ fn every_sound_file_of_the_public_corpus_is_served_as_pyarrow_reads_it() {
     oracle.expect(&corpus, expected.path()).unwrap();
     let files: Vec<_> =
         parquet_files(&corpus.join("data")).into_iter().filter(|file| !bad::is_bad_by_name(file)).collect();
-    let served = serve::all(&files, &corpus, expected.path(), PUBLIC);
+    let served = serve::all(&files, &corpus, expected.path(), PUBLIC, Ways::Rows);
     report("public corpus", &served);
 }
 

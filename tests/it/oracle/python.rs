@@ -63,6 +63,12 @@ impl Oracle {
         self.script("expect.py", &[data, out])
     }
 
+    /// Writes so many files of random types to a folder that is not there yet.
+    pub(super) fn random_files(&self, seed: u64, count: u64, out: &Path) -> Result<(), String> {
+        let (seed, count) = (seed.to_string(), count.to_string());
+        self.script("random_files.py", &[Path::new(&seed), Path::new(&count), out])
+    }
+
     fn script(&self, name: &str, arguments: &[&Path]) -> Result<(), String> {
         // No byte code is left beside the scripts.
         run(Command::new(&self.python).arg("-B").arg(tools().join(name)).args(arguments)).map(drop)

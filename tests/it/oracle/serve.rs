@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, TimestampNanosecondArray};
 use arrow::compute::concat_batches;
-use arrow::datatypes::{Schema, TimestampNanosecondType};
+use arrow::datatypes::{Schema, SchemaRef, TimestampNanosecondType};
 use arrow::ipc::reader::StreamReader;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -15,7 +15,8 @@ use rand::rngs::ChaCha8Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
 use rowdex::dataset::{DiskTier, TierKind};
-use rowdex::{Dataset, DatasetBuilder, Index, IndexBuilder};
+use rowdex::order::{Global, Sequential};
+use rowdex::{Dataset, DatasetBuilder, DistributedSampler, Index, IndexBuilder, Loader, Orders, Shard};
 use tempfile::TempDir;
 
 use super::compare::{batch_of, nested_paths, plain_batch, prune, rows_of, type_differences, value_difference};
@@ -51,14 +52,23 @@ pub(super) struct Served {
     pub(super) wrong: Vec<String>,
 }
 
+/// How to serve a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ways {
+    /// By row ids.
+    Rows,
+    /// By row ids, by loaders within any memory, and as announced.
+    All,
+}
+
 /// Serves all files, whose expectations lie at the same paths below `expected` as they do below `root`.
-pub(super) fn all(files: &[PathBuf], root: &Path, expected: &Path, known: &[(&str, Known)]) -> Served {
+pub(super) fn all(files: &[PathBuf], root: &Path, expected: &Path, known: &[(&str, Known)], ways: Ways) -> Served {
     let serve = |path: &PathBuf, served: &mut Served| {
         let name = path.strip_prefix(root).unwrap();
         let expected = expected.join(name);
         let known = known.iter().find(|(file, _)| name.ends_with(file)).map(|(_, known)| *known);
         served.files += 1;
-        if let Err(difference) = one(path, &expected, known, served) {
+        if let Err(difference) = one(path, &expected, known, ways, served) {
             served.wrong.push(format!("{}: {difference}", name.display()));
         }
     };
@@ -90,7 +100,7 @@ impl Served {
     }
 }
 
-fn one(path: &Path, expected: &Path, known: Option<Known>, served: &mut Served) -> Result<(), String> {
+fn one(path: &Path, expected: &Path, known: Option<Known>, ways: Ways, served: &mut Served) -> Result<(), String> {
     let folder = TempDir::new().unwrap();
     let index = folder.path().join("i.rdx");
     let built = IndexBuilder::new([path]).with_partitions(false).with_threads(1).build(&index);
@@ -114,24 +124,27 @@ fn one(path: &Path, expected: &Path, known: Option<Known>, served: &mut Served) 
             _ => Err(format!("pyarrow refuses it: {refusal}; rowdex reads {rows:?}")),
         };
     }
-    let mut want = expectation(&file);
+    let (schema, mut want) = expectation(&file);
     if let Some(Known::Overflow { row, pyarrow, rowdex }) = known {
         want = with_value(&want, row, pyarrow, rowdex);
     }
     if dataset.len() != want.num_rows() as u64 {
         return Err(format!("{} rows, pyarrow has {}", dataset.len(), want.num_rows()));
     }
-    let differences = type_differences(dataset.schema().fields(), want.schema().fields());
+    let differences = type_differences(dataset.schema().fields(), schema.fields());
     if !differences.is_empty() {
         return Err(format!("types: {}", differences.join(" | ")));
     }
-    let (schema, want, rng) = (want.schema(), plain_batch(&want), ChaCha8Rng::seed_from_u64(7));
+    let rng = ChaCha8Rng::seed_from_u64(7);
     served.rows += dataset.len();
     served.columns += want.num_columns();
     let mut reader = Reader { index, want, schema, served, rng };
     reader.rows(&dataset)?;
     reader.pages()?;
     reader.kept(folder.path())?;
+    if ways == Ways::All {
+        reader.loaders()?;
+    }
     reader.columns()
 }
 
@@ -209,6 +222,46 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Batches of loaders that hold next to nothing, a part or all, and the same rows as announced.
+    fn loaders(&mut self) -> Result<(), String> {
+        let dataset = open(Dataset::builder(self.index.clone()).with_cache_bytes(0).with_threads(0))?;
+        let (len, want) = (dataset.len(), self.want.clone());
+        let fail = |how: &str, error: rowdex::Error| format!("{how}: {error}");
+        for memory in [1, dataset.decoded_bytes() / 3 + 1, 1 << 30] {
+            let orders: [(&str, Arc<dyn Orders>); 2] = [
+                ("rows in order", Arc::new(Sequential::new(len).unwrap())),
+                ("rows shuffled", Arc::new(Global::new(len, 5).unwrap())),
+            ];
+            for (what, orders) in orders {
+                for views in [false, true] {
+                    let how = format!("{what} within {memory} bytes, views {views}");
+                    let sampler = DistributedSampler::new(Arc::clone(&orders), Shard::new(0, 1).unwrap(), 37).unwrap();
+                    let loader = Loader::builder(&dataset, sampler).memory(memory).threads(1).with_views(views);
+                    let mut loader = loader.epochs(1).build().map_err(|error| fail(&how, error))?;
+                    let schema = loader.schema();
+                    let mut rows = 0;
+                    for batch in loader.epoch() {
+                        let batch = batch.map_err(|error| fail(&how, error))?;
+                        rows += batch.row_ids.len() as u64;
+                        self.compare(&how, &schema, &batch.records, &batch.row_ids, &want)?;
+                    }
+                    if rows != len {
+                        return Err(format!("{how}: {rows} of {len} rows"));
+                    }
+                }
+            }
+            let how = format!("rows announced within {memory} bytes");
+            let mut rows: Vec<u64> = (0..len).collect();
+            rows.shuffle(&mut self.rng);
+            let mut announced = dataset.plan(rows.clone(), memory).map_err(|error| fail(&how, error))?;
+            for rows in rows.chunks(41) {
+                let got = announced.take(rows).map_err(|error| fail(&how, error))?;
+                self.compare(&how, dataset.schema(), &got, rows, &want)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Columns alone, nested fields alone, and half of the columns in another order.
     fn columns(&mut self) -> Result<(), String> {
         let schema = Arc::clone(&self.schema);
@@ -255,7 +308,7 @@ impl Reader<'_> {
 
     fn take(&mut self, how: &str, dataset: &Dataset, rows: &[u64], want: &RecordBatch) -> Result<(), String> {
         let got = dataset.take(rows).map_err(|error| format!("{how}: {error}"))?;
-        self.compare(how, dataset, &got, rows, want)
+        self.compare(how, dataset.schema(), &got, rows, want)
     }
 
     fn get(&mut self, how: &str, dataset: &Dataset, rows: &[u64], want: &RecordBatch) -> Result<(), String> {
@@ -264,19 +317,21 @@ impl Reader<'_> {
         if let Some(wrong) = got.iter().find(|batch| batch.num_rows() != 1) {
             return Err(format!("{how}: {} rows", wrong.num_rows()));
         }
-        let got = concat_batches(dataset.schema(), &got).map_err(|error| format!("{how}: {error}"))?;
-        self.compare(how, dataset, &got, rows, want)
+        for (got, row) in got.iter().zip(rows) {
+            self.compare(how, dataset.schema(), got, std::slice::from_ref(row), want)?;
+        }
+        Ok(())
     }
 
     fn compare(
         &mut self,
         how: &str,
-        dataset: &Dataset,
+        schema: &SchemaRef,
         got: &RecordBatch,
         rows: &[u64],
         want: &RecordBatch,
     ) -> Result<(), String> {
-        if got.schema_ref() != dataset.schema() {
+        if got.schema_ref() != schema {
             return Err(format!("{how}: {:?} is not the schema of the dataset", got.schema_ref()));
         }
         self.served.values += (got.num_rows() * got.num_columns()) as u64;
@@ -291,12 +346,14 @@ fn open(builder: DatasetBuilder) -> Result<Dataset, String> {
     builder.open().map_err(|error| error.to_string())
 }
 
-/// What pyarrow read, as one batch.
-fn expectation(path: &Path) -> RecordBatch {
+/// What pyarrow read: the schema, and the plain rows as one batch.
+fn expectation(path: &Path) -> (SchemaRef, RecordBatch) {
     let reader = StreamReader::try_new_buffered(File::open(path).unwrap(), None).unwrap();
     let schema = reader.schema();
-    let batches: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
-    concat_batches(&schema, &batches).unwrap()
+    // Dictionaries differ between batches, and those below lists cannot be joined by everybody.
+    let empty = plain_batch(&RecordBatch::new_empty(Arc::clone(&schema)));
+    let batches: Vec<RecordBatch> = reader.map(|batch| plain_batch(&batch.unwrap())).collect();
+    (schema, concat_batches(empty.schema_ref(), &batches).unwrap())
 }
 
 fn with_extension(path: &Path, extension: &str) -> PathBuf {
