@@ -10,7 +10,7 @@ use arrow::array::{
     Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, StructArray, make_array,
 };
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, FieldRef, Fields};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use arrow::error::ArrowError;
 
 use crate::projection::children;
@@ -37,9 +37,13 @@ fn mask(array: &ArrayRef, above: Option<&NullBuffer>, path: &str) -> Result<Opti
         DataType::LargeList(item) => return mask_items::<i64>(array, item, path),
         DataType::FixedSizeList(item, size) => {
             let lists = array.as_fixed_size_list();
-            let visible = NullBuffer::union(above, lists.nulls());
-            let visible = visible.map(|nulls| nulls.expand(size.unsigned_abs() as usize));
-            let Some(values) = mask(lists.values(), visible.as_ref(), path)? else { return Ok(None) };
+            let of_items = |nulls: &NullBuffer| nulls.expand(size.unsigned_abs() as usize);
+            let visible = NullBuffer::union(above, lists.nulls()).as_ref().map(of_items);
+            let changed = mask(lists.values(), visible.as_ref(), path)?;
+            let values = changed.as_ref().unwrap_or_else(|| lists.values());
+            let own = lists.nulls().map(of_items);
+            let stripped = without_nulls(values, item, own.as_ref(), visible.as_ref(), &|| path.to_owned())?;
+            let Some(values) = stripped.or(changed) else { return Ok(None) };
             FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, values, nulls(), array.len())
                 .map(|array| Arc::new(array) as _)
         }
@@ -71,20 +75,34 @@ fn mask_fields(
         {
             (*column, is_right) = (changed, false);
         }
-        let own = column.nulls().filter(|nulls| !field.is_nullable() && nulls.null_count() > 0);
-        let Some(own) = own else { continue };
-        if array.nulls().is_some_and(|nulls| nulls.contains(own)) {
-            continue;
+        if let Some(changed) = without_nulls(column, field, array.nulls(), visible.as_ref(), &path)? {
+            (*column, is_right) = (changed, false);
         }
-        if !visible.as_ref().is_some_and(|nulls| nulls.contains(own)) {
-            let message = "has nulls, and the file's schema says it has none";
-            return Err(Error::new(ErrorKind::Schema, message).with_column(path()));
-        }
-        let data = column.to_data().into_builder().nulls(None).build();
-        let data = data.map_err(|error| broken(column, &path(), error))?;
-        (*column, is_right) = (make_array(data), false);
     }
     Ok((!is_right).then_some(columns))
+}
+
+/// The array of a field without nulls; `None` if it may have those that it has. `above` has the nulls of what is directly
+/// above the field, `visible` those of all that is above it.
+fn without_nulls(
+    array: &ArrayRef,
+    field: &Field,
+    above: Option<&NullBuffer>,
+    visible: Option<&NullBuffer>,
+    path: &dyn Fn() -> String,
+) -> Result<Option<ArrayRef>> {
+    let Some(nulls) = array.nulls().filter(|nulls| !field.is_nullable() && nulls.null_count() > 0) else {
+        return Ok(None);
+    };
+    if above.is_some_and(|above| above.contains(nulls)) {
+        return Ok(None);
+    }
+    if !visible.is_some_and(|visible| visible.contains(nulls)) {
+        let message = "has nulls, and the file's schema says it has none";
+        return Err(Error::new(ErrorKind::Schema, message).with_column(path()));
+    }
+    let data = array.to_data().into_builder().nulls(None).build();
+    Ok(Some(make_array(data.map_err(|error| broken(array, &path(), error))?)))
 }
 
 /// The items of a null list are not there, so what is above a list masks nothing in it.

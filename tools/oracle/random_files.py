@@ -15,10 +15,12 @@ import pyarrow.parquet as pq
 from expect import REFUSALS, read, write
 from generate import CODECS, FAMILIES, value
 
+# Parquet has no seconds, so those would come back as another type than was written.
 LEAVES = [
     data_type
     for family in ["bool", "int", "float", "decimal", "time", "timestamp", "bytes"]
     for data_type in FAMILIES[family]
+    if getattr(data_type, "unit", None) != "s" or pa.types.is_duration(data_type)
 ]
 KEYS = [pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.int64()]
 # pyarrow cannot write dictionaries of views.
