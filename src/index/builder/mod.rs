@@ -544,7 +544,7 @@ fn not_there(error: Error, found: &Found, path: &str) -> Error {
 struct Unchanged {
     /// Its number in the old index.
     file: u32,
-    /// What it looks like now: a copy has a time of its own.
+    /// What is recorded of it: a copy has a time of its own.
     stat: FileStat,
 }
 
@@ -559,8 +559,12 @@ fn unchanged<'a>(old: &'a Index, found: &Found, source: &dyn Source, same_root: 
             Some(now) => now.clone(),
             None => source.stat(entry.path()).ok()?,
         };
-        let known = same_root && entry.stat().is_surely(&stat);
-        if known || has_footer_of(entry, &stat, source) { Some(Unchanged { file: entry.index(), stat }) } else { None }
+        let file = entry.index();
+        // What was recorded may say more than a listing, which has no entity tags in some stores.
+        if same_root && entry.stat().is_surely(&stat) {
+            return Some(Unchanged { file, stat: entry.stat() });
+        }
+        has_footer_of(entry, &stat, source).then_some(Unchanged { file, stat })
     };
     old.files().filter_map(|entry| Some((entry.path(), unchanged(&entry)?))).collect()
 }
