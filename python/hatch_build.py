@@ -35,8 +35,10 @@ class CargoBuild(BuildHookInterface[Any]):
         profile = os.environ.get("ROWDEX_CARGO_PROFILE", "release")
         common = ["--profile", profile, "--features", "capi", "--target-dir", str(target)]
         common += ["--manifest-path", str(repository / "Cargo.toml"), *shlex.split(os.environ.get("ROWDEX_CARGO_ARGS", ""))]
-        # With an allocator of its own, which Cargo.toml tells of.
-        self.cargo("rustc", *common, "--lib", "--crate-type", "cdylib", "--", "--cfg", "rowdex_allocator")
+        # The system's allocator unless another one is asked for: Cargo.toml says why.
+        mimalloc = os.environ.get("ROWDEX_ALLOCATOR") == "mimalloc"
+        allocator = ["--", "--cfg", "rowdex_allocator"] if mimalloc else []
+        self.cargo("rustc", *common, "--lib", "--crate-type", "cdylib", *allocator)
         self.cargo("build", *common, "--bin", "rowdex")
         built = target / ("debug" if profile == "dev" else profile)
         build_data["force_include"].update(

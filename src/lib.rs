@@ -196,7 +196,7 @@
 //! | `object-store` | yes | data and indexes by URL | object_store, tokio, reqwest, rustls with ring |
 //! | `serde` | no | typed rows: `MapDataset::get_as` | serde, serde_arrow |
 //! | `burn` | no | `burn_dataset::Dataset` for [`Dataset`] | burn-dataset, and `serde` |
-//! | `capi` | no | the functions of `include/rowdex.h` (Unix only) | mimalloc, which only the shared library uses |
+//! | `capi` | no | the functions of `include/rowdex.h` (Unix only) | mimalloc, which a shared library uses if asked |
 //!
 //! A library that reads local files needs none of them: `default-features = false`.
 
@@ -230,8 +230,8 @@ pub use loader::{Batch, Loader};
 pub use order::{Order, Orders};
 pub use sampler::{DistributedSampler, Shard, Tail};
 
-/// The allocator of the shared library, for what the library itself allocates: its memory is freed by its own functions
-/// alone, so no other allocator meets it. It asks for huge pages.
+/// The allocator of a shared library that is built with `ROWDEX_ALLOCATOR=mimalloc`, for what the library itself
+/// allocates: its memory is freed by its own functions alone, so no other allocator meets it. It asks for huge pages.
 #[cfg(all(feature = "capi", rowdex_allocator))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -2,8 +2,8 @@
 # Builds the C library and installs header, shared and static library and the pkg-config file below a directory:
 #   tools/install.sh PREFIX
 # ROWDEX_PROFILE (release) and ROWDEX_FLAGS (--no-default-features --features capi) say how it is built. The libraries
-# allocate with mimalloc, for themselves and not for the program; ROWDEX_ALLOCATOR=system leaves it out, for tools that
-# watch malloc.
+# allocate with the system's allocator; ROWDEX_ALLOCATOR=mimalloc gives them one of their own, for programs that do not
+# fork while the library is in use.
 set -euo pipefail
 if [ $# -ne 1 ]; then sed -n '2,6s/^# //p' "${BASH_SOURCE[0]}" >&2; exit 2; fi
 mkdir -p "$1"
@@ -22,7 +22,7 @@ crate() {
   cargo rustc --locked --lib --profile "$profile" "${flags[@]}" --crate-type "$@" ${allocator[@]+"${allocator[@]}"}
 }
 allocator=()
-if [ "${ROWDEX_ALLOCATOR:-mimalloc}" = mimalloc ]; then allocator=(--cfg rowdex_allocator); fi
+if [ "${ROWDEX_ALLOCATOR:-system}" = mimalloc ]; then allocator=(--cfg rowdex_allocator); fi
 if [ "$(uname)" = Darwin ]; then
   shared="librowdex.$abi.dylib" link=librowdex.dylib
   crate cdylib,staticlib -- -C "link-arg=-Wl,-install_name,$prefix/lib/$shared"
