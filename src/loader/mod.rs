@@ -44,6 +44,7 @@ mod foreign_order;
 mod groups;
 mod id_feed;
 mod lookahead;
+#[cfg(feature = "capi")]
 mod peek;
 mod pick;
 mod plan;
@@ -71,6 +72,7 @@ pub use self::foreign_order::{Announced, AnnouncedBuilder, AnnouncedStats};
 use self::groups::Groups;
 pub use self::groups::Loadable;
 use self::lookahead::Lookahead;
+#[cfg(feature = "capi")]
 pub(crate) use self::peek::Standing;
 pub use self::predict::Prediction;
 use self::walk::Epochs;
