@@ -138,8 +138,9 @@ class Explicit(Orders):
 
     Args:
         ids: Row ids: a sequence of integers, or an array of one dimension.
-        file: Instead of these, a file of them as little-endian 64-bit integers, ``numpy.asarray(ids, "<u8").tofile(path)``: it is mapped, so that all
-            processes of a machine share it.
+        file: Instead of these, a file of them as little-endian 64-bit integers,
+            ``numpy.asarray(ids, "<u8").tofile(path)``. A file of more than 64 MiB is mapped, so that all processes of
+            a machine share it; a smaller one is read.
         permutation: Refuses what has not every row of the dataset exactly once.
     """
 
