@@ -423,11 +423,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, help="this case alone")
     parser.add_argument(
-        "--first", type=int, help="the seed to begin with after those that are always run. Default: from the clock"
+        "--first", type=int, help="the seed to begin with after those that are always run. Default: the next ones"
     )
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
-    first = options.first if options.first is not None else time.time_ns() // 1000 % 2**31
+    first = options.first if options.first is not None else FIXED_SEEDS
     if options.seed is not None:
         seeds: Any = [options.seed]
     else:
