@@ -266,15 +266,7 @@ class DistributedSampler:
         return sampler_info(self._at(epoch))
 
     def __iter__(self) -> Iterator[int]:
-        epoch = self._begin()
-        info = self._info(epoch)
-        total, begin = int(info.len), int(info.len - info.samples_left)
-        for first in range(begin, total, _CHUNK):
-            rows = (ctypes.c_uint64 * min(_CHUNK, total - first))()
-            call(library.sampler_fill, self._at(epoch), epoch, first, len(rows), ctypes.addressof(rows), None)
-            for p, row in enumerate(rows, first + 1):
-                self._served = (epoch, info.steps - info.steps_left + (p - begin) // self._plan.batch_size)
-                yield row
+        return _Rows(self)
 
     def batches(self) -> Iterator[SampledBatch]:
         """The batches of this rank in the current epoch; the next one becomes current."""
@@ -329,6 +321,55 @@ class DistributedSampler:
             StateError: if it is from another order, dataset or seed; the sampler is then unchanged.
         """
         self._set(self._plan._replace(resumed=state_text(state_dict).decode()))
+
+
+class _Rows(Iterator[int]):
+    """The row ids of an epoch, which begins when the first of them is asked for.
+
+    torchdata's ``StatefulDataLoader`` saves the state of the sampler, and that of this iterator, which adds what the
+    sampler does not say: whether all rows were handed out, and which one comes next where that is within a batch.
+    """
+
+    def __init__(self, sampler: DistributedSampler) -> None:
+        self._sampler = sampler
+        self._rows: Iterator[int] | None = None
+        self._ended = False
+        # The epoch, and how many rows of it this rank has handed out.
+        self._place: tuple[int, int] | None = None
+
+    def __next__(self) -> int:
+        if self._ended:
+            raise StopIteration
+        if self._rows is None:
+            self._rows = self._of_epoch()
+        return next(self._rows)
+
+    def _of_epoch(self) -> Iterator[int]:
+        sampler = self._sampler
+        epoch = sampler._begin()
+        info, size = sampler._info(epoch), sampler.plan.batch_size
+        total, begin, served = int(info.len), int(info.len - info.samples_left), info.steps - info.steps_left
+        start = begin
+        if self._place is not None and self._place[0] == epoch:
+            start = min(max(begin, self._place[1]), total)
+        for first in range(start, total, _CHUNK):
+            rows = (ctypes.c_uint64 * min(_CHUNK, total - first))()
+            call(library.sampler_fill, sampler._at(epoch), epoch, first, len(rows), ctypes.addressof(rows), None)
+            for p, row in enumerate(rows, first + 1):
+                sampler._served = (epoch, served + (p - begin) // size)
+                self._place, self._ended = (epoch, p), p == total
+                yield row
+
+    def state_dict(self) -> dict[str, Any]:
+        epoch, rows = (None, 0) if self._place is None else self._place
+        return {"ended": self._ended, "epoch": epoch, "rows": rows, "world_size": self._sampler.num_replicas}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._ended = bool(state_dict["ended"])
+        epoch = state_dict.get("epoch")
+        # Another number of ranks goes on from the last whole batch, where the sampler stands.
+        if epoch is not None and state_dict.get("world_size") == self._sampler.num_replicas:
+            self._place = (int(epoch), int(state_dict["rows"]))
 
 
 def sampler_info(sampler: Handle) -> _ffi.SamplerInfo:

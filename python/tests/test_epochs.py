@@ -157,7 +157,7 @@ def test_a_run_that_goes_on_in_mid_epoch_has_whole_epochs_after_it(index: str, w
 
 
 @pytest.mark.parametrize("workers, persistent", WORKERS)
-@pytest.mark.parametrize("kind", ["iterable", "batches"])
+@pytest.mark.parametrize("kind", ["iterable", "batches", "samples"])
 def test_a_stateful_loader_goes_on_from_every_step_and_into_the_next_epochs(
     index: str, kind: str, workers: int, persistent: bool
 ) -> None:
@@ -168,6 +168,9 @@ def test_a_stateful_loader_goes_on_from_every_step_and_into_the_next_epochs(
         if kind == "iterable":
             return stateful.StatefulDataLoader(iterable(index), batch_size=None, **options)
         dataset = rowdex.torch.Dataset(index, ["id"])
+        if kind == "samples":
+            sampler = rowdex.DistributedSampler(dataset, **SAMPLING)
+            return stateful.StatefulDataLoader(dataset, batch_size=BATCH, sampler=sampler, **options)
         batches = rowdex.torch.BatchSampler(dataset, BATCH, **SAMPLING)
         return stateful.StatefulDataLoader(dataset, batch_sampler=batches, **options)
 

@@ -1,0 +1,33 @@
+"""What the tests of frameworks read: 10,007 rows in five files of unequal sizes."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import rowdex
+
+SIZES = (4000, 3001, 2001, 1000, 5)
+ROWS = sum(SIZES)
+
+
+@pytest.fixture(scope="session")
+def unequal(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A folder with the files and ``train.rdx``. Columns: ``id``, ``x`` (3 numbers) and ``y``."""
+    folder = tmp_path_factory.mktemp("unequal")
+    first = 0
+    for number, rows in enumerate(SIZES):
+        ids = range(first, first + rows)
+        table = pa.table(
+            {
+                "id": pa.array(ids, pa.int64()),
+                "x": pa.array([[i % 7, i % 5, 1.0] for i in ids], pa.list_(pa.float32(), 3)),
+                "y": pa.array([i % 5 for i in ids], pa.int64()),
+            }
+        )
+        pq.write_table(table, folder / f"part-{number}.parquet", row_group_size=500)
+        first += rows
+    rowdex.build(folder, folder / "train.rdx")
+    return folder

@@ -1,0 +1,26 @@
+"""Which packages a test needs."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+import pytest
+
+
+def need(*names: str) -> Any:
+    """Imports these modules and returns the first of them.
+
+    Where one is missing, the test, or the whole file if this is called at its top, is skipped. With
+    ``ROWDEX_FRAMEWORKS=required`` in the environment it fails instead.
+    """
+    found = []
+    for name in names:
+        try:
+            found.append(importlib.import_module(name))
+        except ModuleNotFoundError as error:
+            if os.environ.get("ROWDEX_FRAMEWORKS") == "required":
+                raise
+            pytest.skip(f"{name} is not installed ({error})", allow_module_level=True)
+    return found[0]

@@ -1,0 +1,46 @@
+"""torchdata over rowdex, by two ranks."""
+
+from __future__ import annotations
+
+import collections
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from .conftest import ROWS
+from .jobs import Jobs
+from .need import need
+from .page import script
+
+need("torch", "torchdata.stateful_dataloader")
+
+STEPS = 79
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory, unequal: pathlib.Path) -> Iterator[Jobs]:
+    jobs = Jobs("torchdata_jobs.py", tmp_path_factory.mktemp("torchdata"), unequal)
+    yield jobs
+    jobs.close()
+
+
+@pytest.mark.parametrize("kind, workers", [("batches", 0), ("batches", 2), ("samples", 0), ("samples", 1)])
+def test_ranks_go_on_in_mid_epoch_with_the_batches_of_the_plain_loader(
+    jobs: Jobs, unequal: pathlib.Path, kind: str, workers: int
+) -> None:
+    index = str(unequal / "train.rdx")
+    ranks = jobs.run("goes_on", index=index, size=64, kind=kind, workers=workers, stop=30)
+    for rank in ranks:
+        assert rank["found"] == rank["plain"]
+        assert [len(epoch) for epoch in rank["found"]] == [STEPS] * 3
+        assert rank["found"][0] != rank["found"][1] != rank["found"][2]
+    for epoch in range(3):
+        served = collections.Counter(row for rank in ranks for batch in rank["found"][epoch] for row in batch)
+        # One row is served twice, so that both ranks have as many.
+        assert set(served) == set(range(ROWS)) and sum(served.values()) == ROWS + 1
+
+
+def test_the_program_of_the_manual_runs(jobs: Jobs) -> None:
+    for names in jobs.script(script("torchdata")):
+        assert (names["rest"], names["whole"]) == (STEPS - 10, STEPS)
