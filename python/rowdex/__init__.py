@@ -7,6 +7,7 @@
 - :mod:`rowdex.order` has orders from lists and files, by weight and class, over parts of the rows, and
   :class:`MixedDataset` joins datasets.
 - :mod:`rowdex.torch` has what PyTorch's ``DataLoader`` takes.
+- :func:`scan_polars` makes a lazy frame of a dataset.
 
 A *batch* is what one rank works on in one *step*; an *epoch* serves every row once. *Pads* are rows that are served
 again, so that every rank has as many. Exceptions are in :mod:`rowdex.errors` and here.
@@ -35,6 +36,7 @@ from .errors import (
     StateError,
     TooLargeError,
 )
+from .frames import scan_polars
 from .index import BuildReport, FileInfo, Index, Location, build
 from .launch import Launch
 from .loader import Loader, LoaderStats, LostGroup, Prediction
@@ -102,4 +104,5 @@ __all__ = [
     "VerifyReport",
     "build",
     "order",
+    "scan_polars",
 ]

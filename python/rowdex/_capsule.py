@@ -1,53 +1,69 @@
-"""Arrow structs in PyCapsules, which their consumers move out of, or which release them when they are dropped."""
+"""Arrow structs in PyCapsules, which their consumers move out of. What nobody moved out of is released here.
+
+A capsule may be dropped while an exception is on its way, as when a consumer fails. A destructor written in Python
+cannot run then: it would replace the exception. So capsules have no destructor. They and their structs are kept here,
+and those that nobody else refers to any more are let go of when the next one is made.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+import os
+import sys
+from typing import Any, NamedTuple
 
 # Not ctypes.pythonapi, whose argument types belong to the whole process: others set them as they need them.
-_api = ctypes.PyDLL(None)
-_new = _api.PyCapsule_New
+_new = ctypes.PyDLL(None).PyCapsule_New
 _new.restype = ctypes.py_object
 _new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-# The capsule is being destroyed while these are called, so it goes by its address: nothing may count references to it
-# any more.
-_name = _api.PyCapsule_GetName
-_name.restype = ctypes.c_void_p
-_name.argtypes = [ctypes.c_void_p]
-_pointer = _api.PyCapsule_GetPointer
-_pointer.restype = ctypes.c_void_p
-_pointer.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
 
 # Names must live as long as the capsules.
 _NAMES = {name: ctypes.c_char_p(name) for name in (b"arrow_schema", b"arrow_array", b"arrow_array_stream")}
-_structs: dict[int, Any] = {}
+_SWEPT_EACH_TIME = 64
+
+
+class _Kept(NamedTuple):
+    capsule: Any
+    struct: Any
+    pid: int
+
+
+_kept: dict[int, _Kept] = {}
+_sweep_at = 0
 
 
 def capsule(struct: Any, name: bytes) -> object:
     """A capsule that owns ``struct``."""
+    global _sweep_at
+    if len(_kept) >= _sweep_at:
+        _sweep()
+        # Many that are in use at once are not looked at for each new one.
+        _sweep_at = 2 * len(_kept) if len(_kept) > _SWEPT_EACH_TIME else 0
     address = ctypes.addressof(struct)
-    _structs[address] = struct
-    return _new(address, _NAMES[name], _destructor)
+    made = _new(address, _NAMES[name], None)
+    _kept[address] = _Kept(made, struct, os.getpid())
+    return made
 
 
 def live() -> int:
-    """How many structs there are that nobody has released or moved out of yet, as far as is known here."""
-    return len(_structs)
+    """How many capsules there are that somebody refers to."""
+    _sweep()
+    return len(_kept)
 
 
-def _destroy(
-    capsule: int,
-    pointer: Any = _pointer,
-    name: Any = _name,
-    structs: dict[int, Any] = _structs,
-    cast: Any = ctypes.addressof,
-) -> None:
-    struct = structs.pop(pointer(capsule, name(capsule)), None)
-    if struct is not None and struct.release:
-        struct.release(cast(struct))
+def _references(kept: _Kept) -> int:
+    return sys.getrefcount(kept.capsule)
 
 
-_destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_destroy)
-# A capsule may be dropped after this module is.
-_api.Py_IncRef(ctypes.py_object(_destructor))
+# How many references are counted where there is no other than that in `_Kept`, which differs between Pythons.
+_ALONE = _references(_Kept(_new(ctypes.addressof(_NAMES[b"arrow_schema"]), _NAMES[b"arrow_schema"], None), None, 0))
+
+
+def _sweep() -> None:
+    unused = [address for address, kept in list(_kept.items()) if _references(kept) == _ALONE]
+    for address in unused:
+        # Another thread may have been faster.
+        kept = _kept.pop(address, None)
+        # What belongs to the parent of a forked process is not released in the child.
+        if kept is not None and kept.struct.release and kept.pid == os.getpid():
+            kept.struct.release(address)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from . import _ffi
+from . import _capsule, _ffi
 from ._library import (
     Handle,
     PerProcess,
@@ -83,6 +83,11 @@ class Dataset:
 
     ``len(dataset)`` is the number of rows; ``dataset[7]`` one of them as a dict of Python values; ``dataset[[7, 3, 7]]``, ``dataset[10:20]`` and
     ``dataset[numpy_array]`` a :class:`Batch`. Iterating goes through the rows in order. All may be called from many threads at once.
+
+    It takes part in the Arrow PyCapsule protocol as a stream of all rows, which are read when they are asked for::
+
+        pyarrow.table(dataset)    polars.DataFrame(dataset)    pandas.DataFrame.from_arrow(dataset)
+        duckdb.sql("select label, count(*) from dataset group by label")
 
     Nothing is opened, and no thread started, before it is used. A process forked from this one opens it again at its first use, and so does one that
     unpickles it: a pickle has the arguments alone.
@@ -281,6 +286,23 @@ class Dataset:
         step = 256
         for start in range(0, len(self), step):
             yield from self.take(range(start, min(start + step, len(self)))).to_pylist()
+
+    def __arrow_c_schema__(self) -> object:
+        """An ``arrow_schema`` capsule, of a struct with a child for each column."""
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """An ``arrow_array_stream`` capsule: all rows in their order, in batches of about 16 MiB.
+
+        Each stream is a pass of its own, which holds at most about 1 GiB of decoded rows. It begins to read when its
+        first batch is asked for. All columns are read: choose with :meth:`select`. A requested schema is not heeded:
+        consumers cast.
+        """
+        from . import _passes
+
+        stream = _ffi.ArrowArrayStream()
+        call(library.loader_stream, _passes.begin(self), ctypes.byref(stream))
+        return _capsule.capsule(stream, b"arrow_array_stream")
 
     def take(self, rows: Any) -> Batch:
         """Rows in the order asked, which may repeat. Each row group is decoded at most once in a call, several in parallel.

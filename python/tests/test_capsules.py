@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
+import pathlib
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import rowdex
+from rowdex import _capsule
 
 from .conftest import run_python
 
@@ -80,3 +86,30 @@ sys.kept = [batch.__arrow_c_array__(), batch.__arrow_c_stream__()]
 """
     done = run_python(program, index)
     assert done.returncode == 0 and done.stderr == "", done.stderr
+
+
+def test_the_error_of_a_stream_reaches_whoever_reads_it_and_its_capsule_is_released(tmp_path: pathlib.Path) -> None:
+    table = pa.table({"id": range(1000), "name": [f"row {i}" for i in range(1000)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=100, compression=None)
+    rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx")
+    damaged = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "a.parquet").write_bytes(b"PAR1" + b"\xff" * 20_000 + damaged[20_004:])
+    dataset = rowdex.Dataset(tmp_path / "a.rdx", staleness="off")
+    loader = rowdex.Loader(dataset, batch_size=10, num_replicas=1, rank=0, output="arrow")
+    for stream in (dataset, loader):
+        for _ in range(3):
+            with pytest.raises(pa.ArrowInvalid, match=r"a\.parquet, row group \d"):
+                pa.table(stream)
+    gc.collect()
+    assert _capsule.live() == 0
+
+
+def test_many_capsules_in_use_are_not_looked_at_for_each_new_one(index: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = rowdex.Dataset(index).schema
+    looked: list[int] = []
+    references = _capsule._references
+    monkeypatch.setattr(_capsule, "_references", lambda kept: looked.append(1) or references(kept))
+    kept = [schema.__arrow_c_schema__() for _ in range(2000)]
+    assert _capsule.live() >= 2000 and len(looked) < 20_000
+    del kept
+    assert _capsule.live() == 0
