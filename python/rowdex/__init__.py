@@ -35,6 +35,7 @@ from .errors import (
     StaleError,
     StateError,
     TooLargeError,
+    TransformError,
 )
 from .frames import scan_polars
 from .index import BuildReport, FileInfo, Index, Location, build
@@ -101,6 +102,7 @@ __all__ = [
     "Substituted",
     "TierCounters",
     "TooLargeError",
+    "TransformError",
     "VerifyReport",
     "build",
     "order",

@@ -160,14 +160,14 @@ class Batch:
         """The rows as a ``polars.DataFrame``, without a copy."""
         return importlib.import_module("polars").DataFrame(self)
 
-    def to_pydict(self) -> dict[str, list[Any]]:
-        """The columns as lists of Python values, ``None`` for each null.
+    def to_pydict(self, columns: list[str] | None = None) -> dict[str, list[Any]]:
+        """The columns, or these of them, as lists of Python values, ``None`` for each null.
 
         Dates, times and durations become those of ``datetime``, which end at microseconds: those in nanoseconds stay integers.
         """
         array = self._export().array
-        columns = ((i, field, array.children[i].contents) for i, field in enumerate(self._schema.fields))
-        return {field.name: _values.values(field, column, array.offset, self.num_rows) for i, field, column in columns}
+        chosen = ((i, field, array.children[i].contents) for i, field in self._chosen(columns))
+        return {field.name: _values.values(field, column, array.offset, self.num_rows) for i, field, column in chosen}
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """The rows as dicts of Python values, as :meth:`to_pydict` has them."""

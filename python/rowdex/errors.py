@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class Error(Exception):
     """What went wrong, where, and what to do about it.
@@ -71,6 +73,20 @@ class StateError(Error, ValueError):
 
 class ClosedError(Error, ValueError, RuntimeError):
     """What was asked was closed before, or meanwhile by another thread."""
+
+
+class TransformError(Error, RuntimeError):
+    """A function that a loader was given failed. Its own exception is the ``__cause__``.
+
+    Attributes:
+        row_ids: The rows that it failed for; all of the batch, if it is a function of batches.
+        epoch, step: Where the batch is in the run.
+    """
+
+    def __init__(self, message: str = "", *, row_ids: list[int] | None = None, **known: Any) -> None:
+        super().__init__(message, **known)
+        self.row_ids = row_ids or []
+        self.epoch = self.step = 0
 
 
 class InternalError(Error, RuntimeError):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from . import _capsule, _ffi
 from ._arrays import Nulls, reader, split, to_torch
 from ._library import Handle, PerProcess, call, count, exception_of, library, no_nul, size
+from ._mapping import Mapping
+from ._transforms import Transforms
 from .batch import Batch
 from .dataset import Dataset
 from .errors import Error
@@ -82,10 +84,11 @@ class Prediction(NamedTuple):
 class Convert:
     """Batches to what a loop wants. The readers of columns are made once."""
 
-    def __init__(self, output: str, nulls: Nulls, strings: str) -> None:
+    def __init__(self, output: str, nulls: Nulls, strings: str, without: frozenset[str] = frozenset()) -> None:
+        """Columns ``without`` are left to somebody else."""
         if output not in ("torch", "numpy", "arrow", "python"):
             raise ValueError(f"output={output!r}: use 'torch', 'numpy', 'arrow' or 'python'")
-        self.output, self.nulls, self.strings = output, nulls, strings
+        self.output, self.nulls, self.strings, self.without = output, nulls, strings, without
         self._readers: list[tuple[int, str, Any]] | None = None
 
     def __call__(self, batch: Batch) -> Any:
@@ -94,13 +97,13 @@ class Convert:
         if self.output == "python":
             return batch.to_pydict()
         if self._readers is None:
-            fields = batch.schema.fields
-            self._readers = [(i, field.name, reader(field, self.nulls, self.strings)) for i, field in enumerate(fields)]
+            fields = [(i, field) for i, field in enumerate(batch.schema.fields) if field.name not in self.without]
+            self._readers = [(i, field.name, reader(field, self.nulls, self.strings)) for i, field in fields]
         found = batch._read(self._readers)
         return to_torch(found) if self.output == "torch" else found
 
     def __reduce__(self) -> Any:
-        return Convert, (self.output, self.nulls, self.strings)
+        return Convert, (self.output, self.nulls, self.strings, self.without)
 
 
 class Loader:
@@ -132,6 +135,16 @@ class Loader:
             A batch then keeps alive what its values are in.
         read_concurrency: How many row groups of an object store may be on their way at once. Default: as many as keep nobody waiting,
             as measured. 0: none is read ahead.
+        decode: Functions of single values by column, ``{"image": rowdex.transforms.Image()}``. They get Python values,
+            ``None`` for nulls. Results that are numbers, or arrays of one shape, become an array or tensor, lists of
+            numbers a :class:`rowdex.Ragged`, and others a list.
+        collate: Functions of whole columns, after that: of a list of what ``decode`` gave, or of the column.
+        pad: Makes one array of lists of numbers: ``"longest"``, a length, a :class:`rowdex.transforms.Pad`, or one of
+            these by column. By itself for all columns of lists that are not of a fixed size.
+        map: A function of the batch, or several to be called one after another. What it returns is handed out.
+        pin_memory: Copies tensors to memory that a GPU reads without waiting, if there is a GPU.
+        map_threads: Threads that do the last five, for a batch each. Batches come in the same order, and at most
+            ``2 * map_threads`` of them wait, besides what ``memory`` allows. Default: 2. 0: the caller's.
         sampling: ``batch_size``, ``seed``, ``shuffle``, ``num_replicas``, ``rank`` and all else that :class:`DistributedSampler` takes.
     """
 
@@ -153,6 +166,12 @@ class Loader:
         fault_seed: int = 0,
         views: bool = False,
         read_concurrency: int | None = None,
+        decode: dict[str, Callable[[Any], Any]] | None = None,
+        collate: dict[str, Callable[[Any], Any]] | None = None,
+        pad: Any = None,
+        map: Callable[[Any], Any] | Sequence[Callable[[Any], Any]] | None = None,
+        pin_memory: bool = False,
+        map_threads: int | None = None,
         **sampling: Any,
     ) -> None:
         if not isinstance(dataset, Dataset):
@@ -189,7 +208,13 @@ class Loader:
             "views": views,
             "read_concurrency": count(read_concurrency, "read_concurrency"),
         }
-        self._convert = Convert(output, nulls, strings)
+        transforms = Transforms(dataset, output, decode=decode, collate=collate, pad=pad, map=map, pin=pin_memory)
+        self._transforms = transforms
+        count(map_threads, "map_threads")
+        if map_threads is not None and not transforms and not pin_memory:
+            raise ValueError("map_threads without map, decode, collate, pad or pin_memory: there is nothing to do")
+        self._mapping = Mapping(2 if map_threads is None else map_threads, transforms.entering) if transforms else None
+        self._convert = Convert(output, nulls, strings, frozenset(transforms.decode))
         self._row_ids, self._pads, self._substituted = row_ids, pads, substituted
         self._view_schema: Schema | None = None
         self._loader = PerProcess(self._open)
@@ -245,6 +270,11 @@ class Loader:
         return self._epoch(loader, begun.epoch, begun.step)
 
     def _epoch(self, loader: Handle, epoch: int, step: int) -> Iterator[Any]:
+        if self._mapping is not None:
+            return self._mapping.epoch(loader, epoch, step, self.schema, self._made)
+        return self._served(loader, epoch, step)
+
+    def _served(self, loader: Handle, epoch: int, step: int) -> Iterator[Any]:
         size = self._sampler.plan.batch_size
         while handle := Handle(library.batch_free, library.loader_peek, loader, epoch, step, self._max_rows):
             batch = Batch(handle, self.schema)
@@ -253,6 +283,19 @@ class Loader:
                 call(library.loader_advance, loader, epoch, step)
                 step += 1
                 yield part
+
+    def _made(self, batch: Batch) -> Any:
+        """A batch as it is handed out, after all functions.
+
+        Raises:
+            TransformError: if one of them fails.
+        """
+        found = self._converted(batch)
+        try:
+            return self._transforms.finish(found, self._transforms.decoded(batch))
+        except Exception as error:
+            failed = self._transforms.error_of(batch, error)
+            raise failed from failed.__cause__
 
     def _converted(self, batch: Batch) -> Any:
         found = self._convert(batch)
@@ -292,6 +335,8 @@ class Loader:
             StateError: if it is from another order, dataset or seed; the loader is then unchanged.
         """
         call(library.loader_resume, self._loader.get(), state_text(state_dict))
+        if self._mapping is not None:
+            self._mapping.forget()
 
     def predict(self) -> Prediction:
         """What this loader will do, from the index alone. Takes a fraction of a second."""
@@ -305,15 +350,19 @@ class Loader:
     def stats(self) -> LoaderStats:
         """What was done since the loader was started, resumed or set to another epoch."""
         found = _ffi.LoaderStats()
-        call(library.loader_get_stats, self._loader.get(), ctypes.byref(found))
+        call(library.loader_get_stats, self._reading() or self._loader.get(), ctypes.byref(found))
         counts = {name: int(getattr(found, name)) for name in (*LoaderStats._fields[:4], "substituted")}
         times = {name: getattr(found, f"{name}_ns") / 1e9 for name in LoaderStats._fields[4:8]}
         return LoaderStats(**counts, **times)
 
+    def _reading(self) -> Handle | None:
+        """The loader of the library that reads, if there is one already."""
+        return self._loader.made() if self._mapping is None else self._mapping.reader
+
     @property
     def lost_groups(self) -> list[LostGroup]:
         """The row groups that were found unreadable since the loader was made, resumed or closed; none unless ``on_fault="substitute"``."""
-        loader = self._loader.made()
+        loader = self._reading()
         if loader is None:
             return []
         lost = Handle(library.lost_groups_free, library.loader_lost_groups, loader)
@@ -328,6 +377,8 @@ class Loader:
         waits for a batch. The loader goes on where it was if it is used again.
         """
         loader = self._loader.made()
+        if self._mapping is not None:
+            self._mapping.close()
         if loader is not None:
             library.loader_close(loader)
             self._loader.replace(loader, Handle(library.loader_free, library.loader_reopen, loader))
@@ -347,6 +398,8 @@ class Loader:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """An ``arrow_array_stream`` capsule: the batches of the epoch that comes, which is then over for this loader."""
+        if self._mapping is not None:
+            raise TypeError("a Loader with map, decode, collate or pad is no Arrow stream: leave these out")
         options = self._loader_options()
         loader, begun = self._loader.get(), _ffi.LoaderInfo()
         call(library.loader_begin_epoch, loader, ctypes.byref(begun))

@@ -1,0 +1,259 @@
+"""What becomes of a batch before it is handed out: columns decoded, collated and padded, then functions of the batch.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ._arrays import Codes, Masked, Ragged, to_torch
+from .batch import Batch
+from .dataset import Dataset
+from .errors import TransformError
+from .mixed import MixedDataset
+from .transforms import Pad
+
+Function = Callable[[Any], Any]
+_NAMED_ROWS = 8
+_TEXTS = ("u", "U", "z", "Z", "vu", "vz")
+
+
+class RowErrors(Exception):
+    """What rows could not be decoded."""
+
+    def __init__(self, column: str, errors: dict[int, Exception]) -> None:
+        super().__init__(column, errors)
+        self.column, self.errors = column, errors
+
+
+class Transforms:
+    """The functions, and the order in which they are called. May be called from many threads at once."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        output: str,
+        *,
+        decode: Mapping[str, Function] | None,
+        collate: Mapping[str, Function] | None,
+        pad: Any,
+        map: Function | Sequence[Function] | None,
+        pin: bool,
+    ) -> None:
+        self._dataset, self._output, self._pin = dataset, output, pin
+        self.decode = _functions("decode", decode, dataset)
+        self._collate = _functions("collate", collate, dataset)
+        self._pads, self._pad_all = _pads(pad, dataset)
+        self._map = [] if map is None else list(map) if isinstance(map, Iterable) else [map]
+        for function in self._map:
+            if not callable(function):
+                raise TypeError(f"map={function!r}: give a function of a batch, or a list of them")
+        if output == "arrow" and (self.decode or self._collate or pad is not None):
+            raise ValueError("decode, collate and pad with output='arrow': use 'torch' or 'numpy', or map=")
+        if output == "python" and pad is not None:
+            raise ValueError("pad with output='python': use 'torch' or 'numpy'")
+        if pin and output != "torch":
+            raise ValueError(f"pin_memory with output={output!r}: only tensors are pinned, use output='torch'")
+        if pin and not _has_device():
+            warnings.warn("pin_memory=True, and there is no accelerator: tensors are not pinned", stacklevel=3)
+            self._pin = False
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.decode or self._collate or self._pads or self._pad_all or self._map or self._pin)
+
+    def entering(self) -> Callable[[], None]:
+        """What a thread does first, to work for the thread that asks here: pinning uses the device that is current."""
+        if not self._pin:
+            return lambda: None
+        import torch
+
+        device = torch.accelerator.current_device_index()
+        return lambda: torch.accelerator.set_device_index(device)
+
+    def decoded(self, batch: Batch) -> dict[str, list[Any]]:
+        """The values of the columns that are decoded, row by row.
+
+        Raises:
+            RowErrors: naming all rows that fail, of the first column in which one does.
+        """
+        if not self.decode:
+            return {}
+        given = batch.to_pydict(list(self.decode))
+        found: dict[str, list[Any]] = {}
+        for name, function in self.decode.items():
+            errors: dict[int, Exception] = {}
+            values = found[name] = []
+            for place, value in enumerate(given[name]):
+                try:
+                    values.append(function(value))
+                except Exception as error:
+                    errors[place] = error
+                    values.append(None)
+            if errors:
+                raise RowErrors(name, errors)
+        return found
+
+    def finish(self, found: Any, decoded: dict[str, list[Any]]) -> Any:
+        """The batch to hand out, of its converted columns and those that were decoded."""
+        for name, values in decoded.items():
+            found[name] = values if name in self._collate else stacked(values, self._output, name)
+        for name, function in self._collate.items():
+            found[name] = function(found[name])
+        for name, pad in self._pads_of(found):
+            try:
+                found[name], there = pad(found[name])
+            except ValueError as error:
+                raise ValueError(f"column {name!r}: {error}") from None
+            if pad.mask is not None:
+                if pad.mask in found:
+                    raise ValueError(f"there is a column called {pad.mask!r}: choose another name for the mask")
+                found[pad.mask] = there
+        for function in self._map:
+            found = function(found)
+        return pinned(found) if self._pin else found
+
+    def _pads_of(self, found: dict[str, Any]) -> list[tuple[str, Pad]]:
+        pads = dict(self._pads)
+        if self._pad_all is not None:
+            # Text as offsets and bytes is no list of numbers.
+            texts = {field.name for field in self._dataset.schema.fields if field.format in _TEXTS}
+            names = (name for name, value in found.items() if isinstance(value, Ragged))
+            pads |= {name: self._pad_all for name in names if name not in texts or name in self.decode}
+        return list(pads.items())
+
+    def error_of(self, batch: Batch, error: Exception) -> TransformError:
+        """Which row it was, in which file and row group; or which rows, if a function of a whole batch failed."""
+        step = f"epoch {batch.epoch}, step {batch.step}"
+        ids = batch.row_ids
+        if isinstance(error, RowErrors):
+            place, cause = next(iter(error.errors.items()))
+            row = ids[place]
+            file, group, at = located(self._dataset, row)
+            more = f" (and {len(error.errors) - 1} more of this batch)" if len(error.errors) > 1 else ""
+            found = TransformError(
+                f"{file}, row group {group}, row {at}, column {error.column!r}: decode failed for row id {row}{more}, "
+                f"{step}: {_told(cause)}",
+                file=file,
+                row_group=group,
+                column=error.column,
+                row_ids=[ids[place] for place in error.errors],
+            )
+        else:
+            cause = error
+            named = ", ".join(map(str, ids[:_NAMED_ROWS])) + (", …" if len(ids) > _NAMED_ROWS else "")
+            found = TransformError(
+                f"a function of the loader failed for the batch of {step}, row ids {named}: {_told(error)}; "
+                "decode= names the row that fails",
+                row_ids=ids,
+                hint="decode= names the row that fails",
+            )
+        found.epoch, found.step = batch.epoch, batch.step
+        found.__cause__ = cause
+        return found
+
+
+def located(dataset: Dataset, row: int) -> tuple[str, int, int]:
+    """The file of a row, its row group there, and its row there."""
+    if isinstance(dataset, MixedDataset):
+        number, row = dataset.locate(row)
+        dataset = dataset.datasets[number]
+    found = dataset.index.locate(row)
+    return found.file, found.row_group, found.row
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _functions(argument: str, given: Mapping[str, Function] | None, dataset: Dataset) -> dict[str, Function]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{argument}={given!r}: give a dict of a function for each column, {{'name': function}}")
+    for name, function in given.items():
+        if name not in dataset.column_names:
+            raise KeyError(f"{argument}: no column is called {name!r}; there are {', '.join(dataset.column_names)}")
+        if not callable(function):
+            raise TypeError(f"{argument}[{name!r}] is {function!r}: give a function")
+    return dict(given)
+
+
+def _pads(pad: Any, dataset: Dataset) -> tuple[dict[str, Pad], Pad | None]:
+    """How columns are padded by name, and how all others are."""
+    if pad is None:
+        return {}, None
+    if isinstance(pad, Mapping):
+        unknown = [name for name in pad if name not in dataset.column_names]
+        if unknown:
+            raise KeyError(f"pad: no column is called {unknown[0]!r}; there are {', '.join(dataset.column_names)}")
+        return {name: length if isinstance(length, Pad) else Pad(length) for name, length in pad.items()}, None
+    if isinstance(pad, Pad) and pad.mask is not None:
+        raise ValueError("pad with a mask for all columns: give one for each, pad={'tokens': Pad(mask=…)}")
+    return {}, pad if isinstance(pad, Pad) else Pad(pad)
+
+
+def stacked(values: list[Any], output: str, name: str) -> Any:
+    """Values of rows as one: numbers and arrays of one shape as an array or tensor, lists and arrays of one dimension
+    as a :class:`Ragged`, and all else as a list."""
+    if output == "python" or not values:
+        return values
+    import numpy as np
+
+    first = values[0]
+    if isinstance(first, (bool, int, float, np.generic)) and not isinstance(first, (np.str_, np.bytes_)):
+        numbers = np.asarray(values)
+        if numbers.dtype.kind not in "biuf":
+            return values
+        return to_torch(numbers) if output == "torch" else numbers
+    if not _is_array(first) and not (isinstance(first, list) and all(isinstance(v, list) for v in values)):
+        return values
+    arrays = [value.numpy() if hasattr(value, "numpy") else np.asarray(value) for value in values]
+    shapes = {array.shape for array in arrays}
+    if arrays[0].ndim == 1:
+        return _ragged(arrays, output)
+    if len(shapes) > 1:
+        told = " and ".join(map(str, sorted(shapes, key=str)[:2]))
+        raise ValueError(
+            f"column {name!r} was decoded to arrays of shapes {told}, which are no batch: make them alike, "
+            f"as Image(size=…) does, or keep a list, collate={{{name!r}: list}}"
+        )
+    return to_torch(np.stack(arrays)) if output == "torch" else np.stack(arrays)
+
+
+def _ragged(arrays: list[Any], output: str) -> Any:
+    import numpy as np
+
+    if any(array.ndim != 1 for array in arrays):
+        raise ValueError("some values are lists and others are not")
+    lengths = [len(array) for array in arrays]
+    offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    # Empty lists have no type of their own.
+    full = [array for array in arrays if len(array)]
+    found = Ragged(np.concatenate(full) if full else np.empty(0, dtype=np.int64), offsets)
+    return to_torch(found) if output == "torch" else found
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "__array__") and hasattr(value, "shape") and len(value.shape) > 0
+
+
+def _has_device() -> bool:
+    import torch
+
+    return torch.accelerator.is_available()
+
+
+def pinned(value: Any) -> Any:
+    """The same with its tensors in memory that a GPU copies from without waiting."""
+    if isinstance(value, dict):
+        return {name: pinned(part) for name, part in value.items()}
+    if isinstance(value, (Ragged, Codes, Masked)):
+        return type(value)(*(pinned(part) for part in value))
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return type(value)(pinned(part) for part in value)
+    pin = getattr(value, "pin_memory", None)
+    return value if pin is None else pin()
+

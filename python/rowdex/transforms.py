@@ -1,0 +1,252 @@
+"""What a :class:`rowdex.Loader` does to its batches on threads: decoding images, padding lists.
+
+::
+
+    loader = rowdex.Loader(
+        dataset, batch_size=64, map_threads=4,
+        decode={"image": rowdex.transforms.Image(size=(224, 224))},
+        pad={"tokens": "longest"},
+    )
+
+Any function of a value will do for ``decode``, and any function of a batch for ``map``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import io
+import json
+import struct
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import _ffi, _values
+from ._arrays import Ragged
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
+
+Decoder = Literal["pillow", "simplejpeg", "torchvision"]
+_DECODERS: dict[str, str] = {"simplejpeg": "simplejpeg", "pillow": "PIL.Image", "torchvision": "torchvision.io"}
+_JPEG = b"\xff\xd8\xff"
+
+
+class Image:
+    """Decodes an image: for ``decode`` of a :class:`rowdex.Loader`.
+
+    The value is the bytes of a file, or a struct with ``bytes``, as hubs store images. The result is an array of
+    ``uint8``, of shape ``(height, width, channels)``, or ``(channels, height, width)``.
+
+    JPEG is decoded by simplejpeg, Pillow or torchvision, whichever is installed, in this order, and other formats by
+    Pillow or torchvision. Their pixels may differ by a little: name one for the same pixels everywhere.
+
+    Args:
+        mode: ``"RGB"``, or ``"L"`` for grey.
+        layout: ``"hwc"`` or ``"chw"``.
+        size: Scales to this height and width, so that images of many sizes make one batch. Needs Pillow, which then
+            decodes, too: a JPEG at about this size, which is several times faster than whole.
+        decoder: ``"simplejpeg"``, ``"pillow"`` or ``"torchvision"``. simplejpeg decodes nothing but JPEG.
+
+    Raises:
+        ModuleNotFoundError: if no decoder is installed, or not the one that is named.
+        ValueError: where bytes are no image, from the decoder; a loader says which row it is.
+    """
+
+    def __init__(
+        self,
+        mode: Literal["RGB", "L"] = "RGB",
+        *,
+        layout: Literal["hwc", "chw"] = "hwc",
+        size: tuple[int, int] | None = None,
+        decoder: Decoder | None = None,
+    ) -> None:
+        if mode not in ("RGB", "L"):
+            raise ValueError(f"mode={mode!r}: use 'RGB' or 'L'")
+        if layout not in ("hwc", "chw"):
+            raise ValueError(f"layout={layout!r}: use 'hwc' or 'chw'")
+        if decoder is not None and decoder not in _DECODERS:
+            raise ValueError(f"decoder={decoder!r}: use {', '.join(map(repr, _DECODERS))}")
+        if size is not None and decoder not in (None, "pillow"):
+            raise ValueError(f"size= and decoder={decoder!r}: only 'pillow' scales")
+        if size is not None and (len(size) != 2 or min(size) < 1):
+            raise ValueError(f"size={size!r}: give height and width")
+        self._mode, self._layout, self._size = mode, layout, size
+        self._decoders = _installed("pillow" if size is not None else decoder)
+
+    def __call__(self, value: Any) -> Any:
+        """The image as an array."""
+        import numpy as np
+
+        data = value.get("bytes") if isinstance(value, dict) else value
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            path = value.get("path") if isinstance(value, dict) else None
+            where = f", only the path {path!r}: store the bytes in the Parquet files" if path else ""
+            raise ValueError(f"no image: {type(value).__name__} without bytes{where}")
+        found = np.ascontiguousarray(self._decoded(bytes(data)))
+        return np.ascontiguousarray(found.transpose(2, 0, 1)) if self._layout == "chw" else found
+
+    def __repr__(self) -> str:
+        return f"Image({self._mode!r}, layout={self._layout!r}, size={self._size}, decoder={self._decoders[0]!r})"
+
+    def _decoded(self, data: bytes) -> Any:
+        for decoder in self._decoders:
+            if decoder != "simplejpeg" or data.startswith(_JPEG) or len(self._decoders) == 1:
+                return getattr(self, f"_{decoder}")(data)
+        raise ValueError("no JPEG, and simplejpeg decodes nothing else: install Pillow")
+
+    def _simplejpeg(self, data: bytes) -> Any:
+        module = importlib.import_module("simplejpeg")
+        return module.decode_jpeg(data, colorspace="GRAY" if self._mode == "L" else "RGB")
+
+    def _torchvision(self, data: bytes) -> Any:
+        import torch
+
+        module = importlib.import_module("torchvision.io")
+        # From a copy that may be written to: torch warns of others.
+        encoded = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        mode = module.ImageReadMode.GRAY if self._mode == "L" else module.ImageReadMode.RGB
+        return module.decode_image(encoded, mode=mode).permute(1, 2, 0).numpy()
+
+    def _pillow(self, data: bytes) -> Any:
+        import numpy as np
+
+        module = importlib.import_module("PIL.Image")
+        with module.open(io.BytesIO(data)) as image:
+            if self._size is not None:
+                height, width = self._size
+                # Of a JPEG only: decodes to the smallest of a few sizes that is no smaller.
+                image.draft(self._mode, (width, height))
+                image = image.convert(self._mode).resize((width, height), module.Resampling.BILINEAR)
+            found = np.asarray(image.convert(self._mode))
+        return found[:, :, None] if found.ndim == 2 else found
+
+
+def _installed(wanted: str | None) -> list[str]:
+    if wanted is not None:
+        if importlib.util.find_spec(_DECODERS[wanted].split(".")[0]) is None:
+            raise ModuleNotFoundError(f"{wanted} is not installed, and images are to be decoded by it: install it")
+        return [wanted]
+    found = [name for name, module in _DECODERS.items() if importlib.util.find_spec(module.split(".")[0]) is not None]
+    if not found:
+        raise ModuleNotFoundError("nothing is installed that decodes images: install pillow, or simplejpeg for JPEG")
+    return found
+
+
+class Pad:
+    """Makes one array of lists of different lengths: for ``pad`` of a :class:`rowdex.Loader`.
+
+    Args:
+        length: ``"longest"``, of the batch, or so many items. A longer list is an error, unless ``cut``.
+        fill: What is put beside a shorter list.
+        side: Where: ``"right"`` or ``"left"``.
+        multiple_of: Rounds the length up, so that fewer shapes occur.
+        cut: Leaves out the items of a list after ``length``.
+        mask: Adds a column under this name that says where the items of lists are, bool, of the same shape.
+    """
+
+    def __init__(
+        self,
+        length: int | Literal["longest"] = "longest",
+        *,
+        fill: Any = 0,
+        side: Literal["right", "left"] = "right",
+        multiple_of: int = 1,
+        cut: bool = False,
+        mask: str | None = None,
+    ) -> None:
+        if length != "longest" and (not isinstance(length, int) or isinstance(length, bool) or length < 0):
+            raise ValueError(f"pad to {length!r}: use 'longest' or a number of items")
+        if side not in ("right", "left"):
+            raise ValueError(f"side={side!r}: use 'right' or 'left'")
+        if multiple_of < 1:
+            raise ValueError(f"multiple_of is {multiple_of}: use 1 or more")
+        if cut and length == "longest":
+            raise ValueError("cut=True with length='longest': give the length to cut at")
+        self._length, self._fill, self._side = length, fill, side
+        self._multiple, self._cut, self.mask = multiple_of, cut, mask
+
+    def __call__(self, lists: Ragged) -> tuple[Any, Any]:
+        """The lists as one array or tensor, and where the items are. Shape ``(rows, length, ...)`` and the same."""
+        if not isinstance(lists, Ragged) or not hasattr(lists.values, "shape"):
+            raise ValueError(f"only lists of numbers are padded, not {type(lists).__name__}")
+        is_tensor = type(lists.values).__module__.partition(".")[0] == "torch"
+        values, offsets = (part.numpy() if is_tensor else part for part in lists)
+        found, there = self._padded(values, offsets)
+        if is_tensor:
+            import torch
+
+            return torch.from_numpy(found), torch.from_numpy(there)
+        return found, there
+
+    def _padded(self, values: Any, offsets: Any) -> tuple[Any, Any]:
+        import numpy as np
+
+        lengths = offsets[1:] - offsets[:-1]
+        longest = int(lengths.max()) if len(lengths) else 0
+        width = longest if self._length == "longest" else self._length
+        if longest > width and not self._cut:
+            raise ValueError(f"a list of {longest} items is longer than {width}: choose a greater length, or cut=True")
+        kept = np.minimum(lengths, width)
+        width = -(-width // self._multiple) * self._multiple
+        items = np.arange(len(values)) - np.repeat(offsets[:-1] - offsets[0], lengths)
+        values = values[items < np.repeat(kept, lengths)]
+        places = np.arange(width)
+        there = places < kept[:, None] if self._side == "right" else places >= width - kept[:, None]
+        found = np.full((len(lengths), width, *values.shape[1:]), self._fill, dtype=values.dtype)
+        found[there] = values
+        return found, there
+
+
+def hub(dataset: Dataset) -> dict[str, Image]:
+    """For ``decode`` of a :class:`rowdex.Loader`: an :class:`Image` for each column that is one of images, as the
+    feature metadata says that Hugging Face's ``datasets`` writes into Parquet files.
+
+    Raises:
+        ValueError: if there is no such metadata, or no such column.
+    """
+    schema = _ffi.ArrowSchema()
+    dataset.schema._export(schema)
+    try:
+        metadata = _metadata(schema.metadata)
+    finally:
+        schema.release(ctypes.addressof(schema))
+    try:
+        features = json.loads(metadata[b"huggingface"])["info"]["features"]
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(
+            "the files have no feature metadata of Hugging Face: name the columns, decode={'image': Image()}"
+        ) from None
+    names = [name for name in dataset.column_names if _kind(features.get(name)) == "Image"]
+    if not names:
+        raise ValueError(f"no column is one of images by its metadata; there are {', '.join(dataset.column_names)}")
+    return {name: Image() for name in names}
+
+
+def _kind(feature: Any) -> Any:
+    return feature.get("_type") if isinstance(feature, dict) else None
+
+
+def _metadata(address: int | None) -> dict[bytes, bytes]:
+    """Keys and values, as the Arrow C data interface has them: numbers of 32 bits, each before what it counts."""
+    if not address:
+        return {}
+    at = address
+
+    def number() -> int:
+        nonlocal at
+        (found,) = struct.unpack("i", _values.raw_at(at, 4))
+        at += 4
+        return int(found)
+
+    def text() -> bytes:
+        nonlocal at
+        length = number()
+        found = bytes(_values.raw_at(at, length))
+        at += length
+        return found
+
+    return {text(): text() for _ in range(number())}
+
+
+__all__ = ["Image", "Pad", "hub"]

@@ -1,0 +1,495 @@
+"""Functions that a loader applies to its batches on threads, with images as hubs store them, and lists of tokens."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import pathlib
+import pickle
+import threading
+import time
+import weakref
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import rowdex
+
+from ..conftest import ROWS, run_python
+from .need import need
+from .page import script
+
+WAIT = 60
+
+
+def loader_of(dataset: Any, **options: Any) -> rowdex.Loader:
+    given = {"batch_size": 32, "seed": 7, "output": "numpy", "nulls": "fill", "num_replicas": 1, "rank": 0}
+    return rowdex.Loader(dataset, **{**given, **options})
+
+
+def ids(batch: Any) -> list[int]:
+    return list(batch["id"].tolist())
+
+
+def slowly(batch: Any) -> Any:
+    # Batches are done in another order than they were begun.
+    time.sleep((int(batch["id"][0]) % 4) / 1000)
+    return batch
+
+
+@pytest.mark.parametrize("threads", [0, 1, 4])
+def test_batches_states_and_epochs_are_those_of_the_loader_without_functions(dataset: Any, threads: int) -> None:
+    plain, mapped = loader_of(dataset), loader_of(dataset, map=slowly, map_threads=threads)
+    for epoch in range(3):
+        assert (mapped.epoch, len(mapped), mapped.steps_left) == (epoch, len(plain), plain.steps_left)
+        others = iter(mapped)
+        for batch in plain:
+            assert ids(next(others)) == ids(batch)
+            assert mapped.state_dict() == plain.state_dict() and mapped.steps_left == plain.steps_left
+        assert next(others, None) is None
+    assert mapped.stats.rows >= ROWS
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_a_state_counts_what_was_handed_out_and_goes_on_with_another_world_size(dataset: Any, world: int) -> None:
+    states, served = [], []
+    for rank in range(2):
+        loader = loader_of(dataset, num_replicas=2, rank=rank, map=slowly, map_threads=3)
+        batches = iter(loader)
+        served += [row for _ in range(5) for row in ids(next(batches))]
+        time.sleep(0.05)
+        states.append(loader.state_dict())
+    assert states[0] == states[1] == loader._sampler.state_after(0, 4)
+    for rank in range(world):
+        loader = loader_of(dataset, num_replicas=world, rank=rank, map=slowly, map_threads=3)
+        plain = loader_of(dataset, num_replicas=world, rank=rank)
+        for resumed in (loader, plain):
+            resumed.load_state_dict(states[0])
+        rest = [ids(batch) for batch in loader]
+        assert rest == [ids(batch) for batch in plain]
+        assert [ids(batch) for batch in loader] == [ids(batch) for batch in plain]
+        served += [row for batch in rest for row in batch]
+    assert set(served) == set(range(ROWS)) and len(served) - ROWS < world
+
+
+def test_an_iteration_that_is_given_up_a_state_and_set_epoch_do_as_without_functions(dataset: Any) -> None:
+    plain, mapped = loader_of(dataset), loader_of(dataset, map=slowly, map_threads=3)
+    for loader in (plain, mapped):
+        for step, _ in enumerate(loader):
+            if step == 3:
+                break
+    assert (plain.state_dict(), plain.epoch) == (mapped.state_dict(), mapped.epoch)
+    assert [ids(batch) for batch in plain] == [ids(batch) for batch in mapped]
+    state = mapped.state_dict()
+    for epoch in (7, 0, 7):
+        for loader in (plain, mapped):
+            loader.set_epoch(epoch)
+        assert [ids(batch) for batch in plain] == [ids(batch) for batch in mapped]
+    for loader in (plain, mapped):
+        loader.load_state_dict(state)
+        next(iter(loader))
+    assert plain.state_dict() == mapped.state_dict()
+    # An epoch that was resumed is whole when it is asked for again.
+    middle = loader_of(dataset)
+    for _ in zip(range(4), middle):
+        pass
+    found = []
+    for loader in (plain, mapped):
+        loader.load_state_dict(middle.state_dict())
+        found.append([[ids(batch) for batch in loader] for _ in range(2)])
+        loader.set_epoch(0)
+        found[-1].append([ids(batch) for batch in loader])
+    assert found[0] == found[1] and list(map(len, found[0])) == [28, 32, 32]
+
+
+def test_no_more_than_twice_the_threads_are_read_ahead(dataset: Any) -> None:
+    done: list[int] = []
+    loader = loader_of(dataset, map=lambda batch: done.append(1) or batch, map_threads=3)
+    batches = iter(loader)
+    for handed in range(1, 10):
+        next(batches)
+        time.sleep(0.02)
+        assert handed <= len(done) <= handed + 6
+
+
+def test_functions_run_on_as_many_threads_at_once(dataset: Any) -> None:
+    together = threading.Barrier(3)
+
+    def meet(batch: Any) -> Any:
+        if batch["id"][0] >= 0 and loader.epoch == 0:
+            together.wait(WAIT)
+        return threading.current_thread().name
+
+    loader = loader_of(dataset, map=meet, map_threads=3, batch_size=335)
+    assert len(set(loader)) == 3
+    inline = loader_of(dataset, map=lambda batch: threading.current_thread().name, map_threads=0)
+    assert set(inline) == {threading.current_thread().name}
+
+
+def test_close_ends_an_iteration_and_the_loader_goes_on_after_the_last_batch(dataset: Any) -> None:
+    plain, stuck = loader_of(dataset), threading.Event()
+    begun = threading.Event()
+
+    def block(batch: Any) -> Any:
+        calls.append(batch)
+        if len(calls) == 5:
+            begun.set()
+            stuck.wait(WAIT)
+        return batch
+
+    calls: list[Any] = []
+    handed: list[Any] = []
+    loader = loader_of(dataset, map=block, map_threads=1)
+    errors: list[BaseException] = []
+
+    def train() -> None:
+        try:
+            for batch in loader:
+                handed.append(ids(batch))
+        except rowdex.ClosedError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    assert begun.wait(WAIT)
+    loader.close()
+    thread.join(WAIT)
+    assert not thread.is_alive() and len(errors) == 1
+    stuck.set()
+    expected = [ids(batch) for batch in plain]
+    assert handed == expected[: len(handed)]
+    state = loader.state_dict()
+    resumed = loader_of(dataset)
+    resumed.load_state_dict(state)
+    assert [ids(batch) for batch in resumed] == expected[len(handed) :]
+
+
+def test_a_second_iteration_ends_the_first(dataset: Any) -> None:
+    loader = loader_of(dataset, map=slowly, map_threads=2)
+    first = iter(loader)
+    next(first)
+    second = iter(loader)
+    assert len(list(second)) == 32
+    with pytest.raises(rowdex.ClosedError):
+        for _ in range(10):
+            next(first)
+
+
+def test_a_loader_that_is_dropped_in_mid_epoch_leaves_no_thread(dataset: Any) -> None:
+    loader = loader_of(dataset, map=slowly, map_threads=4)
+    batches = iter(loader)
+    next(batches)
+    gone = weakref.ref(loader)
+    del loader, batches
+    deadline = time.monotonic() + WAIT
+    while any(thread.name.startswith("rowdex-map") for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    gc.collect()
+    assert gone() is None
+
+
+def test_the_interpreter_ends_in_mid_epoch(index: str) -> None:
+    program = """
+import sys, time, rowdex
+loader = rowdex.Loader(rowdex.Dataset(sys.argv[1], columns=["id"]), batch_size=8, output="numpy",
+                       map=lambda batch: time.sleep(0.001) or batch, map_threads=4)
+batches = iter(loader)
+print(len(next(batches)["id"]))
+"""
+    done = run_python(program, index)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "8\n", "")
+
+
+def test_a_forked_child_goes_on_with_an_iteration_of_its_own(dataset: Any) -> None:
+    loader = loader_of(dataset, map=slowly, map_threads=2)
+    batches = iter(loader)
+    next(batches)
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            try:
+                next(batches)
+                found = "went on"
+            except rowdex.ClosedError:
+                found = str(len(list(loader)))
+            os.write(write, found.encode())
+        finally:
+            os._exit(0)
+    deadline = time.monotonic() + WAIT
+    while os.waitpid(pid, os.WNOHANG)[0] == 0:
+        if time.monotonic() > deadline:
+            os.kill(pid, 9)
+        time.sleep(0.01)
+    assert os.read(read, 100) == b"32" and len(list(batches)) == 31
+
+
+def test_an_error_of_the_data_comes_at_its_step_and_again_until_a_state_is_loaded(tmp_path: pathlib.Path) -> None:
+    table = pa.table({"id": range(1000), "name": [f"row {i}" for i in range(1000)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=100, compression=None)
+    rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx")
+    file = pq.ParquetFile(tmp_path / "a.parquet").metadata.row_group(5).column(1)
+    with open(tmp_path / "a.parquet", "r+b") as damaged:
+        damaged.seek(file.dictionary_page_offset or file.data_page_offset)
+        damaged.write(b"\xff" * file.total_compressed_size)
+    dataset = rowdex.Dataset(tmp_path / "a.rdx", staleness="off")
+    loader = loader_of(dataset, shuffle=False, batch_size=50, map=slowly, map_threads=3)
+    handed = []
+    with pytest.raises(rowdex.FormatError, match="row group 5"):
+        for batch in loader:
+            handed += ids(batch)
+    assert handed == list(range(500))
+    state = loader.state_dict()
+    with pytest.raises(rowdex.FormatError, match="row group 5"):
+        next(iter(loader))
+    loader.load_state_dict(state)
+    with pytest.raises(rowdex.FormatError, match="row group 5"):
+        list(loader)
+    substituting = loader_of(dataset, shuffle=False, batch_size=50, map=slowly, map_threads=3, on_fault="substitute")
+    assert len([row for batch in substituting for row in ids(batch)]) == 1000
+    assert [lost.row_group for lost in substituting.lost_groups] == [5]
+
+
+def test_a_value_that_cannot_be_decoded_is_an_error_that_names_row_file_and_row_group(dataset: Any) -> None:
+    def refuse(value: str) -> str:
+        if value == "row 437":
+            raise ValueError("no good")
+        return value
+
+    loader = loader_of(dataset, decode={"name": refuse}, map_threads=2)
+    expected = next(step for step, batch in enumerate(loader_of(dataset)) if 437 in ids(batch))
+    handed = 0
+    with pytest.raises(rowdex.TransformError) as caught:
+        for _ in loader:
+            handed += 1
+    error = caught.value
+    assert handed == error.step == expected and error.row_ids == [437] and isinstance(error.__cause__, ValueError)
+    assert (error.file, error.row_group, error.column) == ("part-1.parquet", 1, "name")
+    assert "part-1.parquet, row group 1, row 2, column 'name': decode failed for row id 437" in str(error)
+    assert "ValueError: no good" in str(error)
+    mixed = rowdex.MixedDataset([dataset, dataset])
+    loader = loader_of(mixed, shuffle=False, decode={"name": refuse})
+    loader.load_state_dict(loader._sampler.state_after(0, 40))
+    with pytest.raises(rowdex.TransformError) as caught:
+        list(loader)
+    assert caught.value.row_ids == [ROWS + 437] and caught.value.file == "part-1.parquet"
+
+
+def test_a_function_of_batches_that_fails_is_an_error_that_names_the_rows(dataset: Any) -> None:
+    loader = loader_of(dataset, shuffle=False, map=[lambda batch: batch, lambda batch: batch["nothing"]])
+    with pytest.raises(rowdex.TransformError, match="epoch 0, step 0, row ids 0, 1, 2, 3, 4, 5, 6, 7, …: KeyError"):
+        list(loader)
+    stopping = loader_of(dataset, map=lambda batch: next(iter([])))
+    with pytest.raises(rowdex.TransformError, match="StopIteration"):
+        list(stopping)
+
+
+def test_decoded_values_become_arrays_lists_and_ragged_lists(dataset: Any) -> None:
+    decode = {
+        "name": lambda text: len(text),
+        "x": lambda x: f"<{x}>",
+        "tokens": lambda tokens: [2 * token for token in tokens],
+        "vector": lambda vector: np.outer(vector, vector),
+        "maybe": lambda value: value is None,
+    }
+    for output in ("numpy", "torch"):
+        if output == "torch":
+            need("torch")
+        batch = next(iter(loader_of(dataset, shuffle=False, output=output, decode=decode)))
+        assert batch["name"].tolist() == [len(f"row {i}") for i in range(32)]
+        assert batch["x"] == [f"<{i / 2}>" for i in range(32)]
+        assert batch["vector"].shape == (32, 3, 3)
+        assert batch["vector"][2].tolist() == np.outer([2, 3, 4], [2, 3, 4]).tolist()
+        assert batch["maybe"].tolist() == [i % 3 == 0 for i in range(32)]
+        values, offsets = batch["tokens"]
+        assert [values[offsets[i] : offsets[i + 1]].tolist() for i in range(32)] == [
+            [2 * token for token in range(i % 4)] for i in range(32)
+        ]
+        assert isinstance(batch["label"], type(batch["name"]))
+    collate = {"vector": list, "label": lambda labels: labels + 1}
+    batch = next(iter(loader_of(dataset, shuffle=False, decode=decode, collate=collate)))
+    assert isinstance(batch["vector"], list) and batch["label"].tolist() == [i % 5 + 1 for i in range(32)]
+    shapes = loader_of(dataset, decode={"id": lambda i: np.zeros((i % 2 + 1, 2))})
+    with pytest.raises(rowdex.TransformError, match=r"arrays of shapes \(1, 2\) and \(2, 2\).*collate=\{'id': list\}"):
+        list(shapes)
+    python = next(iter(loader_of(dataset, shuffle=False, output="python", decode={"name": str.upper})))
+    assert python["name"][:2] == ["ROW 0", "ROW 1"] and python["id"][:2] == [0, 1]
+
+
+@pytest.mark.parametrize("output", ["numpy", "torch"])
+def test_lists_are_padded_as_torch_pads_them(dataset: Any, output: str) -> None:
+    torch = need("torch")
+    pad_sequence = torch.nn.utils.rnn.pad_sequence
+    lists = [torch.tensor(range(i % 4), dtype=torch.int64) for i in range(32)]
+
+    def first(**options: Any) -> Any:
+        return next(iter(loader_of(dataset, shuffle=False, output=output, **options)))
+
+    def plain(value: Any) -> Any:
+        return np.asarray(value).tolist()
+
+    for pad in ("longest", {"tokens": "longest"}):
+        assert plain(first(pad=pad)["tokens"]) == pad_sequence(lists, batch_first=True).tolist()
+    assert plain(first(pad=5)["tokens"]) == [row + [0, 0] for row in pad_sequence(lists, batch_first=True).tolist()]
+    left = rowdex.transforms.Pad(fill=-1, side="left", multiple_of=4, mask="there")
+    batch = first(pad={"tokens": left})
+    expected = pad_sequence([row.flip(0) for row in lists], batch_first=True, padding_value=-1).flip(1).tolist()
+    assert plain(batch["tokens"]) == [[-1, *row] for row in expected]
+    assert plain(batch["there"]) == [[place >= 4 - i % 4 for place in range(4)] for i in range(32)]
+    cut = first(pad={"tokens": rowdex.transforms.Pad(2, cut=True)})
+    assert plain(cut["tokens"]) == pad_sequence(lists, batch_first=True)[:, :2].tolist()
+    assert type(batch["tokens"]) is type(batch["id"])
+    with pytest.raises(rowdex.TransformError, match="column 'tokens': a list of 3 items is longer than 2"):
+        first(pad=2)
+    # Text is no list of numbers.
+    texts = first(pad="longest", strings="offsets")
+    assert isinstance(texts["name"], rowdex.Ragged) and plain(texts["tokens"]) == plain(first(pad="longest")["tokens"])
+
+
+def test_lists_of_vectors_and_batches_without_items_are_padded() -> None:
+    pad = rowdex.transforms.Pad(fill=9)
+    found, there = pad(rowdex.Ragged(np.arange(6).reshape(3, 2), np.array([5, 5, 8])))
+    assert found.tolist() == [[[9, 9]] * 3, [[0, 1], [2, 3], [4, 5]]] and there.tolist() == [[False] * 3, [True] * 3]
+    found, there = pad(rowdex.Ragged(np.empty(0, dtype=np.int32), np.array([0])))
+    assert found.shape == there.shape == (0, 0) and found.dtype == np.int32
+
+
+REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"map": 3}, TypeError, "map=3|give a function"),
+    ({"decode": len}, TypeError, "give a dict of a function for each column"),
+    ({"decode": {"nothing": len}}, KeyError, "no column is called 'nothing'"),
+    ({"collate": {"id": 3}}, TypeError, "give a function"),
+    ({"pad": {"nothing": 3}}, KeyError, "no column is called 'nothing'"),
+    ({"pad": "shortest"}, ValueError, "use 'longest' or a number of items"),
+    ({"pad": -1}, ValueError, "use 'longest' or a number of items"),
+    ({"pad": "longest", "output": "arrow"}, ValueError, "or map="),
+    ({"pad": "longest", "output": "python"}, ValueError, "use 'torch' or 'numpy'"),
+    ({"pin_memory": True}, ValueError, "use output='torch'"),
+    ({"map_threads": 2}, ValueError, "nothing to do"),
+    ({"map": len, "map_threads": -1}, ValueError, "map_threads is -1"),
+]
+
+
+@pytest.mark.parametrize("options, kind, match", REFUSED)
+def test_what_cannot_be_done_is_refused_when_the_loader_is_made(
+    dataset: Any, options: dict[str, Any], kind: type[Exception], match: str
+) -> None:
+    with pytest.raises(kind, match=match):
+        loader_of(dataset, **options)
+
+
+def test_a_loader_with_functions_is_no_arrow_stream(dataset: Any) -> None:
+    with pytest.raises(TypeError, match="leave these out"):
+        pa.table(loader_of(dataset, output="arrow", map=lambda batch: batch))
+    taken = list(loader_of(dataset.select(["id"]), output="arrow", map=lambda batch: batch.to_arrow().num_rows))
+    assert sum(taken) == ROWS
+
+
+def test_tensors_are_pinned_where_there_is_a_device_and_there_is_a_warning_otherwise(dataset: Any) -> None:
+    torch = need("torch")
+    narrow = dataset.select(["id", "tokens"])
+    if torch.accelerator.is_available():
+        batch = next(iter(loader_of(narrow, output="torch", pin_memory=True)))
+        assert batch["id"].is_pinned() and batch["tokens"].values.is_pinned()
+        return
+    with pytest.warns(UserWarning, match="there is no accelerator"):
+        loader = loader_of(narrow, output="torch", pin_memory=True, map_threads=1)
+    assert not next(iter(loader))["id"].is_pinned()
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list[Any]]:
+    """Images as Hugging Face's datasets writes them, 100 rows a group, and their pixels."""
+    image = need("PIL.Image")
+    random = np.random.default_rng(3)
+    files, pixels = [], []
+    for number in range(230):
+        size = (48, 40) if number % 2 else (32, 64)
+        smooth = image.fromarray(random.integers(0, 255, (4, 4, 3), dtype=np.uint8)).resize(size[::-1])
+        file = io.BytesIO()
+        smooth.save(file, "JPEG" if number % 3 else "PNG")
+        files.append({"bytes": file.getvalue(), "path": f"{number}.jpg" if number % 5 else None})
+        pixels.append(np.asarray(image.open(file)))
+    features = b'{"info": {"features": {"image": {"_type": "Image"}, "label": {"dtype": "int64", "_type": "Value"}}}}'
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    table = pa.table({"image": pa.array(files, kind), "label": pa.array(range(230), pa.int64())})
+    folder = tmp_path_factory.mktemp("hub")
+    table = table.replace_schema_metadata({"other": "x", "huggingface": features})
+    pq.write_table(table, folder / "train.parquet", row_group_size=100)
+    rowdex.build(folder, folder / "images.rdx")
+    return folder, pixels
+
+
+@pytest.mark.filterwarnings("ignore:The image decoding and encoding capabilities:DeprecationWarning")
+@pytest.mark.parametrize("decoder", [None, "pillow", "simplejpeg", "torchvision"])
+def test_images_of_a_hub_are_decoded_as_pillow_decodes_them(hub: Any, decoder: Any) -> None:
+    if decoder is not None:
+        need({"pillow": "PIL"}.get(decoder, decoder))
+    folder, pixels = hub
+    dataset = rowdex.Dataset(folder / "images.rdx")
+    decode = rowdex.transforms.hub(dataset) if decoder is None else {"image": rowdex.transforms.Image(decoder=decoder)}
+    assert list(decode) == ["image"]
+    if decoder == "simplejpeg":
+        # It knows no PNG.
+        jpegs = rowdex.order.Explicit([row for row in range(230) if row % 3])
+        loader = loader_of(dataset, order=jpegs, decode=decode, collate={"image": list}, map_threads=3)
+    else:
+        loader = loader_of(dataset, decode=decode, collate={"image": list}, map_threads=3)
+    seen = 0
+    for batch in loader:
+        for label, image in zip(batch["label"].tolist(), batch["image"]):
+            # Decoders round differently.
+            assert image.shape == pixels[label].shape
+            most = 0 if decoder == "pillow" or label % 3 == 0 else 3
+            assert np.abs(image.astype(int) - pixels[label]).max() <= most
+            seen += 1
+    assert seen >= 153
+
+
+def test_images_become_one_array_when_they_are_scaled(hub: Any) -> None:
+    need("PIL")
+    folder, pixels = hub
+    dataset = rowdex.Dataset(folder / "images.rdx")
+    scaled = rowdex.transforms.Image(size=(24, 20), layout="chw")
+    grey = rowdex.transforms.Image("L", size=(24, 20))
+    batch = next(iter(loader_of(dataset, shuffle=False, decode={"image": scaled})))
+    assert batch["image"].shape == (32, 3, 24, 20) and batch["image"].dtype == np.uint8
+    means = [image.mean(axis=(1, 2)) for image in batch["image"]]
+    assert np.abs(np.array(means) - [image.mean(axis=(0, 1)) for image in pixels[:32]]).max() < 8
+    assert next(iter(loader_of(dataset, decode={"image": grey})))["image"].shape == (32, 24, 20, 1)
+    with pytest.raises(rowdex.TransformError, match=r"arrays of shapes .*Image\(size=…\)"):
+        list(loader_of(dataset, decode={"image": rowdex.transforms.Image()}))
+
+
+def test_an_image_that_is_none_is_an_error_that_names_its_row(hub: Any, tmp_path: pathlib.Path) -> None:
+    need("PIL")
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    files = [{"bytes": b"\xff\xd8\xff no image", "path": None}, {"bytes": None, "path": "far/away.jpg"}, None]
+    messages = ["UnidentifiedImageError", "only the path 'far/away.jpg'", "no image"]
+    for number, (file, told) in enumerate(zip(files, messages)):
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.table({"image": pa.array([file], kind), "id": [0]}), path)
+        rowdex.build(path, tmp_path / f"{number}.rdx")
+        dataset = rowdex.Dataset(tmp_path / f"{number}.rdx")
+        decode = {"image": rowdex.transforms.Image(decoder="pillow")}
+        place = f"{number}.parquet, row group 0, row 0, column 'image'"
+        with pytest.raises(rowdex.TransformError, match=f"{place}.*{told}"):
+            list(loader_of(dataset, decode=decode))
+        with pytest.raises(ValueError, match="no feature metadata"):
+            rowdex.transforms.hub(dataset)
+    with pytest.raises(ValueError, match="use 'simplejpeg', 'pillow', 'torchvision'"):
+        rowdex.transforms.Image(decoder="paint")  # type: ignore[arg-type]
+    assert pickle.loads(pickle.dumps(rowdex.transforms.Image("L")))._mode == "L"
+
+
+def test_the_program_of_the_manual_runs(hub: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need("torch", "PIL")
+    (tmp_path / "data").symlink_to(hub[0])
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(script("Images and tokens"), "docs/frameworks.md", "exec"), names)
+    assert names["images"] == 230 and names["batch"]["image"].shape[1:] == (3, 32, 32)
