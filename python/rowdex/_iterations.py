@@ -1,9 +1,10 @@
-"""Tells iterable datasets when a ``DataLoader`` begins an epoch over them.
+"""Tells datasets and samplers when a ``DataLoader`` begins an epoch over them.
 
 A ``DataLoader`` with workers iterates over a copy of the dataset in each worker, and the dataset in the main process
 never learns of it. Workers that do not persist are copied from it again for the next epoch, and would serve the same
-one. So that the dataset knows, the two methods with which every ``DataLoader`` begins an epoch, that of torchdata
-included, are wrapped: PyTorch has no other place for it. What they do is left as it is.
+one. A sampler never learns what a framework has wrapped it in. So that they know, the two methods with which every
+``DataLoader`` begins an epoch, that of torchdata included, are wrapped: PyTorch has no other place for it. What they do
+is left as it is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any
 
 import torch.utils.data
 from torch.utils.data import dataloader
+
+from . import _sharded
 
 
 class Announced:
@@ -33,12 +36,14 @@ def announce() -> None:
 
     @functools.wraps(make)
     def __init__(self: Any, loader: Any, *arguments: Any, **options: Any) -> None:
+        _sharded.check(loader)
         make(self, loader, *arguments, **options)
         _tell(self, loader)
 
     @functools.wraps(reset)
     def _reset(self: Any, loader: Any, first_iter: bool = False, *arguments: Any, **options: Any) -> None:
         if not first_iter:
+            _sharded.check(loader)
             _tell(self, loader)
         reset(self, loader, first_iter, *arguments, **options)
 

@@ -28,6 +28,7 @@ from .batch import Batch
 from .errors import Error
 from .index import Index, Path, row_id
 from .schema import Schema
+from .steps import LoaderStep
 from .store import StoreOptions, store_pointer
 from .tier import DiskTier, TierCounters, tier_pointer
 
@@ -276,8 +277,10 @@ class Dataset:
             raise TypeError(f"dataset[{rows!r}]: use a row id, a slice, or several row ids; a column is dataset[...].to_numpy()[name]")
         return self.take(rows)
 
-    def __getitems__(self, rows: Any) -> list[Any]:
+    def __getitems__(self, rows: Any) -> Any:
         """Several rows, each as a dict of Python values: what PyTorch's DataLoader asks for."""
+        if isinstance(rows, LoaderStep):
+            return rows.batch()
         if isinstance(rows, tuple) and hasattr(rows, "plan"):
             raise TypeError("these are the steps of a rowdex.torch.BatchSampler: give the DataLoader a rowdex.torch.Dataset, not a rowdex.Dataset")
         return self.take(rows).to_pylist()

@@ -15,7 +15,8 @@ from ._transforms import Transforms
 from .batch import Batch
 from .dataset import Dataset
 from .errors import Error
-from .sampler import DistributedSampler, Plan, epoch_number, state_text
+from .sampler import DistributedSampler, Plan, epoch_number, refuse_earlier, state_text
+from .steps import LoaderSteps
 from .schema import Schema
 
 _CHUNK_ROWS = 8192
@@ -208,6 +209,7 @@ class Loader:
             "views": views,
             "read_concurrency": count(read_concurrency, "read_concurrency"),
         }
+        self._loaded_epoch = self._sampler._resumed_epoch
         transforms = Transforms(dataset, output, decode=decode, collate=collate, pad=pad, map=map, pin=pin_memory)
         self._transforms = transforms
         count(map_threads, "map_threads")
@@ -225,6 +227,35 @@ class Loader:
     def plan(self) -> Plan:
         """All that decides which rows come when."""
         return self._sampler.plan
+
+    @property
+    def batch_size(self) -> int:
+        """Rows per step and rank."""
+        return self._sampler.plan.batch_size
+
+    @property
+    def sampler(self) -> DistributedSampler:
+        """A copy of its sampler, for frameworks that ask for one: what happens to it does nothing to the loader."""
+        copy = DistributedSampler.__new__(DistributedSampler)
+        copy.__setstate__(self._sampler.__getstate__())
+        return copy  # type: ignore[no-any-return]
+
+    @property
+    def batch_sampler(self) -> LoaderSteps:
+        """The steps of the epoch that comes, which the dataset turns into the batches of this loader. For frameworks
+        that make a ``DataLoader`` without workers of ``dataset``, ``batch_sampler`` and ``collate_fn``, as
+        ``accelerate.skip_first_batches`` does. Steps that are skipped are not read.
+        """
+        return LoaderSteps(self)
+
+    # What such a DataLoader is to have.
+    num_workers = 0
+    prefetch_factor = None
+
+    @staticmethod
+    def collate_fn(batch: Any) -> Any:
+        """Batches as they are."""
+        return batch
 
     def _loader_options(self) -> _ffi.LoaderOptions:
         memory, threads, read_ahead = self._options
@@ -265,9 +296,21 @@ class Loader:
         return int(self._info().steps_left)
 
     def __iter__(self) -> Iterator[Any]:
+        return self._epoch(*self._begin())
+
+    def _begin(self) -> tuple[Handle, int, int]:
+        """Begins an epoch. Returns the loader of the library, the epoch and its first step."""
+        self._sampler._check_world()
         loader, begun = self._loader.get(), _ffi.LoaderInfo()
         call(library.loader_begin_epoch, loader, ctypes.byref(begun))
-        return self._epoch(loader, begun.epoch, begun.step)
+        self._loaded_epoch = None
+        return loader, int(begun.epoch), int(begun.step)
+
+    def _from(self, epoch: int, step: int) -> Iterator[Any]:
+        """The batches of an epoch from a step on."""
+        loader = self._loader.get()
+        call(library.loader_seek, loader, epoch, step)
+        return self._epoch(loader, epoch, step)
 
     def _epoch(self, loader: Handle, epoch: int, step: int) -> Iterator[Any]:
         if self._mapping is not None:
@@ -284,21 +327,22 @@ class Loader:
                 step += 1
                 yield part
 
-    def _made(self, batch: Batch) -> Any:
+    def _made(self, batch: Batch, pads: int | None = None) -> Any:
         """A batch as it is handed out, after all functions.
 
         Raises:
             TransformError: if one of them fails.
         """
-        found = self._converted(batch)
+        found = self._converted(batch, pads)
         try:
             return self._transforms.finish(found, self._transforms.decoded(batch))
         except Exception as error:
             failed = self._transforms.error_of(batch, error)
             raise failed from failed.__cause__
 
-    def _converted(self, batch: Batch) -> Any:
+    def _converted(self, batch: Batch, pads: int | None = None) -> Any:
         found = self._convert(batch)
+        pads = batch.num_pads if pads is None else pads
         if self._row_ids is not None or self._pads is not None or self._substituted is not None:
             import numpy as np
 
@@ -306,7 +350,7 @@ class Loader:
             if self._row_ids is not None:
                 extra[self._row_ids] = np.array(batch.row_ids, dtype=np.int64)
             if self._pads is not None:
-                extra[self._pads] = np.arange(len(batch)) >= len(batch) - batch.num_pads
+                extra[self._pads] = np.arange(len(batch)) >= len(batch) - pads
             if self._substituted is not None:
                 extra[self._substituted] = np.zeros(len(batch), dtype=bool)
                 extra[self._substituted][[row.place for row in batch.substituted]] = True
@@ -319,8 +363,13 @@ class Loader:
         return int(self._info().epoch)
 
     def set_epoch(self, epoch: int) -> None:
-        """Goes on with the first batch of ``epoch``. What was read ahead is dropped, unless that is what comes next anyway."""
-        call(library.loader_set_epoch, self._loader.get(), epoch_number(epoch))
+        """Goes on with the first batch of ``epoch``. What was read ahead is dropped, unless that is what comes next
+        anyway. An epoch that was resumed goes on where it was.
+        """
+        epoch_number(epoch)
+        if self._loaded_epoch is not None:
+            refuse_earlier(epoch, self._loaded_epoch)
+        call(library.loader_set_epoch, self._loader.get(), epoch)
 
     def state_dict(self) -> dict[str, str]:
         """Where the run stands: after the last batch that was handed out. It is the same on all ranks after the same step."""
@@ -337,6 +386,7 @@ class Loader:
         call(library.loader_resume, self._loader.get(), state_text(state_dict))
         if self._mapping is not None:
             self._mapping.forget()
+        self._loaded_epoch = self.epoch
 
     def predict(self) -> Prediction:
         """What this loader will do, from the index alone. Takes a fraction of a second."""
@@ -401,13 +451,12 @@ class Loader:
         if self._mapping is not None:
             raise TypeError("a Loader with map, decode, collate or pad is no Arrow stream: leave these out")
         options = self._loader_options()
-        loader, begun = self._loader.get(), _ffi.LoaderInfo()
-        call(library.loader_begin_epoch, loader, ctypes.byref(begun))
-        options.epochs = begun.epoch + 1
+        loader, epoch, _ = self._begin()
+        options.epochs = epoch + 1
         sampler = self._sampler._at(self._sampler.epoch)
         own = Handle(library.loader_free, library.loader_new, self.dataset._pointer, sampler, ctypes.byref(options))
         call(library.loader_resume, own, state_text(self.state_dict()))
         stream = _ffi.ArrowArrayStream()
         call(library.loader_stream, own, ctypes.byref(stream))
-        call(library.loader_set_epoch, loader, begun.epoch + 1)
+        call(library.loader_set_epoch, loader, epoch + 1)
         return _capsule.capsule(stream, b"arrow_array_stream")

@@ -51,11 +51,12 @@ class Plan(NamedTuple):
 
     def open(self, dataset: Dataset | None) -> OpenPlan:
         """The samplers of this plan. Orders that go by row groups need the dataset."""
-        whole = self._sampler(dataset)
+        orders = self._orders(dataset)
+        whole = self._sampler(orders)
         if self.resumed is None:
             return OpenPlan(whole, None, None)
         state = no_nul(self.resumed.encode(), "state")
-        resumed = self._sampler(dataset)
+        resumed = self._sampler(orders)
         for sampler in (whole, resumed):
             call(library.sampler_resume, sampler, state)
         epoch = int(sampler_info(resumed).epoch)
@@ -64,10 +65,21 @@ class Plan(NamedTuple):
             call(library.sampler_set_epoch, whole, other)
         return OpenPlan(whole, resumed, epoch)
 
-    def _sampler(self, dataset: Dataset | None) -> Handle:
+    def ranks(self, dataset: Dataset | None, resumed: bool) -> Iterator[Handle]:
+        """The sampler of every rank: of whole epochs, or of the one that the run was resumed within."""
+        orders = self._orders(dataset)
+        for rank in range(self.world_size):
+            sampler = self._replace(rank=rank)._sampler(orders)
+            if resumed and self.resumed is not None:
+                call(library.sampler_resume, sampler, no_nul(self.resumed.encode(), "state"))
+            yield sampler
+
+    def _orders(self, dataset: Dataset | None) -> Handle:
         if dataset is not None and len(dataset) != self.rows:
             raise ValueError(f"a sampler of {self.rows} rows for a dataset of {len(dataset)}: make it with this dataset")
-        orders = open_order(self.order, Context(dataset, self.rows, self.seed % 2**64))
+        return open_order(self.order, Context(dataset, self.rows, self.seed % 2**64))
+
+    def _sampler(self, orders: Handle) -> Handle:
         options = _ffi.SamplerOptions(
             rank=self.rank,
             world_size=self.world_size,
@@ -135,6 +147,14 @@ class DistributedSampler:
             would be the same ones otherwise. ``False`` is what PyTorch's sampler does.
     """
 
+    def __new__(cls, *_: Any, **__: Any) -> Any:
+        if cls is DistributedSampler and "torch.utils.data" in sys.modules:
+            # Frameworks replace a sampler, or shard it again, unless it is an instance of PyTorch's.
+            from .torch import DistributedSampler as Torch
+
+            return object.__new__(Torch)
+        return object.__new__(cls)
+
     def __init__(
         self,
         dataset: Sized,
@@ -153,6 +173,12 @@ class DistributedSampler:
         partition: Literal["strided", "contiguous"] = "strided",
         rotation: bool | None = None,
     ) -> None:
+        sampler = getattr(sys.modules.get("torch.utils.data"), "Sampler", None)
+        if isinstance(dataset, DistributedSampler) or (sampler is not None and isinstance(dataset, sampler)):
+            raise TypeError(
+                f"a sampler of a {type(dataset).__name__} would shard its rows again: give the dataset, and let no "
+                "framework put a sampler of its own in (Lightning: use_distributed_sampler=False)"
+            )
         if order is not None and not isinstance(order, (str, Orders)):
             raise TypeError(f"order={order!r}: use a name such as 'global', or one of rowdex.order")
         if not shuffle and order not in (None, "sequential"):
@@ -161,6 +187,8 @@ class DistributedSampler:
             raise ValueError(f"drop_last=True and tail={tail!r}: leave out one of them")
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"a batch size of {batch_size}: use 1 or more")
+        # Which of the two nobody gave: they must be those of the process group once there is one.
+        self._assumed = (num_replicas is None, rank is None)
         if num_replicas is None or rank is None:
             known_size, known_rank = world()
             num_replicas = known_size if num_replicas is None else num_replicas
@@ -201,10 +229,13 @@ class DistributedSampler:
 
     def __getstate__(self) -> dict[str, Any]:
         plan = self._plan if self._resumed_epoch is None or self._epoch == self._resumed_epoch else self._plan._replace(resumed=None)
-        return {"dataset": self._dataset, "plan": plan, "batched": self._batched, "epoch": self._epoch}
+        return {
+            "dataset": self._dataset, "plan": plan, "batched": self._batched, "epoch": self._epoch,
+            "assumed": self._assumed,
+        }  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._dataset, self._batched = state["dataset"], state["batched"]
+        self._dataset, self._batched, self._assumed = state["dataset"], state["batched"], state["assumed"]
         self._set(state["plan"])
         self.set_epoch(state["epoch"])
 
@@ -239,6 +270,8 @@ class DistributedSampler:
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration serve ``epoch``. An epoch that was resumed stays resumed if it is the current one already."""
         epoch_number(epoch)
+        if self._served[1] is None and self._epoch == self._resumed_epoch:
+            refuse_earlier(epoch, self._epoch)
         if epoch != self._epoch:
             self._resumed_epoch = None
         self._epoch = epoch
@@ -280,7 +313,26 @@ class DistributedSampler:
         """The steps of an epoch that are left."""
         return steps_left(self._at(epoch))
 
+    @property
+    def _shards(self) -> int:
+        """Of how many shards this rank has one."""
+        return self._plan.world_size // self._plan.replicas
+
+    def _check_world(self) -> None:
+        """Refuses to serve the shard of another world than the one that there is by now."""
+        group = process_group()
+        if group is None:
+            return
+        made = (self._plan.world_size, self._plan.rank)
+        if any(assumed and is_now != was for assumed, is_now, was in zip(self._assumed, group, made)):
+            raise RuntimeError(
+                f"made for rank {made[1]} of {made[0]} before the process group was there, in which this process is "
+                f"rank {group[1]} of {group[0]}: make it later (with Lightning in train_dataloader(), or by "
+                "rowdex.lightning.DataModule), or give num_replicas and rank"
+            )
+
     def _begin(self) -> int:
+        self._check_world()
         epoch = self._epoch
         if epoch != self._resumed_epoch:
             self._resumed_epoch = None
@@ -392,6 +444,16 @@ def epoch_number(epoch: int) -> int:
     return epoch
 
 
+def refuse_earlier(epoch: int, resumed: int) -> None:
+    """Refuses to leave an epoch that was just resumed for an earlier one: somebody counts from 0 again."""
+    if epoch < resumed:
+        raise ValueError(
+            f"set_epoch({epoch}) after a state of epoch {resumed} was loaded would begin the run anew: call "
+            f"set_epoch({resumed}); where a framework calls it (Fabric, a loader prepared by Accelerate), use "
+            "rowdex.Loader or rowdex.accelerate.Loader, whose epochs follow their state"
+        )
+
+
 def state_text(state_dict: Any) -> bytes:
     """What the library wants of a state."""
     state = state_dict if isinstance(state_dict, str) else state_dict.get("state") if isinstance(state_dict, dict) else None
@@ -402,10 +464,9 @@ def state_text(state_dict: Any) -> bytes:
 
 def world() -> tuple[int, int]:
     """World size and rank: of ``torch.distributed`` if it is initialised, else what the launcher says, else 1 and 0."""
-    torch = sys.modules.get("torch")
-    distributed = getattr(torch, "distributed", None)
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_world_size()), int(distributed.get_rank())
+    group = process_group()
+    if group is not None:
+        return group
     try:
         launch = Launch.from_env()
     except ArgumentError as error:
@@ -413,3 +474,11 @@ def world() -> tuple[int, int]:
             return 1, 0
         raise
     return launch.world_size, launch.rank
+
+
+def process_group() -> tuple[int, int] | None:
+    """World size and rank of ``torch.distributed``, if it is initialised."""
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_world_size()), int(distributed.get_rank())
+    return None

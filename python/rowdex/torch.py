@@ -25,12 +25,15 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from . import _ffi
 from ._arrays import Nulls
+from ._gathered import batch_of, dealt
 from ._iterations import Announced, announce
 from ._library import Handle, PerProcess, call, count, library, size
 from .batch import Batch
 from .dataset import Dataset as _Dataset
 from .loader import Convert
-from .sampler import DistributedSampler, OpenPlan, Plan, sampler_info, steps_left
+from .sampler import DistributedSampler as _DistributedSampler
+from .sampler import OpenPlan, Plan, sampler_info, steps_left, world
+from .steps import LoaderStep
 
 if TYPE_CHECKING:
     from torch.utils.data import DistributedSampler as _StockSampler
@@ -44,6 +47,46 @@ class Step(NamedTuple):
     step: int
     resumed: bool
     """Whether the epoch is the one that the plan was resumed within."""
+
+
+class DistributedSampler(_DistributedSampler, torch.utils.data.DistributedSampler[Any]):  # type: ignore[override]
+    """:class:`rowdex.DistributedSampler` as an instance of PyTorch's, which frameworks leave alone: Lightning, Fabric
+    and Ray shard any other sampler again. ``rowdex.DistributedSampler(...)`` makes one where PyTorch is imported.
+    """
+
+    def _set(self, plan: Plan) -> None:
+        super()._set(plan)
+        announce()
+
+    @property
+    def dataset(self) -> Any:  # type: ignore[override]
+        """The dataset, if it is one of rowdex."""
+        return self._dataset
+
+    @property
+    def shuffle(self) -> bool:  # type: ignore[override]
+        """Whether rows are served in another order than theirs."""
+        return self._plan.order != "sequential"
+
+    @property
+    def seed(self) -> int:  # type: ignore[override]
+        """The same on all ranks."""
+        return self._plan.seed
+
+    @property
+    def drop_last(self) -> bool:  # type: ignore[override]
+        """Whether rows that do not divide evenly are dropped."""
+        return self._plan.tail == "drop"
+
+    @property
+    def num_samples(self) -> int:  # type: ignore[override]
+        """How many samples this rank has in every epoch."""
+        return len(self)
+
+    @property
+    def total_size(self) -> int:  # type: ignore[override]
+        """How many samples all ranks have in every epoch, where each has as many as this one."""
+        return len(self) * self._shards
 
 
 class BatchSampler(torch.utils.data.Sampler[Step]):
@@ -61,13 +104,14 @@ class BatchSampler(torch.utils.data.Sampler[Step]):
             :class:`rowdex.DistributedSampler` takes.
     """
 
-    def __init__(self, dataset: _Dataset | DistributedSampler, batch_size: int | None = None, **sampling: Any) -> None:
-        if isinstance(dataset, DistributedSampler):
+    def __init__(self, dataset: _Dataset | _DistributedSampler, batch_size: int | None = None, **sampling: Any) -> None:
+        if isinstance(dataset, _DistributedSampler):
             if batch_size is not None or sampling:
                 raise TypeError("batch size and other options belong to the sampler")
             self.sampler = dataset
         else:
             self.sampler = DistributedSampler(dataset, batch_size=batch_size, **sampling)
+        announce()
         if self.sampler.batch_size is None:
             raise ValueError("no batch size: give batch_size, to the sampler if there is one")
 
@@ -76,6 +120,10 @@ class BatchSampler(torch.utils.data.Sampler[Step]):
 
     def __len__(self) -> int:
         return self.sampler.steps
+
+    @property
+    def _shards(self) -> int:
+        return self.sampler._shards
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration serve ``epoch``."""
@@ -101,7 +149,7 @@ class _Steps(Iterator[Step]):
     with an iteration of nothing, and where it stands within one it has from the sampler.
     """
 
-    def __init__(self, sampler: DistributedSampler) -> None:
+    def __init__(self, sampler: _DistributedSampler) -> None:
         self._sampler = sampler
         self._steps: Iterator[Step] | None = None
         self._ended = False
@@ -128,6 +176,129 @@ class _Steps(Iterator[Step]):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._ended = bool(state_dict["ended"])
+
+
+class GlobalBatchSampler(torch.utils.data.Sampler[Any]):
+    """The batches of all ranks, for a ``DataLoader`` that a framework shards by batches: Accelerate, the ``Trainer`` of
+    Hugging Face. Every rank then serves the batches that it serves with :class:`BatchSampler`, as fast. Each iteration
+    is an epoch, and the next one the next epoch::
+
+        batches = rowdex.torch.GlobalBatchSampler(dataset, batch_size=256, seed=42)
+        loader = accelerator.prepare(DataLoader(dataset, batch_sampler=batches, num_workers=4))
+
+    All batches have the length that is due, so that ``even_batches`` makes no difference: the ranks' steps are equal
+    as they are. In the last step the rows are dealt so that ``gather_for_metrics`` drops those that are served twice.
+
+    Args:
+        dataset: The dataset that the ``DataLoader`` has.
+        batch_size: Rows per step and rank; with ``split_batches``, rows per step of all ranks together.
+        split_batches: Whether the framework takes a part of every batch for each rank, rather than batches in turn:
+            as it was told.
+        num_shards: Among how many ranks it deals. Default: the world size.
+        sampling: ``seed``, ``shuffle``, ``order``, ``tail`` and all else that :class:`rowdex.DistributedSampler` takes,
+            but no ``num_replicas`` and ``rank``.
+    """
+
+    drop_last = True
+    """So that nobody completes the last batch, which needs none."""
+
+    def __init__(
+        self, dataset: _Dataset, batch_size: int, *, split_batches: bool = False, num_shards: int | None = None,
+        **sampling: Any,
+    ) -> None:  # fmt: skip
+        for name in {"num_replicas", "rank", "replicas"} & set(sampling):
+            raise TypeError(f"{name}: a GlobalBatchSampler has the batches of all ranks; use num_shards")
+        shards = world()[0] if num_shards is None else num_shards
+        if split_batches and batch_size % shards != 0:
+            raise ValueError(f"a batch size of {batch_size} does not split among {shards} ranks")
+        size = batch_size // shards if split_batches else batch_size
+        self.batch_size, self.split_batches = batch_size, split_batches
+        self.sampler = DistributedSampler(dataset, shards, 0, batch_size=size, **sampling)
+        if self.sampler.steps:
+            last = dealt(self.sampler, self.sampler.epoch, self.sampler.steps - 1)
+            kept = len(dataset) % (size * shards) or last.total
+            if min(kept, last.total) != last.real:
+                raise ValueError(
+                    f"the last step of an epoch has {last.real} rows, of which gather_for_metrics of Accelerate would "
+                    f"keep {kept}, because it knows the dataset's length alone: use rowdex.accelerate.Loader"
+                )
+        announce()
+
+    def __len__(self) -> int:
+        return self.sampler.steps * (1 if self.split_batches else self._shards)
+
+    def __iter__(self) -> Iterator[GlobalStep]:
+        sampler = self.sampler
+        epoch = sampler._begin()
+        for step in sampler._steps(epoch):
+            if self.split_batches:
+                yield GlobalStep(self, epoch, step, None)
+            else:
+                for rank in range(self._shards):
+                    yield GlobalStep(self, epoch, step, rank)
+
+    @property
+    def _shards(self) -> int:
+        return self.sampler.num_replicas
+
+    def _check_wrapped(self, wrappers: list[Any]) -> None:
+        for wrapper in wrappers:
+            shards, split = getattr(wrapper, "num_processes", None), getattr(wrapper, "split_batches", None)
+            if shards != self._shards or split != self.split_batches or len(wrappers) > 1:
+                raise RuntimeError(
+                    f"a GlobalBatchSampler with num_shards={self._shards}, split_batches={self.split_batches} is "
+                    f"sharded with {shards} and {split}: make it with these"
+                )
+        if not wrappers:
+            raise RuntimeError(
+                f"a GlobalBatchSampler has the batches of all {self._shards} ranks, and nobody deals them: give the "
+                "DataLoader to accelerator.prepare(), or use rowdex.torch.BatchSampler"
+            )
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iteration serve ``epoch``."""
+        self.sampler.set_epoch(epoch)
+
+
+class GlobalStep(Sequence[Any]):
+    """A batch of a :class:`GlobalBatchSampler` on its way through a framework, which looks at its length, takes it or
+    leaves it, or takes a slice of it.
+    """
+
+    __slots__ = ("_epoch", "_rank", "_sampler", "_step")
+
+    def __init__(self, sampler: GlobalBatchSampler, epoch: int, step: int, rank: int | None) -> None:
+        self._sampler, self._epoch, self._step, self._rank = sampler, epoch, step, rank
+
+    def __len__(self) -> int:
+        return self._sampler.batch_size
+
+    def __getitem__(self, part: Any) -> Any:
+        size = self._sampler.sampler.plan.batch_size
+        start, stop, stride = part.indices(len(self)) if isinstance(part, slice) else (0, 0, 0)
+        if self._rank is not None or stride != 1 or start % size != 0 or stop - start != size:
+            raise TypeError(f"batch[{part}] of a GlobalBatchSampler, which deals whole batches of {size} rows")
+        return GlobalStep(self._sampler, self._epoch, self._step, start // size)
+
+    def share(self) -> Step | list[int]:
+        """What the dataset is asked for: the step of a rank, or in the last step maybe the row ids."""
+        if self._rank is None:
+            raise TypeError("a batch of all ranks that nobody has split: use split_batches=False")
+        sampler = self._sampler.sampler
+        plan = sampler.plan._replace(rank=self._rank)
+        if self._step + 1 == sampler.steps:
+            rows = dealt(sampler, self._epoch, self._step).rows[self._rank]
+            if rows is not None:
+                return rows
+        return Step(plan, self._epoch, self._step, False)
+
+    def __reduce__(self) -> Any:
+        # Workers get what it stands for.
+        return _share, (self.share(),)
+
+
+def _share(share: Step | list[int]) -> Step | list[int]:
+    return share
 
 
 class Row(dict[str, Any]):
@@ -268,6 +439,10 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
 
     def __getitems__(self, rows: Any) -> Any:
         """The samples of a list of row ids, or of a :class:`Step`: a :class:`Rows`."""
+        if isinstance(rows, LoaderStep):
+            return rows.batch()
+        if isinstance(rows, GlobalStep):
+            rows = rows.share()
         if isinstance(rows, Step):
             batch = self._readers.get().serve(rows)
         elif self._followed is not None:
@@ -286,6 +461,10 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
             sampler = torch.utils.data.DistributedSampler(dataset, seed=1)
             loader = DataLoader(dataset.follow(sampler), batch_size=256, sampler=sampler, num_workers=4)
         """
+        if isinstance(sampler, _DistributedSampler):
+            raise TypeError(
+                "follow() is for PyTorch's own sampler: with rowdex's, use batch_sampler=rowdex.torch.BatchSampler(...)"
+            )
         for name in ("num_replicas", "rank", "shuffle", "seed", "drop_last", "epoch"):
             if not hasattr(sampler, name):
                 raise TypeError(
@@ -375,7 +554,7 @@ class _StepReader:
             epochs = step.epoch + 1 if step.resumed else 0
             stream = self._stream = _Stream(self._dataset, step.plan, opened, step.resumed, first, workers, epochs)
         if not stream.has(step.step):
-            rows, _ = _batch(opened.sampler(step.resumed), step.plan, step.epoch, step.step)
+            rows, _ = batch_of(opened.sampler(step.resumed), step.plan, step.epoch, step.step)
             return self._dataset.take(rows)
         if stream.next != (step.epoch, step.step):
             stream.go_to(step.epoch, step.step)
@@ -423,7 +602,7 @@ class _StepReader:
         pointer = self._open(plan).sampler(False)
         if step >= sampler_info(pointer).steps:
             return False
-        return _batch(pointer, plan, epoch, step)[0] == rows
+        return batch_of(pointer, plan, epoch, step)[0] == rows
 
     def _open(self, plan: Plan) -> OpenPlan:
         opened = self._opened.get(plan)
@@ -432,16 +611,6 @@ class _StepReader:
                 self._opened.clear()
             opened = self._opened[plan] = plan.open(self._dataset)
         return opened
-
-
-def _batch(sampler: Handle, plan: Plan, epoch: int, step: int) -> tuple[list[int], int]:
-    rows = (ctypes.c_uint64 * plan.batch_size)()
-    found, pads = ctypes.c_size_t(), ctypes.c_size_t()
-    call(
-        library.sampler_batch, sampler, epoch, step,
-        ctypes.addressof(rows), len(rows), ctypes.byref(found), ctypes.byref(pads),
-    )  # fmt: skip
-    return rows[: found.value], pads.value
 
 
 def _workers() -> int:
@@ -495,6 +664,10 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         self._iterators: weakref.WeakKeyDictionary[Any, tuple[torch.Tensor, Plan]] = weakref.WeakKeyDictionary()
         announce()
 
+    @property
+    def _shards(self) -> int:
+        return self._sampler._shards
+
     def __len__(self) -> int:
         """How many batches every rank has in the current epoch."""
         return len(self._sampler)
@@ -543,6 +716,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
     def _begin_workers(self, iterator: Any) -> None:
         self._settle()
         sampler = self._sampler.sampler
+        sampler._check_world()
         told, plan = self._iterators.get(iterator, (None, sampler.plan))
         if plan is not sampler.plan:
             raise RuntimeError(
@@ -612,4 +786,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         self._chosen, self._go_on = True, (epoch, place)
 
 
-__all__ = ["BatchSampler", "Dataset", "IterableDataset", "Row", "Rows", "Step"]
+__all__ = [
+    "BatchSampler", "Dataset", "DistributedSampler", "GlobalBatchSampler", "GlobalStep", "IterableDataset", "Row",
+    "Rows", "Step",
+]  # fmt: skip

@@ -103,6 +103,7 @@ def _rank(program: Any, rank: int, request: dict[str, Any]) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.chdir(folder)
+    os.environ["JOB_RANK"] = str(rank)
     if request["group"]:
         import torch.distributed as dist
 

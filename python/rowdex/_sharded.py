@@ -1,0 +1,82 @@
+"""Refuses an epoch of a ``DataLoader`` in which a framework shards again what a sampler of rowdex has sharded already.
+
+Frameworks wrap samplers and datasets when they take over a loader, and every rank then gets a part of its part. What
+they wrap it in says of how many shards it takes one (``num_processes`` with Accelerate, ``num_replicas`` with PyTorch,
+Lightning and Ray), so it is found by looking.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+REMEDY = (
+    "Give accelerator.prepare() a rowdex.accelerate.Loader, or a DataLoader with batch_sampler="
+    "rowdex.torch.GlobalBatchSampler(...), or do not prepare this DataLoader (Lightning: use_distributed_sampler=False)"
+)
+
+
+def check(loader: Any) -> None:
+    """Raises a ``RuntimeError`` if the epoch that a ``DataLoader`` is about to begin would not be right."""
+    for above, ours in _chains(loader):
+        shards = ours._shards
+        if shards == 1:
+            continue
+        name = type(ours).__name__
+        if _is_dispatched(loader):
+            raise RuntimeError(
+                f"Accelerate reads this {name} in one process and deals out what it reads, and it is one of {shards} "
+                f"shards already: every rank would get a part of its part. {REMEDY}"
+            )
+        wrappers = [value for value in above if _wrapper_shards(value) > 1]
+        check_wrapped = getattr(ours, "_check_wrapped", None)
+        if check_wrapped is not None:
+            check_wrapped(wrappers)
+        elif wrappers:
+            kind = type(wrappers[0])
+            raise RuntimeError(
+                f"{kind.__module__}.{kind.__name__} takes one of {_wrapper_shards(wrappers[0])} shards of this {name}, "
+                f"which is one of {shards} shards already: every rank would get a part of its part. {REMEDY}"
+            )
+
+
+def _wrapper_shards(wrapper: Any) -> int:
+    for name in ("num_processes", "num_replicas"):
+        found = getattr(wrapper, name, None)
+        if isinstance(found, int):
+            return found
+    return 1
+
+
+# What the wrappers of PyTorch, torchdata, Accelerate and Lightning keep what they wrap in.
+_INSIDE = ("batch_sampler", "sampler", "dataset", "_sampler", "data_source", "datasets")
+
+
+def _chains(loader: Any) -> Iterator[tuple[list[Any], Any]]:
+    """What within a loader says of how many shards it is one, each with what it is wrapped in."""
+
+    def within(value: Any, above: list[Any]) -> Iterator[tuple[list[Any], Any]]:
+        if hasattr(type(value), "_shards"):
+            yield above, value
+        elif value is not None and len(above) < 8 and not isinstance(value, (str, bytes, range)):
+            if isinstance(value, (list, tuple)):
+                parts = list(value[:100]) if all(hasattr(part, "__dict__") for part in value[:1]) else []
+            else:
+                attributes = getattr(value, "__dict__", {})
+                parts = [attributes[name] for name in _INSIDE if name in attributes]
+            for part in parts:
+                yield from within(part, [*above, value])
+
+    yield from within(loader, [])
+
+
+def _is_dispatched(loader: Any) -> bool:
+    """Whether a ``DataLoaderDispatcher`` of Accelerate is what has just begun to read this loader."""
+    accelerate = sys.modules.get("accelerate.data_loader")
+    if accelerate is None or accelerate.PartialState().num_processes < 2:
+        return False
+    return any(
+        type(begun) is accelerate.DataLoaderDispatcher and begun.base_dataloader is loader
+        for begun in accelerate.GradientState().dataloader_references
+    )

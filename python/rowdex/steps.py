@@ -1,0 +1,73 @@
+"""The steps of a loader, for frameworks that ask a loader for its batch sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .loader import Loader
+    from .sampler import DistributedSampler
+
+
+class LoaderSteps:
+    """The steps of the next epoch of a :class:`rowdex.Loader`. Iterating begins it."""
+
+    drop_last = False
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    @property
+    def batch_size(self) -> int:
+        """Rows per step and rank."""
+        return self._loader.batch_size
+
+    @property
+    def sampler(self) -> DistributedSampler:
+        """A copy of the sampler of the loader."""
+        return self._loader.sampler
+
+    @property
+    def _shards(self) -> int:
+        return self._loader._sampler._shards
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        loader = self._loader
+        _, epoch, first = loader._begin()
+        served = _Served(loader, epoch)
+        for step in range(first, len(loader)):
+            yield LoaderStep(served, step)
+
+
+class _Served:
+    """The batches of one epoch, by step."""
+
+    def __init__(self, loader: Loader, epoch: int) -> None:
+        self._loader, self._epoch = loader, epoch
+        self._next: int | None = None
+        self._batches: Iterator[Any] = iter(())
+
+    def batch(self, step: int) -> Any:
+        if step != self._next:
+            self._batches = self._loader._from(self._epoch, step)
+        self._next = step + 1
+        return next(self._batches)
+
+
+class LoaderStep:
+    """What a ``DataLoader`` hands from the batch sampler of a loader to its dataset."""
+
+    __slots__ = ("_served", "_step")
+
+    def __init__(self, served: _Served, step: int) -> None:
+        self._served, self._step = served, step
+
+    def batch(self) -> Any:
+        return self._served.batch(self._step)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a rowdex.Loader serves its steps in its own process: use num_workers=0")
