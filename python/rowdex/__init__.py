@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ._arrays import Codes, Masked, Ragged
 from ._library import library as _library
+from ._stats import LoaderStats
 from .announced import Announced, AnnouncedStats
 from .batch import Batch, Substituted
 from .dataset import Counters, Dataset, Labels, VerifyReport
@@ -40,7 +41,7 @@ from .errors import (
 from .frames import scan_polars
 from .index import BuildReport, FileInfo, Index, Location, build
 from .launch import Launch
-from .loader import Loader, LoaderStats, LostGroup, Prediction
+from .loader import Loader, LostGroup, Prediction
 from .mixed import MixedDataset
 from .sampler import DistributedSampler, Plan, SampledBatch
 from .schema import Field, Schema

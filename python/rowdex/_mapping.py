@@ -11,7 +11,7 @@ import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from . import _ffi
@@ -59,8 +59,10 @@ class Mapping:
 
     def epoch(
         self, run: Handle, epoch: int, step: int, schema: Schema, make: Callable[[Batch], Any]
-    ) -> Iterator[Any]:
-        """What ``make`` gives for the batches of an epoch from a step on. ``run`` says where the run stands."""
+    ) -> Generator[tuple[Any, int], None, None]:
+        """What ``make`` gives for the batches of an epoch from a step on, and how many rows each has. ``run`` says
+        where the run stands.
+        """
         if self._error is not None:
             raise self._error
         steps = int(_info(run).steps)
@@ -176,7 +178,7 @@ class _Shared:
             except BaseException as error:
                 self._put(step, False, error)
                 return
-            self._put(step, True, found)
+            self._put(step, True, (found, len(batch)))
             del batch, found
 
     def _put(self, step: int, fine: bool, found: Any) -> None:
@@ -207,12 +209,13 @@ class _Queue:
         if threads:
             _live.add(self)
 
-    def take(self) -> Any:
-        """The next batch."""
+    def take(self) -> tuple[Any, int]:
+        """The next batch, and how many rows it has."""
         if self._pid != os.getpid():
             raise ClosedError("this iteration belongs to the process that this one was forked from: begin another one")
         if not self.threads:
-            return self._make(self._source.next())
+            batch = self._source.next()
+            return self._make(batch), len(batch)
         shared = self._shared
         with shared.changed:
             while shared.wanted not in shared.made:
@@ -224,7 +227,8 @@ class _Queue:
             shared.changed.notify_all()
         if not fine:
             raise found
-        return found
+        made: tuple[Any, int] = found
+        return made
 
     def stop(self) -> None:
         """Tells the threads to end, and waits for none."""

@@ -27,6 +27,7 @@ from .announced import Announced
 from .batch import Batch
 from .errors import Error
 from .index import Index, Path, row_id
+from .progress import Progress, told
 from .schema import Schema
 from .steps import LoaderStep
 from .store import StoreOptions, store_pointer
@@ -398,11 +399,20 @@ class Dataset:
             raise TypeError(f"row ids of type {found.dtype}: use integers")
         return found.tolist()
 
-    def verify(self, level: Literal["off", "stat", "footer", "deep"] = "footer") -> VerifyReport:
-        """Checks the index, then every data file at this level, and reports all bad files at once."""
-        report = Handle(
-            library.verify_report_free, library.dataset_verify, self._pointer, no_nul(level.encode(), "level"), _ffi.Progress(), None
-        )
+    def verify(
+        self, level: Literal["off", "stat", "footer", "deep"] = "footer", *, progress: Progress = None
+    ) -> VerifyReport:
+        """Checks the index, then every data file at this level, and reports all bad files at once.
+
+        Args:
+            progress: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in any case,
+                ``False`` never. A function is called with files done, files in all, and 0.
+        """
+        wanted = no_nul(level.encode(), "level")
+        with told(progress, "checking") as tell:
+            report = Handle(
+                library.verify_report_free, library.dataset_verify, self._pointer, wanted, tell, None
+            )
         info = _ffi.VerifyInfo()
         call(library.verify_report_get_info, report, ctypes.byref(info))
         errors = [exception_of(library.verify_report_problem(report, problem)) for problem in range(info.problems)]

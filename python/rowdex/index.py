@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import operator
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from . import _ffi
 from ._library import Handle, PerProcess, call, count, library, located, optional_path, optional_text, path_bytes, texts
 from .errors import OutOfRangeError, StaleError
+from .progress import Progress, told
 from .schema import Schema
 from .store import StoreOptions, store_pointer
 
@@ -78,7 +79,7 @@ def build(
     update: bool = False,
     footers: bool = True,
     partitions: bool = True,
-    progress: Callable[[int, int, int], None] | None = None,
+    progress: Progress = None,
     store: StoreOptions | None = None,
 ) -> BuildReport:
     """Builds the index at ``output`` from the footers of Parquet files: about one read for each file.
@@ -95,22 +96,14 @@ def build(
         update: Updates an existing index: its unchanged leading files keep their row ids.
         footers: Stores footers, so that nobody reads them again.
         partitions: Turns folders named ``key=value`` into columns.
-        progress: Is called with files done, files in all, and rows so far.
+        progress: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in any case,
+            ``False`` never. A function is called with files done, files in all, and rows so far.
         store: How the object store is talked to, if the data or the index is in one.
 
     Raises:
         FormatError, SchemaError, AlreadyExistsError, NotFoundError and others, naming the file.
     """
     paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
-    raised: list[BaseException] = []
-
-    def tell(_: Any, done: int, files: int, rows: int) -> None:
-        if progress is not None and not raised:
-            try:
-                progress(done, files, rows)
-            except BaseException as error:  # Must not leave the callback; raised below.
-                raised.append(error)
-
     encoded = [path_bytes(path) for path in paths]
     options = _ffi.BuildOptions(
         inputs=texts(encoded),
@@ -123,13 +116,11 @@ def build(
         update=update,
         no_footers=not footers,
         no_partitions=not partitions,
-        progress=_ffi.Progress(tell) if progress is not None else _ffi.Progress(),
         store=store_pointer(store),
     )
     report = _ffi.BuildReport()
-    call(library.index_build, path_bytes(output), ctypes.byref(options), ctypes.byref(report))
-    if raised:
-        raise raised[0]
+    with told(progress, "indexing") as options.progress:
+        call(library.index_build, path_bytes(output), ctypes.byref(options), ctypes.byref(report))
     return BuildReport(*(getattr(report, name) for name in BuildReport._fields))
 
 

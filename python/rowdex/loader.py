@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from . import _capsule, _ffi
 from ._arrays import Nulls, reader, split, to_torch
 from ._library import Handle, PerProcess, call, count, exception_of, library, no_nul, size
 from ._mapping import Mapping
+from ._stats import COUNTS, TIMES, LoaderStats, Meter
 from ._transforms import Transforms
 from .batch import Batch
 from .dataset import Dataset
@@ -23,29 +24,6 @@ _CHUNK_ROWS = 8192
 """The most rows that are converted in one go, unless a batch is larger: that costs as much for many rows as for few."""
 
 Output = Literal["torch", "numpy", "arrow", "python"]
-
-
-class LoaderStats(NamedTuple):
-    """What a loader did since it was started, resumed or set to another epoch. Times are in seconds, added up over its threads."""
-
-    decodes: int
-    """Row groups decoded, whole or in part."""
-    rows: int
-    """Rows put into batches; some of them may wait to be asked for."""
-    held_bytes: int
-    """Bytes held now."""
-    peak_bytes: int
-    """The most that was ever held."""
-    planning: float
-    """Walking the order and deciding what to read."""
-    decoding: float
-    """Reading and decoding."""
-    extracting: float
-    """Picking rows out of what was decoded."""
-    assembling: float
-    """Putting batches together."""
-    substituted: int
-    """Rows that stand in for others that could not be read."""
 
 
 class LostGroup(NamedTuple):
@@ -217,6 +195,8 @@ class Loader:
             raise ValueError("map_threads without map, decode, collate, pad or pin_memory: there is nothing to do")
         self._mapping = Mapping(2 if map_threads is None else map_threads, transforms.entering) if transforms else None
         self._convert = Convert(output, nulls, strings, frozenset(transforms.decode))
+        self._meter = Meter()
+        self._row_groups: int | None = None
         self._row_ids, self._pads, self._substituted = row_ids, pads, substituted
         self._view_schema: Schema | None = None
         self._loader = PerProcess(self._open)
@@ -314,18 +294,22 @@ class Loader:
 
     def _epoch(self, loader: Handle, epoch: int, step: int) -> Iterator[Any]:
         if self._mapping is not None:
-            return self._mapping.epoch(loader, epoch, step, self.schema, self._made)
-        return self._served(loader, epoch, step)
+            served = self._mapping.epoch(loader, epoch, step, self.schema, self._made)
+        else:
+            served = self._served(loader, epoch, step)
+        return self._meter.counted(served)
 
-    def _served(self, loader: Handle, epoch: int, step: int) -> Iterator[Any]:
+    def _served(self, loader: Handle, epoch: int, step: int) -> Generator[tuple[Any, int], None, None]:
+        """Batches, and how many rows each of them has."""
         size = self._sampler.plan.batch_size
         while handle := Handle(library.batch_free, library.loader_peek, loader, epoch, step, self._max_rows):
             batch = Batch(handle, self.schema)
-            found = self._converted(batch)
-            for part in split(found, size, len(batch)) if len(batch) > size else (found,):
+            found, rows = self._converted(batch), len(batch)
+            for part in split(found, size, rows) if rows > size else (found,):
                 call(library.loader_advance, loader, epoch, step)
                 step += 1
-                yield part
+                yield part, min(rows, size)
+                rows -= size
 
     def _made(self, batch: Batch, pads: int | None = None) -> Any:
         """A batch as it is handed out, after all functions.
@@ -398,12 +382,16 @@ class Loader:
 
     @property
     def stats(self) -> LoaderStats:
-        """What was done since the loader was started, resumed or set to another epoch."""
+        """What was done since the loader was started, resumed or set to another epoch, and how fast, as a flat dict."""
         found = _ffi.LoaderStats()
         call(library.loader_get_stats, self._reading() or self._loader.get(), ctypes.byref(found))
-        counts = {name: int(getattr(found, name)) for name in (*LoaderStats._fields[:4], "substituted")}
-        times = {name: getattr(found, f"{name}_ns") / 1e9 for name in LoaderStats._fields[4:8]}
-        return LoaderStats(**counts, **times)
+        stats = LoaderStats({name: int(getattr(found, name)) for name in COUNTS})
+        stats.update({name: getattr(found, f"{name}_ns") / 1e9 for name in TIMES})
+        if self._row_groups is None:
+            self._row_groups = sum(part.index.num_row_groups for part in self.dataset._parts)
+        stats["passes"] = stats["decodes"] / self._row_groups if self._row_groups else 0.0
+        stats.update(self._meter.numbers())
+        return stats
 
     def _reading(self) -> Handle | None:
         """The loader of the library that reads, if there is one already."""

@@ -1,0 +1,68 @@
+"""Who is told how far a build or a check has come."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import _ffi
+
+Function = Callable[[int, int, int], None]
+"""Is called with files done, files in all, and rows so far, by one thread at a time."""
+Progress = Function | bool | None
+"""``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` shows one in any case, ``False``
+never, and a function is called."""
+
+
+@contextlib.contextmanager
+def told(progress: Progress, what: str) -> Iterator[Any]:
+    """What the library calls while something is done; leaving raises what ``progress`` raised."""
+    if progress is False or (progress is None and not _bar_wanted()):
+        yield _ffi.Progress()
+        return
+    if progress is not None and progress is not True and not callable(progress):
+        raise TypeError(f"progress={progress!r}: use True, False, None or a function of files done, files and rows")
+    raised: list[BaseException] = []
+    with contextlib.ExitStack() as stack:
+        function = progress if callable(progress) else stack.enter_context(_bar(what))
+
+        def tell(_: Any, done: int, files: int, rows: int) -> None:
+            if not raised:
+                try:
+                    function(done, files, rows)
+                except BaseException as error:  # Must not leave the callback.
+                    raised.append(error)
+
+        yield _ffi.Progress(tell)
+        if raised:
+            raise raised[0]
+
+
+def _bar_wanted() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
+
+
+@contextlib.contextmanager
+def _bar(what: str) -> Iterator[Function]:
+    try:
+        tqdm = importlib.import_module("tqdm.auto").tqdm
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("progress=True needs tqdm: install it, or give a function") from error
+    with tqdm(desc=what, unit=" files", dynamic_ncols=True) as bar:
+
+        def show(done: int, files: int, rows: int) -> None:
+            bar.total = files
+            if rows:
+                bar.set_postfix_str(f"{rows:,} rows", refresh=False)
+            # Threads finish files at once, and may tell of them the other way round.
+            bar.update(max(done - bar.n, 0))
+
+        yield show
+        bar.refresh()
+
+
+__all__ = ["Function", "Progress"]
