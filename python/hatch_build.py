@@ -34,12 +34,19 @@ class CargoBuild(BuildHookInterface[Any]):
             target = repository / target
         profile = os.environ.get("ROWDEX_CARGO_PROFILE", "release")
         common = ["--profile", profile, "--features", "capi", "--target-dir", str(target)]
-        common += ["--manifest-path", str(repository / "Cargo.toml"), *shlex.split(os.environ.get("ROWDEX_CARGO_ARGS", ""))]
+        common += ["--manifest-path", str(repository / "Cargo.toml")]
+        common += shlex.split(os.environ.get("ROWDEX_CARGO_ARGS", ""))
+        # For the last step only, so that what is compiled of the dependencies is shared with other builds. Users get no
+        # symbols: they are five times the size of the code.
+        last = ["-C", "strip=symbols"]
+        linker = os.environ.get("ROWDEX_LINKER")
+        if linker:
+            last += ["-C", f"linker={linker}"]
         # The system's allocator unless another one is asked for: Cargo.toml says why.
         mimalloc = os.environ.get("ROWDEX_ALLOCATOR") == "mimalloc"
-        allocator = ["--", "--cfg", "rowdex_allocator"] if mimalloc else []
-        self.cargo("rustc", *common, "--lib", "--crate-type", "cdylib", *allocator)
-        self.cargo("build", *common, "--bin", "rowdex")
+        allocator = ["--cfg", "rowdex_allocator"] if mimalloc else []
+        self.cargo("rustc", *common, "--lib", "--crate-type", "cdylib", "--", *last, *allocator)
+        self.cargo("rustc", *common, "--bin", "rowdex", "--", *last)
         built = target / ("debug" if profile == "dev" else profile)
         build_data["force_include"].update(
             {

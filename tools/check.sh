@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # The whole gate: formatting, lints for each choice of features, what it depends on, documentation, tests with the
-# pyarrow oracle and real servers of stores, the C API, the Python package, and the demo.
+# pyarrow oracle and real servers of stores, the C API, the wheel of the Python package, the tests of the package and
+# of the frameworks that it plugs into, and the demo.
 #
 # Needs a Rust toolchain with rustfmt and clippy and Python 3 with venv, and installs the rest below target/. Without
-# nginx (or root and apt) and npm, the tests of two more stores are left out, and say so.
+# nginx (or root and apt) and npm, the tests of two more stores are left out, and say so. ROWDEX_TORCH=no leaves out
+# PyTorch and the frameworks, ROWDEX_FRAMEWORKS=no the frameworks.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -12,6 +14,9 @@ export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 export ROWDEX_ORACLE=${ROWDEX_ORACLE:-required}
 export ROWDEX_STORES=${ROWDEX_STORES:-required}
 export ROWDEX_STORES_OPS=${ROWDEX_STORES_OPS:-10000}
+# Most of the frameworks need PyTorch.
+if [ "${ROWDEX_TORCH:-}" = no ]; then ROWDEX_FRAMEWORKS=no; fi
+export ROWDEX_FRAMEWORKS=${ROWDEX_FRAMEWORKS:-required}
 
 started=$SECONDS
 step() { printf '\n== %s  [%d:%02d]\n' "$*" $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60)); }
@@ -28,6 +33,7 @@ ready() { # NAME
   wait "${prepared[$1]}" || { cat "target/prepare/$1.log" >&2; return 1; }
 }
 prepare python bash tools/python/setup.sh
+prepare wheel_tools bash tools/python/wheel_tools.sh
 if [ "$ROWDEX_ORACLE" = required ]; then prepare oracle sh tools/oracle/setup.sh; fi
 if [ "$ROWDEX_STORES" = required ]; then
   prepare nginx sh tools/stores/more.sh nginx
@@ -82,11 +88,24 @@ done
 step "the C API"
 bash tools/capi.sh
 
-step "the Python package"
-ready python
+step "the wheel"
+ready wheel_tools
 # With the features and the profile that the other checks have built already.
 ROWDEX_CARGO_PROFILE=${ROWDEX_CARGO_PROFILE:-dev} ROWDEX_CARGO_ARGS=${ROWDEX_CARGO_ARGS:---locked --all-features} \
-  bash tools/python.sh -q
+  bash tools/wheel.sh target/python-wheel >target/prepare/wheel
+ROWDEX_WHEEL=$(cat target/prepare/wheel)
+export ROWDEX_WHEEL
+
+step "the Python package"
+ready python
+bash tools/python.sh -q
+
+if [ "$ROWDEX_FRAMEWORKS" = required ]; then
+  step "the package under frameworks"
+  bash tools/frameworks.sh -q frameworks
+else
+  printf '\n!! The frameworks are not there: their tests are SKIPPED\n' >&2
+fi
 
 step "the main job"
 cargo run --locked --quiet -- demo

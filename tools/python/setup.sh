@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Makes the environment that the Python package is tested in, with PyTorch. Does nothing if it is there.
 #
-# ROWDEX_TORCH  required: fail where PyTorch cannot be installed; no: leave it out; unset: install it if possible.
-# ROWDEX_VENV   the environment, made if it is not there. Default: target/python-venv.
+# ROWDEX_TORCH       required: fail where PyTorch cannot be installed; no: leave it out; unset: install it if possible.
+# ROWDEX_FRAMEWORKS  required: install the frameworks of frameworks.txt, too, or fail.
+# ROWDEX_VENV        the environment, made if it is not there. Default: target/python-venv.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -11,7 +12,8 @@ venv=${ROWDEX_VENV:-target/python-venv}
 python=$venv/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
-if ! cmp -s tools/python/requirements.txt "$venv/requirements.txt"; then
+installed() { cmp -s "tools/python/$1" "$venv/$1"; }
+if ! installed requirements.txt; then
   [ -x "$python" ] || python3 -m venv "$venv"
   "$python" -m pip install --quiet --only-binary :all: -r tools/python/requirements.txt
   cp tools/python/requirements.txt "$venv/requirements.txt"
@@ -22,4 +24,10 @@ if [ "${ROWDEX_TORCH:-}" != no ] && ! "$python" -c 'import torch, torchdata' 2>/
     echo "PyTorch cannot be installed, and ROWDEX_TORCH=required" >&2
     exit 1
   fi
+fi
+
+if [ "${ROWDEX_FRAMEWORKS:-}" = required ] && ! installed frameworks.txt; then
+  # The list is complete, so nothing is resolved, and no GPU library comes along.
+  "$python" -m pip install --quiet --only-binary :all: --no-deps -r tools/python/frameworks.txt
+  cp tools/python/frameworks.txt "$venv/frameworks.txt"
 fi

@@ -1,0 +1,96 @@
+"""Checks a wheel of rowdex: python check_wheel.py WHEEL.
+
+It has the library, the command, the header and the types, no symbols for debugging, and no path of the machine that
+made it. It installs into an empty environment without a network and without Rust, and works there.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+from elftools.elf.elffile import ELFFile
+
+LIBRARY, HEADER, TYPED = "rowdex/librowdex.so", "rowdex/include/rowdex.h", "rowdex/py.typed"
+
+
+def check_contents(wheel: pathlib.Path) -> list[str]:
+    """What is wrong with the files of a wheel."""
+    wrong = []
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        command = next((name for name in names if name.endswith(".data/scripts/rowdex")), ".data/scripts/rowdex")
+        for name in (LIBRARY, HEADER, TYPED, "rowdex/__main__.py", command):
+            if name not in names:
+                wrong.append(f"it has no {name}")
+        strangers = [name for name in names if not name.startswith(("rowdex/", "rowdex-"))]
+        if strangers:
+            wrong.append(f"it has {strangers}")
+        metadata = next(name for name in names if name.endswith(".dist-info/WHEEL"))
+        tags = [line for line in archive.read(metadata).decode().splitlines() if line.startswith("Tag: ")]
+        if len(tags) != 1 or not tags[0].startswith("Tag: py3-none-manylinux_"):
+            wrong.append(f"its tags are {tags}")
+        for name in {LIBRARY, command} & set(names):
+            with archive.open(name) as file:
+                elf = ELFFile(file)
+                kept = [section.name for section in elf.iter_sections()]
+            symbols = [section for section in kept if section in {".symtab", ".debug_info", ".debug_line"}]
+            if symbols:
+                wrong.append(f"{name} is not stripped: it has {symbols}")
+    return wrong
+
+
+def without_rust(path: str) -> str:
+    """A ``PATH`` without the folders that have cargo, but for those of the system."""
+    kept = [
+        folder
+        for folder in path.split(os.pathsep)
+        if folder.startswith("/usr") or not shutil.which("cargo", path=folder)
+    ]
+    return os.pathsep.join(kept)
+
+
+def check_installation(wheel: pathlib.Path) -> None:
+    """Installs it into an empty environment, and asks it what it is."""
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("ROWDEX_", "CARGO", "PYTHON"))
+    }
+    environment |= {"PATH": without_rust(environment.get("PATH", "")), "CARGO": "/nonexistent/cargo"}
+    with tempfile.TemporaryDirectory() as folder:
+
+        def run(*command: str) -> str:
+            done = subprocess.run(
+                command, cwd=folder, env=environment, check=True, stdout=subprocess.PIPE, text=True, timeout=300
+            )
+            return done.stdout
+
+        run(sys.executable, "-m", "venv", f"{folder}/venv")
+        python = f"{folder}/venv/bin/python"
+        run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", str(wheel))
+        version = wheel.name.split("-")[1]
+        if run(f"{folder}/venv/bin/rowdex", "--version").split() != ["rowdex", version]:
+            raise SystemExit(f"{wheel}: its command is not of version {version}")
+        if run(python, "-c", "import rowdex; print(rowdex.__version__)").split() != [version]:
+            raise SystemExit(f"{wheel}: its package is not of version {version}")
+        run(f"{folder}/venv/bin/rowdex", "demo", "--keep", "demo")
+        program = "import rowdex; print(len(rowdex.Dataset('demo/train.rdx')[[0, 1]]))"
+        if run(python, "-c", program).split() != ["2"]:
+            raise SystemExit(f"{wheel}: its package cannot read what its command writes")
+
+
+def main() -> None:
+    wheel = pathlib.Path(sys.argv[1]).resolve()
+    wrong = check_contents(wheel)
+    if wrong:
+        raise SystemExit(f"{wheel}: " + "; ".join(wrong))
+    check_installation(wheel)
+    print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, installs without a network and without Rust, and works")
+
+
+if __name__ == "__main__":
+    main()

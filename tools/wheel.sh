@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Makes the wheel of the Python package, which installs without Rust and without a network on every Linux with glibc
+# 2.28 (2018) or newer, and checks it:
+#   tools/wheel.sh [DIRECTORY]
+# The wheel goes to DIRECTORY (target/wheels), and its path to standard output.
+#
+# ROWDEX_GLIBC          the oldest glibc to run with (2.28), or `native`: link with the C library of this machine, and
+#                       name whatever platform auditwheel grants.
+# ROWDEX_CARGO_PROFILE  how it is built (release).
+# ROWDEX_CARGO_ARGS     more arguments for cargo (--locked).
+# ROWDEX_ALLOCATOR      mimalloc: with an allocator of its own, for programs that do not fork. See Cargo.toml.
+set -euo pipefail
+if [ $# -gt 1 ] || [[ "${1:-}" == -* ]]; then sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; fi
+if [ "$(uname)" != Linux ]; then echo "tools/wheel.sh makes wheels for Linux; use: pip install ./python" >&2; exit 1; fi
+mkdir -p "${1:-$(dirname "${BASH_SOURCE[0]}")/../target/wheels}"
+directory=$(cd "${1:-$(dirname "${BASH_SOURCE[0]}")/../target/wheels}" && pwd)
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+tools=$PWD/target/wheel-tools
+python=$tools/bin/python
+bash tools/python/wheel_tools.sh >&2
+
+glibc=${ROWDEX_GLIBC:-2.28}
+platform=auto
+if [ "$glibc" != native ]; then
+  if [[ ! "$glibc" =~ ^2\.[0-9]+$ ]]; then
+    echo "ROWDEX_GLIBC=$glibc: use a version such as 2.28, or native" >&2
+    exit 2
+  fi
+  platform=manylinux_${glibc/./_}_$(uname -m)
+  # To rustc it is gcc: zig's compiler, which links with the symbols of that version of glibc.
+  export ZIG_GLOBAL_CACHE_DIR=$PWD/target/zig-cache ROWDEX_LINKER=$tools/glibc-$glibc/zigcc
+  mkdir -p "$(dirname "$ROWDEX_LINKER")"
+  cat >"$ROWDEX_LINKER" <<LINK
+#!/bin/sh
+PATH=$tools/bin:\$PATH exec $tools/bin/cargo-zigbuild zig cc -- -g -target $(uname -m)-linux-gnu.$glibc "\$@"
+LINK
+  chmod +x "$ROWDEX_LINKER"
+fi
+
+made=$PWD/target/wheel-made
+rm -rf "$made"
+(cd python && ROWDEX_CARGO_ARGS=${ROWDEX_CARGO_ARGS:---locked} "$python" -m hatchling build -t wheel -d "$made" >&2)
+
+# Fails where a symbol is newer than the platform, or a library is needed that not every Linux has.
+PATH=$tools/bin:$PATH "$python" -m auditwheel repair --plat "$platform" --only-plat --wheel-dir "$made/repaired" \
+  "$made"/rowdex-*.whl >&2
+wheel=$(basename "$made"/repaired/rowdex-*.whl)
+mv "$made/repaired/$wheel" "$directory/$wheel"
+rm -rf "$made"
+"$python" tools/python/check_wheel.py "$directory/$wheel" >&2
+printf '%s\n' "$directory/$wheel"
