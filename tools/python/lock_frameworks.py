@@ -27,6 +27,7 @@ FRAMEWORKS = [
     "ray[data,train]",
     "scikit-learn",
     "simplejpeg",
+    "tensorboard",
     "torchvision",
     "tqdm",
     "transformers",
