@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
+import sys
 from typing import NamedTuple
 
 from . import _ffi
 from ._library import call, library
+from .errors import ArgumentError
 
 
 class Launch(NamedTuple):
@@ -27,7 +30,9 @@ class Launch(NamedTuple):
     local_world_size: int | None
     """How many ranks there are on this machine, if the launcher says."""
     launcher: str
-    """Whose variables these are: ``"torchrun"``, ``"Open MPI"``, ``"PMI"`` or ``"Slurm"``."""
+    """Who says so: ``"Ray Train"``, ``"JAX"``, or by its variables ``"torchrun"``, ``"Open MPI"``, ``"PMI"`` or
+    ``"Slurm"``.
+    """
 
     @staticmethod
     def from_env() -> Launch:
@@ -43,6 +48,44 @@ class Launch(NamedTuple):
             None if value == _ffi.UNKNOWN else int(value) for value in (found.local_rank, found.local_world_size)
         )
         return Launch(int(found.rank), int(found.world_size), local_rank, local_world_size, found.launcher.text())
+
+    @staticmethod
+    def from_ray() -> Launch:
+        """What Ray Train says in a training function.
+
+        Raises:
+            ArgumentError: which is a ``ValueError``, anywhere else.
+        """
+        try:
+            context = importlib.import_module("ray.train").get_context()
+        except RuntimeError as error:
+            raise ArgumentError(f"this is no worker of Ray Train: {error}") from error
+        return Launch(
+            int(context.get_world_rank()), int(context.get_world_size()),
+            int(context.get_local_rank()), int(context.get_local_world_size()), "Ray Train",
+        )  # fmt: skip
+
+    @staticmethod
+    def from_jax() -> Launch:
+        """Which of the processes of JAX this is: ``jax.process_index()`` and ``jax.process_count()``.
+
+        Call ``jax.distributed.initialize()`` first. JAX starts its backend here, if it did not yet.
+        """
+        jax = importlib.import_module("jax")
+        return Launch(int(jax.process_index()), int(jax.process_count()), None, None, "JAX")
+
+    @staticmethod
+    def from_frameworks() -> Launch | None:
+        """What Ray Train or JAX says, if this is a process of theirs; neither is imported for that."""
+        if "ray.train" in sys.modules:
+            try:
+                return Launch.from_ray()
+            except ArgumentError:
+                pass
+        distributed = getattr(sys.modules.get("jax"), "distributed", None)
+        if distributed is not None and distributed.is_initialized():
+            return Launch.from_jax()
+        return None
 
 
 __all__ = ["Launch"]

@@ -128,8 +128,10 @@ class DistributedSampler:
 
     Args:
         dataset: What has the rows: a :class:`Dataset`, or anything with a length.
-        num_replicas: How many ranks there are: the world size. Default: that of ``torch.distributed`` if it is initialised, else what the launcher says
-            (:meth:`Launch.from_env`: torchrun, Open MPI, PMI or Slurm), else 1.
+        num_replicas: How many ranks there are: the world size. Default: that of ``torch.distributed`` if it is
+            initialised, else that of Ray Train within a training function, that of JAX after
+            ``jax.distributed.initialize()``, or what the launcher says (:meth:`Launch.from_env`: torchrun, Open MPI,
+            PMI or Slurm), else 1.
         rank: This rank. Default: likewise, else 0.
         shuffle: ``False`` serves rows in order.
         seed: The same on all ranks.
@@ -463,10 +465,15 @@ def state_text(state_dict: Any) -> bytes:
 
 
 def world() -> tuple[int, int]:
-    """World size and rank: of ``torch.distributed`` if it is initialised, else what the launcher says, else 1 and 0."""
+    """World size and rank: of ``torch.distributed`` if it is initialised, else of Ray Train or JAX, else what the
+    launcher says, else 1 and 0.
+    """
     group = process_group()
     if group is not None:
         return group
+    framework = Launch.from_frameworks()
+    if framework is not None:
+        return framework.world_size, framework.rank
     try:
         launch = Launch.from_env()
     except ArgumentError as error:

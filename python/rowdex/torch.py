@@ -305,6 +305,16 @@ class Row(dict[str, Any]):
     """A sample: a dict of tensors and Python values. PyTorch's collation leaves samples of a whole batch to the dataset
     that made them."""
 
+    def __missing__(self, key: Any) -> Any:
+        if key == 0:
+            # PyTorch's collation looks at the first of the samples, and this is only one.
+            raise RuntimeError(
+                "a collate_fn was given one sample, and not a list of them: a framework has put a sampler of its own "
+                "in the place of a rowdex.torch.BatchSampler, which is sharded already. With Ray, write "
+                "prepare_data_loader(loader, add_dist_sampler=False)"
+            )
+        raise KeyError(key)
+
 
 class Rows(Sequence[Row]):
     """The samples of a batch, which are made when they are looked at.

@@ -1,0 +1,229 @@
+"""What NVIDIA DALI takes as the ``source`` of ``fn.external_source``: batches, or single samples.
+
+::
+
+    source = rowdex.dali.Batches(dataset, batch_size=64, seed=42, num_replicas=world, rank=rank)
+
+    @pipeline_def(batch_size=64, num_threads=4, device_id=0)
+    def pipeline():
+        images, labels = fn.external_source(source, num_outputs=2, batch=True, batch_info=True)
+        ...
+
+Outputs are the columns of the dataset, in their order: numbers as arrays, strings and binary as arrays of their bytes,
+lists of any length as arrays of their items. At the end of an epoch there is a ``StopIteration``, as DALI wants it;
+``pipeline.reset()`` begins the next one, shuffled anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from ._arrays import Nulls, Ragged
+from ._library import Handle, PerProcess, call, library
+from .batch import Batch
+from .dataset import Dataset
+from .errors import SchemaError
+from .loader import Convert, Loader
+from .sampler import DistributedSampler
+
+
+class _Source:
+    """Which rows a rank serves when, counted as DALI does: from the epoch and the step that the run goes on with."""
+
+    def __init__(self, dataset: Dataset, batch_size: int, nulls: Nulls, sampling: dict[str, Any]) -> None:
+        self._dataset = dataset
+        self._sampler = DistributedSampler(dataset, batch_size=batch_size, **sampling)
+        self._nulls: Nulls = nulls
+        self._convert = Convert("numpy", nulls, "list")
+
+    @property
+    def outputs(self) -> list[str]:
+        """The columns, as ``num_outputs`` counts them."""
+        return self._dataset.column_names
+
+    def __len__(self) -> int:
+        """How many batches every epoch has, on every rank."""
+        return self._sampler.steps
+
+    def _steps(self, epoch_idx: int) -> tuple[int, range]:
+        epoch = self._sampler.epoch + epoch_idx
+        return epoch, self._sampler._steps(epoch)
+
+    def state_after(self, epoch_idx: int, iteration: int) -> dict[str, str]:
+        """The state once every rank has trained on this iteration, both counted as DALI counts them: from 0."""
+        epoch, steps = self._steps(epoch_idx)
+        return self._sampler.state_after(epoch, steps[iteration])
+
+    def load_state_dict(self, state_dict: dict[str, str]) -> None:
+        """Goes on from a state, which may come from another number of ranks and another batch size: it is where DALI's
+        epoch 0 begins. Call it before the pipeline is built.
+
+        Raises:
+            StateError: if it is from another order, dataset or seed; the source is then unchanged.
+        """
+        self._sampler.load_state_dict(state_dict)
+
+    def _columns(self, batch: Batch) -> list[Any]:
+        return [_items(name, column, len(batch)) for name, column in self._convert(batch).items()]
+
+
+def _items(name: str, column: Any, rows: int) -> Any:
+    """An array of all rows, or a list of an array for each row."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
+        return column
+    if isinstance(column, Ragged) and isinstance(column.values, np.ndarray):
+        return [column.values[column.offsets[row] : column.offsets[row + 1]] for row in range(rows)]
+    if isinstance(column, list) and all(isinstance(value, (str, bytes)) for value in column):
+        return [np.frombuffer(value.encode() if isinstance(value, str) else value, dtype=np.uint8) for value in column]
+    raise SchemaError(
+        f"column {name!r} is nothing that DALI takes: leave it out of the columns of the dataset", column=name
+    )
+
+
+class Batches(_Source):
+    """A source of whole batches: ``fn.external_source(source, num_outputs=…, batch=True, batch_info=True)``.
+
+    It makes any batch of any epoch, and so it works with ``parallel=True`` and any number of worker processes, by fork
+    and by spawn: it is pickled in about a kilobyte. Batches that are asked for one after the other come from a
+    :class:`rowdex.Loader`, which reads ahead on threads of its own. Worker processes skip what others make, and get
+    their rows by :meth:`rowdex.Dataset.take`: use them only for columns that cost much to convert, with
+    ``Dataset(cache=…)`` for the data.
+
+    Args:
+        dataset: The rows. Its columns are the outputs.
+        batch_size: Rows per step and rank: at most the pipeline's.
+        memory, threads: As :class:`rowdex.Loader` has them.
+        nulls: As :meth:`rowdex.Batch.to_numpy` has them.
+        sampling: ``seed``, ``shuffle``, ``num_replicas``, ``rank``, ``drop_last_batch``, and all else that
+            :class:`rowdex.DistributedSampler` takes.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        batch_size: int,
+        *,
+        memory: int | str | None = None,
+        threads: int | None = None,
+        nulls: Nulls = "error",
+        **sampling: Any,
+    ) -> None:
+        super().__init__(dataset, batch_size, nulls, sampling)
+        self._memory, self._threads = memory, threads
+        self._reader = PerProcess(lambda: _Reader(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_reader"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._reader = PerProcess(lambda: _Reader(self))
+
+    def load_state_dict(self, state_dict: dict[str, str]) -> None:
+        super().load_state_dict(state_dict)
+        self._reader = PerProcess(lambda: _Reader(self))
+
+    def __call__(self, info: Any) -> tuple[Any, ...]:
+        """The batch of an iteration of an epoch: a ``BatchInfo`` says which.
+
+        Raises:
+            StopIteration: at the end of the epoch.
+        """
+        if not hasattr(info, "epoch_idx"):
+            raise TypeError("only an iteration, and no epoch: give batch_info=True to fn.external_source")
+        if hasattr(info, "idx_in_batch"):
+            raise TypeError("a single sample of a source of batches: give batch=True, or use rowdex.dali.Samples")
+        epoch, steps = self._steps(info.epoch_idx)
+        if info.iteration >= len(steps):
+            raise StopIteration
+        return tuple(self._columns(self._reader.get().batch(epoch, steps[info.iteration])))
+
+
+class _Reader:
+    """What one process knows of what comes."""
+
+    def __init__(self, source: Batches) -> None:
+        self._source = source
+        self._lock = threading.Lock()
+        self._loader: Loader | None = None
+        self._last: tuple[int, int] | None = None
+        self.ahead = self.alone = 0
+
+    def batch(self, epoch: int, step: int) -> Batch:
+        with self._lock:
+            last, self._last = self._last, (epoch, step)
+            steps = self._source._sampler._steps(epoch)
+            follows = last is not None and (
+                last == (epoch, step - 1) or (step == steps.start and last[0] == epoch - 1)
+            )
+            found = self._next(epoch, step) if follows else None
+            if found is not None:
+                self.ahead += 1
+                return found
+            self.alone += 1
+            rows = self._source._sampler.batch(epoch, step).row_ids
+        return self._source._dataset.take(rows)
+
+    def _next(self, epoch: int, step: int) -> Batch | None:
+        if self._loader is None:
+            source = self._source
+            self._loader = Loader(
+                source._dataset, source._sampler, memory=source._memory, threads=source._threads, output="arrow"
+            )
+        handle = self._loader._loader.get()
+        call(library.loader_seek, handle, epoch, step)
+        found = Handle(library.batch_free, library.loader_peek, handle, epoch, step, 1)
+        if not found:
+            return None
+        call(library.loader_advance, handle, epoch, step)
+        return Batch(found, self._loader.schema)
+
+
+class Samples(_Source):
+    """A source of single samples: ``fn.external_source(source, num_outputs=…, batch=False)``.
+
+    It makes any sample of any epoch, and keeps nothing from one call to the next, as ``parallel=True`` wants it: by
+    fork and by spawn, whichever worker is asked. It is pickled in about a kilobyte. Rows come by
+    :meth:`rowdex.Dataset.take`, so give ``Dataset(cache=…)`` for the data; :class:`Batches` needs none.
+
+    DALI has no short batches of samples. The last one is filled with the first samples of the epoch, or left out with
+    ``drop_last_batch=True``.
+
+    Args:
+        dataset: The rows. Its columns are the outputs.
+        batch_size: The pipeline's.
+        nulls, sampling: As :class:`Batches` has them.
+    """
+
+    def __init__(self, dataset: Dataset, batch_size: int, *, nulls: Nulls = "error", **sampling: Any) -> None:
+        super().__init__(dataset, batch_size, nulls, sampling)
+
+    def __call__(self, info: Any) -> tuple[Any, ...]:
+        """A sample: a ``SampleInfo`` says which.
+
+        Raises:
+            StopIteration: at the end of the epoch.
+        """
+        if not hasattr(info, "idx_in_batch"):
+            raise TypeError("a batch of a source of samples: give batch=False, or use rowdex.dali.Batches")
+        size = self._sampler.plan.batch_size
+        if info.idx_in_batch >= size or info.idx_in_epoch != info.iteration * size + info.idx_in_batch:
+            raise ValueError(f"batch_size is {size}, and the pipeline has another: give this source the pipeline's")
+        epoch, steps = self._steps(info.epoch_idx)
+        if info.iteration >= len(steps):
+            raise StopIteration
+        rows = self._sampler.batch(epoch, steps[info.iteration]).row_ids
+        place = info.idx_in_batch
+        if place >= len(rows):
+            # The first samples of the epoch, again and again where it is shorter than a batch.
+            again, place = divmod(place - len(rows), size)
+            rows = self._sampler.batch(epoch, steps[again % len(steps)]).row_ids
+            place %= len(rows)
+        batch = self._dataset.take([rows[place]])
+        return tuple(np.asarray(column[0]) for column in self._columns(batch))
+
+
+__all__ = ["Batches", "Samples"]

@@ -1,0 +1,125 @@
+"""Batches as arrays of JAX, of one shape.
+
+::
+
+    jax.distributed.initialize()
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    loader = rowdex.jax.Loader(dataset, batch_size=256, seed=42, sharding=sharding)
+    for batch in loader:            # a dict of global arrays, of 256 rows for each process
+        loss, state = step(state, batch)
+
+JAX compiles a function again for every shape, so a short last batch costs as much as the first one: it is filled up, or
+left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from ._arrays import Ragged
+from .dataset import Dataset
+from .errors import SchemaError
+from .loader import Loader as _Loader
+from .sampler import DistributedSampler
+
+
+class Loader(_Loader):
+    """A :class:`rowdex.Loader` whose batches are dicts of arrays of JAX, all of one shape.
+
+    It has the steps, the rows and the states of a ``rowdex.Loader`` with the same arguments. Rank and world size come
+    from ``jax.distributed``, if that is initialised.
+
+    Args:
+        dataset: The rows.
+        sampler: As :class:`rowdex.Loader` has it.
+        last: What becomes of a last batch that is short: ``"fill"`` repeats rows in it, which ``valid`` tells apart;
+            ``"drop"`` leaves it out, on all ranks; ``"short"`` serves it as it is, so functions are compiled again.
+        valid: Adds under this name whether a row counts: it is no pad, and was not filled in. Shape ``(rows,)``, bool.
+        sharding: Makes global arrays of what each process has, such as a ``NamedSharding`` that divides rows among
+            processes. Default: arrays of this process.
+        pad: For columns of lists of different lengths: the length that each list is padded to, with ``fill``.
+        others: As :class:`rowdex.Loader` and :class:`rowdex.DistributedSampler` have them, but for ``output``.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        sampler: DistributedSampler | None = None,
+        *,
+        last: Literal["fill", "drop", "short"] = "fill",
+        valid: str | None = None,
+        sharding: Any = None,
+        pad: Mapping[str, int] | None = None,
+        fill: Any = 0,
+        pads: str | None = None,
+        **others: Any,
+    ) -> None:
+        if last not in ("fill", "drop", "short"):
+            raise ValueError(f"last={last!r}: use 'fill', 'drop' or 'short'")
+        if "output" in others:
+            raise TypeError("output: batches are arrays of JAX; for others use rowdex.Loader")
+        if last == "drop":
+            if sampler is not None and not sampler.plan.drop_last_batch:
+                raise ValueError("last='drop' and a sampler that does not: give drop_last_batch=True to the sampler")
+            if sampler is None:
+                others["drop_last_batch"] = True
+        if valid is not None and (valid == pads or valid in dataset.column_names):
+            raise ValueError(f"there is a column called {valid!r}: choose another name")
+        self._last, self._valid, self._sharding = last, valid, sharding
+        self._pad, self._fill, self._given_pads = dict(pad or {}), fill, pads
+        super().__init__(dataset, sampler, output="numpy", pads=pads or _PADS, **others)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return map(self._arrays, super().__iter__())
+
+    def _arrays(self, batch: dict[str, Any]) -> dict[str, Any]:
+        pads = batch[_PADS] if self._given_pads is None else batch[self._given_pads]
+        if self._given_pads is None:
+            del batch[_PADS]
+        if self._valid is not None:
+            batch[self._valid] = ~pads
+        lack = self.batch_size - len(pads) if self._last == "fill" else 0
+        found = {}
+        for name, value in batch.items():
+            if name in self._pad and isinstance(value, Ragged):
+                value = value.padded(self._fill, self._pad[name])
+            found[name] = _filled(name, value, lack, filled=name == self._given_pads)
+        if self._valid is not None and lack:
+            found[self._valid][len(pads) :] = False
+        return arrays(found, self._sharding)
+
+
+_PADS = "rowdex.pads"
+
+
+def _filled(name: str, value: Any, lack: int, filled: bool) -> Any:
+    """A column with so many more rows, copies of the first one; or zeros, where there is none."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufc":
+        kind = "lists of different lengths: give pad, or" if isinstance(value, Ragged) else "no numbers:"
+        raise SchemaError(f"column {name!r} has {kind} leave it out of the columns of the dataset", column=name)
+    if lack == 0:
+        return value
+    more = np.zeros((lack, *value.shape[1:]), value.dtype)
+    if filled:
+        more[:] = True
+    elif len(value):
+        more[:] = value[:1]
+    return np.concatenate([value, more])
+
+
+def arrays(batch: Mapping[str, Any], sharding: Any = None) -> dict[str, Any]:
+    """The columns of this process as arrays of JAX; with a sharding as parts of global arrays, which have the rows of
+    all processes.
+
+    Numbers of 64 bits become such of 32, unless ``jax_enable_x64`` is set, as JAX has it.
+    """
+    if sharding is None:
+        return {name: jax.numpy.asarray(value) for name, value in batch.items()}
+    return {name: jax.make_array_from_process_local_data(sharding, np.asarray(value)) for name, value in batch.items()}
+
+
+__all__ = ["Loader", "arrays"]

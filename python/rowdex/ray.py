@@ -1,0 +1,183 @@
+"""rowdex on a cluster of Ray.
+
+- In a training function of Ray Train a :class:`rowdex.Loader` takes rank and world size from Ray by itself.
+- :func:`read` makes a ``ray.data.Dataset`` of a dataset's rows, in their order, and :func:`rows` makes a set of row ids
+  of what a query of Ray Data picked.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import ray.data
+from ray.data.block import BlockMetadata
+from ray.data.datasource import Datasource as _Datasource
+from ray.data.datasource import ReadTask
+
+from . import _ffi
+from ._library import call, library
+from .dataset import Dataset
+from .errors import ArgumentError
+from .order import IdSet
+
+_BLOCK_ROWS = 1 << 16
+_BLOCK_BYTES = 64 << 20
+"""What is read in one go: a block of Ray Data is made of one or more of these."""
+
+
+class Datasource(_Datasource):
+    """The rows of a dataset for Ray Data, in their order: for ``ray.data.read_datasource``, which :func:`read` calls.
+
+    Each task reads consecutive rows, and whole row groups where there are as many as tasks. A task opens the dataset
+    where it runs, so all machines must see index and data by the same paths or URLs.
+
+    Args:
+        dataset: The rows. A dataset of an index of selected rows has those alone.
+        rows: Which of them: an :class:`rowdex.order.IdSet`. Default: all.
+        row_ids: Adds the row ids as a column of this name, int64.
+    """
+
+    def __init__(self, dataset: Dataset, *, rows: IdSet | None = None, row_ids: str | None = None) -> None:
+        super().__init__()
+        if not isinstance(dataset, Dataset):
+            raise TypeError(f"{type(dataset).__name__}: give it a rowdex.Dataset")
+        if row_ids in dataset.column_names:
+            raise ValueError(f"there is a column called {row_ids!r}: choose another name")
+        self._dataset, self._rows, self._row_ids = dataset, rows, row_ids
+
+    def get_name(self) -> str:
+        return "Rowdex"
+
+    def estimate_inmemory_data_size(self) -> int:
+        """About how many bytes the rows take, as the footers tell."""
+        return self._dataset.decoded_bytes * self._length() // max(1, len(self._dataset))
+
+    def _length(self) -> int:
+        return len(self._dataset) if self._rows is None else len(self._rows)
+
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> list[ReadTask]:
+        """Tasks of about equal numbers of rows; together, one after the other, they read all rows in order."""
+        total, whole = self._length(), max(1, len(self._dataset))
+        if self._rows is None:
+            pieces: list[Sequence[int]] = [range(a, b) for a, b in _pieces(self._dataset, parallelism)]
+        else:
+            ids, count = list(self._rows), max(1, min(parallelism, total))
+            pieces = [ids[total * n // count : total * (n + 1) // count] for n in range(count)]
+        width = self._dataset.decoded_bytes / whole
+        step = max(1, min(_BLOCK_ROWS, int(_BLOCK_BYTES / max(1.0, width))))
+
+        def task(piece: Sequence[int]) -> ReadTask:
+            size = int(width * len(piece))
+            return ReadTask(
+                _Reading(self._dataset, piece, step, self._row_ids),
+                BlockMetadata(num_rows=len(piece), size_bytes=size, input_files=None, exec_stats=None),
+                per_task_row_limit=per_task_row_limit,
+            )
+
+        # Without any row, one task says what the columns are.
+        return [task(piece) for piece in pieces if len(piece) > 0] or [task(range(0))]
+
+
+class _Reading:
+    """What a task does: reads rows in pieces."""
+
+    def __init__(self, dataset: Dataset, rows: Sequence[int], step: int, row_ids: str | None) -> None:
+        self._dataset, self._rows, self._step, self._row_ids = dataset, rows, step, row_ids
+
+    def __call__(self) -> Iterator[Any]:
+        arrow = importlib.import_module("pyarrow")
+        with self._dataset as dataset:
+            for first in range(0, max(1, len(self._rows)), self._step):
+                part = self._rows[first : first + self._step]
+                table = arrow.Table.from_batches([dataset.take(part).to_arrow()])
+                if self._row_ids is not None:
+                    table = table.append_column(self._row_ids, arrow.array(part, arrow.int64()))
+                yield table
+
+
+def _pieces(dataset: Dataset, count: int) -> Iterator[tuple[int, int]]:
+    """At most ``count`` consecutive ranges of row ids, ending with row groups where there are enough of these."""
+    total = len(dataset)
+    count = max(1, min(count, total))
+    bounds = [total * n // count for n in range(count + 1)]
+    ends = sorted(_group_ends(dataset))
+    if len(ends) >= count:
+        near = _nearest(ends)
+        bounds = [0, *(near(bound) for bound in bounds[1:-1]), total]
+    for start, end in zip(bounds, bounds[1:]):
+        if start < end:
+            yield start, end
+
+
+def _nearest(ends: list[int]) -> Callable[[int], int]:
+    def near(bound: int) -> int:
+        at = bisect.bisect_left(ends, bound)
+        return min(ends[max(0, at - 1) : at + 1], key=lambda end: abs(end - bound))
+
+    return near
+
+
+def _group_ends(dataset: Dataset) -> Iterator[int]:
+    """The row id after each row group."""
+    before, info = 0, _ffi.RowGroupInfo()
+    for part in dataset._parts:
+        index = part.index._handle.get()
+        for group in range(part.index.num_row_groups):
+            call(library.index_get_row_group, index, group, ctypes.byref(info))
+            yield before + int(info.first_row + info.rows)
+        before += len(part)
+
+
+def read(
+    dataset: Dataset, *, rows: IdSet | None = None, row_ids: str | None = None, **options: Any
+) -> ray.data.Dataset:
+    """A ``ray.data.Dataset`` of the rows of a dataset, read in parallel and kept in their order.
+
+    Args:
+        dataset, rows, row_ids: As :class:`Datasource` has them.
+        options: As ``ray.data.read_datasource`` has them: ``override_num_blocks``, ``concurrency``, ``num_cpus`` and
+            others.
+    """
+    found = ray.data.read_datasource(Datasource(dataset, rows=rows, row_ids=row_ids), **options)
+    found.context.execution_options.preserve_order = True
+    return found
+
+
+def rows(picked: ray.data.Dataset, dataset: Dataset | int, column: str = "row_id") -> IdSet:
+    """The row ids that a query of Ray Data picked, in any order: for :class:`rowdex.order.Subset`, or for
+    ``read(rows=...)``.
+
+    ::
+
+        found = rowdex.ray.read(dataset, row_ids="row_id").filter(expr="label == 3")
+        kept = rowdex.ray.rows(found, dataset)
+        loader = rowdex.Loader(dataset, batch_size=256, order=rowdex.order.Subset("global", kept))
+
+    Args:
+        picked: What has a column of row ids, from ``read(row_ids=...)``. The query runs here.
+        dataset: The dataset that the ids are of, or how many rows that has.
+        column: What the column is called.
+
+    Raises:
+        ArgumentError: if there is no such column; OutOfRangeError: for a row id that the dataset does not have.
+    """
+    ids: list[int] = []
+    for batch in picked.iter_batches(batch_size=None, batch_format="pyarrow"):
+        if batch.num_rows == 0:
+            continue
+        if column not in batch.column_names:
+            raise ArgumentError(
+                f"there is no column {column!r} among {', '.join(batch.column_names)}: read with row_ids={column!r}, "
+                "and keep that column in the query"
+            )
+        ids.extend(batch[column].to_pylist())
+    return IdSet(dataset if isinstance(dataset, int) else len(dataset), ids)
+
+
+__all__ = ["Datasource", "read", "rows"]

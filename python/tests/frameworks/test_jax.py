@@ -1,0 +1,120 @@
+"""JAX: batches of one shape, and global arrays of two processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import rowdex
+
+from .need import need
+from .page import script
+
+jax = need("jax")
+
+from rowdex import jax as rowdex_jax  # noqa: E402
+
+JOB = pathlib.Path(__file__).with_name("jax_job.py")
+
+
+@pytest.fixture()
+def rows(unequal: pathlib.Path) -> Any:
+    with rowdex.Dataset(unequal / "train.rdx") as dataset:
+        yield dataset
+
+
+def plain(rows: Any, **sampling: Any) -> list[list[int]]:
+    with rowdex.Loader(rows, output="numpy", **sampling) as loader:
+        return [batch["id"].tolist() for _ in range(2) for batch in loader]
+
+
+def test_two_processes_make_global_arrays_of_one_shape_and_compile_once(rows: Any, unequal: pathlib.Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(JOB), str(unequal / "train.rdx"), str(rank), "2", str(port)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    try:
+        outputs = [rank.communicate(timeout=120) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait(10)
+    assert all(rank.returncode == 0 for rank in ranks), [errors[-2000:] for _, errors in outputs]
+    # Gloo writes lines of its own.
+    found = [json.loads(text.splitlines()[-1]) for text, _ in outputs]
+    assert [rank["launch"] for rank in found] == [[0, 2], [1, 2]]
+    assert [rank["steps"] for rank in found] == [79, 79]
+    assert all(rank["shapes"] == [[128, 3]] and rank["compiled"] == [[128]] for rank in found)
+    assert found[0]["sums"] == found[1]["sums"]
+    for rank in range(2):
+        want = plain(rows, batch_size=64, seed=3, num_replicas=2, rank=rank)
+        # The pad, a row that another rank has, does not count.
+        assert [row[: len(own)] for row, own in zip(want, found[rank]["own"])] == found[rank]["own"]
+    for epoch in range(2):
+        both = [found[rank]["own"][79 * epoch : 79 * (epoch + 1)] for rank in range(2)]
+        assert sorted(row for rank in both for step in rank for row in step) == list(range(10_007))
+        sums = [sum(a) + sum(b) for a, b in zip(*both)]
+        assert found[0]["sums"][79 * epoch : 79 * (epoch + 1)] == sums
+
+
+@pytest.mark.parametrize("last, steps, rows_of_last", [("fill", 79, 64), ("drop", 78, 64), ("short", 79, 12)])
+def test_a_short_last_batch_is_filled_dropped_or_served(rows: Any, last: Any, steps: int, rows_of_last: int) -> None:
+    sampling: dict[str, Any] = {"batch_size": 64, "seed": 3, "num_replicas": 2, "rank": 0}
+    loader = rowdex_jax.Loader(rows, last=last, valid="valid", **sampling)
+    found = list(loader)
+    assert len(found) == len(loader) == steps
+    assert all(isinstance(value, jax.Array) for batch in found for value in batch.values())
+    assert [batch["x"].shape for batch in found] == [(64, 3)] * (steps - 1) + [(rows_of_last, 3)]
+    valid = [batch["id"][np.asarray(batch["valid"])].tolist() for batch in found]
+    assert valid == plain(rows, **sampling)[:steps]
+
+
+def test_a_state_goes_on_in_mid_epoch_and_with_another_number_of_processes(rows: Any) -> None:
+    whole = rowdex_jax.Loader(rows, batch_size=128, seed=3, num_replicas=1, rank=0)
+    steps = iter(whole)
+    begun = [next(steps)["id"].tolist() for _ in range(20)]
+    state = whole.state_dict()
+    rest = [batch["id"].tolist() for batch in steps]
+    assert len(begun) + len(rest) == 79
+    parts = []
+    for rank in range(2):
+        loader = rowdex_jax.Loader(rows, batch_size=64, seed=3, num_replicas=2, rank=rank)
+        loader.load_state_dict(state)
+        parts.append([batch["id"].tolist() for batch in loader])
+    assert [len(part) for part in parts] == [59, 59]
+    assert all(sorted(a + b) == sorted(both) for a, b, both in zip(*parts, rest[:-1]))
+
+
+def test_lists_are_padded_and_what_is_no_number_is_refused_with_what_to_do(index: str) -> None:
+    dataset = rowdex.Dataset(index, columns=["id", "tokens"])
+    batch = next(iter(rowdex_jax.Loader(dataset, batch_size=8, shuffle=False, pad={"tokens": 4})))
+    assert batch["tokens"].tolist() == [[*range(i % 4), 0, 0, 0, 0][:4] for i in range(8)]
+    with pytest.raises(rowdex.SchemaError, match="lists of different lengths: give pad, or leave it out"):
+        next(iter(rowdex_jax.Loader(dataset, batch_size=8)))
+    with pytest.raises(rowdex.SchemaError, match="'name' has no numbers: leave it out"):
+        next(iter(rowdex_jax.Loader(rowdex.Dataset(index, columns=["name"]), batch_size=8)))
+    with pytest.raises(ValueError, match="use 'fill', 'drop' or 'short'"):
+        rowdex_jax.Loader(dataset, batch_size=8, last="pad")  # type: ignore[arg-type]
+
+
+def test_the_program_of_the_page_runs(
+    unequal: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").symlink_to(unequal)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(script("JAX"), names)
+    assert (names["steps"], names["traced"]) == (157, 1)
