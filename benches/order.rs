@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use rowdex::order::{
-    Balanced, Blocks, Global, IdSet, Mixed, MixedPart, Order, Orders, Resized, Side, Split, Subset, Torch, Weighted,
+    Balanced, Blocks, EpochOrder, Global, IdSet, Mixed, MixedPart, Order, Resized, Side, Split, Subset, Torch, Weighted,
 };
 
 const LENGTHS: [(&str, u64); 5] = [
@@ -30,7 +30,7 @@ const LENGTHS: [(&str, u64); 5] = [
 const BLOCK: usize = 4096;
 const SEED: u64 = 42;
 
-fn epoch(len: u64) -> Arc<dyn Order> {
+fn epoch(len: u64) -> Arc<dyn EpochOrder> {
     Global::new(len, SEED).and_then(|orders| orders.epoch(0)).unwrap_or_else(|error| unreachable!("{error}"))
 }
 
@@ -121,13 +121,13 @@ fn build(c: &mut Criterion) {
 /// Orders that draw, or that are made of others, over 10^7 rows: what a position costs on top of the global order's.
 fn composed(c: &mut Criterion) {
     const ROWS: u64 = 10_000_000;
-    let global = |rows| -> Arc<dyn Orders> { Arc::new(made(Global::new(rows, SEED))) };
+    let global = |rows| -> Arc<dyn Order> { Arc::new(made(Global::new(rows, SEED))) };
     let weights: Vec<f64> = (0..ROWS).map(|row| (row % 1000 + 1) as f64).collect();
     let labels = |classes: u64| -> Vec<u32> { (0..ROWS).map(|row| (row % classes) as u32).collect() };
     let part = |rows, proportion| MixedPart::new(global(rows), rows, proportion);
     let kept = made(Split::new(0.5, SEED).and_then(|split| split.rows(Side::Train, ROWS)));
     let banned = made(IdSet::filter(ROWS, |row| row % 10_000 != 0));
-    let orders: [(&str, Arc<dyn Orders>); 8] = [
+    let orders: [(&str, Arc<dyn Order>); 8] = [
         ("global", global(ROWS)),
         ("weighted", Arc::new(made(Weighted::with_replacement(&weights, ROWS, SEED)))),
         ("balanced, 10 classes", Arc::new(made(Balanced::new(&labels(10), ROWS, SEED)))),

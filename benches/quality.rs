@@ -8,7 +8,7 @@
 use std::iter::zip;
 
 use rowdex::order::quality::{correlation, independence, uniformity, window};
-use rowdex::order::{Global, Orders};
+use rowdex::order::{Global, Order};
 
 const SEEDS: u64 = 300;
 

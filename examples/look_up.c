@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
   enum { ROWS = sizeof rows / sizeof *rows };
 
   rowdex_location places[ROWS];
-  check(rowdex_index_locate_many(index, rows, ROWS, places, &error), error);
+  check(rowdex_index_locate(index, rows, ROWS, places, &error), error);
   for (int i = 0; i < ROWS; i++) {
     rowdex_file_info file = {.struct_size = sizeof file};
     check(rowdex_index_get_file(index, places[i].file, &file, &error), error);

@@ -45,8 +45,8 @@ int main(int argc, char **argv) {
 
   /* All rows shuffled among all rows, with the same seed on every rank; this rank's share of them. */
   rowdex_order_options order = {.struct_size = sizeof order, .index = index, .order = "global", .seed = 42};
-  rowdex_orders *orders = NULL;
-  check(rowdex_orders_new(&order, &orders, &error), error);
+  rowdex_order *orders = NULL;
+  check(rowdex_order_new(&order, &orders, &error), error);
   rowdex_sampler_options share = {
       .struct_size = sizeof share, .rank = 1, .world_size = WORLD_SIZE, .batch_size = BATCH_SIZE};
   rowdex_sampler *sampler = NULL;
@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
   check(rowdex_loader_new(dataset, sampler, &how, &loader, &error), error);
   /* Nothing depends on each other: what made the loader can go. */
   rowdex_sampler_free(sampler);
-  rowdex_orders_free(orders);
+  rowdex_order_free(orders);
   rowdex_dataset_free(dataset);
   rowdex_index_free(index);
 

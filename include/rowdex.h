@@ -186,9 +186,10 @@ typedef struct rowdex_labels rowdex_labels;
 
 // Serves batches in the order of a sampler, epoch after epoch.
 //
-// One thread at a time, and a second one gets an error; but rowdex_loader_close, rowdex_loader_get_stats and rowdex_loader_schema may be called
-// at any time, also while a thread waits for a batch. So may rowdex_loader_get_info, rowdex_loader_state and rowdex_loader_reopen, which tell of the
-// last batch that was handed out.
+// One thread at a time, and a second one gets an error; but rowdex_loader_close, rowdex_loader_get_stats and
+// rowdex_loader_schema may be called at any time, also while a thread waits for a batch. So may
+// rowdex_loader_get_info, rowdex_loader_state and rowdex_loader_reopen, which tell of the last batch that was handed
+// out.
 typedef struct rowdex_loader rowdex_loader;
 
 // The row groups that a loader found unreadable, whose rows others stand in for.
@@ -196,7 +197,7 @@ typedef struct rowdex_lost_groups rowdex_lost_groups;
 
 // Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses
 // it.
-typedef struct rowdex_orders rowdex_orders;
+typedef struct rowdex_order rowdex_order;
 
 // The samples and batches of one rank, epoch after epoch.
 //
@@ -205,6 +206,26 @@ typedef struct rowdex_sampler rowdex_sampler;
 
 // What rowdex_dataset_verify found.
 typedef struct rowdex_verify_report rowdex_verify_report;
+
+// What an error says, part by part. The texts belong to the error, and are NULL where nothing is known.
+typedef struct rowdex_error_info {
+  // sizeof(rowdex_error_info), set by the caller.
+  size_t struct_size;
+  // What kind of error it is; ROWDEX_STATUS_OK for no error.
+  rowdex_status kind;
+  // Whether the row group is known that it happened in.
+  uint32_t has_row_group;
+  // That row group, by its place in the file.
+  uint64_t row_group;
+  // As of rowdex_error_message.
+  const char *message;
+  // The file that it happened in.
+  const char *file;
+  // The column that it happened in, by its dotted path.
+  const char *column;
+  // What to do about it. The message has it, too.
+  const char *hint;
+} rowdex_error_info;
 
 // Is told how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not counted).
 //
@@ -431,7 +452,7 @@ typedef struct rowdex_verify_info {
   uint64_t problems;
 } rowdex_verify_info;
 
-// What a dataset has done so far, in this process.
+// What a dataset has done so far, in this process, with its cache and with its disk tier.
 typedef struct rowdex_counters {
   // sizeof(rowdex_counters), set by the caller.
   size_t struct_size;
@@ -453,29 +474,23 @@ typedef struct rowdex_counters {
   uint64_t requests;
   // Bytes that a store delivered, those of failed and repeated requests included.
   uint64_t bytes_fetched;
-} rowdex_counters;
-
-// What a dataset has done with its disk tier so far, in this process.
-typedef struct rowdex_tier_counters {
-  // sizeof(rowdex_tier_counters), set by the caller.
-  size_t struct_size;
-  // Row groups served from the tier, each as often as it was.
-  uint64_t hits;
-  // Row groups that were not there and had to be read from the source.
-  uint64_t misses;
-  // Entries written.
-  uint64_t writes;
+  // Row groups served from the disk tier, each as often as it was. This and what follows is 0 without a tier.
+  uint64_t tier_hits;
+  // Row groups that were not in the tier and had to be read from the source.
+  uint64_t tier_misses;
+  // Entries of the tier written.
+  uint64_t tier_writes;
   // Their bytes.
-  uint64_t bytes_written;
+  uint64_t tier_bytes_written;
   // Entries deleted to make room.
-  uint64_t evictions;
+  uint64_t tier_evictions;
   // Their bytes.
-  uint64_t bytes_evicted;
+  uint64_t tier_bytes_evicted;
   // Entries deleted because they were damaged or of another version.
-  uint64_t discards;
+  uint64_t tier_discards;
   // Times that another process was waited for in vain.
-  uint64_t timeouts;
-} rowdex_tier_counters;
+  uint64_t tier_timeouts;
+} rowdex_counters;
 
 // Row ids from start up to end, which is not one of them.
 typedef struct rowdex_range {
@@ -696,25 +711,28 @@ typedef struct rowdex_loader_options {
   size_t struct_size;
   // Bytes of decoded rows to hold at most. 0: 1 GiB.
   uint64_t memory;
-  // Threads that the loader has while it serves. 0: 2. ROWDEX_NONE: none, all work is done by the thread that asks for batches.
+  // Threads that the loader has while it serves. 0: 2. ROWDEX_NONE: none, all work is done by the thread that asks
+  // for batches.
   uint64_t threads;
   // About how many finished batches may wait to be asked for. 0: a few.
   uint64_t read_ahead;
   // How many epochs the run has: it ends before this one, wherever it was started or resumed. 0: no end.
   uint64_t epochs;
-  // Serves the batches of these ranks, too: at every step one after another, that of the loader's sampler first. May be NULL.
+  // Serves the batches of these ranks, too: at every step one after another, that of the loader's sampler first. May
+  // be NULL.
   const struct rowdex_sampler *const *more_ranks;
   // How many.
   size_t num_more_ranks;
-  // What to do about a row group that cannot be read: "fail" (NULL), or "substitute", which replaces each of its rows by another one that can be
-  // read. Set it alike on all ranks.
+  // What to do about a row group that cannot be read: "fail" (NULL), or "substitute", which replaces each of its
+  // rows by another one that can be read. Set it alike on all ranks.
   const char *on_fault;
   // With "substitute": another seed chooses other rows.
   uint64_t fault_seed;
-  // 1 serves top-level string and binary columns as views, whatever their types are, so that their values are not copied into batches; in
-  // exchange a batch keeps alive what its values are in.
+  // 1 serves top-level string and binary columns as views, whatever their types are, so that their values are not
+  // copied into batches; in exchange a batch keeps alive what its values are in.
   uint64_t views;
-  // How many row groups of an object store may be on their way at once. 0: as many as keep nobody waiting, as measured. ROWDEX_NONE: none is read ahead.
+  // How many row groups of an object store may be on their way at once. 0: as many as keep nobody waiting, as
+  // measured. ROWDEX_NONE: none is read ahead.
   uint64_t read_concurrency;
 } rowdex_loader_options;
 
@@ -840,23 +858,11 @@ uint32_t rowdex_abi_version(void);
 // The version of the library that is linked, such as "0.1.0".
 const char *rowdex_version(void);
 
-// The kind of an error; ROWDEX_STATUS_OK for NULL.
-rowdex_status rowdex_error_kind(const struct rowdex_error *error);
-
-// All of an error in one line: place, what went wrong, and what to do.
+// All of an error in one line: place, what went wrong, and what to do. NULL for NULL.
 const char *rowdex_error_message(const struct rowdex_error *error);
 
-// The file that it happened in; NULL where none is known.
-const char *rowdex_error_file(const struct rowdex_error *error);
-
-// Whether the row group that it happened in is known; if so, `row_group` (which may be NULL) is its place in the file.
-bool rowdex_error_row_group(const struct rowdex_error *error, uint64_t *row_group);
-
-// The column that it happened in, by its dotted path; NULL where none is known.
-const char *rowdex_error_column(const struct rowdex_error *error);
-
-// What to do about it; NULL where no advice is known. It is a part of the message, too.
-const char *rowdex_error_hint(const struct rowdex_error *error);
+// What an error says, part by part; for NULL, that there is none. Fails only if `info` is not what it should be.
+rowdex_status rowdex_error_get_info(const struct rowdex_error *error, struct rowdex_error_info *info);
 
 // Ends the life of an error and of the texts that were asked of it.
 void rowdex_error_free(struct rowdex_error *error);
@@ -912,18 +918,12 @@ rowdex_status rowdex_index_schema(const struct rowdex_index *index,
                                   struct ArrowSchema *schema,
                                   struct rowdex_error **error);
 
-// Where a row is. Tens of nanoseconds.
+// Where each of `len` rows is; `locations` has room for `len`. Tens of nanoseconds a row.
 rowdex_status rowdex_index_locate(const struct rowdex_index *index,
-                                  uint64_t row,
-                                  struct rowdex_location *location,
+                                  const uint64_t *rows,
+                                  size_t len,
+                                  struct rowdex_location *locations,
                                   struct rowdex_error **error);
-
-// Where each of `len` rows is; `locations` has room for `len`.
-rowdex_status rowdex_index_locate_many(const struct rowdex_index *index,
-                                       const uint64_t *rows,
-                                       size_t len,
-                                       struct rowdex_location *locations,
-                                       struct rowdex_error **error);
 
 // Reads and checks every byte of the index again, the stored footers among them. rowdex_dataset_verify looks at the data files, too.
 rowdex_status rowdex_index_verify(const struct rowdex_index *index,
@@ -1000,11 +1000,6 @@ void rowdex_verify_report_free(struct rowdex_verify_report *report);
 rowdex_status rowdex_dataset_counters(const struct rowdex_dataset *dataset,
                                       struct rowdex_counters *counters,
                                       struct rowdex_error **error);
-
-// What a dataset has done with its disk tier so far, in this process; zeros without one.
-rowdex_status rowdex_dataset_tier_counters(const struct rowdex_dataset *dataset,
-                                           struct rowdex_tier_counters *counters,
-                                           struct rowdex_error **error);
 
 // Why nothing more is kept in the disk tier since some time, which the caller frees: the disk is full, say, or the folder cannot be written to. NULL
 // while all is well. Rows are served all the same.
@@ -1124,32 +1119,32 @@ rowdex_status rowdex_dataset_weights(const struct rowdex_dataset *dataset,
                                      struct rowdex_error **error);
 
 // Orders as they are described.
-rowdex_status rowdex_orders_new(const struct rowdex_order_options *options,
-                                struct rowdex_orders **orders,
-                                struct rowdex_error **error);
+rowdex_status rowdex_order_new(const struct rowdex_order_options *options,
+                               struct rowdex_order **orders,
+                               struct rowdex_error **error);
 
 // Ends the life of an orders handle.
-void rowdex_orders_free(struct rowdex_orders *orders);
+void rowdex_order_free(struct rowdex_order *orders);
 
 // How many positions every epoch has.
-uint64_t rowdex_orders_len(const struct rowdex_orders *orders);
+uint64_t rowdex_order_len(const struct rowdex_order *orders);
 
 // What the orders are called.
-struct rowdex_str rowdex_orders_name(const struct rowdex_orders *orders);
+struct rowdex_str rowdex_order_name(const struct rowdex_order *orders);
 
 // A hash over everything that decides the orders: a saved state is accepted by runs with the same one.
-uint64_t rowdex_orders_fingerprint(const struct rowdex_orders *orders);
+uint64_t rowdex_order_fingerprint(const struct rowdex_order *orders);
 
 // The rows at positions `first`, `first + stride`, … of an epoch, as many as there are but at most `len`; `filled` is
 // how many.
-rowdex_status rowdex_orders_fill(const struct rowdex_orders *orders,
-                                 uint64_t epoch,
-                                 uint64_t first,
-                                 uint64_t stride,
-                                 uint64_t *rows,
-                                 size_t len,
-                                 size_t *filled,
-                                 struct rowdex_error **error);
+rowdex_status rowdex_order_fill(const struct rowdex_order *orders,
+                                uint64_t epoch,
+                                uint64_t first,
+                                uint64_t stride,
+                                uint64_t *rows,
+                                size_t len,
+                                size_t *filled,
+                                struct rowdex_error **error);
 
 // What torchrun, Open MPI, PMI or Slurm put into the environment of this process.
 //
@@ -1159,7 +1154,7 @@ rowdex_status rowdex_launch_from_env(struct rowdex_launch *launch,
                                      struct rowdex_error **error);
 
 // The sampler of one rank, at the beginning of epoch 0.
-rowdex_status rowdex_sampler_new(const struct rowdex_orders *orders,
+rowdex_status rowdex_sampler_new(const struct rowdex_order *orders,
                                  const struct rowdex_sampler_options *options,
                                  struct rowdex_sampler **sampler,
                                  struct rowdex_error **error);
@@ -1256,26 +1251,30 @@ rowdex_status rowdex_batch_copy_into(const struct rowdex_batch *batch,
 // Ends the life of a batch, of its row ids and of what it says of substitutes, not of what was exported.
 void rowdex_batch_free(struct rowdex_batch *batch);
 
-// A loader at the state of the sampler. Dataset and sampler may be freed or changed afterwards. Reads nothing and starts no thread.
+// A loader at the state of the sampler. Dataset and sampler may be freed or changed afterwards. Reads nothing and
+// starts no thread.
 rowdex_status rowdex_loader_new(const struct rowdex_dataset *dataset,
                                 const struct rowdex_sampler *sampler,
                                 const struct rowdex_loader_options *options,
                                 struct rowdex_loader **loader,
                                 struct rowdex_error **error);
 
-// Another loader like a given one, at the place where that stands, which may be closed, or inherited by a forked child: it goes on with the batch
-// after the last one that was handed out.
+// Another loader like a given one, at the place where that stands, which may be closed, or inherited by a forked
+// child: it goes on with the batch after the last one that was handed out.
 rowdex_status rowdex_loader_reopen(const struct rowdex_loader *loader,
                                    struct rowdex_loader **reopened,
                                    struct rowdex_error **error);
 
-// Ends a loader, from any thread: one that waits for a batch gets ROWDEX_STATUS_CLOSED within a moment, and so does every later call that asks
-// for one, of this loader or its streams. A loader without threads finishes the row group at hand first.
+// Ends a loader, from any thread: one that waits for a batch gets ROWDEX_STATUS_CLOSED within a moment, and so does
+// every later call that asks for one, of this loader or its streams. A loader without threads finishes the row group
+// at hand first.
 //
-// Its state and stats can still be asked for, and it must still be freed, by whoever is sure that no other thread has a call under way.
+// Its state and stats can still be asked for, and it must still be freed, by whoever is sure that no other thread has
+// a call under way.
 void rowdex_loader_close(const struct rowdex_loader *loader);
 
-// Ends the life of a loader handle, and its threads unless a stream still uses them. No other thread may have a call under way: close it first.
+// Ends the life of a loader handle, and its threads unless a stream still uses them. No other thread may have a call
+// under way: close it first.
 void rowdex_loader_free(struct rowdex_loader *loader);
 
 // What a loader with these arguments will do, from the index alone. Takes a fraction of a second.
@@ -1285,22 +1284,25 @@ rowdex_status rowdex_loader_predict(const struct rowdex_dataset *dataset,
                                     struct rowdex_prediction *prediction,
                                     struct rowdex_error **error);
 
-// The columns of every batch, as an Arrow struct type that the caller releases: those of the dataset, or with views in the place of strings.
+// The columns of every batch, as an Arrow struct type that the caller releases: those of the dataset, or with views in
+// the place of strings.
 rowdex_status rowdex_loader_schema(const struct rowdex_loader *loader,
                                    struct ArrowSchema *schema,
                                    struct rowdex_error **error);
 
-// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the same error comes each time, until the
-// loader is resumed.
+// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the same error comes
+// each time, until the loader is resumed.
 rowdex_status rowdex_loader_next(struct rowdex_loader *loader,
                                  struct rowdex_batch **batch,
                                  struct rowdex_error **error);
 
-// The batch of this step, which must be the next, without handing it out; `*batch` is NULL at the end of the epoch. The caller frees it.
+// The batch of this step, which must be the next, without handing it out; `*batch` is NULL at the end of the epoch.
+// The caller frees it.
 //
-// Or that batch and the ones that follow it in the epoch, as one, if they are ready, are full, and have no more than `max_rows` rows and about a
-// megabyte: for those who convert many rows as fast as few. An error comes at the step that it belongs to. A loader that was
-// set to another epoch meanwhile, or is closed, returns ROWDEX_STATUS_CLOSED.
+// Or that batch and the ones that follow it in the epoch, as one, if they are ready, lie one after the other in
+// memory, and have no more than `max_rows` rows: for those who convert many rows as fast as few. An error comes at the
+// step that it belongs to. A loader that was set to another epoch meanwhile, or is closed, returns
+// ROWDEX_STATUS_CLOSED.
 rowdex_status rowdex_loader_peek(struct rowdex_loader *loader,
                                  uint64_t epoch,
                                  uint64_t step,
@@ -1308,16 +1310,18 @@ rowdex_status rowdex_loader_peek(struct rowdex_loader *loader,
                                  struct rowdex_batch **batch,
                                  struct rowdex_error **error);
 
-// Hands out the batch of this step, which must be the next, to somebody who has it from rowdex_loader_peek: the state is then the one after it.
+// Hands out the batch of this step, which must be the next, to somebody who has it from rowdex_loader_peek: the state
+// is then the one after it.
 rowdex_status rowdex_loader_advance(struct rowdex_loader *loader,
                                     uint64_t epoch,
                                     uint64_t step,
                                     struct rowdex_error **error);
 
-// The batches to come as an Arrow stream that the caller releases: rows only, without row ids, epochs and marks of pads.
+// The batches to come as an Arrow stream that the caller releases: rows only, without row ids, epochs and marks of
+// pads.
 //
-// The stream and the loader are one: what is taken from either is gone from both, rowdex_loader_state tells where the stream is,
-// and either may be freed first. A run without an end makes a stream without an end.
+// The stream and the loader are one: what is taken from either is gone from both, rowdex_loader_state tells where the
+// stream is, and either may be freed first. A run without an end makes a stream without an end.
 rowdex_status rowdex_loader_stream(struct rowdex_loader *loader,
                                    struct ArrowArrayStream *stream,
                                    struct rowdex_error **error);
@@ -1339,16 +1343,18 @@ rowdex_status rowdex_loader_resume(struct rowdex_loader *loader, const char *sta
 // Goes on with the first batch of `epoch`. What was read ahead is dropped, unless that is what comes next anyway.
 rowdex_status rowdex_loader_set_epoch(struct rowdex_loader *loader, uint64_t epoch, struct rowdex_error **error);
 
-// Goes on with this step of an epoch. What was read ahead is dropped, unless that is what comes next anyway. After an error, that error.
+// Goes on with this step of an epoch. What was read ahead is dropped, unless that is what comes next anyway. After an
+// error, that error.
 rowdex_status rowdex_loader_seek(struct rowdex_loader *loader,
                                  uint64_t epoch,
                                  uint64_t step,
                                  struct rowdex_error **error);
 
-// Begins the next epoch that was not begun, or goes on with one that was resumed, and says which one that is and where it begins.
+// Begins the next epoch that was not begun, or goes on with one that was resumed, and says which one that is and where
+// it begins.
 //
-// If some of the current epoch's batches were served and others not, these are dropped. The epoch's last batch is the one with
-// step + 1 == steps.
+// If some of the current epoch's batches were served and others not, these are dropped. The epoch's last batch is the
+// one with step + 1 == steps.
 rowdex_status rowdex_loader_begin_epoch(struct rowdex_loader *loader,
                                         struct rowdex_loader_info *info,
                                         struct rowdex_error **error);
@@ -1366,11 +1372,9 @@ rowdex_status rowdex_loader_lost_groups(const struct rowdex_loader *loader,
 // How many there are.
 size_t rowdex_lost_groups_len(const struct rowdex_lost_groups *lost);
 
-// The number of one in the index, or for a mixed dataset over all indexes; 0 beyond the last one.
-uint32_t rowdex_lost_groups_row_group(const struct rowdex_lost_groups *lost, size_t i);
-
-// Why it could not be read. The error belongs to the list; NULL beyond the last one.
-const struct rowdex_error *rowdex_lost_groups_error(const struct rowdex_lost_groups *lost, size_t i);
+// Why one of them could not be read, and if `row_group` is not NULL, its number in the index, or for a mixed dataset
+// over all indexes. The error belongs to the list; NULL, and no number, beyond the last one.
+const struct rowdex_error *rowdex_lost_groups_get(const struct rowdex_lost_groups *lost, size_t i, uint32_t *row_group);
 
 // Ends the life of the list and of its errors.
 void rowdex_lost_groups_free(struct rowdex_lost_groups *lost);

@@ -227,7 +227,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use index::builder::{IndexBuilder, SchemaMode};
 pub use index::{Index, Location};
 pub use loader::{Batch, Loader};
-pub use order::{Order, Orders};
+pub use order::{EpochOrder, Order};
 pub use sampler::{DistributedSampler, Shard, Tail};
 
 /// The allocator of a shared library that is built with `ROWDEX_ALLOCATOR=mimalloc`, for what the library itself

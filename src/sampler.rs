@@ -1,6 +1,6 @@
 //! Which positions are mine.
 //!
-//! [`Orders`] says which row comes at which position; a [`Shard`] says which positions belong to a rank; a
+//! [`Order`] says which row comes at which position; a [`Shard`] says which positions belong to a rank; a
 //! [`DistributedSampler`] puts both together and cuts the result into batches. All of it is arithmetic: ranks never
 //! talk, and yet every rank takes the same number of steps in every epoch.
 //!
@@ -15,7 +15,7 @@
 //! - Step `t` of all ranks together is the positions from `t * S * B` up to `(t + 1) * S * B`. So while `S * B` stays
 //!   the same, what a full step trains on does not depend on how many ranks there are (but see the next point).
 //! - Rows that are dropped or repeated are other ones each epoch: shuffled orders see to that themselves, and those
-//!   that are [the same in every epoch](Orders::is_same_every_epoch) begin elsewhere in each if any rows are dropped or
+//!   that are [the same in every epoch](Order::is_same_every_epoch) begin elsewhere in each if any rows are dropped or
 //!   repeated; see [`DistributedSampler::with_rotation`], which can say yes or no whatever the number of ranks. An
 //!   [`EpochPlan`] says which rows those are.
 //! - A [`State`] counts consumed positions over all ranks. Resuming serves the remaining positions `[c, n)` by the same
@@ -57,7 +57,7 @@ pub use self::plan::{BatchPlan, Batches, EpochPlan, RowIds, Sample, Samples};
 pub use self::shard::{ReplicaLayout, Shard, Tail};
 pub use self::state::State;
 use crate::error::{Error, ErrorKind, Result};
-use crate::order::{Order, Orders, Rotated};
+use crate::order::{EpochOrder, Order, Rotated};
 
 /// The samples and batches of one rank, epoch after epoch.
 ///
@@ -67,8 +67,8 @@ use crate::order::{Order, Orders, Rotated};
 #[derive(Debug)]
 pub struct DistributedSampler {
     /// The orders it was made with, which `orders` are too, or their rotation.
-    given: Arc<dyn Orders>,
-    orders: Arc<dyn Orders>,
+    given: Arc<dyn Order>,
+    orders: Arc<dyn Order>,
     shard: Shard,
     batch_size: u64,
     drop_last_batch: bool,
@@ -103,7 +103,7 @@ impl DistributedSampler {
     ///
     /// `InvalidArgument` if the batch size is 0, if there are more than [`MAX_LEN`](crate::order::MAX_LEN) rows, or if the
     /// tail policy is [`Tail::Error`] and the number of shards does not divide the number of rows.
-    pub fn new(orders: Arc<dyn Orders>, shard: Shard, batch_size: usize) -> Result<Self> {
+    pub fn new(orders: Arc<dyn Order>, shard: Shard, batch_size: usize) -> Result<Self> {
         if batch_size == 0 {
             return Err(Error::new(ErrorKind::InvalidArgument, "a batch size of 0").with_hint("use 1 or more"));
         }
@@ -131,7 +131,7 @@ impl DistributedSampler {
         self.rotated_as_needed()
     }
 
-    /// Whether orders that are [the same in every epoch](Orders::is_same_every_epoch) begin elsewhere each epoch, as
+    /// Whether orders that are [the same in every epoch](Order::is_same_every_epoch) begin elsewhere each epoch, as
     /// [`Rotated`] has it. Epoch 0 and orders that shuffle are not touched.
     ///
     /// By default they do where the tail policy, or leaving out a short last batch, drops or repeats rows: those would
@@ -182,12 +182,12 @@ impl DistributedSampler {
     }
 
     /// The orders it follows: those it was made with, or their [rotation](Self::with_rotation).
-    pub fn orders(&self) -> &Arc<dyn Orders> {
+    pub fn orders(&self) -> &Arc<dyn Order> {
         &self.orders
     }
 
     /// The orders it was made with.
-    pub(crate) fn given(&self) -> &Arc<dyn Orders> {
+    pub(crate) fn given(&self) -> &Arc<dyn Order> {
         &self.given
     }
 
@@ -242,12 +242,12 @@ impl DistributedSampler {
         self.left(self.epoch).steps
     }
 
-    /// One epoch, as a value that answers for itself. Costs what [`Orders::epoch`] costs, unless it was the last epoch
+    /// One epoch, as a value that answers for itself. Costs what [`Order::epoch`] costs, unless it was the last epoch
     /// asked for.
     ///
     /// # Errors
     ///
-    /// Those of [`Orders::epoch`], and `Internal` if it gives an order of another length.
+    /// Those of [`Order::epoch`], and `Internal` if it gives an order of another length.
     pub fn plan(&self, epoch: u64) -> Result<EpochPlan> {
         Ok(EpochPlan {
             order: self.recent.get(epoch, &*self.orders)?,
@@ -382,12 +382,12 @@ impl DistributedSampler {
 
     /// The orders that a state is of: those given or their rotation, whatever the new world would need. So a run goes
     /// on with its positions where it stopped, and any number of ranks can take over.
-    fn orders_of(&self, state: &State) -> Result<Arc<dyn Orders>> {
+    fn orders_of(&self, state: &State) -> Result<Arc<dyn Order>> {
         let fingerprint = self.orders.fingerprint();
         if state.fingerprint == fingerprint {
             return Ok(Arc::clone(&self.orders));
         }
-        let rotated: Arc<dyn Orders> = Arc::new(Rotated::new(Arc::clone(&self.given)));
+        let rotated: Arc<dyn Order> = Arc::new(Rotated::new(Arc::clone(&self.given)));
         if self.given.is_same_every_epoch() {
             let other =
                 [Arc::clone(&self.given), rotated].into_iter().find(|orders| orders.fingerprint() == state.fingerprint);
@@ -457,7 +457,7 @@ fn after(epoch: u64) -> Result<u64> {
 /// The order of the epoch asked for last, because making one can cost time in proportion to the number of rows.
 #[derive(Debug, Default)]
 struct Recent {
-    slot: Mutex<Option<(u64, Arc<dyn Order>)>>,
+    slot: Mutex<Option<(u64, Arc<dyn EpochOrder>)>>,
 }
 
 impl Recent {
@@ -469,7 +469,7 @@ impl Recent {
 
     /// Never waits: whoever finds the slot taken makes an order of its own. So a process forked while another thread held
     /// the slot goes on, too.
-    fn get(&self, epoch: u64, orders: &dyn Orders) -> Result<Arc<dyn Order>> {
+    fn get(&self, epoch: u64, orders: &dyn Order) -> Result<Arc<dyn EpochOrder>> {
         if let Ok(slot) = self.slot.try_lock()
             && let Some((held, order)) = &*slot
             && *held == epoch
@@ -480,7 +480,7 @@ impl Recent {
         if order.len() != orders.len() {
             let message = format!("the order of epoch {epoch} has {} positions, not {}", order.len(), orders.len());
             return Err(
-                Error::new(ErrorKind::Internal, message).with_hint("the implementation of these Orders is at fault")
+                Error::new(ErrorKind::Internal, message).with_hint("the implementation of these Order is at fault")
             );
         }
         if let Ok(mut slot) = self.slot.try_lock() {

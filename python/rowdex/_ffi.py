@@ -90,6 +90,19 @@ class Versioned(Structure):
         super().__init__(ctypes.sizeof(type(self)), **fields)
 
 
+class ErrorInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("kind", c_int32),
+        ("has_row_group", c_uint32),
+        ("row_group", c_uint64),
+        ("message", c_char_p),
+        ("file", c_char_p),
+        ("column", c_char_p),
+        ("hint", c_char_p),
+    ]
+
+
 class StoreConfig(Structure):
     _fields_ = [("name", c_char_p), ("value", c_char_p)]
 
@@ -215,20 +228,6 @@ class DatasetOptions(Versioned):
     ]
 
 
-class TierCounters(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t),
-        ("hits", c_uint64),
-        ("misses", c_uint64),
-        ("writes", c_uint64),
-        ("bytes_written", c_uint64),
-        ("evictions", c_uint64),
-        ("bytes_evicted", c_uint64),
-        ("discards", c_uint64),
-        ("timeouts", c_uint64),
-    ]
-
-
 class Counters(Versioned):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -241,6 +240,14 @@ class Counters(Versioned):
         ("held_bytes", c_uint64),
         ("requests", c_uint64),
         ("bytes_fetched", c_uint64),
+        ("tier_hits", c_uint64),
+        ("tier_misses", c_uint64),
+        ("tier_writes", c_uint64),
+        ("tier_bytes_written", c_uint64),
+        ("tier_evictions", c_uint64),
+        ("tier_bytes_evicted", c_uint64),
+        ("tier_discards", c_uint64),
+        ("tier_timeouts", c_uint64),
     ]
 
 
@@ -452,12 +459,7 @@ _STATUS = "status"
 SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "abi_version": (c_uint32, []),
     "version": (c_char_p, []),
-    "error_kind": (c_int32, [_HANDLE]),
-    "error_message": (c_char_p, [_HANDLE]),
-    "error_file": (c_char_p, [_HANDLE]),
-    "error_row_group": (c_bool, [_HANDLE, POINTER(c_uint64)]),
-    "error_column": (c_char_p, [_HANDLE]),
-    "error_hint": (c_char_p, [_HANDLE]),
+    "error_get_info": (c_int32, [_HANDLE, POINTER(ErrorInfo)]),
     "error_free": (None, [_HANDLE]),
     "index_build": (_STATUS, [c_char_p, POINTER(BuildOptions), POINTER(BuildReport)]),
     "index_open": (_STATUS, [c_char_p, POINTER(StoreOptions), _OUT]),
@@ -468,7 +470,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "index_get_file": (_STATUS, [_HANDLE, c_uint32, POINTER(FileInfo)]),
     "index_get_row_group": (_STATUS, [_HANDLE, c_uint32, POINTER(RowGroupInfo)]),
     "index_schema": (_STATUS, [_HANDLE, _SCHEMA]),
-    "index_locate": (_STATUS, [_HANDLE, c_uint64, POINTER(Location)]),
+    "index_locate": (_STATUS, [_HANDLE, POINTER(c_uint64), c_size_t, POINTER(Location)]),
     "index_verify": (_STATUS, [_HANDLE]),
     "dataset_open": (_STATUS, [_HANDLE, POINTER(DatasetOptions), _OUT]),
     "dataset_mixed": (_STATUS, [c_void_p, c_size_t, _OUT]),
@@ -491,14 +493,13 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "announced_take": (_STATUS, [_HANDLE, c_void_p, c_size_t, _OUT]),
     "announced_get_stats": (_STATUS, [_HANDLE, POINTER(AnnouncedStats)]),
     "dataset_counters": (_STATUS, [_HANDLE, POINTER(Counters)]),
-    "dataset_tier_counters": (_STATUS, [_HANDLE, POINTER(TierCounters)]),
     "dataset_tier_fault": (_STATUS, [_HANDLE, _OUT]),
     "dataset_verify": (_STATUS, [_HANDLE, c_char_p, Progress, c_void_p, _OUT]),
     "verify_report_get_info": (_STATUS, [_HANDLE, POINTER(VerifyInfo)]),
     "verify_report_problem": (c_void_p, [_HANDLE, c_size_t]),
     "verify_report_free": (None, [_HANDLE]),
-    "orders_new": (_STATUS, [POINTER(OrderOptions), _OUT]),
-    "orders_free": (None, [_HANDLE]),
+    "order_new": (_STATUS, [POINTER(OrderOptions), _OUT]),
+    "order_free": (None, [_HANDLE]),
     "id_set_from_ids": (_STATUS, [c_uint64, c_void_p, c_size_t, _OUT]),
     "id_set_from_ranges": (_STATUS, [c_uint64, c_void_p, c_size_t, _OUT]),
     "id_set_listed": (_STATUS, [_HANDLE, c_char_p, _OUT]),
@@ -528,8 +529,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "loader_schema": (_STATUS, [_HANDLE, _SCHEMA]),
     "loader_lost_groups": (_STATUS, [_HANDLE, _OUT]),
     "lost_groups_len": (c_size_t, [_HANDLE]),
-    "lost_groups_row_group": (c_uint32, [_HANDLE, c_size_t]),
-    "lost_groups_error": (c_void_p, [_HANDLE, c_size_t]),
+    "lost_groups_get": (c_void_p, [_HANDLE, c_size_t, POINTER(c_uint32)]),
     "lost_groups_free": (None, [_HANDLE]),
     "loader_next": (_STATUS, [_HANDLE, _OUT]),
     "loader_peek": (_STATUS, [_HANDLE, c_uint64, c_uint64, c_size_t, _OUT]),

@@ -22,15 +22,14 @@ def exception_of(error: Any) -> Error:
     def text(value: bytes | None) -> str | None:
         return None if value is None else value.decode(errors="replace")
 
-    row_group = ctypes.c_uint64()
-    known = library.error_row_group(error, ctypes.byref(row_group))
-    kind = BY_STATUS.get(library.error_kind(error), InternalError)
-    return kind(
-        text(library.error_message(error)) or "",
-        file=text(library.error_file(error)),
-        row_group=row_group.value if known else None,
-        column=text(library.error_column(error)),
-        hint=text(library.error_hint(error)),
+    info = _ffi.ErrorInfo()
+    library.error_get_info(error, ctypes.byref(info))
+    return BY_STATUS.get(info.kind, InternalError)(
+        text(info.message) or "",
+        file=text(info.file),
+        row_group=info.row_group if info.has_row_group else None,
+        column=text(info.column),
+        hint=text(info.hint),
     )
 
 

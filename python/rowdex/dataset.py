@@ -240,16 +240,19 @@ class Dataset:
     @property
     def counters(self) -> Counters:
         """What it has done so far, in this process."""
+        counters = self._counted()
+        return Counters(*(getattr(counters, name) for name in Counters._fields))
+
+    def _counted(self) -> _ffi.Counters:
         counters = _ffi.Counters()
         call(library.dataset_counters, self._pointer, ctypes.byref(counters))
-        return Counters(*(getattr(counters, name) for name in Counters._fields))
+        return counters
 
     @property
     def tier_counters(self) -> TierCounters:
         """What it has done with its disk tier so far, in this process; zeros without one."""
-        counters = _ffi.TierCounters()
-        call(library.dataset_tier_counters, self._pointer, ctypes.byref(counters))
-        return TierCounters(*(getattr(counters, name) for name in TierCounters._fields))
+        counters = self._counted()
+        return TierCounters(*(getattr(counters, f"tier_{name}") for name in TierCounters._fields))
 
     @property
     def tier_fault(self) -> Error | None:

@@ -404,11 +404,11 @@ class Loader:
         if loader is None:
             return []
         lost = Handle(library.lost_groups_free, library.loader_lost_groups, loader)
-        numbers = range(library.lost_groups_len(lost))
-        return [
-            LostGroup(library.lost_groups_row_group(lost, i), exception_of(library.lost_groups_error(lost, i)))
-            for i in numbers
-        ]
+        found, number = [], ctypes.c_uint32()
+        for i in range(library.lost_groups_len(lost)):
+            error = library.lost_groups_get(lost, i, ctypes.byref(number))
+            found.append(LostGroup(number.value, exception_of(error)))
+        return found
 
     def close(self) -> None:
         """Ends its threads and lets go of what they hold. An iteration under way ends with :class:`ClosedError`, also one of another thread that

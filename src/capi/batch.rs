@@ -39,7 +39,17 @@ impl rowdex_batch {
     /// Rows that were asked for by their row ids.
     pub(super) fn of_rows(records: RecordBatch, rows: &[u64]) -> Self {
         let (row_ids, substituted) = (rows.to_vec(), Vec::new());
-        Self::new(Batch { epoch: 0, step: 0, steps: 1, rank: 0, records, row_ids, substituted, pads: 0 })
+        Self::new(Batch {
+            epoch: 0,
+            step: 0,
+            steps: 1,
+            rank: 0,
+            records,
+            row_ids,
+            substituted,
+            pads: 0,
+            part: Default::default(),
+        })
     }
 }
 

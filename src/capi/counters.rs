@@ -7,9 +7,8 @@ use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, out_param, require};
 use crate::Counters;
-use crate::dataset::TierCounters;
 
-/// What a dataset has done so far, in this process.
+/// What a dataset has done so far, in this process, with its cache and with its disk tier.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rowdex_counters {
@@ -33,6 +32,22 @@ pub struct rowdex_counters {
     pub requests: u64,
     /// Bytes that a store delivered, those of failed and repeated requests included.
     pub bytes_fetched: u64,
+    /// Row groups served from the disk tier, each as often as it was. This and what follows is 0 without a tier.
+    pub tier_hits: u64,
+    /// Row groups that were not in the tier and had to be read from the source.
+    pub tier_misses: u64,
+    /// Entries of the tier written.
+    pub tier_writes: u64,
+    /// Their bytes.
+    pub tier_bytes_written: u64,
+    /// Entries deleted to make room.
+    pub tier_evictions: u64,
+    /// Their bytes.
+    pub tier_bytes_evicted: u64,
+    /// Entries deleted because they were damaged or of another version.
+    pub tier_discards: u64,
+    /// Times that another process was waited for in vain.
+    pub tier_timeouts: u64,
 }
 
 // SAFETY: repr(C) and integers of 8 bytes only.
@@ -52,7 +67,7 @@ pub unsafe extern "C" fn rowdex_dataset_counters(
         let told = dataset.counters();
         let Counters { hits, misses, decodes, bytes_decoded, bytes_read, evictions, held_bytes, .. } = told;
         let Counters { requests, bytes_fetched, .. } = told;
-        let struct_size = 0;
+        let (struct_size, tier) = (0, dataset.tier_counters());
         out.write(rowdex_counters {
             struct_size,
             hits,
@@ -64,61 +79,14 @@ pub unsafe extern "C" fn rowdex_dataset_counters(
             held_bytes,
             requests,
             bytes_fetched,
-        });
-        Ok(())
-    })
-}
-
-/// What a dataset has done with its disk tier so far, in this process.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_tier_counters {
-    /// sizeof(rowdex_tier_counters), set by the caller.
-    pub struct_size: usize,
-    /// Row groups served from the tier, each as often as it was.
-    pub hits: u64,
-    /// Row groups that were not there and had to be read from the source.
-    pub misses: u64,
-    /// Entries written.
-    pub writes: u64,
-    /// Their bytes.
-    pub bytes_written: u64,
-    /// Entries deleted to make room.
-    pub evictions: u64,
-    /// Their bytes.
-    pub bytes_evicted: u64,
-    /// Entries deleted because they were damaged or of another version.
-    pub discards: u64,
-    /// Times that another process was waited for in vain.
-    pub timeouts: u64,
-}
-
-// SAFETY: repr(C) and integers of 8 bytes only.
-unsafe impl Versioned for rowdex_tier_counters {}
-
-/// What a dataset has done with its disk tier so far, in this process; zeros without one.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_dataset_tier_counters(
-    dataset: Option<&rowdex_dataset>,
-    counters: *mut rowdex_tier_counters,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let dataset = require(dataset, "dataset")?.one()?;
-        // SAFETY: the conventions of the header.
-        let out = unsafe { handle::struct_out(counters, "counters") }?;
-        let TierCounters { hits, misses, writes, bytes_written, evictions, bytes_evicted, discards, timeouts } =
-            dataset.tier_counters();
-        out.write(rowdex_tier_counters {
-            struct_size: 0,
-            hits,
-            misses,
-            writes,
-            bytes_written,
-            evictions,
-            bytes_evicted,
-            discards,
-            timeouts,
+            tier_hits: tier.hits,
+            tier_misses: tier.misses,
+            tier_writes: tier.writes,
+            tier_bytes_written: tier.bytes_written,
+            tier_evictions: tier.evictions,
+            tier_bytes_evicted: tier.bytes_evicted,
+            tier_discards: tier.discards,
+            tier_timeouts: tier.timeouts,
         });
         Ok(())
     })

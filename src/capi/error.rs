@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
 
-use super::handle;
+use super::handle::{self, Versioned};
 use crate::{Error, ErrorKind, Result};
 
 /// How a call went. Numbers are never used again for something else, and new ones may be added.
@@ -98,47 +98,59 @@ pub(super) fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default()
 }
 
-/// The kind of an error; ROWDEX_STATUS_OK for NULL.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_error_kind(error: Option<&rowdex_error>) -> rowdex_status {
-    error.map_or(rowdex_status::Ok, |error| error.kind)
-}
-
-/// All of an error in one line: place, what went wrong, and what to do.
+/// All of an error in one line: place, what went wrong, and what to do. NULL for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_error_message(error: Option<&rowdex_error>) -> *const c_char {
     error.map_or(null(), |error| error.message.as_ptr())
 }
 
-/// The file that it happened in; NULL where none is known.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_error_file(error: Option<&rowdex_error>) -> *const c_char {
-    pointer(error.and_then(|error| error.file.as_ref()))
+/// What an error says, part by part. The texts belong to the error, and are NULL where nothing is known.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_error_info {
+    /// sizeof(rowdex_error_info), set by the caller.
+    pub struct_size: usize,
+    /// What kind of error it is; ROWDEX_STATUS_OK for no error.
+    pub kind: rowdex_status,
+    /// Whether the row group is known that it happened in.
+    pub has_row_group: u32,
+    /// That row group, by its place in the file.
+    pub row_group: u64,
+    /// As of rowdex_error_message.
+    pub message: *const c_char,
+    /// The file that it happened in.
+    pub file: *const c_char,
+    /// The column that it happened in, by its dotted path.
+    pub column: *const c_char,
+    /// What to do about it. The message has it, too.
+    pub hint: *const c_char,
 }
 
-/// Whether the row group that it happened in is known; if so, `row_group` (which may be NULL) is its place in the file.
+// SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the two of 4 bytes are a pair, so
+// there is no padding.
+unsafe impl Versioned for rowdex_error_info {}
+
+/// What an error says, part by part; for NULL, that there is none. Fails only if `info` is not what it should be.
 #[unsafe(no_mangle)]
-pub extern "C" fn rowdex_error_row_group(
+pub unsafe extern "C" fn rowdex_error_get_info(
     error: Option<&rowdex_error>,
-    row_group: Option<&mut MaybeUninit<u64>>,
-) -> bool {
-    let known = error.and_then(|error| error.row_group);
-    if let (Some(known), Some(row_group)) = (known, row_group) {
-        row_group.write(known);
-    }
-    known.is_some()
-}
-
-/// The column that it happened in, by its dotted path; NULL where none is known.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_error_column(error: Option<&rowdex_error>) -> *const c_char {
-    pointer(error.and_then(|error| error.column.as_ref()))
-}
-
-/// What to do about it; NULL where no advice is known. It is a part of the message, too.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_error_hint(error: Option<&rowdex_error>) -> *const c_char {
-    pointer(error.and_then(|error| error.hint.as_ref()))
+    info: *mut rowdex_error_info,
+) -> rowdex_status {
+    call(None, || {
+        // SAFETY: the conventions of the header.
+        let out = unsafe { handle::struct_out(info, "info") }?;
+        out.write(rowdex_error_info {
+            struct_size: 0,
+            kind: error.map_or(rowdex_status::Ok, |error| error.kind),
+            has_row_group: u32::from(error.is_some_and(|error| error.row_group.is_some())),
+            row_group: error.and_then(|error| error.row_group).unwrap_or(0),
+            message: rowdex_error_message(error),
+            file: pointer(error.and_then(|error| error.file.as_ref())),
+            column: pointer(error.and_then(|error| error.column.as_ref())),
+            hint: pointer(error.and_then(|error| error.hint.as_ref())),
+        });
+        Ok(())
+    })
 }
 
 /// Ends the life of an error and of the texts that were asked of it.

@@ -34,16 +34,19 @@ pub extern "C" fn rowdex_lost_groups_len(lost: Option<&rowdex_lost_groups>) -> u
     lost.map_or(0, |lost| lost.0.len())
 }
 
-/// The number of one in the index, or for a mixed dataset over all indexes; 0 beyond the last one.
+/// Why one of them could not be read, and if `row_group` is not NULL, its number in the index, or for a mixed dataset
+/// over all indexes. The error belongs to the list; NULL, and no number, beyond the last one.
 #[unsafe(no_mangle)]
-pub extern "C" fn rowdex_lost_groups_row_group(lost: Option<&rowdex_lost_groups>, i: usize) -> u32 {
-    lost.and_then(|lost| lost.0.get(i)).map_or(0, |(row_group, _)| *row_group)
-}
-
-/// Why it could not be read. The error belongs to the list; NULL beyond the last one.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_lost_groups_error(lost: Option<&rowdex_lost_groups>, i: usize) -> *const rowdex_error {
-    lost.and_then(|lost| lost.0.get(i)).map_or(ptr::null(), |(_, error)| ptr::from_ref(error))
+pub extern "C" fn rowdex_lost_groups_get(
+    lost: Option<&rowdex_lost_groups>,
+    i: usize,
+    row_group: Option<&mut MaybeUninit<u32>>,
+) -> *const rowdex_error {
+    let Some((number, error)) = lost.and_then(|lost| lost.0.get(i)) else { return ptr::null() };
+    if let Some(row_group) = row_group {
+        row_group.write(*number);
+    }
+    ptr::from_ref(error)
 }
 
 /// Ends the life of the list and of its errors.

@@ -453,25 +453,9 @@ pub struct rowdex_location {
     pub slot: u64,
 }
 
-/// Where a row is. Tens of nanoseconds.
+/// Where each of `len` rows is; `locations` has room for `len`. Tens of nanoseconds a row.
 #[unsafe(no_mangle)]
-pub extern "C" fn rowdex_index_locate(
-    index: Option<&rowdex_index>,
-    row: u64,
-    location: Option<&mut MaybeUninit<rowdex_location>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let index = &require(index, "index")?.0;
-        let place = out_param(location, "location")?;
-        place.write(locate(index, row)?);
-        Ok(())
-    })
-}
-
-/// Where each of `len` rows is; `locations` has room for `len`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_index_locate_many(
+pub unsafe extern "C" fn rowdex_index_locate(
     index: Option<&rowdex_index>,
     rows: *const u64,
     len: usize,

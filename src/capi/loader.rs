@@ -26,9 +26,10 @@ use crate::{Loader, Result};
 
 /// Serves batches in the order of a sampler, epoch after epoch.
 ///
-/// One thread at a time, and a second one gets an error; but rowdex_loader_close, rowdex_loader_get_stats and rowdex_loader_schema may be called
-/// at any time, also while a thread waits for a batch. So may rowdex_loader_get_info, rowdex_loader_state and rowdex_loader_reopen, which tell of the
-/// last batch that was handed out.
+/// One thread at a time, and a second one gets an error; but rowdex_loader_close, rowdex_loader_get_stats and
+/// rowdex_loader_schema may be called at any time, also while a thread waits for a batch. So may
+/// rowdex_loader_get_info, rowdex_loader_state and rowdex_loader_reopen, which tell of the last batch that was handed
+/// out.
 #[derive(Debug)]
 pub struct rowdex_loader {
     pub(super) served: Arc<Served>,
@@ -43,7 +44,8 @@ pub(super) struct Served {
     seen: ArcSwap<Seen>,
 }
 
-/// What is published as one: once it was closed, it stands where it stood, whatever another thread is about to hand out.
+/// What is published as one: once it was closed, it stands where it stood, whatever another thread is about to hand
+/// out.
 #[derive(Debug, Clone)]
 struct Seen {
     standing: Standing,
@@ -88,32 +90,36 @@ pub struct rowdex_loader_options {
     pub struct_size: usize,
     /// Bytes of decoded rows to hold at most. 0: 1 GiB.
     pub memory: u64,
-    /// Threads that the loader has while it serves. 0: 2. ROWDEX_NONE: none, all work is done by the thread that asks for batches.
+    /// Threads that the loader has while it serves. 0: 2. ROWDEX_NONE: none, all work is done by the thread that asks
+    /// for batches.
     pub threads: u64,
     /// About how many finished batches may wait to be asked for. 0: a few.
     pub read_ahead: u64,
     /// How many epochs the run has: it ends before this one, wherever it was started or resumed. 0: no end.
     pub epochs: u64,
-    /// Serves the batches of these ranks, too: at every step one after another, that of the loader's sampler first. May be NULL.
+    /// Serves the batches of these ranks, too: at every step one after another, that of the loader's sampler first. May
+    /// be NULL.
     pub more_ranks: *const *const rowdex_sampler,
     /// How many.
     pub num_more_ranks: usize,
-    /// What to do about a row group that cannot be read: "fail" (NULL), or "substitute", which replaces each of its rows by another one that can be
-    /// read. Set it alike on all ranks.
+    /// What to do about a row group that cannot be read: "fail" (NULL), or "substitute", which replaces each of its
+    /// rows by another one that can be read. Set it alike on all ranks.
     pub on_fault: *const c_char,
     /// With "substitute": another seed chooses other rows.
     pub fault_seed: u64,
-    /// 1 serves top-level string and binary columns as views, whatever their types are, so that their values are not copied into batches; in
-    /// exchange a batch keeps alive what its values are in.
+    /// 1 serves top-level string and binary columns as views, whatever their types are, so that their values are not
+    /// copied into batches; in exchange a batch keeps alive what its values are in.
     pub views: u64,
-    /// How many row groups of an object store may be on their way at once. 0: as many as keep nobody waiting, as measured. ROWDEX_NONE: none is read ahead.
+    /// How many row groups of an object store may be on their way at once. 0: as many as keep nobody waiting, as
+    /// measured. ROWDEX_NONE: none is read ahead.
     pub read_concurrency: u64,
 }
 
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
 unsafe impl Versioned for rowdex_loader_options {}
 
-/// A loader at the state of the sampler. Dataset and sampler may be freed or changed afterwards. Reads nothing and starts no thread.
+/// A loader at the state of the sampler. Dataset and sampler may be freed or changed afterwards. Reads nothing and
+/// starts no thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_new(
     dataset: Option<&rowdex_dataset>,
@@ -131,8 +137,8 @@ pub unsafe extern "C" fn rowdex_loader_new(
     })
 }
 
-/// Another loader like a given one, at the place where that stands, which may be closed, or inherited by a forked child: it goes on with the batch
-/// after the last one that was handed out.
+/// Another loader like a given one, at the place where that stands, which may be closed, or inherited by a forked
+/// child: it goes on with the batch after the last one that was handed out.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_loader_reopen(
     loader: Option<&rowdex_loader>,
@@ -203,10 +209,12 @@ fn fault(policy: Option<&str>, seed: u64) -> Result<Fault> {
     }
 }
 
-/// Ends a loader, from any thread: one that waits for a batch gets ROWDEX_STATUS_CLOSED within a moment, and so does every later call that asks
-/// for one, of this loader or its streams. A loader without threads finishes the row group at hand first.
+/// Ends a loader, from any thread: one that waits for a batch gets ROWDEX_STATUS_CLOSED within a moment, and so does
+/// every later call that asks for one, of this loader or its streams. A loader without threads finishes the row group
+/// at hand first.
 ///
-/// Its state and stats can still be asked for, and it must still be freed, by whoever is sure that no other thread has a call under way.
+/// Its state and stats can still be asked for, and it must still be freed, by whoever is sure that no other thread has
+/// a call under way.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_loader_close(loader: Option<&rowdex_loader>) {
     if let Some(loader) = loader {
@@ -214,7 +222,8 @@ pub extern "C" fn rowdex_loader_close(loader: Option<&rowdex_loader>) {
     }
 }
 
-/// Ends the life of a loader handle, and its threads unless a stream still uses them. No other thread may have a call under way: close it first.
+/// Ends the life of a loader handle, and its threads unless a stream still uses them. No other thread may have a call
+/// under way: close it first.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_loader_free(loader: Option<Box<rowdex_loader>>) {
     handle::free(loader);
@@ -294,7 +303,8 @@ pub unsafe extern "C" fn rowdex_loader_predict(
     })
 }
 
-/// The columns of every batch, as an Arrow struct type that the caller releases: those of the dataset, or with views in the place of strings.
+/// The columns of every batch, as an Arrow struct type that the caller releases: those of the dataset, or with views in
+/// the place of strings.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_loader_schema(
     loader: Option<&rowdex_loader>,
@@ -308,8 +318,8 @@ pub extern "C" fn rowdex_loader_schema(
     })
 }
 
-/// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the same error comes each time, until the
-/// loader is resumed.
+/// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the same error comes
+/// each time, until the loader is resumed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_next(
     loader: *mut rowdex_loader,
@@ -326,11 +336,13 @@ pub unsafe extern "C" fn rowdex_loader_next(
     })
 }
 
-/// The batch of this step, which must be the next, without handing it out; `*batch` is NULL at the end of the epoch. The caller frees it.
+/// The batch of this step, which must be the next, without handing it out; `*batch` is NULL at the end of the epoch.
+/// The caller frees it.
 ///
-/// Or that batch and the ones that follow it in the epoch, as one, if they are ready, are full, and have no more than `max_rows` rows and about a
-/// megabyte: for those who convert many rows as fast as few. An error comes at the step that it belongs to. A loader that was
-/// set to another epoch meanwhile, or is closed, returns ROWDEX_STATUS_CLOSED.
+/// Or that batch and the ones that follow it in the epoch, as one, if they are ready, lie one after the other in
+/// memory, and have no more than `max_rows` rows: for those who convert many rows as fast as few. An error comes at the
+/// step that it belongs to. A loader that was set to another epoch meanwhile, or is closed, returns
+/// ROWDEX_STATUS_CLOSED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_peek(
     loader: *mut rowdex_loader,
@@ -340,18 +352,18 @@ pub unsafe extern "C" fn rowdex_loader_peek(
     batch: Option<&mut MaybeUninit<*mut rowdex_batch>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    const MAX_BYTES: u64 = 1 << 20;
     call(error, || {
         // SAFETY: the conventions of the header.
         let loader = unsafe { handle::borrow(loader, "loader") }?;
         let out = out_param(batch, "batch")?;
-        let next = loader.served.with(|loader| loader.peek(epoch, step, max_rows, MAX_BYTES))?;
+        let next = loader.served.with(|loader| loader.peek(epoch, step, max_rows))?;
         out.write(next.map_or(ptr::null_mut(), |batch| handle::handle(rowdex_batch::new(batch))));
         Ok(())
     })
 }
 
-/// Hands out the batch of this step, which must be the next, to somebody who has it from rowdex_loader_peek: the state is then the one after it.
+/// Hands out the batch of this step, which must be the next, to somebody who has it from rowdex_loader_peek: the state
+/// is then the one after it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_advance(
     loader: *mut rowdex_loader,
@@ -366,10 +378,11 @@ pub unsafe extern "C" fn rowdex_loader_advance(
     })
 }
 
-/// The batches to come as an Arrow stream that the caller releases: rows only, without row ids, epochs and marks of pads.
+/// The batches to come as an Arrow stream that the caller releases: rows only, without row ids, epochs and marks of
+/// pads.
 ///
-/// The stream and the loader are one: what is taken from either is gone from both, rowdex_loader_state tells where the stream is,
-/// and either may be freed first. A run without an end makes a stream without an end.
+/// The stream and the loader are one: what is taken from either is gone from both, rowdex_loader_state tells where the
+/// stream is, and either may be freed first. A run without an end makes a stream without an end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_stream(
     loader: *mut rowdex_loader,
@@ -503,7 +516,8 @@ pub unsafe extern "C" fn rowdex_loader_set_epoch(
     })
 }
 
-/// Goes on with this step of an epoch. What was read ahead is dropped, unless that is what comes next anyway. After an error, that error.
+/// Goes on with this step of an epoch. What was read ahead is dropped, unless that is what comes next anyway. After an
+/// error, that error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_seek(
     loader: *mut rowdex_loader,
@@ -518,10 +532,11 @@ pub unsafe extern "C" fn rowdex_loader_seek(
     })
 }
 
-/// Begins the next epoch that was not begun, or goes on with one that was resumed, and says which one that is and where it begins.
+/// Begins the next epoch that was not begun, or goes on with one that was resumed, and says which one that is and where
+/// it begins.
 ///
-/// If some of the current epoch's batches were served and others not, these are dropped. The epoch's last batch is the one with
-/// step + 1 == steps.
+/// If some of the current epoch's batches were served and others not, these are dropped. The epoch's last batch is the
+/// one with step + 1 == steps.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_begin_epoch(
     loader: *mut rowdex_loader,

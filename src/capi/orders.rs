@@ -1,4 +1,4 @@
-//! Orders, made from one description of what is wanted.
+//! Order, made from one description of what is wanted.
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -10,15 +10,15 @@ use super::id_set::rowdex_id_set;
 use super::index::rowdex_index;
 use crate::Result;
 use crate::index::OrderFile;
-use crate::order::{OrderSpec, Orders, Partition, Recipe, RowLayout};
+use crate::order::{Order, OrderSpec, Partition, Recipe, RowLayout};
 
 /// Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses
 /// it.
 #[derive(Debug)]
-pub struct rowdex_orders(Arc<dyn Orders>);
+pub struct rowdex_order(Arc<dyn Order>);
 
-impl rowdex_orders {
-    pub(super) fn orders(&self) -> Arc<dyn Orders> {
+impl rowdex_order {
+    pub(super) fn orders(&self) -> Arc<dyn Order> {
         Arc::clone(&self.0)
     }
 }
@@ -96,9 +96,9 @@ unsafe impl Versioned for rowdex_order_options {}
 
 /// Orders as they are described.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_orders_new(
+pub unsafe extern "C" fn rowdex_order_new(
     options: *const rowdex_order_options,
-    orders: Option<&mut MaybeUninit<*mut rowdex_orders>>,
+    orders: Option<&mut MaybeUninit<*mut rowdex_order>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn rowdex_orders_new(
         })?;
         // SAFETY: as above.
         let recipe = unsafe { recipe(&options, 0) }?;
-        out.write(handle::handle(rowdex_orders(recipe.orders(&rows)?)));
+        out.write(handle::handle(rowdex_order(recipe.orders(&rows)?)));
         Ok(())
     })
 }
@@ -250,33 +250,33 @@ unsafe fn within<'a>(options: *const rowdex_order_options, name: &str, depth: us
 
 /// Ends the life of an orders handle.
 #[unsafe(no_mangle)]
-pub extern "C" fn rowdex_orders_free(orders: Option<Box<rowdex_orders>>) {
+pub extern "C" fn rowdex_order_free(orders: Option<Box<rowdex_order>>) {
     handle::free(orders);
 }
 
 /// How many positions every epoch has.
 #[unsafe(no_mangle)]
-pub extern "C" fn rowdex_orders_len(orders: Option<&rowdex_orders>) -> u64 {
+pub extern "C" fn rowdex_order_len(orders: Option<&rowdex_order>) -> u64 {
     orders.map_or(0, |orders| orders.orders().len())
 }
 
 /// What the orders are called.
 #[unsafe(no_mangle)]
-pub extern "C" fn rowdex_orders_name(orders: Option<&rowdex_orders>) -> rowdex_str {
+pub extern "C" fn rowdex_order_name(orders: Option<&rowdex_order>) -> rowdex_str {
     orders.map(|orders| orders.orders().name()).into()
 }
 
 /// A hash over everything that decides the orders: a saved state is accepted by runs with the same one.
 #[unsafe(no_mangle)]
-pub extern "C" fn rowdex_orders_fingerprint(orders: Option<&rowdex_orders>) -> u64 {
+pub extern "C" fn rowdex_order_fingerprint(orders: Option<&rowdex_order>) -> u64 {
     orders.map_or(0, |orders| orders.orders().fingerprint())
 }
 
 /// The rows at positions `first`, `first + stride`, … of an epoch, as many as there are but at most `len`; `filled` is
 /// how many.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_orders_fill(
-    orders: Option<&rowdex_orders>,
+pub unsafe extern "C" fn rowdex_order_fill(
+    orders: Option<&rowdex_order>,
     epoch: u64,
     first: u64,
     stride: u64,

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Snapshot, Versioned, out_param, require};
-use super::orders::rowdex_orders;
+use super::orders::rowdex_order;
 use crate::order::Partition;
 use crate::sampler::{DistributedSampler, EpochPlan, ReplicaLayout, Shard, State};
 use crate::{Error, ErrorKind, Result, Tail};
@@ -53,7 +53,7 @@ unsafe impl Versioned for rowdex_sampler_options {}
 /// The sampler of one rank, at the beginning of epoch 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_sampler_new(
-    orders: Option<&rowdex_orders>,
+    orders: Option<&rowdex_order>,
     options: *const rowdex_sampler_options,
     sampler: Option<&mut MaybeUninit<*mut rowdex_sampler>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,

@@ -74,7 +74,7 @@ impl fmt::Debug for OrderFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::{Explicit, Orders};
+    use crate::order::{Explicit, Order};
 
     #[test]
     fn a_file_serves_its_row_ids() {

@@ -1,5 +1,8 @@
 //! From rows that are held to batches.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayRef, new_empty_array};
 use arrow::datatypes::{DataType, Field};
 
@@ -7,6 +10,7 @@ use super::Batch;
 use super::carousel::{Claimed, Slice};
 use super::faults::Substituted;
 use super::groups::{Groups, Near};
+use super::part::Part;
 use super::walk::Span;
 use crate::rows::{Place, bytes_of_part, bytes_shown, gather_runs, record_batch, uncopied};
 use crate::sampler::BatchPlan;
@@ -137,22 +141,21 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
         ends.push(end);
     }
     let starts = std::iter::once(0).chain(ends.iter().copied());
-    let runs: Vec<&[Place]> = starts.zip(&ends).map(|(start, &end)| &places.places[start..end]).collect();
-    let together: Vec<Option<Place>> = runs.iter().map(|run| together(run, &places.slices)).collect();
-    let scattered: Vec<&[Place]> =
-        runs.iter().zip(&together).filter(|(_, together)| together.is_none()).map(|(run, _)| *run).collect();
+    let runs: Vec<Range<usize>> = starts.zip(&ends).map(|(start, &end)| start..end).collect();
+    let stretches = stretches(&runs, &places);
     let (schema, served) = (groups.schema(), groups.served_schema());
-    let mut columns: Vec<Vec<ArrayRef>> = vec![Vec::with_capacity(schema.fields().len()); plans.len()];
+    let mut columns: Vec<Vec<ArrayRef>> = vec![Vec::with_capacity(schema.fields().len()); stretches.len()];
     let mut finished = true;
     for (column, (field, wanted)) in schema.fields().iter().zip(served.fields()).enumerate() {
         let shows = field.data_type() == wanted.data_type() && !is_view(wanted);
-        let copied = if shows { &scattered } else { &runs };
-        let copied = gather(&places.slices, copied, column, wanted)?;
-        let mut copied = copied.into_iter();
-        for ((columns, run), together) in columns.iter_mut().zip(&runs).zip(&together) {
-            let array = match *together {
+        let copies = |stretch: &&Stretch| !shows || stretch.shown.is_none();
+        let copied: Vec<&[Place]> =
+            stretches.iter().filter(copies).map(|stretch| &places.places[stretch.places.clone()]).collect();
+        let mut copied = gather(&places.slices, &copied, column, wanted)?.into_iter();
+        for (columns, stretch) in columns.iter_mut().zip(&stretches) {
+            let array = match stretch.shown {
                 Some((slice, row)) if shows => {
-                    places.slices[slice as usize].batch.column(column).slice(row as usize, run.len())
+                    places.slices[slice as usize].batch.column(column).slice(row as usize, stretch.places.len())
                 }
                 _ => copied.next().ok_or_else(|| Error::new(ErrorKind::Internal, "a batch without a column"))?,
             };
@@ -160,21 +163,72 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
             columns.push(array);
         }
     }
-    for ((rank, plan, substituted), columns) in plans.into_iter().zip(columns) {
+    let mut plans = plans.into_iter();
+    for (columns, stretch) in columns.into_iter().zip(stretches) {
         let schema = if finished { &served } else { &schema };
-        let records = record_batch(schema, columns, plan.rows.len()).map_err(uncopied)?;
-        batches.push(Batch {
-            epoch: plan.epoch,
-            step: plan.step,
-            steps: span.plans.steps(),
-            rank,
-            records: if finished { records } else { groups.output(&records)? },
-            row_ids: plan.rows,
-            pads: plan.pads,
-            substituted,
-        });
+        let records = record_batch(schema, columns, stretch.places.len()).map_err(uncopied)?;
+        let records = if finished { records } else { groups.output(&records)? };
+        let whole = Arc::new(records);
+        let mut first = 0;
+        for (rank, plan, substituted) in plans.by_ref().take(stretch.batches) {
+            let rows = plan.rows.len();
+            let records = if rows == whole.num_rows() { (*whole).clone() } else { whole.slice(first, rows) };
+            batches.push(Batch {
+                epoch: plan.epoch,
+                step: plan.step,
+                steps: span.plans.steps(),
+                rank,
+                records,
+                row_ids: plan.rows,
+                pads: plan.pads,
+                substituted,
+                part: Part::of(&whole, first),
+            });
+            first += rows;
+        }
     }
     error.map_or(Ok(()), Err)
+}
+
+/// Batches that are made together, and share the memory of their rows.
+///
+/// An array for several batches costs hardly more than one for a single batch: what is paid for each column once is
+/// then paid once for all of them, and whoever wants several batches at a time has them in one piece.
+struct Stretch {
+    batches: usize,
+    places: Range<usize>,
+    /// Where the rows begin, if they lie one after the other and are shown there.
+    shown: Option<Place>,
+}
+
+/// A batch that is kept keeps so many others in memory at most; they have no more rows than a segment.
+const MOST_TOGETHER: usize = 16;
+
+/// Batches that follow each other, and are all copied, or all shown where they lie one after the other.
+fn stretches(runs: &[Range<usize>], places: &Places<'_>) -> Vec<Stretch> {
+    let mut stretches: Vec<Stretch> = Vec::with_capacity(runs.len());
+    for run in runs {
+        let shown = together(&places.places[run.clone()], &places.slices);
+        match stretches.last_mut() {
+            Some(last) if last.batches < MOST_TOGETHER && goes_on(last, shown) => {
+                last.batches += 1;
+                last.places.end = run.end;
+            }
+            _ => stretches.push(Stretch { batches: 1, places: run.clone(), shown }),
+        }
+    }
+    stretches
+}
+
+/// Whether rows that are shown there, or copied, go on with those of the stretch.
+fn goes_on(stretch: &Stretch, shown: Option<Place>) -> bool {
+    match (stretch.shown, shown) {
+        (None, None) => true,
+        (Some((slice, row)), Some((other, next))) => {
+            slice == other && u64::from(row) + stretch.places.len() as u64 == u64::from(next)
+        }
+        _ => false,
+    }
 }
 
 /// A batch that shows rows where they lie keeps at most so many times its rows in memory.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::groups::{Groups, Near};
-use crate::order::{Global, Order, Orders};
+use crate::order::{EpochOrder, Global, Order};
 use crate::{Error, ErrorKind, Result};
 
 /// What to do about a row group that cannot be read: its file is missing or was replaced, a read fails, its bytes are
@@ -58,7 +58,7 @@ pub(crate) type Placed = (u64, (u32, u32));
 /// What is known to be lost. Never waits, so that a group found lost by one thread does not hold up the others.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    circle: Option<Arc<dyn Order>>,
+    circle: Option<Arc<dyn EpochOrder>>,
     /// One for each group; none if a fault is an error.
     errors: Vec<OnceLock<Error>>,
     rows_lost: AtomicU64,
@@ -116,7 +116,7 @@ impl Faults {
     }
 
     /// The next row in the circle that is not known to be lost.
-    fn next(&self, row: u64, circle: &dyn Order, groups: &dyn Groups) -> Option<Placed> {
+    fn next(&self, row: u64, circle: &dyn EpochOrder, groups: &dyn Groups) -> Option<Placed> {
         let len = circle.len();
         if self.rows_lost.load(Ordering::Relaxed) >= len {
             return None;

@@ -44,6 +44,7 @@ mod foreign_order;
 mod groups;
 mod id_feed;
 mod lookahead;
+mod part;
 #[cfg(feature = "capi")]
 mod peek;
 mod pick;
@@ -92,7 +93,8 @@ pub struct Batch {
     pub steps: u64,
     /// The rank that it is for.
     pub rank: u32,
-    /// The rows, with the dataset's schema. Shares no memory with other batches, but for the values of [views](LoaderBuilder::with_views).
+    /// The rows, with the dataset's schema. Up to 16 batches that follow each other share their memory if they have no
+    /// more than a MiB together, so a batch that is kept may keep as much.
     pub records: RecordBatch,
     /// The row ids, one for each row.
     pub row_ids: Vec<u64>,
@@ -100,6 +102,7 @@ pub struct Batch {
     pub substituted: Vec<Substituted>,
     /// How many of the rows are pads, which another rank or an earlier step serves too. These are always the last ones.
     pub pads: usize,
+    pub(crate) part: part::Part,
 }
 
 impl Batch {
@@ -254,7 +257,8 @@ impl LoaderBuilder {
     ///
     /// # Errors
     ///
-    /// Those of [`Orders::epoch`](crate::order::Orders::epoch), and `OutOfRange` if the order has a row that is not there.
+    /// Those of [`Order::epoch`](crate::order::Order::epoch), and `OutOfRange` if the order has a row that is not
+    /// there.
     pub fn predict(&self) -> Result<Prediction> {
         let memory = self.options.memory;
         let ahead =

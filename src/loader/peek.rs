@@ -3,15 +3,18 @@
 
 use std::sync::Arc;
 
-use super::{Batch, Groups, Loader, Options, Place};
-use crate::rows;
+use arrow::array::RecordBatch;
+
+use super::part::Part;
+use super::{Batch, Groups, Loader, Options, Place, Substituted};
 use crate::sampler::{DistributedSampler, State};
 use crate::{Error, ErrorKind, Result};
 
 impl Loader {
-    /// The batch of this step, which must be the next; or that one and those after it as one batch, if they are there already, are full, and have no
-    /// more than so many rows and bytes. `None` at the end of the epoch. They are handed out by [`advance`](Self::advance) alone.
-    pub(crate) fn peek(&mut self, epoch: u64, step: u64, max_rows: usize, max_bytes: u64) -> Result<Option<Batch>> {
+    /// The batch of this step, which must be the next; or that one and those after it as one batch, if they are there
+    /// already, lie beside it in memory, and have no more than so many rows. `None` at the end of the epoch. They are
+    /// handed out by [`advance`](Self::advance) alone.
+    pub(crate) fn peek(&mut self, epoch: u64, step: u64, max_rows: usize) -> Result<Option<Batch>> {
         self.control.check()?;
         if step >= self.steps() {
             if self.place.epoch == epoch {
@@ -24,23 +27,26 @@ impl Loader {
         if !self.ready()? {
             return Ok(None);
         }
-        let full = self.samplers.first().map_or(0, DistributedSampler::batch_size);
-        let (mut rows, mut bytes) = (0, 0);
-        let parts = self.waiting.iter().take_while(|batch| {
-            let first = rows == 0;
-            rows += batch.row_ids.len();
-            bytes += rows::bytes_of_part(&batch.records);
-            let fits = rows <= max_rows && bytes <= max_bytes && self.samplers.len() == 1;
-            batch.epoch == epoch && (first || fits && batch.row_ids.len() as u64 == full)
-        });
-        let parts: Vec<&Batch> = parts.collect();
-        match parts.as_slice() {
-            [] => Ok(None),
-            [one] => Ok(Some((*one).clone())),
-            // A short batch ends its epoch, so nothing of the epoch follows it.
-            // What does not fit one batch, such as the categories of two, comes one by one.
-            [first, ..] => Ok(Some(join(&parts).unwrap_or_else(|_| (*first).clone()))),
+        let Some(first) = self.waiting.front().filter(|batch| batch.epoch == epoch) else { return Ok(None) };
+        let (mut rows, mut parts) = (0, 0);
+        for batch in &self.waiting {
+            let more = batch.row_ids.len();
+            let follows = parts == 0
+                || (self.samplers.len() == 1
+                    && batch.epoch == epoch
+                    && rows + more <= max_rows
+                    && first.part.goes_on(rows, &batch.part));
+            // Batches are taken apart again by their number of rows, so only the last one may be short.
+            if !follows || (parts > 0 && rows != parts * first.row_ids.len()) {
+                break;
+            }
+            (rows, parts) = (rows + more, parts + 1);
         }
+        let records = if parts > 1 { first.part.rows(rows) } else { None };
+        Ok(Some(match records {
+            Some(records) => join(first, records, self.waiting.iter().take(parts)),
+            None => first.clone(),
+        }))
     }
 
     /// Hands out the batch of this step, which must be the next.
@@ -144,23 +150,17 @@ impl Standing {
     }
 }
 
-/// Batches that follow each other as one.
-fn join(parts: &[&Batch]) -> Result<Batch> {
-    let Some(first) = parts.first() else {
-        return Err(Error::new(ErrorKind::Internal, "no batches to join"));
-    };
-    let columns: Vec<_> = parts.iter().map(|batch| batch.records.columns()).collect();
-    let joined = rows::concat(&columns)?;
-    let rows = parts.iter().map(|batch| batch.row_ids.len()).sum();
-    let records = rows::record_batch(first.records.schema_ref(), joined, rows).map_err(rows::uncopied)?;
-    let mut whole =
-        Batch { records, row_ids: Vec::with_capacity(rows), substituted: Vec::new(), pads: 0, ..(*first).clone() };
+/// Batches that follow each other as one, whose rows are `records`.
+fn join<'a>(first: &Batch, records: RecordBatch, parts: impl Iterator<Item = &'a Batch>) -> Batch {
+    let Batch { epoch, step, steps, rank, .. } = *first;
+    let (row_ids, substituted, part) = (Vec::with_capacity(records.num_rows()), Vec::new(), Part::default());
+    let mut whole = Batch { epoch, step, steps, rank, records, row_ids, substituted, pads: 0, part };
     for part in parts {
         let before = whole.row_ids.len();
-        let moved = part.substituted.iter().map(|row| super::Substituted { place: before + row.place, ..*row });
+        let moved = part.substituted.iter().map(|row| Substituted { place: before + row.place, ..*row });
         whole.substituted.extend(moved);
         whole.row_ids.extend_from_slice(&part.row_ids);
         whole.pads += part.pads;
     }
-    Ok(whole)
+    whole
 }

@@ -524,10 +524,10 @@ fn scrambled(seed: u64, number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::{Global, Orders, Sequential};
+    use crate::order::{Global, Order, Sequential};
 
     /// Decodes of each epoch, of a run over groups of these sizes.
-    fn decodes(sizes: &[GroupSize], memory: u64, orders: &dyn Orders, batch: u64, epochs: u64) -> (Vec<f64>, u64) {
+    fn decodes(sizes: &[GroupSize], memory: u64, orders: &dyn Order, batch: u64, epochs: u64) -> (Vec<f64>, u64) {
         let mut starts = vec![0u64];
         for size in sizes {
             starts.push(starts[starts.len() - 1] + size.rows);

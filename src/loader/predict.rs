@@ -9,7 +9,7 @@ use super::groups::{Fetch, Groups, Near};
 use super::plan::{Extract, GroupSize, Plan};
 use super::walk::Epochs;
 use crate::Result;
-use crate::order::{Global, Orders, Sequential};
+use crate::order::{Global, Order, Sequential};
 use crate::sampler::{BatchPlan, DistributedSampler};
 
 /// What a [`Loader`](super::Loader) will do, from [`LoaderBuilder::predict`](super::LoaderBuilder::predict).
@@ -77,7 +77,7 @@ fn simulate(
     let scaled: Vec<GroupSize> = sizes.iter().map(|size| scaled(size, scale)).collect();
     let fewer = scaled.iter().map(|size| size.rows).sum();
     // Of these orders alone a shorter one is known to behave alike.
-    let orders: Option<Arc<dyn Orders>> = match first.given().name() {
+    let orders: Option<Arc<dyn Order>> = match first.given().name() {
         "global" if scale > 1 => Some(Arc::new(Global::new(fewer, 0)?)),
         "sequential" if scale > 1 => Some(Arc::new(Sequential::new(fewer)?)),
         _ => None,

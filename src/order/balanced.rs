@@ -10,7 +10,7 @@ use super::fingerprint::fingerprint;
 use super::philox::Philox;
 use super::quotas::Quotas;
 use super::source_schedule::{Scheduled, SourceSchedule, Windows, keyed};
-use super::{Order, Orders, check_len};
+use super::{EpochOrder, Order, check_len};
 use crate::error::{Error, ErrorKind, Result};
 
 const TAG: &[u8; 16] = b"rowdex class v1\0";
@@ -100,7 +100,7 @@ impl Balanced {
     }
 }
 
-impl Orders for Balanced {
+impl Order for Balanced {
     fn len(&self) -> u64 {
         self.classes.schedule.len()
     }
@@ -112,7 +112,7 @@ impl Orders for Balanced {
     /// # Errors
     ///
     /// `OutOfRange` if a class would be in a pass beyond 2^64 - 1.
-    fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
         let Classes { members, schedule } = &*self.classes;
         for class in 0..members.codes.len() {
             let (start, rows) = (u128::from(epoch) * u128::from(schedule.count(class)), members.of(class).len().max(1));
@@ -246,7 +246,7 @@ impl Walked {
     }
 }
 
-impl Order for Walked {
+impl EpochOrder for Walked {
     fn len(&self) -> u64 {
         self.windows.len()
     }

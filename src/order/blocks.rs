@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use self::windows::Windows;
 use super::fingerprint::fingerprint;
 use super::permutation::{Key, Permutation};
-use super::{Order, Orders, Uses, check_len, reachable};
+use super::{EpochOrder, Order, Uses, check_len, reachable};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A shuffle that stays near the files: each epoch shuffles the row groups, cuts them into *windows* of `k`, and
@@ -24,9 +24,10 @@ use crate::error::{Error, ErrorKind, Result};
 /// - Row groups may be of any sizes. Empty ones do not count.
 /// - An epoch takes O(row groups) time and 16 bytes a row group to prepare. Beyond, the shuffles of the windows used
 ///   last are kept, 4 bytes a row and 64 MiB at most; windows of more than 2^16 rows take none.
-/// - [`fill`](Order::fill) and [`fill_strided`](Order::fill_strided) take nanoseconds a row as they walk through a
-///   window. Asking for single [rows](Order::row) or [positions](Order::position) here and there costs the shuffle of a
-///   whole window each time, unless that is kept: 3 ns for each of its rows up to 2^16, and about 100 ns in all beyond.
+/// - [`fill`](EpochOrder::fill) and [`fill_strided`](EpochOrder::fill_strided) take nanoseconds a row as they walk
+///   through a window. Asking for single [rows](EpochOrder::row) or [positions](EpochOrder::position) here and there
+///   costs the shuffle of a whole window each time, unless that is kept: 3 ns for each of its rows up to 2^16, and
+///   about 100 ns in all beyond.
 #[derive(Debug, Clone)]
 pub struct Blocks {
     groups: Arc<Groups>,
@@ -93,7 +94,7 @@ impl Blocks {
     }
 }
 
-impl Orders for Blocks {
+impl Order for Blocks {
     fn len(&self) -> u64 {
         self.groups.len()
     }
@@ -105,7 +106,7 @@ impl Orders for Blocks {
     /// # Errors
     ///
     /// `TooLarge` if there is no memory for 16 bytes a row group.
-    fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
         let groups = Arc::clone(&self.groups);
         let key = Key::tagged(b"rowdex blocks v1", self.seed, epoch);
         let sequence = Permutation::new(groups.count(), &key);
@@ -207,7 +208,7 @@ impl Shuffled {
     }
 }
 
-impl Order for Shuffled {
+impl EpochOrder for Shuffled {
     fn len(&self) -> u64 {
         self.groups.len()
     }

@@ -1,4 +1,4 @@
-//! What every [`Orders`] must keep to, as one check that runs over any of them.
+//! What every [`Order`] must keep to, as one check that runs over any of them.
 //!
 //! The built-in orders are tested by it. An implementation of your own should be, too:
 //!
@@ -14,29 +14,29 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use super::{Order, Orders, Uses};
+use super::{EpochOrder, Order, Uses};
 use crate::error::{Error, ErrorKind, Result};
 
 /// So many row ids are asked for, whether they are served or not.
 const MOST_UNSERVED: u64 = 1 << 16;
 
-/// Checks what [`Order`] and [`Orders`] ask of an implementation, in these epochs. All positions of them are listed, so
-/// use short orders.
+/// Checks what [`EpochOrder`] and [`Order`] ask of an implementation, in these epochs. All positions of them are
+/// listed, so use short orders.
 ///
 /// # Errors
 ///
-/// Those of [`Orders::epoch`], and `Internal` for what the orders do not keep to: the error says what, and where.
-pub fn check(orders: &dyn Orders, epochs: impl IntoIterator<Item = u64>) -> Result<()> {
+/// Those of [`Order::epoch`], and `Internal` for what the orders do not keep to: the error says what, and where.
+pub fn check(orders: &dyn Order, epochs: impl IntoIterator<Item = u64>) -> Result<()> {
     each(orders, epochs, false)
 }
 
 /// As [`check`], and every row that is served has a known position, however often it is served.
 #[cfg(test)]
-pub(crate) fn check_strictly(orders: &dyn Orders, epochs: impl IntoIterator<Item = u64>) -> Result<()> {
+pub(crate) fn check_strictly(orders: &dyn Order, epochs: impl IntoIterator<Item = u64>) -> Result<()> {
     each(orders, epochs, true)
 }
 
-fn each(orders: &dyn Orders, epochs: impl IntoIterator<Item = u64>, strictly: bool) -> Result<()> {
+fn each(orders: &dyn Order, epochs: impl IntoIterator<Item = u64>, strictly: bool) -> Result<()> {
     let (len, most) = (orders.len(), orders.rows());
     for epoch in epochs {
         let wrong = |what: String| {
@@ -61,7 +61,7 @@ fn each(orders: &dyn Orders, epochs: impl IntoIterator<Item = u64>, strictly: bo
 }
 
 /// The row at every position: there is one exactly below the length.
-fn rows(order: &dyn Order, most: Option<u64>) -> Result<Vec<u64>, String> {
+fn rows(order: &dyn EpochOrder, most: Option<u64>) -> Result<Vec<u64>, String> {
     let len = order.len();
     let row = |position| order.row(position).ok_or_else(|| format!("position {position} of {len} has no row"));
     let rows: Vec<u64> = (0..len).map(row).collect::<Result<_, _>>()?;
@@ -75,7 +75,7 @@ fn rows(order: &dyn Order, most: Option<u64>) -> Result<Vec<u64>, String> {
 }
 
 /// A position of a row has that row; and where `all` are known, every row that is served has one.
-fn positions(order: &dyn Order, rows: &[u64], most: Option<u64>, all: bool) -> Result<(), String> {
+fn positions(order: &dyn EpochOrder, rows: &[u64], most: Option<u64>, all: bool) -> Result<(), String> {
     let ids = most.unwrap_or_else(|| rows.iter().max().map_or(0, |row| row.saturating_add(1)));
     let mut served: Vec<u64> = rows.to_vec();
     served.sort_unstable();
@@ -96,7 +96,7 @@ fn positions(order: &dyn Order, rows: &[u64], most: Option<u64>, all: bool) -> R
 }
 
 /// How often rows are served is what the order promises.
-fn uses(order: &dyn Order, rows: &[u64]) -> Result<(), String> {
+fn uses(order: &dyn EpochOrder, rows: &[u64]) -> Result<(), String> {
     let mut served: Vec<u64> = rows.to_vec();
     served.sort_unstable();
     let twice = served.windows(2).find(|pair| pair.first() == pair.last()).and_then(|pair| pair.first());
@@ -110,7 +110,7 @@ fn uses(order: &dyn Order, rows: &[u64]) -> Result<(), String> {
 }
 
 /// Filling gives what single positions give, for any beginning, stride and room.
-fn filling(order: &dyn Order, rows: &[u64]) -> Result<(), String> {
+fn filling(order: &dyn EpochOrder, rows: &[u64]) -> Result<(), String> {
     let len = order.len();
     let strides = [
         (0, 1),

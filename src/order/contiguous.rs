@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
-use super::{Order, Orders, Uses, reachable};
+use super::{EpochOrder, Order, Uses, reachable};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Other orders, dealt in consecutive pieces: shard `s` of `S` gets the `s`-th of `S` equal pieces of each epoch, in
@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// One position costs what it costs inside, and so does its inverse.
 #[derive(Debug, Clone)]
 pub struct Contiguous {
-    orders: Arc<dyn Orders>,
+    orders: Arc<dyn Order>,
     shards: u32,
 }
 
@@ -39,7 +39,7 @@ impl Contiguous {
     /// # Errors
     ///
     /// `InvalidArgument` if there are no shards.
-    pub fn new(orders: Arc<dyn Orders>, shards: u32) -> Result<Self> {
+    pub fn new(orders: Arc<dyn Order>, shards: u32) -> Result<Self> {
         if shards == 0 {
             return Err(
                 Error::new(ErrorKind::InvalidArgument, "consecutive pieces for 0 shards").with_hint("use 1 or more")
@@ -49,7 +49,7 @@ impl Contiguous {
     }
 
     /// The orders inside.
-    pub fn orders(&self) -> &Arc<dyn Orders> {
+    pub fn orders(&self) -> &Arc<dyn Order> {
         &self.orders
     }
 
@@ -77,7 +77,7 @@ impl Partition {
     /// # Errors
     ///
     /// Those of [`Contiguous::new`].
-    pub fn orders(self, orders: Arc<dyn Orders>, shards: u32) -> Result<Arc<dyn Orders>> {
+    pub fn orders(self, orders: Arc<dyn Order>, shards: u32) -> Result<Arc<dyn Order>> {
         match self {
             Self::Strided => Ok(orders),
             Self::Contiguous => Ok(Arc::new(Contiguous::new(orders, shards)?)),
@@ -107,7 +107,7 @@ impl FromStr for Partition {
     }
 }
 
-impl Orders for Contiguous {
+impl Order for Contiguous {
     fn len(&self) -> u64 {
         self.orders.len()
     }
@@ -119,7 +119,7 @@ impl Orders for Contiguous {
     /// # Errors
     ///
     /// Those of the orders inside.
-    fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
         Ok(Arc::new(Pieces { order: self.orders.epoch(epoch)?, shards: u64::from(self.shards) }))
     }
 
@@ -139,7 +139,7 @@ impl Orders for Contiguous {
 /// One epoch of [`Contiguous`].
 #[derive(Debug)]
 struct Pieces {
-    order: Arc<dyn Order>,
+    order: Arc<dyn EpochOrder>,
     shards: u64,
 }
 
@@ -164,7 +164,7 @@ impl Pieces {
     }
 }
 
-impl Order for Pieces {
+impl EpochOrder for Pieces {
     fn len(&self) -> u64 {
         self.order.len()
     }
@@ -230,11 +230,11 @@ mod tests {
     use crate::order::{Global, Sequential};
     use crate::{DistributedSampler, Shard, Tail};
 
-    fn sequential(n: u64, shards: u32) -> Arc<dyn Orders> {
+    fn sequential(n: u64, shards: u32) -> Arc<dyn Order> {
         Arc::new(Contiguous::new(Arc::new(Sequential::new(n).unwrap()), shards).unwrap())
     }
 
-    fn rows_of(orders: &Arc<dyn Orders>, rank: u32, size: u32, tail: Tail) -> Vec<u64> {
+    fn rows_of(orders: &Arc<dyn Order>, rank: u32, size: u32, tail: Tail) -> Vec<u64> {
         let shard = Shard::new(rank, size).unwrap().with_tail(tail);
         let sampler = DistributedSampler::new(Arc::clone(orders), shard, 2).unwrap();
         sampler.plan(0).unwrap().samples().map(|sample| sample.unwrap().row).collect()
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn the_number_of_shards_and_the_orders_inside_are_in_the_fingerprint() {
-        let global = |seed| -> Arc<dyn Orders> { Arc::new(Global::new(100, seed).unwrap()) };
+        let global = |seed| -> Arc<dyn Order> { Arc::new(Global::new(100, seed).unwrap()) };
         let fingerprint = |seed, shards| Contiguous::new(global(seed), shards).unwrap().fingerprint();
         assert_eq!(fingerprint(1, 4), fingerprint(1, 4));
         assert_ne!(fingerprint(1, 4), fingerprint(1, 5));

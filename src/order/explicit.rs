@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use super::fingerprint::fingerprint;
 use super::table::{Element, Shuffle, Table};
-use super::{Order, Orders, check_len};
+use super::{EpochOrder, Order, check_len};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A given list of row ids, in every epoch: an order that a foreign sampler drew, or a part of the rows, or some of
@@ -16,9 +16,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// Positions are places in the list, so an epoch has as many as the list. It is the same in every epoch; a list that
 /// changes is other orders each time, with other fingerprints.
 ///
-/// One position costs a memory access. [`position`](Order::position) sorts 4 bytes a position when it is first asked
-/// for and then searches; where a row is listed more than once it is the first place; where there is no memory for
-/// that, it looks through the list.
+/// One position costs a memory access. [`position`](EpochOrder::position) sorts 4 bytes a position when it is first
+/// asked for and then searches; where a row is listed more than once it is the first place; where there is no memory
+/// for that, it looks through the list.
 #[derive(Clone)]
 pub struct Explicit {
     listed: Arc<Listed>,
@@ -100,7 +100,7 @@ impl Explicit {
     }
 }
 
-impl Orders for Explicit {
+impl Order for Explicit {
     fn len(&self) -> u64 {
         self.listed.len
     }
@@ -109,8 +109,8 @@ impl Orders for Explicit {
         Some(self.rows)
     }
 
-    fn epoch(&self, _epoch: u64) -> Result<Arc<dyn Order>> {
-        Ok(Arc::clone(&self.listed) as Arc<dyn Order>)
+    fn epoch(&self, _epoch: u64) -> Result<Arc<dyn EpochOrder>> {
+        Ok(Arc::clone(&self.listed) as Arc<dyn EpochOrder>)
     }
 
     fn fingerprint(&self) -> u64 {
@@ -214,7 +214,7 @@ impl Shuffle for ByRow<'_> {
     }
 }
 
-impl Order for Listed {
+impl EpochOrder for Listed {
     fn len(&self) -> u64 {
         self.len
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
 use super::permutation::{Key, Permutation};
-use super::{Order, Orders, Uses, check_len, reachable};
+use super::{EpochOrder, Order, Uses, check_len, reachable};
 use crate::error::Result;
 
 /// A true global shuffle: every epoch is a permutation of all rows, drawn from (seed, epoch) as *order v1*.
@@ -37,7 +37,7 @@ impl Global {
     }
 }
 
-impl Orders for Global {
+impl Order for Global {
     fn len(&self) -> u64 {
         self.len
     }
@@ -46,7 +46,7 @@ impl Orders for Global {
         Some(self.len)
     }
 
-    fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
         Ok(Arc::new(Shuffled(Permutation::new(self.len, &Key::order_v1(self.seed, epoch)))))
     }
 
@@ -63,7 +63,7 @@ impl Orders for Global {
 #[derive(Debug)]
 struct Shuffled(Permutation);
 
-impl Order for Shuffled {
+impl EpochOrder for Shuffled {
     fn len(&self) -> u64 {
         self.0.len()
     }

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use super::fingerprint::fingerprint;
 use super::quotas::Quotas;
 use super::source_schedule::{Scheduled, SourceSchedule, Windows};
-use super::{MAX_LEN, Order, Orders, Resized, check_len};
+use super::{EpochOrder, MAX_LEN, Order, Resized, check_len};
 use crate::error::{Error, ErrorKind, Result};
 
 /// One of the datasets of a mixture.
 #[derive(Debug, Clone)]
 pub struct MixedPart {
-    orders: Arc<dyn Orders>,
+    orders: Arc<dyn Order>,
     rows: u64,
     proportion: f64,
 }
 
 impl MixedPart {
     /// A dataset of `rows` rows, served in these orders, with a proportion that counts against those of the others.
-    pub fn new(orders: Arc<dyn Orders>, rows: u64, proportion: f64) -> Self {
+    pub fn new(orders: Arc<dyn Order>, rows: u64, proportion: f64) -> Self {
         Self { orders, rows, proportion }
     }
 }
@@ -101,7 +101,7 @@ impl Mixed {
     }
 }
 
-impl Orders for Mixed {
+impl Order for Mixed {
     fn len(&self) -> u64 {
         self.schedule.len()
     }
@@ -110,7 +110,7 @@ impl Orders for Mixed {
         Some(self.rows)
     }
 
-    fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
         let orders = self.parts.iter().map(|part| part.orders.as_ref().map(|orders| orders.epoch(epoch)).transpose());
         Ok(Arc::new(Mixture {
             parts: Arc::clone(&self.parts),
@@ -137,7 +137,7 @@ impl Orders for Mixed {
 #[derive(Debug)]
 struct Mixture {
     parts: Arc<[Part]>,
-    orders: Vec<Option<Arc<dyn Order>>>,
+    orders: Vec<Option<Arc<dyn EpochOrder>>>,
     schedule: Arc<SourceSchedule>,
     windows: Windows,
 }
@@ -149,7 +149,7 @@ impl Mixture {
     }
 }
 
-impl Order for Mixture {
+impl EpochOrder for Mixture {
     fn len(&self) -> u64 {
         self.windows.len()
     }
@@ -190,7 +190,7 @@ mod tests {
         Mixed::new(parts.iter().map(|(rows, proportion)| part(*rows, *proportion)), len, seed).unwrap()
     }
 
-    fn rows(orders: &dyn Orders, epoch: u64) -> Vec<u64> {
+    fn rows(orders: &dyn Order, epoch: u64) -> Vec<u64> {
         let mut rows = vec![0; orders.len() as usize];
         assert_eq!(orders.epoch(epoch).unwrap().fill(0, &mut rows), rows.len());
         rows

@@ -1,6 +1,6 @@
 //! Which row comes at which position.
 //!
-//! An [`Order`] is one epoch's order, a pure function from position to row id. [`Orders`] gives the order of every
+//! An [`EpochOrder`] is one epoch's order, a pure function from position to row id. [`Order`] gives the order of every
 //! epoch of a run, a pure function of the number of rows, the seed and the epoch. Nothing is drawn while a run goes on,
 //! so every rank, thread, worker and language that knows those three numbers agrees on the order without a word spoken.
 //!
@@ -87,7 +87,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// the pads after the last position still fit `u64`.
 pub const MAX_LEN: u64 = i64::MAX as u64;
 
-/// How often one epoch's order serves a row. See [`Order::uses`].
+/// How often one epoch's order serves a row. See [`EpochOrder::uses`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Uses {
     /// Every row id below the order's length exactly once: a permutation.
@@ -108,7 +108,7 @@ pub enum Uses {
 ///
 /// Nothing says that a row occurs once. An order may leave rows out, for which [`position`](Self::position) is `None`,
 /// and may repeat rows, for which it is one of their positions. The orders of this module that are permutations say so.
-pub trait Order: Debug + Send + Sync {
+pub trait EpochOrder: Debug + Send + Sync {
     /// How many positions there are.
     fn len(&self) -> u64;
 
@@ -156,7 +156,7 @@ pub trait Order: Debug + Send + Sync {
 }
 
 /// The orders of a run, one an epoch: a pure function of the length, the seed and the epoch.
-pub trait Orders: Debug + Send + Sync {
+pub trait Order: Debug + Send + Sync {
     /// How many positions every epoch has. At most [`MAX_LEN`].
     fn len(&self) -> u64;
 
@@ -180,7 +180,7 @@ pub trait Orders: Debug + Send + Sync {
     /// # Errors
     ///
     /// What the implementation says; the built-in orders of this module never fail here.
-    fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>>;
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>>;
 
     /// A hash over everything that decides the orders: name, version, length, seed and parameters.
     ///
@@ -224,7 +224,7 @@ mod tests {
     #[derive(Debug)]
     struct Doubled(u64);
 
-    impl Order for Doubled {
+    impl EpochOrder for Doubled {
         fn len(&self) -> u64 {
             self.0
         }
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn an_order_that_says_it_is_a_permutation_is_one_and_others_say_nothing() {
         assert_eq!(Doubled(5).uses(), Uses::Any);
-        let orders: [Arc<dyn Orders>; 2] =
+        let orders: [Arc<dyn Order>; 2] =
             [Arc::new(Sequential::new(1000).unwrap()), Arc::new(Global::new(1000, 1).unwrap())];
         for orders in orders {
             let order = orders.epoch(3).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::explicit::Ids;
 use super::{
-    Balanced, Contiguous, Explicit, IdSet, Mixed, MixedPart, OrderSpec, Orders, Partition, Resized, Rotated, RowLayout,
+    Balanced, Contiguous, Explicit, IdSet, Mixed, MixedPart, Order, OrderSpec, Partition, Resized, Rotated, RowLayout,
     Subset, Weighted,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -205,11 +205,11 @@ impl<'a> Recipe<'a> {
     ///
     /// `InvalidArgument` for an option that the order cannot honour, and if weights, labels, kept rows or the recipes
     /// of a mixture are not as many as the rows or datasets. Otherwise those of the orders that the recipe names.
-    pub fn orders(&self, rows: &RowLayout) -> Result<Arc<dyn Orders>> {
+    pub fn orders(&self, rows: &RowLayout) -> Result<Arc<dyn Order>> {
         self.seeded(rows, self.seed)
     }
 
-    fn seeded(&self, rows: &RowLayout, seed: u64) -> Result<Arc<dyn Orders>> {
+    fn seeded(&self, rows: &RowLayout, seed: u64) -> Result<Arc<dyn Order>> {
         self.check_options()?;
         let mut orders = match &self.kept {
             None => self.base(rows, seed)?,
@@ -233,8 +233,8 @@ impl<'a> Recipe<'a> {
         Ok(orders)
     }
 
-    fn base(&self, rows: &RowLayout, seed: u64) -> Result<Arc<dyn Orders>> {
-        let orders: Result<Arc<dyn Orders>> = match &self.base {
+    fn base(&self, rows: &RowLayout, seed: u64) -> Result<Arc<dyn Order>> {
+        let orders: Result<Arc<dyn Order>> = match &self.base {
             Base::Named(spec) => spec.orders(&rows.group_rows(), seed),
             Base::Explicit(ids) => self.listed(ids.clone(), rows.rows()),
             Base::Weighted(weights) => self.drawn(weights, rows.rows(), seed),
@@ -249,7 +249,7 @@ impl<'a> Recipe<'a> {
         })
     }
 
-    fn listed(&self, ids: Ids, rows: u64) -> Result<Arc<dyn Orders>> {
+    fn listed(&self, ids: Ids, rows: u64) -> Result<Arc<dyn Order>> {
         let orders = Explicit::checked(ids, rows)?;
         if self.permutation {
             orders.check_permutation()?;
@@ -257,7 +257,7 @@ impl<'a> Recipe<'a> {
         Ok(Arc::new(orders))
     }
 
-    fn drawn(&self, weights: &[f64], rows: u64, seed: u64) -> Result<Arc<dyn Orders>> {
+    fn drawn(&self, weights: &[f64], rows: u64, seed: u64) -> Result<Arc<dyn Order>> {
         as_many(weights.len(), "weights", rows)?;
         Ok(Arc::new(if self.without_replacement {
             let possible = || weights.iter().filter(|weight| **weight > 0.0).count() as u64;
@@ -267,7 +267,7 @@ impl<'a> Recipe<'a> {
         }))
     }
 
-    fn classes(&self, labels: &[u32], rows: u64, seed: u64) -> Result<Arc<dyn Orders>> {
+    fn classes(&self, labels: &[u32], rows: u64, seed: u64) -> Result<Arc<dyn Order>> {
         as_many(labels.len(), "labels", rows)?;
         let size = self.size.unwrap_or(rows);
         Ok(Arc::new(match &self.proportions {
@@ -276,7 +276,7 @@ impl<'a> Recipe<'a> {
         }))
     }
 
-    fn mixture(&self, recipes: &[Self], rows: &RowLayout, seed: u64) -> Result<Arc<dyn Orders>> {
+    fn mixture(&self, recipes: &[Self], rows: &RowLayout, seed: u64) -> Result<Arc<dyn Order>> {
         let proportions = self.proportions.as_deref().unwrap_or_default();
         if recipes.len() != proportions.len() {
             return Err(invalid(format!("{} proportions for {} orders", proportions.len(), recipes.len())));
@@ -343,7 +343,7 @@ mod tests {
     use super::*;
     use crate::order::{Blocks, Global, Sequential};
 
-    fn same(recipe: &Recipe<'_>, rows: &RowLayout, orders: impl Orders) {
+    fn same(recipe: &Recipe<'_>, rows: &RowLayout, orders: impl Order) {
         let made = recipe.orders(rows).unwrap();
         assert_eq!((made.name(), made.len(), made.fingerprint()), (orders.name(), orders.len(), orders.fingerprint()));
         for epoch in [0, 1, 5] {
@@ -361,7 +361,7 @@ mod tests {
     fn a_recipe_makes_the_orders_that_it_names() {
         let rows = RowLayout::of_groups([10, 0, 20, 30]);
         let named = |name: &str| Recipe::new(name.parse().unwrap()).with_seed(7);
-        let global = |n, seed| -> Arc<dyn Orders> { Arc::new(Global::new(n, seed).unwrap()) };
+        let global = |n, seed| -> Arc<dyn Order> { Arc::new(Global::new(n, seed).unwrap()) };
         same(&named("global"), &rows, Global::new(60, 7).unwrap());
         same(&named("sequential"), &rows, Sequential::new(60).unwrap());
         same(&named("blocks(2)"), &rows, Blocks::new(&[10, 0, 20, 30], 2, 7).unwrap());
@@ -375,11 +375,11 @@ mod tests {
         same(&named("global").with_size(25), &rows, Resized::new(global(60, 7), 25).unwrap());
         same(&Recipe::around(named("global")).with_size(60), &rows, Resized::new(global(60, 7), 60).unwrap());
         same(&named("global").with_kept(kept()), &rows, Subset::new(global(40, 7), kept()).unwrap());
-        let left: Arc<dyn Orders> = Arc::new(Blocks::new(&[6, 0, 14, 20], 2, 7).unwrap());
+        let left: Arc<dyn Order> = Arc::new(Blocks::new(&[6, 0, 14, 20], 2, 7).unwrap());
         same(&named("blocks(2)").with_kept(kept()), &rows, Subset::new(left, kept()).unwrap());
-        let subset: Arc<dyn Orders> = Arc::new(Subset::new(global(40, 7), kept()).unwrap());
-        let resized: Arc<dyn Orders> = Arc::new(Resized::new(subset, 25).unwrap());
-        let pieces: Arc<dyn Orders> = Arc::new(Contiguous::new(resized, 4).unwrap());
+        let subset: Arc<dyn Order> = Arc::new(Subset::new(global(40, 7), kept()).unwrap());
+        let resized: Arc<dyn Order> = Arc::new(Resized::new(subset, 25).unwrap());
+        let pieces: Arc<dyn Order> = Arc::new(Contiguous::new(resized, 4).unwrap());
         same(
             &named("global")
                 .with_kept(kept())
@@ -391,8 +391,8 @@ mod tests {
         );
         same(&named("global").with_partition(Partition::Strided, 4), &rows, Global::new(60, 7).unwrap());
         // The other way round: a set of rows around epochs of another size, which know of no row groups.
-        let inner: Arc<dyn Orders> = Arc::new(Blocks::new(&[40], 2, 7).unwrap());
-        let inner: Arc<dyn Orders> = Arc::new(Resized::new(inner, 25).unwrap());
+        let inner: Arc<dyn Order> = Arc::new(Blocks::new(&[40], 2, 7).unwrap());
+        let inner: Arc<dyn Order> = Arc::new(Resized::new(inner, 25).unwrap());
         let inside = named("blocks(2)").with_size(25);
         same(&Recipe::around(inside).with_kept(kept()), &rows, Subset::new(inner, kept()).unwrap());
     }
@@ -415,7 +415,7 @@ mod tests {
             &rows,
             Balanced::with_proportions(&labels, &[1.0, 3.0], 8, 3).unwrap(),
         );
-        let weighted: Arc<dyn Orders> = Arc::new(Weighted::with_replacement(&weights[..40], 40, 3).unwrap());
+        let weighted: Arc<dyn Order> = Arc::new(Weighted::with_replacement(&weights[..40], 40, 3).unwrap());
         let some = Recipe::weighted(&weights[..40]).with_kept(kept()).with_seed(3);
         same(&some, &rows, Subset::new(weighted, kept()).unwrap());
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
-use super::{Order, Orders, check_len};
+use super::{EpochOrder, Order, check_len};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Epochs of a chosen size over the epochs of other orders, one after the other: shorter ones, so that a long pass over
@@ -15,11 +15,11 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// An epoch holds the up to `ceil(size / n) + 1` inner epochs that it touches; a position costs what an inner one does.
 ///
-/// [`Order::position`] is exact where the inner orders serve no row twice. Of a row that one of them serves twice it
-/// may not find the position that this epoch has.
+/// [`EpochOrder::position`] is exact where the inner orders serve no row twice. Of a row that one of them serves twice
+/// it may not find the position that this epoch has.
 #[derive(Debug, Clone)]
 pub struct Resized {
-    inner: Arc<dyn Orders>,
+    inner: Arc<dyn Order>,
     size: u64,
 }
 
@@ -36,7 +36,7 @@ impl Resized {
     ///
     /// `InvalidArgument` if `size` is 0, exceeds [`MAX_LEN`](super::MAX_LEN) or is more than
     /// [`MAX_PASSES`](Self::MAX_PASSES) times the inner length, and if the inner orders are empty.
-    pub fn new(inner: Arc<dyn Orders>, size: u64) -> Result<Self> {
+    pub fn new(inner: Arc<dyn Order>, size: u64) -> Result<Self> {
         let n = inner.len();
         if check_len(size)? == 0 {
             return Err(Error::new(ErrorKind::InvalidArgument, "epochs of 0 positions").with_hint("use 1 or more"));
@@ -54,12 +54,12 @@ impl Resized {
     }
 
     /// The orders that are cut.
-    pub fn inner(&self) -> &Arc<dyn Orders> {
+    pub fn inner(&self) -> &Arc<dyn Order> {
         &self.inner
     }
 }
 
-impl Orders for Resized {
+impl Order for Resized {
     fn len(&self) -> u64 {
         self.size
     }
@@ -71,7 +71,7 @@ impl Orders for Resized {
     /// # Errors
     ///
     /// Those of the inner orders, and `OutOfRange` if an inner epoch would be beyond 2^64 - 1.
-    fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
         let n = u128::from(self.inner.len());
         let start = u128::from(epoch) * u128::from(self.size);
         let last = start + u128::from(self.size) - 1;
@@ -106,7 +106,7 @@ impl Orders for Resized {
 /// One epoch of [`Resized`].
 #[derive(Debug)]
 struct Cut {
-    passes: Vec<Arc<dyn Order>>,
+    passes: Vec<Arc<dyn EpochOrder>>,
     /// Positions of each pass.
     n: u64,
     /// Where in the first pass the epoch begins.
@@ -116,7 +116,7 @@ struct Cut {
 
 impl Cut {
     /// The pass of a position, and the position in it; `None` from `size` on.
-    fn place(&self, position: u64) -> Option<(&dyn Order, u64)> {
+    fn place(&self, position: u64) -> Option<(&dyn EpochOrder, u64)> {
         // No overflow: both are below 2^63.
         let joined = self.first + Some(position).filter(|position| *position < self.size)?;
         let pass = self.passes.get(usize::try_from(joined / self.n).ok()?)?;
@@ -124,7 +124,7 @@ impl Cut {
     }
 }
 
-impl Order for Cut {
+impl EpochOrder for Cut {
     fn len(&self) -> u64 {
         self.size
     }
@@ -176,7 +176,7 @@ mod tests {
         Resized::new(Arc::new(Global::new(n, 3).unwrap()), size).unwrap()
     }
 
-    fn rows(orders: &dyn Orders, epoch: u64) -> Vec<u64> {
+    fn rows(orders: &dyn Order, epoch: u64) -> Vec<u64> {
         let order = orders.epoch(epoch).unwrap();
         (0..order.len()).map(|q| order.row(q).unwrap()).collect()
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
-use super::{Order, Orders, Uses, reachable};
+use super::{EpochOrder, Order, Uses, reachable};
 use crate::error::Result;
 
 /// How many candidates for the step there are.
@@ -18,11 +18,11 @@ const CANDIDATES: u64 = 64;
 /// does not depend on the number of ranks, so a run can be resumed with another.
 ///
 /// A [`DistributedSampler`](crate::DistributedSampler) does this by itself to orders that are [the same in every
-/// epoch](Orders::is_same_every_epoch) where rows are dropped or repeated, see
+/// epoch](Order::is_same_every_epoch) where rows are dropped or repeated, see
 /// [`with_rotation`](crate::DistributedSampler::with_rotation). `docs/orders.md` has the exact step.
 #[derive(Debug, Clone)]
 pub struct Rotated {
-    orders: Arc<dyn Orders>,
+    orders: Arc<dyn Order>,
     step: u64,
 }
 
@@ -31,17 +31,17 @@ impl Rotated {
     const VERSION: u64 = 1;
 
     /// `orders`, beginning elsewhere each epoch.
-    pub fn new(orders: Arc<dyn Orders>) -> Self {
+    pub fn new(orders: Arc<dyn Order>) -> Self {
         Self { step: step(orders.len()), orders }
     }
 
     /// The orders inside.
-    pub fn orders(&self) -> &Arc<dyn Orders> {
+    pub fn orders(&self) -> &Arc<dyn Order> {
         &self.orders
     }
 }
 
-impl Orders for Rotated {
+impl Order for Rotated {
     fn len(&self) -> u64 {
         self.orders.len()
     }
@@ -53,7 +53,7 @@ impl Orders for Rotated {
     /// # Errors
     ///
     /// Those of the orders inside.
-    fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
         let len = u128::from(self.len().max(1));
         let offset = u128::from(epoch) * u128::from(self.step) % len;
         Ok(Arc::new(Turned { order: self.orders.epoch(epoch)?, offset: offset as u64 }))
@@ -90,7 +90,7 @@ fn quotients(mut n: u64, mut c: u64) -> Option<u64> {
 /// One epoch of [`Rotated`].
 #[derive(Debug)]
 struct Turned {
-    order: Arc<dyn Order>,
+    order: Arc<dyn EpochOrder>,
     /// Less than the length.
     offset: u64,
 }
@@ -103,7 +103,7 @@ impl Turned {
     }
 }
 
-impl Order for Turned {
+impl EpochOrder for Turned {
     fn len(&self) -> u64 {
         self.order.len()
     }

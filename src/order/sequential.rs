@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
-use super::{Order, Orders, Uses, check_len, reachable};
+use super::{EpochOrder, Order, Uses, check_len, reachable};
 use crate::error::Result;
 
 /// Rows 0, 1, 2, … in every epoch.
@@ -26,7 +26,7 @@ impl Sequential {
     }
 }
 
-impl Orders for Sequential {
+impl Order for Sequential {
     fn len(&self) -> u64 {
         self.len
     }
@@ -35,7 +35,7 @@ impl Orders for Sequential {
         Some(self.len)
     }
 
-    fn epoch(&self, _epoch: u64) -> Result<Arc<dyn Order>> {
+    fn epoch(&self, _epoch: u64) -> Result<Arc<dyn EpochOrder>> {
         Ok(Arc::new(Identity { len: self.len }))
     }
 
@@ -58,7 +58,7 @@ struct Identity {
     len: u64,
 }
 
-impl Order for Identity {
+impl EpochOrder for Identity {
     fn len(&self) -> u64 {
         self.len
     }

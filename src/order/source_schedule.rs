@@ -157,7 +157,7 @@ impl Windows {
     }
 
     /// Writes the rows at positions `first`, `first + stride`, …, as
-    /// [`Order::fill_strided`](super::Order::fill_strided) does; `row` tells those of places.
+    /// [`EpochOrder::fill_strided`](super::EpochOrder::fill_strided) does; `row` tells those of places.
     pub(super) fn fill(&self, first: u64, stride: u64, rows: &mut [u64], row: impl Fn(u64) -> Option<u64>) -> usize {
         let count = reachable(first, stride, self.len, rows.len());
         let mut window = None;

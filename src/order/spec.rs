@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::{Blocks, Global, Orders, Sequential, Torch};
+use super::{Blocks, Global, Order, Sequential, Torch};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Which orders a run has, apart from their length and seed: what `--order` says, and the same text in C and Python.
@@ -31,7 +31,7 @@ impl OrderSpec {
     /// # Errors
     ///
     /// `InvalidArgument` if there are more than [`MAX_LEN`](super::MAX_LEN) rows, or for blocks of 0 row groups.
-    pub fn orders(&self, group_rows: &[u64], seed: u64) -> Result<Arc<dyn Orders>> {
+    pub fn orders(&self, group_rows: &[u64], seed: u64) -> Result<Arc<dyn Order>> {
         let len = group_rows.iter().try_fold(0u64, |sum, rows| sum.checked_add(*rows)).unwrap_or(u64::MAX);
         Ok(match self {
             Self::Sequential => Arc::new(Sequential::new(len)?),

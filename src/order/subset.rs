@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
 use super::id_set::IdSet;
-use super::{Order, Orders, Uses};
+use super::{EpochOrder, Order, Uses};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Orders over the rows that are left when others are skipped, banned or split off.
@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// the set.
 #[derive(Debug, Clone)]
 pub struct Subset {
-    inner: Arc<dyn Orders>,
+    inner: Arc<dyn Order>,
     kept: Arc<IdSet>,
     kept_hash: u64,
 }
@@ -29,7 +29,7 @@ impl Subset {
     /// # Errors
     ///
     /// `InvalidArgument` if `inner` is over more rows than are kept.
-    pub fn new(inner: Arc<dyn Orders>, kept: impl Into<Arc<IdSet>>) -> Result<Self> {
+    pub fn new(inner: Arc<dyn Order>, kept: impl Into<Arc<IdSet>>) -> Result<Self> {
         let kept = kept.into();
         if let Some(rows) = inner.rows().filter(|rows| *rows > kept.len()) {
             let message = format!("an order over {rows} rows, of which {} are left", kept.len());
@@ -46,7 +46,7 @@ impl Subset {
     }
 }
 
-impl Orders for Subset {
+impl Order for Subset {
     fn len(&self) -> u64 {
         self.inner.len()
     }
@@ -55,7 +55,7 @@ impl Orders for Subset {
         Some(self.kept.rows())
     }
 
-    fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
         Ok(Arc::new(Mapped { inner: self.inner.epoch(epoch)?, kept: Arc::clone(&self.kept) }))
     }
 
@@ -75,11 +75,11 @@ impl Orders for Subset {
 /// One epoch of [`Subset`].
 #[derive(Debug)]
 struct Mapped {
-    inner: Arc<dyn Order>,
+    inner: Arc<dyn EpochOrder>,
     kept: Arc<IdSet>,
 }
 
-impl Order for Mapped {
+impl EpochOrder for Mapped {
     fn len(&self) -> u64 {
         self.inner.len()
     }

@@ -100,7 +100,7 @@ impl Table {
         }
     }
 
-    /// What [`Order::fill_strided`](super::Order::fill_strided) does.
+    /// What [`EpochOrder::fill_strided`](super::EpochOrder::fill_strided) does.
     pub(super) fn fill_strided(&self, first: u64, stride: u64, rows: &mut [u64]) -> usize {
         fn copy<T: Element>(elements: &[T], first: u64, stride: u64, rows: &mut [u64]) {
             // The caller has seen that every place exists, so they fit `usize`.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use super::fingerprint::fingerprint;
 use super::mt19937::Mt19937;
 use super::table::{Element, Shuffle, Table};
-use super::{Order, Orders, Uses, check_len};
+use super::{EpochOrder, Order, Uses, check_len};
 use crate::error::Result;
 use crate::per_process::PerProcess;
 
@@ -31,8 +31,8 @@ const LARGE: u64 = 214_748_364;
 ///
 /// An epoch costs 4 bytes a row (8 from 2^32 + 1 rows on) and one draw a row, in sequence, before its first row. It is
 /// made once for all samplers that share these orders, clones included, and kept as long as one of them uses it.
-/// [`position`](Order::position) makes an inverse of the same size when it is first asked for; where there is no memory
-/// for that, it looks through the rows.
+/// [`position`](EpochOrder::position) makes an inverse of the same size when it is first asked for; where there is no
+/// memory for that, it looks through the rows.
 ///
 /// From 214 748 364 rows on this is what PyTorch 2.6 and later do; earlier versions went on with the algorithm for
 /// fewer rows.
@@ -66,7 +66,7 @@ impl Torch {
     }
 }
 
-impl Orders for Torch {
+impl Order for Torch {
     fn len(&self) -> u64 {
         self.len
     }
@@ -80,7 +80,7 @@ impl Orders for Torch {
     /// # Errors
     ///
     /// `TooLarge` if there is no memory for the epoch.
-    fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
         let make = || Randperm::new(self.len, self.seed.wrapping_add(epoch)).map(Arc::new);
         let Some(made) = self.made.get(|| Mutex::new(Made::new())) else { return Ok(make()?) };
         // Held while the order is made, so that samplers that ask at once wait for one order rather than make two.
@@ -133,7 +133,7 @@ impl Randperm {
     }
 }
 
-impl Order for Randperm {
+impl EpochOrder for Randperm {
     fn len(&self) -> u64 {
         self.rows.len()
     }
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
 
-    fn rows(order: &dyn Order, first: u64, count: usize) -> Vec<u64> {
+    fn rows(order: &dyn EpochOrder, first: u64, count: usize) -> Vec<u64> {
         let mut rows = vec![0; count];
         let written = order.fill(first, &mut rows);
         rows.truncate(written);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     /// The sum of position times row.
-    fn sum(order: &dyn Order) -> u64 {
+    fn sum(order: &dyn EpochOrder) -> u64 {
         let mut rows = vec![0; 1 << 16];
         let (mut position, mut sum) = (0_u64, 0_u64);
         loop {

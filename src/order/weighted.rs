@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::fingerprint::fingerprint;
 use super::philox::{Philox, below};
 use super::quotas::Quotas;
-use super::{Order, Orders, Uses, check_len};
+use super::{EpochOrder, Order, Uses, check_len};
 use crate::error::{Error, ErrorKind, Result};
 
 const TAG: &[u8; 16] = b"rowdex draws v1\0";
@@ -22,8 +22,8 @@ const TAG: &[u8; 16] = b"rowdex draws v1\0";
 /// *Without replacement* no row comes twice in an epoch, and each position draws by weight among the rows that are left
 /// (Efraimidis and Spirakis). An epoch is O(n log n) to prepare for `n` rows and holds 4 bytes a position.
 ///
-/// Rows of weight 0 are never served. Weights count by their proportions only. The first call of [`Order::position`] on
-/// an order lists its positions: O(positions) time, 8 bytes a row.
+/// Rows of weight 0 are never served. Weights count by their proportions only. The first call of
+/// [`EpochOrder::position`] on an order lists its positions: O(positions) time, 8 bytes a row.
 #[derive(Clone)]
 pub struct Weighted {
     weights: Arc<Weights>,
@@ -66,7 +66,7 @@ impl Weighted {
     }
 }
 
-impl Orders for Weighted {
+impl Order for Weighted {
     fn len(&self) -> u64 {
         self.len
     }
@@ -75,7 +75,7 @@ impl Orders for Weighted {
         Some(self.weights.rows())
     }
 
-    fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
         let draws = Philox::new(TAG, self.seed, epoch);
         if self.replacement {
             let first = First::default();
@@ -216,7 +216,7 @@ struct Drawn {
     first: First,
 }
 
-impl Order for Drawn {
+impl EpochOrder for Drawn {
     fn len(&self) -> u64 {
         self.len
     }
@@ -244,7 +244,7 @@ struct Ranked {
     first: First,
 }
 
-impl Order for Ranked {
+impl EpochOrder for Ranked {
     fn len(&self) -> u64 {
         self.rows.len() as u64
     }

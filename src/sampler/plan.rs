@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::shard::Shard;
 use crate::error::{Error, ErrorKind, Result};
-use crate::order::Order;
+use crate::order::EpochOrder;
 
 /// One row that a rank serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,7 +40,7 @@ pub struct BatchPlan {
 /// It is cheap to clone, never changes, and every method but the iterators' is O(1) per row.
 #[derive(Debug, Clone)]
 pub struct EpochPlan {
-    pub(super) order: Arc<dyn Order>,
+    pub(super) order: Arc<dyn EpochOrder>,
     pub(super) epoch: u64,
     pub(super) start: u64,
     pub(super) shard: Shard,
@@ -81,7 +81,7 @@ impl EpochPlan {
     }
 
     /// The order it follows.
-    pub fn order(&self) -> &Arc<dyn Order> {
+    pub fn order(&self) -> &Arc<dyn EpochOrder> {
         &self.order
     }
 
@@ -222,7 +222,7 @@ impl EpochPlan {
 
     fn broken(&self, position: u64) -> Error {
         let message = format!("an order of {} positions has no row at position {position}", self.order.len());
-        Error::new(ErrorKind::Internal, message).with_hint("the implementation of this Order is at fault")
+        Error::new(ErrorKind::Internal, message).with_hint("the implementation of this EpochOrder is at fault")
     }
 
     /// The row ids at the positions from [`start`](Self::start) on that no rank serves in this epoch: what the tail

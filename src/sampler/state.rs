@@ -14,7 +14,7 @@ const PREFIX: &str = "rowdex-state-v1";
 /// the fingerprint as 16 hexadecimal digits and the others in decimal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct State {
-    /// [`Orders::fingerprint`](crate::order::Orders::fingerprint) of the run: its order, length and seed.
+    /// [`Order::fingerprint`](crate::order::Order::fingerprint) of the run: its order, length and seed.
     pub fingerprint: u64,
     /// The epoch to go on with.
     pub epoch: u64,

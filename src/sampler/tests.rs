@@ -12,12 +12,12 @@ use crate::order::{Blocks, Contiguous, Explicit, Global, MAX_LEN, Sequential, To
 #[derive(Debug)]
 struct Listed(Vec<u64>);
 
-impl Orders for Listed {
+impl Order for Listed {
     fn len(&self) -> u64 {
         self.0.len() as u64
     }
 
-    fn epoch(&self, _: u64) -> Result<Arc<dyn Order>> {
+    fn epoch(&self, _: u64) -> Result<Arc<dyn EpochOrder>> {
         Ok(Arc::new(Self(self.0.clone())))
     }
 
@@ -30,7 +30,7 @@ impl Orders for Listed {
     }
 }
 
-impl Order for Listed {
+impl EpochOrder for Listed {
     fn len(&self) -> u64 {
         self.0.len() as u64
     }
@@ -44,12 +44,12 @@ impl Order for Listed {
     }
 }
 
-fn global(n: u64) -> Arc<dyn Orders> {
+fn global(n: u64) -> Arc<dyn Order> {
     Arc::new(Global::new(n, 7).unwrap())
 }
 
 /// One sampler for every rank.
-fn world(orders: &Arc<dyn Orders>, size: u32, batch: usize, tail: Tail) -> Vec<DistributedSampler> {
+fn world(orders: &Arc<dyn Order>, size: u32, batch: usize, tail: Tail) -> Vec<DistributedSampler> {
     (0..size)
         .map(|rank| {
             let shard = Shard::new(rank, size).unwrap().with_tail(tail);
@@ -101,7 +101,7 @@ fn torch(rows: &[u64], size: usize, rank: usize, drop_last: bool) -> Vec<u64> {
 }
 
 /// Any sort of orders over `n` rows.
-fn orders_of(sort: prop::sample::Index, n: u64) -> Arc<dyn Orders> {
+fn orders_of(sort: prop::sample::Index, n: u64) -> Arc<dyn Order> {
     let mut all = conformance::tests::all(n, 7);
     all.swap_remove(sort.index(all.len())).1
 }
@@ -183,7 +183,7 @@ proptest! {
     #[test]
     fn wrap_and_drop_are_what_torch_does((n, size, batch) in worlds()) {
         let list: Vec<u64> = (0..n).map(|i| i * 7919 % 613).collect();
-        let orders: Arc<dyn Orders> = Arc::new(Listed(list.clone()));
+        let orders: Arc<dyn Order> = Arc::new(Listed(list.clone()));
         for (tail, drop_last) in [(Tail::Wrap, false), (Tail::Drop, true)] {
             for (rank, sampler) in world(&orders, size, batch, tail).iter().enumerate() {
                 let rows: Vec<u64> = samples(sampler, 0).iter().map(|sample| sample.row).collect();
@@ -339,12 +339,12 @@ fn torch_examples_come_out_as_torch_prints_them() {
 #[test]
 fn torch_orders_are_dealt_as_torch_deals_them() {
     let rows = |n, seed, rank, size, tail| -> Vec<u64> {
-        let orders: Arc<dyn Orders> = Arc::new(Torch::new(n, seed).unwrap());
+        let orders: Arc<dyn Order> = Arc::new(Torch::new(n, seed).unwrap());
         samples(&world(&orders, size, 2, tail)[rank], 2).iter().map(|sample| sample.row).collect()
     };
     assert_eq!(rows(10, 3, 1, 4, Tail::Wrap), [4, 5, 7]);
     assert_eq!(rows(10, 3, 3, 4, Tail::Drop), [6, 2]);
-    let orders: Arc<dyn Orders> = Arc::new(Torch::new(3, 0).unwrap());
+    let orders: Arc<dyn Order> = Arc::new(Torch::new(3, 0).unwrap());
     let world = world(&orders, 8, 1, Tail::Wrap);
     let firsts: Vec<u64> = world.iter().map(|sampler| samples(sampler, 0)[0].row).collect();
     assert_eq!(firsts, [2, 0, 1, 2, 0, 1, 2, 0]);
@@ -353,9 +353,9 @@ fn torch_orders_are_dealt_as_torch_deals_them() {
 #[test]
 fn what_never_changes_drops_and_repeats_every_row_equally_often() {
     for n in [10_u64, 23, 100, 101] {
-        let explicit: Arc<dyn Orders> = Arc::new(Explicit::new((0..n).rev().collect::<Vec<_>>(), n).unwrap());
-        let sequential: Arc<dyn Orders> = Arc::new(Sequential::new(n).unwrap());
-        let contiguous: Arc<dyn Orders> = Arc::new(Contiguous::new(Arc::clone(&sequential), 7).unwrap());
+        let explicit: Arc<dyn Order> = Arc::new(Explicit::new((0..n).rev().collect::<Vec<_>>(), n).unwrap());
+        let sequential: Arc<dyn Order> = Arc::new(Sequential::new(n).unwrap());
+        let contiguous: Arc<dyn Order> = Arc::new(Contiguous::new(Arc::clone(&sequential), 7).unwrap());
         for orders in [sequential, explicit, contiguous] {
             for (tail, drop_last) in
                 [(Tail::Wrap, false), (Tail::Drop, false), (Tail::Drop, true), (Tail::Uneven, true)]
@@ -380,10 +380,10 @@ fn what_never_changes_drops_and_repeats_every_row_equally_often() {
 
 #[test]
 fn only_what_leaves_a_tail_begins_elsewhere_and_only_after_the_first_epoch() {
-    let first = |orders: &Arc<dyn Orders>, size, tail, epoch| -> u64 {
+    let first = |orders: &Arc<dyn Order>, size, tail, epoch| -> u64 {
         world(orders, size, 2, tail)[0].plan(epoch).unwrap().at(0).unwrap().unwrap().row
     };
-    let orders: Arc<dyn Orders> = Arc::new(Sequential::new(100).unwrap());
+    let orders: Arc<dyn Order> = Arc::new(Sequential::new(100).unwrap());
     for tail in [Tail::Wrap, Tail::Drop] {
         assert_eq!(first(&orders, 7, tail, 0), 0);
         assert_ne!(first(&orders, 7, tail, 1), 0);
@@ -404,7 +404,7 @@ fn only_what_leaves_a_tail_begins_elsewhere_and_only_after_the_first_epoch() {
 
 #[test]
 fn a_resumed_run_goes_on_rotated_or_not_as_it_began() {
-    let orders: Arc<dyn Orders> = Arc::new(Sequential::new(100).unwrap());
+    let orders: Arc<dyn Order> = Arc::new(Sequential::new(100).unwrap());
     for (size, other) in [(7, 4), (4, 7)] {
         let old = world(&orders, size, 2, Tail::Wrap).remove(0);
         let state = old.state_after(1, 3).unwrap();
@@ -429,7 +429,7 @@ fn replicas_see_the_same_batches_and_together_the_whole_epoch() {
     }
 }
 
-fn replicas_share(name: &str, orders: &Arc<dyn Orders>) {
+fn replicas_share(name: &str, orders: &Arc<dyn Order>) {
     for layout in [ReplicaLayout::Consecutive, ReplicaLayout::Strided] {
         for replicas in [1, 2, 3, 4, 6, 12] {
             let mut groups: BTreeMap<u32, Vec<Vec<BatchPlan>>> = BTreeMap::new();
@@ -504,7 +504,7 @@ fn a_rank_with_fewer_samples_takes_an_empty_last_step() {
 
 #[test]
 fn rows_that_an_order_repeats_or_omits_are_served_as_it_says() {
-    let orders: Arc<dyn Orders> = Arc::new(Listed(vec![4, 4, 9, 4, 0]));
+    let orders: Arc<dyn Order> = Arc::new(Listed(vec![4, 4, 9, 4, 0]));
     let world = world(&orders, 2, 2, Tail::Wrap);
     let rows = |rank: usize| samples(&world[rank], 3).iter().map(|sample| sample.row).collect::<Vec<_>>();
     assert_eq!((rows(0), rows(1)), (vec![4, 9, 0], vec![4, 4, 4]));
@@ -655,11 +655,11 @@ fn an_order_that_breaks_its_contract_is_reported() {
         len: u64,
         rows: u64,
     }
-    impl Orders for Short {
+    impl Order for Short {
         fn len(&self) -> u64 {
             self.len.min(10)
         }
-        fn epoch(&self, _: u64) -> Result<Arc<dyn Order>> {
+        fn epoch(&self, _: u64) -> Result<Arc<dyn EpochOrder>> {
             Ok(Arc::new(*self))
         }
         fn fingerprint(&self) -> u64 {
@@ -669,7 +669,7 @@ fn an_order_that_breaks_its_contract_is_reported() {
             "short"
         }
     }
-    impl Order for Short {
+    impl EpochOrder for Short {
         fn len(&self) -> u64 {
             self.len
         }
@@ -693,11 +693,11 @@ fn an_order_that_breaks_its_contract_is_reported() {
 fn an_order_is_made_once_for_all_questions_about_an_epoch() {
     #[derive(Debug, Default)]
     struct Counted(AtomicUsize);
-    impl Orders for Counted {
+    impl Order for Counted {
         fn len(&self) -> u64 {
             3
         }
-        fn epoch(&self, _: u64) -> Result<Arc<dyn Order>> {
+        fn epoch(&self, _: u64) -> Result<Arc<dyn EpochOrder>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Ok(Arc::new(Listed(vec![2, 0, 1])))
         }
@@ -709,8 +709,7 @@ fn an_order_is_made_once_for_all_questions_about_an_epoch() {
         }
     }
     let orders = Arc::new(Counted::default());
-    let sampler =
-        DistributedSampler::new(Arc::clone(&orders) as Arc<dyn Orders>, Shard::new(0, 1).unwrap(), 1).unwrap();
+    let sampler = DistributedSampler::new(Arc::clone(&orders) as Arc<dyn Order>, Shard::new(0, 1).unwrap(), 1).unwrap();
     for p in 0..3 {
         sampler.at(0, p).unwrap();
         sampler.batch(0, p).unwrap();
@@ -726,12 +725,12 @@ fn a_sampler_of_another_shard_is_as_if_made_for_it_and_shares_the_order() {
     #[derive(Debug)]
     struct Counting(AtomicUsize);
 
-    impl Orders for Counting {
+    impl Order for Counting {
         fn len(&self) -> u64 {
             100
         }
 
-        fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
+        fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             global(100).epoch(epoch)
         }
@@ -747,7 +746,7 @@ fn a_sampler_of_another_shard_is_as_if_made_for_it_and_shares_the_order() {
 
     let orders = Arc::new(Counting(AtomicUsize::new(0)));
     let shard = |rank| Shard::new(rank, 3).unwrap();
-    let mut first = DistributedSampler::new(Arc::clone(&orders) as Arc<dyn Orders>, shard(0), 7).unwrap();
+    let mut first = DistributedSampler::new(Arc::clone(&orders) as Arc<dyn Order>, shard(0), 7).unwrap();
     first.resume(&State { fingerprint: 0, epoch: 5, consumed: 21 }).unwrap();
     first.plan(5).unwrap();
     for rank in 0..3 {

@@ -7,7 +7,7 @@ use super::DistributedSampler;
 use super::plan::EpochPlan;
 use super::shard::Shard;
 use crate::error::{Error, ErrorKind, Result};
-use crate::order::{Order, Orders, fingerprint};
+use crate::order::{EpochOrder, Order, fingerprint};
 
 impl DistributedSampler {
     /// The batches of one of `workers` workers of this rank, as [`EpochPlan::batches_of_worker`] has them, as a sampler of their
@@ -37,7 +37,7 @@ impl DistributedSampler {
         } else {
             own * self.batch_size
         };
-        let orders = WorkerOrders { sampler: self.clone(), worker, workers, len };
+        let orders = WorkerOrder { sampler: self.clone(), worker, workers, len };
         let batch_size = usize::try_from(self.batch_size)
             .map_err(|_| Error::new(ErrorKind::TooLarge, format!("batches of {} rows", self.batch_size)))?;
         let mut sampler = DistributedSampler::new(Arc::new(orders), Shard::new(0, 1)?, batch_size)?;
@@ -48,24 +48,24 @@ impl DistributedSampler {
 
 /// The samples of one worker, epoch after epoch: position `i * B + j` is sample `(worker + i * workers) * B + j` of the rank.
 #[derive(Debug)]
-struct WorkerOrders {
+struct WorkerOrder {
     sampler: DistributedSampler,
     worker: u64,
     workers: u64,
     len: u64,
 }
 
-impl WorkerOrders {
+impl WorkerOrder {
     const NAME: &str = "worker";
     const VERSION: u64 = 1;
 }
 
-impl Orders for WorkerOrders {
+impl Order for WorkerOrder {
     fn len(&self) -> u64 {
         self.len
     }
 
-    fn epoch(&self, epoch: u64) -> Result<Arc<dyn Order>> {
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
         let resumed = self.sampler.resumed.map(|resumed| resumed.epoch);
         if resumed.is_some_and(|resumed| resumed != epoch) {
             let message = format!("epoch {epoch} of a worker of a sampler that was resumed within another epoch");
@@ -73,7 +73,7 @@ impl Orders for WorkerOrders {
                 .with_hint("ask the rank's sampler for its worker again, once it is in that epoch"));
         }
         let Self { worker, workers, len, .. } = *self;
-        Ok(Arc::new(WorkerOrder { plan: self.sampler.plan(epoch)?, worker, workers, len }))
+        Ok(Arc::new(WorkerEpochOrder { plan: self.sampler.plan(epoch)?, worker, workers, len }))
     }
 
     /// Over all that decides which rows come when: the rank's orders, where its epoch begins, its shard, and the worker.
@@ -91,16 +91,16 @@ impl Orders for WorkerOrders {
     }
 }
 
-/// One epoch of [`WorkerOrders`].
+/// One epoch of [`WorkerOrder`].
 #[derive(Debug)]
-struct WorkerOrder {
+struct WorkerEpochOrder {
     plan: EpochPlan,
     worker: u64,
     workers: u64,
     len: u64,
 }
 
-impl WorkerOrder {
+impl WorkerEpochOrder {
     /// The rank's sample at a position below `len`.
     fn sample(&self, position: u64) -> u64 {
         let size = self.plan.batch_size;
@@ -115,7 +115,7 @@ impl WorkerOrder {
     }
 }
 
-impl Order for WorkerOrder {
+impl EpochOrder for WorkerEpochOrder {
     fn len(&self) -> u64 {
         self.len
     }

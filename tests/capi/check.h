@@ -19,6 +19,13 @@ enum { DEMO_ROWS = 200000, DEMO_FILES = 8, DEMO_ROW_GROUPS = 32 };
     }                                                                               \
   } while (0)
 
+/* What an error says; a function for it, so that it can be asked in the middle of a check. */
+static inline rowdex_error_info said(const rowdex_error *error) {
+  rowdex_error_info info = {.struct_size = sizeof info};
+  CHECK(rowdex_error_get_info(error, &info) == ROWDEX_STATUS_OK);
+  return info;
+}
+
 /* The call succeeds; `error` is the variable that it leaves its error in. */
 #define OK(call)                                                                    \
   do {                                                                              \
@@ -38,7 +45,7 @@ enum { DEMO_ROWS = 200000, DEMO_FILES = 8, DEMO_ROW_GROUPS = 32 };
     rowdex_status status_ = (call);                                                 \
     CHECK(status_ == (status));                                                     \
     CHECK(error != NULL);                                                           \
-    CHECK(rowdex_error_kind(error) == (status));                                    \
+    CHECK(said(error).kind == (status));                                            \
     if (strstr(rowdex_error_message(error), (word)) == NULL) {                      \
       fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, rowdex_error_message(error)); \
       exit(1);                                                                      \
@@ -77,15 +84,15 @@ static inline rowdex_dataset *open_dataset(const char *folder, const char *colum
 }
 
 /* An order by name over the rows of an index. */
-static inline rowdex_orders *new_orders(const char *order, const rowdex_index *index, uint64_t seed) {
+static inline rowdex_order *new_orders(const char *order, const rowdex_index *index, uint64_t seed) {
   rowdex_order_options options;
   memset(&options, 0, sizeof options);
   options.struct_size = sizeof options;
   options.order = order;
   options.index = index;
   options.seed = seed;
-  rowdex_orders *orders = NULL;
-  OK(rowdex_orders_new(&options, &orders, &error));
+  rowdex_order *orders = NULL;
+  OK(rowdex_order_new(&options, &orders, &error));
   return orders;
 }
 
@@ -93,7 +100,7 @@ static inline rowdex_orders *new_orders(const char *order, const rowdex_index *i
 static inline rowdex_sampler *new_sampler(const rowdex_dataset *dataset, const char *order, uint32_t rank,
                                           uint32_t world_size, uint64_t batch_size) {
   rowdex_index *index = rowdex_dataset_index(dataset);
-  rowdex_orders *orders = new_orders(order, index, 42);
+  rowdex_order *orders = new_orders(order, index, 42);
   rowdex_index_free(index);
   rowdex_sampler_options options;
   memset(&options, 0, sizeof options);
@@ -103,7 +110,7 @@ static inline rowdex_sampler *new_sampler(const rowdex_dataset *dataset, const c
   options.batch_size = batch_size;
   rowdex_sampler *sampler = NULL;
   OK(rowdex_sampler_new(orders, &options, &sampler, &error));
-  rowdex_orders_free(orders);
+  rowdex_order_free(orders);
   return sampler;
 }
 

@@ -12,12 +12,11 @@ static void a_missing_index_is_not_found_and_named(const char *folder) {
   rowdex_error *error = NULL;
   CHECK(rowdex_index_open(in_folder(folder, "none.rdx"), NULL, &index, &error) == ROWDEX_STATUS_NOT_FOUND);
   CHECK(index == NULL);
-  CHECK(rowdex_error_kind(error) == ROWDEX_STATUS_NOT_FOUND);
-  CHECK(strstr(rowdex_error_file(error), "none.rdx") != NULL);
-  CHECK(strstr(rowdex_error_message(error), rowdex_error_file(error)) == rowdex_error_message(error));
-  CHECK(rowdex_error_column(error) == NULL);
-  uint64_t row_group = 77;
-  CHECK(!rowdex_error_row_group(error, &row_group) && row_group == 77);
+  rowdex_error_info info = said(error);
+  CHECK(info.kind == ROWDEX_STATUS_NOT_FOUND);
+  CHECK(strstr(info.file, "none.rdx") != NULL);
+  CHECK(info.message == rowdex_error_message(error) && strstr(info.message, info.file) == info.message);
+  CHECK(info.column == NULL && !info.has_row_group && info.row_group == 0);
   rowdex_error_free(error);
   /* Nobody has to want the error. */
   CHECK(rowdex_index_open(in_folder(folder, "none.rdx"), NULL, &index, NULL) == ROWDEX_STATUS_NOT_FOUND);
@@ -37,8 +36,8 @@ static void what_lies_beyond_the_end_is_out_of_range(const char *folder) {
   memset(locations, 1, sizeof locations);
   const rowdex_location before = locations[0];
   const uint64_t rows[] = {5, DEMO_ROWS};
-  FAILS(rowdex_index_locate(index, DEMO_ROWS, locations, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
-  FAILS(rowdex_index_locate_many(index, rows, 2, locations, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+  FAILS(rowdex_index_locate(index, &(uint64_t){DEMO_ROWS}, 1, locations, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+  FAILS(rowdex_index_locate(index, rows, 2, locations, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
   CHECK(memcmp(&before, locations, sizeof before) == 0);
   rowdex_file_info file = {.struct_size = sizeof file, .rows = 3};
   FAILS(rowdex_index_get_file(index, DEMO_FILES, &file, &error), ROWDEX_STATUS_OUT_OF_RANGE, "0 to 7");
@@ -78,11 +77,11 @@ static void what_lies_beyond_the_end_is_out_of_range(const char *folder) {
 
 static void unknown_words_are_refused_with_the_known_ones(const char *folder) {
   rowdex_index *index = open_index(folder);
-  rowdex_orders *orders = NULL;
+  rowdex_order *orders = NULL;
   rowdex_order_options order = {.struct_size = sizeof order, .order = "random", .index = index};
-  FAILS(rowdex_orders_new(&order, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "global");
+  FAILS(rowdex_order_new(&order, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "global");
   order.order = "glob\xff";
-  FAILS(rowdex_orders_new(&order, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "UTF-8");
+  FAILS(rowdex_order_new(&order, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "UTF-8");
   CHECK(orders == NULL);
   orders = new_orders("global", index, 0);
   rowdex_sampler *sampler = NULL;
@@ -107,7 +106,7 @@ static void unknown_words_are_refused_with_the_known_ones(const char *folder) {
   FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "batch size of 0");
   FAILS(rowdex_sampler_new(orders, NULL, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "world of 0");
   CHECK(sampler == NULL);
-  rowdex_orders_free(orders);
+  rowdex_order_free(orders);
   rowdex_id_set *set = NULL;
   FAILS(rowdex_id_set_split(5, "test", 0.5, 0, &set, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "train or validation");
   CHECK(set == NULL);
@@ -185,10 +184,10 @@ static void a_bad_file_is_named(const char *folder) {
   struct ArrowArray array;
   rowdex_error *error = NULL;
   CHECK(take_array(dataset, &(uint64_t){7000}, 1, &array, NULL, &error) == ROWDEX_STATUS_STALE);
-  CHECK(strcmp(rowdex_error_file(error), "bad.parquet") == 0);
-  uint64_t row_group = 77;
-  CHECK(rowdex_error_row_group(error, &row_group) && row_group == 1);
-  CHECK(rowdex_error_hint(error) != NULL && strstr(rowdex_error_message(error), rowdex_error_hint(error)) != NULL);
+  rowdex_error_info info = said(error);
+  CHECK(strcmp(info.file, "bad.parquet") == 0);
+  CHECK(info.has_row_group == 1 && info.row_group == 1);
+  CHECK(info.hint != NULL && strstr(info.message, info.hint) != NULL);
   rowdex_error_free(error);
 
   rowdex_verify_report *report = NULL;
@@ -197,8 +196,8 @@ static void a_bad_file_is_named(const char *folder) {
   OK(rowdex_verify_report_get_info(report, &found, &error));
   CHECK(found.problems == 1);
   const rowdex_error *problem = rowdex_verify_report_problem(report, 0);
-  CHECK(rowdex_error_kind(problem) == ROWDEX_STATUS_STALE);
-  CHECK(strcmp(rowdex_error_file(problem), "bad.parquet") == 0);
+  CHECK(said(problem).kind == ROWDEX_STATUS_STALE);
+  CHECK(strcmp(said(problem).file, "bad.parquet") == 0);
   rowdex_verify_report_free(report);
 
   /* A loader says an error again. */

@@ -94,10 +94,11 @@ static void rows_of_a_damaged_file_are_substituted_and_reported(const char *fold
   size_t groups = rowdex_lost_groups_len(lost);
   CHECK(groups >= 1 && groups <= 4 && substituted == groups * GROUP_ROWS);
   for (size_t i = 0; i < groups; i++) {
-    CHECK(rowdex_lost_groups_row_group(lost, i) >= 4 && rowdex_lost_groups_row_group(lost, i) < 8);
-    CHECK(strcmp(rowdex_error_file(rowdex_lost_groups_error(lost, i)), "copy-01.parquet") == 0);
+    uint32_t row_group = 77;
+    CHECK(strcmp(said(rowdex_lost_groups_get(lost, i, &row_group)).file, "copy-01.parquet") == 0);
+    CHECK(row_group >= 4 && row_group < 8 && rowdex_lost_groups_get(lost, i, NULL) != NULL);
   }
-  CHECK(rowdex_lost_groups_error(lost, groups) == NULL);
+  CHECK(rowdex_lost_groups_get(lost, groups, NULL) == NULL);
   rowdex_lost_groups_free(lost);
   rowdex_loader_free(loader);
   rowdex_sampler_free(sampler);

@@ -113,15 +113,15 @@ static void what_is_not_there_cannot_be_announced(const rowdex_dataset *dataset)
 }
 
 static void its_rows_are_an_order_for_the_loader(const rowdex_dataset *dataset, const uint64_t *rows) {
-  rowdex_orders *orders = NULL;
+  rowdex_order *orders = NULL;
   uint64_t dataset_rows = 10;
   rowdex_order_options listed = {
       .struct_size = sizeof listed, .group_rows = &dataset_rows, .num_groups = 1, .row_ids = rows, .num_row_ids = SAMPLES};
-  FAILS(rowdex_orders_new(&listed, &orders, &error), ROWDEX_STATUS_OUT_OF_RANGE, "10 rows");
+  FAILS(rowdex_order_new(&listed, &orders, &error), ROWDEX_STATUS_OUT_OF_RANGE, "10 rows");
   CHECK(orders == NULL);
   dataset_rows = DEMO_ROWS;
-  OK(rowdex_orders_new(&listed, &orders, &error));
-  CHECK(rowdex_orders_len(orders) == SAMPLES);
+  OK(rowdex_order_new(&listed, &orders, &error));
+  CHECK(rowdex_order_len(orders) == SAMPLES);
   /* Two ranks take turns in the list. */
   for (uint32_t rank = 0; rank < 2; rank++) {
     rowdex_sampler_options options = {.struct_size = sizeof options, .rank = rank, .world_size = 2, .batch_size = BATCH};
@@ -145,7 +145,7 @@ static void its_rows_are_an_order_for_the_loader(const rowdex_dataset *dataset, 
     CHECK(place == SAMPLES + rank);
     rowdex_loader_free(loader);
   }
-  rowdex_orders_free(orders);
+  rowdex_order_free(orders);
 }
 
 int main(int argc, char **argv) {

@@ -6,7 +6,7 @@ static void every_free_takes_null(void) {
   rowdex_index_free(NULL);
   rowdex_dataset_free(NULL);
   rowdex_verify_report_free(NULL);
-  rowdex_orders_free(NULL);
+  rowdex_order_free(NULL);
   rowdex_sampler_free(NULL);
   rowdex_loader_free(NULL);
   rowdex_batch_free(NULL);
@@ -17,16 +17,16 @@ static void every_free_takes_null(void) {
 }
 
 static void questions_without_a_status_take_null(void) {
-  CHECK(rowdex_error_kind(NULL) == ROWDEX_STATUS_OK);
-  CHECK(rowdex_error_message(NULL) == NULL && rowdex_error_file(NULL) == NULL);
-  CHECK(rowdex_error_column(NULL) == NULL && rowdex_error_hint(NULL) == NULL);
-  CHECK(!rowdex_error_row_group(NULL, NULL));
+  CHECK(rowdex_error_message(NULL) == NULL);
+  rowdex_error_info none = said(NULL);
+  CHECK(none.kind == ROWDEX_STATUS_OK && none.message == NULL && none.file == NULL && none.hint == NULL);
+  CHECK(none.column == NULL && !none.has_row_group);
+  CHECK(rowdex_error_get_info(NULL, NULL) == ROWDEX_STATUS_INVALID_ARGUMENT);
   CHECK(rowdex_index_len(NULL) == 0);
   CHECK(rowdex_dataset_len(NULL) == 0 && rowdex_dataset_index(NULL) == NULL);
   CHECK(rowdex_verify_report_problem(NULL, 0) == NULL && rowdex_labels_class(NULL, 0) == NULL);
-  CHECK(rowdex_orders_len(NULL) == 0 && rowdex_orders_fingerprint(NULL) == 0 && rowdex_orders_name(NULL).data == NULL);
-  CHECK(rowdex_lost_groups_len(NULL) == 0 && rowdex_lost_groups_row_group(NULL, 0) == 0);
-  CHECK(rowdex_lost_groups_error(NULL, 0) == NULL);
+  CHECK(rowdex_order_len(NULL) == 0 && rowdex_order_fingerprint(NULL) == 0 && rowdex_order_name(NULL).data == NULL);
+  CHECK(rowdex_lost_groups_len(NULL) == 0 && rowdex_lost_groups_get(NULL, 0, NULL) == NULL);
   CHECK(rowdex_id_set_len(NULL) == 0 && rowdex_id_set_rows(NULL) == 0 && !rowdex_id_set_contains(NULL, 0));
 }
 
@@ -35,7 +35,7 @@ static void questions_without_a_status_take_null(void) {
 static void null_is_named_by_orders_and_sets(const char *folder) {
   rowdex_index *index = open_index(folder);
   rowdex_dataset *dataset = open_dataset(folder, "id"), *no_dataset = NULL;
-  rowdex_orders *no_orders = NULL;
+  rowdex_order *no_orders = NULL;
   rowdex_id_set *set = NULL, *no_set = NULL;
   rowdex_labels *labels = NULL;
   OK(rowdex_id_set_from_ids(DEMO_ROWS, NULL, 0, &set, &error));
@@ -71,13 +71,13 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   IS_NULL(rowdex_dataset_weights(dataset, "id", NULL, NULL, DEMO_ROWS, &error), "weights");
 
   rowdex_order_options order = {.struct_size = sizeof order, .index = index};
-  IS_NULL(rowdex_orders_new(NULL, &no_orders, &error), "options");
-  IS_NULL(rowdex_orders_new(&order, NULL, &error), "orders");
+  IS_NULL(rowdex_order_new(NULL, &no_orders, &error), "options");
+  IS_NULL(rowdex_order_new(&order, NULL, &error), "orders");
 #define LACKS(field, count)                                     \
   do {                                                          \
     rowdex_order_options lacking = order;                       \
     lacking.count = 2;                                          \
-    IS_NULL(rowdex_orders_new(&lacking, &no_orders, &error), #field); \
+    IS_NULL(rowdex_order_new(&lacking, &no_orders, &error), #field); \
   } while (0)
   LACKS(indexes, num_indexes);
   LACKS(group_rows, num_groups);
@@ -91,20 +91,20 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   rowdex_order_options mixed = order;
   mixed.parts = no_parts;
   mixed.num_parts = 1;
-  IS_NULL(rowdex_orders_new(&mixed, &no_orders, &error), "parts[…]");
+  IS_NULL(rowdex_order_new(&mixed, &no_orders, &error), "parts[…]");
   const rowdex_index *no_indexes[] = {index, NULL};
   rowdex_order_options several = {.struct_size = sizeof several, .indexes = no_indexes, .num_indexes = 2};
-  IS_NULL(rowdex_orders_new(&several, &no_orders, &error), "indexes[…]");
+  IS_NULL(rowdex_order_new(&several, &no_orders, &error), "indexes[…]");
   /* An order inside itself, rows in two places, and a struct of no known size. */
   rowdex_order_options circle = {.struct_size = sizeof circle};
   circle.inner = &circle;
   order.inner = &circle;
-  FAILS(rowdex_orders_new(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "inside each other");
+  FAILS(rowdex_order_new(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "inside each other");
   circle.inner = NULL;
   circle.index = index;
-  FAILS(rowdex_orders_new(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "rows of its own");
+  FAILS(rowdex_order_new(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "rows of its own");
   circle.struct_size = 0;
-  FAILS(rowdex_orders_new(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`inner.struct_size` is 0");
+  FAILS(rowdex_order_new(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`inner.struct_size` is 0");
 
   IS_NULL(rowdex_dataset_mixed(NULL, 1, &no_dataset, &error), "datasets");
   const rowdex_dataset *datasets[] = {NULL};
@@ -182,12 +182,10 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_index_get_row_group(index, 0, NULL, &error), "info");
   IS_NULL(rowdex_index_schema(NULL, &schema, &error), "index");
   IS_NULL(rowdex_index_schema(index, NULL, &error), "schema");
-  IS_NULL(rowdex_index_locate(NULL, 0, &location, &error), "index");
-  IS_NULL(rowdex_index_locate(index, 0, NULL, &error), "location");
-  IS_NULL(rowdex_index_locate_many(NULL, NULL, 0, NULL, &error), "index");
-  IS_NULL(rowdex_index_locate_many(index, NULL, 1, &location, &error), "rows");
+  IS_NULL(rowdex_index_locate(NULL, NULL, 0, NULL, &error), "index");
+  IS_NULL(rowdex_index_locate(index, NULL, 1, &location, &error), "rows");
   number = 0;
-  IS_NULL(rowdex_index_locate_many(index, &number, 1, NULL, &error), "locations");
+  IS_NULL(rowdex_index_locate(index, &number, 1, NULL, &error), "locations");
   IS_NULL(rowdex_index_verify(NULL, &error), "index");
 
   IS_NULL(rowdex_dataset_open(NULL, NULL, &no_dataset, &error), "index");
@@ -214,10 +212,10 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_dataset_verify(dataset, NULL, NULL, NULL, &report, &error), "level");
   IS_NULL(rowdex_dataset_verify(dataset, "off", NULL, NULL, NULL, &error), "report");
 
-  IS_NULL(rowdex_orders_fill(NULL, 0, 0, 1, NULL, 0, &size, &error), "orders");
-  rowdex_orders *orders = new_orders("global", index, 0);
-  IS_NULL(rowdex_orders_fill(orders, 0, 0, 1, NULL, 3, &size, &error), "rows");
-  IS_NULL(rowdex_orders_fill(orders, 0, 0, 1, NULL, 0, NULL, &error), "filled");
+  IS_NULL(rowdex_order_fill(NULL, 0, 0, 1, NULL, 0, &size, &error), "orders");
+  rowdex_order *orders = new_orders("global", index, 0);
+  IS_NULL(rowdex_order_fill(orders, 0, 0, 1, NULL, 3, &size, &error), "rows");
+  IS_NULL(rowdex_order_fill(orders, 0, 0, 1, NULL, 0, NULL, &error), "filled");
 
   IS_NULL(rowdex_sampler_new(NULL, NULL, &no_sampler, &error), "orders");
   IS_NULL(rowdex_sampler_new(orders, NULL, NULL, &error), "sampler");
@@ -286,7 +284,7 @@ static void null_is_named(const char *folder) {
   rowdex_batch_free(batch);
   rowdex_loader_free(loader);
   rowdex_sampler_free(sampler);
-  rowdex_orders_free(orders);
+  rowdex_order_free(orders);
   rowdex_dataset_free(dataset);
   rowdex_index_free(index);
 }
@@ -300,7 +298,7 @@ static void empty_arrays_may_be_null(const char *folder) {
   rowdex_column_buffer column = {.column = 0};
   OK(take_into(dataset, NULL, 0, &column, 1, &error));
   rowdex_index *index = rowdex_dataset_index(dataset);
-  OK(rowdex_index_locate_many(index, NULL, 0, NULL, &error));
+  OK(rowdex_index_locate(index, NULL, 0, NULL, &error));
   rowdex_index_free(index);
   rowdex_dataset_free(dataset);
 }

@@ -3,19 +3,19 @@
 #include "check.h"
 
 /* Positions [first, first + len) of an epoch. */
-static void rows_at(const rowdex_orders *orders, uint64_t epoch, uint64_t first, uint64_t *rows, size_t len) {
+static void rows_at(const rowdex_order *orders, uint64_t epoch, uint64_t first, uint64_t *rows, size_t len) {
   size_t filled = 0;
-  OK(rowdex_orders_fill(orders, epoch, first, 1, rows, len, &filled, &error));
+  OK(rowdex_order_fill(orders, epoch, first, 1, rows, len, &filled, &error));
   CHECK(filled == len);
 }
 
 /* Orders that are described over a bare number of rows. */
-static rowdex_orders *orders_of(rowdex_order_options options, uint64_t len) {
+static rowdex_order *orders_of(rowdex_order_options options, uint64_t len) {
   options.struct_size = sizeof options;
   options.group_rows = &len;
   options.num_groups = 1;
-  rowdex_orders *orders = NULL;
-  OK(rowdex_orders_new(&options, &orders, &error));
+  rowdex_order *orders = NULL;
+  OK(rowdex_order_new(&options, &orders, &error));
   return orders;
 }
 
@@ -24,16 +24,16 @@ static void refused(rowdex_order_options options, uint64_t len, int status, cons
   options.struct_size = sizeof options;
   options.group_rows = &len;
   options.num_groups = 1;
-  rowdex_orders *orders = NULL;
-  FAILS(rowdex_orders_new(&options, &orders, &error), status, what);
+  rowdex_order *orders = NULL;
+  FAILS(rowdex_order_new(&options, &orders, &error), status, what);
   CHECK(orders == NULL);
 }
 
-static rowdex_orders *orders_over(const char *name, uint64_t len) {
+static rowdex_order *orders_over(const char *name, uint64_t len) {
   return orders_of((rowdex_order_options){.order = name, .seed = 42}, len);
 }
 
-static rowdex_sampler *sampler_of(const rowdex_orders *orders, rowdex_sampler_options options) {
+static rowdex_sampler *sampler_of(const rowdex_order *orders, rowdex_sampler_options options) {
   options.struct_size = sizeof options;
   rowdex_sampler *sampler = NULL;
   OK(rowdex_sampler_new(orders, &options, &sampler, &error));
@@ -41,7 +41,7 @@ static rowdex_sampler *sampler_of(const rowdex_orders *orders, rowdex_sampler_op
 }
 
 static void a_contiguous_partition_deals_consecutive_pieces(void) {
-  rowdex_orders *orders = orders_over("sequential", 1000);
+  rowdex_order *orders = orders_over("sequential", 1000);
   for (uint32_t rank = 0; rank < 4; rank++) {
     rowdex_sampler *sampler =
         sampler_of(orders, (rowdex_sampler_options){.rank = rank, .world_size = 4, .batch_size = 50, .partition = "contiguous"});
@@ -51,16 +51,16 @@ static void a_contiguous_partition_deals_consecutive_pieces(void) {
     rowdex_sampler_free(sampler);
   }
   /* The same by hand. */
-  rowdex_orders *pieces = orders_of((rowdex_order_options){.order = "sequential", .shards = 4}, 1000);
+  rowdex_order *pieces = orders_of((rowdex_order_options){.order = "sequential", .shards = 4}, 1000);
   uint64_t rows[5];
   rows_at(pieces, 0, 0, rows, 5);
   CHECK(rows[0] == 0 && rows[1] == 250 && rows[2] == 500 && rows[3] == 750 && rows[4] == 1);
-  rowdex_orders_free(pieces);
-  rowdex_orders_free(orders);
+  rowdex_order_free(pieces);
+  rowdex_order_free(orders);
 }
 
 static void orders_that_never_change_begin_elsewhere_as_they_are_told(void) {
-  rowdex_orders *orders = orders_over("sequential", 10);
+  rowdex_order *orders = orders_over("sequential", 10);
   static const struct {
     const char *rotation;
     uint32_t world_size;
@@ -76,13 +76,13 @@ static void orders_that_never_change_begin_elsewhere_as_they_are_told(void) {
     CHECK(first.row == 0 && (second.row != 0) == cases[i].rotates);
     rowdex_sampler_free(sampler);
   }
-  rowdex_orders *rotated = orders_of((rowdex_order_options){.order = "sequential", .rotated = 1}, 10);
+  rowdex_order *rotated = orders_of((rowdex_order_options){.order = "sequential", .rotated = 1}, 10);
   uint64_t row, other;
   rows_at(rotated, 0, 0, &row, 1);
   rows_at(rotated, 1, 0, &other, 1);
   CHECK(row == 0 && other != 0);
-  rowdex_orders_free(rotated);
-  rowdex_orders_free(orders);
+  rowdex_order_free(rotated);
+  rowdex_order_free(orders);
 }
 
 static void write_rows(const char *path, const uint64_t *rows, size_t len, size_t more) {
@@ -104,18 +104,18 @@ static void an_order_comes_from_a_file(const char *folder) {
   write_rows(path, rows, 100, 0);
   rowdex_order_options from_file = {.order_file = path, .permutation = 1};
   rowdex_order_options from_list = {.row_ids = rows, .num_row_ids = 100, .permutation = 1};
-  rowdex_orders *orders = orders_of(from_file, 100), *listed = orders_of(from_list, 100);
-  CHECK(rowdex_orders_fingerprint(orders) == rowdex_orders_fingerprint(listed));
+  rowdex_order *orders = orders_of(from_file, 100), *listed = orders_of(from_list, 100);
+  CHECK(rowdex_order_fingerprint(orders) == rowdex_order_fingerprint(listed));
   uint64_t found[100];
   rows_at(orders, 7, 0, found, 100);
   CHECK(memcmp(rows, found, sizeof rows) == 0);
-  rowdex_orders_free(listed);
-  rowdex_orders_free(orders);
+  rowdex_order_free(listed);
+  rowdex_order_free(orders);
 
   rows[3] = rows[4];
   refused(from_list, 100, ROWDEX_STATUS_INVALID_ARGUMENT, "48");
   from_list.permutation = 0;
-  rowdex_orders_free(orders_of(from_list, 100));
+  rowdex_order_free(orders_of(from_list, 100));
   refused((rowdex_order_options){.order = "global", .permutation = 1}, 100, ROWDEX_STATUS_INVALID_ARGUMENT, "global");
   refused((rowdex_order_options){.order = "global", .row_ids = rows, .num_row_ids = 1}, 100, ROWDEX_STATUS_INVALID_ARGUMENT,
           "exclude each other");
@@ -127,29 +127,29 @@ static void an_order_comes_from_a_file(const char *folder) {
   refused(from_file, 100, ROWDEX_STATUS_NOT_FOUND, "order.u64");
 
   /* An empty list is a list. */
-  rowdex_orders *none = orders_of((rowdex_order_options){.row_ids = rows}, 100);
-  CHECK(rowdex_orders_len(none) == 0);
-  rowdex_orders_free(none);
+  rowdex_order *none = orders_of((rowdex_order_options){.row_ids = rows}, 100);
+  CHECK(rowdex_order_len(none) == 0);
+  rowdex_order_free(none);
 }
 
 static void rows_are_drawn_by_weight(void) {
   double weights[100];
   for (int i = 0; i < 100; i++) weights[i] = i % 2 * 0.5;
   rowdex_order_options drawn = {.weights = weights, .num_weights = 100, .size = 300, .seed = 1};
-  rowdex_orders *orders = orders_of(drawn, 100);
+  rowdex_order *orders = orders_of(drawn, 100);
   uint64_t rows[300];
-  CHECK(rowdex_orders_len(orders) == 300);
+  CHECK(rowdex_order_len(orders) == 300);
   rows_at(orders, 0, 0, rows, 300);
   for (int i = 0; i < 300; i++) CHECK(rows[i] % 2 == 1 && rows[i] < 100);
-  rowdex_orders_free(orders);
+  rowdex_order_free(orders);
   drawn.without_replacement = 1;
   drawn.size = 0;
   orders = orders_of(drawn, 100);
-  CHECK(rowdex_orders_len(orders) == 50);
+  CHECK(rowdex_order_len(orders) == 50);
   rows_at(orders, 3, 0, rows, 50);
   int seen[100] = {0};
   for (int i = 0; i < 50; i++) CHECK(rows[i] % 2 == 1 && seen[rows[i]]++ == 0);
-  rowdex_orders_free(orders);
+  rowdex_order_free(orders);
   drawn.size = 51;
   refused(drawn, 100, ROWDEX_STATUS_INVALID_ARGUMENT, "50");
   drawn.size = 9;
@@ -171,12 +171,12 @@ static void a_column_says_which_classes_and_weights_rows_have(const char *folder
   enum { LEN = 1000 };
   uint64_t rows[LEN];
   rowdex_order_options by_class = {.labels = codes, .num_labels = labels_info(labels).num_codes, .size = LEN, .seed = 1};
-  rowdex_orders *orders = orders_of(by_class, DEMO_ROWS);
+  rowdex_order *orders = orders_of(by_class, DEMO_ROWS);
   rows_at(orders, 2, 0, rows, LEN);
   int counts[5] = {0};
   for (int i = 0; i < LEN; i++) counts[codes[rows[i]]] += 1;
   for (int class = 0; class < 5; class++) CHECK(counts[class] == LEN / 5);
-  rowdex_orders_free(orders);
+  rowdex_order_free(orders);
   const double proportions[] = {3, 0, 0, 0, 1};
   by_class.proportions = proportions;
   by_class.num_proportions = 5;
@@ -188,7 +188,7 @@ static void a_column_says_which_classes_and_weights_rows_have(const char *folder
     awful += codes[rows[i]] == 0;
   }
   CHECK(awful == LEN * 3 / 4);
-  rowdex_orders_free(orders);
+  rowdex_order_free(orders);
   rowdex_labels_free(labels);
   labels = NULL;
   FAILS(rowdex_dataset_labels(dataset, "price", NULL, &labels, &error), ROWDEX_STATUS_SCHEMA, "price");
@@ -288,9 +288,9 @@ static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
   static const char *specs[] = {"global", "blocks(2)", "sequential"};
   for (int i = 0; i < 3; i++) {
     rowdex_order_options options = {.struct_size = sizeof options, .order = specs[i], .index = index, .kept = kept, .seed = 5};
-    rowdex_orders *orders = NULL;
-    OK(rowdex_orders_new(&options, &orders, &error));
-    CHECK(rowdex_orders_len(orders) == len);
+    rowdex_order *orders = NULL;
+    OK(rowdex_order_new(&options, &orders, &error));
+    CHECK(rowdex_order_len(orders) == len);
     rows_at(orders, 1, 0, rows, len);
     uint64_t sum = 0, expected = 0, row;
     size_t filled;
@@ -302,23 +302,23 @@ static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
       if (i == 2) CHECK(row == rows[place]);
     }
     CHECK(sum == expected);
-    rowdex_orders_free(orders);
+    rowdex_order_free(orders);
   }
   free(rows);
   /* Any other order of the rows that are kept, too; and no set out of other rows. */
   rowdex_order_options inner = {.struct_size = sizeof inner, .order = "global", .size = 7};
   rowdex_order_options outer = {.struct_size = sizeof outer, .index = index, .inner = &inner, .kept = kept};
-  rowdex_orders *subset = NULL;
-  OK(rowdex_orders_new(&outer, &subset, &error));
+  rowdex_order *subset = NULL;
+  OK(rowdex_order_new(&outer, &subset, &error));
   uint64_t row;
   rows_at(subset, 0, 0, &row, 1);
-  CHECK(rowdex_id_set_contains(kept, row) && rowdex_orders_len(subset) == 7);
-  rowdex_orders_free(subset);
+  CHECK(rowdex_id_set_contains(kept, row) && rowdex_order_len(subset) == 7);
+  rowdex_order_free(subset);
   subset = NULL;
   rowdex_id_set *other = NULL;
   OK(rowdex_id_set_split(DEMO_ROWS - 1, "train", 0.5, 3, &other, &error));
   outer.kept = other;
-  FAILS(rowdex_orders_new(&outer, &subset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "199999");
+  FAILS(rowdex_order_new(&outer, &subset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "199999");
   CHECK(subset == NULL);
   rowdex_id_set_free(other);
   rowdex_id_set_free(kept);
@@ -326,16 +326,16 @@ static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
 }
 
 static void epochs_of_another_size_go_on_where_the_one_before_ended(void) {
-  rowdex_orders *inner = orders_over("global", 100);
-  rowdex_orders *resized = orders_of((rowdex_order_options){.order = "global", .seed = 42, .size = 70}, 100);
-  CHECK(rowdex_orders_len(resized) == 70);
+  rowdex_order *inner = orders_over("global", 100);
+  rowdex_order *resized = orders_of((rowdex_order_options){.order = "global", .seed = 42, .size = 70}, 100);
+  CHECK(rowdex_order_len(resized) == 70);
   uint64_t rows[70], all[200];
   rows_at(inner, 0, 0, all, 100);
   rows_at(inner, 1, 0, all + 100, 100);
   rows_at(resized, 1, 0, rows, 60);
   CHECK(memcmp(rows, all + 70, 60 * sizeof *rows) == 0);
-  rowdex_orders_free(resized);
-  rowdex_orders_free(inner);
+  rowdex_order_free(resized);
+  rowdex_order_free(inner);
   refused((rowdex_order_options){.size = 1 << 20}, 1, ROWDEX_STATUS_INVALID_ARGUMENT, "65536 times");
 }
 
@@ -383,16 +383,17 @@ static void several_datasets_are_served_by_proportion(const char *folder) {
   rowdex_order_options by_proportion = {
       .struct_size = sizeof by_proportion, .indexes = indexes, .num_indexes = 2, .parts = parts, .num_parts = 2,
       .proportions = proportions, .num_proportions = 2, .size = 8000, .seed = 1};
-  rowdex_orders *orders = NULL;
-  OK(rowdex_orders_new(&by_proportion, &orders, &error));
-  rowdex_orders *wrong = NULL;
+  rowdex_order *orders = NULL;
+  OK(rowdex_order_new(&by_proportion, &orders, &error));
+  rowdex_order *wrong = NULL;
   by_proportion.num_indexes = 1;
-  FAILS(rowdex_orders_new(&by_proportion, &wrong, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "2 proportions for 1 datasets");
+  FAILS(rowdex_order_new(&by_proportion, &wrong, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "2 proportions for 1 datasets");
   by_proportion.num_proportions = 1;
-  FAILS(rowdex_orders_new(&by_proportion, &wrong, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "1 proportions for 2 orders");
+  FAILS(rowdex_order_new(&by_proportion, &wrong, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "1 proportions for 2 orders");
   rowdex_index_free(index);
   rowdex_sampler *sampler = sampler_of(orders, (rowdex_sampler_options){.world_size = 1, .batch_size = 500});
-  rowdex_orders_free(orders);
+  rowdex_order_free(orders);
   rowdex_loader_options options = {.struct_size = sizeof options, .threads = 1, .epochs = 1, .memory = 1 << 20};
   rowdex_loader *loader = NULL;
   OK(rowdex_loader_new(mixed, sampler, &options, &loader, &error));

@@ -58,11 +58,11 @@ static void an_index_is_built_and_tells_of_itself(const char *folder) {
   CHECK(group.file == 2 && group.ordinal == 1 && group.first_row == 56250 && group.rows == 6250);
 
   rowdex_location location;
-  OK(rowdex_index_locate(index, 56251, &location, &error));
+  OK(rowdex_index_locate(index, &(uint64_t){56251}, 1, &location, &error));
   CHECK(location.file == 2 && location.row_group == 9 && location.ordinal == 1 && location.row == 1 && location.slot == 1);
   const uint64_t rows[] = {199999, 0};
   rowdex_location locations[2];
-  OK(rowdex_index_locate_many(index, rows, 2, locations, &error));
+  OK(rowdex_index_locate(index, rows, 2, locations, &error));
   CHECK(locations[0].row_group == 31 && locations[0].row == 6249 && locations[1].row_group == 0 && locations[1].row == 0);
 
   struct ArrowSchema schema;
@@ -178,20 +178,20 @@ static void two_ranks_share_all_rows(const char *folder) {
 static void orders_need_no_data(void) {
   const uint64_t groups[] = {10};
   rowdex_order_options order = {.struct_size = sizeof order, .order = "sequential", .group_rows = groups, .num_groups = 1};
-  rowdex_orders *orders = NULL;
-  OK(rowdex_orders_new(&order, &orders, &error));
-  CHECK(rowdex_orders_len(orders) == 10 && rowdex_orders_fingerprint(orders) != 0);
-  rowdex_str name = rowdex_orders_name(orders);
+  rowdex_order *orders = NULL;
+  OK(rowdex_order_new(&order, &orders, &error));
+  CHECK(rowdex_order_len(orders) == 10 && rowdex_order_fingerprint(orders) != 0);
+  rowdex_str name = rowdex_order_name(orders);
   CHECK(name.len == 10 && memcmp(name.data, "sequential", 10) == 0);
   uint64_t rows[10];
   size_t filled = 0;
-  OK(rowdex_orders_fill(orders, 0, 4, 3, rows, 10, &filled, &error));
+  OK(rowdex_order_fill(orders, 0, 4, 3, rows, 10, &filled, &error));
   CHECK(filled == 2 && rows[0] == 4 && rows[1] == 7);
   /* Pads wrap around to the first positions and are marked. */
   rowdex_sampler_options options = {.struct_size = sizeof options, .rank = 2, .world_size = 4, .batch_size = 2};
   rowdex_sampler *sampler = NULL;
   OK(rowdex_sampler_new(orders, &options, &sampler, &error));
-  rowdex_orders_free(orders);
+  rowdex_order_free(orders);
   uint8_t pads[3];
   OK(rowdex_sampler_fill(sampler, 0, 0, 3, rows, pads, &error));
   CHECK(rows[0] == 2 && rows[1] == 6 && rows[2] == 0 && pads[0] == 0 && pads[1] == 0 && pads[2] == 1);
@@ -360,11 +360,11 @@ static void row_groups_are_kept_on_a_local_disk(const char *folder) {
     OK(take_array(dataset, rows, 300, &array, NULL, &error));
     CHECK(array.length == 300);
     array.release(&array);
-    rowdex_tier_counters counters = {.struct_size = sizeof counters};
-    OK(rowdex_dataset_tier_counters(dataset, &counters, &error));
+    rowdex_counters counters = {.struct_size = sizeof counters};
+    OK(rowdex_dataset_counters(dataset, &counters, &error));
     /* An earlier run may have left it. */
-    CHECK(counters.hits + counters.misses == 1 && counters.writes == counters.misses);
-    CHECK(turn == 0 || counters.hits == 1);
+    CHECK(counters.tier_hits + counters.tier_misses == 1 && counters.tier_writes == counters.tier_misses);
+    CHECK(turn == 0 || counters.tier_hits == 1);
     rowdex_error *fault = NULL;
     OK(rowdex_dataset_tier_fault(dataset, &fault, &error));
     CHECK(fault == NULL);

@@ -164,9 +164,9 @@ static void share_a_tier(const char *folder, const char *root, const char *kind)
       take_a_few(dataset);
       read_on(loader);
       take_a_few(dataset);
-      rowdex_tier_counters counters = {.struct_size = sizeof counters};
-      OK(rowdex_dataset_tier_counters(dataset, &counters, &error));
-      CHECK(counters.hits > 0 && counters.timeouts == 0);
+      rowdex_counters counters = {.struct_size = sizeof counters};
+      OK(rowdex_dataset_counters(dataset, &counters, &error));
+      CHECK(counters.tier_hits > 0 && counters.tier_timeouts == 0);
       rowdex_loader_free(loader);
       rowdex_sampler_free(sampler);
       rowdex_dataset_free(dataset);

@@ -28,7 +28,7 @@ static void *read_rows(void *argument) {
     array.release(&array);
     FAILS(take_array(shared->dataset, &(uint64_t){DEMO_ROWS}, 1, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
     rowdex_location location;
-    OK(rowdex_index_locate(shared->index, rows[0], &location, &error));
+    OK(rowdex_index_locate(shared->index, rows, 1, &location, &error));
     CHECK(location.row_group == rows[0] / 6250);
     uint64_t one, batch[100];
     size_t len;

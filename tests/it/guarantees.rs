@@ -8,11 +8,11 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use rowdex::order::{Balanced, Global, IdSet, Mixed, MixedPart, Resized, Sequential, Side, Split, Subset, Weighted};
 use rowdex::sampler::{BatchPlan, State};
-use rowdex::{DistributedSampler, Orders, Shard, Tail};
+use rowdex::{DistributedSampler, Order, Shard, Tail};
 
 const SEED: u64 = 9;
 
-fn global(rows: u64) -> Arc<dyn Orders> {
+fn global(rows: u64) -> Arc<dyn Order> {
     Arc::new(Global::new(rows, SEED).unwrap())
 }
 
@@ -22,12 +22,12 @@ fn kept(rows: u64) -> IdSet {
 }
 
 /// All sorts of orders over about `n` rows, and whether each of their rows comes once in an epoch.
-fn sorts(n: u64) -> Vec<(&'static str, Arc<dyn Orders>, bool)> {
+fn sorts(n: u64) -> Vec<(&'static str, Arc<dyn Order>, bool)> {
     let weights: Vec<f64> = (0..n).map(|row| (row % 4) as f64).collect();
     let labels: Vec<u32> = (0..n).map(|row| (row % 7 % 3) as u32).collect();
     let positive = weights.iter().filter(|weight| **weight > 0.0).count() as u64;
     let part = |rows: u64, proportion| MixedPart::new(global(rows), rows, proportion);
-    let subset = || -> Arc<dyn Orders> { Arc::new(Subset::new(global(kept(n).len()), kept(n)).unwrap()) };
+    let subset = || -> Arc<dyn Order> { Arc::new(Subset::new(global(kept(n).len()), kept(n)).unwrap()) };
     let kept_weights: Vec<f64> = kept(n).iter().map(|row| weights[row as usize] + 1.0).collect();
     let weighted_rest = Weighted::with_replacement(&kept_weights, n, SEED).unwrap();
     let split = Split::new(0.3, SEED).unwrap();
@@ -45,7 +45,7 @@ fn sorts(n: u64) -> Vec<(&'static str, Arc<dyn Orders>, bool)> {
     ]
 }
 
-fn world(orders: &Arc<dyn Orders>, size: u32, batch: usize, tail: Tail) -> Vec<DistributedSampler> {
+fn world(orders: &Arc<dyn Order>, size: u32, batch: usize, tail: Tail) -> Vec<DistributedSampler> {
     let shard = |rank| Shard::new(rank, size).unwrap().with_tail(tail);
     (0..size).map(|rank| DistributedSampler::new(orders.clone(), shard(rank), batch).unwrap()).collect()
 }

@@ -130,7 +130,7 @@ fn imports_point_down_the_floors_of_the_architecture() {
 
 #[test]
 fn imports_are_found_in_groups_and_paths_but_not_in_comments_and_tests() {
-    let source = "use crate::error::Result;\nuse crate::{order::{Order, Orders}, Error, index};\n// crate::nothing\n\
+    let source = "use crate::error::Result;\nuse crate::{order::{Order, Split}, Error, index};\n// crate::nothing\n\
                   fn f() { crate::bits::mix(1) }\n#[cfg(test)]\nmod tests { use crate::loader::Loader; }\n";
     assert_eq!(imports(source), ["error", "order", "Error", "index", "bits"]);
 }

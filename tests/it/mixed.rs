@@ -12,7 +12,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use rowdex::dataset::MixedDataset;
 use rowdex::order::{Global, Mixed, MixedPart, Sequential};
-use rowdex::{Dataset, DistributedSampler, ErrorKind, Index, IndexBuilder, Loader, MapDataset, Orders, Shard};
+use rowdex::{Dataset, DistributedSampler, ErrorKind, Index, IndexBuilder, Loader, MapDataset, Order, Shard};
 use tempfile::TempDir;
 
 fn batch(first: i64, rows: i64, nullable: bool, long: usize) -> RecordBatch {
@@ -88,7 +88,7 @@ fn a_take_gathers_over_the_datasets_in_the_order_asked() {
     }
 }
 
-fn mixture(mixed: &MixedDataset, len: u64) -> Arc<dyn Orders> {
+fn mixture(mixed: &MixedDataset, len: u64) -> Arc<dyn Order> {
     let parts = mixed.datasets().iter().zip([0.5, 0.0, 0.3, 0.2]).enumerate().map(|(seed, (dataset, proportion))| {
         MixedPart::new(Arc::new(Global::new(dataset.len(), seed as u64).unwrap()), dataset.len(), proportion)
     });

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
 use rowdex::dataset::DiskTier;
-use rowdex::order::{Global, Orders, Sequential};
+use rowdex::order::{Global, Order, Sequential};
 use rowdex::{Dataset, DistributedSampler, Index, IndexBuilder, Loader, Result, Shard};
 
 /// As in the `rowdex` command; pyarrow has the same one.
@@ -55,9 +55,9 @@ fn main() -> Result<()> {
         Some(percent) => (true, Some(percent)),
         None => (false, task.strip_prefix("loader-").or_else(|| task.strip_prefix("tier-"))),
     };
-    let shuffled = || Global::new(report.rows, 42).map(|order| Arc::new(order) as Arc<dyn Orders>);
-    let in_order = || Sequential::new(report.rows).map(|order| Arc::new(order) as Arc<dyn Orders>);
-    let loader = |order: Arc<dyn Orders>, percent: u64| {
+    let shuffled = || Global::new(report.rows, 42).map(|order| Arc::new(order) as Arc<dyn Order>);
+    let in_order = || Sequential::new(report.rows).map(|order| Arc::new(order) as Arc<dyn Order>);
+    let loader = |order: Arc<dyn Order>, percent: u64| {
         let sampler = DistributedSampler::new(order, Shard::new(0, 1)?, BATCH)?;
         let memory = warm.decoded_bytes() / 100 * percent;
         Loader::builder(&warm, sampler).memory(memory).threads(THREADS).with_views(views).build()

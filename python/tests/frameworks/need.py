@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-LEFT_OUT = ("nvidia.dali",)
-"""What ``tools/python/frameworks.txt`` leaves out, because it is hundreds of megabytes for GPUs: never required."""
-
 
 def need(*names: str) -> Any:
     """Imports these modules and returns the first of them.
@@ -23,7 +20,7 @@ def need(*names: str) -> Any:
         try:
             found.append(importlib.import_module(name))
         except ModuleNotFoundError as error:
-            if os.environ.get("ROWDEX_FRAMEWORKS") == "required" and not name.startswith(LEFT_OUT):
+            if os.environ.get("ROWDEX_FRAMEWORKS") == "required":
                 raise
             pytest.skip(f"{name} is not installed ({error})", allow_module_level=True)
     return found[0]

@@ -9,7 +9,7 @@ use clap::Args;
 use rowdex::index::OrderFile;
 use rowdex::order::{OrderSpec, Partition, Recipe, RowLayout};
 use rowdex::sampler::{EpochPlan, ReplicaLayout};
-use rowdex::{Dataset, DistributedSampler, Index, Orders, Shard, Tail};
+use rowdex::{Dataset, DistributedSampler, Index, Order, Shard, Tail};
 
 use crate::args::named;
 use crate::failure::Failure;
@@ -112,7 +112,7 @@ fn batch_size(text: &str) -> Result<usize, String> {
 /// The orders that a command line asks for.
 #[derive(Debug)]
 pub(crate) struct Chosen {
-    pub(crate) orders: Arc<dyn Orders>,
+    pub(crate) orders: Arc<dyn Order>,
     /// How many rows there are to serve.
     pub(crate) rows: u64,
     /// What the orders are called.
@@ -121,7 +121,7 @@ pub(crate) struct Chosen {
 
 impl SamplingArgs {
     /// The orders over the rows of an index. A column that decides is read where the index says that the data is.
-    pub(crate) fn orders(&self, index: &Index) -> Result<Arc<dyn Orders>, Failure> {
+    pub(crate) fn orders(&self, index: &Index) -> Result<Arc<dyn Order>, Failure> {
         let dataset = || Ok(Dataset::builder(index.clone()).open()?);
         Ok(self.choose_from(index, dataset)?.orders)
     }
@@ -144,7 +144,7 @@ impl SamplingArgs {
     }
 
     /// The orders over so many rows in one row group, of which nothing else is known.
-    fn orders_over(&self, rows: u64) -> Result<Arc<dyn Orders>, Failure> {
+    fn orders_over(&self, rows: u64) -> Result<Arc<dyn Order>, Failure> {
         let recipe = match &self.order_file {
             Some(path) => self.listed(path)?,
             None => self.row_choice.recipe_without_index(self.order)?,
@@ -189,7 +189,7 @@ impl SamplingArgs {
     /// One sampler for each chosen rank, all of these orders, at the first epoch.
     pub(crate) fn samplers(
         &self,
-        orders: &Arc<dyn Orders>,
+        orders: &Arc<dyn Order>,
         batch: BatchArg,
     ) -> Result<Vec<DistributedSampler>, Failure> {
         self.ranks()?.map(|rank| self.sampler(orders, rank, batch.batch_size)).collect()
@@ -198,7 +198,7 @@ impl SamplingArgs {
     /// The sampler of a rank, at the first epoch: the only place where the command makes one from its arguments.
     pub(crate) fn sampler(
         &self,
-        orders: &Arc<dyn Orders>,
+        orders: &Arc<dyn Order>,
         rank: u32,
         batch_size: usize,
     ) -> Result<DistributedSampler, Failure> {
@@ -230,7 +230,7 @@ pub(crate) struct RowsOfArgs {
 
 impl RowsOfArgs {
     /// The orders to follow, and how many rows there are, chosen or not.
-    pub(crate) fn orders(&self, sampling: &SamplingArgs) -> Result<(Arc<dyn Orders>, u64), Failure> {
+    pub(crate) fn orders(&self, sampling: &SamplingArgs) -> Result<(Arc<dyn Order>, u64), Failure> {
         match &self.index {
             Some(path) => {
                 let index = Index::open(path)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use rowdex::Index;
-use rowdex::order::{Order, Uses};
+use rowdex::order::{EpochOrder, Uses};
 use rowdex::sampler::{EpochPlan, Sample};
 use serde_json::{Value, json};
 
@@ -180,7 +180,7 @@ fn uses_of(rows: &[u64], plans: &[EpochPlan]) -> Result<Vec<Sought>, Failure> {
 }
 
 /// All positions of each row: asked for where the order serves no row twice, else looked for in the whole order.
-fn positions(order: &dyn Order, rows: &[u64]) -> BTreeMap<u64, Vec<u64>> {
+fn positions(order: &dyn EpochOrder, rows: &[u64]) -> BTreeMap<u64, Vec<u64>> {
     if order.uses() != Uses::Any {
         return rows.iter().map(|row| (*row, order.position(*row).into_iter().collect())).collect();
     }
@@ -290,7 +290,7 @@ mod tests {
     #[derive(Debug)]
     struct Thirds(u64);
 
-    impl Order for Thirds {
+    impl EpochOrder for Thirds {
         fn len(&self) -> u64 {
             self.0
         }

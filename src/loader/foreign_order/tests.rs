@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::tests::files;
 use super::*;
 use crate::index::Index;
-use crate::order::{Global, Orders};
+use crate::order::{Global, Order};
 use crate::source::{FileStat, LocalSource, Source};
 
 fn order(len: u64, seed: u64) -> Vec<u64> {

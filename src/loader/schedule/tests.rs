@@ -9,7 +9,7 @@ use super::*;
 use crate::loader::driver::{Driver, Planned};
 use crate::loader::plan::{GroupSize, Plan};
 use crate::loader::walk::Epochs;
-use crate::order::{Global, Orders, Sequential};
+use crate::order::{Global, Order, Sequential};
 use crate::sampler::{DistributedSampler, Shard};
 
 const ROW: u64 = 100;
@@ -226,7 +226,7 @@ proptest! {
             reads: store.flatten().unwrap_or(usize::MAX),
             waits_for_reads: threads > 0,
         };
-        let orders: Arc<dyn Orders> =
+        let orders: Arc<dyn Order> =
             if global { Arc::new(Global::new(rows, 7).unwrap()) } else { Arc::new(Sequential::new(rows).unwrap()) };
         let sampler = DistributedSampler::new(orders, Shard::new(0, 1).unwrap(), batch).unwrap();
         let plan = Plan::new(&groups, memory - lookahead.reserve(), (batch as u64).min(rows.max(1)), 7);

@@ -7,18 +7,18 @@ use super::*;
 /// Unequal, empty, one row, and one longer than a table.
 const UNEVEN: [u64; 9] = [40, 0, 1, 300, 7, 0, 70_000, 55, 12];
 
-fn order(groups: &[u64], k: u64, seed: u64, epoch: u64) -> Arc<dyn Order> {
+fn order(groups: &[u64], k: u64, seed: u64, epoch: u64) -> Arc<dyn EpochOrder> {
     Blocks::new(groups, k, seed).unwrap().epoch(epoch).unwrap()
 }
 
-fn rows(order: &dyn Order, first: u64, stride: u64, count: usize) -> Vec<u64> {
+fn rows(order: &dyn EpochOrder, first: u64, stride: u64, count: usize) -> Vec<u64> {
     let mut rows = vec![0; count];
     let written = order.fill_strided(first, stride, &mut rows);
     rows.truncate(written);
     rows
 }
 
-fn all(order: &dyn Order) -> Vec<u64> {
+fn all(order: &dyn EpochOrder) -> Vec<u64> {
     rows(order, 0, 1, order.len() as usize + 1)
 }
 

@@ -3,20 +3,22 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::order::{Blocks, Contiguous, Explicit, Global, Order, Orders, Rotated, Sequential, Torch, Uses, reachable};
+use crate::order::{
+    Blocks, Contiguous, EpochOrder, Explicit, Global, Order, Rotated, Sequential, Torch, Uses, reachable,
+};
 
 /// Every sort of orders, over `len` rows: all of them permutations.
-pub(crate) fn all(len: u64, seed: u64) -> Vec<(String, Arc<dyn Orders>)> {
+pub(crate) fn all(len: u64, seed: u64) -> Vec<(String, Arc<dyn Order>)> {
     let groups = unequal(len);
-    let blocks = |k| -> Arc<dyn Orders> { Arc::new(Blocks::new(&groups, k, seed).unwrap()) };
-    let global: Arc<dyn Orders> = Arc::new(Global::new(len, seed).unwrap());
-    let sequential: Arc<dyn Orders> = Arc::new(Sequential::new(len).unwrap());
+    let blocks = |k| -> Arc<dyn Order> { Arc::new(Blocks::new(&groups, k, seed).unwrap()) };
+    let global: Arc<dyn Order> = Arc::new(Global::new(len, seed).unwrap());
+    let sequential: Arc<dyn Order> = Arc::new(Sequential::new(len).unwrap());
     // Odd and so without a factor in common with what it is shifted by; reversed for good measure.
     let listed: Vec<u64> = (0..len).rev().map(|row| (row + len / 3) % len).collect();
-    let pieces = |orders: &Arc<dyn Orders>, shards| -> Arc<dyn Orders> {
+    let pieces = |orders: &Arc<dyn Order>, shards| -> Arc<dyn Order> {
         Arc::new(Contiguous::new(Arc::clone(orders), shards).unwrap())
     };
-    let mut all: Vec<(String, Arc<dyn Orders>)> = vec![
+    let mut all: Vec<(String, Arc<dyn Order>)> = vec![
         ("sequential".into(), Arc::clone(&sequential)),
         ("global".into(), Arc::clone(&global)),
         ("torch".into(), Arc::new(Torch::new(len, seed).unwrap())),
@@ -45,7 +47,7 @@ fn unequal(mut len: u64) -> Vec<u64> {
     groups
 }
 
-fn rows(order: &dyn Order, first: u64, stride: u64, room: usize) -> Vec<u64> {
+fn rows(order: &dyn EpochOrder, first: u64, stride: u64, room: usize) -> Vec<u64> {
     let mut rows = vec![u64::MAX; room];
     let written = order.fill_strided(first, stride, &mut rows);
     assert!(rows[written..].iter().all(|row| *row == u64::MAX), "{order:?} writes beyond its end");
@@ -55,7 +57,7 @@ fn rows(order: &dyn Order, first: u64, stride: u64, room: usize) -> Vec<u64> {
 
 const LENGTHS: [u64; 10] = [0, 1, 2, 3, 19, 21, 64, 100, 599, 1200];
 
-fn each(mut check: impl FnMut(&str, &dyn Order)) {
+fn each(mut check: impl FnMut(&str, &dyn EpochOrder)) {
     for len in LENGTHS {
         for (name, orders) in all(len, 11) {
             for epoch in [0, 1, u64::MAX] {
@@ -138,7 +140,7 @@ fn all_orders_have_fingerprints_of_their_own() {
 #[derive(Debug, Clone, Copy)]
 struct Broken(&'static str);
 
-impl Orders for Broken {
+impl Order for Broken {
     fn len(&self) -> u64 {
         20
     }
@@ -147,7 +149,7 @@ impl Orders for Broken {
         Some(20)
     }
 
-    fn epoch(&self, _epoch: u64) -> crate::Result<Arc<dyn Order>> {
+    fn epoch(&self, _epoch: u64) -> crate::Result<Arc<dyn EpochOrder>> {
         Ok(Arc::new(*self))
     }
 
@@ -160,7 +162,7 @@ impl Orders for Broken {
     }
 }
 
-impl Order for Broken {
+impl EpochOrder for Broken {
     fn len(&self) -> u64 {
         if self.0 == "positions instead" { 19 } else { 20 }
     }

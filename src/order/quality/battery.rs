@@ -7,7 +7,7 @@ use super::{correlation, independence, uniformity, window};
 use crate::order::feistel::Feistel;
 use crate::order::fisher_yates::FisherYates;
 use crate::order::permutation::Key;
-use crate::order::{Global, Orders};
+use crate::order::{Global, Order};
 
 /// Beyond five standard deviations: once in 1.7 million statistics, of which there are some sixty thousand here.
 const LIMIT: f64 = 5.0;

@@ -27,7 +27,7 @@ mod statistics;
 use self::composition::Composed;
 pub use self::composition::Composition;
 pub use self::statistics::{correlation, independence, uniformity, window};
-use super::{Order, Uses};
+use super::{EpochOrder, Uses};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What one epoch of an order is like, from [`measure`].
@@ -63,7 +63,7 @@ pub struct Quality {
 ///
 /// `InvalidArgument` if the batch size is 0, or if the order serves a row that is in no row group or has no label, and
 /// `TooLarge` if there is no memory for a batch.
-pub fn measure(order: &dyn Order, batch_size: u64, group_rows: &[u64], labels: Option<&[u32]>) -> Result<Quality> {
+pub fn measure(order: &dyn EpochOrder, batch_size: u64, group_rows: &[u64], labels: Option<&[u32]>) -> Result<Quality> {
     if batch_size == 0 {
         return Err(Error::new(ErrorKind::InvalidArgument, "a batch size of 0").with_hint("use 1 or more"));
     }
@@ -137,14 +137,18 @@ pub fn measure(order: &dyn Order, batch_size: u64, group_rows: &[u64], labels: O
 }
 
 /// Calls `visit` with the first position and the rows of every batch; the last one may be short.
-fn each_batch(order: &dyn Order, batch: &mut [u64], mut visit: impl FnMut(u64, &[u64]) -> Result<()>) -> Result<()> {
+fn each_batch(
+    order: &dyn EpochOrder,
+    batch: &mut [u64],
+    mut visit: impl FnMut(u64, &[u64]) -> Result<()>,
+) -> Result<()> {
     let mut first = 0;
     while first < order.len() {
         let count = order.fill(first, batch);
         if count == 0 {
             let message = format!("an order of {} positions has no row at position {first}", order.len());
             return Err(
-                Error::new(ErrorKind::Internal, message).with_hint("the implementation of this Order is at fault")
+                Error::new(ErrorKind::Internal, message).with_hint("the implementation of this EpochOrder is at fault")
             );
         }
         visit(first, batch.get(..count).unwrap_or_default())?;
@@ -205,7 +209,7 @@ impl Drift {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::{Global, Orders, Sequential};
+    use crate::order::{Global, Order, Sequential};
 
     fn sequential(len: u64, batch_size: u64, groups: &[u64], labels: Option<&[u32]>) -> Quality {
         measure(&*Sequential::new(len).unwrap().epoch(0).unwrap(), batch_size, groups, labels).unwrap()
@@ -277,7 +281,7 @@ mod tests {
     #[derive(Debug)]
     struct Even(u64);
 
-    impl Order for Even {
+    impl EpochOrder for Even {
         fn len(&self) -> u64 {
             self.0
         }

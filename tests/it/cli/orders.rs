@@ -1,4 +1,4 @@
-//! Orders, partitions and tails, as they are asked for.
+//! Order, partitions and tails, as they are asked for.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Orders side by side.
+//! Order side by side.
 
 use std::fs;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
 use rowdex::dataset::{DiskTier, TierKind};
 use rowdex::order::{Global, Sequential};
-use rowdex::{Dataset, DatasetBuilder, DistributedSampler, Index, IndexBuilder, Loader, Orders, Shard};
+use rowdex::{Dataset, DatasetBuilder, DistributedSampler, Index, IndexBuilder, Loader, Order, Shard};
 use tempfile::TempDir;
 
 use super::compare::{batch_of, nested_paths, plain_batch, prune, rows_of, type_differences, value_difference};
@@ -228,7 +228,7 @@ impl Reader<'_> {
         let (len, want) = (dataset.len(), self.want.clone());
         let fail = |how: &str, error: rowdex::Error| format!("{how}: {error}");
         for memory in [1, dataset.decoded_bytes() / 3 + 1, 1 << 30] {
-            let orders: [(&str, Arc<dyn Orders>); 2] = [
+            let orders: [(&str, Arc<dyn Order>); 2] = [
                 ("rows in order", Arc::new(Sequential::new(len).unwrap())),
                 ("rows shuffled", Arc::new(Global::new(len, 5).unwrap())),
             ];

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rowdex::order::{Orders, Sequential, Torch};
+use rowdex::order::{Order, Sequential, Torch};
 use rowdex::{DistributedSampler, Shard, Tail};
 
 use super::python::{oracle, say, torch_order};
@@ -14,7 +14,7 @@ fn every_rank_is_served_what_torch_serves() {
     let torch = std::env::var_os("ROWDEX_TORCH").map(PathBuf::from);
     let Some(python) = torch.clone().or_else(|| oracle().map(|oracle| oracle.python.clone())) else { return };
     let printed = torch_order(&python, torch.is_some()).unwrap();
-    let mut orders: HashMap<(u64, u64, bool), Arc<dyn Orders>> = HashMap::new();
+    let mut orders: HashMap<(u64, u64, bool), Arc<dyn Order>> = HashMap::new();
     let (mut lists, mut rows) = (0, 0);
     for line in printed.lines() {
         let (case, ids) = line.split_once(':').unwrap();

@@ -12,7 +12,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use rowdex::order::{Global, Sequential};
 use rowdex::source::StoreOptions;
-use rowdex::{Dataset, DistributedSampler, ErrorKind, Index, IndexBuilder, Loader, Orders, Shard, Staleness};
+use rowdex::{Dataset, DistributedSampler, ErrorKind, Index, IndexBuilder, Loader, Order, Shard, Staleness};
 use tempfile::TempDir;
 
 use super::http::{Abilities, Http};
@@ -116,7 +116,7 @@ fn a_cold_row_costs_its_pages_and_their_positions() {
 #[test]
 fn a_pass_asks_once_for_each_row_group_and_for_hardly_a_byte_more_than_its_columns() {
     over_every_source(|opened| {
-        let orders: Arc<dyn Orders> = Arc::new(Sequential::new(ROWS).unwrap());
+        let orders: Arc<dyn Order> = Arc::new(Sequential::new(ROWS).unwrap());
         let sampler = DistributedSampler::new(orders, Shard::new(0, 1).unwrap(), 100).unwrap();
         let mut loader = Loader::builder(&opened.dataset, sampler).epochs(1).build().unwrap();
         let mut served = 0;
@@ -141,7 +141,7 @@ fn a_shuffled_epoch_is_the_same_from_every_source_whatever_the_threads() {
     let ids = all.column(0).as_primitive::<Int64Type>();
     over_every_source(|opened| {
         for (threads, concurrency) in [(0, 4), (2, 1), (3, 16)] {
-            let orders: Arc<dyn Orders> = Arc::new(Global::new(ROWS, 7).unwrap());
+            let orders: Arc<dyn Order> = Arc::new(Global::new(ROWS, 7).unwrap());
             let sampler = DistributedSampler::new(orders, Shard::new(1, 2).unwrap(), 64).unwrap();
             let memory = opened.dataset.decoded_bytes() / 4;
             let loader = Loader::builder(&opened.dataset, sampler).memory(memory).threads(threads);
@@ -205,7 +205,7 @@ fn the_requests_of_an_epoch_are_foretold() {
                 .with_store_options(StoreOptions::default().with_gap(gap))
                 .open()
                 .unwrap();
-            let orders: Arc<dyn Orders> = Arc::new(Global::new(dataset.len(), 7).unwrap());
+            let orders: Arc<dyn Order> = Arc::new(Global::new(dataset.len(), 7).unwrap());
             let sampler = DistributedSampler::new(orders, Shard::new(0, world).unwrap(), 16).unwrap();
             let memory = dataset.decoded_bytes() * memory / 1000 / u64::from(world);
             let builder = Loader::builder(&dataset, sampler).memory(memory).threads(0).epochs(3);
@@ -240,7 +240,7 @@ fn many_row_groups_are_on_their_way_at_once_unless_told_otherwise() {
         let proxy = Proxy::start(http.address, weather).unwrap();
         let dataset = Dataset::builder(Index::open(&index).unwrap()).with_root(format!("http://{}/", proxy.address));
         let dataset = dataset.open().unwrap();
-        let orders: Arc<dyn Orders> = Arc::new(Sequential::new(ROWS).unwrap());
+        let orders: Arc<dyn Order> = Arc::new(Sequential::new(ROWS).unwrap());
         let sampler = DistributedSampler::new(orders, Shard::new(0, 1).unwrap(), 100).unwrap();
         let loader = Loader::builder(&dataset, sampler).threads(1).epochs(1);
         let loader = row_groups.into_iter().fold(loader, |loader, count| loader.read_concurrency(count));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rowdex::order::{Order, Orders, Uses};
+use rowdex::order::{EpochOrder, Order, Uses};
 use rowdex::{DistributedSampler, Shard, Tail};
 
 use super::*;
@@ -31,12 +31,12 @@ enum Faulty {
 #[derive(Debug)]
 struct Epoch(Faulty, AtomicU64);
 
-impl Orders for Faulty {
+impl Order for Faulty {
     fn len(&self) -> u64 {
         LEN
     }
 
-    fn epoch(&self, _: u64) -> rowdex::Result<Arc<dyn Order>> {
+    fn epoch(&self, _: u64) -> rowdex::Result<Arc<dyn EpochOrder>> {
         Ok(Arc::new(Epoch(*self, AtomicU64::new(0))))
     }
 
@@ -49,7 +49,7 @@ impl Orders for Faulty {
     }
 }
 
-impl Order for Epoch {
+impl EpochOrder for Epoch {
     fn len(&self) -> u64 {
         LEN
     }
@@ -82,7 +82,7 @@ impl Order for Epoch {
 }
 
 fn samplers(orders: Faulty, world_size: u32, tail: Tail) -> Vec<DistributedSampler> {
-    let orders: Arc<dyn Orders> = Arc::new(orders);
+    let orders: Arc<dyn Order> = Arc::new(orders);
     let shard = |rank| Shard::new(rank, world_size).unwrap().with_tail(tail);
     (0..world_size).map(|rank| DistributedSampler::new(Arc::clone(&orders), shard(rank), 16).unwrap()).collect()
 }
@@ -148,7 +148,7 @@ fn pads_that_are_other_rows_are_noticed() {
 
 #[test]
 fn replicas_that_are_dealt_different_rows_are_named() {
-    let orders: Arc<dyn Orders> = Arc::new(Faulty::Fickle);
+    let orders: Arc<dyn Order> = Arc::new(Faulty::Fickle);
     let shard = |rank| Shard::new(rank, 2).unwrap().with_replicas(2, Default::default()).unwrap();
     let samplers: Vec<_> =
         (0..2).map(|rank| DistributedSampler::new(Arc::clone(&orders), shard(rank), 16).unwrap()).collect();

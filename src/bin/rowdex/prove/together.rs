@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rowdex::order::{Order, Uses};
+use rowdex::order::{EpochOrder, Uses};
 use rowdex::sampler::EpochPlan;
 use rowdex::{Shard, Tail};
 
@@ -98,7 +98,7 @@ impl Together {
     }
 
     /// Compares the set of the rows served with that of all rows.
-    pub(super) fn hashed(&mut self, order: &dyn Order, ranks: &[&Dealt], all: SetHash) -> bool {
+    pub(super) fn hashed(&mut self, order: &dyn EpochOrder, ranks: &[&Dealt], all: SetHash) -> bool {
         let mut set = SetHash::default();
         set.add(&self.dropped);
         ranks.iter().for_each(|dealt| set.join(dealt.rows));

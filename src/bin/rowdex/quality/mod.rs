@@ -11,7 +11,7 @@ use std::sync::Arc;
 use clap::Args;
 use indicatif::HumanCount;
 use rowdex::order::quality::{Composition, Quality, measure};
-use rowdex::order::{Order, OrderSpec, Recipe};
+use rowdex::order::{EpochOrder, OrderSpec, Recipe};
 use rowdex::{Error, ErrorKind};
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ pub(crate) struct QualityArgs {
 /// One order, and what was found of it.
 struct Measured {
     name: String,
-    order: Arc<dyn Order>,
+    order: Arc<dyn EpochOrder>,
     quality: Quality,
 }
 
