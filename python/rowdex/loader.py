@@ -188,6 +188,8 @@ class Loader:
             "read_concurrency": count(read_concurrency, "read_concurrency"),
         }
         self._loaded_epoch = self._sampler._resumed_epoch
+        # Where the iteration began of which no batch was asked for yet.
+        self._begun: tuple[int, int] | None = None
         transforms = Transforms(dataset, output, decode=decode, collate=collate, pad=pad, map=map, pin=pin_memory)
         self._transforms = transforms
         count(map_threads, "map_threads")
@@ -215,10 +217,22 @@ class Loader:
 
     @property
     def sampler(self) -> DistributedSampler:
-        """A copy of its sampler, for frameworks that ask for one: what happens to it does nothing to the loader."""
-        copy = DistributedSampler.__new__(DistributedSampler)
+        """A copy of its sampler, for frameworks that ask for one. Its ``set_epoch`` is also that of the loader; nothing
+        else that happens to it does anything to the loader.
+        """
+        copy = self._sampler_copy()
+
+        def set_epoch(epoch: int) -> None:
+            self.set_epoch(epoch)
+            DistributedSampler.set_epoch(copy, epoch)
+
+        copy.set_epoch = set_epoch  # type: ignore[method-assign]
+        return copy
+
+    def _sampler_copy(self) -> DistributedSampler:
+        copy: DistributedSampler = DistributedSampler.__new__(DistributedSampler)
         copy.__setstate__(self._sampler.__getstate__())
-        return copy  # type: ignore[no-any-return]
+        return copy
 
     @property
     def batch_sampler(self) -> LoaderSteps:
@@ -276,7 +290,14 @@ class Loader:
         return int(self._info().steps_left)
 
     def __iter__(self) -> Iterator[Any]:
-        return self._epoch(*self._begin())
+        return self._iterate(*self._begin())
+
+    def _iterate(self, loader: Handle, epoch: int, step: int) -> Iterator[Any]:
+        if self._begun != (epoch, step):
+            # Frameworks begin an epoch, and say then which one it is.
+            loader, epoch, step = self._begin()
+        self._begun = None
+        yield from self._epoch(loader, epoch, step)
 
     def _begin(self) -> tuple[Handle, int, int]:
         """Begins an epoch. Returns the loader of the library, the epoch and its first step."""
@@ -284,7 +305,8 @@ class Loader:
         loader, begun = self._loader.get(), _ffi.LoaderInfo()
         call(library.loader_begin_epoch, loader, ctypes.byref(begun))
         self._loaded_epoch = None
-        return loader, int(begun.epoch), int(begun.step)
+        self._begun = (int(begun.epoch), int(begun.step))
+        return loader, *self._begun
 
     def _from(self, epoch: int, step: int) -> Iterator[Any]:
         """The batches of an epoch from a step on."""
@@ -351,8 +373,11 @@ class Loader:
         anyway. An epoch that was resumed goes on where it was.
         """
         epoch_number(epoch)
+        if self._begun is not None and self._begun[0] == epoch:
+            return
         if self._loaded_epoch is not None:
             refuse_earlier(epoch, self._loaded_epoch)
+        self._begun = None
         call(library.loader_set_epoch, self._loader.get(), epoch)
 
     def state_dict(self) -> dict[str, str]:
@@ -440,6 +465,7 @@ class Loader:
             raise TypeError("a Loader with map, decode, collate or pad is no Arrow stream: leave these out")
         options = self._loader_options()
         loader, epoch, _ = self._begin()
+        self._begun = None
         options.epochs = epoch + 1
         sampler = self._sampler._at(self._sampler.epoch)
         own = Handle(library.loader_free, library.loader_new, self.dataset._pointer, sampler, ctypes.byref(options))

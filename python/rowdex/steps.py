@@ -26,7 +26,7 @@ class LoaderSteps:
     @property
     def sampler(self) -> DistributedSampler:
         """A copy of the sampler of the loader."""
-        return self._loader.sampler
+        return self._loader._sampler_copy()
 
     @property
     def _shards(self) -> int:
@@ -38,6 +38,7 @@ class LoaderSteps:
     def __iter__(self) -> Iterator[Any]:
         loader = self._loader
         _, epoch, first = loader._begin()
+        loader._begun = None
         served = _Served(loader, epoch)
         for step in range(first, len(loader)):
             yield LoaderStep(served, step)

@@ -109,7 +109,7 @@ def _rank(program: Any, rank: int, request: dict[str, Any]) -> None:
 
         os.environ |= {
             "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world),
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0",
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "TORCHELASTIC_RUN_ID": "none",
         }  # fmt: skip
         # A file, because ports may be taken by others.
         dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=world)

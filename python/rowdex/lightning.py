@@ -1,0 +1,133 @@
+"""Datasets for Lightning.
+
+A :class:`rowdex.Loader` works as ``train_dataloader`` as it is, if it is made when the process group is there.
+:class:`DataModule` makes it then, with those of validation, test and prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.utils.data
+
+try:
+    from lightning.pytorch import LightningDataModule
+except ModuleNotFoundError:
+    from pytorch_lightning import LightningDataModule
+
+from .dataset import Dataset
+from .loader import Loader
+from .sampler import DistributedSampler
+
+Source = Dataset | Callable[[], Any]
+
+
+class DataModule(LightningDataModule):
+    """The loaders of a ``Trainer``, which are made when it asks for them: then rank and world size are known.
+
+    Training is shuffled, equal on all ranks, and goes on from a checkpoint with the very next batch, also with another
+    number of ranks. Validation, test and prediction serve every row once and in order: ranks differ by a row, and take
+    the same number of steps. In the last one a rank may have no row, so a model must take a batch of none.
+    ``Trainer(use_distributed_sampler=...)`` makes no difference.
+
+    Args:
+        train, val, test, predict: A dataset, or a function without arguments that returns what Lightning takes, such as
+            a :class:`rowdex.Loader` with options of its own. It is called in every process, when its rank is known.
+        batch_size: Rows per step and rank.
+        seed: Of the shuffle. The same on all ranks.
+        evaluation_batch_size: Rows per step and rank where nothing is trained. Default: ``batch_size``.
+        options: As :class:`rowdex.Loader` has them: ``memory``, ``threads`` and the like for all loaders, and
+            ``order``, ``tail`` and the like for training.
+    """
+
+    def __init__(
+        self,
+        train: Source | None = None,
+        val: Source | None = None,
+        test: Source | None = None,
+        predict: Source | None = None,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        evaluation_batch_size: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self._sampling = {name: options.pop(name) for name in _SAMPLING & set(options)}
+        self._batch_size, self._seed, self._options = batch_size, seed, options
+        self._evaluation_batch_size = batch_size if evaluation_batch_size is None else evaluation_batch_size
+        # Lightning asks for those alone that a module has.
+        if train is not None:
+            self.train_dataloader = lambda: self._training(train)
+        for stage, source in (("val", val), ("test", test), ("predict", predict)):
+            if source is not None:
+                setattr(self, f"{stage}_dataloader", lambda source=source: self._evaluating(source))
+
+    def _training(self, source: Source) -> Any:
+        if isinstance(source, Dataset):
+            loader: Any = _Loader(
+                source, batch_size=self._batch_size, seed=self._seed, **self._sampling, **self._options
+            )
+        else:
+            loader = source()
+        if isinstance(loader, Loader):
+            self._go_on(loader)
+        return loader
+
+    def _evaluating(self, source: Source) -> Any:
+        if not isinstance(source, Dataset):
+            return source()
+        size = self._evaluation_batch_size
+        return Loader(source, batch_size=size, shuffle=False, tail="uneven", **self._options)
+
+    def _go_on(self, loader: Loader) -> None:
+        """Goes on from the checkpoint that the trainer has just read, if there is one.
+
+        Lightning loads the state of a loader only within an epoch that it counts as begun. It counts batches, and ends
+        an epoch when it has counted ``len(loader)`` of them: with another number of ranks it is told how many are over.
+        """
+        fit = getattr(self.trainer, "fit_loop", None)
+        if fit is None:
+            return
+        states = getattr(fit, "_combined_loader_states_to_load", None)
+        if not states:
+            if fit.epoch_progress.current.processed > 0:
+                loader.set_epoch(fit.epoch_progress.current.processed)
+            return
+        loader.load_state_dict(states[0])
+        progress = fit.epoch_loop.batch_progress.current
+        if fit.restarting and progress.ready > 0:
+            # Not all of the counters have counted the last batch, if it was being finished when the state was saved.
+            more = len(loader) - loader.steps_left - progress.ready
+            for name in ("ready", "started", "processed", "completed"):
+                setattr(progress, name, getattr(progress, name) + more)
+
+
+class _Loader(Loader):
+    """A loader whose epochs follow its state, whatever a framework counts that began later."""
+
+    @property
+    def sampler(self) -> DistributedSampler:
+        """A copy of its sampler: what happens to it does nothing to the loader."""
+        return self._sampler_copy()
+
+
+class FabricLoader(_Loader, torch.utils.data.DataLoader):  # type: ignore[misc,type-arg]
+    """A :class:`rowdex.Loader` for ``fabric.setup_dataloaders()``, which takes instances of PyTorch's ``DataLoader``.
+
+    It is nothing else: it has no workers, and what a ``DataLoader`` is made of does not change it. Its place is in the
+    checkpoint of ``fabric.save(path, {"loader": loader})``.
+    """
+
+    pin_memory = False
+    drop_last = False
+    worker_init_fn = None
+
+
+_SAMPLING = {
+    "shuffle", "drop_last", "order", "tail", "replicas", "replica_layout", "drop_last_batch", "partition", "rotation",
+    "num_replicas", "rank", "sampler",
+}  # fmt: skip
+
+__all__ = ["DataModule", "FabricLoader"]

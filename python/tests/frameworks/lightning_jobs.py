@@ -1,0 +1,166 @@
+"""Ranks that train with Lightning, forked by jobs.py."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import warnings
+from typing import Any
+
+import lightning
+import rowdex
+import rowdex.lightning
+import rowdex.torch
+import torch
+import torch._dynamo  # Optimizers import it, which takes seconds: once here, not in every rank.
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch.utils.data import DataLoader
+
+SIZE = 64
+QUIET = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+warnings.filterwarnings("ignore")
+
+
+class Model(lightning.LightningModule):
+    """Notes the rows of every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 5)
+        self.epochs: list[list[list[int]]] = []
+        self.evaluated: list[list[int]] = []
+        self.lengths: set[int] = set()
+
+    def on_train_epoch_start(self) -> None:
+        self.epochs.append([])
+        self.lengths.add(self.trainer.num_training_batches)
+
+    def training_step(self, batch: Any, number: int) -> Any:
+        if not self.epochs:
+            # Nobody says that an epoch starts which goes on.
+            self.on_train_epoch_start()
+        self.epochs[-1].append(batch["id"].tolist())
+        return torch.nn.functional.cross_entropy(self.layer(batch["x"]), batch["y"])
+
+    def validation_step(self, batch: Any, number: int) -> None:
+        self.evaluated.append(batch["id"].tolist())
+
+    def predict_step(self, batch: Any, number: int) -> Any:
+        return batch["id"]
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=1e-6)
+
+
+def trainer(**options: Any) -> Any:
+    world = int(os.environ["WORLD_SIZE"])
+    ddp: dict[str, Any] = {"strategy": "ddp"} if world > 1 else {}
+    return lightning.Trainer(accelerator="cpu", devices=world, num_sanity_val_steps=0, **ddp, **(QUIET | options))
+
+
+def plain(index: str, epochs: int) -> list[list[list[int]]]:
+    """What the loader serves that no framework has touched."""
+    loader = rowdex.Loader(rowdex.Dataset(index, ["id"]), batch_size=SIZE, seed=3)
+    return [[batch["id"].tolist() for batch in loader] for _ in range(epochs)]
+
+
+def module(index: str, **datasets: Any) -> Any:
+    return rowdex.lightning.DataModule(rowdex.Dataset(index), batch_size=SIZE, seed=3, **datasets)
+
+
+def source(index: str, kind: str) -> Any:
+    dataset = rowdex.torch.Dataset(index)
+    if kind == "loader":
+        return rowdex.Loader(dataset, batch_size=SIZE, seed=3)
+    if kind == "fabric":
+        return rowdex.lightning.FabricLoader(dataset, batch_size=SIZE, seed=3)
+    if kind == "samples":
+        return DataLoader(dataset, batch_size=SIZE, sampler=rowdex.DistributedSampler(dataset, seed=3))
+    if kind == "batches":
+        return DataLoader(dataset, batch_sampler=rowdex.torch.BatchSampler(dataset, SIZE, seed=3))
+    if kind == "iterable":
+        return DataLoader(rowdex.torch.IterableDataset(dataset, SIZE, seed=3), batch_size=None, num_workers=1)
+    raise ValueError(kind)
+
+
+def fits(index: str, kind: str, epochs: int, injects: bool) -> dict[str, Any]:
+    model = Model()
+    data = {"datamodule": module(index)} if kind == "module" else {"train_dataloaders": source(index, kind)}
+    trainer(max_epochs=epochs, use_distributed_sampler=injects).fit(model, **data)
+    return {"found": model.epochs, "plain": plain(index, epochs), "lengths": sorted(model.lengths)}
+
+
+def stops(index: str, kind: str, folder: str, steps: int, when: str) -> dict[str, Any]:
+    """Saves a checkpoint after so many steps: `within` the epoch, at its `end`, or `after` the run."""
+    model = Model()
+    data = {"datamodule": module(index)} if kind == "module" else {"train_dataloaders": source(index, kind)}
+    if when == "after":
+        run = trainer(max_steps=steps)
+        run.fit(model, **data)
+        run.save_checkpoint(f"{folder}/run.ckpt")
+    else:
+        saves: dict[str, Any] = {"every_n_train_steps": steps} if when == "within" else {"every_n_epochs": 1}
+        ends: dict[str, Any] = {"max_steps": steps + 2} if when == "within" else {"max_epochs": 1}
+        checkpoint = ModelCheckpoint(folder, "run", save_on_train_epoch_end=when == "end", **saves)
+        trainer(**ends, enable_checkpointing=True, callbacks=[checkpoint]).fit(model, **data)
+    return {"found": [batch for epoch in model.epochs for batch in epoch][:steps]}
+
+
+def goes_on(index: str, kind: str, folder: str, epochs: int) -> dict[str, Any]:
+    model = Model()
+    data = {"datamodule": module(index)} if kind == "module" else {"train_dataloaders": source(index, kind)}
+    trainer(max_epochs=epochs).fit(model, **data, ckpt_path=f"{folder}/run.ckpt")
+    return {"found": model.epochs, "plain": plain(index, epochs), "lengths": sorted(model.lengths)}
+
+
+def evaluates(index: str) -> dict[str, Any]:
+    model = Model()
+    run = trainer(max_epochs=1)
+    dataset = rowdex.Dataset(index)
+    tail: dict[str, Any] = {"shuffle": False, "tail": "uneven"}
+    data = module(index, val=dataset, predict=lambda: rowdex.Loader(dataset, batch_size=100, **tail))
+    run.fit(model, datamodule=data)
+    during = model.evaluated
+    model.evaluated = []
+    run.validate(model, datamodule=data, verbose=False)
+    predicted = [rows.tolist() for rows in run.predict(model, datamodule=data)]
+    return {"during": during, "validated": model.evaluated, "predicted": predicted}
+
+
+def launched_late(index: str) -> str:
+    """Lightning forks the ranks itself, from a process that has made the loader."""
+    loader = source(index, "loader")
+    run = lightning.Trainer(accelerator="cpu", devices=2, strategy="ddp_fork", max_epochs=1, **QUIET)
+    run.fit(Model(), loader)
+    return "no error"
+
+
+class Counting(Model):
+    def on_train_end(self) -> None:
+        pathlib.Path(f"steps-{self.global_rank}").write_text(str(len(self.epochs[-1])))
+
+
+def launched_with_a_module(index: str) -> list[int]:
+    run = lightning.Trainer(accelerator="cpu", devices=2, strategy="ddp_fork", max_epochs=1, **QUIET)
+    run.fit(Counting(), datamodule=module(index))
+    return [int(pathlib.Path(f"steps-{rank}").read_text()) for rank in range(2)]
+
+
+def fabric(index: str, kind: str, stop: int) -> dict[str, Any]:
+    run = lightning.Fabric(accelerator="cpu", devices=2, strategy="ddp")
+    run.launch()
+    loader = source(index, kind)
+    set_up = run.setup_dataloaders(loader)
+    found: list[list[list[int]]] = [[batch["id"].tolist() for batch in set_up], []]
+    for batch in set_up:
+        found[-1].append(batch["id"].tolist())
+        if len(found[-1]) == stop:
+            break
+    if kind == "fabric":
+        run.save("fabric.ckpt", {"loader": loader})
+        again = source(index, kind)
+        run.load("fabric.ckpt", {"loader": again})
+        other = run.setup_dataloaders(again)
+        found[-1] += [batch["id"].tolist() for batch in other]
+        found.append([batch["id"].tolist() for batch in other])
+    return {"found": found, "plain": plain(index, 3), "len": len(set_up)}

@@ -1,0 +1,108 @@
+"""Lightning and Fabric over rowdex, by two ranks and more."""
+
+from __future__ import annotations
+
+import collections
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from .conftest import ROWS
+from .jobs import Jobs
+from .need import need
+from .page import script
+
+need("torch", "lightning")
+
+STEPS = 79
+INDEX = "data/train.rdx"
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory, unequal: pathlib.Path) -> Iterator[Jobs]:
+    jobs = Jobs("lightning_jobs.py", tmp_path_factory.mktemp("lightning"), unequal)
+    yield jobs
+    jobs.close()
+
+
+@pytest.mark.parametrize(
+    "kind, injects",
+    [
+        ("loader", True), ("loader", False), ("module", True), ("samples", True), ("samples", False),
+        ("iterable", True), ("batches", False),
+    ],
+)  # fmt: skip
+def test_a_trainer_takes_the_batches_of_the_plain_loader(jobs: Jobs, kind: str, injects: bool) -> None:
+    ranks = jobs.run("fits", index=INDEX, kind=kind, epochs=2, injects=injects)
+    for rank in ranks:
+        assert rank["found"] == rank["plain"] and rank["lengths"] == [STEPS]
+        assert rank["found"][0] != rank["found"][1]
+    for epoch in range(2):
+        served = collections.Counter(row for rank in ranks for batch in rank["found"][epoch] for row in batch)
+        assert set(served) == set(range(ROWS)) and sum(served.values()) == ROWS + 1
+
+
+def test_a_batch_sampler_that_lightning_would_replace_is_an_error(jobs: Jobs) -> None:
+    for error in jobs.errors("fits", index=INDEX, kind="batches", epochs=1, injects=True):
+        assert error.startswith("TypeError") and "use_distributed_sampler=False" in error
+
+
+@pytest.mark.parametrize(
+    "kind, steps, when",
+    [
+        ("loader", 30, "within"), ("loader", STEPS + 30, "within"), ("loader", STEPS, "end"),
+        ("module", STEPS + 30, "within"), ("module", STEPS, "within"), ("module", STEPS, "end"),
+        ("module", 30, "after"),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_goes_on_with_the_next_batch_and_later_epochs_are_whole(
+    jobs: Jobs, tmp_path: pathlib.Path, kind: str, steps: int, when: str
+) -> None:
+    before = jobs.run("stops", index=INDEX, kind=kind, folder=str(tmp_path), steps=steps, when=when)
+    after = jobs.run("goes_on", index=INDEX, kind=kind, folder=str(tmp_path), epochs=3)
+    for begun, rest in zip(before, after):
+        whole = [batch for epoch in rest["plain"] for batch in epoch]
+        found = [batch for epoch in rest["found"] for batch in epoch]
+        # Lightning counts as an epoch what was begun when the run had ended.
+        assert begun["found"] == whole[:steps] and found == whole[steps:][: len(found)]
+        assert len(found) == 3 * STEPS - steps - (STEPS if when == "after" else 0)
+        assert rest["lengths"] == [STEPS]
+
+
+@pytest.mark.parametrize("before, after", [(1, 2), (3, 2)])
+def test_a_checkpoint_goes_on_with_another_number_of_ranks(
+    jobs: Jobs, tmp_path: pathlib.Path, before: int, after: int
+) -> None:
+    begun = jobs.run("stops", world=before, index=INDEX, kind="module", folder=str(tmp_path), steps=20, when="within")
+    rest = jobs.run("goes_on", world=after, index=INDEX, kind="module", folder=str(tmp_path), epochs=2)
+    first = collections.Counter(row for rank in begun for batch in rank["found"] for row in batch)
+    first.update(row for rank in rest for batch in rank["found"][0] for row in batch)
+    assert set(first) == set(range(ROWS)) and sum(first.values()) - ROWS < after
+    for rank in rest:
+        assert [len(epoch) for epoch in rank["found"]][1:] == [STEPS] and rank["found"][1] == rank["plain"][1]
+
+
+def test_evaluation_serves_every_row_once_with_equal_steps(jobs: Jobs) -> None:
+    ranks = jobs.run("evaluates", index=INDEX)
+    for name, steps in [("during", STEPS), ("validated", STEPS), ("predicted", 51)]:
+        assert [len(rank[name]) for rank in ranks] == [steps] * 2
+        assert sorted(row for rank in ranks for batch in rank[name] for row in batch) == list(range(ROWS))
+
+
+def test_a_loader_made_before_lightning_starts_the_ranks_is_an_error_and_a_module_is_none(jobs: Jobs) -> None:
+    (error,) = jobs.errors("launched_late", world=1, group=False, index=INDEX)
+    assert "rank 0 of 1" in error and "rowdex.lightning.DataModule" in error, error
+    assert jobs.run("launched_with_a_module", world=1, group=False, index=INDEX) == [[STEPS, STEPS]]
+
+
+def test_fabric_takes_a_loader_and_goes_on_from_its_checkpoint(jobs: Jobs) -> None:
+    for rank in jobs.run("fabric", index=INDEX, kind="fabric", stop=30):
+        assert rank["found"] == rank["plain"] and rank["len"] == STEPS
+    for rank in jobs.run("fabric", index=INDEX, kind="samples", stop=30):
+        assert rank["found"] == [rank["plain"][0], rank["plain"][1][:30]]
+
+
+def test_the_program_of_the_manual_runs(jobs: Jobs) -> None:
+    for names in jobs.script(script("Lightning")):
+        assert names["steps"] == 2 * STEPS
