@@ -63,7 +63,9 @@ def dataset(index: str) -> Any:
         yield dataset
 
 
-def run_python(program: str, *arguments: str, timeout: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_python(
+    program: str, *arguments: str, timeout: float = 60, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Runs a program in a Python of its own."""
     return subprocess.run(
         [sys.executable, "-c", program, *arguments],

@@ -1,8 +1,8 @@
 """Ranks of a DDP job, forked from one process: python ddp_program.py HOW INDEX WORLD BATCH FOLDER OPTIONS.
 
-HOW is `rowdex` or `row-groups`: dealt round-robin, as loaders do that shard files. Every rank notes each of its steps in FOLDER, and ends the epoch as
-jobs do: it waits until all ranks are done, to save the model. OPTIONS are JSON: `replicas`, `stop` (after so many steps, noting the state) and `state` (to go
-on from).
+HOW is `rowdex` or `row-groups`: dealt round-robin, as loaders do that shard files. Every rank notes each of its steps
+in FOLDER, and ends the epoch as jobs do: it waits until all ranks are done, to save the model. OPTIONS are JSON:
+`replicas`, `stop` (after so many steps, noting the state) and `state` (to go on from).
 """
 
 from __future__ import annotations
@@ -55,7 +55,11 @@ def run(rank: int, how: str, index: str, world: int, size: int, folder: pathlib.
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     notes = (folder / f"rank-{rank}").open("w", buffering=1)
     replicas = options.get("replicas", 1)
-    loader = rowdex.Loader(dataset, batch_size=size, seed=1, memory=1 << 20, threads=1, replicas=replicas) if how == "rowdex" else None
+    loader = (
+        rowdex.Loader(dataset, batch_size=size, seed=1, memory=1 << 20, threads=1, replicas=replicas)
+        if how == "rowdex"
+        else None
+    )
     if loader is not None and "state" in options:
         loader.load_state_dict({"state": options["state"]})
     for epoch in range(EPOCHS):

@@ -26,7 +26,17 @@ def test_a_row_is_a_dict_of_python_values(dataset: Any, table: pa.Table) -> None
 
 @pytest.mark.parametrize(
     "rows",
-    [[5, 1, 5, 1002], (3,), range(990, 1003), slice(10, 40, 7), slice(None, None, -1), [-1, 0], [], np.array([4, 900, -3]), np.array([], int)],
+    [
+        [5, 1, 5, 1002],
+        (3,),
+        range(990, 1003),
+        slice(10, 40, 7),
+        slice(None, None, -1),
+        [-1, 0],
+        [],
+        np.array([4, 900, -3]),
+        np.array([], int),
+    ],
     ids=repr,
 )
 def test_several_rows_come_in_the_order_asked(dataset: Any, table: pa.Table, rows: Any) -> None:
@@ -86,7 +96,9 @@ def test_a_pickle_has_the_arguments_and_is_less_than_a_kilobyte(index: str) -> N
 
 
 def test_repr_says_what_it_is(dataset: Any, index: str) -> None:
-    assert repr(dataset) == f"Dataset({index!r}, 1003 rows, columns id, x, label, vector, features, tokens, name, maybe)"
+    assert (
+        repr(dataset) == f"Dataset({index!r}, 1003 rows, columns id, x, label, vector, features, tokens, name, maybe)"
+    )
 
 
 def test_a_closed_dataset_opens_again_when_it_is_used(index: str) -> None:
@@ -95,7 +107,9 @@ def test_a_closed_dataset_opens_again_when_it_is_used(index: str) -> None:
     assert dataset[1]["id"] == 1
 
 
-def test_another_index_at_the_path_is_not_taken_for_the_one_that_was_opened(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_another_index_at_the_path_is_not_taken_for_the_one_that_was_opened(
+    folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     path = tmp_path / "train.rdx"
     rowdex.build([folder / "part-0.parquet", folder / "part-1.parquet"], path)
     data = pickle.dumps(rowdex.Dataset(path))
@@ -128,7 +142,9 @@ def test_verify_reports_all_bad_files(folder: pathlib.Path, tmp_path: pathlib.Pa
     assert dataset.verify("deep") == (3, 3 * 335, [])
     os.remove(tmp_path / "b.parquet")
     report = dataset.verify()
-    assert [type(problem) for problem in report.problems] == [rowdex.NotFoundError] and report.problems[0].file == "b.parquet"
+    assert [type(problem) for problem in report.problems] == [rowdex.NotFoundError] and report.problems[
+        0
+    ].file == "b.parquet"
 
 
 def test_misuse_says_what_to_do(index: str, tmp_path: pathlib.Path, folder: pathlib.Path) -> None:
@@ -174,7 +190,9 @@ def test_an_index_knows_where_rows_are(index: str, folder: pathlib.Path) -> None
     assert len(rowdex.Dataset(found)) == ROWS
 
 
-def test_build_tells_how_far_it_is_and_passes_on_what_its_listener_raises(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_build_tells_how_far_it_is_and_passes_on_what_its_listener_raises(
+    folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     told: list[tuple[int, int, int]] = []
     report = rowdex.build(folder, tmp_path / "a.rdx", progress=lambda *done: told.append(done))
     assert told[-1] == (3, 3, ROWS) and (report.files, report.rows, report.row_groups) == (3, ROWS, 12)

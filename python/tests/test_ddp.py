@@ -35,7 +35,9 @@ class Job:
         environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
         for name in ("RANK", "WORLD_SIZE"):
             environment.pop(name, None)
-        process = subprocess.Popen([sys.executable, PROGRAM, *arguments], stderr=errors, start_new_session=True, env=environment)
+        process = subprocess.Popen(
+            [sys.executable, PROGRAM, *arguments], stderr=errors, start_new_session=True, env=environment
+        )
         self.hung = False
         before, since, deadline = -1, time.monotonic(), time.monotonic() + WATCHDOG
         try:
@@ -95,7 +97,9 @@ def test_rowdex_finishes_where_they_hang(index: str, world: int, size: int, tmp_
 def test_a_job_goes_on_from_its_state_with_another_number_of_ranks(index: str, tmp_path: pathlib.Path) -> None:
     before = Job("rowdex", index, 4, 16, tmp_path / "before", stop=7)
     assert not before.hung and before.code == 0, before.errors
-    states = {line.split()[2] for note in before.notes for line in note.read_text().splitlines() if line.startswith("epoch")}
+    states = {
+        line.split()[2] for note in before.notes for line in note.read_text().splitlines() if line.startswith("epoch")
+    }
     assert len(states) == 1
     after = Job("rowdex", index, 2, 16, tmp_path / "after", state=states.pop())
     assert not after.hung and after.code == 0, after.errors

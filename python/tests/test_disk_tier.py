@@ -30,9 +30,12 @@ def test_a_second_dataset_decodes_nothing(index: str, table: pa.Table, tmp_path:
 def test_another_process_finds_what_this_one_left(index: str, tmp_path: pathlib.Path) -> None:
     tier = rowdex.DiskTier(tmp_path / "tier", 1 << 30, "fetched")
     rowdex.Dataset(index, disk_tier=tier).take(ROWS)
-    program = "import rowdex, sys; d = rowdex.Dataset(sys.argv[1], disk_tier=rowdex.DiskTier(sys.argv[2], 1 << 30, 'fetched'))"
-    program += "; d.take(range(0, 1003, 2)); print(d.tier_counters.hits, d.counters.bytes_read)"
-    done = subprocess.run([sys.executable, "-c", program, index, str(tmp_path / "tier")], capture_output=True, text=True, check=True)
+    program = "import rowdex, sys; tier = rowdex.DiskTier(sys.argv[2], 1 << 30, 'fetched')"
+    program += "; d = rowdex.Dataset(sys.argv[1], disk_tier=tier); d.take(range(0, 1003, 2))"
+    program += "; print(d.tier_counters.hits, d.counters.bytes_read)"
+    done = subprocess.run(
+        [sys.executable, "-c", program, index, str(tmp_path / "tier")], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["12", "0"]
 
 

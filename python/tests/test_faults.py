@@ -36,7 +36,10 @@ def test_rows_of_a_damaged_file_are_substituted_and_reported(damaged: rowdex.Dat
     options: dict[str, Any] = {"batch_size": 50, "seed": 1}
     with pytest.raises(rowdex.FormatError, match="part-2.parquet"):
         list(rowdex.Loader(damaged, output="arrow", **options))
-    loaders = [rowdex.Loader(damaged, output="arrow", on_fault="substitute", fault_seed=4, threads=threads, **options) for threads in (0, 2)]
+    loaders = [
+        rowdex.Loader(damaged, output="arrow", on_fault="substitute", fault_seed=4, threads=threads, **options)
+        for threads in (0, 2)
+    ]
     planned = list(rowdex.DistributedSampler(damaged, **options).batches())
     for loader in loaders:
         batches = list(loader)
@@ -52,8 +55,12 @@ def test_rows_of_a_damaged_file_are_substituted_and_reported(damaged: rowdex.Dat
         assert len(lost) > 100 and min(lost) >= 670 and loader.stats.substituted >= len(lost)
         assert {group.row_group for group in groups} <= set(range(8, 12)) and groups
         assert all(group.error.file == "part-2.parquet" for group in groups)
-    arrays = rowdex.Loader(damaged, output="numpy", on_fault="substitute", fault_seed=4, row_ids="row", substituted="stands_in", **options)
-    for arrays_batch, batch in zip(arrays, rowdex.Loader(damaged, output="arrow", on_fault="substitute", fault_seed=4, **options), strict=True):
+    arrays = rowdex.Loader(
+        damaged, output="numpy", on_fault="substitute", fault_seed=4, row_ids="row", substituted="stands_in", **options
+    )
+    for arrays_batch, batch in zip(
+        arrays, rowdex.Loader(damaged, output="arrow", on_fault="substitute", fault_seed=4, **options), strict=True
+    ):
         assert arrays_batch["row"].tolist() == batch.row_ids
         assert np.flatnonzero(arrays_batch["stands_in"]).tolist() == [place for place, _ in batch.substituted]
 
@@ -71,7 +78,9 @@ def test_an_error_comes_at_the_same_step_whatever_the_output(damaged: rowdex.Dat
                 served.append(list(batch["id"]))
         assert served == planned[: len(served)] and loader.steps_left == len(planned) - len(served)
         # The state is after the last batch that was served, and the error is told again: no epoch is empty.
-        assert loader.state_dict() == rowdex.DistributedSampler(damaged, shuffle=False, batch_size=7).state_after(0, len(served) - 1)
+        assert loader.state_dict() == rowdex.DistributedSampler(damaged, shuffle=False, batch_size=7).state_after(
+            0, len(served) - 1
+        )
         for _ in range(2):
             with pytest.raises(rowdex.FormatError, match="part-2.parquet"):
                 list(loader)
@@ -92,12 +101,21 @@ def test_options_that_cannot_be_right_are_refused(dataset: Any) -> None:
 
 @pytest.mark.parametrize("output", ["arrow", "python", "numpy"])
 def test_views_have_the_same_values(dataset: Any, output: Any) -> None:
-    plain, viewed = (rowdex.Loader(dataset, batch_size=64, seed=2, output=output, nulls="fill", views=views) for views in (False, True))
-    assert pa.schema(viewed.schema).field("name").type == pa.string_view() and pa.schema(plain.schema).field("name").type == pa.string()
+    plain, viewed = (
+        rowdex.Loader(dataset, batch_size=64, seed=2, output=output, nulls="fill", views=views)
+        for views in (False, True)
+    )
+    assert (
+        pa.schema(viewed.schema).field("name").type == pa.string_view()
+        and pa.schema(plain.schema).field("name").type == pa.string()
+    )
     for ours, theirs in zip(plain, viewed, strict=True):
         if output == "arrow":
             found = pa.table(theirs)
-            assert found["name"].type == pa.string_view() and found["name"].to_pylist() == pa.table(ours)["name"].to_pylist()
+            assert (
+                found["name"].type == pa.string_view()
+                and found["name"].to_pylist() == pa.table(ours)["name"].to_pylist()
+            )
         else:
             assert theirs["name"] == ours["name"] and list(theirs["id"]) == list(ours["id"])
     viewed.set_epoch(0)
@@ -163,7 +181,9 @@ def server(folder: pathlib.Path) -> Iterator[Server]:
         thread.join()
 
 
-def test_an_index_and_data_in_a_store_are_read_as_its_options_say(server: Server, table: pa.Table, tmp_path: pathlib.Path) -> None:
+def test_an_index_and_data_in_a_store_are_read_as_its_options_say(
+    server: Server, table: pa.Table, tmp_path: pathlib.Path
+) -> None:
     files = [f"{server.url}/part-{i}.parquet" for i in range(3)]
     eager = rowdex.StoreOptions(concurrency=2, retries=3, deadline=30, config={"allow_http": "true"})
     server.faults = 1
@@ -178,14 +198,19 @@ def test_an_index_and_data_in_a_store_are_read_as_its_options_say(server: Server
     index = rowdex.Index(f"{server.url}/train.rdx", store=eager)
     assert len(index) == ROWS and index.path == f"{server.url}/train.rdx" and server.faults == 0
     assert len(pickle.loads(pickle.dumps(index))) == ROWS
-    for dataset in (rowdex.Dataset(index), pickle.loads(pickle.dumps(rowdex.Dataset(tmp_path / "web.rdx", store=eager)))):
+    for dataset in (
+        rowdex.Dataset(index),
+        pickle.loads(pickle.dumps(rowdex.Dataset(tmp_path / "web.rdx", store=eager))),
+    ):
         server.faults = 1
         assert pa.table(dataset[100:200]).equals(table.slice(100, 100))
         assert server.faults == 0 and dataset.counters.requests >= 2
     server.faults = 1
     with pytest.raises(rowdex.IoError, match="503"):
         rowdex.Dataset(tmp_path / "web.rdx", store=once)[0]
-    loader = rowdex.Loader(rowdex.Dataset(tmp_path / "web.rdx", ["id"], store=eager), batch_size=100, output="numpy", read_concurrency=0)
+    loader = rowdex.Loader(
+        rowdex.Dataset(tmp_path / "web.rdx", ["id"], store=eager), batch_size=100, output="numpy", read_concurrency=0
+    )
     assert sorted(row for batch in loader for row in batch["id"].tolist()) == list(range(ROWS))
 
 

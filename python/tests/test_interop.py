@@ -51,10 +51,13 @@ def test_polars_takes_a_batch_without_copying(batch: Any, dataset: Any) -> None:
 def test_duckdb_queries_a_batch_and_a_loader(batch: Any, dataset: Any) -> None:
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
     connection = duckdb.connect()
-    found = connection.sql("select label, count(*), sum(id), min(name) from batch group by label order by label").fetchall()
+    found = connection.sql(
+        "select label, count(*), sum(id), min(name) from batch group by label order by label"
+    ).fetchall()
     rows = range(100, 400)
     expected = [
-        (label, 60, sum(row for row in rows if row % 5 == label), min(f"row {row}" for row in rows if row % 5 == label)) for label in range(5)
+        (label, 60, sum(row for row in rows if row % 5 == label), min(f"row {row}" for row in rows if row % 5 == label))
+        for label in range(5)
     ]
     assert found == expected
     nested = connection.sql("select sum(tokens[1]), count(maybe), sum(vector[3]) from batch").fetchall()

@@ -29,9 +29,14 @@ def served(dataset: Any, order: Any, epoch: int = 0, **options: Any) -> list[int
 def test_a_list_of_rows_is_an_order(dataset: Any, tmp_path: pathlib.Path, kind: str) -> None:
     rows = [5, 1000, 5, 3]
     np.array(rows, "<u8").tofile(tmp_path / "order")
-    order = Explicit(file=tmp_path / "order") if kind == "file" else Explicit(np.array(rows) if kind == "numpy" else rows)
+    order = (
+        Explicit(file=tmp_path / "order") if kind == "file" else Explicit(np.array(rows) if kind == "numpy" else rows)
+    )
     assert served(dataset, order) == rows
-    found = [batch["id"].tolist() for batch in rowdex.Loader(dataset.select(["id"]), batch_size=3, order=order, output="numpy")]
+    found = [
+        batch["id"].tolist()
+        for batch in rowdex.Loader(dataset.select(["id"]), batch_size=3, order=order, output="numpy")
+    ]
     assert found == [[5, 1000, 5], [3]]
     # Two ranks take turns in it.
     assert served(dataset, order, num_replicas=2, rank=1) == [1000, 3]
@@ -74,7 +79,9 @@ def test_classes_come_as_often_as_they_should(dataset: Any) -> None:
     labels = dataset.labels("label")
     assert labels.classes == ["0", "1", "2", "3", "4"] and labels.codes.tolist() == [i % 5 for i in range(ROWS)]
     assert dataset.labels("name").codes.itemsize == 4
-    assert collections.Counter(row % 5 for row in served(dataset, Balanced(labels, size=500))) == dict.fromkeys(range(5), 100)
+    assert collections.Counter(row % 5 for row in served(dataset, Balanced(labels, size=500))) == dict.fromkeys(
+        range(5), 100
+    )
     found = collections.Counter(row % 5 for row in served(dataset, Balanced(labels, 400, proportions={"1": 3, "4": 1})))
     assert found == {1: 300, 4: 100}
     assert served(dataset, Balanced(labels, 400, proportions=[0, 3, 0, 0, 1])) == served(
@@ -104,7 +111,9 @@ def test_sets_are_sets(dataset: Any, tmp_path: pathlib.Path) -> None:
     assert sorted([*train, *validation]) == list(range(ROWS)) and 200 < len(validation) < 400
     by_label = IdSet.split(dataset, "train", fraction=0.5, by="label", seed=3)
     assert len({row % 5 for row in by_label} & {row % 5 for row in ~by_label}) == 0
-    assert list(IdSet.split(dataset, "train", fraction=0.5, by="label", seed=3, of=validation)) == list(by_label & validation)
+    assert list(IdSet.split(dataset, "train", fraction=0.5, by="label", seed=3, of=validation)) == list(
+        by_label & validation
+    )
     assert list(IdSet.split(ROWS, "train", fraction=0.3, seed=1, of=skipped)) == list(train & skipped)
     with pytest.raises(TypeError, match="column"):
         IdSet.split(ROWS, "train", by="label")
@@ -138,7 +147,10 @@ def test_orders_are_made_of_orders(dataset: Any) -> None:
 
 
 def test_a_contiguous_partition_deals_pieces(dataset: Any) -> None:
-    pieces = [served(range(10), "sequential", num_replicas=3, rank=rank, partition="contiguous", tail="uneven") for rank in range(3)]
+    pieces = [
+        served(range(10), "sequential", num_replicas=3, rank=rank, partition="contiguous", tail="uneven")
+        for rank in range(3)
+    ]
     assert pieces == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
     with pytest.raises(rowdex.ArgumentError, match="contiguous"):
         served(range(10), "sequential", partition="pieces")
@@ -146,10 +158,14 @@ def test_a_contiguous_partition_deals_pieces(dataset: Any) -> None:
     for rank in range(2):
         loader = rowdex.Loader(dataset.select(["id"]), output="numpy", num_replicas=2, rank=rank, **options)
         rows = [row for batch in loader for row in batch["id"].tolist()]
-        assert rows == served(dataset, num_replicas=2, rank=rank, **{key: value for key, value in options.items() if key != "batch_size"})
+        assert rows == served(
+            dataset, num_replicas=2, rank=rank, **{key: value for key, value in options.items() if key != "batch_size"}
+        )
 
 
-@pytest.mark.parametrize(("rotation", "ranks", "rotates"), [(None, 3, True), (None, 2, False), (True, 2, True), (False, 3, False)])
+@pytest.mark.parametrize(
+    ("rotation", "ranks", "rotates"), [(None, 3, True), (None, 2, False), (True, 2, True), (False, 3, False)]
+)
 def test_what_never_changes_begins_elsewhere_as_it_is_told(rotation: bool | None, ranks: int, rotates: bool) -> None:
     rows = served(range(10), "sequential", epoch=1, num_replicas=ranks, drop_last=True, rotation=rotation)
     assert (rows[0] != 0) == rotates
@@ -158,7 +174,11 @@ def test_what_never_changes_begins_elsewhere_as_it_is_told(rotation: bool | None
 def test_a_mixed_dataset_is_several(index: str) -> None:
     one, other = rowdex.Dataset(index, ["id", "name"]), rowdex.Dataset(index, ["id", "name"])
     mixed = rowdex.MixedDataset([one, other])
-    assert len(mixed) == 2 * ROWS and mixed[ROWS + 7] == {"id": 7, "name": "row 7"} and mixed[[3, ROWS]]["id"].tolist() == [3, 0]
+    assert (
+        len(mixed) == 2 * ROWS
+        and mixed[ROWS + 7] == {"id": 7, "name": "row 7"}
+        and mixed[[3, ROWS]]["id"].tolist() == [3, 0]
+    )
     assert mixed.locate(ROWS + 7) == (1, 7) and mixed.column_names == ["id", "name"]
     assert mixed.counters.decodes >= 2 and mixed.select(["id"]).column_names == ["id"]
     assert pickle.loads(pickle.dumps(mixed))[ROWS + 1]["id"] == 1
@@ -192,7 +212,10 @@ def orders_of(dataset: Any, folder: pathlib.Path) -> list[Any]:
         Weighted(dataset.weights("label"), 300),
         Balanced(dataset.labels("label"), 300, proportions={"2": 1, "3": 2}),
         Resized(Subset("blocks(2)", ~IdSet.listed(dataset, folder / "skip.txt")), 250),
-        Subset(Weighted(dataset.weights("label", of=train)), train & IdSet.split(dataset, "train", by="label", seed=9, fraction=0)),
+        Subset(
+            Weighted(dataset.weights("label", of=train)),
+            train & IdSet.split(dataset, "train", by="label", seed=9, fraction=0),
+        ),
     ]
 
 
@@ -230,8 +253,8 @@ def test_long_lists_travel_in_a_file_that_goes_with_them() -> None:
 
 def test_the_launcher_says_which_rank_this_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [
-        "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE",
-        "PMIX_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
+        "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+        "PMI_RANK", "PMI_SIZE", "PMIX_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
     ]:  # fmt: skip
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ValueError, match="no launcher has set a rank"):

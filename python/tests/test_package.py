@@ -80,7 +80,8 @@ def test_a_library_that_does_not_fit_is_an_import_error(case: str, tmp_path: pat
     done = run_python("import rowdex", ROWDEX_LIBRARY=str(library))
     says = {
         "missing": "missing: no", "not a library": "cannot be loaded", "another library": "is not the rowdex library",
-        "another version": "version 99 of the C API and this package needs version 1", "an older one": "it is older than this package",
+        "another version": "version 99 of the C API and this package needs version 1",
+        "an older one": "it is older than this package",
     }  # fmt: skip
     assert done.returncode == 1
     assert "ImportError" in done.stderr and says[case] in done.stderr and str(library) in done.stderr

@@ -1,7 +1,7 @@
 """Objects that several threads and forked processes use, close and drop at once.
 
-Each case runs in a process of its own, so that a crash or a hang of one is seen and harms no other. ROWDEX_STRESS_ROUNDS runs the cases so many times
-each (default: 1).
+Each case runs in a process of its own, so that a crash or a hang of one is seen and harms no other.
+ROWDEX_STRESS_ROUNDS runs the cases so many times each (default: 1).
 """
 
 from __future__ import annotations

@@ -100,7 +100,12 @@ def test_following_the_stock_sampler_changes_nothing_that_is_served(
     dataset = rowdex.torch.Dataset(index, ["id"], cache=1)
     sampler: Any = DistributedSampler(dataset, num_replicas=2, rank=1, seed=3, shuffle=shuffle, drop_last=drop_last)
     loader = DataLoader(
-        dataset.follow(sampler), batch_size=30, sampler=sampler, num_workers=workers, persistent_workers=persistent, timeout=WATCHDOG if workers else 0
+        dataset.follow(sampler),
+        batch_size=30,
+        sampler=sampler,
+        num_workers=workers,
+        persistent_workers=persistent,
+        timeout=WATCHDOG if workers else 0,
     )
     for epoch in (0, 1, 2, 7, 7):
         sampler.set_epoch(epoch)
@@ -123,9 +128,13 @@ def test_following_decodes_seldom_and_wrong_guesses_are_served_too(index: str) -
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("drop_last", [True, False])
 @pytest.mark.parametrize("world", [1, 3, 8])
-def test_order_torch_is_the_stock_sampler_number_for_number(dataset: Any, shuffle: bool, drop_last: bool, world: int) -> None:
+def test_order_torch_is_the_stock_sampler_number_for_number(
+    dataset: Any, shuffle: bool, drop_last: bool, world: int
+) -> None:
     for rank in range(world):
-        stock: Any = DistributedSampler(dataset, num_replicas=world, rank=rank, seed=9, shuffle=shuffle, drop_last=drop_last)
+        stock: Any = DistributedSampler(
+            dataset, num_replicas=world, rank=rank, seed=9, shuffle=shuffle, drop_last=drop_last
+        )
         order = "torch" if shuffle else None
         ours = rowdex.DistributedSampler(dataset, world, rank, shuffle, 9, drop_last, order=order)
         assert len(stock) == len(ours)
@@ -136,7 +145,9 @@ def test_order_torch_is_the_stock_sampler_number_for_number(dataset: Any, shuffl
 
 
 def test_rowdexs_sampler_takes_the_place_of_the_stock_one(torch_dataset: Any) -> None:
-    sampler: Any = rowdex.DistributedSampler(torch_dataset, num_replicas=3, rank=2, shuffle=True, seed=1, drop_last=True)
+    sampler: Any = rowdex.DistributedSampler(
+        torch_dataset, num_replicas=3, rank=2, shuffle=True, seed=1, drop_last=True
+    )
     loader = DataLoader(torch_dataset, batch_size=20, sampler=sampler, num_workers=2)
     sampler.set_epoch(2)
     found = [row for batch in ids(loader) for row in batch]
@@ -203,7 +214,9 @@ def test_orders_of_lists_sets_and_files_reach_the_workers(torch_dataset: Any, me
         batches = rowdex.torch.BatchSampler(torch_dataset, 40, **sampling)
         assert len(pickle.dumps(next(iter(batches)))) < 1000
         batches.set_epoch(0)
-        loader = DataLoader(torch_dataset, batch_sampler=batches, num_workers=2, multiprocessing_context=method, timeout=WATCHDOG)
+        loader = DataLoader(
+            torch_dataset, batch_sampler=batches, num_workers=2, multiprocessing_context=method, timeout=WATCHDOG
+        )
         assert ids(loader) == expected(torch_dataset, batch_size=40, **sampling)
 
 
@@ -262,7 +275,14 @@ def test_the_training_loops_of_the_manual_run_as_they_are_written(folder: pathli
     text = (REPOSITORY / "docs/python.md").read_text()
     programs = [block for block in re.findall(r"```python\n(.*?)```", text, re.S) if "import torch" in block]
     assert len(programs) >= 2
-    environment = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "GLOO_SOCKET_IFNAME": "lo"}
+    environment = {
+        **os.environ,
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": "localhost",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
     for number, program in enumerate(programs):
         where = tmp_path / str(number)
         where.mkdir()
@@ -271,13 +291,21 @@ def test_the_training_loops_of_the_manual_run_as_they_are_written(folder: pathli
             free.bind(("localhost", 0))
             port = str(free.getsockname()[1])
         command = [sys.executable, "-c", program]
-        done = subprocess.run(command, cwd=where, capture_output=True, text=True, timeout=WATCHDOG, env={**environment, "MASTER_PORT": port})
+        done = subprocess.run(
+            command,
+            cwd=where,
+            capture_output=True,
+            text=True,
+            timeout=WATCHDOG,
+            env={**environment, "MASTER_PORT": port},
+        )
         assert done.returncode == 0, f"{program}\n{done.stderr}"
 
 
 def test_a_loaders_tensors_are_its_arrays(dataset: Any) -> None:
     options: dict[str, Any] = {"batch_size": 30, "seed": 2, "nulls": "mask", "strings": "offsets"}
-    loaders = [rowdex.Loader(dataset, output=output, **options) for output in ("torch", "numpy")]  # type: ignore[arg-type]
+    outputs: list[Any] = ["torch", "numpy"]
+    loaders = [rowdex.Loader(dataset, output=output, **options) for output in outputs]
     for tensors, arrays in zip(*loaders, strict=True):
         assert (tensors["vector"].values.numpy() == arrays["vector"].values).all()
         for column in ("tokens", "name"):

@@ -59,7 +59,8 @@ def test_every_corpus_file_that_both_read_has_the_values_of_pyarrow(name: str, t
     for column in expected.column_names:
         left, right = plain(found[column]), plain(expected[column])
         if name == "int96_from_spark.parquet":
-            # The last is a day of the year 290 000, which wraps in nanoseconds, in pyarrow and the parquet crate to different times.
+            # The last is a day of the year 290 000, which wraps in nanoseconds, in pyarrow and the parquet crate to
+            # different times.
             left, right = left[:5], right[:5]
         same = left.equals(right) or left.cast(right.type).equals(right)
         # NaN is not equal to itself; the texts are.
@@ -83,8 +84,12 @@ TYPES = {
     "bool": pa.array([True, None, False]),
     "date": pa.array([datetime.date(1969, 7, 20), None, datetime.date(2026, 1, 1)]),
     "time": pa.array([datetime.time(1, 2, 3, 4), None, datetime.time(0)], pa.time64("us")),
-    "stamp": pa.array([datetime.datetime(1969, 7, 20, 1, 2, 3), None, datetime.datetime(2026, 1, 1)], pa.timestamp("ms")),
-    "utc": pa.array([datetime.datetime(1969, 7, 20, 1, 2, 3), None, datetime.datetime(2026, 1, 1)], pa.timestamp("us", "UTC")),
+    "stamp": pa.array(
+        [datetime.datetime(1969, 7, 20, 1, 2, 3), None, datetime.datetime(2026, 1, 1)], pa.timestamp("ms")
+    ),
+    "utc": pa.array(
+        [datetime.datetime(1969, 7, 20, 1, 2, 3), None, datetime.datetime(2026, 1, 1)], pa.timestamp("us", "UTC")
+    ),
     "duration": pa.array([datetime.timedelta(seconds=-5), None, datetime.timedelta(days=3)], pa.duration("us")),
     "decimal": pa.array([Decimal("-1.23"), None, Decimal("123456.78")], pa.decimal128(20, 2)),
     "string": pa.array(["a", None, "long enough for no view to hold it"]),
@@ -164,13 +169,17 @@ def test_ragged_lists_are_values_and_offsets(dataset: Any, tmp_path: pathlib.Pat
     assert dataset[[]].to_numpy(["tokens"])["tokens"].offsets.tolist() == [0]
     texts = dataset[[7, 12]].to_numpy(["name"], strings="offsets")["name"]
     assert (bytes(texts.values), texts.offsets.tolist()) == (b"row 7row 12", [0, 5, 11])
-    nested = served(pa.table({"c": pa.array([[[1], []], [[2, 3]]], pa.list_(pa.list_(pa.int32())))}), tmp_path).to_numpy()["c"]
+    nested = served(
+        pa.table({"c": pa.array([[[1], []], [[2, 3]]], pa.list_(pa.list_(pa.int32())))}), tmp_path
+    ).to_numpy()["c"]
     assert nested.offsets.tolist() == [0, 2, 3] and nested.values.offsets.tolist() == [0, 1, 1, 3]
     assert nested.values.values.tolist() == [1, 2, 3]
 
 
 def test_dictionaries_are_codes_and_structs_dicts(tmp_path: pathlib.Path) -> None:
-    table = pa.table({"d": pa.array(["x", "y", "x"]).dictionary_encode(), "s": pa.array([{"a": i, "b": str(i)} for i in range(3)])})
+    table = pa.table(
+        {"d": pa.array(["x", "y", "x"]).dictionary_encode(), "s": pa.array([{"a": i, "b": str(i)} for i in range(3)])}
+    )
     found = served(table, tmp_path).to_numpy()
     codes, categories = found["d"]
     assert [categories[code] for code in codes] == ["x", "y", "x"]
@@ -187,7 +196,13 @@ def test_nulls_are_an_error_unless_filled_or_masked(kind: str, tmp_path: pathlib
     assert masked.valid.tolist() == [True, False, True]
     filled = batch.to_numpy(nulls="fill")["c"]
     if isinstance(filled, np.ndarray):
-        assert (filled[1] == np.zeros((), filled.dtype)).all() if filled.dtype.kind in "iub" else np.isnat(filled[1]).all() if filled.dtype.kind in "mM" else np.isnan(filled[1]).all()
+        assert (
+            (filled[1] == np.zeros((), filled.dtype)).all()
+            if filled.dtype.kind in "iub"
+            else np.isnat(filled[1]).all()
+            if filled.dtype.kind in "mM"
+            else np.isnan(filled[1]).all()
+        )
     elif isinstance(filled, list):
         assert filled[1] is None and filled[0] == TYPES[kind][0].as_py()
     elif isinstance(filled, rowdex.Ragged):
