@@ -2,8 +2,8 @@
 
 /// The place of the `n`-th one of `word`, counted from 0; 64 where `word` has no more than `n` ones.
 ///
-/// S. Vigna: *Broadword implementation of rank/select queries*, WEA 2008: the ones of all bytes are counted and summed up at once, which
-/// tells the byte; only its ones are gone through.
+/// S. Vigna: *Broadword implementation of rank/select queries*, WEA 2008: the ones of all bytes are counted and summed
+/// up at once, which tells the byte; only its ones are gone through.
 pub(crate) fn nth_one(word: u64, n: u64) -> u64 {
     const ONE_EACH: u64 = u64::MAX / 0xff;
     const HIGH_EACH: u64 = ONE_EACH << 7;

@@ -87,8 +87,8 @@ pub struct Weighed<V> {
 
 /// A thread-safe LRU whose values weigh at most `budget` bytes together.
 ///
-/// A value heavier than the whole budget is handed out and not kept, and evicts nothing. Values in use by callers but evicted, and
-/// values being loaded, are outside the budget.
+/// A value heavier than the whole budget is handed out and not kept, and evicts nothing. Values in use by callers but
+/// evicted, and values being loaded, are outside the budget.
 pub struct Cache<K, V> {
     budget: u64,
     state: Mutex<State<K, V>>,
@@ -136,10 +136,11 @@ impl<K: Hash + Eq + Copy, V> Cache<K, V> {
         Some(value)
     }
 
-    /// The value, loaded on the calling thread if nobody holds or loads it; other threads that ask meanwhile wait for that load.
+    /// The value, loaded on the calling thread if nobody holds or loads it; other threads that ask meanwhile wait for
+    /// that load.
     ///
-    /// A failed load is not kept: it fails every caller that waited, and the next one tries again. `load` must not wait for
-    /// another key of the same cache on another thread's behalf, as a thread pool that steals work inside it would.
+    /// A failed load is not kept: it fails every caller that waited, and the next one tries again. `load` must not wait
+    /// for another key of the same cache on another thread's behalf, as a thread pool that steals work inside it would.
     ///
     /// # Errors
     /// What `load` returns; [`ErrorKind::Internal`] if it panicked on another thread.
@@ -367,7 +368,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_cache_agrees_with_a_naive_lru(budget in 0u64..60, ops in prop::collection::vec((0u32..12, 1u64..25), 0..200)) {
+        fn the_cache_agrees_with_a_naive_lru(
+            budget in 0u64..60, ops in prop::collection::vec((0u32..12, 1u64..25), 0..200),
+        ) {
             let cache = Cache::new(budget);
             let mut weights = HashMap::new();
             let mut model: Vec<(u32, u64)> = vec![];

@@ -5,9 +5,10 @@ use std::sync::OnceLock;
 
 /// A value made anew in each process that uses it.
 ///
-/// After `fork` a child inherits locks that threads of its parent may hold and a pool whose threads do not exist, so using either can
-/// hang for ever, and so can dropping them. Each process therefore gets its own value at its first `get`; inherited ones are left
-/// alone and leaked. The chain is walked without a lock, because an inherited lock is just what must not be touched.
+/// After `fork` a child inherits locks that threads of its parent may hold and a pool whose threads do not exist, so
+/// using either can hang for ever, and so can dropping them. Each process therefore gets its own value at its first
+/// `get`; inherited ones are left alone and leaked. The chain is walked without a lock, because an inherited lock is
+/// just what must not be touched.
 pub(crate) struct PerProcess<T> {
     pid: u32,
     /// `None` only while being dropped.
@@ -20,7 +21,8 @@ impl<T> PerProcess<T> {
         Self { pid: std::process::id(), value: Some(value), next: OnceLock::new() }
     }
 
-    /// This process's value, which `make` makes once in each process but the first; `None` never, but while being dropped.
+    /// This process's value, which `make` makes once in each process but the first; `None` never, but while being
+    /// dropped.
     pub(crate) fn get(&self, make: impl FnOnce() -> T) -> Option<&T> {
         let pid = std::process::id();
         let mut node = self;

@@ -9,8 +9,9 @@ use crate::{Error, Result};
 
 /// Does the work on the threads of `pool` while the caller waits.
 ///
-/// A worker of another rayon pool does not merely wait in [`ThreadPool::install`]: it begins other tasks of its own pool on top of its
-/// stack, and if those come here too, the stack grows with the number of tasks until it overflows. So a thread waits in its place.
+/// A worker of another rayon pool does not merely wait in [`ThreadPool::install`]: it begins other tasks of its own
+/// pool on top of its stack, and if those come here too, the stack grows with the number of tasks until it overflows.
+/// So a thread waits in its place.
 ///
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) if that thread cannot be started.

@@ -213,7 +213,8 @@ impl Pick {
     }
 }
 
-/// Finds `path` among named fields. The longest name wins, so that a field called `a.b` is never hidden by a struct `a`.
+/// Finds `path` among named fields. The longest name wins, so that a field called `a.b` is never hidden by a struct
+/// `a`.
 fn match_struct(fields: &[FieldRef], path: &str) -> Option<(usize, Pick)> {
     if let Some(place) = fields.iter().position(|field| field.name() == path) {
         return Some((place, Pick::All));

@@ -20,9 +20,9 @@
 //!   [`EpochPlan`] says which rows those are.
 //! - A [`State`] counts consumed positions over all ranks. Resuming serves the remaining positions `[c, n)` by the same
 //!   rules, with `n - c` in the place of `n` and position `c + s + p * S` as the p-th sample that is left.
-//! - Samples and steps are numbered from the beginning of the epoch, after a resume too: of an epoch of `N` steps of which
-//!   `L` are left, these are the steps `N - L` to `N - 1`, in whatever world the run began. [`steps`](DistributedSampler::steps)
-//!   is `N`, [`steps_left`](DistributedSampler::steps_left) is `L`.
+//! - Samples and steps are numbered from the beginning of the epoch, after a resume too: of an epoch of `N` steps of
+//!   which `L` are left, these are the steps `N - L` to `N - 1`, in whatever world the run began.
+//!   [`steps`](DistributedSampler::steps) is `N`, [`steps_left`](DistributedSampler::steps_left) is `L`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -62,8 +62,8 @@ use crate::order::{EpochOrder, Order, Rotated};
 /// The samples and batches of one rank, epoch after epoch.
 ///
 /// The methods that take an epoch are pure. [`iter`](Self::iter), [`batches`](Self::batches) and
-/// [`batches_of_worker`](Self::batches_of_worker) serve the current epoch and move on to the next one, so a training loop
-/// need not call [`set_epoch`](Self::set_epoch), but may.
+/// [`batches_of_worker`](Self::batches_of_worker) serve the current epoch and move on to the next one, so a training
+/// loop need not call [`set_epoch`](Self::set_epoch), but may.
 #[derive(Debug)]
 pub struct DistributedSampler {
     /// The orders it was made with, which `orders` are too, or their rotation.
@@ -101,8 +101,8 @@ impl DistributedSampler {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the batch size is 0, if there are more than [`MAX_LEN`](crate::order::MAX_LEN) rows, or if the
-    /// tail policy is [`Tail::Error`] and the number of shards does not divide the number of rows.
+    /// `InvalidArgument` if the batch size is 0, if there are more than [`MAX_LEN`](crate::order::MAX_LEN) rows, or if
+    /// the tail policy is [`Tail::Error`] and the number of shards does not divide the number of rows.
     pub fn new(orders: Arc<dyn Order>, shard: Shard, batch_size: usize) -> Result<Self> {
         if batch_size == 0 {
             return Err(Error::new(ErrorKind::InvalidArgument, "a batch size of 0").with_hint("use 1 or more"));
@@ -163,7 +163,8 @@ impl DistributedSampler {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the tail policy is [`Tail::Error`] and the number of shards does not divide the number of rows.
+    /// `InvalidArgument` if the tail policy is [`Tail::Error`] and the number of shards does not divide the number of
+    /// rows.
     pub fn with_shard(&self, shard: Shard) -> Result<Self> {
         shard.share(self.orders.len())?;
         shard.share(self.orders.len() - self.start(self.epoch))?;
@@ -208,7 +209,8 @@ impl DistributedSampler {
 
     /// Makes the next iteration serve `epoch`.
     ///
-    /// An epoch that was resumed stays resumed if it is the current one already; coming back to it later serves it whole.
+    /// An epoch that was resumed stays resumed if it is the current one already; coming back to it later serves it
+    /// whole.
     pub fn set_epoch(&mut self, epoch: u64) {
         if epoch != self.epoch {
             self.epoch = epoch;
@@ -226,8 +228,8 @@ impl DistributedSampler {
         self.len() == 0
     }
 
-    /// How many samples of the current epoch this rank has still to serve: [`len`](Self::len), unless the run was resumed
-    /// within it.
+    /// How many samples of the current epoch this rank has still to serve: [`len`](Self::len), unless the run was
+    /// resumed within it.
     pub fn samples_left(&self) -> u64 {
         self.left(self.epoch).samples
     }
@@ -237,7 +239,8 @@ impl DistributedSampler {
         self.whole().steps
     }
 
-    /// How many steps of the current epoch are still to be served: [`steps`](Self::steps), unless the run was resumed within it.
+    /// How many steps of the current epoch are still to be served: [`steps`](Self::steps), unless the run was resumed
+    /// within it.
     pub fn steps_left(&self) -> u64 {
         self.left(self.epoch).steps
     }
@@ -347,12 +350,12 @@ impl DistributedSampler {
 
     /// Goes on from `state`, which may come from a world of another size and another batch size. O(1).
     ///
-    /// The state's epoch becomes current, and of its order only the positions from `consumed` on are left; the samples and steps
-    /// that are left, and pads, are counted on them. With the shard count and batch size of the run that was interrupted,
-    /// what follows is exactly what would have followed, step numbers included. With others, every remaining row is still
-    /// served exactly once, apart from the pads or the dropped tail of the new world, and the last step of the epoch has the
-    /// number that it always has in that world, so the first one left is [`steps`](Self::steps) less
-    /// [`steps_left`](Self::steps_left).
+    /// The state's epoch becomes current, and of its order only the positions from `consumed` on are left; the samples
+    /// and steps that are left, and pads, are counted on them. With the shard count and batch size of the run that was
+    /// interrupted, what follows is exactly what would have followed, step numbers included. With others, every
+    /// remaining row is still served exactly once, apart from the pads or the dropped tail of the new world, and the
+    /// last step of the epoch has the number that it always has in that world, so the first one left is
+    /// [`steps`](Self::steps) less [`steps_left`](Self::steps_left).
     ///
     /// # Errors
     ///
@@ -467,8 +470,8 @@ impl Recent {
         Self { slot: Mutex::new(held) }
     }
 
-    /// Never waits: whoever finds the slot taken makes an order of its own. So a process forked while another thread held
-    /// the slot goes on, too.
+    /// Never waits: whoever finds the slot taken makes an order of its own. So a process forked while another thread
+    /// held the slot goes on, too.
     fn get(&self, epoch: u64, orders: &dyn Order) -> Result<Arc<dyn EpochOrder>> {
         if let Ok(slot) = self.slot.try_lock()
             && let Some((held, order)) = &*slot

@@ -16,9 +16,9 @@ use super::format::invalid;
 use crate::fs::{self, mmap};
 use crate::{Error, ErrorKind, Result};
 
-/// Tables of at most this many bytes are read into memory, larger ones are mapped. That is an index of about two million
-/// row groups, or of half a billion rows of which a part was selected. Reading so many takes about 45 ms, nearly all of it
-/// for the memory: 28 MB (10^6 row groups) take 18 ms, and 3 ms where they are mapped.
+/// Tables of at most this many bytes are read into memory, larger ones are mapped. That is an index of about two
+/// million row groups, or of half a billion rows of which a part was selected. Reading so many takes about 45 ms,
+/// nearly all of it for the memory: 28 MB (10^6 row groups) take 18 ms, and 3 ms where they are mapped.
 pub(super) const MOST_READ: u64 = 64 << 20;
 
 /// How much of a long section is in memory while its hash is computed.

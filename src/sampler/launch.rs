@@ -134,8 +134,9 @@ impl Launch {
             return Err(match pmix {
                 Some(_) => invalid("PMIX_RANK is set, and no variable says how many ranks there are"),
                 None => invalid(
-                    "no launcher has set a rank: neither RANK and WORLD_SIZE (torchrun), nor OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE \
-                     (Open MPI), nor PMI_RANK and PMI_SIZE (PMI), nor SLURM_PROCID and SLURM_NTASKS (Slurm)",
+                    "no launcher has set a rank: neither RANK and WORLD_SIZE (torchrun), nor OMPI_COMM_WORLD_RANK and \
+                     OMPI_COMM_WORLD_SIZE (Open MPI), nor PMI_RANK and PMI_SIZE (PMI), nor SLURM_PROCID and \
+                     SLURM_NTASKS (Slurm)",
                 ),
             }
             .with_hint("start with torchrun, mpirun or srun, or give rank and world size yourself"));

@@ -120,7 +120,8 @@ impl EpochPlan {
         self.len() == 0
     }
 
-    /// How many batches this rank has in the epoch, those before [`start`](Self::start) counted too: the same number on every rank.
+    /// How many batches this rank has in the epoch, those before [`start`](Self::start) counted too: the same number on
+    /// every rank.
     pub fn steps(&self) -> u64 {
         self.whole.steps
     }
@@ -132,8 +133,8 @@ impl EpochPlan {
 
     /// The first step that is left: 0 unless the epoch was resumed.
     ///
-    /// Steps are counted back from the end of the epoch: its last step has the same number wherever it was resumed. With
-    /// the shard count and batch size of the interrupted run that is the step after the last one that was served.
+    /// Steps are counted back from the end of the epoch: its last step has the same number wherever it was resumed.
+    /// With the shard count and batch size of the interrupted run that is the step after the last one that was served.
     pub fn first_step(&self) -> u64 {
         self.whole.steps - self.left.steps
     }
@@ -175,13 +176,14 @@ impl EpochPlan {
     ///
     /// # Errors
     ///
-    /// `OutOfRange` before [`first_step`](Self::first_step) and from [`steps`](Self::steps) on, `TooLarge` if there is no memory for
-    /// the row ids, and `Internal` if the order breaks its contract. `batch` is then empty.
+    /// `OutOfRange` before [`first_step`](Self::first_step) and from [`steps`](Self::steps) on, `TooLarge` if there is
+    /// no memory for the row ids, and `Internal` if the order breaks its contract. `batch` is then empty.
     pub fn fill(&self, step: u64, batch: &mut BatchPlan) -> Result<()> {
         batch.rows.clear();
         batch.pads = 0;
         let done = self.whole.steps_done(self.left, step)?;
-        // No overflow: an earlier step of some rank has a full batch, so `sample` is at most the most samples of a rank.
+        // No overflow: an earlier step of some rank has a full batch, so `sample` is at most the most samples of a
+        // rank.
         let sample = done * self.batch_size;
         let count = self.left.samples.saturating_sub(sample).min(self.batch_size);
         (batch.epoch, batch.step) = (self.epoch, step);
@@ -249,8 +251,9 @@ impl EpochPlan {
         Batches { plan: self.clone(), next: self.first_step(), stride: 1 }
     }
 
-    /// The batches of one of `workers` workers of this rank: those whose step, counted from [`first_step`](Self::first_step), is
-    /// `worker` modulo `workers`. Taking one batch from each worker in turn gives [`batches`](Self::batches).
+    /// The batches of one of `workers` workers of this rank: those whose step, counted from
+    /// [`first_step`](Self::first_step), is `worker` modulo `workers`. Taking one batch from each worker in turn gives
+    /// [`batches`](Self::batches).
     ///
     /// No workers means that the main process does it all: `(0, 0)` is every batch, as in PyTorch.
     ///
@@ -337,8 +340,8 @@ impl Iterator for RowIds {
     }
 }
 
-/// Batches of one rank in one epoch, from [`EpochPlan::batches`] or [`EpochPlan::batches_of_worker`]. Skipping ahead with
-/// `nth` is O(1).
+/// Batches of one rank in one epoch, from [`EpochPlan::batches`] or [`EpochPlan::batches_of_worker`]. Skipping ahead
+/// with `nth` is O(1).
 ///
 /// An item is an error only if the order breaks its contract or there is no memory for the row ids.
 #[derive(Debug, Clone)]

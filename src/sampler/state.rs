@@ -9,9 +9,10 @@ const PREFIX: &str = "rowdex-state-v1";
 
 /// Where a run stands: everything before is served, nothing after.
 ///
-/// It belongs to the run, not to a rank: every rank has the same state after the same step, and any number of ranks with
-/// any batch size can go on from it. Written and parsed as one line, `rowdex-state-v1:<fingerprint>:<epoch>:<consumed>`,
-/// the fingerprint as 16 hexadecimal digits and the others in decimal.
+/// It belongs to the run, not to a rank: every rank has the same state after the same step, and any number of ranks
+/// with any batch size can go on from it. Written and parsed as one line,
+/// `rowdex-state-v1:<fingerprint>:<epoch>:<consumed>`, the fingerprint as 16 hexadecimal digits and the others in
+/// decimal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct State {
     /// [`Order::fingerprint`](crate::order::Order::fingerprint) of the run: its order, length and seed.

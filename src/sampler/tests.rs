@@ -163,8 +163,8 @@ proptest! {
     fn all_ranks_take_the_same_steps_and_only_the_last_is_short(
         (n, size, batch) in worlds(), tail in tails(), drop_last: bool, sort: prop::sample::Index,
     ) {
-        let world: Vec<_> =
-            world(&orders_of(sort, n), size, batch, tail).into_iter().map(|s| s.with_drop_last_batch(drop_last)).collect();
+        let world = world(&orders_of(sort, n), size, batch, tail).into_iter();
+        let world: Vec<_> = world.map(|sampler| sampler.with_drop_last_batch(drop_last)).collect();
         let steps = world[0].steps();
         for sampler in &world {
             let batches = batches(sampler, 0);
@@ -285,8 +285,8 @@ proptest! {
 
     #[test]
     fn resuming_in_another_world_serves_every_remaining_row_once(
-        (n, size, batch) in worlds(), new_size in 1_u32..17, new_batch in 1_usize..9, tail in tails(), new_tail in tails(),
-        epoch in 0_u64..2, sort: prop::sample::Index,
+        (n, size, batch) in worlds(), new_size in 1_u32..17, new_batch in 1_usize..9, tail in tails(),
+        new_tail in tails(), epoch in 0_u64..2, sort: prop::sample::Index,
     ) {
         let orders = orders_of(sort, n);
         let old = world(&orders, size, batch, tail).remove(0);

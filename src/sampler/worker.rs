@@ -10,13 +10,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::order::{EpochOrder, Order, fingerprint};
 
 impl DistributedSampler {
-    /// The batches of one of `workers` workers of this rank, as [`EpochPlan::batches_of_worker`] has them, as a sampler of their
-    /// own: its step `i` is step `worker + i * workers` of this one, counted from the first that is left. So a
+    /// The batches of one of `workers` workers of this rank, as [`EpochPlan::batches_of_worker`] has them, as a sampler
+    /// of their own: its step `i` is step `worker + i * workers` of this one, counted from the first that is left. So a
     /// [`Loader`](crate::Loader) in each worker process plans for just what that worker serves.
     ///
-    /// It begins at the first step of this sampler's current epoch and goes on with the epochs after. If the current epoch was resumed,
-    /// it serves that epoch alone, and asking for another one is an error: that one has other numbers of samples. Steps in which this rank has no
-    /// rows (see [`Tail::Uneven`](super::Tail::Uneven)) are left out, and no rows are marked as pads.
+    /// It begins at the first step of this sampler's current epoch and goes on with the epochs after. If the current
+    /// epoch was resumed, it serves that epoch alone, and asking for another one is an error: that one has other
+    /// numbers of samples. Steps in which this rank has no rows (see [`Tail::Uneven`](super::Tail::Uneven)) are left
+    /// out, and no rows are marked as pads.
     ///
     /// # Errors
     ///
@@ -46,7 +47,8 @@ impl DistributedSampler {
     }
 }
 
-/// The samples of one worker, epoch after epoch: position `i * B + j` is sample `(worker + i * workers) * B + j` of the rank.
+/// The samples of one worker, epoch after epoch: position `i * B + j` is sample `(worker + i * workers) * B + j` of the
+/// rank.
 #[derive(Debug)]
 struct WorkerOrder {
     sampler: DistributedSampler,
@@ -76,7 +78,8 @@ impl Order for WorkerOrder {
         Ok(Arc::new(WorkerEpochOrder { plan: self.sampler.plan(epoch)?, worker, workers, len }))
     }
 
-    /// Over all that decides which rows come when: the rank's orders, where its epoch begins, its shard, and the worker.
+    /// Over all that decides which rows come when: the rank's orders, where its epoch begins, its shard, and the
+    /// worker.
     fn fingerprint(&self) -> u64 {
         let Self { sampler, worker, workers, len } = self;
         let shard = sampler.shard;

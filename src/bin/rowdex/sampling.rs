@@ -28,7 +28,11 @@ pub(crate) struct SamplingArgs {
     pub(crate) order: OrderSpec,
 
     /// Serve the row ids in this file in its order, in every epoch: little-endian 64-bit integers and nothing else.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["order", "seed", "skip", "split", "weights", "balance", "epoch_size"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["order", "seed", "skip", "split", "weights", "balance", "epoch_size"]
+    )]
     pub(crate) order_file: Option<PathBuf>,
 
     /// Refuse an order file that does not list every row exactly once.

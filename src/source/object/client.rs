@@ -492,8 +492,8 @@ fn path(key: &str) -> Result<Path> {
     })
 }
 
-/// Gives TLS its cryptography: what the application has installed, otherwise ring, which builds in a fraction of the time of
-/// rustls' own default.
+/// Gives TLS its cryptography: what the application has installed, otherwise ring, which builds in a fraction of the
+/// time of rustls' own default.
 fn install_cryptography() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // An error means that another thread was faster.

@@ -62,7 +62,8 @@ impl Fault {
             }
             (Store::NotFound { .. }, _) | (_, Some(404 | 410)) => {
                 lasting(ErrorKind::NotFound, "there is no such file in the store").hint(
-                    "it vanished since the index was built, or the root is another one: restore it, name the root, or build the index again",
+                    "it vanished since the index was built, or the root is another one: restore it, name the root, \
+                     or build the index again",
                 )
             }
             (Store::AlreadyExists { .. }, _) => {
@@ -203,10 +204,12 @@ fn credentials(scheme: Scheme, given: bool) -> &'static str {
         (Scheme::Gcs, true) => "check GOOGLE_APPLICATION_CREDENTIALS, and what it may read",
         (Scheme::Gcs, false) => "set GOOGLE_APPLICATION_CREDENTIALS, or GOOGLE_SKIP_SIGNATURE=true for a public bucket",
         (Scheme::Azure, true) => {
-            "check AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_KEY, and what they may read"
+            "check AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_KEY, and what they \
+             may read"
         }
         (Scheme::Azure, false) => {
-            "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_SKIP_SIGNATURE=true for a public container"
+            "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_SKIP_SIGNATURE=true for a public \
+             container"
         }
         (Scheme::Http | Scheme::Https, _) => "the server must serve the files without a password",
     }

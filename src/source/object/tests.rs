@@ -47,11 +47,14 @@ fn requests_are_foretold_by_the_rule_that_makes_them() {
 
 proptest! {
     #[test]
-    fn joined_reads_cover_all_ranges_and_waste_little(starts in prop::collection::vec((0u64..1 << 30, 1u64..1 << 22), 1..40)) {
+    fn joined_reads_cover_all_ranges_and_waste_little(
+        starts in prop::collection::vec((0u64..1 << 30, 1u64..1 << 22), 1..40),
+    ) {
         let ranges: Vec<_> = starts.iter().map(|&(start, length)| start..start + length).collect();
         let reads = join(&ranges, 0);
         prop_assert!(reads.windows(2).all(|pair| pair[0].end < pair[1].start));
-        prop_assert!(ranges.iter().all(|range| reads.iter().any(|read| read.start <= range.start && range.end <= read.end)));
+        let within = |range: &Range<u64>, read: &Range<u64>| read.start <= range.start && range.end <= read.end;
+        prop_assert!(ranges.iter().all(|range| reads.iter().any(|read| within(range, read))));
         let total = |ranges: &[Range<u64>]| ranges.iter().map(|range| range.end - range.start).sum::<u64>();
         let needed = total(&super::super::coalesce(&ranges, 0, u64::MAX));
         prop_assert!(total(&reads) - needed <= (needed / 50).max(FREE_GAPS));

@@ -39,7 +39,12 @@ pub(crate) struct QualityArgs {
     index: IndexArg,
 
     /// An order to measure; may be given several times.
-    #[arg(long = "order", value_name = "ORDER", default_values = ["sequential", "global"], value_parser = OrderSpec::from_str)]
+    #[arg(
+        long = "order",
+        value_name = "ORDER",
+        default_values = ["sequential", "global"],
+        value_parser = OrderSpec::from_str
+    )]
     orders: Vec<OrderSpec>,
 
     /// The seed of the shuffle.
