@@ -98,7 +98,8 @@ fn check(dataset: &Dataset, runs: &[(u64, usize, u64)]) {
         let what = format!(
             "{percent} %, {threads} threads: {peak} at most, {after_epochs:?} after each epoch, {memory} allowed"
         );
-        // The plan lets the rows held swing by an eighth; one row group is being decoded, and another's rows change over into batches.
+        // The plan lets the rows held swing by an eighth; one row group is being decoded, and another's rows change
+        // over into batches.
         assert!(peak <= memory + memory / 8 + 2 * group + CONSTANT, "{what}, row groups of {group}");
         let counted = loader.stats().peak_bytes;
         assert!(peak <= counted + CONSTANT, "{what}, {counted} counted");

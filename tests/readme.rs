@@ -1,5 +1,5 @@
-//! The README's example in Rust is `tests/data/readme.rs`, and it runs. It is a test program of its own, because the example
-//! works in the current folder.
+//! The README's example in Rust is `tests/data/readme.rs`, and it runs. It is a test program of its own, because the
+//! example works in the current folder.
 
 use std::fs;
 use std::sync::Arc;

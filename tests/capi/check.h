@@ -122,8 +122,8 @@ static inline const int64_t *int64_values(const struct ArrowArray *array, int64_
 }
 
 /* Rows as an array. */
-static inline rowdex_status take_array(const rowdex_dataset *dataset, const uint64_t *rows, size_t num_rows, struct ArrowArray *array,
-                                       struct ArrowSchema *schema, rowdex_error **error) {
+static inline rowdex_status take_array(const rowdex_dataset *dataset, const uint64_t *rows, size_t num_rows,
+                                       struct ArrowArray *array, struct ArrowSchema *schema, rowdex_error **error) {
   rowdex_batch *batch = NULL;
   rowdex_status status = rowdex_dataset_take(dataset, rows, num_rows, &batch, error);
   if (status == ROWDEX_STATUS_OK) status = rowdex_batch_export(batch, array, schema, error);
@@ -143,7 +143,8 @@ static inline rowdex_status take_into(const rowdex_dataset *dataset, const uint6
 
 /* Announced rows as an array. */
 static inline rowdex_status take_announced_array(rowdex_announced *announced, const uint64_t *rows, size_t num_rows,
-                                                 struct ArrowArray *array, struct ArrowSchema *schema, rowdex_error **error) {
+                                                 struct ArrowArray *array, struct ArrowSchema *schema,
+                                                 rowdex_error **error) {
   rowdex_batch *batch = NULL;
   rowdex_status status = rowdex_announced_take(announced, rows, num_rows, &batch, error);
   if (status == ROWDEX_STATUS_OK) status = rowdex_batch_export(batch, array, schema, error);
@@ -153,7 +154,8 @@ static inline rowdex_status take_announced_array(rowdex_announced *announced, co
 
 /* Announced rows in buffers. */
 static inline rowdex_status take_announced_into(rowdex_announced *announced, const uint64_t *rows, size_t num_rows,
-                                                const rowdex_column_buffer *columns, size_t num_columns, rowdex_error **error) {
+                                                const rowdex_column_buffer *columns, size_t num_columns,
+                                                rowdex_error **error) {
   rowdex_batch *batch = NULL;
   rowdex_status status = rowdex_announced_take(announced, rows, num_rows, &batch, error);
   if (status == ROWDEX_STATUS_OK) status = rowdex_batch_copy_into(batch, columns, num_columns, error);

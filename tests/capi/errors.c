@@ -51,7 +51,8 @@ static void what_lies_beyond_the_end_is_out_of_range(const char *folder) {
   memset(&array, 1, sizeof array);
   const struct ArrowArray untouched = array;
   FAILS(take_array(dataset, rows, 2, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "0 to 199999");
-  FAILS(take_array(dataset, &(uint64_t){UINT64_MAX}, 1, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "0 to 199999");
+  FAILS(take_array(dataset, &(uint64_t){UINT64_MAX}, 1, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE,
+        "0 to 199999");
   CHECK(memcmp(&array, &untouched, sizeof array) == 0);
   int64_t id = 0;
   rowdex_column_buffer column = {.column = 1, .values = &id, .values_bytes = sizeof id};
@@ -100,7 +101,8 @@ static void unknown_words_are_refused_with_the_known_ones(const char *folder) {
   FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "contiguous");
   options.partition = NULL;
   options.rotation = "often";
-  FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "needed, always or never");
+  FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "needed, always or never");
   options.rotation = NULL;
   options.batch_size = 0;
   FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "batch size of 0");
@@ -141,7 +143,8 @@ static void a_state_of_another_run_is_refused(const char *folder) {
   CHECK(strcmp(state, same) == 0);
   rowdex_loader_free(loader);
   rowdex_loader_options faults = {.struct_size = sizeof faults, .on_fault = "ignore"};
-  FAILS(rowdex_loader_new(dataset, sampler, &faults, &loader, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "fail or substitute");
+  FAILS(rowdex_loader_new(dataset, sampler, &faults, &loader, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "fail or substitute");
   /* Ranks of one loader differ in nothing but the rank. */
   const rowdex_sampler *more[] = {other};
   rowdex_loader_options options = {.struct_size = sizeof options, .more_ranks = more, .num_more_ranks = 1};

@@ -1,4 +1,5 @@
-/* A sampler of one's own, in C: it draws later rows more often, and rowdex serves them, as it announces them, one batch at a time, or as an order. */
+/* A sampler of one's own, in C: it draws later rows more often, and rowdex serves them, as it announces them, one batch
+ * at a time, or as an order. */
 #include "check.h"
 
 enum { SAMPLES = 20000, BATCH = 500 };
@@ -32,7 +33,8 @@ static rowdex_announced_stats stats_of(const rowdex_announced *announced) {
   return stats;
 }
 
-/* Takes rows [start, end) of the order in portions of BATCH, one of them longer and one shorter, and looks at their values. */
+/* Takes rows [start, end) of the order in portions of BATCH, one of them longer and one shorter, and looks at their
+ * values. */
 static void take_and_compare(rowdex_announced *announced, const uint64_t *rows, int start, int end) {
   for (int portion = BATCH, odd = 0; start < end; start += portion, odd++) {
     portion = odd == 1 ? BATCH + 7 : odd == 2 ? BATCH - 7 : BATCH;
@@ -59,7 +61,8 @@ static void its_order_is_announced_and_taken(const rowdex_dataset *dataset, cons
   /* Each of the 40 portions has rows of nearly all row groups; without a plan these would be decoded for each. */
   CHECK(stats.decodes >= DEMO_ROW_GROUPS && stats.decodes < 8 * DEMO_ROW_GROUPS);
 
-  /* Rows that were never announced are served as well, and so is an order that is announced after another was given up. */
+  /* Rows that were never announced are served as well, and so is an order that is announced after another was given
+   * up. */
   const uint64_t other[] = {3, 199999, 3};
   struct ArrowArray array;
   struct ArrowSchema schema;
@@ -115,8 +118,8 @@ static void what_is_not_there_cannot_be_announced(const rowdex_dataset *dataset)
 static void its_rows_are_an_order_for_the_loader(const rowdex_dataset *dataset, const uint64_t *rows) {
   rowdex_order *orders = NULL;
   uint64_t dataset_rows = 10;
-  rowdex_order_options listed = {
-      .struct_size = sizeof listed, .group_rows = &dataset_rows, .num_groups = 1, .row_ids = rows, .num_row_ids = SAMPLES};
+  rowdex_order_options listed = {.struct_size = sizeof listed, .group_rows = &dataset_rows, .num_groups = 1,
+                                 .row_ids = rows, .num_row_ids = SAMPLES};
   FAILS(rowdex_order_new(&listed, &orders, &error), ROWDEX_STATUS_OUT_OF_RANGE, "10 rows");
   CHECK(orders == NULL);
   dataset_rows = DEMO_ROWS;
@@ -124,7 +127,8 @@ static void its_rows_are_an_order_for_the_loader(const rowdex_dataset *dataset, 
   CHECK(rowdex_order_len(orders) == SAMPLES);
   /* Two ranks take turns in the list. */
   for (uint32_t rank = 0; rank < 2; rank++) {
-    rowdex_sampler_options options = {.struct_size = sizeof options, .rank = rank, .world_size = 2, .batch_size = BATCH};
+    rowdex_sampler_options options = {.struct_size = sizeof options, .rank = rank, .world_size = 2,
+                                      .batch_size = BATCH};
     rowdex_sampler *sampler = NULL;
     OK(rowdex_sampler_new(orders, &options, &sampler, &error));
     rowdex_loader_options settings = {.struct_size = sizeof settings, .memory = 200000, .threads = 1, .epochs = 1};

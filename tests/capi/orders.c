@@ -1,4 +1,5 @@
-/* Every way to order rows: from files, by weight and class, over sets of rows, over several datasets, in pieces, in epochs of any size. */
+/* Every way to order rows: from files, by weight and class, over sets of rows, over several datasets, in pieces, in
+ * epochs of any size. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
@@ -43,8 +44,8 @@ static rowdex_sampler *sampler_of(const rowdex_order *orders, rowdex_sampler_opt
 static void a_contiguous_partition_deals_consecutive_pieces(void) {
   rowdex_order *orders = orders_over("sequential", 1000);
   for (uint32_t rank = 0; rank < 4; rank++) {
-    rowdex_sampler *sampler =
-        sampler_of(orders, (rowdex_sampler_options){.rank = rank, .world_size = 4, .batch_size = 50, .partition = "contiguous"});
+    rowdex_sampler *sampler = sampler_of(
+        orders, (rowdex_sampler_options){.rank = rank, .world_size = 4, .batch_size = 50, .partition = "contiguous"});
     uint64_t rows[250];
     OK(rowdex_sampler_fill(sampler, 0, 0, 250, rows, NULL, &error));
     for (uint64_t i = 0; i < 250; i++) CHECK(rows[i] == rank * 250 + i);
@@ -117,8 +118,8 @@ static void an_order_comes_from_a_file(const char *folder) {
   from_list.permutation = 0;
   rowdex_order_free(orders_of(from_list, 100));
   refused((rowdex_order_options){.order = "global", .permutation = 1}, 100, ROWDEX_STATUS_INVALID_ARGUMENT, "global");
-  refused((rowdex_order_options){.order = "global", .row_ids = rows, .num_row_ids = 1}, 100, ROWDEX_STATUS_INVALID_ARGUMENT,
-          "exclude each other");
+  refused((rowdex_order_options){.order = "global", .row_ids = rows, .num_row_ids = 1}, 100,
+          ROWDEX_STATUS_INVALID_ARGUMENT, "exclude each other");
 
   refused(from_file, 99, ROWDEX_STATUS_OUT_OF_RANGE, "order.u64");
   write_rows(path, rows, 3, 4);
@@ -170,7 +171,8 @@ static void a_column_says_which_classes_and_weights_rows_have(const char *folder
 
   enum { LEN = 1000 };
   uint64_t rows[LEN];
-  rowdex_order_options by_class = {.labels = codes, .num_labels = labels_info(labels).num_codes, .size = LEN, .seed = 1};
+  rowdex_order_options by_class = {.labels = codes, .num_labels = labels_info(labels).num_codes, .size = LEN,
+                                   .seed = 1};
   rowdex_order *orders = orders_of(by_class, DEMO_ROWS);
   rows_at(orders, 2, 0, rows, LEN);
   int counts[5] = {0};
@@ -287,7 +289,8 @@ static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
   uint64_t *rows = (uint64_t *)malloc(len * sizeof *rows);
   static const char *specs[] = {"global", "blocks(2)", "sequential"};
   for (int i = 0; i < 3; i++) {
-    rowdex_order_options options = {.struct_size = sizeof options, .order = specs[i], .index = index, .kept = kept, .seed = 5};
+    rowdex_order_options options = {.struct_size = sizeof options, .order = specs[i], .index = index, .kept = kept,
+                                    .seed = 5};
     rowdex_order *orders = NULL;
     OK(rowdex_order_new(&options, &orders, &error));
     CHECK(rowdex_order_len(orders) == len);
@@ -348,7 +351,8 @@ static void several_datasets_are_served_by_proportion(const char *folder) {
   const uint64_t rows[] = {DEMO_ROWS + 5, 6, 2 * DEMO_ROWS - 1};
   struct ArrowArray array;
   OK(take_array(mixed, rows, 3, &array, NULL, &error));
-  CHECK(int64_values(&array, 0)[0] == 5 && int64_values(&array, 0)[1] == 6 && int64_values(&array, 0)[2] == DEMO_ROWS - 1);
+  CHECK(int64_values(&array, 0)[0] == 5 && int64_values(&array, 0)[1] == 6
+        && int64_values(&array, 0)[2] == DEMO_ROWS - 1);
   array.release(&array);
   OK(take_array(mixed, &(uint64_t){DEMO_ROWS}, 1, &array, NULL, &error));
   CHECK(int64_values(&array, 0)[0] == 0);
@@ -377,7 +381,8 @@ static void several_datasets_are_served_by_proportion(const char *folder) {
 
   rowdex_index *index = rowdex_dataset_index(one);
   const rowdex_index *indexes[] = {index, index};
-  const rowdex_order_options shuffled = {.struct_size = sizeof shuffled}, in_order = {.struct_size = sizeof in_order, .order = "sequential"};
+  const rowdex_order_options shuffled = {.struct_size = sizeof shuffled};
+  const rowdex_order_options in_order = {.struct_size = sizeof in_order, .order = "sequential"};
   const rowdex_order_options *parts[] = {&shuffled, &in_order};
   const double proportions[] = {3, 1};
   rowdex_order_options by_proportion = {
@@ -432,7 +437,8 @@ static void the_launcher_says_which_rank_this_is(void) {
   FAILS(rowdex_launch_from_env(&launch, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "WORLD_SIZE is not");
   CHECK(setenv("WORLD_SIZE", "8", 1) == 0 && setenv("LOCAL_RANK", "1", 1) == 0);
   OK(rowdex_launch_from_env(&launch, &error));
-  CHECK(launch.rank == 3 && launch.world_size == 8 && launch.local_rank == 1 && launch.local_world_size == ROWDEX_UNKNOWN);
+  CHECK(launch.rank == 3 && launch.world_size == 8 && launch.local_rank == 1
+        && launch.local_world_size == ROWDEX_UNKNOWN);
   CHECK(launch.launcher.len == 8 && memcmp(launch.launcher.data, "torchrun", 8) == 0);
   CHECK(setenv("PMI_RANK", "4", 1) == 0 && setenv("PMI_SIZE", "8", 1) == 0);
   FAILS(rowdex_launch_from_env(&launch, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "PMI_RANK");

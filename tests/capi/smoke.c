@@ -46,7 +46,8 @@ static void an_index_is_built_and_tells_of_itself(const char *folder) {
   OK(rowdex_index_verify(index, &error));
   rowdex_index_info info = {.struct_size = sizeof info};
   OK(rowdex_index_get_info(index, &info, &error));
-  CHECK(info.rows == DEMO_ROWS && info.files == DEMO_FILES && info.columns == 6 && info.size_bytes == report.index_bytes);
+  CHECK(info.rows == DEMO_ROWS && info.files == DEMO_FILES && info.columns == 6
+        && info.size_bytes == report.index_bytes);
   CHECK(info.root.data != NULL && info.fingerprint != 0);
 
   rowdex_file_info file = {.struct_size = sizeof file};
@@ -59,11 +60,13 @@ static void an_index_is_built_and_tells_of_itself(const char *folder) {
 
   rowdex_location location;
   OK(rowdex_index_locate(index, &(uint64_t){56251}, 1, &location, &error));
-  CHECK(location.file == 2 && location.row_group == 9 && location.ordinal == 1 && location.row == 1 && location.slot == 1);
+  CHECK(location.file == 2 && location.row_group == 9 && location.ordinal == 1 && location.row == 1
+        && location.slot == 1);
   const uint64_t rows[] = {199999, 0};
   rowdex_location locations[2];
   OK(rowdex_index_locate(index, rows, 2, locations, &error));
-  CHECK(locations[0].row_group == 31 && locations[0].row == 6249 && locations[1].row_group == 0 && locations[1].row == 0);
+  CHECK(locations[0].row_group == 31 && locations[0].row == 6249 && locations[1].row_group == 0
+        && locations[1].row == 0);
 
   struct ArrowSchema schema;
   OK(rowdex_index_schema(index, &schema, &error));
@@ -177,7 +180,8 @@ static void two_ranks_share_all_rows(const char *folder) {
 
 static void orders_need_no_data(void) {
   const uint64_t groups[] = {10};
-  rowdex_order_options order = {.struct_size = sizeof order, .order = "sequential", .group_rows = groups, .num_groups = 1};
+  rowdex_order_options order = {.struct_size = sizeof order, .order = "sequential", .group_rows = groups,
+                                .num_groups = 1};
   rowdex_order *orders = NULL;
   OK(rowdex_order_new(&order, &orders, &error));
   CHECK(rowdex_order_len(orders) == 10 && rowdex_order_fingerprint(orders) != 0);

@@ -1,5 +1,6 @@
-/* A forked child reads on from a store that its parent has read from, with connections and threads of its own, and does not hang; with a disk tier
- * before the store, parent and child read on at the same time, and keep for each other what they read. */
+/* A forked child reads on from a store that its parent has read from, with connections and threads of its own, and does
+ * not hang; with a disk tier before the store, parent and child read on at the same time, and keep for each other what
+ * they read. */
 #define _POSIX_C_SOURCE 200809L
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -49,7 +50,8 @@ static void answer(int client, const char *folder) {
     int partial = range != NULL && sscanf(range, "\r\nrange: bytes=%llu-%llu", &first, &last) == 2;
     char reply[512];
     int count = snprintf(reply, sizeof reply,
-                         "HTTP/1.1 %s\r\ncontent-length: %llu\r\ncontent-range: bytes %llu-%llu/%lld\r\netag: \"1\"\r\n\r\n",
+                         "HTTP/1.1 %s\r\ncontent-length: %llu\r\ncontent-range: bytes %llu-%llu/%lld\r\n"
+                         "etag: \"1\"\r\n\r\n",
                          partial ? "206 Partial Content" : "200 OK", last + 1 - first, first, last,
                          (long long)stat.st_size);
     write_all(client, reply, (size_t)count);
@@ -136,14 +138,16 @@ static void read_on(rowdex_loader *loader) {
   }
 }
 
-/* Parent and children read on from an inherited dataset with a tier, of which the parent was reading row groups ahead when they were forked. */
+/* Parent and children read on from an inherited dataset with a tier, of which the parent was reading row groups ahead
+ * when they were forked. */
 static void share_a_tier(const char *folder, const char *root, const char *kind) {
   char path[4096], tidy[4200];
   snprintf(path, sizeof path, "%s/tier-XXXXXX", folder);
   CHECK(mkdtemp(path) != NULL);
   rowdex_index *index = open_index(folder);
   const char *id = "id";
-  rowdex_disk_tier tier = {.struct_size = sizeof tier, .folder = path, .bytes = 1 << 30, .kind = kind, .wait_ms = 60000};
+  rowdex_disk_tier tier = {.struct_size = sizeof tier, .folder = path, .bytes = 1 << 30, .kind = kind,
+                           .wait_ms = 60000};
   rowdex_dataset_options options = {.struct_size = sizeof options, .columns = &id, .num_columns = 1, .root = root,
                                     .cache_bytes = 1, .threads = 4, .disk_tier = &tier};
   rowdex_dataset *dataset = NULL;

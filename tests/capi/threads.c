@@ -1,4 +1,5 @@
-/* Handles that are taken as const work from many threads at once; a loader refuses a second thread and loses nothing by it. */
+/* Handles that are taken as const work from many threads at once; a loader refuses a second thread and loses nothing by
+ * it. */
 #include <pthread.h>
 
 #include "check.h"
@@ -26,7 +27,8 @@ static void *read_rows(void *argument) {
     OK(take_array(shared->dataset, rows, ROWS, &array, NULL, &error));
     for (int i = 0; i < ROWS; i++) CHECK(int64_values(&array, 0)[i] == (int64_t)rows[i]);
     array.release(&array);
-    FAILS(take_array(shared->dataset, &(uint64_t){DEMO_ROWS}, 1, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+    FAILS(take_array(shared->dataset, &(uint64_t){DEMO_ROWS}, 1, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE,
+          "200000");
     rowdex_location location;
     OK(rowdex_index_locate(shared->index, rows, 1, &location, &error));
     CHECK(location.row_group == rows[0] / 6250);
@@ -133,7 +135,8 @@ static void closing_ends_the_wait_of_another_thread(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
   rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 100);
   for (uint64_t round = 0; round < 12; round++) {
-    rowdex_loader_options options = {.struct_size = sizeof options, .threads = round % 2 ? 2 : ROWDEX_NONE, .memory = 200000};
+    rowdex_loader_options options = {.struct_size = sizeof options, .threads = round % 2 ? 2 : ROWDEX_NONE,
+                                     .memory = 200000};
     struct until_closed work = {NULL, NULL};
     if (round % 3 < 2) OK(rowdex_loader_new(dataset, sampler, &options, &work.loader, &error));
     else OK(rowdex_dataset_plan(dataset, NULL, 0, NULL, &work.announced, &error));
@@ -164,7 +167,8 @@ static void closing_ends_the_wait_of_another_thread(const char *folder) {
 }
 
 static void *set_epochs(void *sampler) {
-  for (uint64_t epoch = 0; epoch < 20000; epoch++) OK(rowdex_sampler_set_epoch((rowdex_sampler *)sampler, epoch, &error));
+  for (uint64_t epoch = 0; epoch < 20000; epoch++)
+    OK(rowdex_sampler_set_epoch((rowdex_sampler *)sampler, epoch, &error));
   return NULL;
 }
 

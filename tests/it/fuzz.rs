@@ -1,8 +1,8 @@
-//! Bytes from outside, damaged at random: an index, and Parquet files with their footers and pages. Whatever they are, there is
-//! an answer or an error, never a panic.
+//! Bytes from outside, damaged at random: an index, and Parquet files with their footers and pages. Whatever they are,
+//! there is an answer or an error, never a panic.
 //!
-//! Each target runs for `ROWDEX_FUZZ_SECONDS` (3 unless set), from a seed that a failure names and `ROWDEX_FUZZ_SEED` repeats.
-//! `RUSTFLAGS="--cfg fuzzing"` makes damaged indexes pass their checksums, and so reaches what is behind them.
+//! Each target runs for `ROWDEX_FUZZ_SECONDS` (3 unless set), from a seed that a failure names and `ROWDEX_FUZZ_SEED`
+//! repeats. `RUSTFLAGS="--cfg fuzzing"` makes damaged indexes pass their checksums, and so reaches what is behind them.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -23,7 +23,8 @@ use rowdex::{Dataset, Index, IndexBuilder, Staleness};
 
 const ROWS: i64 = 400;
 
-/// Damages bytes in one of the ways in which files are damaged: bits, bytes, numbers, pieces moved, an end that is missing.
+/// Damages bytes in one of the ways in which files are damaged: bits, bytes, numbers, pieces moved, an end that is
+/// missing.
 fn damage(bytes: &mut Vec<u8>, draw: &mut ChaCha8Rng, keep_length: bool) {
     for _ in 0..draw.random_range(1..4) {
         let at = draw.random_range(0..bytes.len());

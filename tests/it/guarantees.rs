@@ -50,7 +50,8 @@ fn world(orders: &Arc<dyn Order>, size: u32, batch: usize, tail: Tail) -> Vec<Di
     (0..size).map(|rank| DistributedSampler::new(orders.clone(), shard(rank), batch).unwrap()).collect()
 }
 
-/// What is left of an epoch over all ranks, by position; checks that ranks take as many steps and no position comes twice.
+/// What is left of an epoch over all ranks, by position; checks that ranks take as many steps and no position comes
+/// twice.
 fn served(world: &[DistributedSampler], epoch: u64) -> BTreeMap<u64, (u64, bool)> {
     let mut all = BTreeMap::new();
     let first = world[0].plan(epoch).unwrap();
@@ -100,7 +101,8 @@ proptest! {
 
     #[test]
     fn resuming_anywhere_with_any_world_goes_on_as_if_nothing_had_happened(
-        n in 44_u64..300, size in 1_u32..6, other in 1_u32..6, batch in 1_usize..9, epoch in 0_u64..3, at in 0.0..1.0_f64,
+        n in 44_u64..300, size in 1_u32..6, other in 1_u32..6, batch in 1_usize..9, epoch in 0_u64..3,
+        at in 0.0..1.0_f64,
     ) {
         for (name, orders, _) in sorts(n) {
             let before = world(&orders, size, batch, Tail::Uneven);

@@ -24,7 +24,8 @@ fn files(folder: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The floor of each module at the top of `src`: its row of the table in `docs/architecture.md`, counted from the ground.
+/// The floor of each module at the top of `src`: its row of the table in `docs/architecture.md`, counted from the
+/// ground.
 fn floors() -> HashMap<String, usize> {
     let text = read("docs/architecture.md");
     let rows = text.lines().filter(|line| line.starts_with("| `"));

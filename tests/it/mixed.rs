@@ -39,8 +39,8 @@ fn open(folder: &Path) -> Dataset {
     Dataset::open(folder.join("i.rdx")).unwrap()
 }
 
-/// Datasets of 430, 0, 250 and 55 rows with the ids 0, 1000, 2000 and 3000 onwards; some have nulls, some have strings long enough to
-/// be decoded in another way.
+/// Datasets of 430, 0, 250 and 55 rows with the ids 0, 1000, 2000 and 3000 onwards; some have nulls, some have strings
+/// long enough to be decoded in another way.
 fn datasets() -> (Vec<TempDir>, Vec<Dataset>) {
     [(0, 430, false, 1), (1000, 0, true, 1), (2000, 250, true, 60), (3000, 55, false, 1)]
         .into_iter()

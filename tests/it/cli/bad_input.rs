@@ -1,4 +1,5 @@
-//! What cannot be right: the message names the file and says what to do, nothing half-written stays, the exit status is 1.
+//! What cannot be right: the message names the file and says what to do, nothing half-written stays, the exit status is
+//! 1.
 
 use std::fs;
 use std::sync::Arc;

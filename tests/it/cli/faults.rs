@@ -35,7 +35,8 @@ fn a_damaged_row_group_ends_the_run_unless_its_rows_are_substituted() {
 
     let run = |options: &str| {
         let outcome = place.run(&format!(
-            "epoch train.rdx --world-size 3 --tail uneven --batch-size 16 --epochs 2 --on-fault substitute --json {options}"
+            "epoch train.rdx --world-size 3 --tail uneven --batch-size 16 --epochs 2 --on-fault substitute --json \
+             {options}"
         ));
         outcome.succeeds().complains(&["part-3.parquet", "row group 2", "194 rows served in the place of"]).json()
     };

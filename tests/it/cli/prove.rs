@@ -20,8 +20,8 @@ fn every_world_tail_and_order_holds_its_promises() {
             {
                 for options in ["", "--exact"] {
                     let report = place.json(&format!(
-                        "prove train.rdx --order {order} --world-size {ranks} --tail {tail} --batch-size 25 --workers 2 \
-                         --epochs 2 --seed 4 {options}"
+                        "prove train.rdx --order {order} --world-size {ranks} --tail {tail} --batch-size 25 \
+                         --workers 2 --epochs 2 --seed 4 {options}"
                     ));
                     assert_eq!(numbers(&report["epochs"], "served"), [served; 2]);
                     assert_eq!(numbers(&report["epochs"], "pads"), [served.saturating_sub(rows); 2]);

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::place::{Place, ROWS};
 
-/// A thousand rows in two files, with a class (90 %, 9 %, 1 %), a weight (0, 1, 2, 3), a user of ten rows, and gaps in `gaps`.
+/// A thousand rows in two files, with a class (90 %, 9 %, 1 %), a weight (0, 1, 2, 3), a user of ten rows, and gaps in
+/// `gaps`.
 pub(super) fn place() -> Place {
     let place = Place::new();
     for file in 0..2_i64 {

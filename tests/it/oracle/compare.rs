@@ -6,7 +6,8 @@
 //! - dictionaries are decoded;
 //! - strings, large strings and string views are large strings, and so with binary;
 //! - lists, large lists and list views are large lists;
-//! - the items of lists are named `item`, the entries of maps `entries`, `key` and `value`: writers name them as they like;
+//! - the items of lists are named `item`, the entries of maps `entries`, `key` and `value`: writers name them as they
+//!   like;
 //! - every field may be null and has no metadata;
 //! - a time zone says only that there is one: the values are the same moments in any.
 //!

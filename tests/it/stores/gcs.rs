@@ -1,9 +1,10 @@
 //! Google Cloud Storage, as near as can be had: `s3s-fs` behind a front that asks for what Google asks for.
 //!
-//! The client reads, lists and writes through the XML API (<https://cloud.google.com/storage/docs/xml-api/overview>), which is S3's but for
-//! what this front does: it wants an OAuth token with each request, gives one out as a machine's metadata server does, creates on condition of
-//! a generation, reads on condition of a tag, and says what is wrong in Google's words. All else is the answer of the server behind it. None
-//! of it was written by Google, so it shows that the requests are right where the two APIs are alike, and for the rest as its documentation is read here.
+//! The client reads, lists and writes through the XML API (<https://cloud.google.com/storage/docs/xml-api/overview>),
+//! which is S3's but for what this front does: it wants an OAuth token with each request, gives one out as a machine's
+//! metadata server does, creates on condition of a generation, reads on condition of a tag, and says what is wrong in
+//! Google's words. All else is the answer of the server behind it. None of it was written by Google, so it shows that
+//! the requests are right where the two APIs are alike, and for the rest as its documentation is read here.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

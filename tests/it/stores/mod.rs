@@ -1,8 +1,9 @@
-//! The same data from a local folder and from real servers of S3, Azure and HTTP, and one that stands for Google's: the same rows, from a
-//! fair network and a foul one.
+//! The same data from a local folder and from real servers of S3, Azure and HTTP, and one that stands for Google's: the
+//! same rows, from a fair network and a foul one.
 //!
-//! The S3 server is `s3s-fs`, which `tools/stores/setup.sh` builds below `target/`; `tools/stores/more.sh` finds or installs nginx and Azurite.
-//! Where one cannot be had these tests say what they leave out and pass, unless `ROWDEX_STORES` is `required` (an S3 server) or `all`.
+//! The S3 server is `s3s-fs`, which `tools/stores/setup.sh` builds below `target/`; `tools/stores/more.sh` finds or
+//! installs nginx and Azurite. Where one cannot be had these tests say what they leave out and pass, unless
+//! `ROWDEX_STORES` is `required` (an S3 server) or `all`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

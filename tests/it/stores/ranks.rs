@@ -1,4 +1,5 @@
-//! Ranks on one machine, each a process of its own, before one store with one disk tier: one fetch and one decode between them.
+//! Ranks on one machine, each a process of its own, before one store with one disk tier: one fetch and one decode
+//! between them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

@@ -104,7 +104,8 @@ fn a_cold_row_costs_its_pages_and_their_positions() {
         let cost = opened.dataset.counters() - before;
         assert!(cost.bytes_read < 20_000, "{cost:?}");
         if opened.remote {
-            // The positions; then one request for each column's page. A store without tags is asked once for the time of the file.
+            // The positions; then one request for each column's page. A store without tags is asked once for the time
+            // of the file.
             assert!((2..=5).contains(&cost.requests), "{cost:?}");
             assert!(cost.bytes_fetched < cost.bytes_read + (16 << 10), "{cost:?}");
         } else {
@@ -219,7 +220,8 @@ fn the_requests_of_an_epoch_are_foretold() {
             let (first, later) = (spent[1] - spent[0], spent[2] - spent[1]);
             let real = (first.requests as f64, later.requests as f64);
             let what = format!(
-                "{columns:?}, {memory} bytes, a rank of {world}, gaps of {gap}, tags {tags}: {told:?}, {real:?}, {later:?}"
+                "{columns:?}, {memory} bytes, a rank of {world}, gaps of {gap}, tags {tags}: {told:?}, {real:?}, \
+                 {later:?}"
             );
             let near = |told: u64, real: f64| (told as f64 - real).abs() <= real * 0.1 + 2.0;
             assert!(near(told.first_requests, real.0), "{what}");

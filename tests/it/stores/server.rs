@@ -25,7 +25,8 @@ pub(super) struct S3 {
     folder: TempDir,
 }
 
-/// What a script of `tools/stores` says when it has a server at hand, run once; `None`, said aloud, where it has not and need not.
+/// What a script of `tools/stores` says when it has a server at hand, run once; `None`, said aloud, where it has not
+/// and need not.
 fn at_hand(script: &'static str, arguments: &'static [&'static str], what: &str) -> Option<PathBuf> {
     static FOUND: Mutex<Option<HashMap<String, Option<PathBuf>>>> = Mutex::new(None);
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
@@ -201,8 +202,8 @@ impl Nginx {
             let settings = format!(
                 "daemon off; master_process off; pid nginx.pid; error_log error.log;\n\
                  events {{}}\n\
-                 http {{ access_log off; client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d;\n\
-                 scgi_temp_path e; server {{ listen {address}; root \"{}\"; }} }}\n",
+                 http {{ access_log off; client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c;\n\
+                 uwsgi_temp_path d; scgi_temp_path e; server {{ listen {address}; root \"{}\"; }} }}\n",
                 folder.display()
             );
             std::fs::write(own.path().join("nginx.conf"), settings).unwrap();
