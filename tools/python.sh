@@ -11,7 +11,9 @@ python=$venv/bin/python
 bash tools/python/setup.sh
 torch=${ROWDEX_TORCH:-}
 if [ "$torch" != no ] && ! "$python" -c 'import torch, torchdata' 2>/dev/null; then torch=no; fi
-[ "$torch" != no ] || printf '\n!! PyTorch is not there: its tests and examples and the check of types are SKIPPED\n\n' >&2
+if [ "$torch" = no ]; then
+  printf '\n!! PyTorch is not there: its tests and examples and the check of types are SKIPPED\n\n' >&2
+fi
 
 ROWDEX_WHEEL=$(bash tools/python/install.sh)
 export ROWDEX_WHEEL
