@@ -367,6 +367,22 @@ def cut(value: Any, first: int, last: int) -> Any:
     return value[first:last]
 
 
+def in_rows(value: Any, rows: int) -> list[Any]:
+    """The values of ``rows`` rows one by one: scalars and views of arrays, and ``None`` where one is masked."""
+    if isinstance(value, dict):
+        parts = [in_rows(part, rows) for part in value.values()]
+        return [dict(zip(value, row)) for row in zip(*parts)] if parts else [{} for _ in range(rows)]
+    if isinstance(value, Masked):
+        return [part if there else None for part, there in zip(in_rows(value.values, rows), value.valid)]
+    if isinstance(value, Codes):
+        names = in_rows(value.categories, len(value.categories))
+        return [names[code] if names else None for code in value.codes]
+    if isinstance(value, Ragged):
+        ends = value.offsets.tolist()
+        return [cut(value.values, start, end) for start, end in zip(ends, ends[1:])]
+    return list(value)
+
+
 def _is_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _capsule, _ffi, _values
-from ._arrays import Nulls, reader, to_torch
+from ._arrays import Nulls, in_rows, reader, to_torch
 from ._library import Handle, call, library
 from .schema import Schema
 
@@ -172,6 +172,12 @@ class Batch:
     def to_pylist(self) -> list[dict[str, Any]]:
         """The rows as dicts of Python values, as :meth:`to_pydict` has them."""
         return self._rows(0, self.num_rows)
+
+    def to_numpy_rows(self) -> list[dict[str, Any]]:
+        """The rows as dicts of what :meth:`to_numpy` has: numpy's scalars, views of arrays for lists, and ``None`` for
+        each null."""
+        rows: list[dict[str, Any]] = in_rows(self.to_numpy(nulls="mask"), self.num_rows)
+        return rows
 
     def _rows(self, start: int, count: int) -> list[dict[str, Any]]:
         array = self._export().array

@@ -104,6 +104,8 @@ class Dataset:
         max_decoded: Refuses a row group that takes more bytes than this when decoded. Default: 2 GiB.
         store: How the object store is talked to, if index or data are in one. Default: as the :class:`Index` says.
         disk_tier: Keeps row groups on a local disk. Default: none does.
+        samples: What single rows are, for samplers of one's own: dicts of ``"python"`` values, or of what ``"numpy"``
+            has: scalars, arrays for lists of numbers, ``None`` for nulls. :class:`rowdex.torch.Dataset` gives tensors.
 
     Raises:
         Error: one of its kinds, from whatever reading meets, naming file, row group and column.
@@ -121,7 +123,13 @@ class Dataset:
         max_decoded: int | str | None = None,
         store: StoreOptions | None = None,
         disk_tier: DiskTier | None = None,
+        samples: Literal["python", "numpy"] = "python",
     ) -> None:
+        if samples not in ("python", "numpy"):
+            raise ValueError(f"samples={samples!r}: use 'python' or 'numpy'; rowdex.torch.Dataset gives tensors")
+        if samples != "python" and type(self).__getitems__ is not Dataset.__getitems__:
+            name = f"{type(self).__module__}.{type(self).__name__}"
+            raise TypeError(f"samples={samples!r}: a {name} has samples of its own")
         if isinstance(columns, str):
             raise TypeError(f"columns={columns!r}: give a list of names")
         size(cache, "cache")
@@ -143,6 +151,7 @@ class Dataset:
                 "max_decoded": max_decoded,
                 "store": store,
                 "disk_tier": disk_tier,
+                "samples": samples,
             }
         )
         # So that mistakes show here; it is opened again where it is used.
@@ -268,7 +277,7 @@ class Dataset:
         return chosen
 
     def __getitem__(self, rows: Any) -> Any:
-        """One row as a dict of Python values, or several as a :class:`Batch`. Negative ids count from the end.
+        """One row as a dict, as ``samples`` says, or several as a :class:`Batch`. Negative ids count from the end.
 
         Raises:
             OutOfRangeError: which is an ``IndexError``.
@@ -276,23 +285,27 @@ class Dataset:
         if isinstance(rows, slice):
             return self.take(range(*rows.indices(len(self))))
         if hasattr(rows, "__index__") and not getattr(rows, "shape", ()):
-            return self.take([rows])[0]
+            return self._samples(self.take([rows]))[0]
         if isinstance(rows, (str, float)):
             raise TypeError(f"dataset[{rows!r}]: use a row id, a slice, or several row ids; a column is dataset[...].to_numpy()[name]")
         return self.take(rows)
 
     def __getitems__(self, rows: Any) -> Any:
-        """Several rows, each as a dict of Python values: what PyTorch's DataLoader asks for."""
+        """Several rows, each as a dict, as ``samples`` says: what PyTorch's DataLoader asks for."""
         if isinstance(rows, LoaderStep):
             return rows.batch()
         if isinstance(rows, tuple) and hasattr(rows, "plan"):
             raise TypeError("these are the steps of a rowdex.torch.BatchSampler: give the DataLoader a rowdex.torch.Dataset, not a rowdex.Dataset")
-        return self.take(rows).to_pylist()
+        return self._samples(self.take(rows))
+
+    def _samples(self, batch: Batch) -> list[dict[str, Any]]:
+        of_numpy = self._parts[0]._arguments.get("samples") == "numpy"
+        return batch.to_numpy_rows() if of_numpy else batch.to_pylist()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         step = 256
         for start in range(0, len(self), step):
-            yield from self.take(range(start, min(start + step, len(self)))).to_pylist()
+            yield from self._samples(self.take(range(start, min(start + step, len(self)))))
 
     def __arrow_c_schema__(self) -> object:
         """An ``arrow_schema`` capsule, of a struct with a child for each column."""

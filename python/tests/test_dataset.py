@@ -226,3 +226,50 @@ assert dataset[[1, 500]].to_pylist() == rows and len(next(batches).row_ids) == 1
 """
     done = run_python(program, index)
     assert done.returncode == 0, done.stderr
+
+
+def test_samples_are_python_values_or_those_of_numpy(index: str, table: pa.Table) -> None:
+    with rowdex.Dataset(index, samples="numpy") as dataset:
+        samples = dataset.__getitems__([5, 3, -1])
+        for sample, row in zip(samples, [5, 3, ROWS - 1]):
+            assert list(sample) == table.column_names
+            for name, value in sample.items():
+                expected = table[name][row].as_py()
+                assert (value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value) == expected, name
+            assert type(sample["x"]) is np.float32 and sample["vector"].dtype == np.int32
+            assert sample["tokens"].dtype == np.int64 and isinstance(sample["name"], str)
+        assert (samples[1]["maybe"], samples[0]["maybe"]) == (None, 5)
+        assert dataset[7]["vector"].tolist() == dataset.select(["vector"])[7]["vector"].tolist() == [7, 8, 9]
+        assert pickle.loads(pickle.dumps(dataset))[7]["x"] == np.float32(3.5)
+        assert [sample["id"].item() for sample in dataset] == list(range(ROWS))
+    for samples, kind in (("python", list), ("numpy", np.ndarray)):
+        parts = [rowdex.Dataset(index, samples=samples) for _ in range(2)]  # type: ignore[arg-type]
+        mixed = rowdex.MixedDataset(parts)
+        assert type(mixed[ROWS + 7]["vector"]) is kind and list(mixed[ROWS + 7]["vector"]) == [7, 8, 9]
+    with pytest.raises(ValueError, match="samples='torch': use 'python' or 'numpy'"):
+        rowdex.Dataset(index, samples="torch")  # type: ignore[arg-type]
+
+
+def test_numpy_samples_of_dictionaries_structs_and_nulls_are_those_of_python(tmp_path: pathlib.Path) -> None:
+    kind = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])
+    table = pa.table(
+        {
+            "city": pa.array(["x", None, "y", "x"]).dictionary_encode(),
+            "part": pa.array([{"a": 1, "b": ["p"]}, None, {"a": None, "b": None}, {"a": 4, "b": []}], kind),
+            "day": pa.array([0, 1, None, 3], pa.date32()),
+            "deep": pa.array([[[1], [2, 3]], [], None, [[]]], pa.list_(pa.list_(pa.int32()))),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx")
+    dataset = rowdex.Dataset(tmp_path / "a.rdx", samples="numpy")
+
+    def plain(value: object) -> object:
+        if isinstance(value, rowdex.Ragged):
+            ends = value.offsets.tolist()
+            return [plain(value.values[start:end]) for start, end in zip(ends, ends[1:])]
+        if isinstance(value, dict):
+            return {name: plain(part) for name, part in value.items()}
+        return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+    assert [plain(sample) for sample in dataset] == table.to_pylist()

@@ -401,6 +401,28 @@ def test_tensors_are_pinned_where_there_is_a_device_and_there_is_a_warning_other
     assert not next(iter(loader))["id"].is_pinned()
 
 
+def test_every_tensor_of_a_batch_is_pinned_on_the_threads_with_the_device_of_the_loop(
+    dataset: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = need("torch")
+    # There is no device here, so this says what is asked of torch.
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 3)
+    chosen: list[tuple[str, int]] = []
+    monkeypatch.setattr(
+        torch.accelerator, "set_device_index", lambda index: chosen.append((threading.current_thread().name, index))
+    )
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor + 100)
+    narrow = dataset.select(["id", "tokens", "name", "maybe"])
+    expected = next(iter(loader_of(narrow, output="torch", nulls="mask")))
+    found = next(iter(loader_of(narrow, output="torch", nulls="mask", pin_memory=True, map_threads=2)))
+    assert found["id"].values.tolist() == [value + 100 for value in expected["id"].values.tolist()]
+    tokens = expected["tokens"].values.values
+    assert found["tokens"].values.values.tolist() == [token + 100 for token in tokens.tolist()]
+    assert found["name"].values == expected["name"].values
+    assert sorted(set(chosen)) == [("rowdex-map-0", 3), ("rowdex-map-1", 3)]
+
+
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list[Any]]:
     """Images as Hugging Face's datasets writes them, 100 rows a group, and their pixels."""
