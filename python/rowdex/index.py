@@ -202,8 +202,8 @@ class Index:
             OutOfRangeError: which is an ``IndexError``.
         """
         handle, location = self._handle.get(), _ffi.Location()
-        row = ctypes.c_uint64(row_id(row, len(self)))
-        call(library.index_locate, handle, ctypes.byref(row), 1, ctypes.byref(location))
+        wanted = ctypes.c_uint64(row_id(row, len(self)))
+        call(library.index_locate, handle, ctypes.byref(wanted), 1, ctypes.byref(location))
         return Location(_file(handle, location.file).path, location.ordinal, location.row)
 
     def verify(self) -> None:
