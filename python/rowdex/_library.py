@@ -45,8 +45,9 @@ def call(function: Any, *arguments: Any) -> None:
 class Handle:
     """Owns what the library made, and is what its functions are given: ctypes reads ``_as_parameter_``.
 
-    A call has a reference to the handle for as long as it lasts, so nothing that another thread does, ``close()`` and the collector included, frees
-    it under a call. It is freed when the last reference goes, and in no other way. What a forked child inherits is neither used nor freed there.
+    A call has a reference to the handle for as long as it lasts, so nothing that another thread does, ``close()`` and
+    the collector included, frees it under a call. It is freed when the last reference goes, and in no other way. What a
+    forked child inherits is neither used nor freed there.
     """
 
     __slots__ = ("_as_parameter_", "_free", "_pid")
@@ -81,7 +82,9 @@ class Handle:
 
 
 class PerProcess(Generic[T]):
-    """A value that ``make`` makes when it is first asked for, once however many threads ask, and again in a forked child."""
+    """A value that ``make`` makes when it is first asked for, once however many threads ask, and again in a forked
+    child.
+    """
 
     __slots__ = ("_make", "_made", "_locks", "_leaked")
 

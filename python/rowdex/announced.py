@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 class AnnouncedStats(NamedTuple):
-    """What an :class:`Announced` did so far. From ``decodes`` on: since it last began to read ahead; times in seconds, added up over its threads."""
+    """What an :class:`Announced` did so far. From ``decodes`` on: since it last began to read ahead; times in seconds,
+    added up over its threads.
+    """
 
     announced: int
     """Rows announced."""
@@ -25,7 +27,9 @@ class AnnouncedStats(NamedTuple):
     followed: int
     """Rows served as they were announced."""
     fell_back: int
-    """Rows served as :meth:`Dataset.take` does, because they were not announced here, or could not be read when they were due."""
+    """Rows served as :meth:`Dataset.take` does, because they were not announced here, or could not be read when they
+    were due.
+    """
     skipped: int
     """Rows announced, passed over, and no longer waited for."""
     decodes: int
@@ -47,17 +51,22 @@ class AnnouncedStats(NamedTuple):
 
 
 class Announced:
-    """Serves rows in an order that was announced, from memory, and any others as :meth:`Dataset.take` does: from :meth:`Dataset.plan`.
+    """Serves rows in an order that was announced, from memory, and any others as :meth:`Dataset.take` does: from
+    :meth:`Dataset.plan`.
 
-    Rows count as announced as long as they are asked for in about that order, in portions of any size; the values are the same in any case. One thread at a time;
-    in a forked process, plan again.
+    Rows count as announced as long as they are asked for in about that order, in portions of any size; the values are
+    the same in any case. One thread at a time; in a forked process, plan again.
     """
 
-    def __init__(self, dataset: Dataset, rows: Any, *, memory: int | str | None, threads: int | None, portion: int | None) -> None:
+    def __init__(
+        self, dataset: Dataset, rows: Any, *, memory: int | str | None, threads: int | None, portion: int | None
+    ) -> None:
         if portion is not None and portion < 1:
             raise ValueError(f"portion is {portion}: use 1 or more")
         self.dataset = dataset
-        options = _ffi.AnnouncedOptions(memory=size(memory, "memory"), threads=count(threads, "threads"), portion=portion or 0)
+        options = _ffi.AnnouncedOptions(
+            memory=size(memory, "memory"), threads=count(threads, "threads"), portion=portion or 0
+        )
         ids = dataset._row_ids(rows)
         self._handle: Handle | None = Handle(
             library.announced_free, library.dataset_plan, dataset._pointer, *ids.buffer_info(), ctypes.byref(options)
@@ -75,14 +84,18 @@ class Announced:
         return handle
 
     def announce(self, rows: Any) -> None:
-        """Says what will be asked for after all that was announced before. Early is better: a short announcement means more decodes."""
+        """Says what will be asked for after all that was announced before. Early is better: a short announcement means
+        more decodes.
+        """
         ids = self.dataset._row_ids(rows)
         call(library.announced_announce, self._pointer, *ids.buffer_info())
 
     def take(self, rows: Any) -> Batch:
         """Rows in the order asked, whether they were announced or not, as :meth:`Dataset.take` has them."""
         ids = self.dataset._row_ids(rows)
-        return Batch(Handle(library.batch_free, library.announced_take, self._pointer, *ids.buffer_info()), self._schema)
+        return Batch(
+            Handle(library.batch_free, library.announced_take, self._pointer, *ids.buffer_info()), self._schema
+        )
 
     def clear(self) -> None:
         """Forgets what was announced and not taken, as when an epoch is abandoned."""

@@ -47,8 +47,8 @@ class Batch:
 
         pyarrow.record_batch(batch)    polars.DataFrame(batch)    duckdb.sql("select * from batch")
 
-    ``len(batch)`` is the number of rows. ``batch["label"]`` is a column as :meth:`to_numpy` gives it; ``batch[3]`` a row as a dict of Python
-    values; iterating gives such rows.
+    ``len(batch)`` is the number of rows. ``batch["label"]`` is a column as :meth:`to_numpy` gives it; ``batch[3]`` a
+    row as a dict of Python values; iterating gives such rows.
     """
 
     __slots__ = ("_handle", "_schema", "_info", "_exported", "__weakref__")
@@ -99,7 +99,9 @@ class Batch:
 
     @property
     def substituted(self) -> list[Substituted]:
-        """Which rows stand in for others that could not be read, by rising place: see ``on_fault`` of a :class:`Loader`."""
+        """Which rows stand in for others that could not be read, by rising place: see ``on_fault`` of a
+        :class:`Loader`.
+        """
         rows = self._info.substituted[: self._info.num_substituted]
         return [Substituted(row.place, row.lost) for row in rows]
 
@@ -128,15 +130,18 @@ class Batch:
     ) -> dict[str, Any]:
         """The columns as numpy arrays.
 
-        Numbers, dates and times are arrays of shape ``(rows,)``, lists of a fixed size arrays of shape ``(rows, size)``, and binary of
-        a fixed size arrays of bytes of shape ``(rows, size)``. None of these is copied, but for booleans, which are bits in Arrow, and dates of 32
-        bits. Lists of other sizes are :class:`Ragged`, dictionaries :class:`Codes`, structs dicts; all else is a list of Python values.
+        Numbers, dates and times are arrays of shape ``(rows,)``, lists of a fixed size arrays of shape
+        ``(rows, size)``, and binary of a fixed size arrays of bytes of shape ``(rows, size)``. None of these is copied,
+        but for booleans, which are bits in Arrow, and dates of 32 bits. Lists of other sizes are :class:`Ragged`,
+        dictionaries :class:`Codes`, structs dicts; all else is a list of Python values.
 
         Args:
             columns: The columns wanted. Default: all.
-            nulls: ``"error"`` raises :class:`SchemaError` if there is a null; ``"fill"`` puts NaN, NaT, 0, False, None or an empty list in its place;
-                ``"mask"`` does that and makes every column a :class:`Masked`. Within lists, nulls are filled where they are no error.
-            strings: ``"list"`` gives lists of ``str`` and ``bytes``, ``"offsets"`` gives :class:`Ragged` of their bytes, without a copy.
+            nulls: ``"error"`` raises :class:`SchemaError` if there is a null; ``"fill"`` puts NaN, NaT, 0, False, None
+                or an empty list in its place; ``"mask"`` does that and makes every column a :class:`Masked`. Within
+                lists, nulls are filled where they are no error.
+            strings: ``"list"`` gives lists of ``str`` and ``bytes``, ``"offsets"`` gives :class:`Ragged` of their
+                bytes, without a copy.
         """
         readers = [(i, field.name, reader(field, nulls, strings)) for i, field in self._chosen(columns)]
         return self._read(readers)
@@ -144,7 +149,9 @@ class Batch:
     def to_torch(
         self, columns: list[str] | None = None, *, nulls: Nulls = "error", strings: str = "list"
     ) -> dict[str, Any]:
-        """The columns as torch tensors: the arrays of :meth:`to_numpy`, whose memory they share. Dates and times become their integers."""
+        """The columns as torch tensors: the arrays of :meth:`to_numpy`, whose memory they share. Dates and times become
+        their integers.
+        """
         tensors: dict[str, Any] = to_torch(self.to_numpy(columns, nulls=nulls, strings=strings))
         return tensors
 
@@ -163,7 +170,8 @@ class Batch:
     def to_pydict(self, columns: list[str] | None = None) -> dict[str, list[Any]]:
         """The columns, or these of them, as lists of Python values, ``None`` for each null.
 
-        Dates, times and durations become those of ``datetime``, which end at microseconds: those in nanoseconds stay integers.
+        Dates, times and durations become those of ``datetime``, which end at microseconds: those in nanoseconds stay
+        integers.
         """
         array = self._export().array
         chosen = ((i, field, array.children[i].contents) for i, field in self._chosen(columns))
@@ -183,7 +191,8 @@ class Batch:
         array = self._export().array
         fields = self._schema.fields
         columns = [
-            _values.values(field, array.children[i].contents, array.offset + start, count) for i, field in enumerate(fields)
+            _values.values(field, array.children[i].contents, array.offset + start, count)
+            for i, field in enumerate(fields)
         ]
         names = self.column_names
         return [dict(zip(names, row)) for row in zip(*columns)] if columns else [{} for _ in range(count)]

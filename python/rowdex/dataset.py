@@ -83,22 +83,24 @@ class Labels(NamedTuple):
 class Dataset:
     """The rows of indexed Parquet files, by row id.
 
-    ``len(dataset)`` is the number of rows; ``dataset[7]`` one of them as a dict of Python values; ``dataset[[7, 3, 7]]``, ``dataset[10:20]`` and
-    ``dataset[numpy_array]`` a :class:`Batch`. Iterating goes through the rows in order. All may be called from many threads at once.
+    ``len(dataset)`` is the number of rows; ``dataset[7]`` one of them as a dict of Python values;
+    ``dataset[[7, 3, 7]]``, ``dataset[10:20]`` and ``dataset[numpy_array]`` a :class:`Batch`. Iterating goes through the
+    rows in order. All may be called from many threads at once.
 
     It takes part in the Arrow PyCapsule protocol as a stream of all rows, which are read when they are asked for::
 
         pyarrow.table(dataset)    polars.DataFrame(dataset)    pandas.DataFrame.from_arrow(dataset)
         duckdb.sql("select label, count(*) from dataset group by label")
 
-    Nothing is opened, and no thread started, before it is used. A process forked from this one opens it again at its first use, and so does one that
-    unpickles it: a pickle has the arguments alone.
+    Nothing is opened, and no thread started, before it is used. A process forked from this one opens it again at its
+    first use, and so does one that unpickles it: a pickle has the arguments alone.
 
     Args:
         index: The index: a path, or an :class:`Index`.
         columns: The columns to serve, in this order; a path with dots names a nested field. Default: all.
         root: Finds the data files below this directory. Default: where the index says that they were.
-        staleness: How closely files are compared with what was indexed: ``"off"``, ``"stat"``, ``"footer"`` or ``"deep"``.
+        staleness: How closely files are compared with what was indexed: ``"off"``, ``"stat"``, ``"footer"`` or
+            ``"deep"``.
         cache: Bytes of decoded row groups to keep: a number, or a text such as ``"4GiB"``. Default: 1 GiB.
         threads: Threads that decode, in each process. Default: one for each core, at most eight. 0: the caller's.
         max_decoded: Refuses a row group that takes more bytes than this when decoded. Default: 2 GiB.
@@ -165,7 +167,9 @@ class Dataset:
         self._rows: int | None = None
 
     def _open_index(self) -> Index:
-        index = Index(self._arguments["index"], store=self._arguments["store"], _fingerprint=self._arguments["fingerprint"])
+        index = Index(
+            self._arguments["index"], store=self._arguments["store"], _fingerprint=self._arguments["fingerprint"]
+        )
         self._arguments["fingerprint"] = index.fingerprint
         return index
 
@@ -173,8 +177,10 @@ class Dataset:
         arguments = self._arguments
         columns = arguments["columns"]
         names = None if columns is None else [no_nul(name.encode(), "column name") for name in columns]
+        # NULL stands for all columns, so no column at all is a pointer to no name.
+        none = ctypes.cast(texts([b""]), ctypes.POINTER(ctypes.c_char_p))
         options = _ffi.DatasetOptions(
-            columns=None if names is None else texts(names) if names else ctypes.cast(texts([b""]), ctypes.POINTER(ctypes.c_char_p)),
+            columns=None if names is None else texts(names) if names else none,
             num_columns=0 if names is None else len(names),
             root=optional_path(arguments["root"]),
             staleness=optional_text(arguments["staleness"], "staleness"),
@@ -210,7 +216,8 @@ class Dataset:
         self.close()
 
     def close(self) -> None:
-        """Ends the cache and the threads, unless a loader still uses them. The dataset opens again if it is used again."""
+        """Ends the cache and the threads, unless a loader still uses them. The dataset opens again if it is used again.
+        """
         self._opened.forget()
 
     def __len__(self) -> int:
@@ -265,7 +272,9 @@ class Dataset:
 
     @property
     def tier_fault(self) -> Error | None:
-        """Why nothing more is kept in the disk tier since some time: the disk is full, say. ``None`` while all is well; rows are served all the same."""
+        """Why nothing more is kept in the disk tier since some time: the disk is full, say. ``None`` while all is well;
+        rows are served all the same.
+        """
         fault = Handle(library.error_free, library.dataset_tier_fault, self._pointer)
         return exception_of(fault) if fault else None
 
@@ -287,7 +296,10 @@ class Dataset:
         if hasattr(rows, "__index__") and not getattr(rows, "shape", ()):
             return self._samples(self.take([rows]))[0]
         if isinstance(rows, (str, float)):
-            raise TypeError(f"dataset[{rows!r}]: use a row id, a slice, or several row ids; a column is dataset[...].to_numpy()[name]")
+            raise TypeError(
+                f"dataset[{rows!r}]: use a row id, a slice, or several row ids; a column is "
+                "dataset[...].to_numpy()[name]"
+            )
         return self.take(rows)
 
     def __getitems__(self, rows: Any) -> Any:
@@ -295,7 +307,10 @@ class Dataset:
         if isinstance(rows, LoaderStep):
             return rows.batch()
         if isinstance(rows, tuple) and hasattr(rows, "plan"):
-            raise TypeError("these are the steps of a rowdex.torch.BatchSampler: give the DataLoader a rowdex.torch.Dataset, not a rowdex.Dataset")
+            raise TypeError(
+                "these are the steps of a rowdex.torch.BatchSampler: give the DataLoader a rowdex.torch.Dataset, not a "
+                "rowdex.Dataset"
+            )
         return self._samples(self.take(rows))
 
     def _samples(self, batch: Batch) -> list[dict[str, Any]]:
@@ -325,10 +340,12 @@ class Dataset:
         return _capsule.capsule(stream, b"arrow_array_stream")
 
     def take(self, rows: Any) -> Batch:
-        """Rows in the order asked, which may repeat. Each row group is decoded at most once in a call, several in parallel.
+        """Rows in the order asked, which may repeat. Each row group is decoded at most once in a call, several in
+        parallel.
 
         Args:
-            rows: Row ids: a range, a list or another sequence of integers, or an array of integers or booleans of one dimension.
+            rows: Row ids: a range, a list or another sequence of integers, or an array of integers or booleans of one
+                dimension.
         """
         ids = self._row_ids(rows)
         address, number = ids.buffer_info()
@@ -338,7 +355,8 @@ class Dataset:
     def plan(
         self, rows: Any, *, memory: int | str | None = None, threads: int | None = None, portion: int | None = None
     ) -> Announced:
-        """Announces the row ids that will be asked for, in this order, so that they are served at about the speed of a scan.
+        """Announces the row ids that will be asked for, in this order, so that they are served at about the speed of a
+        scan.
 
         For a sampler of one's own that knows an epoch, or a good part of it, beforehand::
 
@@ -351,7 +369,8 @@ class Dataset:
             rows: Row ids, as :meth:`take` has them.
             memory: Bytes of decoded rows to hold at most. Default: 1 GiB.
             threads: Threads that read ahead. Default: 2. 0: none, taking does all work.
-            portion: How many rows a call will take, mostly: such a call copies nothing. Default: as many as the first call takes.
+            portion: How many rows a call will take, mostly: such a call copies nothing. Default: as many as the first
+                call takes.
 
         Raises:
             OutOfRangeError: which is an ``IndexError``, naming the first row id that is not there.
@@ -359,17 +378,21 @@ class Dataset:
         return Announced(self, rows, memory=memory, threads=threads, portion=portion)
 
     def labels(self, column: str, of: IdSet | None = None) -> Labels:
-        """The classes of the rows by a column, which need not be among those served: for :class:`rowdex.order.Balanced`.
+        """The classes of the rows by a column, which need not be among those served: for
+        :class:`rowdex.order.Balanced`.
 
         Args:
-            column: Integers, dates, booleans, strings or binary, or dictionaries of them; a dotted path for a nested field.
+            column: Integers, dates, booleans, strings or binary, or dictionaries of them; a dotted path for a nested
+                field.
             of: The rows that are asked for. Default: all.
 
         Raises:
             SchemaError: for another type; ArgumentError: for a row without a value. They name the column.
         """
         name = no_nul(column.encode(), "column name")
-        found = Handle(library.labels_free, library.dataset_labels, self._pointer, name, None if of is None else of._pointer)
+        found = Handle(
+            library.labels_free, library.dataset_labels, self._pointer, name, None if of is None else of._pointer
+        )
         info = _ffi.LabelsInfo()
         call(library.labels_get_info, found, ctypes.byref(info))
         codes = array.array("I")
@@ -379,7 +402,8 @@ class Dataset:
         return Labels(codes, classes)
 
     def weights(self, column: str, of: IdSet | None = None) -> array.array[float]:
-        """The numbers of a column, which need not be among those served: for :class:`rowdex.order.Weighted`. Shape ``(rows,)``, float64.
+        """The numbers of a column, which need not be among those served: for :class:`rowdex.order.Weighted`. Shape
+        ``(rows,)``, float64.
 
         Raises:
             ArgumentError: for a row without a value, or one that is negative, infinite or not a number.
@@ -387,7 +411,14 @@ class Dataset:
         rows = len(self) if of is None else len(of)
         found = array.array("d", bytes(8 * rows))
         name = no_nul(column.encode(), "column name")
-        call(library.dataset_weights, self._pointer, name, None if of is None else of._pointer, found.buffer_info()[0], rows)
+        call(
+            library.dataset_weights,
+            self._pointer,
+            name,
+            None if of is None else of._pointer,
+            found.buffer_info()[0],
+            rows,
+        )
         return found
 
     def _row_ids(self, rows: Any) -> array.array[int]:
@@ -426,9 +457,7 @@ class Dataset:
         """
         wanted = no_nul(level.encode(), "level")
         with told(progress, "checking") as tell:
-            report = Handle(
-                library.verify_report_free, library.dataset_verify, self._pointer, wanted, tell, None
-            )
+            report = Handle(library.verify_report_free, library.dataset_verify, self._pointer, wanted, tell, None)
         info = _ffi.VerifyInfo()
         call(library.verify_report_get_info, report, ctypes.byref(info))
         errors = [exception_of(library.verify_report_problem(report, problem)) for problem in range(info.problems)]

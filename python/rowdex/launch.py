@@ -39,8 +39,8 @@ class Launch(NamedTuple):
         """What torchrun, Open MPI, PMI or Slurm put into the environment of this process.
 
         Raises:
-            ArgumentError: which is a ``ValueError``, if no launcher is found, if a variable is missing or no number, or if launchers
-                disagree. It names the variables.
+            ArgumentError: which is a ``ValueError``, if no launcher is found, if a variable is missing or no number, or
+                if launchers disagree. It names the variables.
         """
         found = _ffi.Launch()
         call(library.launch_from_env, ctypes.byref(found))

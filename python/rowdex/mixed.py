@@ -14,7 +14,8 @@ from .index import Index
 class MixedDataset(Dataset):
     """Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before.
 
-    Each keeps its own cache, threads and options. What comes how often is the business of an order, :class:`rowdex.order.Mixed`::
+    Each keeps its own cache, threads and options. What comes how often is the business of an order,
+    :class:`rowdex.order.Mixed`::
 
         dataset = rowdex.MixedDataset([rowdex.Dataset("web.rdx"), rowdex.Dataset("code.rdx")])
         loader = rowdex.Loader(dataset, batch_size=256, order=rowdex.order.Mixed([0.8, 0.2], size=1_000_000))
@@ -77,7 +78,10 @@ class MixedDataset(Dataset):
 
     def plan(self, rows: Any, **options: Any) -> Any:
         """Not there: plan for each of the datasets."""
-        raise TypeError("a mixed dataset cannot plan: plan for each of its datasets, or use a Loader with order=rowdex.order.Explicit(ids)")
+        raise TypeError(
+            "a mixed dataset cannot plan: plan for each of its datasets, or use a Loader with "
+            "order=rowdex.order.Explicit(ids)"
+        )
 
 
 __all__ = ["MixedDataset"]

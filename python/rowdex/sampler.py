@@ -76,7 +76,9 @@ class Plan(NamedTuple):
 
     def _orders(self, dataset: Dataset | None) -> Handle:
         if dataset is not None and len(dataset) != self.rows:
-            raise ValueError(f"a sampler of {self.rows} rows for a dataset of {len(dataset)}: make it with this dataset")
+            raise ValueError(
+                f"a sampler of {self.rows} rows for a dataset of {len(dataset)}: make it with this dataset"
+            )
         return open_order(self.order, Context(dataset, self.rows, self.seed % 2**64))
 
     def _sampler(self, orders: Handle) -> Handle:
@@ -95,7 +97,9 @@ class Plan(NamedTuple):
 
 
 class OpenPlan(NamedTuple):
-    """The ``rowdex_sampler`` of whole epochs, and that of the epoch that the run was resumed within. Neither is changed."""
+    """The ``rowdex_sampler`` of whole epochs, and that of the epoch that the run was resumed within. Neither is
+    changed.
+    """
 
     whole: Handle
     resumed: Handle | None
@@ -121,10 +125,11 @@ class SampledBatch(NamedTuple):
 
 
 class DistributedSampler:
-    """The rows of one rank, the same number on every rank: in the place of ``torch.utils.data.DistributedSampler``, and with its vocabulary.
+    """The rows of one rank, the same number on every rank: in the place of ``torch.utils.data.DistributedSampler``, and
+    with its vocabulary.
 
-    Iterating gives the row ids of this rank in the current epoch, and makes the next epoch current: every epoch has another order, whether or not
-    :meth:`set_epoch` is called. ``len(sampler)`` is how many these are.
+    Iterating gives the row ids of this rank in the current epoch, and makes the next epoch current: every epoch has
+    another order, whether or not :meth:`set_epoch` is called. ``len(sampler)`` is how many these are.
 
     Args:
         dataset: What has the rows: a :class:`Dataset`, or anything with a length.
@@ -135,18 +140,20 @@ class DistributedSampler:
         rank: This rank. Default: likewise, else 0.
         shuffle: ``False`` serves rows in order.
         seed: The same on all ranks.
-        drop_last: Drops rows that do not divide evenly (tail ``"drop"``), rather than serve some twice (tail ``"wrap"``).
-        order: ``"global"`` (default), ``"blocks(8)"``, ``"sequential"``, ``"torch"`` (what PyTorch's sampler serves, number for number), or one of
-            :mod:`rowdex.order`: from a list or a file, by weight, by class, of a part of the rows, in epochs of another size.
+        drop_last: Drops rows that do not divide evenly (tail ``"drop"``), rather than serve some twice (tail
+            ``"wrap"``).
+        order: ``"global"`` (default), ``"blocks(8)"``, ``"sequential"``, ``"torch"`` (what PyTorch's sampler serves,
+            number for number), or one of :mod:`rowdex.order`: from a list or a file, by weight, by class, of a part of
+            the rows, in epochs of another size.
         tail: ``"wrap"``, ``"drop"``, ``"uneven"`` (nothing twice, nothing dropped, ranks differ by one) or ``"error"``.
         replicas: How many ranks get the same rows, as those of a model-parallel group must.
         replica_layout: Which ranks these are: ``"consecutive"``, or ``"strided"``.
         batch_size: Rows per step and rank, for :meth:`batches`, :attr:`steps` and states between batches.
         drop_last_batch: Leaves out the last batch of an epoch if it is short on any rank.
-        partition: ``"strided"`` deals positions to the ranks in turn, ``"contiguous"`` one consecutive piece to each, so that with ``order="blocks(8)"``
-            a row group is read by about one rank.
-        rotation: Whether an order that is the same in every epoch begins elsewhere each time. Default: where rows are dropped or repeated, which
-            would be the same ones otherwise. ``False`` is what PyTorch's sampler does.
+        partition: ``"strided"`` deals positions to the ranks in turn, ``"contiguous"`` one consecutive piece to each,
+            so that with ``order="blocks(8)"`` a row group is read by about one rank.
+        rotation: Whether an order that is the same in every epoch begins elsewhere each time. Default: where rows are
+            dropped or repeated, which would be the same ones otherwise. ``False`` is what PyTorch's sampler does.
     """
 
     def __new__(cls, *_: Any, **__: Any) -> Any:
@@ -230,7 +237,11 @@ class DistributedSampler:
         self._served: tuple[int, int | None] = (self._epoch, None)
 
     def __getstate__(self) -> dict[str, Any]:
-        plan = self._plan if self._resumed_epoch is None or self._epoch == self._resumed_epoch else self._plan._replace(resumed=None)
+        plan = (
+            self._plan
+            if self._resumed_epoch is None or self._epoch == self._resumed_epoch
+            else self._plan._replace(resumed=None)
+        )
         return {
             "dataset": self._dataset, "plan": plan, "batched": self._batched, "epoch": self._epoch,
             "assumed": self._assumed,
@@ -270,7 +281,9 @@ class DistributedSampler:
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration serve ``epoch``. An epoch that was resumed stays resumed if it is the current one already."""
+        """Makes the next iteration serve ``epoch``. An epoch that was resumed stays resumed if it is the current one
+        already.
+        """
         epoch_number(epoch)
         if self._served[1] is None and self._epoch == self._resumed_epoch:
             refuse_earlier(epoch, self._epoch)
@@ -363,7 +376,8 @@ class DistributedSampler:
     def state_dict(self) -> dict[str, str]:
         """Where the run stands: after the last whole batch that was handed out. It is the same on all ranks.
 
-        Behind a ``DataLoader`` with workers that is further than training is, which reads ahead: there use :meth:`state_after`.
+        Behind a ``DataLoader`` with workers that is further than training is, which reads ahead: there use
+        :meth:`state_after`.
         """
         epoch, step = self._served
         return self._state(epoch, self._steps(epoch).start if step is None else step)
@@ -458,7 +472,9 @@ def refuse_earlier(epoch: int, resumed: int) -> None:
 
 def state_text(state_dict: Any) -> bytes:
     """What the library wants of a state."""
-    state = state_dict if isinstance(state_dict, str) else state_dict.get("state") if isinstance(state_dict, dict) else None
+    state = (
+        state_dict if isinstance(state_dict, str) else state_dict.get("state") if isinstance(state_dict, dict) else None
+    )
     if not isinstance(state, str):
         raise ValueError(f"not a state of a sampler: {state_dict!r}")
     return no_nul(state.encode(), "state")

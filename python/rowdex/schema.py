@@ -13,7 +13,8 @@ class Field(NamedTuple):
 
     Attributes:
         name: Its name.
-        format: Its type, in the `format strings <https://arrow.apache.org/docs/format/CDataInterface.html>`_ of Arrow: ``"l"`` is int64.
+        format: Its type, in the `format strings <https://arrow.apache.org/docs/format/CDataInterface.html>`_ of Arrow:
+            ``"l"`` is int64.
         nullable: Whether there may be nulls.
         children: The parts of a nested type.
         dictionary: The type of the categories, if the values are codes.

@@ -11,10 +11,11 @@ from ._library import count, no_nul
 
 
 class StoreOptions(NamedTuple):
-    """How an object store is talked to, where an index or the data is in one (``s3://``, ``gs://``, ``az://``, ``https://``).
+    """How an object store is talked to, where an index or the data is in one (``s3://``, ``gs://``, ``az://``,
+    ``https://``).
 
-    What a store needs to know comes from the environment, under the names that the stores' own tools use; ``config`` goes before it. A dataset's
-    options are pickled with it, so workers get the values, secrets among them.
+    What a store needs to know comes from the environment, under the names that the stores' own tools use; ``config``
+    goes before it. A dataset's options are pickled with it, so workers get the values, secrets among them.
     """
 
     concurrency: int | None = None
@@ -24,12 +25,15 @@ class StoreOptions(NamedTuple):
     retries: int | None = None
     """How often a request is sent again after a fault that may pass. Default: 10."""
     config: Mapping[str, str] | None = None
-    """Options of the store by the name that the environment variable has, in any case: ``{"aws_endpoint_url": "http://localhost:9000"}``."""
+    """Options of the store by the name that the environment variable has, in any case:
+    ``{"aws_endpoint_url": "http://localhost:9000"}``.
+    """
 
     def __repr__(self) -> str:
         # Values may be secrets.
         names = sorted(self.config or {})
-        return f"StoreOptions(concurrency={self.concurrency}, deadline={self.deadline}, retries={self.retries}, config={names})"
+        limits = f"concurrency={self.concurrency}, deadline={self.deadline}, retries={self.retries}"
+        return f"StoreOptions({limits}, config={names})"
 
     def _struct(self) -> _ffi.StoreOptions:
         if self.deadline is not None and not 0 < self.deadline < 1e12:
@@ -37,7 +41,8 @@ class StoreOptions(NamedTuple):
         if self.concurrency is not None and self.concurrency < 1:
             raise ValueError(f"concurrency is {self.concurrency}: use 1 or more")
         config = [
-            _ffi.StoreConfig(no_nul(name.encode(), "name"), no_nul(value.encode(), "value")) for name, value in (self.config or {}).items()
+            _ffi.StoreConfig(no_nul(name.encode(), "name"), no_nul(value.encode(), "value"))
+            for name, value in (self.config or {}).items()
         ]
         return _ffi.StoreOptions(
             concurrency=count(self.concurrency, "concurrency"),

@@ -11,7 +11,8 @@ from ._library import optional_text, path_bytes, size
 
 
 class DiskTier(NamedTuple):
-    """A folder on a local disk that keeps row groups for all processes of a machine, so that each is fetched and decoded once between them.
+    """A folder on a local disk that keeps row groups for all processes of a machine, so that each is fetched and
+    decoded once between them.
 
     It may be deleted at any time. Only its owner should be able to write to it: what is in it is served as data.
     """
