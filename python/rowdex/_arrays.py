@@ -5,7 +5,6 @@ For each column a *reader* is made once; it turns the column of one batch after 
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import sys
 from collections.abc import Callable
@@ -129,8 +128,9 @@ def _valid(np: Any, array: Any, start: int, count: int) -> Any:
 
 
 def _bits(np: Any, array: Any, buffer: int, start: int, count: int) -> Any:
-    data = np.frombuffer(_values.raw(array, buffer, start // 8, (start + count + 7) // 8), dtype=np.uint8)
-    return np.unpackbits(data, bitorder="little")[start % 8 : start % 8 + count].astype(bool)
+    first = start // 8
+    data = _view(np, array, buffer, np.dtype(np.uint8), None, first, (start + count + 7) // 8 - first)
+    return np.unpackbits(data, bitorder="little")[start % 8 : start % 8 + count].view(bool)
 
 
 def _fill(np: Any, found: Any, valid: Any) -> Any:
@@ -183,14 +183,31 @@ def _ends(np: Any, lengths: Any, dtype: Any) -> Any:
     return offsets
 
 
+class _Memory:
+    """Memory of the library as numpy takes it. The array that is made of it keeps it, and so the owner, alive.
+
+    Making a ctypes array type for every length takes ten times as long.
+    """
+
+    __slots__ = ("__array_interface__", "owner")
+    __array_interface__: dict[str, Any]
+    owner: Any
+
+
 def _view(np: Any, array: Any, buffer: int, dtype: Any, owner: Any, start: int, count: int) -> Any:
     width = dtype.itemsize
     address = array.buffers[buffer]
     if not address or count == 0:
         return np.empty(count, dtype=dtype)
-    memory = (ctypes.c_ubyte * (count * width)).from_address(address + start * width)
+    memory = _Memory()
     memory.owner = owner
-    return np.frombuffer(memory, dtype=dtype)
+    memory.__array_interface__ = {
+        "data": (address + start * width, False),
+        "shape": (count,),
+        "typestr": dtype.str,
+        "version": 3,
+    }
+    return np.asarray(memory)
 
 
 def _present(field: Field, np: Any, nulls: Nulls, strings: str, column: str) -> Reader:
@@ -337,19 +354,49 @@ def to_torch(value: Any) -> Any:
 def split(value: Any, size: int, rows: int) -> list[Any]:
     """Values of ``rows`` rows, as values of ``size`` rows each, the last ones fewer. Arrays and tensors become
     views."""
-    starts = range(0, rows, size)
+    return _split(value, [slice(start, min(start + size, rows)) for start in range(0, rows, size)])
+
+
+def _split(value: Any, cuts: list[slice]) -> list[Any]:
+    # This runs for every column: what is asked for most comes first, and nothing is asked for each cut.
     if isinstance(value, dict):
-        parts = {name: split(part, size, rows) for name, part in value.items()}
-        return [dict(zip(parts, row)) for row in zip(*parts.values())] if parts else [{} for _ in starts]
+        parts = [_split(part, cuts) for part in value.values()]
+        return [dict(zip(value, row)) for row in zip(*parts)] if parts else [{} for _ in cuts]
+    if isinstance(value, Ragged):
+        return _split_lists(value, cuts)
     if isinstance(value, Codes):
-        return [Codes(codes, value.categories) for codes in split(value.codes, size, rows)]
+        return [Codes(codes, value.categories) for codes in _split(value.codes, cuts)]
     if isinstance(value, Masked):
-        return [Masked(*pair) for pair in zip(split(value.values, size, rows), split(value.valid, size, rows))]
-    if isinstance(value, Ragged) and _is_tensor(value.values) and rows > 0:
-        return _split_tensors(value, size, rows)
-    if _is_tensor(value) and rows > 0:
-        return list(value.split(size))
-    return [cut(value, start, min(start + size, rows)) for start in starts]
+        return list(map(Masked, _split(value.values, cuts), _split(value.valid, cuts)))
+    if _is_tensor(value) and cuts:
+        lengths = [cut.stop - cut.start for cut in cuts]
+        return list(value[cuts[0].start : cuts[-1].stop].split(lengths))
+    return [value[cut] for cut in cuts]
+
+
+def _split_lists(value: Ragged, cuts: list[slice]) -> list[Any]:
+    import numpy as np
+
+    if not cuts:
+        return []
+    is_tensor = _is_tensor(value.offsets)
+    offsets = value.offsets.numpy() if is_tensor else value.offsets
+    ends = [*offsets[[cut.start for cut in cuts]].tolist(), int(offsets[cuts[-1].stop])]
+    items = _split(value.values, [slice(first, last) for first, last in zip(ends, ends[1:])])
+    size = cuts[0].stop - cuts[0].start
+    full = cuts if cuts[-1].stop - cuts[-1].start == size else cuts[:-1]
+    pieces: list[Any] = []
+    if all(cut.stop - cut.start == size for cut in full):
+        # The offsets of all pieces of one size in one go.
+        known = offsets[cuts[0].start : full[-1].stop + 1]
+        windows = np.lib.stride_tricks.sliding_window_view(known, size + 1)[:: max(size, 1)]
+        pieces += list(windows - windows[:, :1])
+    pieces += [offsets[cut.start : cut.stop + 1] - offsets[cut.start] for cut in cuts[len(pieces) :]]
+    if is_tensor:
+        import torch
+
+        pieces = [torch.from_numpy(piece) for piece in pieces]
+    return list(map(Ragged, items, pieces))
 
 
 def cut(value: Any, first: int, last: int) -> Any:
@@ -386,14 +433,3 @@ def in_rows(value: Any, rows: int) -> list[Any]:
 def _is_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
-
-
-def _split_tensors(value: Ragged, size: int, rows: int) -> list[Ragged]:
-    # numpy does small things in a fraction of the time, and takes all cuts at once.
-    import torch
-
-    offsets = value.offsets.numpy()
-    cuts = [*offsets[:rows:size].tolist(), int(offsets[-1])]
-    items = value.values[cuts[0] : cuts[-1]].split([end - start for start, end in zip(cuts, cuts[1:])])
-    pieces = (offsets[start : start + size + 1] - first for start, first in zip(range(0, rows, size), cuts))
-    return [Ragged(part, torch.from_numpy(piece)) for part, piece in zip(items, pieces)]
