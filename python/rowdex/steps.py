@@ -28,6 +28,10 @@ class LoaderSteps:
         """A copy of the sampler of the loader."""
         return self._loader._sampler_copy()
 
+    def set_epoch(self, epoch: int) -> None:
+        """Makes ``epoch`` the next one of the loader."""
+        self._loader.set_epoch(epoch)
+
     @property
     def _shards(self) -> int:
         return self._loader._sampler._shards

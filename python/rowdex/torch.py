@@ -796,6 +796,15 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         self._chosen, self._go_on = True, (epoch, place)
 
 
+def __getattr__(name: str) -> Any:
+    # torchdata is not needed for anything else here.
+    if name == "Node":
+        from ._node import Node
+
+        return Node
+    raise AttributeError(f"module 'rowdex.torch' has no attribute {name!r}")
+
+
 __all__ = [
     "BatchSampler", "Dataset", "DistributedSampler", "GlobalBatchSampler", "GlobalStep", "IterableDataset", "Row",
     "Rows", "Step",

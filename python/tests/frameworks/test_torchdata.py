@@ -41,6 +41,24 @@ def test_ranks_go_on_in_mid_epoch_with_the_batches_of_the_plain_loader(
         assert set(served) == set(range(ROWS)) and sum(served.values()) == ROWS + 1
 
 
+@pytest.mark.parametrize("threads", [False, True])
+def test_nodes_go_on_in_mid_epoch_with_the_batches_of_the_plain_loader(jobs: Jobs, threads: bool) -> None:
+    for rank in jobs.run("nodes", index="data/train.rdx", size=64, stop=30, threads=threads):
+        assert rank["found"] == rank["plain"] and [len(epoch) for epoch in rank["found"]] == [STEPS] * 3
+
+
+def test_a_distributed_checkpoint_has_the_place_of_a_loader(jobs: Jobs, tmp_path: pathlib.Path) -> None:
+    options = {"index": "data/train.rdx", "size": 64, "folder": str(tmp_path)}
+    before = jobs.run("checkpoints", **options, stop=30)
+    for world in (2, 3):
+        after = jobs.run("goes_on_from_a_checkpoint", world=world, **options)
+        assert {str(rank["state"]) for rank in after} == {str(rank["state"]) for rank in before}
+        served = collections.Counter(row for rank in before for batch in rank["begun"] for row in batch)
+        served.update(row for rank in after for batch in rank["rest"] for row in batch)
+        assert set(served) == set(range(ROWS)) and sum(served.values()) - ROWS < world
+        assert len({len(rank["next"]) for rank in after}) == 1
+
+
 def test_the_program_of_the_manual_runs(jobs: Jobs) -> None:
     for names in jobs.script(script("torchdata")):
         assert (names["rest"], names["whole"]) == (STEPS - 10, STEPS)
