@@ -41,7 +41,7 @@ from .errors import (
 from .frames import scan_polars
 from .index import BuildReport, FileInfo, Index, Location, build
 from .launch import Launch
-from .loader import Loader, LostGroup, Prediction
+from .loader import Loader, LostGroup, LostRow, Prediction
 from .mixed import MixedDataset
 from .sampler import DistributedSampler, Plan, SampledBatch
 from .schema import Field, Schema
@@ -87,6 +87,7 @@ __all__ = [
     "LoaderStats",
     "Location",
     "LostGroup",
+    "LostRow",
     "Masked",
     "MixedDataset",
     "NotFoundError",

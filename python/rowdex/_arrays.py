@@ -414,6 +414,53 @@ def cut(value: Any, first: int, last: int) -> Any:
     return value[first:last]
 
 
+def joined(parts: list[Any]) -> Any:
+    """Values of rows that follow each other, as one. The parts are of the same kinds."""
+    import numpy as np
+
+    first = parts[0]
+    if isinstance(first, dict):
+        return {name: joined([part[name] for part in parts]) for name in first}
+    if isinstance(first, Masked):
+        return Masked(joined([part.values for part in parts]), joined([part.valid for part in parts]))
+    if isinstance(first, Codes):
+        return _joined_codes(parts)
+    if isinstance(first, Ragged):
+        pieces, end = [first.offsets[:1] * 0], 0
+        for part in parts:
+            pieces.append(part.offsets[1:] - part.offsets[0] + end)
+            end += int(part.offsets[-1] - part.offsets[0])
+        # A slice of offsets keeps the values before it.
+        values = [cut(part.values, int(part.offsets[0]), int(part.offsets[-1])) for part in parts]
+        return Ragged(joined(values), joined(pieces))
+    if _is_tensor(first):
+        import torch
+
+        return torch.cat(parts)
+    return np.concatenate(parts) if isinstance(first, np.ndarray) else list(itertools.chain.from_iterable(parts))
+
+
+def _joined_codes(parts: list[Codes]) -> Codes:
+    """The dictionaries one after another: values may be in several of them."""
+    codes, before = [], 0
+    for part in parts:
+        wide = part.codes.long() if _is_tensor(part.codes) else part.codes.astype("int64")
+        codes.append(wide + before)
+        before += len(part.categories)
+    whole, narrow = joined(codes), parts[0].codes.dtype
+    if _is_tensor(whole):
+        import torch
+
+        return Codes(whole.to(narrow) if before <= torch.iinfo(narrow).max else whole, _joined_categories(parts))
+    import numpy as np
+
+    return Codes(whole.astype(narrow) if before <= np.iinfo(narrow).max else whole, _joined_categories(parts))
+
+
+def _joined_categories(parts: list[Codes]) -> Any:
+    return joined([part.categories for part in parts])
+
+
 def in_rows(value: Any, rows: int) -> list[Any]:
     """The values of ``rows`` rows one by one: scalars and views of arrays, and ``None`` where one is masked."""
     if isinstance(value, dict):

@@ -20,11 +20,11 @@ _TEXTS = ("u", "U", "z", "Z", "vu", "vz")
 
 
 class RowErrors(Exception):
-    """What rows could not be decoded."""
+    """Which rows could not be decoded: the column and the error by the place in the batch."""
 
-    def __init__(self, column: str, errors: dict[int, Exception]) -> None:
-        super().__init__(column, errors)
-        self.column, self.errors = column, errors
+    def __init__(self, errors: dict[int, tuple[str, Exception]]) -> None:
+        super().__init__(errors)
+        self.errors = errors
 
 
 class Transforms:
@@ -72,28 +72,21 @@ class Transforms:
         device = torch.accelerator.current_device_index()
         return lambda: torch.accelerator.set_device_index(device)
 
-    def decoded(self, batch: Batch) -> dict[str, list[Any]]:
-        """The values of the columns that are decoded, row by row.
-
-        Raises:
-            RowErrors: naming all rows that fail, of the first column in which one does.
-        """
+    def decoded(self, batch: Batch) -> tuple[dict[str, list[Any]], dict[int, tuple[str, Exception]]]:
+        """The values of the columns that are decoded, row by row, and what went wrong, by the place of the row."""
         if not self.decode:
-            return {}
+            return {}, {}
         given = batch.to_pydict(list(self.decode))
-        found: dict[str, list[Any]] = {}
+        found: dict[str, list[Any]] = {name: [] for name in self.decode}
+        errors: dict[int, tuple[str, Exception]] = {}
         for name, function in self.decode.items():
-            errors: dict[int, Exception] = {}
-            values = found[name] = []
             for place, value in enumerate(given[name]):
                 try:
-                    values.append(function(value))
+                    found[name].append(function(value))
                 except Exception as error:
-                    errors[place] = error
-                    values.append(None)
-            if errors:
-                raise RowErrors(name, errors)
-        return found
+                    errors.setdefault(place, (name, error))
+                    found[name].append(None)
+        return found, errors
 
     def finish(self, found: Any, decoded: dict[str, list[Any]]) -> Any:
         """The batch to hand out, of its converted columns and those that were decoded."""
@@ -128,17 +121,17 @@ class Transforms:
         step = f"epoch {batch.epoch}, step {batch.step}"
         ids = batch.row_ids
         if isinstance(error, RowErrors):
-            place, cause = next(iter(error.errors.items()))
+            place, (column, cause) = min(error.errors.items())
             row = ids[place]
             file, group, at = located(self._dataset, row)
             more = f" (and {len(error.errors) - 1} more of this batch)" if len(error.errors) > 1 else ""
             found = TransformError(
-                f"{file}, row group {group}, row {at}, column {error.column!r}: decode failed for row id {row}{more}, "
+                f"{file}, row group {group}, row {at}, column {column!r}: decode failed for row id {row}{more}, "
                 f"{step}: {_told(cause)}",
                 file=file,
                 row_group=group,
-                column=error.column,
-                row_ids=[ids[place] for place in error.errors],
+                column=column,
+                row_ids=[ids[place] for place in sorted(error.errors)],
             )
         else:
             cause = error

@@ -12,10 +12,11 @@ from ._arrays import Nulls, reader, split, to_torch
 from ._library import Handle, PerProcess, call, count, exception_of, library, no_nul, size
 from ._mapping import Mapping
 from ._stats import COUNTS, TIMES, LoaderStats, Meter
-from ._transforms import Transforms
+from ._substitutes import Substitutes
+from ._transforms import RowErrors, Transforms
 from .batch import Batch
 from .dataset import Dataset
-from .errors import Error
+from .errors import Error, TransformError
 from .sampler import DistributedSampler, Plan, epoch_number, refuse_earlier, state_text
 from .steps import LoaderSteps
 from .schema import Schema
@@ -33,6 +34,15 @@ class LostGroup(NamedTuple):
     """Its number, counted over the whole index."""
     error: Error
     """Why it could not be read; names file, row group and column where they are known."""
+
+
+class LostRow(NamedTuple):
+    """A row of which a loader could not decode a value."""
+
+    row_id: int
+    """Its row id."""
+    error: TransformError
+    """Why; names file, row group and column."""
 
 
 class Prediction(NamedTuple):
@@ -109,6 +119,7 @@ class Loader:
         substituted: Adds under this name whether a row stands in for one that could not be read. Shape ``(rows,)``, bool.
         on_fault: What to do about a row group that cannot be read: ``"fail"`` raises at the step that needs it; ``"substitute"`` replaces each of its rows by another
             one that can be read, the same on all ranks that can read the same files. Steps and rows stay as many. See :attr:`lost_groups`.
+            So it does with rows that ``decode`` fails for, if that depends on the value alone: see :attr:`lost_rows`.
         fault_seed: With ``"substitute"``: another seed chooses other rows. The same on all ranks.
         views: Serves top-level strings and binary as Arrow's views, without copying their values into batches: for wide ones, and ``output="arrow"``.
             A batch then keeps alive what its values are in.
@@ -197,6 +208,7 @@ class Loader:
             raise ValueError("map_threads without map, decode, collate, pad or pin_memory: there is nothing to do")
         self._mapping = Mapping(2 if map_threads is None else map_threads, transforms.entering) if transforms else None
         self._convert = Convert(output, nulls, strings, frozenset(transforms.decode))
+        self._substitutes = Substitutes(dataset, fault_seed) if on_fault == "substitute" and transforms.decode else None
         self._meter = Meter()
         self._row_groups: int | None = None
         self._row_ids, self._pads, self._substituted = row_ids, pads, substituted
@@ -340,11 +352,30 @@ class Loader:
             TransformError: if one of them fails.
         """
         found = self._converted(batch, pads)
+        transforms, substitutes = self._transforms, self._substitutes
         try:
-            return self._transforms.finish(found, self._transforms.decoded(batch))
+            decoded, errors = transforms.decoded(batch)
+            if errors and substitutes is None:
+                raise RowErrors(errors)
+            if errors and substitutes is not None:
+                found = substitutes.replaced(batch, found, decoded, errors, transforms, self._stand_in)
+            return transforms.finish(found, decoded)
         except Exception as error:
             failed = self._transforms.error_of(batch, error)
             raise failed from failed.__cause__
+
+    def _stand_in(self, lost: dict[str, Any], row: Batch) -> dict[str, Any]:
+        """The columns of a row that is served in the place of another one."""
+        convert = self._convert
+        # Not the readers of the loader, which are of its schema.
+        found = Convert(convert.output, convert.nulls, convert.strings, convert.without)(row)
+        assert isinstance(found, dict)
+        for name, value in ((self._row_ids, row.row_ids[0]), (self._substituted, True)):
+            if name is not None:
+                found[name] = lost[name] | True if value is True else lost[name] * 0 + value
+        if self._pads is not None:
+            found[self._pads] = lost[self._pads]
+        return {name: found[name] for name in lost}
 
     def _converted(self, batch: Batch, pads: int | None = None) -> Any:
         found = self._convert(batch)
@@ -412,6 +443,8 @@ class Loader:
         call(library.loader_get_stats, self._reading() or self._loader.get(), ctypes.byref(found))
         stats = LoaderStats({name: int(getattr(found, name)) for name in COUNTS})
         stats.update({name: getattr(found, f"{name}_ns") / 1e9 for name in TIMES})
+        if self._substitutes is not None:
+            stats["substituted"] += self._substitutes.served
         if self._row_groups is None:
             self._row_groups = sum(part.index.num_row_groups for part in self.dataset._parts)
         stats["passes"] = stats["decodes"] / self._row_groups if self._row_groups else 0.0
@@ -434,6 +467,12 @@ class Loader:
             error = library.lost_groups_get(lost, i, ctypes.byref(number))
             found.append(LostGroup(number.value, exception_of(error)))
         return found
+
+    @property
+    def lost_rows(self) -> list[LostRow]:
+        """The rows that ``decode`` failed for and that were replaced; none unless ``on_fault="substitute"``."""
+        errors = {} if self._substitutes is None else dict(self._substitutes.errors)
+        return [LostRow(row, error) for row, error in sorted(errors.items())]
 
     def close(self) -> None:
         """Ends its threads and lets go of what they hold. An iteration under way ends with :class:`ClosedError`, also one of another thread that

@@ -515,3 +515,106 @@ def test_the_program_of_the_manual_runs(hub: Any, tmp_path: pathlib.Path, monkey
     names: dict[str, Any] = {}
     exec(compile(script("Images and tokens"), "docs/frameworks.md", "exec"), names)
     assert names["images"] == 230 and names["batch"]["image"].shape[1:] == (3, 32, 32)
+
+
+def refusing(*refused: str) -> Any:
+    def decode(text: str) -> str:
+        if text in refused:
+            raise ValueError(f"refused {text}")
+        return text.upper()
+
+    return decode
+
+
+def served_with(dataset: Any, decode: Any, **options: Any) -> list[tuple[int, str]]:
+    options = {"decode": {"name": decode}, "on_fault": "substitute", "map_threads": 3, **options}
+    return [
+        pair for batch in loader_of(dataset, **options)
+        for pair in zip(batch["id"].tolist(), batch["name"])
+    ]  # fmt: skip
+
+
+def test_a_row_that_cannot_be_decoded_is_replaced_by_the_same_one_whoever_serves_it(dataset: Any) -> None:
+    decode = refusing(*(f"row {row}" for row in range(0, ROWS, 10)))
+    alone = served_with(dataset, decode, shuffle=False)
+    assert len(alone) == ROWS and all(name == f"ROW {row}" for row, name in alone)
+    assert all((row == place) == (place % 10 != 0) and row % 10 for place, (row, _) in enumerate(alone))
+    assert len({row for place, (row, _) in enumerate(alone) if place % 10 == 0}) > 50
+    # Another world size, other threads and batches, and a resumed run.
+    other = {"shuffle": False, "num_replicas": 3, "tail": "uneven", "batch_size": 7, "map_threads": 0}
+    by_rank = [served_with(dataset, decode, rank=rank, **other) for rank in range(3)]
+    assert [by_rank[place % 3][place // 3] for place in range(ROWS)] == alone
+    shuffled = loader_of(dataset, row_ids="row")
+    order = [row for batch in shuffled for row in batch["row"].tolist()]
+    assert served_with(dataset, decode) == [alone[row] for row in order]
+    assert served_with(dataset, decode, shuffle=False, fault_seed=5) != alone
+    with pytest.raises(rowdex.TransformError, match="decode failed for row id 0 .*refused row 0"):
+        served_with(dataset, decode, shuffle=False, on_fault="fail")
+
+
+def test_a_row_is_replaced_in_all_of_its_columns(dataset: Any) -> None:
+    table = {row["id"]: row for row in dataset}
+    for output in ("numpy", "torch", "python"):
+        if output == "torch":
+            need("torch")
+        marks = {} if output == "python" else {"row_ids": "row", "substituted": "other", "pads": "pad"}
+        loader = loader_of(
+            dataset, shuffle=False, output=output, nulls="mask", decode={"name": refusing("row 0", "row 40", "row 63")},
+            on_fault="substitute", **marks,
+        )  # fmt: skip
+        for batch in (batch for batch, _ in zip(loader, range(3))):
+            if output == "python":
+                rows = [dict(zip(batch, row)) for row in zip(*batch.values())]
+                assert all(row == {**table[row["id"]], "name": row["name"]} for row in rows)
+                continue
+            # What the loader adds is not masked.
+            found = {name: column[0] if isinstance(column, tuple) else column for name, column in batch.items()}
+            for place, row in enumerate(found["id"].tolist()):
+                values, offsets = found["tokens"]
+                assert values[offsets[place] : offsets[place + 1]].tolist() == table[row]["tokens"]
+                assert found["vector"][place].tolist() == table[row]["vector"]
+                assert found["name"][place] == f"ROW {row}" and int(found["row"][place]) == row
+                assert bool(batch["maybe"].valid[place]) == (table[row]["maybe"] is not None)
+                assert not found["pad"][place]
+        assert [lost.row_id for lost in loader.lost_rows] == [0, 40, 63]
+        assert isinstance(loader.lost_rows[1].error, rowdex.TransformError) and loader.stats.substituted >= 3
+        assert loader.lost_rows[1].error.row_ids == [40] and loader.lost_rows[1].error.file == "part-0.parquet"
+    first = next(iter(loader_of(
+        dataset, shuffle=False, decode={"name": refusing("row 3")}, on_fault="substitute", substituted="other"
+    )))  # fmt: skip
+    assert first["other"].tolist() == [place == 3 for place in range(32)]
+
+
+def test_where_nothing_can_be_decoded_there_is_an_error(dataset: Any) -> None:
+    def refuse(_: str) -> None:
+        raise ValueError("never")
+
+    with pytest.raises(rowdex.TransformError, match="row id 0, .*never"):
+        served_with(dataset, refuse, shuffle=False)
+
+
+def test_dictionaries_and_structs_of_replaced_rows_are_theirs(tmp_path: pathlib.Path) -> None:
+    kind = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.int32()))])
+    parts = [{"a": i, "b": list(range(i % 3))} for i in range(200)]
+    table = pa.table(
+        {
+            "id": range(200),
+            "city": pa.array([f"city {i % 7}" for i in range(200)]).dictionary_encode(),
+            "part": pa.array(parts, kind),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=11)
+    rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx")
+    dataset = rowdex.Dataset(tmp_path / "a.rdx")
+
+    def refuse(row: int) -> int:
+        if row % 9 == 4:
+            raise ValueError(row)
+        return row
+
+    for batch in loader_of(dataset, decode={"id": refuse}, on_fault="substitute"):
+        codes, cities = batch["city"]
+        for place, row in enumerate(batch["id"].tolist()):
+            values, offsets = batch["part"]["b"]
+            assert cities[codes[place]] == f"city {row % 7}" and batch["part"]["a"][place] == row
+            assert values[offsets[place] : offsets[place + 1]].tolist() == list(range(row % 3))
