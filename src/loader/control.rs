@@ -25,8 +25,9 @@ struct Inner {
 }
 
 impl Control {
-    /// Ends the loader. A thread that waits for a batch gets the error `Closed` within a moment, and so does everyone who asks for one later. A
-    /// loader without threads finishes the row group at hand first. The threads of the loader end in the same way; dropping it waits for them.
+    /// Ends the loader. A thread that waits for a batch gets the error `Closed` within a moment, and so does everyone
+    /// who asks for one later. A loader without threads finishes the row group at hand first. The threads of the loader
+    /// end in the same way; dropping it waits for them.
     pub fn close(&self) {
         self.inner.closed.store(true, Ordering::SeqCst);
         if let Some(engine) = self.engine() {

@@ -8,8 +8,9 @@ use super::plan::{Extract, Next, Plan, Run, Segment};
 use super::walk::{Span, Walk};
 use crate::{Error, ErrorKind, Result};
 
-/// When all row groups stay decoded, looking ahead saves no decode; it only makes extractions longer. Preparing an epoch may take time and memory in
-/// proportion to the rows, so then no more than this many are looked at, from the one on that is due.
+/// When all row groups stay decoded, looking ahead saves no decode; it only makes extractions longer. Preparing an
+/// epoch may take time and memory in proportion to the rows, so then no more than this many are looked at, from the one
+/// on that is due.
 const EPOCHS_LOOKED_AT: u64 = 2;
 
 /// The plan and the order that it follows.

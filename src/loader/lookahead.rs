@@ -1,22 +1,25 @@
 //! How many bytes of a store to have on their way: as many as the link holds, and no more.
 //!
-//! By Little's law again, for `λ` bytes a second that arrive `W` after they were asked for, `λW` must be under way. A reader that is kept waiting
-//! by what it asked for too late measures a `λ` that is too low, and so would ask for less; what tells is whether it waits. So, as
-//! AMP does for disks (B. Gill and L. Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared Cache", FAST 2007), more is asked for when
-//! a row group had not arrived when it was due, and less when for a while a third of what was asked for later ones had, too. Where the link is the limit every row group is late,
-//! and more under way would only wait in line: beyond twice the bandwidth-delay product that is measured it does not grow (the gain of BBR's start: Cardwell et
-//! al., "BBR: Congestion-Based Congestion Control", 2016).
+//! By Little's law again, for `λ` bytes a second that arrive `W` after they were asked for, `λW` must be under way. A
+//! reader that is kept waiting by what it asked for too late measures a `λ` that is too low, and so would ask for
+//! less; what tells is whether it waits. So, as AMP does for disks (B. Gill and L. Bathen, "AMP: Adaptive
+//! Multi-stream Prefetching in a Shared Cache", FAST 2007), more is asked for when a row group had not arrived when
+//! it was due, and less when for a while a third of what was asked for later ones had, too. Where the link is the
+//! limit every row group is late, and more under way would only wait in line: beyond twice the bandwidth-delay
+//! product that is measured it does not grow (the gain of BBR's start: Cardwell et al., "BBR: Congestion-Based
+//! Congestion Control", 2016).
 //!
-//! What is on its way takes memory from the rows that are held, which is paid for in passes. While the link is waited for, bytes come in
-//! proportion to what is under way, and with a part `a` of the memory for that and `1 - a` for rows an epoch takes a time of
-//! `1 / (a (1 - a))`. That is least at a half, but a quarter is within a third of it and costs a third fewer requests and bytes. Memory for which the order has no use,
-//! because it follows the files or the run has just begun, is free.
+//! What is on its way takes memory from the rows that are held, which is paid for in passes. While the link is waited
+//! for, bytes come in proportion to what is under way, and with a part `a` of the memory for that and `1 - a` for rows
+//! an epoch takes a time of `1 / (a (1 - a))`. That is least at a half, but a quarter is within a third of it and costs
+//! a third fewer requests and bytes. Memory for which the order has no use, because it follows the files or the run has
+//! just begun, is free.
 
 use super::groups::Groups;
 use crate::source::Link;
 
-/// What is aimed at before anything is measured: 50 ms of ten gigabits a second. To begin with less would cost a latency for each doubling, and
-/// nothing is held yet for which the memory would be needed.
+/// What is aimed at before anything is measured: 50 ms of ten gigabits a second. To begin with less would cost a
+/// latency for each doubling, and nothing is held yet for which the memory would be needed.
 const START: u64 = 64 << 20;
 
 /// It never becomes less than this.
@@ -57,7 +60,8 @@ pub(crate) struct Lookahead {
 }
 
 impl Lookahead {
-    /// For row groups of a store, within `memory`; none for others. `read_concurrency` chooses how many, and then it does not adapt.
+    /// For row groups of a store, within `memory`; none for others. `read_concurrency` chooses how many, and then it
+    /// does not adapt.
     pub(crate) fn new(groups: &dyn Groups, memory: u64, threads: usize, read_concurrency: Option<usize>) -> Self {
         let costs = || (0..groups.count()).map(|group| groups.size(group).cost);
         let largest = groups.is_remote().then(|| costs().max().unwrap_or(0));
@@ -88,13 +92,14 @@ impl Lookahead {
         self.bytes.min(self.share)
     }
 
-    /// How many bytes while rows take so many. A row group is asked for as long as there are fewer, so it may be one row group more.
+    /// How many bytes while rows take so many. A row group is asked for as long as there are fewer, so it may be one
+    /// row group more.
     pub(crate) fn bytes(&self, held: u64) -> u64 {
         self.bytes.min(self.share.max(self.memory.saturating_sub(held.saturating_add(self.decoding))))
     }
 
-    /// Takes note of what the extraction of this number found, where `next` is the first that is not read ahead yet, and says whether the
-    /// reserve has changed.
+    /// Takes note of what the extraction of this number found, where `next` is the first that is not read ahead yet,
+    /// and says whether the reserve has changed.
     pub(crate) fn note(&mut self, number: u64, found: Found, next: u64, link: Option<Link>) -> bool {
         let before = self.reserve();
         match (found, link) {
@@ -210,7 +215,8 @@ mod tests {
                         let rate = run(&mut ahead, world, 1000 + 20 * (product as u64 / group));
                         let best = link.min(decoder);
                         assert!(rate >= best * 0.9, "{world:?}: {:.2} with {}", rate / best, ahead.bytes(0));
-                        // The link's rate is measured from groups that arrive together, and may seem higher for a moment.
+                        // The link's rate is measured from groups that arrive together, and may seem higher for a
+                        // moment.
                         let enough = 5.0 * product + 3.0 * group as f64 + START as f64;
                         assert!(ahead.bytes(0) as f64 <= enough, "{world:?}: {} of {enough}", ahead.bytes(0));
                     }

@@ -1,5 +1,5 @@
-//! Looking at what comes next before it is handed out, and going on at a place: for those who hand batches out one by one, and several at a time to
-//! whoever converts them.
+//! Looking at what comes next before it is handed out, and going on at a place: for those who hand batches out one by
+//! one, and several at a time to whoever converts them.
 
 use std::sync::Arc;
 

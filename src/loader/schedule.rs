@@ -1,11 +1,12 @@
 //! What comes next: whether to plan further, read ahead, extract rows or assemble a segment, within the memory.
 //!
-//! The schedule knows neither threads nor data nor the clock. It is told what has happened and says what to do, so it is tested like the plan, over
-//! any sequence of events. In this order it asks for a segment whose rows are all there, a read to be started, an extraction that the memory
-//! permits, and a further step of the plan; only while less is on its way than should be, the plan comes before the extraction.
+//! The schedule knows neither threads nor data nor the clock. It is told what has happened and says what to do, so it
+//! is tested like the plan, over any sequence of events. In this order it asks for a segment whose rows are all there,
+//! a read to be started, an extraction that the memory permits, and a further step of the plan; only while less is on
+//! its way than should be, the plan comes before the extraction.
 //!
-//! It never waits for ever: an extraction that the next segment needs is asked for whatever memory it takes, once nothing else goes on and the
-//! consumer has taken all that there is.
+//! It never waits for ever: an extraction that the next segment needs is asked for whatever memory it takes, once
+//! nothing else goes on and the consumer has taken all that there is.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,8 +14,8 @@ use super::lookahead::{Found, Lookahead};
 use super::plan::Extract;
 use crate::source::Link;
 
-/// Segments of more epochs than the consumer's and so many are not planned before it takes some: preparing an epoch may take
-/// time and memory in proportion to the rows.
+/// Segments of more epochs than the consumer's and so many are not planned before it takes some: preparing an epoch may
+/// take time and memory in proportion to the rows.
 const EPOCHS_AHEAD: u64 = 2;
 
 /// What a schedule has to keep to.
@@ -279,8 +280,8 @@ impl Schedule {
 
     fn next_plan(&mut self) -> Option<Task> {
         let Planning { under_way, ended, outlook, .. } = &self.planning;
-        // Until a row group is decoded nobody knows what rows really take, so no more is planned than must be; or, where that would cost the
-        // latency of a store once more, than does no harm if they take several times as much.
+        // Until a row group is decoded nobody knows what rows really take, so no more is planned than must be; or,
+        // where that would cost the latency of a store once more, than does no harm if they take several times as much.
         let harmless = self.reads.lookahead.reserve() > 0 && outlook.held < self.limits.memory / 8;
         let unmeasured = self.extractions.decodes == 0 && self.extractions.next > 0 && !harmless;
         let ahead = self.limits.extractions_planned + self.reads.under_way.len();
@@ -305,8 +306,8 @@ impl Schedule {
         if ahead <= self.memory.read_ahead && !self.extractions.planned.is_empty() {
             return SEGMENTS_PLANNED;
         }
-        // An order that follows the files has all rows of a row group before the next one is asked for: without more, there would never be a
-        // second one to decode meanwhile.
+        // An order that follows the files has all rows of a row group before the next one is asked for: without more,
+        // there would never be a second one to decode meanwhile.
         let (read, decoded) = self.reads.expansion;
         let decoded = u128::from(ahead) * u128::from(decoded.max(1)) / u128::from(read.max(1));
         let segments = (decoded + u128::from(self.limits.excess)) / u128::from(outlook.segment_bytes.max(1));
@@ -316,7 +317,8 @@ impl Schedule {
     fn may_read_ahead(&self) -> bool {
         self.reads.under_way.len() < self.limits.reads
             && self.memory.read_ahead < self.reads.lookahead.bytes(self.planning.outlook.held)
-            // More rows than planned may be held for a while, and the plan follows slowly when more is to be on its way.
+            // More rows than planned may be held for a while, and the plan follows slowly when more is to be on its
+            // way.
             && self.memory.total() < self.limits.memory + self.limits.excess
     }
 
@@ -375,7 +377,8 @@ impl Schedule {
         self.running += 1;
         let found = self.found(number);
         if let Some((bytes, _)) = self.reads.under_way.remove(&number) {
-            // While it is decoded it is no longer read ahead: its compressed bytes come on top of the memory, as those of any row group do.
+            // While it is decoded it is no longer read ahead: its compressed bytes come on top of the memory, as those
+            // of any row group do.
             self.memory.read_ahead -= bytes;
         }
         self.memory.in_flight += needs;
@@ -501,8 +504,8 @@ impl Schedule {
     }
 }
 
-/// How much of a decoded row group is in memory at once, beside the rows that are kept of it: little where chunks come and go, all of it where the
-/// rows are views of its pages.
+/// How much of a decoded row group is in memory at once, beside the rows that are kept of it: little where chunks come
+/// and go, all of it where the rows are views of its pages.
 #[derive(Debug)]
 struct Staged(f64);
 

@@ -238,7 +238,8 @@ impl<'a> ValueBytes<'a> {
             },
             DataType::Boolean => ValueBytes::Bits(values.as_boolean()),
             other => {
-                return Err(ArrowError::NotYetImplemented(format!("dictionaries of {other} cannot be brought together")));
+                let what = format!("dictionaries of {other} cannot be brought together");
+                return Err(ArrowError::NotYetImplemented(what));
             },
         })
     }

@@ -244,8 +244,8 @@ proptest! {
         check(&take(&batches[0], &slots).unwrap(), &batches, &places);
 
         let parts: Vec<&[ArrayRef]> = batches.iter().map(RecordBatch::columns).collect();
-        let all = (0..).zip(&batches).flat_map(|(batch, rows)| (0..rows.num_rows() as u32).map(move |row| (batch, row)));
-        let places: Vec<Place> = all.collect();
+        let rows_of = |(batch, rows): (u32, &RecordBatch)| (0..rows.num_rows() as u32).map(move |row| (batch, row));
+        let places: Vec<Place> = (0..).zip(&batches).flat_map(rows_of).collect();
         let whole = record_batch(batches[0].schema_ref(), concat(&parts).unwrap(), places.len()).unwrap();
         check(&whole, &batches, &places);
     }
