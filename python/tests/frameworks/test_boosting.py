@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -150,6 +153,37 @@ def test_workers_serve_consecutive_pieces_that_are_the_whole(mixed: Any, workers
         lengths.append(sum(map(len, served)))
         labels += [label for part in served for label in part]
     assert max(lengths) - min(lengths) <= 1 and labels == columns["label"].tolist()
+
+
+WORKER = """
+import json, sys
+import rowdex.xgboost, xgboost
+index, arguments = sys.argv[1], json.loads(sys.argv[2])
+with xgboost.collective.CommunicatorContext(**arguments):
+    batches = rowdex.xgboost.DataIter(rowdex.Dataset(index), "label", features=["a", "v"], batch_rows=512)
+    matrix = xgboost.QuantileDMatrix(batches)
+    model = xgboost.train({"max_depth": 4, "tree_method": "hist", "nthread": 1}, matrix, 4)
+    found = {"rank": xgboost.collective.get_rank(), "rows": matrix.num_row(), "labels": matrix.get_label().tolist()}
+    print(json.dumps({**found, "trees": model.get_dump()}))
+"""
+
+
+def test_two_workers_of_xgboost_train_one_model_on_all_rows(mixed: Any) -> None:
+    tracker_of = need("xgboost.tracker")
+    dataset, columns = mixed
+    tracker = tracker_of.RabitTracker(n_workers=2, host_ip="127.0.0.1")
+    tracker.start()
+    command = [sys.executable, "-c", WORKER, dataset.index.path, json.dumps(tracker.worker_args())]
+    workers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        told = [worker.communicate(timeout=120) for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+    assert [worker.returncode for worker in workers] == [0, 0], told
+    first, second = sorted((json.loads(out.splitlines()[-1]) for out, _ in told), key=lambda found: found["rank"])
+    assert (first["rows"], second["rows"]) == (3000, 3000) and first["trees"] == second["trees"]
+    assert first["labels"] + second["labels"] == columns["label"].astype(np.float32).tolist()
 
 
 def test_a_feature_that_has_no_numbers_is_an_error_that_says_what_to_write(mixed: Any) -> None:
