@@ -271,7 +271,7 @@ typedef struct rowdex_build_options {
   const char *root;
   // "strict" (NULL: the same columns and types in every file) or "union" (missing columns are null, types are widened).
   const char *schema_mode;
-  // Serves only the rows that this Parquet or CSV file lists: a column row_id, or the columns file, row_group and row. NULL: all.
+  // Serves only the rows that this file lists, as for rowdex_id_set_listed; none may be listed twice. NULL: all.
   const char *rows_file;
   // Threads that read footers. 0: one for each available core.
   uint64_t threads;
@@ -499,6 +499,68 @@ typedef struct rowdex_range {
   // The one after the last.
   uint64_t end;
 } rowdex_range;
+
+// Which rows a view serves. All zeros are all rows of the base. Every choice leaves rows out; only or_views adds rows, to what the others leave.
+typedef struct rowdex_select_options {
+  // sizeof(rowdex_select_options)
+  size_t struct_size;
+  // Keeps only the rows that this file lists, as for rowdex_id_set_listed. NULL: all.
+  const char *rows_file;
+  // Leaves out the rows that this file lists. NULL: none.
+  const char *skip_file;
+  // Keeps only these rows, by row id of the base. NULL: all.
+  const struct rowdex_id_set *kept;
+  // What is recorded of kept. NULL: nothing.
+  const char *kept_note;
+  // Keeps only rows that these indexes of the same files serve, too.
+  const struct rowdex_index *const *and_views;
+  // How many.
+  size_t num_and;
+  // Leaves out the rows that these indexes of the same files serve.
+  const struct rowdex_index *const *not_views;
+  // How many.
+  size_t num_not;
+  // Adds the rows of these indexes of the same files to what all other choices leave.
+  const struct rowdex_index *const *or_views;
+  // How many.
+  size_t num_or;
+  // Keeps a sample of this fraction of the rows, by a hash: a row stays in it when files are appended. 0: all rows.
+  double sample;
+  // Another sample for another seed.
+  uint64_t sample_seed;
+  // 1 replaces an existing file.
+  uint64_t overwrite;
+  // How the store is talked to that the view goes to. NULL: the defaults.
+  const struct rowdex_store_options *store;
+} rowdex_select_options;
+
+// What was selected.
+typedef struct rowdex_select_report {
+  // sizeof(rowdex_select_report), set by the caller.
+  size_t struct_size;
+  // Rows that the view serves: row ids are 0 up to rows - 1.
+  uint64_t rows;
+  // Rows that the base serves.
+  uint64_t base_rows;
+  // Rows of the files, served or not.
+  uint64_t source_rows;
+  // How often lists had rows beyond the first time.
+  uint64_t repeated;
+  // Listed rows that are in the files and that the base does not serve.
+  uint64_t unserved;
+  // Length of the view in bytes.
+  uint64_t index_bytes;
+} rowdex_select_report;
+
+// How rows were listed.
+typedef struct rowdex_listed_info {
+  // sizeof(rowdex_listed_info), set by the caller.
+  size_t struct_size;
+  // How often rows were listed beyond the first time.
+  uint64_t repeated;
+  // Listed rows that are in the files and that the index does not serve.
+  uint64_t unserved;
+} rowdex_listed_info;
 
 // What labels have.
 typedef struct rowdex_labels_info {
@@ -1023,8 +1085,9 @@ rowdex_status rowdex_id_set_from_ranges(uint64_t rows,
 
 // The rows of an index that a file lists.
 //
-// Text has a row id, a range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line; CSV
-// and Parquet have a column row_id, or the columns file, row_group and row.
+// Text has a row id, a range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line. CSV
+// and Parquet have a column row_id; or a column of files (file, filename, file_path, path) beside one of rows within
+// the file (row_in_file, file_row_number, row_index), or beside row_group and row.
 rowdex_status rowdex_id_set_listed(const struct rowdex_index *index,
                                    const char *path,
                                    struct rowdex_id_set **set,
@@ -1066,6 +1129,12 @@ rowdex_status rowdex_id_set_intersection(const struct rowdex_id_set *one,
                                          struct rowdex_id_set **set,
                                          struct rowdex_error **error);
 
+// The rows that are in either set, which are out of equally many rows.
+rowdex_status rowdex_id_set_union(const struct rowdex_id_set *one,
+                                  const struct rowdex_id_set *other,
+                                  struct rowdex_id_set **set,
+                                  struct rowdex_error **error);
+
 // Ends the life of a set handle. Orders that were made with it have their own.
 void rowdex_id_set_free(struct rowdex_id_set *set);
 
@@ -1086,6 +1155,32 @@ rowdex_status rowdex_id_set_fill(const struct rowdex_id_set *set,
                                  size_t len,
                                  size_t *filled,
                                  struct rowdex_error **error);
+
+// Writes a view of an index to `output`: an index of the same files that serves only some of the rows. No data is read or copied. The path holds
+// what it held, or the whole view, at any moment.
+//
+// `report` may be NULL. A view without rows is an error.
+rowdex_status rowdex_select(const struct rowdex_index *base,
+                            const char *output,
+                            const struct rowdex_select_options *options,
+                            struct rowdex_select_report *report,
+                            struct rowdex_error **error);
+
+// The rows of an index that an Arrow stream lists, with the columns of a Parquet list as for rowdex_id_set_listed: what any engine that speaks
+// Arrow hands over, read a batch at a time.
+//
+// The stream is moved from, and released whatever happens. `info` may be NULL.
+rowdex_status rowdex_id_set_listed_stream(const struct rowdex_index *index,
+                                          struct ArrowArrayStream *stream,
+                                          struct rowdex_listed_info *info,
+                                          struct rowdex_id_set **set,
+                                          struct rowdex_error **error);
+
+// The rows of an index that a view of the same files serves, too, by row id of the index.
+rowdex_status rowdex_id_set_of_view(const struct rowdex_index *index,
+                                    const struct rowdex_index *view,
+                                    struct rowdex_id_set **set,
+                                    struct rowdex_error **error);
 
 // The classes of the rows: equal values of a column are one class. 4 bytes a row.
 //

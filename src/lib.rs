@@ -218,6 +218,7 @@ pub mod projection;
 mod row_group;
 mod rows;
 pub mod sampler;
+mod select;
 pub mod source;
 mod tier;
 
@@ -229,6 +230,7 @@ pub use index::{Index, Location};
 pub use loader::{Batch, Loader};
 pub use order::{EpochOrder, Order};
 pub use sampler::{DistributedSampler, Shard, Tail};
+pub use select::{Select, SelectReport};
 
 /// The allocator of a shared library that is built with `ROWDEX_ALLOCATOR=mimalloc`, for what the library itself
 /// allocates: its memory is freed by its own functions alone, so no other allocator meets it. It asks for huge pages.

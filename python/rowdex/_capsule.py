@@ -32,6 +32,18 @@ _kept: dict[int, _Kept] = {}
 _sweep_at = 0
 
 
+# Of a library object of its own, whose argument types are nobody else's.
+_given = ctypes.PyDLL(None).PyCapsule_GetPointer
+_given.restype = ctypes.c_void_p
+_given.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+def stream_pointer(source: Any) -> tuple[object, int]:
+    """The capsule of an Arrow stream, which must live while it is read, and the address of its struct."""
+    owner = source.__arrow_c_stream__()
+    return owner, _given(owner, b"arrow_array_stream")
+
+
 def capsule(struct: Any, name: bytes) -> object:
     """A capsule that owns ``struct``."""
     global _sweep_at

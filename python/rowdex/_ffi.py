@@ -152,6 +152,42 @@ class BuildReport(Versioned):
     ]
 
 
+class SelectOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("rows_file", c_char_p),
+        ("skip_file", c_char_p),
+        ("kept", c_void_p),
+        ("kept_note", c_char_p),
+        ("and_views", c_void_p),
+        ("num_and", c_size_t),
+        ("not_views", c_void_p),
+        ("num_not", c_size_t),
+        ("or_views", c_void_p),
+        ("num_or", c_size_t),
+        ("sample", c_double),
+        ("sample_seed", c_uint64),
+        ("overwrite", c_uint64),
+        ("store", POINTER(StoreOptions)),
+    ]
+
+
+class SelectReport(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("rows", c_uint64),
+        ("base_rows", c_uint64),
+        ("source_rows", c_uint64),
+        ("repeated", c_uint64),
+        ("unserved", c_uint64),
+        ("index_bytes", c_uint64),
+    ]
+
+
+class ListedInfo(Versioned):
+    _fields_ = [("struct_size", c_size_t), ("repeated", c_uint64), ("unserved", c_uint64)]
+
+
 class IndexInfo(Versioned):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -507,6 +543,10 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "id_set_split_by": (_STATUS, [_HANDLE, c_char_p, _HANDLE, c_char_p, c_double, c_uint64, _OUT]),
     "id_set_complement": (_STATUS, [_HANDLE, _OUT]),
     "id_set_intersection": (_STATUS, [_HANDLE, _HANDLE, _OUT]),
+    "id_set_union": (_STATUS, [_HANDLE, _HANDLE, _OUT]),
+    "id_set_of_view": (_STATUS, [_HANDLE, _HANDLE, _OUT]),
+    "id_set_listed_stream": (_STATUS, [_HANDLE, c_void_p, POINTER(ListedInfo), _OUT]),
+    "select": (_STATUS, [_HANDLE, c_char_p, POINTER(SelectOptions), POINTER(SelectReport)]),
     "id_set_free": (None, [_HANDLE]),
     "id_set_len": (c_uint64, [_HANDLE]),
     "id_set_rows": (c_uint64, [_HANDLE]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import operator
 import os
 from collections.abc import Iterable
@@ -90,7 +91,8 @@ def build(
         inputs: Files, folders (searched for ``*.parquet``, ``*.parq`` and ``*.pq``) and patterns, one or several.
         root: Stores paths relative to this directory, which must contain all files. Default: the deepest one that does.
         schema_mode: ``"strict"`` wants the same columns and types in every file; with ``"union"`` missing columns are null and types are widened.
-        rows_file: Serves only the rows that this Parquet or CSV file lists: a column ``row_id``, or columns ``file``, ``row_group`` and ``row``.
+        rows_file: Serves only the rows that this file lists, as :func:`rowdex.select` takes it; none may be listed
+            twice.
         threads: Threads that read footers. Default: one for each core.
         overwrite: Replaces an existing file.
         update: Updates an existing index: its unchanged leading files keep their row ids.
@@ -205,6 +207,17 @@ class Index:
         wanted = ctypes.c_uint64(row_id(row, len(self)))
         call(library.index_locate, handle, ctypes.byref(wanted), 1, ctypes.byref(location))
         return Location(_file(handle, location.file).path, location.ordinal, location.row)
+
+    @property
+    def view(self) -> dict[str, Any] | None:
+        """What :func:`rowdex.select` recorded of this view: ``base`` (its path from the folder of the view),
+        ``base_fingerprint``, ``base_rows``, ``choices``, ``rows`` and ``time``. ``None`` for any other index.
+        """
+        try:
+            found = json.loads(_info(self._handle.get()).build_info.text())["view"]
+        except (ValueError, LookupError, TypeError):
+            return None
+        return found if isinstance(found, dict) else None
 
     def verify(self) -> None:
         """Reads and checks every byte of the index again. :meth:`Dataset.verify` looks at the data files, too."""

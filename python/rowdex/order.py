@@ -289,7 +289,7 @@ class IdSet:
     """A set of row ids, out of the rows of a dataset: for :class:`Subset`, and for reading columns of some rows.
 
     ``len(set)`` is how many there are, ``row in set`` whether a row is one of them; iterating gives them in order. ``~set`` has the other rows, ``a & b``
-    those of both. At most 1.0625 bits for each row of the dataset.
+    those of both, ``a | b`` those of either. At most 1.0625 bits for each row of the dataset.
     """
 
     def __init__(self, rows: int, ids: Any) -> None:
@@ -309,11 +309,27 @@ class IdSet:
         return IdSet._of("ranges", rows, Numbers("Q", [bound for start, end in ranges for bound in (start, end)]))
 
     @staticmethod
-    def listed(index: Index | Dataset, path: Path) -> IdSet:
-        """The rows of an index that a file lists: text with a row id, a range like ``10..20`` or a place like ``a.parquet:2`` on each line, or CSV or Parquet
-        with a column ``row_id``, or columns ``file``, ``row_group`` and ``row``.
+    def listed(index: Index | Dataset, rows: Path | Any) -> IdSet:
+        """The rows of an index that a file or an Arrow stream lists.
+
+        Text has a row id, a range like ``10..20`` or a place like ``a.parquet:2`` on each line. CSV, Parquet, and any
+        object with ``__arrow_c_stream__`` have a column ``row_id``, or columns of files and rows as
+        :func:`rowdex.select` takes them. Of a stream, the row ids are kept in memory: 8 bytes each.
         """
-        return IdSet._of("listed", index if isinstance(index, Index) else index.index, os.path.abspath(path))
+        index = index if isinstance(index, Index) else index.index
+        if not hasattr(rows, "__arrow_c_stream__"):
+            return IdSet._of("listed", index, os.path.abspath(rows))
+        from .views import listed
+
+        found, _ = listed(index._handle.get(), rows)
+        made = object.__new__(IdSet)
+        made._handle = PerProcess(lambda: found)
+        return IdSet(len(index), made.ids())
+
+    @staticmethod
+    def view(index: Index | Dataset, view: Index) -> IdSet:
+        """The rows of an index that a view of the same files serves, too."""
+        return IdSet._of("view", index if isinstance(index, Index) else index.index, view)
 
     @staticmethod
     def split(
@@ -364,6 +380,11 @@ class IdSet:
             dataset, column, of, side, fraction, seed = arguments
             column, side = no_nul(column.encode(), "column name"), no_nul(side.encode(), "side")
             return made(library.id_set_split_by, dataset._pointer, column, None if of is None else of._pointer, side, fraction, seed)
+        if kind == "view":
+            index, view = arguments
+            return made(library.id_set_of_view, index._handle.get(), view._handle.get())
+        if kind == "union":
+            return made(library.id_set_union, arguments[0]._pointer, arguments[1]._pointer)
         if kind == "complement":
             return made(library.id_set_complement, arguments[0]._pointer)
         return made(library.id_set_intersection, arguments[0]._pointer, arguments[1]._pointer)
@@ -406,9 +427,12 @@ class IdSet:
     def __and__(self, other: IdSet) -> IdSet:
         return IdSet._of("intersection", self, other)
 
+    def __or__(self, other: IdSet) -> IdSet:
+        return IdSet._of("union", self, other)
+
     def _portable(self) -> tuple[Any, ...]:
         """The recipe; of a set that files were read for, its row ids, so that no other process reads them again and finds something else."""
-        if self._recipe[0] in ("listed", "split by"):
+        if self._recipe[0] in ("listed", "split by", "view"):
             self._recipe = ("ids", self.rows, Numbers("Q", self.ids()))
         return self._recipe
 

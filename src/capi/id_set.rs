@@ -25,7 +25,10 @@ pub struct rowdex_range {
     pub end: u64,
 }
 
-fn give(out: Option<&mut MaybeUninit<*mut rowdex_id_set>>, make: impl FnOnce() -> Result<IdSet>) -> Result<()> {
+pub(super) fn give(
+    out: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
+    make: impl FnOnce() -> Result<IdSet>,
+) -> Result<()> {
     let out = out_param(out, "set")?;
     out.write(handle::handle(rowdex_id_set(Arc::new(make()?))));
     Ok(())
@@ -65,8 +68,9 @@ pub unsafe extern "C" fn rowdex_id_set_from_ranges(
 
 /// The rows of an index that a file lists.
 ///
-/// Text has a row id, a range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line; CSV
-/// and Parquet have a column row_id, or the columns file, row_group and row.
+/// Text has a row id, a range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line. CSV
+/// and Parquet have a column row_id; or a column of files (file, filename, file_path, path) beside one of rows within
+/// the file (row_in_file, file_row_number, row_index), or beside row_group and row.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_id_set_listed(
     index: Option<&rowdex_index>,
@@ -158,6 +162,20 @@ pub extern "C" fn rowdex_id_set_intersection(
     call(error, || {
         let (one, other) = (&require(one, "one")?.0, &require(other, "other")?.0);
         give(set, || one.intersection(other))
+    })
+}
+
+/// The rows that are in either set, which are out of equally many rows.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_id_set_union(
+    one: Option<&rowdex_id_set>,
+    other: Option<&rowdex_id_set>,
+    set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let (one, other) = (&require(one, "one")?.0, &require(other, "other")?.0);
+        give(set, || one.union(other))
     })
 }
 

@@ -63,7 +63,7 @@ pub struct rowdex_build_options {
     pub root: *const c_char,
     /// "strict" (NULL: the same columns and types in every file) or "union" (missing columns are null, types are widened).
     pub schema_mode: *const c_char,
-    /// Serves only the rows that this Parquet or CSV file lists: a column row_id, or the columns file, row_group and row. NULL: all.
+    /// Serves only the rows that this file lists, as for rowdex_id_set_listed; none may be listed twice. NULL: all.
     pub rows_file: *const c_char,
     /// Threads that read footers. 0: one for each available core.
     pub threads: u64,

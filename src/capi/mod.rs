@@ -27,6 +27,7 @@ mod loader;
 mod option;
 mod orders;
 mod sampler;
+mod select;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,11 @@
 //! Options for opening a dataset.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use super::{Dataset, Inner, Settings, Staleness, State};
-use crate::index::{Index, RootKind};
+use crate::index::{Index, root};
 use crate::per_process::PerProcess;
 use crate::projection::Projection;
 use crate::row_group::{FileMetadata, MAX_DECODED_BYTES, views_pay};
@@ -167,7 +167,7 @@ impl DatasetBuilder {
             None => {
                 let root = match self.root {
                     Some(root) => Place::of(root)?,
-                    None => recorded_root(&self.index)?,
+                    None => root::of(&self.index)?,
                 };
                 let place = name(&root);
                 (source::open(root, &self.store)?, place)
@@ -205,32 +205,6 @@ fn first_file(index: &Index) -> Result<Option<FileMetadata>> {
     match index.footer(entry.index())? {
         Some(footer) => FileMetadata::parse(entry.path(), &footer, entry.size()).map(Some),
         None => Ok(None),
-    }
-}
-
-fn recorded_root(index: &Index) -> Result<Place> {
-    let recorded = index.root();
-    let path = match (recorded.kind, index.path()) {
-        (RootKind::Absolute, _) => return Place::of(&recorded.path),
-        (RootKind::RelativeToIndex, Some(path)) => path,
-        (RootKind::RelativeToIndex, None) => {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                "an index from memory does not say where its files are",
-            )
-            .with_hint("open the dataset with a root"));
-        }
-    };
-    match Place::of(path)? {
-        Place::Local(path) => Ok(Place::Local(path.parent().unwrap_or_else(|| Path::new("")).join(&recorded.path))),
-        Place::Remote(url) => match url.parent().join(&recorded.path) {
-            Some(root) => Ok(Place::Remote(root)),
-            None => {
-                Err(Error::new(ErrorKind::InvalidArgument, "the recorded root leads out of the store of the index")
-                    .with_file(url.to_string())
-                    .with_hint("name the root"))
-            }
-        },
     }
 }
 

@@ -43,6 +43,14 @@ impl AtomicFile {
         Ok(Self { target: target.to_owned(), overwrite, temporary, file, committed: false })
     }
 
+    /// Where the bytes written so far are, for reading them back.
+    pub(crate) fn written(&mut self) -> Result<&Path> {
+        let failed =
+            |error: io::Error| Error::io("cannot write the file", error).with_file(self.target.display().to_string());
+        self.file.flush().map_err(failed)?;
+        Ok(&self.temporary)
+    }
+
     /// Puts the file in its place, after its bytes are on disk.
     pub(crate) fn commit(mut self) -> Result<()> {
         let failed = |error: io::Error| {

@@ -11,7 +11,9 @@ pub mod builder;
 mod contents;
 mod format;
 mod order_file;
+pub(crate) mod output;
 pub(crate) mod path;
+pub(crate) mod root;
 mod row_list;
 mod rows;
 pub(crate) mod schema;
@@ -20,6 +22,7 @@ mod stored;
 pub mod synthetic;
 #[cfg(test)]
 mod tests;
+pub(crate) mod view;
 pub(crate) mod writer;
 
 use std::fmt;
@@ -41,6 +44,7 @@ use crate::source::{FileStat, ObjectSource, StoreOptions};
 use crate::{Error, Result};
 
 pub use self::order_file::OrderFile;
+pub use self::row_list::ListedRows;
 pub use self::rows::{RowSet, Runs};
 
 /// An open index: cheap to clone, shared between threads without locks.
@@ -431,13 +435,19 @@ impl<'a> FileEntry<'a> {
         own.iter().map(move |&value| contents.string(value))
     }
 
-    fn footer(&self) -> Result<Option<Bytes>> {
+    /// Its footer as it is stored, compressed, and how long it is when it is not.
+    fn stored_footer(&self) -> Result<Option<(Bytes, u32)>> {
         if !self.has_footer() {
             return Ok(None);
         }
         let start = self.record.footer_offset.get();
         let stored = self.contents.footers.read(start..start.saturating_add(self.record.footer_length.get().into()))?;
-        let raw_length = u64::from(self.record.footer_raw_length.get());
+        Ok(Some((stored, self.record.footer_raw_length.get())))
+    }
+
+    fn footer(&self) -> Result<Option<Bytes>> {
+        let Some((stored, raw_length)) = self.stored_footer()? else { return Ok(None) };
+        let raw_length = u64::from(raw_length);
         let damaged = || {
             invalid(format!("the stored footer of {} is not the one that was indexed", self.path()))
                 .with_hint("build the index again; if it was overwritten while it was open, open it again")

@@ -70,7 +70,12 @@ pub(crate) struct FooterRef {
 impl FooterRef {
     /// For an index without footers.
     pub(crate) fn not_stored(raw: &[u8]) -> Self {
-        Self { hash: hash(raw), offset: 0, length: 0, raw_length: 0, stored: false }
+        Self::hashed(hash(raw))
+    }
+
+    /// The same, where only the hash is at hand.
+    pub(crate) fn hashed(hash: u64) -> Self {
+        Self { hash, offset: 0, length: 0, raw_length: 0, stored: false }
     }
 }
 
@@ -85,6 +90,13 @@ pub(crate) struct StoredFooter {
     hash: u64,
     raw_length: u32,
     bytes: Vec<u8>,
+}
+
+impl StoredFooter {
+    /// As another index has it.
+    pub(super) fn copied(hash: u64, raw_length: u32, bytes: Vec<u8>) -> Self {
+        Self { hash, raw_length, bytes }
+    }
 }
 
 impl FooterCompressor {

@@ -239,8 +239,7 @@ impl IdSet {
     /// set.
     pub fn intersection(&self, other: &Self) -> Result<Self> {
         if self.rows != other.rows {
-            let message = format!("a set out of {} rows and one out of {}", self.rows, other.rows);
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("make both for the same dataset"));
+            return Err(self.unlike(other));
         }
         let mut builder = Builder::new(self.rows);
         let (mut left, mut right) = (self.ranges().peekable(), other.ranges().peekable());
@@ -255,6 +254,33 @@ impl IdSet {
             builder.add(common)?;
         }
         Ok(builder.finish())
+    }
+
+    /// The rows that are members of either set.
+    ///
+    /// # Errors
+    ///
+    /// As for [`intersection`](Self::intersection).
+    pub fn union(&self, other: &Self) -> Result<Self> {
+        if self.rows != other.rows {
+            return Err(self.unlike(other));
+        }
+        let mut builder = Builder::new(self.rows);
+        let (mut left, mut right) = (self.ranges().peekable(), other.ranges().peekable());
+        loop {
+            let next = match (left.peek(), right.peek()) {
+                (Some(a), Some(b)) if a.start <= b.start => left.next(),
+                (Some(_), None) => left.next(),
+                (_, Some(_)) => right.next(),
+                (None, None) => return Ok(builder.finish()),
+            };
+            builder.add(next.unwrap_or_default())?;
+        }
+    }
+
+    fn unlike(&self, other: &Self) -> Error {
+        let message = format!("a set out of {} rows and one out of {}", self.rows, other.rows);
+        Error::new(ErrorKind::InvalidArgument, message).with_hint("make both for the same dataset")
     }
 
     /// XXH3-64 of the number of rows and of the bounds of all maximal ranges, as 8 little-endian bytes each.

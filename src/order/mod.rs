@@ -77,7 +77,7 @@ pub use self::resized::Resized;
 pub use self::rotated::Rotated;
 pub use self::sequential::Sequential;
 pub use self::spec::OrderSpec;
-pub use self::split::{Side, Split};
+pub use self::split::{Sample, Side, Split};
 pub use self::subset::Subset;
 pub use self::torch::Torch;
 pub use self::weighted::Weighted;

@@ -11,6 +11,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// Begins the message that a split's key is hashed from.
 const TAG: &[u8; 16] = b"rowdex split v1\0";
 
+/// The same for a sample.
+const SAMPLE_TAG: &[u8; 16] = b"rowdex sample v1";
+
 /// A side of a [`Split`].
 ///
 /// Written and parsed as `train` and `validation`.
@@ -59,6 +62,46 @@ pub struct Split {
     threshold: u128,
 }
 
+/// A sample of the rows by a hash, so that nothing but the seed and a row's own key decides whether it is in it.
+///
+/// A row that is in the sample stays in it when files are appended, and in every larger sample of the same seed. The
+/// size is that of as many coin tosses. A sample and a [`Split`] of the same seed have nothing to do with each other.
+///
+/// `docs/orders.md` specifies the hash. It is frozen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    hash: Split,
+}
+
+impl Sample {
+    /// The sample of this fraction of the rows. Another seed is another sample.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` unless the fraction is from 0 to 1.
+    pub fn new(fraction: f64, seed: u64) -> Result<Self> {
+        if !(0.0..=1.0).contains(&fraction) {
+            let message = format!("a sample of {fraction} of the rows");
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use a fraction from 0 to 1"));
+        }
+        Ok(Self { hash: Split::tagged(SAMPLE_TAG, fraction, seed) })
+    }
+
+    /// Whether the row with this id is in the sample.
+    pub fn contains(&self, row: u64) -> bool {
+        self.hash.side_of_row(row) == Side::Validation
+    }
+
+    /// The rows of the sample, of `rows` rows: a few nanoseconds for each of these.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`IdSet::filter`].
+    pub fn rows(&self, rows: u64) -> Result<IdSet> {
+        IdSet::filter(rows, |row| self.contains(row))
+    }
+}
+
 impl Split {
     /// The split that gives this fraction of the keys to validation. Another seed is another split.
     ///
@@ -70,12 +113,16 @@ impl Split {
             let message = format!("a validation fraction of {validation_fraction}");
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use a fraction from 0 to 1"));
         }
+        Ok(Self::tagged(TAG, validation_fraction, seed))
+    }
+
+    fn tagged(tag: &[u8; 16], fraction: f64, seed: u64) -> Self {
         let mut message = [0; 24];
-        message[..16].copy_from_slice(TAG);
+        message[..16].copy_from_slice(tag);
         message[16..].copy_from_slice(&seed.to_le_bytes());
         // Scaling by a power of two is exact, and so is the conversion of what is at most 2^64.
-        let threshold = (validation_fraction * 2.0_f64.powi(64)) as u128;
-        Ok(Self { key: xxh3_64(&message), threshold })
+        let threshold = (fraction * 2.0_f64.powi(64)) as u128;
+        Self { key: xxh3_64(&message), threshold }
     }
 
     /// The side of whatever has this key. O(its length).
@@ -149,9 +196,25 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_is_as_large_as_asked_for_and_knows_nothing_of_the_split_of_its_seed() {
+        let n = 1_000_000;
+        let sample = Sample::new(0.1, 3).unwrap().rows(n).unwrap();
+        let deviation = (0.09 * n as f64).sqrt();
+        assert!((sample.len() as f64 - 0.1 * n as f64).abs() < 5.0 * deviation, "{}", sample.len());
+        let validation = Split::new(0.1, 3).unwrap().rows(Side::Validation, n).unwrap();
+        let both = sample.intersection(&validation).unwrap().len() as f64;
+        assert!((both - 0.01 * n as f64).abs() < 5.0 * 100.0, "{both}");
+        let larger = Sample::new(0.2, 3).unwrap();
+        assert!(sample.iter().take(1000).all(|row| larger.contains(row)));
+        let few = Sample::new(0.1, 3).unwrap().rows(1000).unwrap();
+        assert!(few.iter().eq(sample.iter().take_while(|row| *row < 1000)));
+    }
+
+    #[test]
     fn a_fraction_beyond_0_and_1_is_refused() {
         for fraction in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
             assert_eq!(Split::new(fraction, 0).unwrap_err().kind(), ErrorKind::InvalidArgument);
+            assert_eq!(Sample::new(fraction, 0).unwrap_err().kind(), ErrorKind::InvalidArgument);
         }
     }
 

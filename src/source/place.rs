@@ -167,7 +167,7 @@ fn split(path: &Path) -> Option<(&str, &str)> {
     known.then_some((scheme, rest))
 }
 
-fn percent_decoded(text: &str) -> Option<String> {
+pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

@@ -16,5 +16,6 @@ mod plan;
 mod prove;
 mod quality;
 mod row_choice;
+mod select;
 mod tier;
 mod where_cmd;

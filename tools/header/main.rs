@@ -22,6 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "dataset",
         "counters",
         "id_set",
+        "select",
         "columns",
         "orders",
         "launch",

@@ -57,8 +57,7 @@ pub(crate) struct BuildArgs {
     #[arg(long)]
     no_partitions: bool,
 
-    /// Index only the rows in this Parquet or CSV file, with a column `row_id` or the columns `file`, `row_group` and
-    /// `row`.
+    /// Index only the rows listed in this file: Parquet, CSV or text, as for `select --rows`.
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
 

@@ -12,6 +12,7 @@ use crate::locate::LocateArgs;
 use crate::plan::PlanArgs;
 use crate::prove::ProveArgs;
 use crate::quality::QualityArgs;
+use crate::select::SelectArgs;
 use crate::verify::VerifyArgs;
 use crate::where_cmd::WhereArgs;
 
@@ -40,6 +41,8 @@ Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 
 pub(crate) enum Command {
     /// Index Parquet files.
     Build(BuildArgs),
+    /// Choose rows of an index, and write them as another index of the same files.
+    Select(SelectArgs),
     /// Say what is in an index.
     Info(InfoArgs),
     /// Check an index, and the files it is of.

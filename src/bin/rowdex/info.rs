@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::args::{IndexArg, JsonArg};
 use crate::failure::Failure;
 use crate::output;
+use crate::view_of;
 
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
@@ -70,7 +71,10 @@ fn as_text(index: &Index, decoded_bytes: u64, data_bytes: u64) -> Result<(), Fai
         lines.push(("partitions", index.partition_columns().join(", ")));
     }
     lines.push(("fingerprint", format!("{:016x}", index.fingerprint())));
-    lines.push(("built by", index.build_info().to_owned()));
+    match view_of::record(index) {
+        Some(_) => lines.extend(view_of::lines(index)),
+        None => lines.push(("built by", index.build_info().to_owned())),
+    }
 
     let mut text: String = lines.into_iter().map(|(name, value)| format!("{name:<11}  {value}\n")).collect();
     text.push_str("\ncolumns\n");

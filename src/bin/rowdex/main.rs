@@ -20,8 +20,10 @@ mod prove;
 mod quality;
 mod row_choice;
 mod sampling;
+mod select;
 mod size;
 mod verify;
+mod view_of;
 mod where_cmd;
 
 use std::process::ExitCode;
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Build(args) => build::run(args),
+        Command::Select(args) => select::run(args),
         Command::Info(args) => info::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Locate(args) => locate::run(args),

@@ -8,6 +8,7 @@ use crate::args::{IndexArg, JsonArg, LEVELS, RootArg, ThreadsArg, named};
 use crate::failure::{Failure, complain};
 use crate::output;
 use crate::progress::Progress;
+use crate::view_of::{self, Base};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -37,6 +38,7 @@ pub(crate) struct VerifyArgs {
 pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     let index = args.index.open()?;
     index.verify()?;
+    let base = view_of::base(&index);
     let (mut files, mut row_groups, mut rows, mut problems) = (0, 0, 0, Vec::new());
     if args.level != Staleness::Off {
         let bar = Progress::new("checking files", index.num_files().into());
@@ -57,16 +59,29 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     for problem in &problems {
         complain(problem);
     }
+    let base_changed = match &base {
+        Some(Base::Changed(message)) => Some(message),
+        _ => None,
+    };
+    if let Some(message) = base_changed {
+        complain(message);
+    }
+    let whole = problems.is_empty() && base_changed.is_none();
     if args.json.json {
         output::print_json(&json!({
-            "ok": problems.is_empty(),
+            "ok": whole,
+            "base": base.as_ref().map(|base| match base {
+                Base::Same => "same",
+                Base::Changed(_) => "changed",
+                Base::NotThere => "not there",
+            }),
             "level": args.level.to_string(),
             "files": files,
             "row_groups": row_groups,
             "rows": rows,
             "problems": problems.iter().map(problem_json).collect::<Vec<_>>(),
         }))?;
-    } else if problems.is_empty() {
+    } else if whole {
         let index = args.index.index.display();
         output::print(&match args.level {
             Staleness::Off => format!("{index}: the index is whole\n"),
@@ -82,7 +97,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
             ),
         })?;
     }
-    if problems.is_empty() { Ok(()) } else { Err(Failure::Reported) }
+    if whole { Ok(()) } else { Err(Failure::Reported) }
 }
 
 fn problem_json(problem: &rowdex::Error) -> Value {

@@ -6,9 +6,7 @@
 mod discover;
 mod found;
 mod listing;
-mod output;
 mod partition;
-pub(super) mod rows_file;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -16,7 +14,7 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{Seek, SeekFrom};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
@@ -24,12 +22,11 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use self::found::Found;
-use self::output::Output;
 use self::partition::Partitions;
-use self::rows_file::SelectedRows;
 use self::schema::Merged;
+use super::output::{self, Output};
 use super::writer::{FooterCompressor, FooterRef, IndexWriter, NewFile, NewRowGroup, StoredFooter, Summary};
-use super::{FileEntry, Index, Root, RootKind};
+use super::{FileEntry, Index, Root, root, view};
 use crate::pool::run_on;
 use crate::row_group::{FileMetadata, Footer, read_end};
 use crate::source::place::{Place, shown};
@@ -185,10 +182,8 @@ impl IndexBuilder {
         self
     }
 
-    /// Serves only the rows that this file lists, in the order of the data.
-    ///
-    /// A Parquet or CSV file (by its extension) with either a column `row_id` (places in the index built without this
-    /// option) or the columns `file` (a path relative to the root), `row_group` and `row` (both counted from 0).
+    /// Serves only the rows that this file lists, in the order of the data: a list as [`Index::read_rows`] takes it,
+    /// whose row ids are those of the index built without this option. A row that is listed twice is an error.
     #[must_use]
     pub fn with_rows(mut self, rows: impl Into<PathBuf>) -> Self {
         self.rows = Some(rows.into());
@@ -236,7 +231,11 @@ impl IndexBuilder {
             return Err(exists(Error::new(ErrorKind::AlreadyExists, "")));
         }
         let found = discover::discover(&self.inputs, self.root.as_deref(), &self.store)?;
-        let report = self.write(&mut file, &place, &found, old.as_ref()).map_err(|error| match error.kind() {
+        let write = |file: &mut Output| match &self.rows {
+            Some(rows) => self.write_listed(file, &place, &found, rows),
+            None => self.write(file, &place, &found, old.as_ref()),
+        };
+        let report = write(&mut file).map_err(|error| match error.kind() {
             // What fails without a name is the writing.
             ErrorKind::Io => error.with_file(shown(output.as_ref())),
             _ => error,
@@ -265,9 +264,29 @@ impl IndexBuilder {
         Ok(Some(old))
     }
 
+    /// An index of all rows beside the one that is wanted, and of that one the listed rows.
+    fn write_listed(&self, out: &mut Output, output: &Place, found: &Found, rows: &Path) -> Result<BuildReport> {
+        let mut all = Output::create(output.clone(), true, &self.store)?;
+        let mut report = self.write(&mut all, output, found, None)?;
+        let all = all.read_back()?;
+        let listed = all.read_rows(rows)?;
+        if listed.repeated > 0 {
+            let message = match listed.repeated_row {
+                Some(row) => format!("row id {row} is listed twice"),
+                None => format!("{} rows are listed twice", listed.repeated),
+            };
+            return Err(Error::new(ErrorKind::InvalidArgument, message)
+                .with_file(rows.display().to_string())
+                .with_hint("list each row once, or use `rowdex select`, which serves it once and says so"));
+        }
+        report.rows = listed.rows.len();
+        report.index_bytes = view::write(out, &all, &all.to_source(&listed.rows)?, all.root(), all.build_info())?;
+        Ok(report)
+    }
+
     fn write(&self, out: &mut Output, output: &Place, found: &Found, old: Option<&Index>) -> Result<BuildReport> {
         let source = &*source::open(found.root.clone(), &self.store)?;
-        let root = recorded_root(output, &found.root)?;
+        let root = root::recorded(output, &found.root)?;
         let unchanged = match old {
             Some(old) => unchanged(old, found, source, *old.root() == root),
             None => HashMap::new(),
@@ -279,10 +298,6 @@ impl IndexBuilder {
             found.paths.iter().map(String::as_str).filter(|path| !kept_paths.contains(path)).collect();
         let all = || kept_paths_in_order(old, kept).chain(fresh.iter().copied());
         let partitions = if self.partitions { Partitions::of(all())? } else { Partitions::default() };
-        let mut selected = match &self.rows {
-            Some(path) => Some(SelectedRows::read(path)?),
-            None => None,
-        };
 
         let pool = self.pool(source.is_remote())?;
         let mut build = Build {
@@ -345,7 +360,7 @@ impl IndexBuilder {
                     build.report.footer_bytes += length;
                 }
                 let path = file.metadata.path().to_owned();
-                build.add(file, selected.as_mut()).map_err(|error| located(error, &path))?;
+                build.add(file).map_err(|error| located(error, &path))?;
             }
             if source.is_remote() {
                 // Files of one dataset have footers of about one length.
@@ -353,9 +368,6 @@ impl IndexBuilder {
             }
             build.report.requests = source.traffic().requests;
             progress(&build.report);
-        }
-        if let Some(selected) = selected {
-            selected.check_all_found(build.report.source_rows)?;
         }
         build.finish(&root, self)
     }
@@ -430,7 +442,7 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    fn add(&mut self, file: Scanned, mut selected: Option<&mut SelectedRows>) -> Result<()> {
+    fn add(&mut self, file: Scanned) -> Result<()> {
         let path = file.metadata.path();
         self.merged.add(path, file.metadata.arrow_schema(), self.partitions)?;
         let footer = match &file.stored {
@@ -441,15 +453,8 @@ impl Build<'_> {
         let groups = 0..file.metadata.num_row_groups();
         for ordinal in groups {
             let source_rows = u64::from(file.metadata.row_group_rows(ordinal));
-            let rows = match &mut selected {
-                Some(selected) => {
-                    Some(selected.of_row_group(path, ordinal as u32, self.report.source_rows, source_rows)?)
-                }
-                None => None,
-            };
             let decoded_bytes = file.metadata.decoded_bytes(ordinal, None);
-            let selection = rows.as_deref();
-            self.push_row_group(NewRowGroup { ordinal: ordinal as u32, source_rows, decoded_bytes, selection })?;
+            self.push_row_group(NewRowGroup { ordinal: ordinal as u32, source_rows, decoded_bytes, selection: None })?;
         }
         Ok(())
     }
@@ -500,10 +505,9 @@ impl Build<'_> {
     }
 
     fn push_row_group(&mut self, group: NewRowGroup<'_>) -> Result<()> {
-        let rows = group.selection.map_or(group.source_rows, |rows| rows.len() as u64);
         let source_rows = group.source_rows;
         self.writer.push_row_group(group)?;
-        self.report.rows += rows;
+        self.report.rows += source_rows;
         self.report.source_rows += source_rows;
         self.report.row_groups += 1;
         Ok(())
@@ -578,45 +582,4 @@ fn has_footer_of(entry: &FileEntry<'_>, now: &FileStat, source: &dyn Source) -> 
 
 fn kept_paths_in_order(old: Option<&Index>, kept: usize) -> impl Iterator<Item = &str> {
     old.into_iter().flat_map(move |old| old.files().take(kept)).map(|file| file.path())
-}
-
-/// The root relative to the directory of the index if it can be written so, absolute otherwise.
-fn recorded_root(output: &Place, root: &Place) -> Result<Root> {
-    let (output, root) = match (output, root) {
-        // Data in a store stays where it is when an index of it is copied to another place.
-        (_, Place::Remote(url)) => return Ok(Root { kind: RootKind::Absolute, path: url.to_string() }),
-        (Place::Remote(_), Place::Local(root)) => (None, root),
-        (Place::Local(output), Place::Local(root)) => (Some(output), root),
-    };
-    let canonical = |path: &Path| {
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        path.canonicalize()
-            .map_err(|error| Error::io("cannot resolve the directory", error).with_file(path.display().to_string()))
-    };
-    let root = canonical(root)?;
-    let beside = match output {
-        Some(output) => relative(&canonical(output.parent().unwrap_or(Path::new("")))?, &root),
-        None => None,
-    };
-    let (kind, path) = match beside {
-        Some(path) => (RootKind::RelativeToIndex, path),
-        None => (RootKind::Absolute, root),
-    };
-    let path = path.to_str().map(|path| path.replace(std::path::MAIN_SEPARATOR, "/")).ok_or_else(|| {
-        Error::new(ErrorKind::InvalidArgument, "the path of the data is not UTF-8")
-            .with_file(path.display().to_string())
-    })?;
-    Ok(Root { kind, path })
-}
-
-/// The way from one absolute directory to another; `None` between drives.
-fn relative(from: &Path, to: &Path) -> Option<PathBuf> {
-    let (from, to): (Vec<Component<'_>>, Vec<Component<'_>>) = (from.components().collect(), to.components().collect());
-    let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
-    if shared == 0 {
-        return None;
-    }
-    let up = from[shared..].iter().map(|_| Component::ParentDir);
-    let path: PathBuf = up.chain(to[shared..].iter().copied()).collect();
-    Some(if path.as_os_str().is_empty() { PathBuf::from(".") } else { path })
 }

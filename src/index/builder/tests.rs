@@ -207,7 +207,12 @@ fn a_list_of_rows_selects_them_however_it_is_written() {
     )
     .unwrap();
     let output = folder.path().join("i.rdx");
-    for list in [by_id, by_place, csv_ids, csv_places] {
+    let in_files = folder.path().join("engine.csv");
+    let pairs = "b.parquet,29\na.parquet,0\na.parquet,24\nb.parquet,10\na.parquet,9\nb.parquet,11\n";
+    std::fs::write(&in_files, format!("filename,file_row_number\n{pairs}")).unwrap();
+    let text = folder.path().join("list.txt");
+    std::fs::write(&text, "54\n0\na.parquet:2:4\n35..37\na.parquet:0:9\n").unwrap();
+    for list in [by_id, by_place, csv_ids, csv_places, in_files, text] {
         let report = IndexBuilder::new([&root]).with_rows(&list).with_overwrite(true).build(&output).unwrap();
         assert_eq!((report.rows, report.source_rows), (6, 55));
         assert_eq!(selected(&Index::open(&output).unwrap()), expected, "{}", list.display());
@@ -235,6 +240,8 @@ fn a_list_with_rows_that_are_not_there_or_twice_is_refused() {
         ("file,row_group,row\na.parquet,0,10\n", ErrorKind::OutOfRange),
         ("file,row_group,row\na.parquet,3,0\n", ErrorKind::OutOfRange),
         ("file,row_group,row\nb.parquet,0,0\n", ErrorKind::OutOfRange),
+        ("file,row_in_file\na.parquet,25\n", ErrorKind::OutOfRange),
+        ("file,row_in_file\na.parquet,3\na.parquet,3\n", ErrorKind::InvalidArgument),
     ];
     for (text, kind) in cases {
         let list = folder.path().join("list.csv");

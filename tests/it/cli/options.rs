@@ -15,7 +15,8 @@ use super::row_choice;
 type Case = (&'static str, &'static str, String, String);
 
 /// Options that have no effect on what a command writes, and why.
-const WITHOUT_A_TRACE: [(&str, &str, &str); 8] = [
+const WITHOUT_A_TRACE: [(&str, &str, &str); 9] = [
+    ("select", "threads", "how many decode at once"),
     ("build", "threads", "how many read footers at once"),
     ("build", "concurrency", "how many requests a store gets at once"),
     ("verify", "threads", "how many decode at once"),
@@ -78,6 +79,23 @@ fn cases() -> Vec<Case> {
     add("build", "no-partitions", "parted -o out.rdx", "parted -o out.rdx --no-partitions");
     add("build", "rows", build, &format!("{build} --rows rows.csv"));
     add("build", "json", build, &format!("{build} --json"));
+    let select = "train.rdx -o out.rdx --json --skip skip.txt";
+    add("select", "output", select, "train.rdx --output out-other.rdx --json --skip skip.txt");
+    add("select", "force", "train.rdx --skip skip.txt -o there.rdx", "train.rdx --skip skip.txt -o there.rdx --force");
+    add("select", "rows", select, &format!("{select} --rows rows.txt"));
+    add("select", "skip", select, &format!("{select} --skip rows.csv"));
+    add("select", "and", select, &format!("{select} --and there.rdx"));
+    add("select", "not", select, &format!("{select} --not there.rdx"));
+    add("select", "or", select, &format!("{select} --or there.rdx"));
+    add("select", "sample", select, &format!("{select} --sample 10%"));
+    add("select", "sample-seed", &format!("{select} --sample 10%"), &format!("{select} --sample 10% --sample-seed 3"));
+    let split = &format!("{select} --split train");
+    add("select", "split", select, split);
+    add("select", "split-fraction", split, &format!("{split} --split-fraction 0.5"));
+    add("select", "split-by", split, &format!("{split} --split-by user"));
+    add("select", "split-seed", split, &format!("{split} --split-seed 3"));
+    add("select", "root", &format!("{split} --split-by user"), &format!("{split} --split-by user --root uneven"));
+    add("select", "json", "train.rdx -o out.rdx", "train.rdx -o out.rdx --json");
     add("info", "json", "train.rdx", "train.rdx --json");
     add("verify", "level", "train.rdx --json", "train.rdx --json --level deep");
     add("verify", "root", "train.rdx --json", "train.rdx --json --root uneven");
@@ -264,6 +282,8 @@ fn place() -> Place {
     fs::write(path, bytes).unwrap();
     fs::write(place.path("skip.txt"), "3..200\n").unwrap();
     fs::write(place.path("rows.csv"), "row_id\n5\n6\n").unwrap();
+    fs::write(place.path("rows.txt"), "100..500\n").unwrap();
+    place.run("select train.rdx --rows rows.txt -o there.rdx").succeeds();
     fs::write(place.path("there.csv"), "").unwrap();
     fs::write(place.path("there.svg"), "").unwrap();
     let list = |ids: Vec<u64>| ids.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>();

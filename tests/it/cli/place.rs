@@ -71,6 +71,8 @@ impl Place {
     pub(super) fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rowdex"));
         command.args(arguments.split_whitespace()).current_dir(self.folder.path()).stdin(Stdio::null());
+        // The time that views record, so that equal commands write equal bytes.
+        command.env("SOURCE_DATE_EPOCH", "1800000000");
         command
     }
 

@@ -3,6 +3,7 @@
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use super::Index;
 use crate::fs::atomic::AtomicFile;
 use crate::source::place::{Place, Url};
 use crate::source::{ObjectSource, StoreOptions};
@@ -10,7 +11,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// An index being written, which nobody sees before it is committed.
 #[derive(Debug)]
-pub(super) enum Output {
+pub(crate) enum Output {
     File(AtomicFile),
     /// Held in memory, and sent in one piece.
     Object {
@@ -22,7 +23,7 @@ pub(super) enum Output {
 }
 
 impl Output {
-    pub(super) fn create(place: Place, overwrite: bool, options: &StoreOptions) -> Result<Self> {
+    pub(crate) fn create(place: Place, overwrite: bool, options: &StoreOptions) -> Result<Self> {
         match place {
             Place::Local(path) => AtomicFile::create(path, overwrite).map(Self::File),
             Place::Remote(url) => {
@@ -36,7 +37,15 @@ impl Output {
         }
     }
 
-    pub(super) fn commit(self) -> Result<()> {
+    /// What was written so far, as an index.
+    pub(crate) fn read_back(&mut self) -> Result<Index> {
+        match self {
+            Self::File(file) => Index::open(file.written()?),
+            Self::Object { bytes, .. } => Index::from_bytes(bytes.get_ref().clone()),
+        }
+    }
+
+    pub(crate) fn commit(self) -> Result<()> {
         match self {
             Self::File(file) => file.commit(),
             Self::Object { url, bytes, overwrite, options } => {
@@ -47,7 +56,7 @@ impl Output {
 }
 
 /// Whether there is something at the place.
-pub(super) fn exists(place: &Place, options: &StoreOptions) -> Result<bool> {
+pub(crate) fn exists(place: &Place, options: &StoreOptions) -> Result<bool> {
     use crate::source::Source;
     match place {
         Place::Local(path) => Ok(Path::exists(path)),

@@ -1,0 +1,142 @@
+"""Views: choosing the rows of an index, and writing them down as another index of the same files."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Union
+
+from . import _ffi
+from ._capsule import stream_pointer
+from ._library import Handle, call, library, optional_text, path_bytes
+from .index import Index, Path
+from .order import IdSet
+from .store import StoreOptions, store_pointer
+
+Rows = Union[Path, IdSet, Any]
+"""A file that lists rows, a set of them, or any object with ``__arrow_c_stream__``."""
+
+
+class SelectReport(NamedTuple):
+    """What :func:`select` made."""
+
+    rows: int
+    """Rows that the view serves: row ids are 0 up to ``rows - 1``."""
+    base_rows: int
+    """Rows that the base serves."""
+    source_rows: int
+    """Rows of the files, served or not."""
+    repeated: int
+    """How often lists had rows beyond the first time."""
+    unserved: int
+    """Listed rows that are in the files and that the base does not serve."""
+    index_bytes: int
+    """Length of the view in bytes."""
+
+
+def select(
+    base: Index | Path,
+    output: Path,
+    *,
+    rows: Rows | None = None,
+    skip: Rows | None = None,
+    and_: Index | Path | Iterable[Index | Path] = (),
+    not_: Index | Path | Iterable[Index | Path] = (),
+    or_: Index | Path | Iterable[Index | Path] = (),
+    sample: float | None = None,
+    seed: int = 0,
+    note: str | None = None,
+    overwrite: bool = False,
+    store: StoreOptions | None = None,
+) -> SelectReport:
+    """Writes a view to ``output``: an index of the files of ``base`` that serves only some of the rows.
+
+    No data is copied, and shards of a view are as equal as those of any index. The path holds what it held, or the
+    whole view, at any moment. Every choice leaves rows out; only ``or_`` adds rows, to what all others leave.
+
+    Lists of rows come from any engine: a table with a column of files (``file``, ``filename``, ``file_path`` or
+    ``path``) and one of rows within the file (``row_in_file``, ``file_row_number``, or ``row_index`` beside
+    ``file_path``), or with ``row_id``. It is a Parquet or CSV file, or an object with ``__arrow_c_stream__``, such as a
+    DuckDB relation, a Polars frame or a ``pyarrow`` table. ``docs/select.md`` has the query for each engine.
+
+    Args:
+        rows: Keeps only these rows: a list, or an :class:`IdSet` of the base.
+        skip: Leaves out these rows.
+        and_: Keeps only rows that these indexes of the same files serve, too.
+        not_: Leaves out the rows that these indexes of the same files serve.
+        or_: Adds the rows of these indexes of the same files.
+        sample: Keeps this fraction of the rows, by a hash: a row stays in the sample when files are appended.
+        seed: Another sample for another seed.
+        note: Is recorded in the view as the reason for ``rows`` and ``skip``, where these are no files.
+        overwrite: Replaces an existing file.
+        store: How the object store is talked to, if the view goes to one.
+
+    Raises:
+        ArgumentError, OutOfRangeError, AlreadyExistsError and others, naming the file.
+    """
+    if sample is not None and not 0 < sample <= 1:
+        raise ValueError(f"sample is {sample}: use a fraction above 0, up to 1")
+    base = base if isinstance(base, Index) else Index(base, store=store)
+    handle = base._handle.get()
+    told = [0, 0]
+    kept: list[Handle] = []
+    files: dict[str, bytes] = {}
+    for name, chosen in (("rows_file", rows), ("skip_file", skip)):
+        if chosen is None:
+            continue
+        if isinstance(chosen, IdSet):
+            found = chosen._pointer
+        elif hasattr(chosen, "__arrow_c_stream__"):
+            found, (repeated, unserved) = listed(handle, chosen)
+            told[0] += repeated
+            told[1] += unserved
+        else:
+            files[name] = path_bytes(chosen)
+            continue
+        kept.append(found if name == "rows_file" else _set(library.id_set_complement, found))
+    if len(kept) == 2:
+        kept = [_set(library.id_set_intersection, *kept)]
+    if note is not None and not kept:
+        kept = [IdSet.ranges(len(base), [(0, len(base))])._pointer]
+    views = {name: _handles(given, store) for name, given in (("and", and_), ("not", not_), ("or", or_))}
+    arrays = {
+        name: (ctypes.c_void_p * max(1, len(given)))(*(view.address for view in given)) for name, given in views.items()
+    }
+    options = _ffi.SelectOptions(
+        rows_file=files.get("rows_file"),
+        skip_file=files.get("skip_file"),
+        kept=kept[0].address if kept else None,
+        kept_note=optional_text("rows given to rowdex.select" if note is None else note, "note") if kept else None,
+        sample=0.0 if sample is None else float(sample),
+        sample_seed=seed % 2**64,
+        overwrite=overwrite,
+        store=store_pointer(store),
+        **{f"{name}_views": ctypes.addressof(array) for name, array in arrays.items()},
+        **{f"num_{name}": len(given) for name, given in views.items()},
+    )
+    report = _ffi.SelectReport()
+    call(library.select, handle, path_bytes(output), ctypes.byref(options), ctypes.byref(report))
+    made = SelectReport(*(getattr(report, name) for name in SelectReport._fields))
+    return made._replace(repeated=made.repeated + told[0], unserved=made.unserved + told[1])
+
+
+def listed(index: Handle, stream: Any) -> tuple[Handle, tuple[int, int]]:
+    """The rows that an Arrow stream lists, how often any of them came again, and how many are not served."""
+    info = _ffi.ListedInfo()
+    owner, pointer = stream_pointer(stream)
+    found = _set(library.id_set_listed_stream, index, pointer, ctypes.byref(info))
+    del owner
+    return found, (info.repeated, info.unserved)
+
+
+def _set(function: Any, *arguments: Any) -> Handle:
+    return Handle(library.id_set_free, function, *arguments)
+
+
+def _handles(given: Index | Path | Iterable[Index | Path], store: StoreOptions | None) -> list[Handle]:
+    each: list[Any] = [given] if isinstance(given, (Index, str, os.PathLike)) else list(given)
+    return [(view if isinstance(view, Index) else Index(view, store=store))._handle.get() for view in each]
+
+
+__all__ = ["Rows", "SelectReport", "select"]

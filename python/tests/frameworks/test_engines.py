@@ -1,0 +1,53 @@
+"""The rows that engines choose, each by the query of ``docs/select.md``, are those that a view serves."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+import rowdex
+
+from ..test_select import WANTED, ids_of
+from .need import need
+
+
+def test_the_rows_that_duckdb_chose_are_those_of_the_view(
+    folder: pathlib.Path, index: str, tmp_path: pathlib.Path
+) -> None:
+    duckdb = need("duckdb")
+    query = f"""
+        SELECT filename, file_row_number
+        FROM read_parquet('{folder}/*.parquet', filename = true, file_row_number = true)
+        WHERE label = 2 AND maybe IS NOT NULL ORDER BY random()
+    """
+    view = tmp_path / "view.rdx"
+    report = rowdex.select(index, view, rows=duckdb.sql(query))
+    assert (report.rows, report.repeated, report.unserved) == (len(WANTED), 0, 0)
+    assert ids_of(view) == WANTED
+    for name, options in (("kept.parquet", "FORMAT parquet"), ("kept.csv", "HEADER")):
+        duckdb.sql(f"COPY ({query}) TO '{tmp_path / name}' ({options})")
+        rowdex.select(index, view, rows=tmp_path / name, overwrite=True)
+        assert ids_of(view) == WANTED
+
+
+def test_the_rows_that_polars_chose_are_those_of_the_view(
+    folder: pathlib.Path, index: str, tmp_path: pathlib.Path
+) -> None:
+    pl = need("polars")
+    kept = (
+        pl.scan_parquet(f"{folder}/*.parquet", include_file_paths="file")
+        .with_columns(row_in_file=pl.int_range(pl.len()).over("file"))
+        .filter((pl.col("label") == 2) & pl.col("maybe").is_not_null())
+        .select("file", "row_in_file")
+        .collect()
+    )
+    view = tmp_path / "view.rdx"
+    rowdex.select(index, view, rows=kept.sample(fraction=1, shuffle=True, seed=3))
+    assert ids_of(view) == WANTED
+    kept.write_parquet(tmp_path / "kept.parquet")
+    rowdex.select(index, view, rows=tmp_path / "kept.parquet", overwrite=True)
+    assert ids_of(view) == WANTED
+    # The numbers that Polars counts over all files are not taken for numbers within a file.
+    counted = kept.rename({"row_in_file": "row_index"})
+    with pytest.raises(rowdex.ArgumentError, match="row_in_file"):
+        rowdex.select(index, view, rows=counted, overwrite=True)

@@ -1,0 +1,161 @@
+"""Views and lists of rows: what an engine chose is what the view serves, exactly and equally dealt."""
+
+from __future__ import annotations
+
+import pathlib
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import rowdex
+from rowdex.order import IdSet, Subset
+
+from .conftest import ROWS, run_python
+
+
+def ids_of(path: pathlib.Path) -> list[int]:
+    """The column ``id`` of all rows that an index serves."""
+    with rowdex.Dataset(path) as dataset:
+        return pa.record_batch(dataset.take(range(len(dataset)))).column("id").to_pylist()
+
+
+WANTED = [i for i in range(ROWS) if i % 5 == 2 and i % 3]
+"""What the engines below are asked for: ``label = 2 and maybe is not null``."""
+
+
+def test_spark_spells_files_as_urls_and_counts_in_each_file(
+    folder: pathlib.Path, index: str, tmp_path: pathlib.Path
+) -> None:
+    # As Spark 3.5 writes `_metadata.file_path` and `_metadata.row_index`.
+    places = [(f"file:{folder}/part-{i // 335}.parquet", i % 335) for i in WANTED]
+    for url in ("file:", "file://"):
+        urls = [path.replace("file:", url) for path, _ in places]
+        table = pa.table({"file_path": urls, "row_index": pa.array([row for _, row in places], pa.int64())})
+        rowdex.select(index, tmp_path / "view.rdx", rows=table, overwrite=True)
+        assert ids_of(tmp_path / "view.rdx") == WANTED
+        nested = pa.table({"_metadata": table.to_struct_array()})
+        rowdex.select(index, tmp_path / "view.rdx", rows=nested, overwrite=True)
+        assert ids_of(tmp_path / "view.rdx") == WANTED
+
+
+def test_any_stream_of_arrow_is_a_list_and_a_long_one_is_read_batch_by_batch(
+    index: str, tmp_path: pathlib.Path
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    view = tmp_path / "view.rdx"
+    for rows in (pa.table({"row_id": WANTED}), pandas.DataFrame({"row_id": WANTED})):
+        rowdex.select(index, view, rows=rows, overwrite=True)
+        assert ids_of(view) == WANTED
+    batches = 300
+    read = []
+
+    def endless() -> Any:
+        for number in range(batches):
+            read.append(number)
+            yield pa.record_batch({"row_id": pa.array([number % ROWS] * 1000)})
+
+    schema = pa.schema({"row_id": pa.int64()})
+    report = rowdex.select(index, view, rows=pa.RecordBatchReader.from_batches(schema, endless()), overwrite=True)
+    assert (report.rows, report.repeated, len(read)) == (batches, batches * 999, batches)
+
+
+def test_the_error_of_a_stream_and_rows_that_are_not_there_are_raised(
+    folder: pathlib.Path, index: str, tmp_path: pathlib.Path
+) -> None:
+    view = tmp_path / "view.rdx"
+
+    def broken() -> Any:
+        yield pa.record_batch({"row_id": [1]})
+        raise RuntimeError("the engine stopped")
+
+    stream = pa.RecordBatchReader.from_batches(pa.schema({"row_id": pa.int64()}), broken())
+    with pytest.raises(rowdex.Error, match="the engine stopped"):
+        rowdex.select(index, view, rows=stream)
+    for table, words in (
+        ({"file": ["part-7.parquet"], "row_in_file": [0]}, "part-7.parquet"),
+        ({"file": ["part-0.parquet"], "row_in_file": [335]}, "335 rows"),
+        ({"row_id": [ROWS]}, str(ROWS)),
+        ({"row_id": [0.5]}, "row_id"),
+        ({"row_id": [None]}, "row_id"),
+        ({"file": ["part-0.parquet"]}, "row_in_file"),
+        ({"id": [3]}, "file"),
+    ):
+        with pytest.raises(rowdex.Error, match=words):
+            rowdex.select(index, view, rows=pa.table(table))
+    with pytest.raises(TypeError):
+        rowdex.select(index, view, rows=3)
+    assert not view.exists()
+
+
+def test_views_are_combined_and_say_what_they_are_of(index: str, tmp_path: pathlib.Path) -> None:
+    low, odd, view = (tmp_path / name for name in ("low.rdx", "odd.rdx", "view.rdx"))
+    rowdex.select(index, low, rows=IdSet.ranges(ROWS, [(0, 600)]))
+    rowdex.select(index, odd, skip=pa.table({"row_id": list(range(0, ROWS, 2))}))
+    assert rowdex.Index(index).view is None
+
+    def made(*base: Any, **choices: Any) -> list[int]:
+        rowdex.select(*base, view, overwrite=True, **choices)
+        return ids_of(view)
+
+    assert made(low, and_=odd) == list(range(1, 600, 2))
+    assert made(low, not_=[odd]) == list(range(0, 600, 2))
+    assert made(rowdex.Index(low), or_=rowdex.Index(odd)) == sorted({*range(600), *range(1, ROWS, 2)})
+    assert made(index, rows=IdSet.ranges(ROWS, [(0, 9)]), skip=IdSet(ROWS, [3])) == [0, 1, 2, 4, 5, 6, 7, 8]
+    sample = made(index, sample=0.3, seed=5)
+    assert 200 < len(sample) < 400
+    assert made(low, sample=0.3, seed=5) == [i for i in sample if i < 600]
+    found = rowdex.Index(view).view
+    assert found is not None
+    assert found["base"] == "low.rdx" and found["rows"] == len(rowdex.Index(view))
+    assert found["base_fingerprint"] == f"{rowdex.Index(low).fingerprint:016x}"
+    assert found["choices"][0]["sample"] == 0.3
+    for wrong in (0, -0.1, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="sample"):
+            rowdex.select(index, view, sample=wrong)
+    with pytest.raises(rowdex.AlreadyExistsError):
+        rowdex.select(index, view)
+
+
+def test_sets_of_rows_are_made_of_lists_and_views_and_joined(
+    index: str, dataset: rowdex.Dataset, tmp_path: pathlib.Path
+) -> None:
+    rowdex.select(index, tmp_path / "low.rdx", rows=IdSet.ranges(ROWS, [(0, 600)]))
+    low = IdSet.view(dataset, rowdex.Index(tmp_path / "low.rdx"))
+    some = IdSet.listed(dataset, pa.table({"row_id": [5, 900, 5]}))
+    assert (len(low), list(some), list(low & some)) == (600, [5, 900], [5])
+    assert len(low | some) == 601 and 900 in (low | some)
+    again = pickle.loads(pickle.dumps(low | some))
+    assert list(again) == list(low | some)
+    orders = Subset("global", low & ~some)
+    served: list[int] = []
+    for rank in range(3):
+        sampler = rowdex.DistributedSampler(dataset, rank=rank, num_replicas=3, batch_size=7, order=orders, tail="uneven")
+        served.extend(sampler)
+    assert sorted(served) == [i for i in range(600) if i != 5]
+
+
+def test_a_set_of_a_stream_lives_in_forked_children(index: str) -> None:
+    program = """
+import os, sys, pyarrow as pa, rowdex
+from rowdex.order import IdSet
+kept = IdSet.listed(rowdex.Index(sys.argv[1]), pa.table({"row_id": [3, 1, 4]}))
+child = os.fork()
+if child == 0:
+    os._exit(0 if list(kept) == [1, 3, 4] else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = run_python(program, index)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_index_is_built_of_the_rows_that_a_parquet_list_of_an_engine_has(
+    folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    names = [str(folder / f"part-{i // 335}.parquet") for i in WANTED]
+    pairs = pa.table({"filename": names, "file_row_number": [i % 335 for i in WANTED]})
+    pq.write_table(pairs, tmp_path / "list.parquet")
+    report = rowdex.build(folder, tmp_path / "some.rdx", rows_file=tmp_path / "list.parquet")
+    assert (report.rows, report.source_rows) == (len(WANTED), ROWS)
+    assert ids_of(tmp_path / "some.rdx") == WANTED

@@ -1,0 +1,227 @@
+//! Views: choosing the rows that an index serves, and lists of rows from any engine.
+
+use std::ffi::c_char;
+use std::mem::MaybeUninit;
+
+use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+
+use super::error::{call, rowdex_error, rowdex_status};
+use super::handle::{self, Versioned, require};
+use super::id_set::{give, rowdex_id_set};
+use super::index::rowdex_index;
+use super::store::{rowdex_store_options, store_options};
+use crate::select::{Select, SelectReport};
+use crate::{Error, ErrorKind, Result};
+
+/// Which rows a view serves. All zeros are all rows of the base. Every choice leaves rows out; only or_views adds rows,
+/// to what the others leave.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_select_options {
+    /// sizeof(rowdex_select_options)
+    pub struct_size: usize,
+    /// Keeps only the rows that this file lists, as for rowdex_id_set_listed. NULL: all.
+    pub rows_file: *const c_char,
+    /// Leaves out the rows that this file lists. NULL: none.
+    pub skip_file: *const c_char,
+    /// Keeps only these rows, by row id of the base. NULL: all.
+    pub kept: *const rowdex_id_set,
+    /// What is recorded of kept. NULL: nothing.
+    pub kept_note: *const c_char,
+    /// Keeps only rows that these indexes of the same files serve, too.
+    pub and_views: *const *const rowdex_index,
+    /// How many.
+    pub num_and: usize,
+    /// Leaves out the rows that these indexes of the same files serve.
+    pub not_views: *const *const rowdex_index,
+    /// How many.
+    pub num_not: usize,
+    /// Adds the rows of these indexes of the same files to what all other choices leave.
+    pub or_views: *const *const rowdex_index,
+    /// How many.
+    pub num_or: usize,
+    /// Keeps a sample of this fraction of the rows, by a hash: a row stays in it when files are appended. 0: all rows.
+    pub sample: f64,
+    /// Another sample for another seed.
+    pub sample_seed: u64,
+    /// 1 replaces an existing file.
+    pub overwrite: u64,
+    /// How the store is talked to that the view goes to. NULL: the defaults.
+    pub store: *const rowdex_store_options,
+}
+
+// SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
+unsafe impl Versioned for rowdex_select_options {}
+
+/// What was selected.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_select_report {
+    /// sizeof(rowdex_select_report), set by the caller.
+    pub struct_size: usize,
+    /// Rows that the view serves: row ids are 0 up to rows - 1.
+    pub rows: u64,
+    /// Rows that the base serves.
+    pub base_rows: u64,
+    /// Rows of the files, served or not.
+    pub source_rows: u64,
+    /// How often lists had rows beyond the first time.
+    pub repeated: u64,
+    /// Listed rows that are in the files and that the base does not serve.
+    pub unserved: u64,
+    /// Length of the view in bytes.
+    pub index_bytes: u64,
+}
+
+// SAFETY: repr(C) and integers of 8 bytes only.
+unsafe impl Versioned for rowdex_select_report {}
+
+impl From<SelectReport> for rowdex_select_report {
+    fn from(report: SelectReport) -> Self {
+        let SelectReport { rows, base_rows, source_rows, repeated, unserved, index_bytes } = report;
+        Self { struct_size: 0, rows, base_rows, source_rows, repeated, unserved, index_bytes }
+    }
+}
+
+/// Writes a view of an index to `output`: an index of the same files that serves only some of the rows. No data is read
+/// or copied. The path holds what it held, or the whole view, at any moment.
+///
+/// `report` may be NULL. A view without rows is an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_select(
+    base: Option<&rowdex_index>,
+    output: *const c_char,
+    options: *const rowdex_select_options,
+    report: *mut rowdex_select_report,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let base = &require(base, "base")?.0;
+        // SAFETY: the conventions of the header.
+        let output = unsafe { handle::path(output, "output") }?;
+        // SAFETY: as above.
+        let options = unsafe { handle::options(options, "options") }?;
+        // SAFETY: as above.
+        let select = unsafe { choices(Select::new(base.clone()), &options) }?;
+        let report = match report.is_null() {
+            true => None,
+            // SAFETY: as above.
+            false => Some(unsafe { handle::struct_out(report, "report") }?),
+        };
+        let selected = select.write(output)?;
+        if let Some(report) = report {
+            report.write(selected.into());
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// The pointers in `options` are as the header says.
+unsafe fn choices(mut select: Select, options: &rowdex_select_options) -> Result<Select> {
+    select = select.with_overwrite(options.overwrite != 0);
+    // SAFETY: the caller's promise.
+    if let Some(list) = unsafe { handle::optional_path(options.rows_file) } {
+        select = select.rows(list);
+    }
+    // SAFETY: as above.
+    if let Some(list) = unsafe { handle::optional_path(options.skip_file) } {
+        select = select.skip(list);
+    }
+    // SAFETY: as above.
+    if let Some(kept) = unsafe { options.kept.as_ref() } {
+        // SAFETY: as above.
+        let note = unsafe { handle::optional_text(options.kept_note, "options.kept_note") }?;
+        select = select.kept((*kept.0).clone(), note.unwrap_or_default());
+    }
+    // SAFETY: as above.
+    for view in unsafe { handle::slice(options.and_views, options.num_and, "options.and_views") }? {
+        // SAFETY: as above.
+        select = select.and(require(unsafe { view.as_ref() }, "options.and_views[…]")?.0.clone());
+    }
+    // SAFETY: as above.
+    for view in unsafe { handle::slice(options.not_views, options.num_not, "options.not_views") }? {
+        // SAFETY: as above.
+        select = select.not(require(unsafe { view.as_ref() }, "options.not_views[…]")?.0.clone());
+    }
+    // SAFETY: as above.
+    for view in unsafe { handle::slice(options.or_views, options.num_or, "options.or_views") }? {
+        // SAFETY: as above.
+        select = select.or(require(unsafe { view.as_ref() }, "options.or_views[…]")?.0.clone());
+    }
+    if options.sample != 0.0 {
+        select = select.sample(options.sample, options.sample_seed);
+    }
+    if !options.store.is_null() {
+        // SAFETY: as above.
+        select = select.with_store_options(unsafe { store_options(options.store, "options.store") }?);
+    }
+    Ok(select)
+}
+
+/// How rows were listed.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_listed_info {
+    /// sizeof(rowdex_listed_info), set by the caller.
+    pub struct_size: usize,
+    /// How often rows were listed beyond the first time.
+    pub repeated: u64,
+    /// Listed rows that are in the files and that the index does not serve.
+    pub unserved: u64,
+}
+
+// SAFETY: repr(C) and integers of 8 bytes only.
+unsafe impl Versioned for rowdex_listed_info {}
+
+/// The rows of an index that an Arrow stream lists, with the columns of a Parquet list as for rowdex_id_set_listed: what
+/// any engine that speaks Arrow hands over, read a batch at a time.
+///
+/// The stream is moved from, and released whatever happens. `info` may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_id_set_listed_stream(
+    index: Option<&rowdex_index>,
+    stream: *mut FFI_ArrowArrayStream,
+    info: *mut rowdex_listed_info,
+    set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        if stream.is_null() || !stream.is_aligned() {
+            return Err(handle::null("stream"));
+        }
+        // SAFETY: the conventions of the header: a stream of whoever calls, which is marked as moved from.
+        let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream) };
+        let index = &require(index, "index")?.0;
+        let info = match info.is_null() {
+            true => None,
+            // SAFETY: the conventions of the header.
+            false => Some(unsafe { handle::struct_out(info, "info") }?),
+        };
+        let reader = ArrowArrayStreamReader::try_new(stream).map_err(|error| {
+            Error::new(ErrorKind::InvalidArgument, format!("cannot read the stream: {error}")).with_source(error)
+        })?;
+        give(set, || {
+            let listed = index.read_rows_of(reader)?;
+            if let Some(info) = info {
+                let (repeated, unserved) = (listed.repeated, listed.unserved);
+                info.write(rowdex_listed_info { struct_size: 0, repeated, unserved });
+            }
+            Ok(listed.rows)
+        })
+    })
+}
+
+/// The rows of an index that a view of the same files serves, too, by row id of the index.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_id_set_of_view(
+    index: Option<&rowdex_index>,
+    view: Option<&rowdex_index>,
+    set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let (index, view) = (&require(index, "index")?.0, &require(view, "view")?.0);
+        give(set, || index.rows_of(view))
+    })
+}

@@ -1,0 +1,335 @@
+//! Views: choosing the rows that an index serves, and writing that down as another index of the same files.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arrow::temporal_conversions::timestamp_s_to_datetime;
+
+use crate::index::output::{self, Output};
+use crate::index::{ListedRows, root, view};
+use crate::order::{IdSet, Sample};
+use crate::source::StoreOptions;
+use crate::source::place::{Place, shown};
+use crate::{Error, ErrorKind, Index, Result};
+
+/// Makes a view: an index of the same files that serves only some of the rows.
+///
+/// The rows are chosen before they are numbered, so shards of a view are as equal as those of any index. No data is
+/// copied: a view takes at most 1.1 bits for each row of the files, and what the index of all rows takes.
+///
+/// Every choice leaves out rows of the base, and so they may come in any order; only [`or`](Self::or) adds rows, to
+/// what all others leave.
+///
+/// ```no_run
+/// use rowdex::{Index, Select};
+///
+/// # fn main() -> rowdex::Result<()> {
+/// let report = Select::new(Index::open("train.rdx")?)
+///     .skip("bad.csv") // rows that an engine found
+///     .sample(0.01, 0)
+///     .write("small.rdx")?;
+/// println!("{} of {} rows", report.rows, report.base_rows);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Select {
+    base: Index,
+    choices: Vec<Choice>,
+    added: Vec<Index>,
+    overwrite: bool,
+    store: StoreOptions,
+    time: Option<SystemTime>,
+}
+
+/// One of the reasons to leave rows out.
+#[derive(Debug, Clone)]
+enum Choice {
+    Rows(PathBuf),
+    Skip(PathBuf),
+    Kept(IdSet, String),
+    And(Index),
+    Not(Index),
+    Sample { fraction: f64, seed: u64 },
+}
+
+/// What [`Select::write`] made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SelectReport {
+    /// Rows that the view serves: row ids are `0..rows`.
+    pub rows: u64,
+    /// Rows that the base serves.
+    pub base_rows: u64,
+    /// Rows of the files, served or not.
+    pub source_rows: u64,
+    /// How often lists had rows beyond the first time.
+    pub repeated: u64,
+    /// Listed rows that are in the files and that the base does not serve.
+    pub unserved: u64,
+    /// Length of the view in bytes.
+    pub index_bytes: u64,
+}
+
+impl Select {
+    /// Of the rows of this index, which may be a view itself. Without a choice, all of them.
+    pub fn new(base: Index) -> Self {
+        Self {
+            base,
+            choices: Vec::new(),
+            added: Vec::new(),
+            overwrite: false,
+            store: StoreOptions::default(),
+            time: None,
+        }
+    }
+
+    fn choose(mut self, choice: Choice) -> Self {
+        self.choices.push(choice);
+        self
+    }
+
+    /// Only the rows that a file lists, as [`Index::read_rows`] takes it.
+    #[must_use]
+    pub fn rows(self, list: impl Into<PathBuf>) -> Self {
+        self.choose(Choice::Rows(list.into()))
+    }
+
+    /// None of the rows that a file lists.
+    #[must_use]
+    pub fn skip(self, list: impl Into<PathBuf>) -> Self {
+        self.choose(Choice::Skip(list.into()))
+    }
+
+    /// Only these rows, by row id of the base. What is recorded of them is `note`.
+    #[must_use]
+    pub fn kept(self, rows: IdSet, note: impl Into<String>) -> Self {
+        self.choose(Choice::Kept(rows, note.into()))
+    }
+
+    /// Only rows that another view of the same files serves, too.
+    #[must_use]
+    pub fn and(self, view: Index) -> Self {
+        self.choose(Choice::And(view))
+    }
+
+    /// None of the rows that another view of the same files serves.
+    #[must_use]
+    pub fn not(self, view: Index) -> Self {
+        self.choose(Choice::Not(view))
+    }
+
+    /// Beside what all choices leave, the rows of another view of the same files.
+    #[must_use]
+    pub fn or(mut self, view: Index) -> Self {
+        self.added.push(view);
+        self
+    }
+
+    /// Only a [`Sample`] of this fraction of the rows, from 0 to 1.
+    ///
+    /// The key of a row is its place among all rows of the files. So a sample of a view is that of its base, as far as
+    /// the view has it, and it keeps its rows when files are appended.
+    #[must_use]
+    pub fn sample(self, fraction: f64, seed: u64) -> Self {
+        self.choose(Choice::Sample { fraction, seed })
+    }
+
+    /// Whether to replace an existing file. Default: no.
+    #[must_use]
+    pub fn with_overwrite(mut self, overwrite: bool) -> Self {
+        self.overwrite = overwrite;
+        self
+    }
+
+    /// How the store that the view goes to is talked to. Default: [`StoreOptions::default`].
+    #[must_use]
+    pub fn with_store_options(mut self, options: StoreOptions) -> Self {
+        self.store = options;
+        self
+    }
+
+    /// The time that is recorded. Default: that of [`write`](Self::write). With a given one equal choices give equal
+    /// bytes.
+    #[must_use]
+    pub fn with_time(mut self, time: SystemTime) -> Self {
+        self.time = Some(time);
+        self
+    }
+
+    /// Writes the view to `output`, a path or a URL: the path holds what it held, or the whole view, at any moment.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] if there is a file and overwriting was not asked for;
+    /// [`ErrorKind::InvalidArgument`] for views of other files, for a fraction beyond 0 to 1, if no row is left, and if
+    /// the base is in memory and does not say where its files are; and those of [`Index::read_rows`].
+    pub fn write(&self, output: impl AsRef<Path>) -> Result<SelectReport> {
+        let output = output.as_ref();
+        let place = Place::of(output)?;
+        let exists = |error: Error| match error.kind() {
+            ErrorKind::AlreadyExists => Error::new(ErrorKind::AlreadyExists, "the index exists already")
+                .with_file(shown(output))
+                .with_hint("overwrite it (`--force`) or choose another path"),
+            _ => error,
+        };
+        let mut file = Output::create(place.clone(), self.overwrite, &self.store).map_err(exists)?;
+        if place.url().is_some() && !self.overwrite && output::exists(&place, &self.store)? {
+            return Err(exists(Error::new(ErrorKind::AlreadyExists, "")));
+        }
+        let mut told = Told::default();
+        let rows = self.chosen(&mut told)?;
+        if rows.is_empty() {
+            let message = format!("none of {} rows is left to be served", self.base.len());
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("loosen the choices"));
+        }
+        let root = root::recorded(&place, &root::of(&self.base)?)?;
+        let info = self.provenance(&place, &told, rows.len());
+        let written = view::write(&mut file, &self.base, &rows, &root, &info);
+        let index_bytes = written.map_err(|error| match error.kind() {
+            ErrorKind::Io => error.with_file(shown(output)),
+            _ => error,
+        })?;
+        file.commit().map_err(exists)?;
+        Ok(SelectReport {
+            rows: rows.len(),
+            base_rows: self.base.len(),
+            source_rows: self.base.source_rows(),
+            repeated: told.repeated,
+            unserved: told.unserved,
+            index_bytes,
+        })
+    }
+
+    /// The source rows that are left.
+    fn chosen(&self, told: &mut Told) -> Result<IdSet> {
+        let base = &self.base;
+        let mut rows = IdSet::all(base.len())?;
+        for choice in &self.choices {
+            let left = match choice {
+                Choice::Rows(list) => told.rows_of(base.read_rows(list)?),
+                Choice::Skip(list) => told.rows_of(base.read_rows(list)?).complement()?,
+                Choice::Kept(kept, _) => kept.clone(),
+                Choice::And(view) => base.rows_of(view)?,
+                Choice::Not(view) => base.rows_of(view)?.complement()?,
+                Choice::Sample { fraction, seed } => {
+                    base.of_source(&Sample::new(*fraction, *seed)?.rows(base.source_rows())?)?
+                }
+            };
+            rows = rows.intersection(&left)?;
+            told.steps.push(format!("{{{},\"rows\":{}}}", choice.json(), rows.len()));
+        }
+        let mut source = base.to_source(&rows)?;
+        for view in &self.added {
+            base.check_same_files(view)?;
+            source = source.union(&view.served_source()?)?;
+            told.steps.push(format!("{{{},\"rows\":{}}}", json_of_view("or", view), source.len()));
+        }
+        Ok(source)
+    }
+
+    /// What the view is made of, as JSON.
+    fn provenance(&self, output: &Place, told: &Told, rows: u64) -> String {
+        let base = &self.base;
+        let time = self.time.unwrap_or_else(SystemTime::now);
+        format!(
+            concat!(
+                r#"{{"rowdex":"{}","view":{{"base":{},"base_fingerprint":"{:016x}","base_rows":{},"#,
+                r#""source_rows":{},"choices":[{}],"rows":{},"time":{}}}}}"#
+            ),
+            env!("CARGO_PKG_VERSION"),
+            base.path().map_or_else(|| "null".to_owned(), |path| quoted(&from_view(output, path))),
+            base.fingerprint(),
+            base.len(),
+            base.source_rows(),
+            told.steps.join(","),
+            rows,
+            quoted(&rfc3339(time)),
+        )
+    }
+}
+
+/// What is told and recorded of the choices.
+#[derive(Debug, Default)]
+struct Told {
+    /// JSON objects.
+    steps: Vec<String>,
+    repeated: u64,
+    unserved: u64,
+}
+
+impl Told {
+    /// The rows of a list, whose repeats are counted.
+    fn rows_of(&mut self, listed: ListedRows) -> IdSet {
+        self.repeated += listed.repeated;
+        self.unserved += listed.unserved;
+        listed.rows
+    }
+}
+
+impl Choice {
+    /// As it is recorded: the members of a JSON object.
+    fn json(&self) -> String {
+        match self {
+            Self::Rows(list) => format!("\"rows_in\":{}", quoted(&list.display().to_string())),
+            Self::Skip(list) => format!("\"skip\":{}", quoted(&list.display().to_string())),
+            Self::Kept(_, note) => format!("\"kept\":{}", quoted(note)),
+            Self::And(view) => json_of_view("and", view),
+            Self::Not(view) => json_of_view("not", view),
+            Self::Sample { fraction, seed } => format!("\"sample\":{fraction},\"seed\":{seed}"),
+        }
+    }
+}
+
+impl fmt::Debug for Select {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Select")
+            .field("base", &self.base)
+            .field("choices", &self.choices)
+            .field("added", &self.added)
+            .finish_non_exhaustive()
+    }
+}
+
+fn json_of_view(choice: &str, view: &Index) -> String {
+    let path = view.path().map_or_else(|| "null".to_owned(), |path| quoted(&shown(path)));
+    format!("\"{choice}\":{path},\"fingerprint\":\"{:016x}\"", view.fingerprint())
+}
+
+/// How the base is found from the folder of the view; as it was given where there is no such way.
+fn from_view(view: &Place, base: &Path) -> String {
+    let way = || {
+        let (Place::Local(view), Place::Local(base)) = (view, Place::of(base).ok()?) else { return None };
+        let folder = match view.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let way = root::relative(&folder.canonicalize().ok()?, &base.canonicalize().ok()?)?;
+        Some(way.to_str()?.replace(std::path::MAIN_SEPARATOR, "/"))
+    };
+    way().unwrap_or_else(|| shown(base))
+}
+
+/// A JSON string.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Like `2026-01-31T12:00:00Z`.
+fn rfc3339(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let date = i64::try_from(seconds).ok().and_then(timestamp_s_to_datetime);
+    date.map_or_else(String::new, |date| format!("{}Z", date.to_string().replace(' ', "T")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+/* Views: rows that are chosen, by sets, by other views and by a list from an Arrow stream. */
+#include <unistd.h>
+
+#include "check.h"
+
+/* A stream of one batch with a column row_id, which says when it was released. */
+typedef struct {
+  int64_t ids[4];
+  int given;
+  int released;
+} list;
+
+static void release_schema(struct ArrowSchema *schema) {
+  if (schema->children != NULL) {
+    schema->children[0]->release = NULL;
+    free(schema->children[0]);
+    free((void *)schema->children);
+  }
+  schema->release = NULL;
+}
+
+static int get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *schema) {
+  (void)stream;
+  struct ArrowSchema *child = (struct ArrowSchema *)calloc(1, sizeof *child);
+  child->format = "l";
+  child->name = "row_id";
+  child->release = release_schema;
+  memset(schema, 0, sizeof *schema);
+  schema->format = "+s";
+  schema->name = "";
+  schema->n_children = 1;
+  schema->children = (struct ArrowSchema **)malloc(sizeof *schema->children);
+  schema->children[0] = child;
+  schema->release = release_schema;
+  return 0;
+}
+
+static void release_array(struct ArrowArray *array) {
+  if (array->children != NULL) {
+    if (array->children[0]->release != NULL) array->children[0]->release(array->children[0]);
+    free(array->children[0]);
+    free((void *)array->children);
+  }
+  free((void *)array->buffers);
+  array->release = NULL;
+}
+
+static int get_next(struct ArrowArrayStream *stream, struct ArrowArray *array) {
+  list *rows = (list *)stream->private_data;
+  memset(array, 0, sizeof *array);
+  if (rows->given++) return 0;
+  struct ArrowArray *child = (struct ArrowArray *)calloc(1, sizeof *child);
+  child->length = 4;
+  child->n_buffers = 2;
+  child->buffers = (const void **)calloc(2, sizeof *child->buffers);
+  child->buffers[1] = rows->ids;
+  child->release = release_array;
+  array->length = 4;
+  array->n_buffers = 1;
+  array->buffers = (const void **)calloc(1, sizeof *array->buffers);
+  array->n_children = 1;
+  array->children = (struct ArrowArray **)malloc(sizeof *array->children);
+  array->children[0] = child;
+  array->release = release_array;
+  return 0;
+}
+
+static const char *no_error(struct ArrowArrayStream *stream) {
+  (void)stream;
+  return NULL;
+}
+
+static void release_stream(struct ArrowArrayStream *stream) {
+  ((list *)stream->private_data)->released = 1;
+  stream->release = NULL;
+}
+
+static struct ArrowArrayStream stream_of(list *rows) {
+  struct ArrowArrayStream stream = {get_schema, get_next, no_error, release_stream, rows};
+  return stream;
+}
+
+static rowdex_index *view_of(const rowdex_index *base, const rowdex_select_options *options, const char *path) {
+  rowdex_select_report report = {.struct_size = sizeof report};
+  OK(rowdex_select(base, path, options, &report, &error));
+  rowdex_index *view = NULL;
+  OK(rowdex_index_open(path, NULL, &view, &error));
+  CHECK(rowdex_index_len(view) == report.rows && report.base_rows == rowdex_index_len(base));
+  return view;
+}
+
+static void views_serve_what_was_chosen(const char *folder) {
+  rowdex_index *base = open_index(folder);
+  char low_path[4096], path[4096];
+  snprintf(low_path, sizeof low_path, "%s/low-%d.rdx", folder, (int)getpid());
+  snprintf(path, sizeof path, "%s/view-%d.rdx", folder, (int)getpid());
+  rowdex_range range = {0, 1000};
+  rowdex_id_set *first = NULL, *found = NULL, *both = NULL;
+  OK(rowdex_id_set_from_ranges(DEMO_ROWS, &range, 1, &first, &error));
+  rowdex_select_options options = {.struct_size = sizeof options, .kept = first, .kept_note = "the first"};
+  rowdex_index *low = view_of(base, &options, low_path);
+  CHECK(rowdex_index_len(low) == 1000);
+  OK(rowdex_id_set_of_view(base, low, &found, &error));
+  CHECK(rowdex_id_set_len(found) == 1000 && rowdex_id_set_contains(found, 999));
+
+  const rowdex_index *others[] = {low};
+  rowdex_select_options rest = {.struct_size = sizeof rest, .not_views = others, .num_not = 1, .sample = 0.5};
+  rowdex_index *view = view_of(base, &rest, path);
+  uint64_t sampled = rowdex_index_len(view);
+  CHECK(sampled > (DEMO_ROWS - 1000) / 3 && sampled < (DEMO_ROWS - 1000) * 2 / 3);
+  rowdex_index_free(view);
+  rest.or_views = others;
+  rest.num_or = 1;
+  FAILS(rowdex_select(base, path, &rest, NULL, &error), ROWDEX_STATUS_ALREADY_EXISTS, "exists");
+  rest.overwrite = 1;
+  view = view_of(base, &rest, path);
+  CHECK(rowdex_index_len(view) == sampled + 1000);
+
+  list rows = {{5, 2000, 5, 3}, 0, 0};
+  struct ArrowArrayStream stream = stream_of(&rows);
+  rowdex_listed_info info = {.struct_size = sizeof info};
+  rowdex_id_set *listed = NULL;
+  OK(rowdex_id_set_listed_stream(base, &stream, &info, &listed, &error));
+  CHECK(rows.released && stream.release == NULL);
+  CHECK(rowdex_id_set_len(listed) == 3 && info.repeated == 1 && info.unserved == 0);
+  OK(rowdex_id_set_union(first, listed, &both, &error));
+  CHECK(rowdex_id_set_len(both) == 1001);
+
+  /* A list that cannot be right is released as well. */
+  list wrong = {{0, 1, 2, DEMO_ROWS}, 0, 0};
+  stream = stream_of(&wrong);
+  rowdex_id_set *none = NULL;
+  FAILS(rowdex_id_set_listed_stream(base, &stream, NULL, &none, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+  CHECK(wrong.released && none == NULL);
+  FAILS(rowdex_id_set_listed_stream(base, NULL, NULL, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "stream");
+  FAILS(rowdex_select(NULL, path, NULL, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "base");
+
+  rowdex_id_set_free(first);
+  rowdex_id_set_free(found);
+  rowdex_id_set_free(listed);
+  rowdex_id_set_free(both);
+  rowdex_index_free(view);
+  rowdex_index_free(low);
+  rowdex_index_free(base);
+  remove(low_path);
+  remove(path);
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc == 2);
+  views_serve_what_was_chosen(argv[1]);
+  return 0;
+}

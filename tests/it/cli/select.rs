@@ -1,0 +1,191 @@
+//! `select`: views, what they serve, what they say of themselves, and what is refused.
+
+use std::fs;
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rowdex::Index;
+use serde_json::json;
+
+use super::place::{Place, ROWS};
+
+/// How many rows an index serves.
+fn rows(place: &Place, index: &str) -> u64 {
+    place.json(&format!("info {index}"))["rows"].as_u64().unwrap()
+}
+
+#[test]
+fn a_view_is_an_index_for_every_command_and_its_shards_are_exactly_equal() {
+    let place = Place::with_index();
+    fs::write(place.path("skip.csv"), "filename,file_row_number\ndata/part-0.parquet,0\ndata/part-3.parquet,502\n")
+        .unwrap();
+    let report = place.json("select train.rdx --skip skip.csv -o clean.rdx");
+    let left = ROWS as u64 - 2;
+    assert_eq!((&report["rows"], &report["base_rows"]), (&json!(left), &json!(ROWS)));
+    assert_eq!(rows(&place, "clean.rdx"), left);
+    place.run("get clean.rdx 0").succeeds();
+    place.run("prove clean.rdx --world-size 3 --batch-size 16").succeeds();
+    let epoch = place.json("epoch clean.rdx --world-size 3 --batch-size 16 --tail uneven");
+    assert_eq!(epoch["coverage"]["distinct"], left);
+    assert_eq!(place.json("verify clean.rdx --level deep")["ok"], true);
+}
+
+#[test]
+fn rows_are_listed_as_engines_name_them_and_repeats_are_told() {
+    let place = Place::with_index();
+    let root = place.path("data").canonicalize().unwrap();
+    let absolute = root.join("part-0.parquet").display().to_string();
+    let lists = [
+        ("filename,file_row_number", format!("{absolute},7\ndata/part-4.parquet,98\n")),
+        ("file_path,row_index", format!("file://{absolute},7\nfile:{}/part-4.parquet,98\n", root.display())),
+        ("file,row_in_file", "part-0.parquet,7\n./data/../data/part-4.parquet,98\n".to_owned()),
+        ("file,row_group,row", "part-4.parquet,1,1\npart-0.parquet,0,7\n".to_owned()),
+        ("row_id", "1002\n7\n".to_owned()),
+    ];
+    for (header, lines) in lists {
+        fs::write(place.path("list.csv"), format!("{header}\n{lines}")).unwrap();
+        place.run("select train.rdx --rows list.csv -o some.rdx --force").succeeds().without_a_word();
+        assert_eq!(place.run("ids some.rdx --order sequential").succeeds().text(), "0\n1\n");
+        let got = place.run("get some.rdx 0 1 --format json").succeeds().text();
+        assert!(got.contains("\"id\":7,") && got.contains("\"id\":1002,"), "{header}: {got}");
+        fs::write(place.path("list.csv"), format!("{header}\n{lines}{lines}")).unwrap();
+        let twice = place.run("select train.rdx --rows list.csv -o some.rdx --force").succeeds();
+        twice.complains(&["2 rows are listed more than once"]);
+        assert_eq!(rows(&place, "some.rdx"), 2);
+    }
+    // Of a view, rows that it does not serve are passed over, and told.
+    fs::write(place.path("list.csv"), "file,row_in_file\npart-0.parquet,7\npart-0.parquet,8\n").unwrap();
+    let report = place.run("select some.rdx --rows list.csv -o one.rdx").succeeds();
+    report.complains(&["1 row is listed that some.rdx does not serve"]);
+    assert_eq!(rows(&place, "one.rdx"), 1);
+}
+
+#[test]
+fn views_are_combined_sampled_and_split() {
+    let place = Place::with_index();
+    fs::write(place.path("low.txt"), "0..600\n").unwrap();
+    fs::write(place.path("high.txt"), "400..1003\n").unwrap();
+    place.run("select train.rdx --rows low.txt -o low.rdx").succeeds();
+    place.run("select train.rdx --rows high.txt -o high.rdx").succeeds();
+    let made = |options: &str| {
+        place.run(&format!("select {options} -o x.rdx --force")).succeeds();
+        rows(&place, "x.rdx")
+    };
+    assert_eq!(made("low.rdx --and high.rdx"), 200);
+    assert_eq!(made("low.rdx --not high.rdx"), 400);
+    assert_eq!(made("low.rdx --or high.rdx"), 1003);
+    assert_eq!(made("train.rdx --and low.rdx --and high.rdx"), 200);
+    assert_eq!(made("low.rdx --split train") + made("low.rdx --split validation"), 600);
+    let sample = made("train.rdx --sample 25%");
+    assert!((180..320).contains(&sample), "{sample}");
+    assert_eq!(made("low.rdx --sample 0.25") + made("train.rdx --not low.rdx --sample 25%"), sample);
+}
+
+#[test]
+fn info_shows_what_a_view_is_of_and_verify_notices_another_base() {
+    let place = Place::with_index();
+    fs::write(place.path("skip.txt"), "0..10\n").unwrap();
+    place.run("select train.rdx --skip skip.txt --sample 50% --sample-seed 3 -o view.rdx").succeeds();
+    let text = place.run("info view.rdx").succeeds().text();
+    for words in ["view of", "train.rdx", "skip skip.txt: 993 rows left", "sample 0.5, seed 3", "made", "20"] {
+        assert!(text.contains(words), "{words:?} is not in {text}");
+    }
+    let info = place.json("info view.rdx");
+    assert_eq!(info["build"]["view"]["base_fingerprint"], place.json("info train.rdx")["fingerprint"]);
+    assert_eq!(place.json("verify view.rdx")["base"], "same");
+    assert!(place.json("verify train.rdx")["base"].is_null());
+
+    // The view is whole without its base, and says nothing of one that is gone.
+    fs::rename(place.path("train.rdx"), place.path("kept.rdx")).unwrap();
+    assert_eq!(place.json("verify view.rdx")["base"], "not there");
+    place.run("select kept.rdx --skip skip.txt -o train.rdx").succeeds();
+    let verified = place.run("verify view.rdx");
+    assert_eq!(verified.text(), "");
+    verified.fails().complains(&["train.rdx", "not the index that the view was made of"]);
+
+    place.write("data/part-4.parquet", &super::place::rows_from(0, 99));
+    let changed = place.run("verify view.rdx").fails();
+    changed.complains(&["part-4.parquet"]);
+}
+
+#[test]
+fn choices_that_cannot_be_are_refused_in_one_line_and_leave_nothing() {
+    let place = Place::with_index();
+    place.write("other/a.parquet", &super::place::rows_from(0, 50));
+    place.run("build other -o other.rdx").succeeds();
+    let cases = [
+        ("x.csv", "file,row_in_file\npart-9.parquet,0\n", &["part-9.parquet", "part-0.parquet", "data"][..]),
+        ("x.csv", "file,row_in_file\npart-0.parquet,400\n", &["row 400", "part-0.parquet", "400 rows"]),
+        ("x.csv", "file,row_in_file\npart-2.parquet,0\n", &["part-2.parquet", "0 rows"]),
+        ("x.csv", "file,row_in_file\npart-0.parquet,-1\n", &["row_in_file", "UInt64"]),
+        ("x.csv", "file,row_in_file\npart-0.parquet,1.5\n", &["row_in_file", "Float64"]),
+        ("x.csv", "file,row_in_file\npart-0.parquet,\n", &["row_in_file"]),
+        ("x.csv", "file,row_index\npart-0.parquet,1\n", &["row_index", "row_in_file"]),
+        ("x.csv", "file\npart-0.parquet\n", &["row_in_file", "no such column"]),
+        ("x.csv", "row_in_file\n1\n", &["file", "no such column"]),
+        ("x.csv", "file,row_group,row\npart-0.parquet,5,0\n", &["row group 5", "5 row groups"]),
+        ("x.csv", "row_id\n1003\n", &["row id 1003", "1003 rows"]),
+        ("x.csv", "filename,file_row_number\ns3://bucket/part-0.parquet,0\n", &["s3://bucket/part-0.parquet"]),
+        ("x.parquet", "no Parquet", &["x.parquet", "cannot read the list"]),
+        ("x.txt", "part-0.parquet:0:97\n", &["line 1", "row 97"]),
+    ];
+    for (name, list, words) in cases {
+        fs::write(place.path(name), list).unwrap();
+        for option in ["--rows", "--skip"] {
+            let outcome = place.run(&format!("select train.rdx {option} {name} -o no.rdx")).fails();
+            let outcome = outcome.complains(words).complains(&[name]);
+            assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+        }
+        fs::remove_file(place.path(name)).unwrap();
+    }
+    for (options, words) in [
+        ("--and other.rdx", &["other.rdx", "not a view of the same files"][..]),
+        ("--or nothing.rdx", &["nothing.rdx"]),
+        ("--rows nothing.csv", &["nothing.csv"]),
+        ("--not train.rdx", &["none of 1003 rows"]),
+        ("--sample 0", &["none of 1003 rows"]),
+    ] {
+        place.run(&format!("select train.rdx {options} -o no.rdx")).fails().complains(words);
+    }
+    place.run("select train.rdx --sample 101% -o no.rdx").exits_with_usage().complains(&["101%", "1% or 0.01"]);
+    place.run("select train.rdx --sample-seed 1 -o no.rdx").exits_with_usage();
+    place.run("select train.rdx").exits_with_usage();
+    place.run("select train.rdx -o train.rdx").fails().complains(&["exists already"]);
+    assert!(!place.names().iter().any(|name| name.contains("no.rdx")), "{:?}", place.names());
+}
+
+#[test]
+fn a_select_killed_at_any_moment_leaves_a_whole_view_or_what_was_there() {
+    let place = Place::with_index();
+    let ids: String = (0..ROWS).step_by(2).map(|id| format!("{id}\n")).collect();
+    fs::write(place.path("even.txt"), ids.repeat(200)).unwrap();
+    fs::write(place.path("few.txt"), "3..5\n").unwrap();
+    place.run("select train.rdx --rows few.txt -o few.rdx").succeeds();
+    let started = Instant::now();
+    place.run("select train.rdx --rows even.txt -o whole.rdx").succeeds();
+    let whole = started.elapsed();
+    let target = place.path("view.rdx");
+    let mut random = 7_u64;
+    for kill in 0..40_u32 {
+        let replaces = kill % 2 == 0;
+        let _ = fs::remove_file(&target);
+        if replaces {
+            fs::copy(place.path("few.rdx"), &target).unwrap();
+        }
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mut select = place.command("select train.rdx --rows even.txt -o view.rdx --force");
+        let mut select = select.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        sleep(whole.mul_f64(1.1 * (random >> 11) as f64 / (1_u64 << 53) as f64).min(Duration::from_millis(500)));
+        select.kill().unwrap();
+        select.wait().unwrap();
+        match Index::open(&target) {
+            Ok(index) => {
+                index.verify().unwrap();
+                let whole = ROWS.div_ceil(2) as u64;
+                assert!(index.len() == whole || replaces && index.len() == 2, "kill {kill}: {}", index.len());
+            }
+            Err(error) => assert!(!replaces && !target.exists(), "kill {kill}: {error}"),
+        }
+    }
+}
