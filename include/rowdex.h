@@ -500,7 +500,8 @@ typedef struct rowdex_range {
   uint64_t end;
 } rowdex_range;
 
-// Which rows a view serves. All zeros are all rows of the base. Every choice leaves rows out; only or_views adds rows, to what the others leave.
+// Which rows a view serves. All zeros are all rows of the base. Every choice leaves rows out; only or_views adds rows,
+// to what the others leave.
 typedef struct rowdex_select_options {
   // sizeof(rowdex_select_options)
   size_t struct_size;
@@ -1156,8 +1157,8 @@ rowdex_status rowdex_id_set_fill(const struct rowdex_id_set *set,
                                  size_t *filled,
                                  struct rowdex_error **error);
 
-// Writes a view of an index to `output`: an index of the same files that serves only some of the rows. No data is read or copied. The path holds
-// what it held, or the whole view, at any moment.
+// Writes a view of an index to `output`: an index of the same files that serves only some of the rows. No data is read
+// or copied. The path holds what it held, or the whole view, at any moment.
 //
 // `report` may be NULL. A view without rows is an error.
 rowdex_status rowdex_select(const struct rowdex_index *base,
@@ -1166,8 +1167,8 @@ rowdex_status rowdex_select(const struct rowdex_index *base,
                             struct rowdex_select_report *report,
                             struct rowdex_error **error);
 
-// The rows of an index that an Arrow stream lists, with the columns of a Parquet list as for rowdex_id_set_listed: what any engine that speaks
-// Arrow hands over, read a batch at a time.
+// The rows of an index that an Arrow stream lists, with the columns of a Parquet list as for rowdex_id_set_listed:
+// what any engine that speaks Arrow hands over, read a batch at a time.
 //
 // The stream is moved from, and released whatever happens. `info` may be NULL.
 rowdex_status rowdex_id_set_listed_stream(const struct rowdex_index *index,

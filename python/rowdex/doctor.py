@@ -46,6 +46,8 @@ FRAMEWORKS = {
     "polars": "",
     "duckdb": "",
     "pandas": "",
+    "deltalake": "1.6",
+    "pyiceberg": "0.12",
 }
 """The packages that rowdex works with, and the oldest version of each that it does."""
 

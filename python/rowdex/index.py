@@ -69,7 +69,7 @@ class FileInfo(NamedTuple):
 
 
 def build(
-    inputs: Path | Iterable[Path],
+    inputs: Path | Iterable[Path] | Any,
     output: Path,
     *,
     root: Path | None = None,
@@ -88,7 +88,9 @@ def build(
     The path holds what it held, or the whole new index, at any moment.
 
     Args:
-        inputs: Files, folders (searched for ``*.parquet``, ``*.parq`` and ``*.pq``) and patterns, one or several.
+        inputs: Files, folders (searched for ``*.parquet``, ``*.parq`` and ``*.pq``) and patterns, one or several; or a
+            ``deltalake.DeltaTable``, a ``pyiceberg`` table or a scan of one, whose snapshot is indexed with the schema
+            mode ``"union"`` and without its deleted rows (:mod:`rowdex.tables`).
         root: Stores paths relative to this directory, which must contain all files. Default: the deepest one that does.
         schema_mode: ``"strict"`` wants the same columns and types in every file; with ``"union"`` missing columns are null and types are widened.
         rows_file: Serves only the rows that this file lists, as :func:`rowdex.select` takes it; none may be listed
@@ -105,6 +107,13 @@ def build(
     Raises:
         FormatError, SchemaError, AlreadyExistsError, NotFoundError and others, naming the file.
     """
+    from . import tables
+
+    if tables.is_table(inputs):
+        return tables.build_table(
+            inputs, output, root=root, rows_file=rows_file, threads=threads, overwrite=overwrite, update=update,
+            footers=footers, partitions=partitions, progress=progress, store=store,
+        )  # fmt: skip
     paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     encoded = [path_bytes(path) for path in paths]
     options = _ffi.BuildOptions(

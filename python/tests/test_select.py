@@ -131,7 +131,9 @@ def test_sets_of_rows_are_made_of_lists_and_views_and_joined(
     orders = Subset("global", low & ~some)
     served: list[int] = []
     for rank in range(3):
-        sampler = rowdex.DistributedSampler(dataset, rank=rank, num_replicas=3, batch_size=7, order=orders, tail="uneven")
+        sampler = rowdex.DistributedSampler(
+            dataset, rank=rank, num_replicas=3, batch_size=7, order=orders, tail="uneven"
+        )
         served.extend(sampler)
     assert sorted(served) == [i for i in range(600) if i != 5]
 

@@ -174,8 +174,8 @@ pub struct rowdex_listed_info {
 // SAFETY: repr(C) and integers of 8 bytes only.
 unsafe impl Versioned for rowdex_listed_info {}
 
-/// The rows of an index that an Arrow stream lists, with the columns of a Parquet list as for rowdex_id_set_listed: what
-/// any engine that speaks Arrow hands over, read a batch at a time.
+/// The rows of an index that an Arrow stream lists, with the columns of a Parquet list as for rowdex_id_set_listed:
+/// what any engine that speaks Arrow hands over, read a batch at a time.
 ///
 /// The stream is moved from, and released whatever happens. `info` may be NULL.
 #[unsafe(no_mangle)]

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RowChoiceArgs {
     /// Leave out the rows listed in this file: text with a row id, a range like 10..20, or a place (a.parquet,
-    /// a.parquet:2, a.parquet:2:10..20) a line, or CSV or Parquet as for `select --rows`.
+    /// a.parquet:2, a.parquet:2:10..20) a line, or a table of rows in CSV or Parquet (see `rowdex select --help`).
     #[arg(long, value_name = "FILE")]
     skip: Option<PathBuf>,
 

@@ -280,8 +280,8 @@ fn beyond_group(group: &RowGroupEntry<'_>, file: &str, row: u64) -> Error {
     out_of_range(format!("row {row} is listed for {file}, row group {ordinal}, which has {rows} rows"))
 }
 
-const HINT: &str = "list row ids, ranges like 10..20, or files of the index, with a row group (a.parquet:2) and rows of \
-                    it (a.parquet:2:10..20)";
+const HINT: &str = "list row ids, ranges like 10..20, or files of the index, with a row group (a.parquet:2) and rows \
+                    of it (a.parquet:2:10..20)";
 
 fn out_of_range(message: String) -> Error {
     Error::new(ErrorKind::OutOfRange, message)

@@ -1,0 +1,202 @@
+"""Delta Lake and Iceberg tables at a snapshot, through the packages ``deltalake`` and ``pyiceberg``.
+
+:func:`rowdex.build` takes a ``deltalake.DeltaTable``, a ``pyiceberg`` table or a scan of one, and indexes the files of
+its snapshot without the rows that deletion vectors and position deletes take away. What cannot be honoured is refused
+with its name: columns that were renamed, equality deletes, deletes in Puffin files, and partition values that neither
+the files nor their folders have.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import urllib.parse
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from . import views
+from .errors import ArgumentError
+from .index import BuildReport, Index, Path, build
+
+_READABLE = {"deletionVectors", "timestampNtz", "columnMapping", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"}
+"""Features of Delta tables that a reader of their files has nothing more to do for than is done here."""
+
+
+class Snapshot(NamedTuple):
+    """The files of a table, and which of their rows are gone."""
+
+    files: list[str]
+    columns: list[str]
+    """The table's own."""
+    partitioned: bool
+    """Whether columns are in the names of folders."""
+    deleted: list[tuple[str, Any]]
+    """Files, and numbers of their rows."""
+    note: str
+    """Which snapshot, as it is recorded."""
+
+
+def is_table(inputs: Any) -> bool:
+    """Whether this is a table of one of the packages, which need not be installed."""
+    return _package(inputs) is not None
+
+
+def _package(inputs: Any) -> str | None:
+    tables = {("deltalake", "DeltaTable"), ("pyiceberg", "Table"), ("pyiceberg", "TableScan")}
+    for kind in type(inputs).__mro__:
+        package = kind.__module__.partition(".")[0]
+        if (package, kind.__name__) in tables:
+            return package
+    return None
+
+
+def build_table(table: Any, output: Path, *, overwrite: bool = False, store: Any = None, **options: Any) -> BuildReport:
+    """Builds the index of a table's snapshot: :func:`rowdex.build` comes here."""
+    for name in ("rows_file", "update"):
+        if options.pop(name, None):
+            raise ArgumentError(f"{name} and a table: build the index of the table, then select from it")
+    snapshot = _delta(table) if _package(table) == "deltalake" else _iceberg(table)
+    if not snapshot.files:
+        raise ArgumentError(f"{snapshot.note} has no files")
+    options["partitions"] = snapshot.partitioned and options.get("partitions", True)
+    # Files of one table may lack columns that were added later.
+    options["schema_mode"] = "union"
+    local = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", os.fspath(output)) is None
+    folder = os.path.dirname(os.path.abspath(output)) if local else None
+    work = tempfile.mkdtemp(prefix=f".{os.path.basename(os.fspath(output))[:50]}.tmp-", dir=folder)
+    try:
+        report = build(snapshot.files, os.path.join(work, "files.rdx"), store=store, **options)
+        index = Index(os.path.join(work, "files.rdx"), store=store)
+        _check_columns(snapshot, index)
+        skip = _deleted(snapshot) if snapshot.deleted else None
+        made = views.select(index, output, skip=skip, note=snapshot.note, overwrite=overwrite, store=store)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return report._replace(rows=made.rows, index_bytes=made.index_bytes)
+
+
+def _check_columns(snapshot: Snapshot, index: Index) -> None:
+    served = set(index.schema.names)
+    missing = [name for name in snapshot.columns if name not in served]
+    if missing:
+        raise ArgumentError(
+            f"no file of {snapshot.note} has the column {missing[0]}",
+            column=missing[0], hint="rewrite the table's files",
+        )  # fmt: skip
+
+
+def _deleted(snapshot: Snapshot) -> Any:
+    """The deleted rows as a list for :func:`rowdex.select`."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    def batches() -> Iterator[Any]:
+        for path, rows in snapshot.deleted:
+            rows = pa.array(rows, pa.int64())
+            yield pa.record_batch({"file": pa.array([path] * len(rows), pa.string()), "row_in_file": rows})
+
+    schema = pa.schema({"file": pa.string(), "row_in_file": pa.int64()})
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _delta(table: Any) -> Snapshot:
+    note = f"the Delta table {table.table_uri} at version {table.version()}"
+    unknown = set(getattr(table.protocol(), "reader_features", None) or ()) - _READABLE
+    if unknown:
+        raise ArgumentError(f"{note} needs the feature {sorted(unknown)[0]}, which is not read here")
+    metadata = table.metadata()
+    mapping = metadata.configuration.get("delta.columnMapping.mode") or "none"
+    if mapping != "none":
+        raise ArgumentError(
+            f"{note} maps its columns by {mapping}, so its files call them otherwise",
+            hint="rewrite it without a mapping",
+        )
+    columns = list(metadata.partition_columns)
+    files = list(table.file_uris())
+    for path in files:
+        parts = {urllib.parse.unquote(part.partition("=")[0]) for part in path.split("/") if "=" in part}
+        for column in columns:
+            if column not in parts:
+                message = f"{path} is in no folder {column}=…, and {note} is partitioned by {column}"
+                raise ArgumentError(message, column=column)
+    deleted = []
+    if "deletionVectors" in (getattr(table.protocol(), "reader_features", None) or ()):
+        for batch in table.deletion_vectors():
+            paths, masks = (batch.column(number) for number in (0, 1))
+            for path, mask in zip(paths, masks, strict=True):
+                deleted.append((path.as_py(), [row for row, kept in enumerate(mask.as_py()) if not kept]))
+    fields = [field.name for field in table.schema().fields]
+    return Snapshot(files, fields, bool(columns), [(path, rows) for path, rows in deleted if rows], note)
+
+
+def _iceberg(table: Any) -> Snapshot:
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.manifest import FileFormat
+    from pyiceberg.transforms import IdentityTransform
+
+    scan = table if hasattr(table, "plan_files") else table.scan()
+    if scan.row_filter != AlwaysTrue() or tuple(scan.selected_fields) != ("*",) or scan.limit is not None:
+        raise ArgumentError(
+            "a scan that filters, selects or limits: give the whole snapshot",
+            hint="choose columns when opening the dataset, and rows with rowdex.select",
+        )
+    snapshot = scan.snapshot()
+    note = f"the Iceberg table {scan.table_metadata.location} at snapshot {snapshot.snapshot_id if snapshot else None}"
+    try:
+        tasks = list(scan.plan_files()) if snapshot else []
+    except (NotImplementedError, ValueError) as error:
+        raise ArgumentError(f"{note} cannot be read: {error}") from error
+    schema = scan.projection()
+    names = {field.field_id: field.name for field in schema.fields}
+    defaults = {field.name for field in schema.fields if getattr(field, "initial_default", None) is not None}
+    specs = scan.table_metadata.specs()
+    files, deleted, dropped = [], [], set()
+    for task in tasks:
+        data = task.file
+        if data.file_format != FileFormat.PARQUET:
+            raise ArgumentError(f"{note} has a file that is not Parquet: {data.file_path}", file=data.file_path)
+        with scan.io.new_input(data.file_path).open() as opened:
+            fields = pq.read_schema(opened)
+        there = set(fields.names)
+        for field in fields:
+            number = int((field.metadata or {}).get(b"PARQUET:field_id", -1))
+            known = names.get(number) if number >= 0 else field.name
+            if known is None:
+                dropped.add(field.name)
+            elif known != field.name:
+                raise ArgumentError(
+                    f"{data.file_path} calls the column {known} of {note} {field.name}, from before it was renamed",
+                    file=data.file_path, column=known, hint="rewrite the files of the table",
+                )  # fmt: skip
+        if clash := dropped & set(names.values()):
+            message = f"{data.file_path} has another column {clash.pop()}, which was dropped"
+            raise ArgumentError(message, file=data.file_path)
+        if absent := defaults - there:
+            message = f"{data.file_path} lacks {sorted(absent)[0]}, which has a default value"
+            raise ArgumentError(message, file=data.file_path)
+        for part in specs[data.spec_id].fields if data.spec_id in specs else ():
+            column = names.get(part.source_id)
+            if isinstance(part.transform, IdentityTransform) and column is not None and column not in there:
+                raise ArgumentError(f"{data.file_path} lacks {column}, by which it is partitioned", file=data.file_path)
+        files.append(data.file_path)
+        for delete in task.delete_files:
+            if delete.file_format != FileFormat.PARQUET:
+                raise ArgumentError(
+                    f"{note} has deletes in a file that is not Parquet: {delete.file_path}", file=delete.file_path
+                )
+            with scan.io.new_input(delete.file_path).open() as opened:
+                rows = pq.read_table(opened, columns=["file_path", "pos"])
+            own = [pos for path, pos in zip(*rows.to_pydict().values(), strict=True) if path == data.file_path]
+            if own:
+                deleted.append((data.file_path, sorted(set(own))))
+    if dropped:
+        warnings.warn(
+            f"{note}: its files still have columns that were dropped: {', '.join(sorted(dropped))}", stacklevel=4
+        )
+    return Snapshot(files, list(names.values()), False, deleted, note)
+
+
+__all__ = ["Snapshot", "build_table", "is_table"]
