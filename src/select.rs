@@ -161,8 +161,9 @@ impl Select {
     ///
     /// # Errors
     /// [`ErrorKind::AlreadyExists`] if there is a file and overwriting was not asked for;
-    /// [`ErrorKind::InvalidArgument`] for views of other files, for a fraction beyond 0 to 1, if no row is left, and if
-    /// the base is in memory and does not say where its files are; and those of [`Index::read_rows`].
+    /// [`ErrorKind::InvalidArgument`] for views of other files, for a fraction beyond 0 to 1, if no row is left, if the
+    /// view would replace its base, and if the base is in memory and does not say where its files are; and those of
+    /// [`Index::read_rows`].
     pub fn write(&self, output: impl AsRef<Path>) -> Result<SelectReport> {
         let output = output.as_ref();
         let place = Place::of(output)?;
@@ -172,6 +173,11 @@ impl Select {
                 .with_hint("overwrite it (`--force`) or choose another path"),
             _ => error,
         };
+        if self.base.path().is_some_and(|base| is_one_place(base, output)) {
+            return Err(Error::new(ErrorKind::InvalidArgument, "the view would replace the index that it is of")
+                .with_file(shown(output))
+                .with_hint("write it to another path, and rename it later if that is what you want"));
+        }
         let mut file = Output::create(place.clone(), self.overwrite, &self.store).map_err(exists)?;
         if place.url().is_some() && !self.overwrite && output::exists(&place, &self.store)? {
             return Err(exists(Error::new(ErrorKind::AlreadyExists, "")));
@@ -307,6 +313,14 @@ fn from_view(view: &Place, base: &Path) -> String {
         Some(way.to_str()?.replace(std::path::MAIN_SEPARATOR, "/"))
     };
     way().unwrap_or_else(|| shown(base))
+}
+
+/// Whether two paths lead to the same file, or are the same URL.
+fn is_one_place(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => one == other,
+    }
 }
 
 /// A JSON string.

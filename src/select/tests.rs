@@ -154,6 +154,10 @@ fn choices_that_cannot_be_are_refused() {
     refused(Select::new(all.clone()).sample(0.0, 0), &["none of 1730 rows"]);
     refused(Select::new(all.clone()).kept(IdSet::all(5).unwrap(), "few"), &["5", "1730"]);
     refused(Select::new(all.clone()).rows("nowhere.csv"), &["nowhere.csv"]);
+    let over = Select::new(all.clone()).sample(0.5, 0).with_overwrite(true);
+    let error = over.write(folder.path().join("../").join(folder.path()).join("all.rdx")).unwrap_err();
+    assert!(error.to_string().contains("would replace"), "{error}");
+    assert_eq!(open(&folder, "all.rdx").len(), 1730);
     append(&folder, "a", 0..900);
     let other = folder.path().join("other.rdx");
     IndexBuilder::new([folder.path().join("data")]).build(&other).unwrap();

@@ -151,7 +151,8 @@ fn choices_that_cannot_be_are_refused_in_one_line_and_leave_nothing() {
     place.run("select train.rdx --sample 101% -o no.rdx").exits_with_usage().complains(&["101%", "1% or 0.01"]);
     place.run("select train.rdx --sample-seed 1 -o no.rdx").exits_with_usage();
     place.run("select train.rdx").exits_with_usage();
-    place.run("select train.rdx -o train.rdx").fails().complains(&["exists already"]);
+    place.run("select other.rdx -o train.rdx").fails().complains(&["exists already"]);
+    place.run("select train.rdx -o ./train.rdx --force").fails().complains(&["would replace", "another path"]);
     assert!(!place.names().iter().any(|name| name.contains("no.rdx")), "{:?}", place.names());
 }
 
