@@ -15,7 +15,7 @@ use super::guard::{self, Chunk, Refusal, Tally};
 use super::masked::masked;
 use super::pages::Pages;
 use super::seam::read_exactly;
-use super::{FileBytes, FileMetadata, RowSink, adapt, caught, caught_panic};
+use super::{FileBytes, FileMetadata, RowSink, adapt, caught, caught_panic, direct};
 use crate::projection::Projection;
 use crate::rows::{Chunks, Footprint, compact_sparse, record_batch};
 use crate::{Error, ErrorKind, Result};
@@ -94,7 +94,7 @@ impl GroupDecoder<'_> {
         }
         let mut pages = self.fetch(group, &leaves, selected, count, bytes)?;
         pages.batch_rows = pages.batch_rows.min(chunk_rows);
-        let done = self.decode_pages(&pages, &leaves, &origins, count, chunk_rows, &mut each);
+        let done = self.decode_pages(&pages, &leaves, &origins, selected, count, chunk_rows, &mut each);
         done.map_err(|error| self.blame(&pages, &leaves, error))?;
         Ok(decoded)
     }
@@ -125,6 +125,7 @@ impl GroupDecoder<'_> {
         }
         let plan = self.look_into(&pages, group, leaves, selected.is_some(), count)?;
         pages.batch_rows = plan.batch_rows.clamp(1, count);
+        pages.rare = plan.rare;
         if !plan.views.is_empty() {
             let paged = paged.as_ref().map(|metadata| (self.row_group, metadata));
             pages.reader = self.file.reader(paged, &plan.views)?;
@@ -148,6 +149,8 @@ impl GroupDecoder<'_> {
             batch_rows: count,
             ranges: Vec::new(),
             bytes: Vec::new(),
+            rare: Vec::new(),
+            limit: self.max_decoded_bytes,
         })
     }
 
@@ -198,7 +201,7 @@ impl GroupDecoder<'_> {
         count: usize,
     ) -> Result<Plan> {
         let limit = self.max_decoded_bytes;
-        let mut plan = Plan { batch_rows: count, views: Vec::new() };
+        let mut plan = Plan { batch_rows: count, views: Vec::new(), rare: Vec::new() };
         let mut total = 0u64;
         let wanted_views = self.wanted_views(leaves);
         for &leaf in leaves {
@@ -223,6 +226,13 @@ impl GroupDecoder<'_> {
             if !selective && tally.values < count as u64 {
                 let message = format!("its pages hold {} values for {count} rows", tally.values);
                 return Err(name(Error::new(ErrorKind::InvalidParquet, message)));
+            }
+            if !selective && nested && tally.values < chunk.values {
+                let message = format!("its pages hold {} values, and the footer says {}", tally.values, chunk.values);
+                return Err(name(Error::new(ErrorKind::InvalidParquet, message)));
+            }
+            if !direct::decodes(column.column_type(), &tally) {
+                plan.rare.push(leaf);
             }
             let touched = |values: u64| if selective && !nested { values.min(count as u64) } else { values };
             let measure = self.file.measure(leaf);
@@ -268,6 +278,7 @@ impl GroupDecoder<'_> {
         pages: &Pages,
         leaves: &[usize],
         origins: &[Origin<'_>],
+        selected: Option<&[u32]>,
         count: usize,
         chunk_rows: usize,
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
@@ -277,7 +288,7 @@ impl GroupDecoder<'_> {
         let mut chunks = Chunks::of(chunk_rows);
         let mut seen = 0;
         // The decoder makes short batches where values are large.
-        pages.each_batch(leaves, &roots, count, |batch, rows| {
+        pages.each_batch(leaves, &roots, selected, count, |batch, rows| {
             seen += rows;
             let part = caught_panic(|| {
                 let mut columns = self.columns(origins, &roots, batch, rows)?;
@@ -366,6 +377,8 @@ impl GroupDecoder<'_> {
 struct Plan {
     batch_rows: usize,
     views: Vec<usize>,
+    /// Columns with encodings that only the parquet crate decodes.
+    rare: Vec<usize>,
 }
 
 /// Whether so few rows are wanted that pages can be left out. With more than half of them hardly one can.

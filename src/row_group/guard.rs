@@ -39,9 +39,18 @@ pub(super) struct Tally {
     pub(super) spelled_out: u64,
     /// Uncompressed bytes of the largest page.
     pub(super) largest: u64,
+    /// Encodings of the data pages, a bit for each by its number.
+    encodings: u16,
+    /// Whether some page has levels, or values, of an encoding without a name here.
+    pub(super) has_rare: bool,
 }
 
 impl Tally {
+    /// The encodings of the data pages.
+    pub(super) fn encodings(&self) -> impl Iterator<Item = Encoding> {
+        (0..16).filter(|number| self.encodings & (1 << number) != 0).filter_map(encoding)
+    }
+
     /// Whether some data pages refer to the dictionary and others do not.
     pub(super) fn is_mixed(&self) -> bool {
         self.referring > 0 && self.referring < self.values
@@ -69,10 +78,15 @@ struct Header {
     compressed: Option<i32>,
     values: Option<i32>,
     encoding: Option<i32>,
+    /// Of a version 1 page: the encodings of its repetition and definition levels.
+    level_encodings: (Option<i32>, Option<i32>),
     /// Of a version 2 page: bytes of its levels, which are never compressed, and whether the rest is.
     levels: Option<u64>,
     plain: bool,
 }
+
+/// The number of the encoding that levels have in all but old files.
+const RLE: i32 = 3;
 
 const DATA_PAGE: i32 = 0;
 const DICTIONARY_PAGE: i32 = 2;
@@ -136,6 +150,10 @@ fn page(header: &Header, body: &[u8], uncompressed: u64, chunk: &Chunk, tally: &
         tally.values += values;
         tally.data += uncompressed;
         let encoding = header.encoding.and_then(encoding);
+        let levels = [(chunk.max_levels.0, header.level_encodings.0), (chunk.max_levels.1, header.level_encodings.1)];
+        let rare = |(highest, encoding): (i16, Option<i32>)| kind == DATA_PAGE && highest > 0 && encoding != Some(RLE);
+        tally.has_rare |= encoding.is_none() || levels.into_iter().any(rare);
+        tally.encodings |= header.encoding.and_then(|number| 1_u16.checked_shl(number.try_into().ok()?)).unwrap_or(0);
         match encoding {
             Some(Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) => tally.referring += values,
             Some(Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY) => {
@@ -158,6 +176,10 @@ fn page(header: &Header, body: &[u8], uncompressed: u64, chunk: &Chunk, tally: &
 
 fn encoding(number: i32) -> Option<Encoding> {
     Some(match number {
+        0 => Encoding::PLAIN,
+        RLE => Encoding::RLE,
+        5 => Encoding::DELTA_BINARY_PACKED,
+        9 => Encoding::BYTE_STREAM_SPLIT,
         2 => Encoding::PLAIN_DICTIONARY,
         6 => Encoding::DELTA_LENGTH_BYTE_ARRAY,
         7 => Encoding::DELTA_BYTE_ARRAY,
@@ -203,6 +225,14 @@ fn read_details(reader: &mut Reader<'_>, part: i16, header: &mut Header) -> Opti
             (id, I32) if id == encoding_id => {
                 let encoding = reader.i32()?;
                 header.encoding = if mine { Some(encoding) } else { header.encoding };
+            }
+            (3, I32) if part == 5 => {
+                let encoding = reader.i32()?;
+                header.level_encodings.1 = if mine { Some(encoding) } else { header.level_encodings.1 };
+            }
+            (4, I32) if part == 5 => {
+                let encoding = reader.i32()?;
+                header.level_encodings.0 = if mine { Some(encoding) } else { header.level_encodings.0 };
             }
             (5 | 6, I32) if part == 8 => levels += u64::try_from(reader.i32()?).ok()?,
             (7, FALSE) if part == 8 => header.plain = true,

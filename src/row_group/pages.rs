@@ -1,6 +1,7 @@
 //! The bytes of pages that were fetched, decoded batch by batch.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use bytes::Bytes;
@@ -8,8 +9,9 @@ use parquet::DecodeResult;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, RowSelection};
 use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder};
+use parquet::file::page_index::offset_index::PageLocation;
 
-use super::lists::{Lists, Shape};
+use super::direct::{Column, GroupBytes, Shape};
 use super::{caught, caught_panic};
 use crate::{Error, ErrorKind, Result};
 
@@ -22,6 +24,55 @@ pub(super) struct Pages {
     pub(super) batch_rows: usize,
     pub(super) ranges: Vec<Range<u64>>,
     pub(super) bytes: Vec<Bytes>,
+    /// Columns with encodings that only the parquet crate decodes.
+    pub(super) rare: Vec<usize>,
+    /// The levels of a page may not take more bytes than this.
+    pub(super) limit: u64,
+}
+
+/// Rows to pass by and rows to keep, in turn.
+struct Runs<'a> {
+    selected: Option<&'a [u32]>,
+    /// The first row behind those that were kept.
+    next: u32,
+    /// Selected rows that were kept.
+    passed: usize,
+    found: Vec<(usize, usize)>,
+}
+
+impl Runs<'_> {
+    /// The runs that the next rows lie in.
+    fn of(&mut self, rows: usize) -> Result<&[(usize, usize)]> {
+        self.found.clear();
+        let Some(selected) = self.selected else {
+            self.found.push((0, rows));
+            return Ok(&self.found);
+        };
+        let more = || Error::new(ErrorKind::Internal, "the decoder has more rows than were selected");
+        let here = selected.get(self.passed..self.passed + rows).ok_or_else(more)?;
+        for run in here.chunk_by(|a, b| a + 1 == *b) {
+            self.found.push(((run[0] - self.next) as usize, run.len()));
+            self.next = run[0] + run.len() as u32;
+        }
+        self.passed += rows;
+        Ok(&self.found)
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Whether this thread leaves all columns to the parquet crate, for tests that compare both.
+    pub(super) static LEFT_TO_PARQUET: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Whether no column is decoded here, for tests that compare both ways: `ROWDEX_DECODE=parquet` says so.
+fn is_left_to_parquet() -> bool {
+    static LEFT: OnceLock<bool> = OnceLock::new();
+    #[cfg(test)]
+    if LEFT_TO_PARQUET.get() {
+        return true;
+    }
+    *LEFT.get_or_init(|| std::env::var_os("ROWDEX_DECODE").is_some_and(|value| value == "parquet"))
 }
 
 impl Pages {
@@ -40,54 +91,81 @@ impl Pages {
     }
 
     /// Hands over the columns of the fields `roots`, which `leaves` belong to, batch by batch, with the number of rows.
+    /// There are `count` rows, and `selected` has their places if they are not all.
     pub(super) fn each_batch(
         &self,
         leaves: &[usize],
         roots: &[usize],
+        selected: Option<&[u32]>,
         count: usize,
         mut take: impl FnMut(&[ArrayRef], usize) -> Result<()>,
     ) -> Result<()> {
-        let mut lists = self.lists(leaves, roots)?;
-        let rest: Vec<usize> =
-            leaves.iter().copied().filter(|leaf| lists.iter().all(|(_, own, _)| own != leaf)).collect();
-        if lists.is_empty() {
+        let (mut direct, rest) = self.direct(leaves, roots)?;
+        if direct.is_empty() {
             return self.each_decoded(&rest, |batch| take(batch.columns(), batch.num_rows()));
         }
-        let mut with_lists = |decoded: &[ArrayRef], rows: usize| {
-            let mut columns = decoded.to_vec();
-            for (place, _, lists) in &mut lists {
-                columns.insert(*place, caught_panic(|| lists.next(rows))?);
+        let mut runs = Runs { selected, next: 0, passed: 0, found: Vec::new() };
+        let mut with_direct = |decoded: &[ArrayRef], rows: usize| {
+            let runs = runs.of(rows)?;
+            let mut columns = Vec::with_capacity(roots.len());
+            let mut decoded = decoded.iter();
+            for column in &mut direct {
+                match column {
+                    Some(column) => columns.push(caught_panic(|| column.next(runs))?),
+                    None => columns.extend(decoded.next().cloned()),
+                }
             }
             take(&columns, rows)
         };
         if rest.is_empty() {
             for start in (0..count).step_by(self.batch_rows) {
-                with_lists(&[], self.batch_rows.min(count - start))?;
+                with_direct(&[], self.batch_rows.min(count - start))?;
             }
         } else {
-            self.each_decoded(&rest, |batch| with_lists(batch.columns(), batch.num_rows()))?;
+            self.each_decoded(&rest, |batch| with_direct(batch.columns(), batch.num_rows()))?;
         }
-        lists.iter_mut().try_for_each(|(_, _, lists)| lists.end())
+        if selected.is_some() {
+            return Ok(());
+        }
+        direct.iter_mut().flatten().try_for_each(|column| caught_panic(|| column.end()))
     }
 
-    /// The columns that [`Lists`] decodes, each with its place in `roots` and its leaf, in rising order. A selection
-    /// leaves all to the decoder, which can skip.
-    fn lists(&self, leaves: &[usize], roots: &[usize]) -> Result<Vec<(usize, usize, Lists)>> {
-        let mut found = Vec::new();
-        let group = self.reader.metadata().row_groups().get(self.group);
-        let Some(group) = group.filter(|_| self.selection.is_none()) else { return Ok(found) };
-        for (place, &root) in roots.iter().enumerate() {
-            let Some(field) = self.reader.schema().fields().get(root) else { continue };
-            let own = |leaf: &&usize| self.reader.parquet_schema().get_column_root_idx(**leaf) == root;
-            let Some(&leaf) = leaves.iter().find(own) else { continue };
-            let Some(shape) = Shape::of(self.reader.parquet_schema(), root, leaf, field.data_type()) else { continue };
-            let column = group.column(leaf);
-            let (start, length) = column.byte_range();
-            let at = self.ranges.iter().position(|range| *range == (start..start + length));
-            let Some(bytes) = at.and_then(|at| self.bytes.get(at)) else { continue };
-            found.push((place, leaf, Lists::new(shape, field.name(), column, start, bytes.clone())?));
+    /// For each of the fields, the column if it is decoded straight from its pages; and the leaves of the others.
+    fn direct(&self, leaves: &[usize], roots: &[usize]) -> Result<(Vec<Option<Column>>, Vec<usize>)> {
+        let metadata = self.reader.metadata();
+        let Some(group) = metadata.row_groups().get(self.group) else { return Ok((Vec::new(), leaves.to_vec())) };
+        let index = metadata.offset_index().and_then(|groups| groups.get(self.group));
+        let locations = |leaf: usize| -> Vec<PageLocation> {
+            index.and_then(|columns| columns.get(leaf)).map_or_else(Vec::new, |column| column.page_locations().clone())
+        };
+        let bytes = GroupBytes {
+            group,
+            locations: index.is_some().then_some(&locations as &dyn Fn(usize) -> Vec<PageLocation>),
+            ranges: &self.ranges,
+            bytes: &self.bytes,
+            all_rows: self.selection.is_none(),
+            limit: self.limit,
+        };
+        let schema = self.reader.parquet_schema();
+        let (mut found, mut rest) = (Vec::with_capacity(roots.len()), Vec::new());
+        for &root in roots {
+            let own = |leaf: &usize| schema.get_column_root_idx(*leaf) == root;
+            let own: Vec<usize> = leaves.iter().copied().filter(own).collect();
+            let field = self.reader.schema().fields().get(root);
+            let field = field.filter(|_| !is_left_to_parquet() && !own.iter().any(|leaf| self.rare.contains(leaf)));
+            let shape = field.and_then(|field| Some((field, Shape::of(schema, root, &own, field)?)));
+            match shape {
+                Some((field, shape)) => found.push(Some(Column::new(shape, field.name(), &bytes)?)),
+                None => {
+                    found.push(None);
+                    rest.extend(own);
+                }
+            }
         }
-        Ok(found)
+        if found.iter().all(Option::is_none) {
+            found.clear();
+        }
+        Ok((found, rest))
     }
 
     pub(super) fn each_decoded(&self, leaves: &[usize], mut take: impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {
