@@ -49,6 +49,9 @@ class Transforms:
         for function in self._map:
             if not callable(function):
                 raise TypeError(f"map={function!r}: give a function of a batch, or a list of them")
+        lists = any(field.format in ("+l", "+L") for field in dataset.schema.fields)
+        if self._pad_all is not None and not lists and not self.decode:
+            raise ValueError(f"pad={pad!r}: no column has lists of different lengths")
         if output == "arrow" and (self.decode or self._collate or pad is not None):
             raise ValueError("decode, collate and pad with output='arrow': use 'torch' or 'numpy', or map=")
         if output == "python" and pad is not None:
@@ -95,10 +98,12 @@ class Transforms:
         for name, function in self._collate.items():
             found[name] = function(found[name])
         for name, pad in self._pads_of(found):
+            given = found[name]
             try:
-                found[name], there = pad(found[name])
+                padded, there = pad(given.values if isinstance(given, Masked) else given)
             except ValueError as error:
                 raise ValueError(f"column {name!r}: {error}") from None
+            found[name] = Masked(padded, given.valid) if isinstance(given, Masked) else padded
             if pad.mask is not None:
                 if pad.mask in found:
                     raise ValueError(f"there is a column called {pad.mask!r}: choose another name for the mask")
@@ -112,7 +117,8 @@ class Transforms:
         if self._pad_all is not None:
             # Text as offsets and bytes is no list of numbers.
             texts = {field.name for field in self._dataset.schema.fields if field.format in _TEXTS}
-            names = (name for name, value in found.items() if isinstance(value, Ragged))
+            plain = {name: value.values if isinstance(value, Masked) else value for name, value in found.items()}
+            names = (name for name, value in plain.items() if isinstance(value, Ragged))
             pads |= {name: self._pad_all for name in names if name not in texts or name in self.decode}
         return list(pads.items())
 

@@ -36,7 +36,8 @@ class Image:
     """Decodes an image: for ``decode`` of a :class:`rowdex.Loader`.
 
     The value is the bytes of a file, or a struct with ``bytes``, as hubs store images. The result is an array of
-    ``uint8``, of shape ``(height, width, channels)``, or ``(channels, height, width)``.
+    ``uint8``, of shape ``(height, width, channels)``, or ``(channels, height, width)``. Pixels are where the file has
+    them: an orientation that its EXIF data asks for is not applied.
 
     JPEG is decoded by simplejpeg, Pillow or torchvision, whichever is installed, in this order, and other formats by
     Pillow or torchvision. Their pixels may differ by a little: name one for the same pixels everywhere.
@@ -169,7 +170,7 @@ class Pad:
     def __call__(self, lists: Ragged) -> tuple[Any, Any]:
         """The lists as one array or tensor, and where the items are. Shape ``(rows, length, ...)`` and the same."""
         if not isinstance(lists, Ragged) or not hasattr(lists.values, "shape"):
-            raise ValueError(f"only lists of numbers are padded, not {type(lists).__name__}")
+            raise ValueError("only lists of numbers are padded, and these are not: name columns, pad={'tokens': …}")
         is_tensor = type(lists.values).__module__.partition(".")[0] == "torch"
         values, offsets = (part.numpy() if is_tensor else part for part in lists)
         found, there = self._padded(values, offsets)

@@ -350,6 +350,24 @@ def test_lists_are_padded_as_torch_pads_them(dataset: Any, output: str) -> None:
     assert isinstance(texts["name"], rowdex.Ragged) and plain(texts["tokens"]) == plain(first(pad="longest")["tokens"])
 
 
+def test_lists_with_nulls_are_padded_and_what_cannot_be_padded_is_an_error(tmp_path: pathlib.Path) -> None:
+    lists = [[1, 2], None, [], [3, 4, 5]]
+    words = [["a"], [], ["b", "c"], []]
+    table = pa.table({"tokens": pa.array(lists, pa.list_(pa.int64())), "words": pa.array(words, pa.list_(pa.string()))})
+    pq.write_table(table, tmp_path / "a.parquet")
+    rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx")
+    dataset = rowdex.Dataset(tmp_path / "a.rdx")
+    mask = {"tokens": rowdex.transforms.Pad(fill=7, mask="there")}
+    for pad, fill in (("longest", 0), (mask, 7)):
+        loader = loader_of(dataset.select(["tokens"]), shuffle=False, nulls="mask", pad=pad)
+        (batch,) = loader
+        assert batch["tokens"].values.tolist() == [[1, 2, fill], [fill] * 3, [fill] * 3, [3, 4, 5]]
+        assert batch["tokens"].valid.tolist() == [True, False, True, True]
+    assert batch["there"].tolist() == [[True, True, False], [False] * 3, [False] * 3, [True] * 3]
+    with pytest.raises(rowdex.TransformError, match="column 'words': only lists of numbers.*name columns"):
+        list(loader_of(dataset, pad="longest"))
+
+
 def test_lists_of_vectors_and_batches_without_items_are_padded() -> None:
     pad = rowdex.transforms.Pad(fill=9)
     found, there = pad(rowdex.Ragged(np.arange(6).reshape(3, 2), np.array([5, 5, 8])))
@@ -364,6 +382,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"decode": {"nothing": len}}, KeyError, "no column is called 'nothing'"),
     ({"collate": {"id": 3}}, TypeError, "give a function"),
     ({"pad": {"nothing": 3}}, KeyError, "no column is called 'nothing'"),
+    ({"pad": {"tokens": 1.5}}, ValueError, "use 'longest' or a number of items"),
     ({"pad": "shortest"}, ValueError, "use 'longest' or a number of items"),
     ({"pad": -1}, ValueError, "use 'longest' or a number of items"),
     ({"pad": "longest", "output": "arrow"}, ValueError, "or map="),
@@ -380,6 +399,11 @@ def test_what_cannot_be_done_is_refused_when_the_loader_is_made(
 ) -> None:
     with pytest.raises(kind, match=match):
         loader_of(dataset, **options)
+
+
+def test_padding_lists_where_there_are_none_is_refused(dataset: Any) -> None:
+    with pytest.raises(ValueError, match="pad='longest': no column has lists of different lengths"):
+        loader_of(dataset.select(["id", "vector"]), pad="longest")
 
 
 def test_a_loader_with_functions_is_no_arrow_stream(dataset: Any) -> None:
