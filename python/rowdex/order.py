@@ -1,14 +1,15 @@
 """Orders that are more than a name, for ``DistributedSampler(order=...)`` and everything that takes its arguments.
 
-The names ``"global"``, ``"sequential"``, ``"torch"`` and ``"blocks(8)"`` are orders, too, wherever one is asked for. Orders are made of each other::
+The names ``"global"``, ``"sequential"``, ``"torch"`` and ``"blocks(8)"`` are orders, too, wherever one is asked for.
+Orders are made of each other::
 
     from rowdex.order import IdSet, Resized, Subset
 
     train = IdSet.split(dataset, "train", fraction=0.1)
     loader = rowdex.Loader(dataset, batch_size=256, seed=42, order=Resized(Subset("global", train), size=1_000_000))
 
-The seed of the sampler is that of all its orders. Orders are pickled, and equal if they serve the same rows; long lists travel to other processes of the machine in a
-temporary file. ``docs/orders.md`` says exactly what each serves.
+The seed of the sampler is that of all its orders. Orders are pickled, and equal if they serve the same rows; long lists
+travel to other processes of the machine in a temporary file. ``docs/orders.md`` says exactly what each serves.
 """
 
 from __future__ import annotations
@@ -147,7 +148,11 @@ class Explicit(Orders):
     def __init__(self, ids: Any = None, *, file: Path | None = None, permutation: bool = False) -> None:
         if (ids is None) == (file is None):
             raise ValueError("give either ids or a file")
-        self._parts = (None if ids is None else Numbers("Q", ids), None if file is None else os.path.abspath(file), permutation)
+        self._parts = (
+            None if ids is None else Numbers("Q", ids),
+            None if file is None else os.path.abspath(file),
+            permutation,
+        )
 
     def _options(self) -> Options:
         ids, file, permutation = self._parts
@@ -164,7 +169,8 @@ class Weighted(Orders):
 
     Args:
         weights: For each row a number that is finite and not negative, such as :meth:`Dataset.weights` reads.
-        size: How many positions an epoch has. Default: as many as there are rows; without replacement, as have a weight above 0.
+        size: How many positions an epoch has. Default: as many as there are rows; without replacement, as have a weight
+            above 0.
         replacement: Whether a row may be drawn again in an epoch.
     """
 
@@ -173,20 +179,28 @@ class Weighted(Orders):
 
     def _options(self) -> Options:
         weights, size, replacement = self._parts
-        return Options(size=size or 0, without_replacement=not replacement).array("weights", "num_weights", weights.values)
+        return Options(size=size or 0, without_replacement=not replacement).array(
+            "weights", "num_weights", weights.values
+        )
 
 
 class Balanced(Orders):
-    """Classes equally often, or by proportion: rows of small classes repeat, and all rows of a class come equally often.
+    """Classes equally often, or by proportion: rows of small classes repeat, and all rows of a class come equally
+    often.
 
     Args:
         labels: The class of each row: what :meth:`Dataset.labels` reads, or numbers from 0 on.
         size: How many positions an epoch has. Default: as many as there are rows.
-        proportions: For each class a number, or a dict of numbers by the text of the class; a class of 0 is left out. Default: all the same.
+        proportions: For each class a number, or a dict of numbers by the text of the class; a class of 0 is left out.
+            Default: all the same.
     """
 
     def __init__(
-        self, labels: Labels | Any, size: int | None = None, *, proportions: Sequence[float] | Mapping[str, float] | None = None
+        self,
+        labels: Labels | Any,
+        size: int | None = None,
+        *,
+        proportions: Sequence[float] | Mapping[str, float] | None = None,
     ) -> None:
         from .dataset import Labels
 
@@ -194,11 +208,18 @@ class Balanced(Orders):
         if isinstance(proportions, Mapping):
             unknown = [name for name in proportions if classes is None or name not in classes]
             if unknown:
-                raise ValueError(f"no class is called {unknown[0]!r}" + ("" if classes is None else f"; there are {', '.join(classes)}"))
+                raise ValueError(
+                    f"no class is called {unknown[0]!r}"
+                    + ("" if classes is None else f"; there are {', '.join(classes)}")
+                )
             assert classes is not None
             proportions = [proportions.get(name, 0) for name in classes]
         codes = labels.codes if isinstance(labels, Labels) else labels
-        self._parts = (Numbers("I", codes), _size(size), None if proportions is None else tuple(map(float, proportions)))
+        self._parts = (
+            Numbers("I", codes),
+            _size(size),
+            None if proportions is None else tuple(map(float, proportions)),
+        )
 
     def _options(self) -> Options:
         labels, size, proportions = self._parts
@@ -214,10 +235,13 @@ class Mixed(Orders):
     Args:
         proportions: For each dataset how often it comes, which counts against the others.
         size: How many positions an epoch has. Default: as many as there are rows in all.
-        orders: The order of each dataset's rows, or one for all. The order of dataset ``i``, from 0 on, has the seed of the sampler plus ``i + 1``.
+        orders: The order of each dataset's rows, or one for all. The order of dataset ``i``, from 0 on, has the seed of
+            the sampler plus ``i + 1``.
     """
 
-    def __init__(self, proportions: Sequence[float], size: int | None = None, *, orders: Order | Sequence[Order] = "global") -> None:
+    def __init__(
+        self, proportions: Sequence[float], size: int | None = None, *, orders: Order | Sequence[Order] = "global"
+    ) -> None:
         each = [orders] * len(proportions) if isinstance(orders, (str, Orders)) else list(orders)
         if len(each) != len(proportions):
             raise ValueError(f"{len(proportions)} proportions and {len(each)} orders")
@@ -243,7 +267,8 @@ class Resized(Orders):
 
 
 class Subset(Orders):
-    """Another order, over the rows of a set: weights, labels and lists of the order inside are for those rows alone, in their order.
+    """Another order, over the rows of a set: weights, labels and lists of the order inside are for those rows alone, in
+    their order.
 
     Args:
         order: The order of the rows that are left.
@@ -263,7 +288,9 @@ class Subset(Orders):
 
 
 class Contiguous(Orders):
-    """Another order, of which each of so many shards is dealt one consecutive piece: what ``partition="contiguous"`` does for the shards there are."""
+    """Another order, of which each of so many shards is dealt one consecutive piece: what ``partition="contiguous"``
+    does for the shards there are.
+    """
 
     def __init__(self, order: Order, shards: int) -> None:
         if not 1 <= shards < 2**32:
@@ -288,8 +315,9 @@ class Rotated(Orders):
 class IdSet:
     """A set of row ids, out of the rows of a dataset: for :class:`Subset`, and for reading columns of some rows.
 
-    ``len(set)`` is how many there are, ``row in set`` whether a row is one of them; iterating gives them in order. ``~set`` has the other rows, ``a & b``
-    those of both, ``a | b`` those of either. At most 1.0625 bits for each row of the dataset.
+    ``len(set)`` is how many there are, ``row in set`` whether a row is one of them; iterating gives them in order.
+    ``~set`` has the other rows, ``a & b`` those of both, ``a | b`` those of either. At most 1.0625 bits for each row of
+    the dataset.
     """
 
     def __init__(self, rows: int, ids: Any) -> None:
@@ -305,7 +333,9 @@ class IdSet:
 
     @staticmethod
     def ranges(rows: int, ranges: Iterable[tuple[int, int]]) -> IdSet:
-        """The row ids of ranges ``(start, end)``, out of ``rows`` rows; they may come in any order, overlap and be empty."""
+        """The row ids of ranges ``(start, end)``, out of ``rows`` rows; they may come in any order, overlap and be
+        empty.
+        """
         return IdSet._of("ranges", rows, Numbers("Q", [bound for start, end in ranges for bound in (start, end)]))
 
     @staticmethod
@@ -333,16 +363,24 @@ class IdSet:
 
     @staticmethod
     def split(
-        dataset: Dataset | int, side: Side, *, fraction: float = 0.1, seed: int = 0, by: str | None = None, of: IdSet | None = None
+        dataset: Dataset | int,
+        side: Side,
+        *,
+        fraction: float = 0.1,
+        seed: int = 0,
+        by: str | None = None,
+        of: IdSet | None = None,
     ) -> IdSet:
-        """One side of a split into training and validation rows by a hash. A row keeps its side when files are appended.
+        """One side of a split into training and validation rows by a hash. A row keeps its side when files are
+        appended.
 
         Args:
             dataset: Whose rows; or how many there are.
             side: ``"train"`` or ``"validation"``.
             fraction: The part that is for validation: of as many coin tosses.
             seed: Another seed is another split. That of a sampler has nothing to do with it.
-            by: Splits by the values of this column, instead of by row id: rows with equal values are on one side. Reads the column.
+            by: Splits by the values of this column, instead of by row id: rows with equal values are on one side. Reads
+                the column.
             of: Only of these rows.
         """
         if by is not None:
@@ -379,7 +417,15 @@ class IdSet:
         if kind == "split by":
             dataset, column, of, side, fraction, seed = arguments
             column, side = no_nul(column.encode(), "column name"), no_nul(side.encode(), "side")
-            return made(library.id_set_split_by, dataset._pointer, column, None if of is None else of._pointer, side, fraction, seed)
+            return made(
+                library.id_set_split_by,
+                dataset._pointer,
+                column,
+                None if of is None else of._pointer,
+                side,
+                fraction,
+                seed,
+            )
         if kind == "view":
             index, view = arguments
             return made(library.id_set_of_view, index._handle.get(), view._handle.get())
@@ -431,7 +477,9 @@ class IdSet:
         return IdSet._of("union", self, other)
 
     def _portable(self) -> tuple[Any, ...]:
-        """The recipe; of a set that files were read for, its row ids, so that no other process reads them again and finds something else."""
+        """The recipe; of a set that files were read for, its row ids, so that no other process reads them again and
+        finds something else.
+        """
         if self._recipe[0] in ("listed", "split by", "view"):
             self._recipe = ("ids", self.rows, Numbers("Q", self.ids()))
         return self._recipe

@@ -523,7 +523,8 @@ mod tests {
         fn any_set_is_what_was_put_in(
             rows in 0_u64..3000, ids in prop::collection::btree_set(0_u64..3000, 0..600), long: bool,
         ) {
-            let members: Vec<u64> = (0..rows).filter(|row| ids.contains(&(if long { row / 16 } else { *row }))).collect();
+            let is_member = |row: &u64| ids.contains(&(if long { row / 16 } else { *row }));
+            let members: Vec<u64> = (0..rows).filter(is_member).collect();
             let set = IdSet::from_ids(rows, members.iter().rev().copied()).unwrap();
             assert_is(&set, rows, &members);
             let others: Vec<u64> = (0..rows).filter(|row| members.binary_search(row).is_err()).collect();

@@ -29,7 +29,10 @@ pub(crate) fn run(args: &InfoArgs) -> Result<(), Failure> {
 
 fn as_json(index: &Index, decoded_bytes: u64, data_bytes: u64) -> Result<(), Failure> {
     let root = index.root();
-    let columns = |field: &arrow::datatypes::FieldRef| json!({"name": field.name(), "type": field.data_type().to_string(), "nullable": field.is_nullable()});
+    let columns = |field: &arrow::datatypes::FieldRef| {
+        let (name, kind, nullable) = (field.name(), field.data_type().to_string(), field.is_nullable());
+        json!({"name": name, "type": kind, "nullable": nullable})
+    };
     output::print_json(&json!({
         "rows": index.len(),
         "files": index.num_files(),
