@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
 from typing import NamedTuple
 
@@ -51,6 +52,37 @@ def dealt(sampler: DistributedSampler, epoch: int, step: int) -> Dealt:
         last_pads.append(min(size, max(0, end - real)))
         start = end
     return Dealt(real, len(rows), ranks, last_pads)
+
+
+def in_order(rows: int, world_size: int, batch_size: int) -> array.array[int]:
+    """The row ids, position by position, with which gathered steps have the rows in their own order.
+
+    A rank has every ``world_size``-th position, and a gathered step has the ranks' batches one after the other, as
+    :func:`dealt` leaves them.
+    """
+    ids = array.array("Q", bytes(8 * rows))
+    step = world_size * batch_size
+    whole = rows - rows % step
+    for first in range(0, whole, step):
+        for rank in range(world_size):
+            start = first + rank * batch_size
+            ids[first + rank : first + step : world_size] = array.array("Q", range(start, start + batch_size))
+    left = rows - whole
+    each = -(-left // world_size)
+    late, early = [], []
+    for rank in range(world_size):
+        for number in range(each):
+            position, place = number * world_size + rank, rank * each + number
+            if position < left and place < left:
+                ids[whole + position] = whole + place
+            elif position < left:
+                late.append(position)
+            elif place < left:
+                early.append(place)
+    # The rows that change places with pads: in the order in which `dealt` has them do so.
+    for position, place in zip(late, early):
+        ids[whole + position] = whole + place
+    return ids
 
 
 def batch_of(sampler: Handle, plan: Plan, epoch: int, step: int) -> tuple[list[int], int]:

@@ -20,7 +20,9 @@ from transformers import TrainerCallback, default_data_collator
 
 from . import accelerate as _accelerate
 from . import torch as _torch
+from ._gathered import in_order
 from .dataset import Dataset
+from .order import Explicit
 from .sampler import DistributedSampler
 
 _FILE = "rowdex_state.json"
@@ -33,7 +35,7 @@ class TrainerMixin:
     Training is shuffled, and equal on all ranks. ``train(resume_from_checkpoint=...)`` goes on with the very next
     batch, and reads none of those before it. The ``Trainer`` counts steps to find its place, so a run goes on with the
     same number of rows per step of all ranks together; another one is an error. Evaluation and prediction give every
-    row once and in order.
+    row once and in the order of the dataset.
 
     Batches are those of a :class:`rowdex.Loader`. With a ``data_collator``, a tokenizer, or ``dataloader_num_workers``
     the datasets must be :class:`rowdex.torch.Dataset`; then a ``DataLoader`` makes the batches of samples. Columns
@@ -87,7 +89,10 @@ class TrainerMixin:
         if not isinstance(test_dataset, Dataset):
             return super().get_test_dataloader(test_dataset)  # type: ignore[misc]
         options = {name: value for name, value in self._rowdex_options.items() if name not in ("order", "tail")}
-        options |= {"batch_size": self.args.eval_batch_size, "shuffle": False}  # type: ignore[attr-defined]
+        size = self.args.eval_batch_size  # type: ignore[attr-defined]
+        # What the ranks' batches are gathered to is then in the order of the dataset, as everybody expects.
+        ids = in_order(len(test_dataset), _accelerate.ranks()[0], size)
+        options |= {"batch_size": size, "order": Explicit(ids), "rotation": False}
         return self._rowdex_loader(test_dataset, options, training=False)
 
     def _rowdex_loader(self, dataset: Dataset, options: dict[str, Any], training: bool) -> Any:

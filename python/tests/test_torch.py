@@ -329,3 +329,58 @@ def test_misuse_is_refused(torch_dataset: Any) -> None:
     other = rowdex.torch.BatchSampler(range(7), 2)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="7 rows"):
         next(iter(DataLoader(torch_dataset, batch_sampler=other)))
+
+
+def test_rowdexs_sampler_is_one_of_pytorchs_and_a_sampler_of_it_is_refused(index: str) -> None:
+    dataset = rowdex.torch.Dataset(index, ["id"])
+    stock: Any = DistributedSampler(dataset, num_replicas=3, rank=1, seed=4, drop_last=True)
+    ours: Any = rowdex.DistributedSampler(dataset, 3, 1, True, 4, True, order="torch")
+    assert isinstance(ours, DistributedSampler) and isinstance(ours, rowdex.DistributedSampler)
+    for name in ("num_replicas", "rank", "epoch", "seed", "shuffle", "drop_last", "num_samples", "total_size"):
+        assert getattr(ours, name) == getattr(stock, name), name
+    again = pickle.loads(pickle.dumps(ours))
+    assert isinstance(again, DistributedSampler) and list(again) == list(stock) == list(ours)
+    for sampler in (stock, ours, torch.utils.data.SequentialSampler(dataset)):
+        with pytest.raises(TypeError, match="shard its rows again"):
+            rowdex.DistributedSampler(sampler)
+        if sampler is not ours:
+            with pytest.raises(TypeError, match="shard its rows again"):
+                rowdex.torch.BatchSampler(sampler, 10)
+    with pytest.raises(TypeError, match="BatchSampler"):
+        dataset.follow(ours)
+
+
+def test_the_epoch_of_a_loader_is_that_of_its_sampler(index: str) -> None:
+    def loader() -> Any:
+        return rowdex.Loader(rowdex.Dataset(index, ["id"]), batch_size=100, seed=2)
+
+    epochs = loader()
+    whole = [ids(epochs) for _ in range(4)]
+    told = loader()
+    told.sampler.set_epoch(2)
+    assert ids(told) == whole[2]
+    # Frameworks begin an iteration, and say then which epoch it is.
+    begun = iter(told)
+    told.sampler.set_epoch(1)
+    assert ids(begun) == whole[1] and ids(told) == whole[2]
+    begun = iter(told)
+    told.set_epoch(3)
+    assert [next(begun)["id"].tolist()] + ids(begun) == whole[3]
+    other = loader()
+    other.load_state_dict(epochs_state(loader(), 2, 3))
+    with pytest.raises(ValueError, match=r"call set_epoch\(2\)"):
+        other.set_epoch(1)
+    other.set_epoch(2)
+    begun = iter(other)
+    other.sampler.set_epoch(2)
+    assert ids(begun) == whole[2][3:] and ids(other) == whole[3]
+    other.set_epoch(0)
+    assert ids(other) == whole[0]
+
+
+def epochs_state(loader: Any, epoch: int, step: int) -> Any:
+    """The state after so many steps of an epoch."""
+    loader.set_epoch(epoch)
+    for _, _ in zip(range(step), loader):
+        pass
+    return loader.state_dict()
