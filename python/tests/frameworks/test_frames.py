@@ -166,6 +166,18 @@ def test_a_query_chooses_the_rows_of_a_run(dataset: Any) -> None:
     assert sorted(served) == [row for row in range(ROWS) if row % 5 == 3 and row % 3]
 
 
+def test_a_query_writes_the_rows_that_it_chose_as_an_index(index: str, tmp_path: pathlib.Path) -> None:
+    pl = need("polars")
+    chosen = rowdex.scan_polars(index, row_ids="row_id").filter(pl.col("label") == 3).select("row_id").collect()
+    report = rowdex.select(index, tmp_path / "threes.rdx", rows=chosen)
+    view = rowdex.Dataset(tmp_path / "threes.rdx", columns=["id"], root=pathlib.Path(index).parent)
+    assert report.rows == len(view) == len(range(3, ROWS, 5))
+    assert pa.table(view)["id"].to_pylist() == list(range(3, ROWS, 5))
+    # Row ids of the view count from 0.
+    ids = rowdex.scan_polars(view, row_ids="row").collect()
+    assert ids["row"].to_list() == list(range(len(view))) and ids["id"].to_list() == list(range(3, ROWS, 5))
+
+
 def test_a_lazy_frame_is_made_from_a_path_and_travels_in_a_pickle(index: str) -> None:
     pl = need("polars")
     frame = rowdex.scan_polars(index, ["label", "id"])
