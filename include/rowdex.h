@@ -5,46 +5,52 @@
  *
  * CONVENTIONS
  *
- * Names. Everything is called rowdex_ or ROWDEX_. Words mean what they mean in the manual: a row id is a row's place in the
- * index, a position its place in the order of an epoch, a step one batch on every rank. Orders, tails and levels are named by the
- * texts that the command line and Python use; an unknown one is an error that lists them.
+ * Names. Everything is called rowdex_ or ROWDEX_. Words mean what they mean in the manual: a row id is a row's place in
+ * the index, a position its place in the order of an epoch, a step one batch on every rank. Orders, tails and levels
+ * are named by the texts that the command line and Python use; an unknown one is an error that lists them.
  *
- * Results. Whatever can fail returns a rowdex_status, and ROWDEX_STATUS_OK is 0. Results go to pointers, and they are written
- * only on success: after a failure the caller's variables and buffers hold what they held. Functions without a status cannot
- * fail; for NULL they answer 0, NULL or false.
+ * Results. Whatever can fail returns a rowdex_status, and ROWDEX_STATUS_OK is 0. Results go to pointers, and they are
+ * written only on success: after a failure the caller's variables and buffers hold what they held. Functions without a
+ * status cannot fail; for NULL they answer 0, NULL or false.
  *
- * Errors. The last argument of a call takes the error; NULL if nobody wants it. It is written on failure only, with a new
- * rowdex_error that the caller frees; whatever it held before is lost, so free that first. The message is a whole sentence that
- * names file, row group and column where they are known, and says what to do. It is UTF-8, as all texts are, but for paths.
+ * Errors. The last argument of a call takes the error; NULL if nobody wants it. It is written on failure only, with a
+ * new rowdex_error that the caller frees; whatever it held before is lost, so free that first. The message is a whole
+ * sentence that names file, row group and column where they are known, and says what to do. It is UTF-8, as all texts
+ * are, but for paths.
  *
- * Ownership. Handles are opaque, come from _open, _new, _build and the like through a pointer to a pointer, and end with the
- * _free of their type, once. _free(NULL) does nothing. Handles do not depend on each other: an index may be freed while a dataset
- * of it lives, and so on. Texts and arrays that a handle is asked for belong to it, until it is freed. What the caller passes in
- * is copied, or no longer looked at when the call returns. Arrow structs are the caller's, who calls their release callback; they
- * live on when everything of rowdex is freed.
+ * Ownership. Handles are opaque, come from _open, _new, _build and the like through a pointer to a pointer, and end
+ * with the _free of their type, once. _free(NULL) does nothing. Handles do not depend on each other: an index may be
+ * freed while a dataset of it lives, and so on. Texts and arrays that a handle is asked for belong to it, until it is
+ * freed. What the caller passes in is copied, or no longer looked at when the call returns. Arrow structs are the
+ * caller's, who calls their release callback; they live on when everything of rowdex is freed.
  *
- * NULL. A NULL that is not allowed is an error (ROWDEX_STATUS_INVALID_ARGUMENT), as is a misaligned array. Arrays of length 0 may be
- * NULL. Other pointers cannot be checked: they must be valid, texts must end with a NUL, and outputs must not overlap.
+ * NULL. A NULL that is not allowed is an error (ROWDEX_STATUS_INVALID_ARGUMENT), as is a misaligned array. Arrays of
+ * length 0 may be NULL. Other pointers cannot be checked: they must be valid, texts must end with a NUL, and outputs
+ * must not overlap.
  *
- * Options. Structs of options begin with struct_size, which the caller sets to the sizeof of the struct, and all other fields may be 0,
- * which is their default: rowdex_dataset_options options = {.struct_size = sizeof options}. In their place NULL stands for all
- * defaults. ROWDEX_NONE asks for none of something where 0 asks for the default. Structs of results that
- * may grow begin with struct_size, too.
+ * Options. Structs of options begin with struct_size, which the caller sets to the sizeof of the struct, and all other
+ * fields may be 0, which is their default: rowdex_dataset_options options = {.struct_size = sizeof options}. In their
+ * place NULL stands for all defaults. ROWDEX_NONE asks for none of something where 0 asks for the default. Structs of
+ * results that may grow begin with struct_size, too.
  *
- * Versions. Fields and functions are added, never changed or taken away, as long as ROWDEX_ABI_VERSION stays. A program that was
- * compiled with an older header, whose structs are smaller, goes on working. One with a newer header is refused
- * (ROWDEX_STATUS_INVALID_ARGUMENT) if it sets an option that the library does not know. Status numbers are never reused.
+ * Versions. Fields and functions are added, never changed or taken away, as long as ROWDEX_ABI_VERSION stays. A program
+ * that was compiled with an older header, whose structs are smaller, goes on working. One with a newer header is
+ * refused (ROWDEX_STATUS_INVALID_ARGUMENT) if it sets an option that the library does not know. Status numbers are
+ * never reused.
  *
- * Threads. All functions of an index, a dataset, orders, a sampler and a batch may be called by many threads at once. rowdex_loader and
- * rowdex_announced serve one thread at a time: a call that meets another one in there returns an error and does not wait. Their close
- * functions may be called at any time; they end the wait of the other thread. No handle is tied to the thread that made it; none may be
- * freed while a call with it is under way. Threads of the library belong to a handle and end with it. There is no global state.
+ * Threads. All functions of an index, a dataset, orders, a sampler and a batch may be called by many threads at once.
+ * rowdex_loader and rowdex_announced serve one thread at a time: a call that meets another one in there returns an
+ * error and does not wait. Their close functions may be called at any time; they end the wait of the other thread. No
+ * handle is tied to the thread that made it; none may be freed while a call with it is under way. Threads of the
+ * library belong to a handle and end with it. There is no global state.
  *
- * Fork. A forked child may go on using all handles: datasets and loaders start caches and threads of their own there. It must not
- * use one that another thread of the parent was inside of at that moment, and it need not free what it inherited.
+ * Fork. A forked child may go on using all handles: datasets and loaders start caches and threads of their own there.
+ * It must not use one that another thread of the parent was inside of at that moment, and it need not free what it
+ * inherited.
  *
- * Panics and exceptions. A defect of the library comes back as ROWDEX_STATUS_INTERNAL and does not unwind into the caller. A callback
- * must return: C++ exceptions and longjmp must not leave it. The library installs no signal handlers and changes no locale.
+ * Panics and exceptions. A defect of the library comes back as ROWDEX_STATUS_INTERNAL and does not unwind into the
+ * caller. A callback must return: C++ exceptions and longjmp must not leave it. The library installs no signal handlers
+ * and changes no locale.
  */
 
 
@@ -103,7 +109,8 @@ struct ArrowArrayStream {
 
 #endif /* ARROW_C_STREAM_INTERFACE */
 
-// The version of this header's functions and structs. It grows when one is taken away or changed, not when one is added.
+// The version of this header's functions and structs. It grows when one is taken away or changed, not when one is
+// added.
 #define ROWDEX_ABI_VERSION 1
 
 // In an option, where 0 stands for the default: really none at all.
@@ -162,8 +169,8 @@ typedef int32_t rowdex_status;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// Serves rows in an order that was announced, and any others as the dataset does. One thread at a time, and a second one gets an error; but
-// rowdex_announced_close may be called at any time.
+// Serves rows in an order that was announced, and any others as the dataset does. One thread at a time, and a second
+// one gets an error; but rowdex_announced_close may be called at any time.
 typedef struct rowdex_announced rowdex_announced;
 
 // The rows of one step on one rank. Concurrent use is fine.
@@ -401,7 +408,8 @@ typedef struct rowdex_location {
   uint64_t slot;
 } rowdex_location;
 
-// A folder on a local disk that keeps row groups for all processes of a machine. Only its owner should be able to write to it.
+// A folder on a local disk that keeps row groups for all processes of a machine. Only its owner should be able to
+// write to it.
 typedef struct rowdex_disk_tier {
   // sizeof(rowdex_disk_tier)
   size_t struct_size;
@@ -567,8 +575,8 @@ typedef struct rowdex_listed_info {
 typedef struct rowdex_labels_info {
   // sizeof(rowdex_labels_info), set by the caller.
   size_t struct_size;
-  // The class of each row that was asked for, in their order, as a number from 0 on: what the labels of a rowdex_order_options are. They belong to
-  // the labels.
+  // The class of each row that was asked for, in their order, as a number from 0 on: what the labels of a
+  // rowdex_order_options are. They belong to the labels.
   const uint32_t *codes;
   // How many rows that are.
   size_t num_codes;
@@ -675,10 +683,11 @@ typedef struct rowdex_sampler_options {
   uint32_t replicas;
   // 1 leaves out the last batch of an epoch if it is short on any rank.
   uint32_t drop_last_batch;
-  // How positions are dealt to the shards: "strided" (NULL) in turn, or "contiguous" in one consecutive piece for each.
+  // How positions are dealt to the shards: "strided" (NULL) in turn, or "contiguous" in one consecutive piece for
+  // each.
   const char *partition;
-  // Whether orders that are the same in every epoch begin elsewhere each epoch: "needed" (NULL) where rows are dropped or repeated, which would be
-  // the same ones otherwise, "always" or "never".
+  // Whether orders that are the same in every epoch begin elsewhere each epoch: "needed" (NULL) where rows are
+  // dropped or repeated, which would be the same ones otherwise, "always" or "never".
   const char *rotation;
 } rowdex_sampler_options;
 
@@ -754,9 +763,10 @@ typedef struct rowdex_batch_info {
 
 // Where the values of one column go.
 //
-// Numbers, dates, times, decimals and fixed-size binary are written as Arrow lays them out, booleans as one byte each, and
-// lists of a fixed size of these one after another. Where `validity` is given, it gets 1 for each row that has a value and 0
-// for each that is null, whose value is written as zeros. Without it a null is an error, and so is one inside a list, anyway.
+// Numbers, dates, times, decimals and fixed-size binary are written as Arrow lays them out, booleans as one byte each,
+// and lists of a fixed size of these one after another. Where `validity` is given, it gets 1 for each row that has a
+// value and 0 for each that is null, whose value is written as zeros. Without it a null is an error, and so is one
+// inside a list, anyway.
 typedef struct rowdex_column_buffer {
   // The place of the column in the schema.
   size_t column;
@@ -871,9 +881,11 @@ typedef struct rowdex_announced_options {
   size_t struct_size;
   // Bytes of decoded rows to hold at most. 0: 1 GiB.
   uint64_t memory;
-  // Threads that read ahead, started by the first call that takes announced rows. 0: 2. ROWDEX_NONE: none, taking does all work.
+  // Threads that read ahead, started by the first call that takes announced rows. 0: 2. ROWDEX_NONE: none, taking
+  // does all work.
   uint64_t threads;
-  // How many rows a call will take, mostly: a call for just one such portion copies nothing. 0: as many as the first call takes.
+  // How many rows a call will take, mostly: a call for just one such portion copies nothing. 0: as many as the first
+  // call takes.
   uint64_t portion;
 } rowdex_announced_options;
 
@@ -891,7 +903,8 @@ typedef struct rowdex_announced_stats {
   uint64_t fell_back;
   // Rows announced, passed over, and no longer waited for.
   uint64_t skipped;
-  // Row groups decoded, whole or in part, for announced rows. This and what follows: since reading ahead was last started.
+  // Row groups decoded, whole or in part, for announced rows. This and what follows: since reading ahead was last
+  // started.
   uint64_t decodes;
   // Times that rows of a row group were picked out, from one just decoded or from one that stayed.
   uint64_t extractions;
@@ -998,10 +1011,11 @@ rowdex_status rowdex_dataset_open(const struct rowdex_index *index,
                                   struct rowdex_dataset **dataset,
                                   struct rowdex_error **error);
 
-// Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before. They may be freed afterwards.
+// Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before. They may be
+// freed afterwards.
 //
-// Each keeps its own cache, threads and options. The `indexes` of a rowdex_order_options number rows in the same way. Rows and loaders work as with any dataset;
-// what is about one index or one cache is an error that says so.
+// Each keeps its own cache, threads and options. The `indexes` of a rowdex_order_options number rows in the same way.
+// Rows and loaders work as with any dataset; what is about one index or one cache is an error that says so.
 rowdex_status rowdex_dataset_mixed(const struct rowdex_dataset *const *datasets,
                                    size_t num_datasets,
                                    struct rowdex_dataset **mixed,
@@ -1013,7 +1027,8 @@ void rowdex_dataset_free(struct rowdex_dataset *dataset);
 // How many rows there are: row ids are 0 up to len - 1.
 uint64_t rowdex_dataset_len(const struct rowdex_dataset *dataset);
 
-// A new handle of the index that the dataset was opened with, which the caller frees; NULL for NULL and for a mixed dataset.
+// A new handle of the index that the dataset was opened with, which the caller frees; NULL for NULL and for a mixed
+// dataset.
 struct rowdex_index *rowdex_dataset_index(const struct rowdex_dataset *dataset);
 
 // About how many bytes the chosen columns of all rows take when decoded, as the footers tell. May parse a few footers.
@@ -1026,11 +1041,12 @@ rowdex_status rowdex_dataset_schema(const struct rowdex_dataset *dataset,
                                     struct ArrowSchema *schema,
                                     struct rowdex_error **error);
 
-// Rows in the order asked, as a batch that the caller frees: export it, or copy its columns into buffers. It says that it is step 0 of 1 on rank 0.
+// Rows in the order asked, as a batch that the caller frees: export it, or copy its columns into buffers. It says that
+// it is step 0 of 1 on rank 0.
 //
-// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel. A single row takes microseconds when its row group is
-// cached, and otherwise reads the pages that hold the row, or the row group. All columns served are read, so open the dataset with those that
-// are wanted.
+// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel. A single row takes
+// microseconds when its row group is cached, and otherwise reads the pages that hold the row, or the row group. All
+// columns served are read, so open the dataset with those that are wanted.
 rowdex_status rowdex_dataset_take(const struct rowdex_dataset *dataset,
                                   const uint64_t *rows,
                                   size_t num_rows,
@@ -1039,8 +1055,9 @@ rowdex_status rowdex_dataset_take(const struct rowdex_dataset *dataset,
 
 // Checks the index, then every data file at this level, and reports all bad files at once.
 //
-// "off" looks at the index alone, "stat" costs a stat for each file, "footer" a read for each file, and "deep" decodes the chosen columns of
-// every row group. Bad files are no error of the call: they are in the report, which the caller frees. `progress` may be NULL.
+// "off" looks at the index alone, "stat" costs a stat for each file, "footer" a read for each file, and "deep" decodes
+// the chosen columns of every row group. Bad files are no error of the call: they are in the report, which the caller
+// frees. `progress` may be NULL.
 rowdex_status rowdex_dataset_verify(const struct rowdex_dataset *dataset,
                                     const char *level,
                                     rowdex_progress progress,
@@ -1064,8 +1081,8 @@ rowdex_status rowdex_dataset_counters(const struct rowdex_dataset *dataset,
                                       struct rowdex_counters *counters,
                                       struct rowdex_error **error);
 
-// Why nothing more is kept in the disk tier since some time, which the caller frees: the disk is full, say, or the folder cannot be written to. NULL
-// while all is well. Rows are served all the same.
+// Why nothing more is kept in the disk tier since some time, which the caller frees: the disk is full, say, or the
+// folder cannot be written to. NULL while all is well. Rows are served all the same.
 rowdex_status rowdex_dataset_tier_fault(const struct rowdex_dataset *dataset,
                                         struct rowdex_error **fault,
                                         struct rowdex_error **error);
@@ -1185,8 +1202,9 @@ rowdex_status rowdex_id_set_of_view(const struct rowdex_index *index,
 
 // The classes of the rows: equal values of a column are one class. 4 bytes a row.
 //
-// `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every row group that has one of
-// the rows, on the dataset's threads and past its cache. Integers, dates, booleans, strings and binary, and dictionaries of them; a null is an error.
+// `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every
+// row group that has one of the rows, on the dataset's threads and past its cache. Integers, dates, booleans, strings
+// and binary, and dictionaries of them; a null is an error.
 rowdex_status rowdex_dataset_labels(const struct rowdex_dataset *dataset,
                                     const char *column,
                                     const struct rowdex_id_set *of,
@@ -1204,7 +1222,8 @@ const char *rowdex_labels_class(const struct rowdex_labels *labels, size_t class
 // Ends the life of labels and of their texts and numbers.
 void rowdex_labels_free(struct rowdex_labels *labels);
 
-// The weights of the rows: numbers of a column that are finite and not negative. `num_weights` must be just as many as there are rows.
+// The weights of the rows: numbers of a column that are finite and not negative. `num_weights` must be just as many as
+// there are rows.
 //
 // `of` has the rows that are asked for; NULL: all. Otherwise as rowdex_dataset_labels.
 rowdex_status rowdex_dataset_weights(const struct rowdex_dataset *dataset,
@@ -1244,10 +1263,9 @@ rowdex_status rowdex_order_fill(const struct rowdex_order *orders,
 
 // What torchrun, Open MPI, PMI or Slurm put into the environment of this process.
 //
-// It is an error if no launcher is found, if a variable is missing or no number, or if launchers disagree; it names the variables. The
-// environment must not be changed by another thread meanwhile.
-rowdex_status rowdex_launch_from_env(struct rowdex_launch *launch,
-                                     struct rowdex_error **error);
+// It is an error if no launcher is found, if a variable is missing or no number, or if launchers disagree; it names
+// the variables. The environment must not be changed by another thread meanwhile.
+rowdex_status rowdex_launch_from_env(struct rowdex_launch *launch, struct rowdex_error **error);
 
 // The sampler of one rank, at the beginning of epoch 0.
 rowdex_status rowdex_sampler_new(const struct rowdex_order *orders,
@@ -1273,8 +1291,8 @@ rowdex_status rowdex_sampler_at(const struct rowdex_sampler *sampler,
                                 struct rowdex_sample *sample,
                                 struct rowdex_error **error);
 
-// This rank's samples `first`, `first + 1`, … of an epoch, `len` of them: row ids and, unless `pads` is NULL, 1 for each pad
-// and 0 for each other.
+// This rank's samples `first`, `first + 1`, … of an epoch, `len` of them: row ids and, unless `pads` is NULL, 1 for
+// each pad and 0 for each other.
 rowdex_status rowdex_sampler_fill(const struct rowdex_sampler *sampler,
                                   uint64_t epoch,
                                   uint64_t first,
@@ -1285,7 +1303,8 @@ rowdex_status rowdex_sampler_fill(const struct rowdex_sampler *sampler,
 
 // This rank's batch at a step of an epoch: row ids, `len` of them, of which the last `pads` are pads.
 //
-// `rows` has room for `capacity` ids, which must be at least as many as the batch has: the batch size is always enough.
+// `rows` has room for `capacity` ids, which must be at least as many as the batch has: the batch size is always
+// enough.
 rowdex_status rowdex_sampler_batch(const struct rowdex_sampler *sampler,
                                    uint64_t epoch,
                                    uint64_t step,
@@ -1295,8 +1314,9 @@ rowdex_status rowdex_sampler_batch(const struct rowdex_sampler *sampler,
                                    size_t *pads,
                                    struct rowdex_error **error);
 
-// Where the run stands once every rank is done with all steps of an epoch before this one, the same on all of them, as text of one line with a NUL.
-// The first step that is left: where the epoch begins. As many steps as there are: where the next epoch begins.
+// Where the run stands once every rank is done with all steps of an epoch before this one, the same on all of them, as
+// text of one line with a NUL. The first step that is left: where the epoch begins. As many steps as there are: where
+// the next epoch begins.
 rowdex_status rowdex_sampler_state(const struct rowdex_sampler *sampler,
                                    uint64_t epoch,
                                    uint64_t step,
@@ -1304,16 +1324,16 @@ rowdex_status rowdex_sampler_state(const struct rowdex_sampler *sampler,
                                    size_t capacity,
                                    struct rowdex_error **error);
 
-// Goes on from a state, which may come from a world of another size and another batch size. The sampler is unchanged on failure.
-rowdex_status rowdex_sampler_resume(struct rowdex_sampler *sampler,
-                                    const char *state,
-                                    struct rowdex_error **error);
+// Goes on from a state, which may come from a world of another size and another batch size. The sampler is unchanged
+// on failure.
+rowdex_status rowdex_sampler_resume(struct rowdex_sampler *sampler, const char *state, struct rowdex_error **error);
 
-// The batches of one of `workers` workers of a rank, those whose step is `worker` modulo `workers`, as a sampler of their own: its step `i` is
-// step `worker + i * workers` of the rank's. A loader of it plans for just what that worker serves.
+// The batches of one of `workers` workers of a rank, those whose step is `worker` modulo `workers`, as a sampler of
+// their own: its step `i` is step `worker + i * workers` of the rank's. A loader of it plans for just what that worker
+// serves.
 //
-// It begins with the first step of the current epoch. If that was resumed, it serves that epoch alone. Steps in which the rank has
-// no rows are left out, and no rows are marked as pads.
+// It begins with the first step of the current epoch. If that was resumed, it serves that epoch alone. Steps in which
+// the rank has no rows are left out, and no rows are marked as pads.
 rowdex_status rowdex_sampler_worker(const struct rowdex_sampler *sampler,
                                     uint64_t worker,
                                     uint64_t workers,
@@ -1325,7 +1345,8 @@ rowdex_status rowdex_batch_get_info(const struct rowdex_batch *batch,
                                     struct rowdex_batch_info *info,
                                     struct rowdex_error **error);
 
-// The rows of a batch, as an Arrow struct array that the caller releases, and its type (may be NULL if it is not wanted).
+// The rows of a batch, as an Arrow struct array that the caller releases, and its type (may be NULL if it is not
+// wanted).
 //
 // Nothing is copied: array and batch share the buffers, and either may go first.
 rowdex_status rowdex_batch_export(const struct rowdex_batch *batch,
@@ -1333,7 +1354,8 @@ rowdex_status rowdex_batch_export(const struct rowdex_batch *batch,
                                   struct ArrowSchema *schema,
                                   struct rowdex_error **error);
 
-// The rows of a batch, as an Arrow stream of one array that the caller releases. Nothing is copied, and either may go first.
+// The rows of a batch, as an Arrow stream of one array that the caller releases. Nothing is copied, and either may go
+// first.
 rowdex_status rowdex_batch_stream(const struct rowdex_batch *batch,
                                   struct ArrowArrayStream *stream,
                                   struct rowdex_error **error);
@@ -1460,7 +1482,8 @@ rowdex_status rowdex_loader_get_stats(const struct rowdex_loader *loader,
                                       struct rowdex_loader_stats *stats,
                                       struct rowdex_error **error);
 
-// The row groups that were found unreadable so far, which the caller frees; always none unless faults are to be substituted.
+// The row groups that were found unreadable so far, which the caller frees; always none unless faults are to be
+// substituted.
 rowdex_status rowdex_loader_lost_groups(const struct rowdex_loader *loader,
                                         struct rowdex_lost_groups **lost,
                                         struct rowdex_error **error);
@@ -1475,11 +1498,11 @@ const struct rowdex_error *rowdex_lost_groups_get(const struct rowdex_lost_group
 // Ends the life of the list and of its errors.
 void rowdex_lost_groups_free(struct rowdex_lost_groups *lost);
 
-// Announces the row ids that will be asked for, in this order: one epoch of a sampler, or as much as is known. They are copied; there may be
-// none yet.
+// Announces the row ids that will be asked for, in this order: one epoch of a sampler, or as much as is known. They
+// are copied; there may be none yet.
 //
-// They are then served at about the speed of a scan within the memory: each row group is decoded once per horizon, instead of once per
-// call. The dataset may be freed afterwards. Reads nothing and starts no thread.
+// They are then served at about the speed of a scan within the memory: each row group is decoded once per horizon,
+// instead of once per call. The dataset may be freed afterwards. Reads nothing and starts no thread.
 rowdex_status rowdex_dataset_plan(const struct rowdex_dataset *dataset,
                                   const uint64_t *rows,
                                   size_t num_rows,
@@ -1487,17 +1510,18 @@ rowdex_status rowdex_dataset_plan(const struct rowdex_dataset *dataset,
                                   struct rowdex_announced **announced,
                                   struct rowdex_error **error);
 
-// Ends it, from any thread: one that waits for rows gets ROWDEX_STATUS_CLOSED within a moment, and so does every later call that takes rows. It
-// must still be freed, by whoever is sure that no other thread has a call under way.
+// Ends it, from any thread: one that waits for rows gets ROWDEX_STATUS_CLOSED within a moment, and so does every later
+// call that takes rows. It must still be freed, by whoever is sure that no other thread has a call under way.
 void rowdex_announced_close(const struct rowdex_announced *announced);
 
 // Ends the life of the handle, and its threads. No other thread may have a call under way: close it first.
 void rowdex_announced_free(struct rowdex_announced *announced);
 
-// Says what will be asked for after all that was announced before. Row ids may repeat, and are copied: 8 bytes each until they are passed.
+// Says what will be asked for after all that was announced before. Row ids may repeat, and are copied: 8 bytes each
+// until they are passed.
 //
-// If one is not in the dataset, none of them is announced. Announce early: an announcement shorter than the horizon makes more decodes
-// than need be.
+// If one is not in the dataset, none of them is announced. Announce early: an announcement shorter than the horizon
+// makes more decodes than need be.
 rowdex_status rowdex_announced_announce(struct rowdex_announced *announced,
                                         const uint64_t *rows,
                                         size_t num_rows,
@@ -1508,8 +1532,8 @@ rowdex_status rowdex_announced_clear(struct rowdex_announced *announced, struct 
 
 // Rows in the order asked, as rowdex_dataset_take gives them, whether they were announced or not.
 //
-// Announced rows come from memory as long as they are asked for in about the order that was announced, in portions of any size. Those
-// of a call that failed count as taken: asked for again, they come from the dataset.
+// Announced rows come from memory as long as they are asked for in about the order that was announced, in portions of
+// any size. Those of a call that failed count as taken: asked for again, they come from the dataset.
 rowdex_status rowdex_announced_take(struct rowdex_announced *announced,
                                     const uint64_t *rows,
                                     size_t num_rows,

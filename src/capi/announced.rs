@@ -10,8 +10,8 @@ use super::loader::nanoseconds;
 use super::option::{Count, bytes, count};
 use crate::loader::{Announced, Control, LoaderStats};
 
-/// Serves rows in an order that was announced, and any others as the dataset does. One thread at a time, and a second one gets an error; but
-/// rowdex_announced_close may be called at any time.
+/// Serves rows in an order that was announced, and any others as the dataset does. One thread at a time, and a second
+/// one gets an error; but rowdex_announced_close may be called at any time.
 #[derive(Debug)]
 pub struct rowdex_announced(Exclusive<Announced>, Control);
 
@@ -23,20 +23,22 @@ pub struct rowdex_announced_options {
     pub struct_size: usize,
     /// Bytes of decoded rows to hold at most. 0: 1 GiB.
     pub memory: u64,
-    /// Threads that read ahead, started by the first call that takes announced rows. 0: 2. ROWDEX_NONE: none, taking does all work.
+    /// Threads that read ahead, started by the first call that takes announced rows. 0: 2. ROWDEX_NONE: none, taking
+    /// does all work.
     pub threads: u64,
-    /// How many rows a call will take, mostly: a call for just one such portion copies nothing. 0: as many as the first call takes.
+    /// How many rows a call will take, mostly: a call for just one such portion copies nothing. 0: as many as the first
+    /// call takes.
     pub portion: u64,
 }
 
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
 unsafe impl Versioned for rowdex_announced_options {}
 
-/// Announces the row ids that will be asked for, in this order: one epoch of a sampler, or as much as is known. They are copied; there may be
-/// none yet.
+/// Announces the row ids that will be asked for, in this order: one epoch of a sampler, or as much as is known. They
+/// are copied; there may be none yet.
 ///
-/// They are then served at about the speed of a scan within the memory: each row group is decoded once per horizon, instead of once per
-/// call. The dataset may be freed afterwards. Reads nothing and starts no thread.
+/// They are then served at about the speed of a scan within the memory: each row group is decoded once per horizon,
+/// instead of once per call. The dataset may be freed afterwards. Reads nothing and starts no thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_dataset_plan(
     dataset: Option<&rowdex_dataset>,
@@ -71,8 +73,8 @@ pub unsafe extern "C" fn rowdex_dataset_plan(
     })
 }
 
-/// Ends it, from any thread: one that waits for rows gets ROWDEX_STATUS_CLOSED within a moment, and so does every later call that takes rows. It
-/// must still be freed, by whoever is sure that no other thread has a call under way.
+/// Ends it, from any thread: one that waits for rows gets ROWDEX_STATUS_CLOSED within a moment, and so does every later
+/// call that takes rows. It must still be freed, by whoever is sure that no other thread has a call under way.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_announced_close(announced: Option<&rowdex_announced>) {
     if let Some(announced) = announced {
@@ -86,10 +88,11 @@ pub extern "C" fn rowdex_announced_free(announced: Option<Box<rowdex_announced>>
     handle::free(announced);
 }
 
-/// Says what will be asked for after all that was announced before. Row ids may repeat, and are copied: 8 bytes each until they are passed.
+/// Says what will be asked for after all that was announced before. Row ids may repeat, and are copied: 8 bytes each
+/// until they are passed.
 ///
-/// If one is not in the dataset, none of them is announced. Announce early: an announcement shorter than the horizon makes more decodes
-/// than need be.
+/// If one is not in the dataset, none of them is announced. Announce early: an announcement shorter than the horizon
+/// makes more decodes than need be.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_announced_announce(
     announced: *mut rowdex_announced,
@@ -120,8 +123,8 @@ pub unsafe extern "C" fn rowdex_announced_clear(
 
 /// Rows in the order asked, as rowdex_dataset_take gives them, whether they were announced or not.
 ///
-/// Announced rows come from memory as long as they are asked for in about the order that was announced, in portions of any size. Those
-/// of a call that failed count as taken: asked for again, they come from the dataset.
+/// Announced rows come from memory as long as they are asked for in about the order that was announced, in portions of
+/// any size. Those of a call that failed count as taken: asked for again, they come from the dataset.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_announced_take(
     announced: *mut rowdex_announced,
@@ -157,7 +160,8 @@ pub struct rowdex_announced_stats {
     pub fell_back: u64,
     /// Rows announced, passed over, and no longer waited for.
     pub skipped: u64,
-    /// Row groups decoded, whole or in part, for announced rows. This and what follows: since reading ahead was last started.
+    /// Row groups decoded, whole or in part, for announced rows. This and what follows: since reading ahead was last
+    /// started.
     pub decodes: u64,
     /// Times that rows of a row group were picked out, from one just decoded or from one that stayed.
     pub extractions: u64,

@@ -109,7 +109,8 @@ pub unsafe extern "C" fn rowdex_batch_get_info(
     })
 }
 
-/// The rows of a batch, as an Arrow struct array that the caller releases, and its type (may be NULL if it is not wanted).
+/// The rows of a batch, as an Arrow struct array that the caller releases, and its type (may be NULL if it is not
+/// wanted).
 ///
 /// Nothing is copied: array and batch share the buffers, and either may go first.
 #[unsafe(no_mangle)]
@@ -125,7 +126,8 @@ pub extern "C" fn rowdex_batch_export(
     })
 }
 
-/// The rows of a batch, as an Arrow stream of one array that the caller releases. Nothing is copied, and either may go first.
+/// The rows of a batch, as an Arrow stream of one array that the caller releases. Nothing is copied, and either may go
+/// first.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_batch_stream(
     batch: Option<&rowdex_batch>,

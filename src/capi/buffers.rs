@@ -12,9 +12,10 @@ use crate::{Error, ErrorKind, Result};
 
 /// Where the values of one column go.
 ///
-/// Numbers, dates, times, decimals and fixed-size binary are written as Arrow lays them out, booleans as one byte each, and
-/// lists of a fixed size of these one after another. Where `validity` is given, it gets 1 for each row that has a value and 0
-/// for each that is null, whose value is written as zeros. Without it a null is an error, and so is one inside a list, anyway.
+/// Numbers, dates, times, decimals and fixed-size binary are written as Arrow lays them out, booleans as one byte each,
+/// and lists of a fixed size of these one after another. Where `validity` is given, it gets 1 for each row that has a
+/// value and 0 for each that is null, whose value is written as zeros. Without it a null is an error, and so is one
+/// inside a list, anyway.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rowdex_column_buffer {

@@ -36,8 +36,9 @@ unsafe fn column_of<'a>(
 
 /// The classes of the rows: equal values of a column are one class. 4 bytes a row.
 ///
-/// `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every row group that has one of
-/// the rows, on the dataset's threads and past its cache. Integers, dates, booleans, strings and binary, and dictionaries of them; a null is an error.
+/// `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every
+/// row group that has one of the rows, on the dataset's threads and past its cache. Integers, dates, booleans, strings
+/// and binary, and dictionaries of them; a null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_dataset_labels(
     dataset: Option<&rowdex_dataset>,
@@ -62,8 +63,8 @@ pub unsafe extern "C" fn rowdex_dataset_labels(
 pub struct rowdex_labels_info {
     /// sizeof(rowdex_labels_info), set by the caller.
     pub struct_size: usize,
-    /// The class of each row that was asked for, in their order, as a number from 0 on: what the labels of a rowdex_order_options are. They belong to
-    /// the labels.
+    /// The class of each row that was asked for, in their order, as a number from 0 on: what the labels of a
+    /// rowdex_order_options are. They belong to the labels.
     pub codes: *const u32,
     /// How many rows that are.
     pub num_codes: usize,
@@ -108,7 +109,8 @@ pub extern "C" fn rowdex_labels_free(labels: Option<Box<rowdex_labels>>) {
     handle::free(labels);
 }
 
-/// The weights of the rows: numbers of a column that are finite and not negative. `num_weights` must be just as many as there are rows.
+/// The weights of the rows: numbers of a column that are finite and not negative. `num_weights` must be just as many as
+/// there are rows.
 ///
 /// `of` has the rows that are asked for; NULL: all. Otherwise as rowdex_dataset_labels.
 #[unsafe(no_mangle)]

@@ -92,8 +92,8 @@ pub unsafe extern "C" fn rowdex_dataset_counters(
     })
 }
 
-/// Why nothing more is kept in the disk tier since some time, which the caller frees: the disk is full, say, or the folder cannot be written to. NULL
-/// while all is well. Rows are served all the same.
+/// Why nothing more is kept in the disk tier since some time, which the caller frees: the disk is full, say, or the
+/// folder cannot be written to. NULL while all is well. Rows are served all the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_dataset_tier_fault(
     dataset: Option<&rowdex_dataset>,

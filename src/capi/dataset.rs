@@ -137,10 +137,11 @@ unsafe fn builder(index: Index, options: &rowdex_dataset_options) -> Result<Data
     Ok(builder)
 }
 
-/// Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before. They may be freed afterwards.
+/// Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before. They may be
+/// freed afterwards.
 ///
-/// Each keeps its own cache, threads and options. The `indexes` of a rowdex_order_options number rows in the same way. Rows and loaders work as with any dataset;
-/// what is about one index or one cache is an error that says so.
+/// Each keeps its own cache, threads and options. The `indexes` of a rowdex_order_options number rows in the same way.
+/// Rows and loaders work as with any dataset; what is about one index or one cache is an error that says so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_dataset_mixed(
     datasets: *const *const rowdex_dataset,
@@ -175,7 +176,8 @@ pub extern "C" fn rowdex_dataset_len(dataset: Option<&rowdex_dataset>) -> u64 {
     dataset.map_or(0, |dataset| dataset.map().len())
 }
 
-/// A new handle of the index that the dataset was opened with, which the caller frees; NULL for NULL and for a mixed dataset.
+/// A new handle of the index that the dataset was opened with, which the caller frees; NULL for NULL and for a mixed
+/// dataset.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_dataset_index(dataset: Option<&rowdex_dataset>) -> *mut rowdex_index {
     let index = dataset.and_then(|dataset| Some(dataset.one().ok()?.index().clone()));
@@ -213,11 +215,12 @@ pub extern "C" fn rowdex_dataset_schema(
     })
 }
 
-/// Rows in the order asked, as a batch that the caller frees: export it, or copy its columns into buffers. It says that it is step 0 of 1 on rank 0.
+/// Rows in the order asked, as a batch that the caller frees: export it, or copy its columns into buffers. It says that
+/// it is step 0 of 1 on rank 0.
 ///
-/// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel. A single row takes microseconds when its row group is
-/// cached, and otherwise reads the pages that hold the row, or the row group. All columns served are read, so open the dataset with those that
-/// are wanted.
+/// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel. A single row takes
+/// microseconds when its row group is cached, and otherwise reads the pages that hold the row, or the row group. All
+/// columns served are read, so open the dataset with those that are wanted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_dataset_take(
     dataset: Option<&rowdex_dataset>,
@@ -249,8 +252,9 @@ pub struct rowdex_verify_report {
 
 /// Checks the index, then every data file at this level, and reports all bad files at once.
 ///
-/// "off" looks at the index alone, "stat" costs a stat for each file, "footer" a read for each file, and "deep" decodes the chosen columns of
-/// every row group. Bad files are no error of the call: they are in the report, which the caller frees. `progress` may be NULL.
+/// "off" looks at the index alone, "stat" costs a stat for each file, "footer" a read for each file, and "deep" decodes
+/// the chosen columns of every row group. Bad files are no error of the call: they are in the report, which the caller
+/// frees. `progress` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_dataset_verify(
     dataset: Option<&rowdex_dataset>,

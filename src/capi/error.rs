@@ -166,7 +166,8 @@ fn pointer(text: Option<&CString>) -> *const c_char {
 /// Where an entry point leaves its error, which may be nowhere.
 pub(super) type ErrorOut<'a> = Option<&'a mut MaybeUninit<*mut rowdex_error>>;
 
-/// Runs the body of an entry point. What fails, or panics, becomes a status and an error; outputs are written last, by the body.
+/// Runs the body of an entry point. What fails, or panics, becomes a status and an error; outputs are written last, by
+/// the body.
 pub(super) fn call(error: ErrorOut<'_>, work: impl FnOnce() -> Result<()>) -> rowdex_status {
     match catch(work) {
         Ok(()) => rowdex_status::Ok,

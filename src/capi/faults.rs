@@ -11,7 +11,8 @@ use super::loader::rowdex_loader;
 #[derive(Debug)]
 pub struct rowdex_lost_groups(Vec<(u32, rowdex_error)>);
 
-/// The row groups that were found unreadable so far, which the caller frees; always none unless faults are to be substituted.
+/// The row groups that were found unreadable so far, which the caller frees; always none unless faults are to be
+/// substituted.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_loader_lost_groups(
     loader: Option<&rowdex_loader>,

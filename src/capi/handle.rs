@@ -174,8 +174,8 @@ pub(super) fn write_text(text: &str, buffer: &mut [MaybeUninit<u8>]) -> Result<(
 /// A struct that later versions may append fields to.
 ///
 /// # Safety
-/// The type is `repr(C)`, begins with a `usize`, which is the size of the struct that the caller was compiled with, has no padding,
-/// and is valid when all of its bytes are 0.
+/// The type is `repr(C)`, begins with a `usize`, which is the size of the struct that the caller was compiled with, has
+/// no padding, and is valid when all of its bytes are 0.
 pub(super) unsafe trait Versioned: Copy {}
 
 /// More than any struct here will ever have: a larger size was never written.
@@ -229,7 +229,8 @@ pub(super) struct StructOut<T> {
 }
 
 /// # Safety
-/// `out` is NULL or points to as many bytes as its `struct_size` says, which nobody else uses until the struct is written.
+/// `out` is NULL or points to as many bytes as its `struct_size` says, which nobody else uses until the struct is
+/// written.
 pub(super) unsafe fn struct_out<T: Versioned>(out: *mut T, name: &str) -> Result<StructOut<T>> {
     if out.is_null() {
         return Err(null(name));
@@ -245,7 +246,8 @@ impl<T: Versioned> StructOut<T> {
         const SIZE: usize = size_of::<usize>();
         let known = self.size.min(size_of::<T>());
         let place = self.place.cast::<u8>();
-        // SAFETY: whoever made `self` promised `size` bytes; `known` is no more than that and than `value` has, and no less than SIZE.
+        // SAFETY: whoever made `self` promised `size` bytes; `known` is no more than that and than `value` has, and no
+        // less than SIZE.
         unsafe {
             (&raw const value).cast::<u8>().add(SIZE).copy_to_nonoverlapping(place.add(SIZE), known - SIZE);
             place.add(known).write_bytes(0, self.size - known);
@@ -253,8 +255,8 @@ impl<T: Versioned> StructOut<T> {
     }
 }
 
-/// A handle that one thread at a time may use: another one is told so, rather than made to wait, because in a forked child the
-/// one that it would wait for does not exist.
+/// A handle that one thread at a time may use: another one is told so, rather than made to wait, because in a forked
+/// child the one that it would wait for does not exist.
 #[derive(Debug)]
 pub(super) struct Exclusive<T>(Mutex<T>);
 
@@ -268,8 +270,8 @@ impl<T> Exclusive<T> {
     }
 }
 
-/// A handle that many threads may read and change at once. There is no lock, so nobody waits, nor does a child that was forked while another
-/// thread made a change: that makes another value and puts it in the place of the one before.
+/// A handle that many threads may read and change at once. There is no lock, so nobody waits, nor does a child that was
+/// forked while another thread made a change: that makes another value and puts it in the place of the one before.
 #[derive(Debug)]
 pub(super) struct Snapshot<T>(ArcSwap<T>);
 
@@ -283,7 +285,8 @@ impl<T: Clone> Snapshot<T> {
         self.0.load_full()
     }
 
-    /// Changes the value, or leaves it as it was where that fails. `change` is called again if another thread was faster.
+    /// Changes the value, or leaves it as it was where that fails. `change` is called again if another thread was
+    /// faster.
     pub(super) fn change(&self, change: impl Fn(&mut T) -> Result<()>) -> Result<()> {
         loop {
             let before = self.load();

@@ -32,8 +32,8 @@ unsafe impl Versioned for rowdex_launch {}
 
 /// What torchrun, Open MPI, PMI or Slurm put into the environment of this process.
 ///
-/// It is an error if no launcher is found, if a variable is missing or no number, or if launchers disagree; it names the variables. The
-/// environment must not be changed by another thread meanwhile.
+/// It is an error if no launcher is found, if a variable is missing or no number, or if launchers disagree; it names
+/// the variables. The environment must not be changed by another thread meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_launch_from_env(
     launch: *mut rowdex_launch,

@@ -1,10 +1,11 @@
 //! The library for C, and for every language that can call C: `include/rowdex.h` is generated from these files.
 //!
-//! Nothing is decided here: arguments are converted, the library is called, and what it returns is converted back. The conventions
-//! that callers are bound to, on which every `SAFETY` comment of this module relies, open the header (`cbindgen.toml`).
+//! Nothing is decided here: arguments are converted, the library is called, and what it returns is converted back. The
+//! conventions that callers are bound to, on which every `SAFETY` comment of this module relies, open the header
+//! (`cbindgen.toml`).
 //!
-//! Handles come in as `Option<&T>` and go out as boxes, so that the compiler sees to NULL and ownership; strings, arrays and
-//! structs that may be shorter than ours come in as raw pointers and are read in `handle` alone.
+//! Handles come in as `Option<&T>` and go out as boxes, so that the compiler sees to NULL and ownership; strings,
+//! arrays and structs that may be shorter than ours come in as raw pointers and are read in `handle` alone.
 
 #![allow(unsafe_code)]
 #![allow(non_camel_case_types, reason = "types are named as they are in C")]

@@ -40,14 +40,16 @@ pub struct rowdex_sampler_options {
     pub replicas: u32,
     /// 1 leaves out the last batch of an epoch if it is short on any rank.
     pub drop_last_batch: u32,
-    /// How positions are dealt to the shards: "strided" (NULL) in turn, or "contiguous" in one consecutive piece for each.
+    /// How positions are dealt to the shards: "strided" (NULL) in turn, or "contiguous" in one consecutive piece for
+    /// each.
     pub partition: *const c_char,
-    /// Whether orders that are the same in every epoch begin elsewhere each epoch: "needed" (NULL) where rows are dropped or repeated, which would be
-    /// the same ones otherwise, "always" or "never".
+    /// Whether orders that are the same in every epoch begin elsewhere each epoch: "needed" (NULL) where rows are
+    /// dropped or repeated, which would be the same ones otherwise, "always" or "never".
     pub rotation: *const c_char,
 }
 
-// SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is no padding.
+// SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is
+// no padding.
 unsafe impl Versioned for rowdex_sampler_options {}
 
 /// The sampler of one rank, at the beginning of epoch 0.
@@ -218,8 +220,8 @@ pub extern "C" fn rowdex_sampler_at(
     })
 }
 
-/// This rank's samples `first`, `first + 1`, … of an epoch, `len` of them: row ids and, unless `pads` is NULL, 1 for each pad
-/// and 0 for each other.
+/// This rank's samples `first`, `first + 1`, … of an epoch, `len` of them: row ids and, unless `pads` is NULL, 1 for
+/// each pad and 0 for each other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_sampler_fill(
     sampler: Option<&rowdex_sampler>,
@@ -254,7 +256,8 @@ pub unsafe extern "C" fn rowdex_sampler_fill(
 
 /// This rank's batch at a step of an epoch: row ids, `len` of them, of which the last `pads` are pads.
 ///
-/// `rows` has room for `capacity` ids, which must be at least as many as the batch has: the batch size is always enough.
+/// `rows` has room for `capacity` ids, which must be at least as many as the batch has: the batch size is always
+/// enough.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_sampler_batch(
     sampler: Option<&rowdex_sampler>,
@@ -285,8 +288,9 @@ pub unsafe extern "C" fn rowdex_sampler_batch(
     })
 }
 
-/// Where the run stands once every rank is done with all steps of an epoch before this one, the same on all of them, as text of one line with a NUL.
-/// The first step that is left: where the epoch begins. As many steps as there are: where the next epoch begins.
+/// Where the run stands once every rank is done with all steps of an epoch before this one, the same on all of them, as
+/// text of one line with a NUL. The first step that is left: where the epoch begins. As many steps as there are: where
+/// the next epoch begins.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_sampler_state(
     sampler: Option<&rowdex_sampler>,
@@ -315,7 +319,8 @@ pub unsafe extern "C" fn rowdex_sampler_state(
     })
 }
 
-/// Goes on from a state, which may come from a world of another size and another batch size. The sampler is unchanged on failure.
+/// Goes on from a state, which may come from a world of another size and another batch size. The sampler is unchanged
+/// on failure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_sampler_resume(
     sampler: *mut rowdex_sampler,

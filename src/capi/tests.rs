@@ -1,4 +1,5 @@
-//! What the C programs under `tests/capi` cannot reach: columns of every fixed width, nulls inside lists, panics, names with a NUL.
+//! What the C programs under `tests/capi` cannot reach: columns of every fixed width, nulls inside lists, panics, names
+//! with a NUL.
 
 use std::mem::MaybeUninit;
 use std::ptr;

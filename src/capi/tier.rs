@@ -7,7 +7,8 @@ use super::handle::{self, Versioned};
 use crate::Result;
 use crate::dataset::DiskTier;
 
-/// A folder on a local disk that keeps row groups for all processes of a machine. Only its owner should be able to write to it.
+/// A folder on a local disk that keeps row groups for all processes of a machine. Only its owner should be able to
+/// write to it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rowdex_disk_tier {

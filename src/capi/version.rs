@@ -2,7 +2,8 @@
 
 use std::ffi::c_char;
 
-/// The version of this header's functions and structs. It grows when one is taken away or changed, not when one is added.
+/// The version of this header's functions and structs. It grows when one is taken away or changed, not when one is
+/// added.
 pub const ROWDEX_ABI_VERSION: u32 = 1;
 
 /// In an option, where 0 stands for the default: really none at all.

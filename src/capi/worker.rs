@@ -6,11 +6,12 @@ use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Snapshot, out_param, require};
 use super::sampler::rowdex_sampler;
 
-/// The batches of one of `workers` workers of a rank, those whose step is `worker` modulo `workers`, as a sampler of their own: its step `i` is
-/// step `worker + i * workers` of the rank's. A loader of it plans for just what that worker serves.
+/// The batches of one of `workers` workers of a rank, those whose step is `worker` modulo `workers`, as a sampler of
+/// their own: its step `i` is step `worker + i * workers` of the rank's. A loader of it plans for just what that worker
+/// serves.
 ///
-/// It begins with the first step of the current epoch. If that was resumed, it serves that epoch alone. Steps in which the rank has
-/// no rows are left out, and no rows are marked as pads.
+/// It begins with the first step of the current epoch. If that was resumed, it serves that epoch alone. Steps in which
+/// the rank has no rows are left out, and no rows are marked as pads.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_sampler_worker(
     sampler: Option<&rowdex_sampler>,
