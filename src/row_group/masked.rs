@@ -82,8 +82,8 @@ fn mask_fields(
     Ok((!is_right).then_some(columns))
 }
 
-/// The array of a field without nulls; `None` if it may have those that it has. `above` has the nulls of what is directly
-/// above the field, `visible` those of all that is above it.
+/// The array of a field without nulls; `None` if it may have those that it has. `above` has the nulls of what is
+/// directly above the field, `visible` those of all that is above it.
 fn without_nulls(
     array: &ArrayRef,
     field: &Field,

@@ -1,4 +1,4 @@
-//! What holds for the sources themselves: imports point down the floors of `docs/architecture.md`.
+//! What holds for the sources themselves: imports point down the floors of `docs/architecture.md`, and lines are short.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -134,4 +134,75 @@ fn imports_are_found_in_groups_and_paths_but_not_in_comments_and_tests() {
     let source = "use crate::error::Result;\nuse crate::{order::{Order, Split}, Error, index};\n// crate::nothing\n\
                   fn f() { crate::bits::mix(1) }\n#[cfg(test)]\nmod tests { use crate::loader::Loader; }\n";
     assert_eq!(imports(source), ["error", "order", "Error", "index", "bits"]);
+}
+
+/// The most columns of a line: `max_width` of `rustfmt.toml`.
+fn max_width() -> usize {
+    let found = read("rustfmt.toml");
+    let width = found.lines().find_map(|line| line.strip_prefix("max_width = "));
+    width.unwrap().trim().parse().unwrap()
+}
+
+/// Files with longer lines from before this was checked. Wrap one when you change it, and take it off the list.
+const NOT_WRAPPED_YET: [&str; 9] = [
+    "include/rowdex.h",
+    "python/rowdex/_ffi.py",
+    "python/rowdex/index.py",
+    "python/rowdex/loader.py",
+    "src/bin/rowdex/",
+    "src/capi/index.rs",
+    "src/index/builder/tests.rs",
+    "src/loader/",
+    "src/rows/gather.rs",
+];
+
+/// Whether a line may be as long as it is: it is a row of a table, or an address does not fit.
+fn may_be_long(line: &str, width: usize) -> bool {
+    let text = line.trim_start().trim_start_matches(['/', '!', '#', '*']).trim_start();
+    let address = line.split_whitespace().find(|word| word.contains("://"));
+    let rest = address.map(|address| line.chars().count() - address.chars().count());
+    text.starts_with('|') || rest.is_some_and(|rest| rest <= width)
+}
+
+/// The lines of a file that are too long, with their numbers.
+fn long_lines(text: &str, width: usize) -> Vec<usize> {
+    let lines = text.lines().enumerate();
+    let long = lines.filter(|(_, line)| line.chars().count() > width && !may_be_long(line, width));
+    long.map(|(number, _)| number + 1).collect()
+}
+
+#[test]
+fn no_line_of_a_file_that_people_write_is_longer_than_rustfmt_allows() {
+    if !Path::new(ROOT).join(".git").exists() {
+        return; // An unpacked archive, whose files nobody edits.
+    }
+    let listed = std::process::Command::new("git").args(["-C", ROOT, "ls-files", "-z"]).output().unwrap();
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    let (width, mut wrong, mut seen) = (max_width(), Vec::new(), 0);
+    for path in String::from_utf8(listed.stdout).unwrap().split_terminator('\0') {
+        // Programs write these.
+        if path.starts_with("tests/data/") || path.ends_with(".lock") || path.ends_with(".svg") {
+            continue;
+        }
+        if NOT_WRAPPED_YET.iter().any(|start| path.starts_with(start)) {
+            continue;
+        }
+        // A file that is deleted and not committed yet is listed; one that is no text is an index or a picture.
+        let Some(text) = fs::read(Path::new(ROOT).join(path)).ok().and_then(|bytes| String::from_utf8(bytes).ok())
+        else {
+            continue;
+        };
+        seen += 1;
+        wrong.extend(long_lines(&text, width).into_iter().map(|line| format!("{path}:{line}")));
+    }
+    assert!(wrong.is_empty(), "lines of more than {width} columns:\n{}", wrong.join("\n"));
+    assert!(seen > 300, "files are not found: {seen}");
+}
+
+#[test]
+fn long_lines_are_found_but_for_tables_and_addresses() {
+    let word = "ä".repeat(30);
+    let text =
+        format!("{word}\n{word}b\n| {word}\n//! | {word}\nsee https://{word}\n{word} https://a\n{word}b https://a\n");
+    assert_eq!(long_lines(&text, 30), [2, 6, 7]);
 }
