@@ -296,6 +296,15 @@ typedef struct rowdex_build_options {
   void *progress_userdata;
   // How the object store is talked to, if the data or the index is in one. NULL: the defaults.
   const struct rowdex_store_options *store;
+  // Indexes of the same data or of parts of it, with footers: files that are as recorded there are not read. The
+  // index has the very bytes that it has without them.
+  const char *const *parts;
+  // How many.
+  size_t num_parts;
+  // With slices: which of them, from 0.
+  uint64_t slice;
+  // Indexes one of so many slices of the sorted list of files alone, as a part of the whole. 0: all files.
+  uint64_t slices;
 } rowdex_build_options;
 
 // What a build made.

@@ -134,6 +134,10 @@ class BuildOptions(Versioned):
         ("progress", Progress),
         ("progress_userdata", c_void_p),
         ("store", POINTER(StoreOptions)),
+        ("parts", POINTER(c_char_p)),
+        ("num_parts", c_size_t),
+        ("slice", c_uint64),
+        ("slices", c_uint64),
     ]
 
 

@@ -80,6 +80,8 @@ def build(
     update: bool = False,
     footers: bool = True,
     partitions: bool = True,
+    slice: tuple[int, int] | None = None,
+    parts: Iterable[Path] = (),
     progress: Progress = None,
     store: StoreOptions | None = None,
 ) -> BuildReport:
@@ -100,6 +102,10 @@ def build(
         update: Updates an existing index: its unchanged leading files keep their row ids.
         footers: Stores footers, so that nobody reads them again.
         partitions: Turns folders named ``key=value`` into columns.
+        slice: ``(3, 64)`` indexes slice 3, counted from 0, of 64 of the sorted list of files alone, as a part of the
+            whole.
+        parts: Indexes of such slices: files that are as recorded there are not read. The index has the very bytes that
+            it has without them. They must have footers and the same root, and select no rows.
         progress: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in any case,
             ``False`` never. A function is called with files done, files in all, and rows so far.
         store: How the object store is talked to, if the data or the index is in one.
@@ -116,6 +122,9 @@ def build(
         )  # fmt: skip
     paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     encoded = [path_bytes(path) for path in paths]
+    encoded_parts = [path_bytes(part) for part in parts]
+    if slice is not None and not 0 <= slice[0] < slice[1]:
+        raise ValueError(f"slice={slice}: there is no such slice; (0, 8) is the first of eight")
     options = _ffi.BuildOptions(
         inputs=texts(encoded),
         num_inputs=len(encoded),
@@ -128,6 +137,10 @@ def build(
         no_footers=not footers,
         no_partitions=not partitions,
         store=store_pointer(store),
+        parts=texts(encoded_parts) if encoded_parts else None,
+        num_parts=len(encoded_parts),
+        slice=slice[0] if slice else 0,
+        slices=slice[1] if slice else 0,
     )
     report = _ffi.BuildReport()
     with told(progress, "indexing") as options.progress:

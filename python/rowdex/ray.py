@@ -1,6 +1,7 @@
 """rowdex on a cluster of Ray.
 
 - In a training function of Ray Train a :class:`rowdex.Loader` takes rank and world size from Ray by itself.
+- :func:`build` builds an index with footers that tasks have read.
 - :func:`read` makes a ``ray.data.Dataset`` of a dataset's rows, in their order, and :func:`rows` makes a set of row ids
   of what a query of Ray Data picked.
 """
@@ -10,8 +11,10 @@ from __future__ import annotations
 import bisect
 import ctypes
 import importlib
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import ray.data
 from ray.data.block import BlockMetadata
@@ -19,10 +22,13 @@ from ray.data.datasource import Datasource as _Datasource
 from ray.data.datasource import ReadTask
 
 from . import _ffi
-from ._library import call, library
+from ._library import call, library, located
 from .dataset import Dataset
 from .errors import ArgumentError
+from .index import BuildReport, Path
+from .index import build as _build
 from .order import IdSet
+from .store import StoreOptions
 
 _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 64 << 20
@@ -180,4 +186,68 @@ def rows(picked: ray.data.Dataset, dataset: Dataset | int, column: str = "row_id
     return IdSet(dataset if isinstance(dataset, int) else len(dataset), ids)
 
 
-__all__ = ["Datasource", "read", "rows"]
+def build(
+    inputs: Path | Iterable[Path],
+    output: Path,
+    *,
+    tasks: int | None = None,
+    num_cpus: float = 1,
+    schema_mode: Literal["strict", "union"] = "strict",
+    root: Path | None = None,
+    partitions: bool = True,
+    threads: int | None = None,
+    store: StoreOptions | None = None,
+    **others: Any,
+) -> BuildReport:
+    """Builds an index as :func:`rowdex.build` does, to the very same bytes, with footers that tasks of Ray have read.
+
+    Each task lists the files, reads the footers of a slice of them, and returns an index of that. The caller joins
+    these, which reads no footer again; files that changed meanwhile it reads itself. All machines must see the data by
+    the same paths or URLs; ``output`` is written here.
+
+    Args:
+        inputs, output, schema_mode, root, partitions, threads, store: As :func:`rowdex.build` has them.
+        tasks: How many. Default: one for each processor of the cluster.
+        num_cpus: Processors that each task takes.
+        others: As :func:`rowdex.build` has them, for the whole: ``overwrite``, ``update``, ``rows_file``, ``footers``
+            and ``progress``.
+
+    Raises:
+        Error: what building raises, in a task or here.
+    """
+    if tasks is not None and tasks < 1:
+        raise ValueError(f"tasks={tasks}: use 1 or more")
+    given = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+    paths = [located(path) for path in given]
+    shared: dict[str, Any] = {
+        "schema_mode": schema_mode, "root": None if root is None else located(root), "partitions": partitions,
+        "threads": threads, "store": store,
+    }  # fmt: skip
+    count = tasks or max(1, int(ray.cluster_resources().get("CPU", 1) / max(num_cpus, 1e-3)))
+    task = ray.remote(num_cpus=num_cpus)(_build_slice)
+    running = {task.remote(paths, (slice, count), shared): slice for slice in range(count)}
+    with tempfile.TemporaryDirectory(prefix="rowdex-parts-") as folder:
+        parts = [os.path.join(folder, f"{slice}.rdx") for slice in range(count)]
+        try:
+            while running:
+                for done in ray.wait(list(running))[0]:
+                    with open(parts[running[done]], "wb") as file:
+                        file.write(ray.get(done))
+                    del running[done]
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+        finally:
+            for left in running:
+                ray.cancel(left)
+        return _build(paths, output, parts=parts, **shared, **others)
+
+
+def _build_slice(paths: list[str], slice: tuple[int, int], shared: dict[str, Any]) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="rowdex-part-") as folder:
+        part = os.path.join(folder, "part.rdx")
+        _build(paths, part, slice=slice, progress=False, **shared)
+        with open(part, "rb") as file:
+            return file.read()
+
+
+__all__ = ["Datasource", "build", "read", "rows"]

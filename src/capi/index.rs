@@ -81,6 +81,15 @@ pub struct rowdex_build_options {
     pub progress_userdata: *mut c_void,
     /// How the object store is talked to, if the data or the index is in one. NULL: the defaults.
     pub store: *const rowdex_store_options,
+    /// Indexes of the same data or of parts of it, with footers: files that are as recorded there are not read. The
+    /// index has the very bytes that it has without them.
+    pub parts: *const *const c_char,
+    /// How many.
+    pub num_parts: usize,
+    /// With slices: which of them, from 0.
+    pub slice: u64,
+    /// Indexes one of so many slices of the sorted list of files alone, as a part of the whole. 0: all files.
+    pub slices: u64,
 }
 
 // SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is no padding.
@@ -181,12 +190,18 @@ unsafe fn builder(options: &rowdex_build_options) -> Result<IndexBuilder> {
     // SAFETY: as above.
     let input = |input: &*const c_char| unsafe { handle::path(*input, "options.inputs[…]") }.map(PathBuf::from);
     let inputs = inputs.iter().map(input).collect::<Result<Vec<_>>>()?;
+    // SAFETY: as above.
+    let parts = unsafe { handle::slice(options.parts, options.num_parts, "options.parts") }?;
+    // SAFETY: as above.
+    let part = |part: &*const c_char| unsafe { handle::path(*part, "options.parts[…]") }.map(PathBuf::from);
+    let parts = parts.iter().map(part).collect::<Result<Vec<_>>>()?;
     let progress = Progress::new(options.progress, options.progress_userdata);
     let mut builder = IndexBuilder::new(inputs)
         .with_footers(options.no_footers == 0)
         .with_partitions(options.no_partitions == 0)
         .with_overwrite(options.overwrite != 0)
         .with_update(options.update != 0)
+        .with_parts(parts)
         .with_progress(move |build| progress.tell(build.files_done, build.files, build.rows));
     // SAFETY: as above.
     if let Some(root) = unsafe { handle::optional_path(options.root) } {
@@ -203,6 +218,9 @@ unsafe fn builder(options: &rowdex_build_options) -> Result<IndexBuilder> {
     if !options.store.is_null() {
         // SAFETY: as above.
         builder = builder.with_store_options(unsafe { store_options(options.store, "options.store") }?);
+    }
+    if options.slices > 0 {
+        builder = builder.with_slice(options.slice, options.slices);
     }
     match count(options.threads, "options.threads")? {
         Count::Default => Ok(builder),

@@ -35,11 +35,20 @@ pub(crate) fn of(index: &Index) -> Result<Place> {
 
 /// The root relative to the directory of the index if it can be written so, absolute otherwise.
 pub(crate) fn recorded(output: &Place, root: &Place) -> Result<Root> {
+    from(Some(output), root)
+}
+
+/// The root as it is recorded in an index that is copied to another machine.
+pub(crate) fn absolute(root: &Place) -> Result<Root> {
+    from(None, root)
+}
+
+fn from(output: Option<&Place>, root: &Place) -> Result<Root> {
     let (output, root) = match (output, root) {
         // Data in a store stays where it is when an index of it is copied to another place.
         (_, Place::Remote(url)) => return Ok(Root { kind: RootKind::Absolute, path: url.to_string() }),
-        (Place::Remote(_), Place::Local(root)) => (None, root),
-        (Place::Local(output), Place::Local(root)) => (Some(output), root),
+        (None | Some(Place::Remote(_)), Place::Local(root)) => (None, root),
+        (Some(Place::Local(output)), Place::Local(root)) => (Some(output), root),
     };
     let canonical = |path: &Path| {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };

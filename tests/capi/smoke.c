@@ -19,6 +19,39 @@ static void note(void *userdata, uint64_t files_done, uint64_t files, uint64_t r
   progress->rows = rows;
 }
 
+static void slices_built_apart_are_joined_without_reading_footers_again(const char *folder) {
+  char joined[4096], first[4096], second[4096];
+  snprintf(joined, sizeof joined, "%s/joined.rdx", folder);
+  snprintf(first, sizeof first, "%s/slice-0.rdx", folder);
+  snprintf(second, sizeof second, "%s/slice-1.rdx", folder);
+  const char *inputs[] = {in_folder(folder, "data")};
+  const char *parts[] = {first, second};
+  rowdex_build_report report = {.struct_size = sizeof report};
+  uint64_t files = 0;
+  for (uint64_t slice = 0; slice < 2; slice++) {
+    rowdex_build_options options = {.struct_size = sizeof options, .inputs = inputs, .num_inputs = 1, .overwrite = 1};
+    options.slice = slice;
+    options.slices = 2;
+    OK(rowdex_index_build(parts[slice], &options, &report, &error));
+    files += report.files;
+  }
+  CHECK(files == DEMO_FILES);
+  rowdex_build_options options = {.struct_size = sizeof options, .inputs = inputs, .num_inputs = 1, .overwrite = 1};
+  OK(rowdex_index_build(joined, &options, &report, &error));
+  const uint64_t bytes = report.index_bytes;
+  CHECK(report.read_files == DEMO_FILES);
+  options.parts = parts;
+  options.num_parts = 2;
+  OK(rowdex_index_build(joined, &options, &report, &error));
+  CHECK(report.files == DEMO_FILES && report.read_files == 0 && report.index_bytes == bytes);
+  options.slices = 2;
+  options.slice = 2;
+  FAILS(rowdex_index_build(joined, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "no slice 2 of 2");
+  parts[1] = NULL;
+  options.slices = 0;
+  FAILS(rowdex_index_build(joined, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "options.parts");
+}
+
 static void an_index_is_built_and_tells_of_itself(const char *folder) {
   char output[4096];
   snprintf(output, sizeof output, "%s/built.rdx", folder);
@@ -388,6 +421,7 @@ int main(int argc, char **argv) {
   CHECK(argc == 2);
   the_library_is_the_one_of_the_header();
   an_index_is_built_and_tells_of_itself(argv[1]);
+  slices_built_apart_are_joined_without_reading_footers_again(argv[1]);
   an_index_opens_from_memory(argv[1]);
   rows_come_as_arrow_in_the_order_asked(argv[1]);
   columns_of_fixed_width_come_in_buffers(argv[1]);

@@ -1,6 +1,7 @@
 //! `rowdex build`: Parquet files to an index.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Instant;
 
 use clap::Args;
@@ -21,7 +22,9 @@ Examples:
   rowdex build 'data/2024-*/*.parquet' more/extra.parquet -o train.rdx --root .
   rowdex build data/ -o train.rdx --update
   rowdex build s3://bucket/data/ -o s3://bucket/train.rdx
-  rowdex build data/ -o subset.rdx --rows rows.csv")]
+  rowdex build data/ -o subset.rdx --rows rows.csv
+  rowdex build data/ -o parts/3.rdx --slice 3/64        on one of 64 machines, then on one of them:
+  rowdex build data/ -o train.rdx --parts parts/*.rdx")]
 pub(crate) struct BuildArgs {
     /// Parquet files, folders to search for them, and quoted glob patterns; or URLs of these in one bucket, container
     /// or host (s3, gs, az, http, https). Credentials are taken from the environment.
@@ -61,6 +64,14 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
 
+    /// Index slice I of N alone: of the sorted list of files, a consecutive piece. Slices are counted from 0.
+    #[arg(long, value_name = "I/N", conflicts_with_all = ["rows", "update"])]
+    slice: Option<Slice>,
+
+    /// Take the footers of unchanged files from these indexes of slices, instead of reading them.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    parts: Vec<PathBuf>,
+
     /// Read footers with this many threads [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -71,6 +82,25 @@ pub(crate) struct BuildArgs {
 
     #[command(flatten)]
     json: JsonArg,
+}
+
+/// Which slice of the files, of how many.
+#[derive(Debug, Clone, Copy)]
+struct Slice {
+    slice: u64,
+    slices: u64,
+}
+
+impl FromStr for Slice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (slice, slices) = text.split_once('/').unwrap_or((text, ""));
+        match (slice.parse(), slices.parse()) {
+            (Ok(slice), Ok(slices)) if slice < slices => Ok(Self { slice, slices }),
+            _ => Err(format!("{text:?} is no slice: write 0/8 for the first of eight")),
+        }
+    }
 }
 
 pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
@@ -131,12 +161,16 @@ fn builder(args: &BuildArgs) -> IndexBuilder {
         .with_partitions(!args.no_partitions)
         .with_overwrite(args.force)
         .with_update(args.update)
+        .with_parts(&args.parts)
         .with_store_options(StoreOptions::new().with_concurrency(usize::from(args.concurrency)));
     if let Some(root) = &args.root {
         builder = builder.with_root(root);
     }
     if let Some(rows) = &args.rows {
         builder = builder.with_rows(rows);
+    }
+    if let Some(Slice { slice, slices }) = args.slice {
+        builder = builder.with_slice(slice, slices);
     }
     if let Some(threads) = args.threads {
         builder = builder.with_threads(usize::from(threads));

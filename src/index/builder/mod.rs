@@ -7,6 +7,7 @@ mod discover;
 mod found;
 mod listing;
 mod partition;
+mod parts;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use self::found::Found;
 use self::partition::Partitions;
+use self::parts::{Parts, slice_of};
 use self::schema::Merged;
 use super::output::{self, Output};
 use super::writer::{FooterCompressor, FooterRef, IndexWriter, NewFile, NewRowGroup, StoredFooter, Summary};
@@ -63,6 +65,8 @@ pub struct IndexBuilder {
     overwrite: bool,
     update: bool,
     rows: Option<PathBuf>,
+    parts: Vec<PathBuf>,
+    slice: Option<(u64, u64)>,
     store: StoreOptions,
     progress: Box<Progress>,
 }
@@ -126,6 +130,8 @@ impl IndexBuilder {
             overwrite: false,
             update: false,
             rows: None,
+            parts: Vec::new(),
+            slice: None,
             store: StoreOptions::default(),
             progress: Box::new(|_| ()),
         }
@@ -190,6 +196,28 @@ impl IndexBuilder {
         self
     }
 
+    /// Indexes one part of the data alone: slice `slice` of `slices` of the sorted list of files. Machines that each
+    /// build one slice share the reading of footers; [`with_parts`](Self::with_parts) then makes the whole index.
+    ///
+    /// Slices are consecutive, and their numbers of files differ by one at most; there may be more slices than files.
+    /// The index of a slice records an absolute root, so that it may be copied to another machine.
+    #[must_use]
+    pub fn with_slice(mut self, slice: u64, slices: u64) -> Self {
+        self.slice = Some((slice, slices));
+        self
+    }
+
+    /// Takes footers from these indexes instead of reading them, for files that are as the index recorded them: of the
+    /// same size, and of the same time or entity tag. Other files are read; files that only a part has are left out.
+    ///
+    /// The index has the very bytes that it has without parts. Parts must have the root of the whole, store footers,
+    /// and select no rows. A local file costs a look at its size and time, one in a store nothing beyond the listing.
+    #[must_use]
+    pub fn with_parts(mut self, parts: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        self.parts = parts.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// How object stores are talked to, if the data or the index is in one. Default: [`StoreOptions::default`].
     #[must_use]
     pub fn with_store_options(mut self, options: StoreOptions) -> Self {
@@ -218,6 +246,7 @@ impl IndexBuilder {
     /// or the data.
     pub fn build(&self, output: impl AsRef<Path>) -> Result<BuildReport> {
         let place = Place::of(&output)?;
+        self.check_slice()?;
         let old = self.old_index(output.as_ref(), &place)?;
         let exists = |error: Error| match error.kind() {
             ErrorKind::AlreadyExists => Error::new(ErrorKind::AlreadyExists, "the index exists already")
@@ -230,7 +259,11 @@ impl IndexBuilder {
         if place.url().is_some() && !overwrite && output::exists(&place, &self.store)? {
             return Err(exists(Error::new(ErrorKind::AlreadyExists, "")));
         }
-        let found = discover::discover(&self.inputs, self.root.as_deref(), &self.store)?;
+        let mut found = discover::discover(&self.inputs, self.root.as_deref(), &self.store)?;
+        if let Some((slice, slices)) = self.slice {
+            let own = slice_of(found.paths.len(), slice, slices);
+            found.paths = found.paths.drain(own).collect();
+        }
         let write = |file: &mut Output| match &self.rows {
             Some(rows) => self.write_listed(file, &place, &found, rows),
             None => self.write(file, &place, &found, old.as_ref()),
@@ -242,6 +275,24 @@ impl IndexBuilder {
         })?;
         file.commit().map_err(exists)?;
         Ok(report)
+    }
+
+    fn check_slice(&self) -> Result<()> {
+        let refuse =
+            |message: String, hint: &'static str| Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint));
+        match self.slice {
+            Some((slice, slices)) if slice >= slices => {
+                refuse(format!("there is no slice {slice} of {slices}"), "slices are counted from 0")
+            }
+            Some(_) if self.rows.is_some() => refuse(
+                "a slice of the files cannot select rows".to_owned(),
+                "select rows when the parts are joined to the whole",
+            ),
+            Some(_) if self.update => {
+                refuse("a slice of the files cannot be updated".to_owned(), "update the whole index")
+            }
+            _ => Ok(()),
+        }
     }
 
     fn old_index(&self, output: &Path, place: &Place) -> Result<Option<Index>> {
@@ -286,7 +337,11 @@ impl IndexBuilder {
 
     fn write(&self, out: &mut Output, output: &Place, found: &Found, old: Option<&Index>) -> Result<BuildReport> {
         let source = &*source::open(found.root.clone(), &self.store)?;
-        let root = root::recorded(output, &found.root)?;
+        // A slice is not opened beside the data, but joined to others elsewhere.
+        let root =
+            if self.slice.is_some() { root::absolute(&found.root) } else { root::recorded(output, &found.root) }?;
+        let parts = Parts::open(&self.parts, &found.root, &self.store)?;
+        let parts = parts.files();
         let unchanged = match old {
             Some(old) => unchanged(old, found, source, *old.root() == root),
             None => HashMap::new(),
@@ -337,16 +392,19 @@ impl IndexBuilder {
             let compressor = || self.footers.then(FooterCompressor::new).transpose();
             let read = |compressor: &mut Result<Option<FooterCompressor>>, path: &&str| {
                 let compressor = compressor.as_mut().map_err(|error| error.clone())?;
-                match (old, unchanged.get(path)) {
-                    (Some(old), Some(now)) if let Some(known) = Scanned::known(old, now, compressor.as_mut())? => {
-                        Ok((known, false))
-                    }
-                    _ => {
-                        let listed = found.listed.get(*path);
-                        let read = Scanned::read(source, path, guess, listed, compressor.as_mut());
-                        Ok((read.map_err(|error| located(not_there(error, found, path), path))?, true))
-                    }
+                if let (Some(old), Some(now)) = (old, unchanged.get(path))
+                    && let Some(known) = Scanned::known(old, now, compressor.as_mut())?
+                {
+                    return Ok((known, false));
                 }
+                let listed = found.listed.get(*path);
+                if let Some((part, now)) = parts.find(path, listed, source)
+                    && let Some(known) = Scanned::known(part, &now, compressor.as_mut())?
+                {
+                    return Ok((known, false));
+                }
+                let read = Scanned::read(source, path, guess, listed, compressor.as_mut());
+                Ok((read.map_err(|error| located(not_there(error, found, path), path))?, true))
             };
             let scanned: Vec<Result<(Scanned, bool)>> =
                 run_on(&pool, || window.par_iter().map_init(compressor, read).collect())?;
@@ -391,6 +449,8 @@ impl fmt::Debug for IndexBuilder {
             .field("schema_mode", &self.schema_mode)
             .field("update", &self.update)
             .field("rows", &self.rows)
+            .field("slice", &self.slice)
+            .field("parts", &self.parts.iter().map(|part| shown(part)).collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }

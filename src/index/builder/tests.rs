@@ -282,3 +282,137 @@ fn files_without_rows_and_datasets_without_rows_are_fine() {
     assert_eq!(dataset.take(&[]).unwrap().num_columns(), 1);
     assert_eq!(dataset.get(0).unwrap_err().kind(), ErrorKind::OutOfRange);
 }
+
+/// The index of the data in slices, and what joining them reports.
+fn joined(builder: impl Fn() -> IndexBuilder, folder: &Path, slices: u64) -> (BuildReport, Vec<u8>) {
+    let parts: Vec<PathBuf> = (0..slices).map(|slice| folder.join(format!("parts-{slices}/{slice}.rdx"))).collect();
+    std::fs::create_dir_all(parts[0].parent().unwrap()).unwrap();
+    for (slice, part) in (0..slices).zip(&parts) {
+        builder().with_slice(slice, slices).with_overwrite(true).build(part).unwrap();
+        assert_eq!(Index::open(part).unwrap().root().kind, crate::index::RootKind::Absolute);
+    }
+    let output = folder.join("joined.rdx");
+    let report = builder().with_parts(&parts).with_overwrite(true).build(&output).unwrap();
+    (report, std::fs::read(output).unwrap())
+}
+
+#[test]
+fn slices_built_apart_are_joined_to_the_very_bytes_of_the_whole() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path().join("data");
+    data(&root, &[("k=1/b.parquet", 25), ("k=2/a.parquet", 5), ("k=x/c.parquet", 11), ("k=3/d.parquet", 1)]);
+    let wide: ArrayRef = Arc::new(Int64Array::from_iter_values(0..7));
+    let name: ArrayRef = Arc::new(StringArray::from_iter_values((0..7).map(|i| format!("row {i}"))));
+    let wide = RecordBatch::try_from_iter([("name", name), ("id", wide)]).unwrap();
+    write(&root.join("k=4/e.parquet"), &wide, 3);
+    let list: ArrayRef = Arc::new(UInt64Array::from_iter_values((0..49).step_by(3)));
+    let rows = folder.path().join("rows.parquet");
+    write(&rows, &RecordBatch::try_from_iter([("row_id", list)]).unwrap(), 10);
+    for footers in [true, false] {
+        // Of the types of the partition column and the order of the columns no slice alone knows all.
+        let builder = || IndexBuilder::new([&root]).with_schema_mode(SchemaMode::Union);
+        let whole = folder.path().join("joined.rdx");
+        let (_, _) = (std::fs::remove_file(&whole), builder().with_footers(footers).build(&whole).unwrap());
+        let want = std::fs::read(&whole).unwrap();
+        for slices in [1, 2, 3, 5, 9] {
+            let (_, with_footers) = joined(builder, folder.path(), slices);
+            let parts: Vec<PathBuf> =
+                (0..slices).map(|slice| folder.path().join(format!("parts-{slices}/{slice}.rdx"))).collect();
+            let output = folder.path().join("joined.rdx");
+            let join = || builder().with_parts(&parts).with_footers(footers).with_overwrite(true);
+            let report = join().build(&output).unwrap();
+            assert_eq!((report.files, report.read_files, report.rows), (5, 0, 49));
+            assert_eq!(std::fs::read(&output).unwrap(), want, "{slices} slices, footers: {footers}");
+            assert_eq!(with_footers == want, footers);
+            // Rows are selected of the whole.
+            let selected = join().with_rows(&rows).build(&output).unwrap();
+            assert_eq!((selected.rows, selected.read_files), (17, 0));
+            let some = std::fs::read(&output).unwrap();
+            builder().with_footers(footers).with_rows(&rows).with_overwrite(true).build(&output).unwrap();
+            assert_eq!(std::fs::read(&output).unwrap(), some);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_changed_after_its_part_was_built_is_read_and_one_that_is_gone_is_left_out() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path().join("data");
+    data(&root, &[("a.parquet", 5), ("b.parquet", 6), ("c.parquet", 7)]);
+    let part = folder.path().join("part.rdx");
+    IndexBuilder::new([&root]).build(&part).unwrap();
+    data(&root, &[("b.parquet", 60), ("d.parquet", 8)]);
+    std::fs::remove_file(root.join("c.parquet")).unwrap();
+    let output = folder.path().join("i.rdx");
+    let report = IndexBuilder::new([&root]).with_parts([&part]).build(&output).unwrap();
+    assert_eq!((report.files, report.read_files, report.rows), (3, 2, 73));
+    let joined = std::fs::read(&output).unwrap();
+    IndexBuilder::new([&root]).with_overwrite(true).build(&output).unwrap();
+    assert_eq!(std::fs::read(&output).unwrap(), joined);
+}
+
+#[test]
+fn files_of_two_slices_that_do_not_fit_together_are_named_as_in_one_build() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path().join("data");
+    data(&root, &[("a.parquet", 5), ("b.parquet", 6)]);
+    let strange: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
+    write(&root.join("c.parquet"), &RecordBatch::try_from_iter([("id", strange)]).unwrap(), 10);
+    let whole = IndexBuilder::new([&root]).build(folder.path().join("i.rdx")).unwrap_err();
+    let parts: Vec<PathBuf> = (0..3).map(|slice| folder.path().join(format!("{slice}.rdx"))).collect();
+    for (slice, part) in (0..).zip(&parts) {
+        IndexBuilder::new([&root]).with_slice(slice, 3).build(part).unwrap();
+    }
+    let joined = IndexBuilder::new([&root]).with_parts(&parts).build(folder.path().join("i.rdx")).unwrap_err();
+    assert_eq!(joined.to_string(), whole.to_string());
+    assert_eq!((joined.kind(), joined.file(), joined.column()), (ErrorKind::Schema, Some("c.parquet"), Some("id")));
+}
+
+#[test]
+fn parts_that_cannot_be_joined_are_refused_with_what_to_do() {
+    let folder = TempDir::new().unwrap();
+    let (root, other) = (folder.path().join("data"), folder.path().join("other"));
+    data(&root, &[("a.parquet", 5)]);
+    data(&other, &[("a.parquet", 5)]);
+    let list = folder.path().join("rows.csv");
+    std::fs::write(&list, "row_id\n1\n3\n").unwrap();
+    let part = folder.path().join("part.rdx");
+    let output = folder.path().join("i.rdx");
+    let whole = || IndexBuilder::new([&root]).with_parts([&part]);
+    let parts = [
+        (IndexBuilder::new([&root]).with_footers(false), "--no-footers"),
+        (IndexBuilder::new([&root]).with_rows(&list), "--rows"),
+        (IndexBuilder::new([&other]), "--slice"),
+    ];
+    for (builder, hint) in parts {
+        builder.with_overwrite(true).build(&part).unwrap();
+        let error = whole().build(&output).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.hint().unwrap().contains(hint) && error.file().unwrap().ends_with("part.rdx"), "{error}");
+        assert!(!output.exists());
+    }
+    std::fs::remove_file(&part).unwrap();
+    assert_eq!(whole().build(&output).unwrap_err().kind(), ErrorKind::NotFound);
+    let sliced = || IndexBuilder::new([&root]);
+    for builder in [
+        sliced().with_slice(2, 2),
+        sliced().with_slice(0, 0),
+        sliced().with_slice(0, 2).with_update(true),
+        sliced().with_slice(0, 2).with_rows(&list),
+    ] {
+        assert_eq!(builder.build(&output).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+}
+
+#[test]
+fn slices_have_every_file_once_and_differ_by_one() {
+    for length in [0, 1, 2, 7, 100] {
+        for slices in [1, 2, 3, 8, 101] {
+            let bounds: Vec<_> = (0..slices).map(|slice| slice_of(length, slice, slices)).collect();
+            assert_eq!(bounds.iter().cloned().flatten().collect::<Vec<_>>(), (0..length).collect::<Vec<_>>());
+            let lengths = bounds.iter().map(ExactSizeIterator::len);
+            assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1);
+        }
+    }
+    assert_eq!(slice_of(usize::MAX, u64::MAX - 1, u64::MAX).end, usize::MAX);
+}

@@ -78,6 +78,8 @@ fn cases() -> Vec<Case> {
     add("build", "no-footers", build, &format!("{build} --no-footers"));
     add("build", "no-partitions", "parted -o out.rdx", "parted -o out.rdx --no-partitions");
     add("build", "rows", build, &format!("{build} --rows rows.csv"));
+    add("build", "slice", build, &format!("{build} --slice 0/2"));
+    add("build", "parts", &format!("{build} --json"), &format!("{build} --json --parts train.rdx"));
     add("build", "json", build, &format!("{build} --json"));
     let select = "train.rdx -o out.rdx --json --skip skip.txt";
     add("select", "output", select, "train.rdx --output out-other.rdx --json --skip skip.txt");
