@@ -34,9 +34,8 @@ impl Index {
         let mut source = Builder::new(self.source_rows());
         let mut wanted = ids.ranges().peekable();
         for (group, own) in self.source_groups() {
-            let all = [0..group.source_rows()];
             let runs: Box<dyn Iterator<Item = Range<u64>>> = match group.selection() {
-                None => Box::new(all.into_iter()),
+                None => Box::new(std::iter::once(0..group.source_rows())),
                 Some(set) => Box::new(set.runs()),
             };
             let mut id = group.first_row();

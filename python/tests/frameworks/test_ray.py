@@ -110,11 +110,14 @@ def test_ray_data_reads_an_index_and_a_view_in_parallel_and_keeps_their_order(
     assert [row["id"] for row in view.iter_rows()] == list(range(0, 10_007, 3))
 
 
-def test_rows_that_a_query_picked_are_trained_on(dataset: Any) -> None:
+def test_rows_that_a_query_picked_are_trained_on(dataset: Any, tmp_path: pathlib.Path) -> None:
     read = rowdex_ray.read(dataset, row_ids="row_id", override_num_blocks=2)
     found = read.filter(expr=ray.data.expressions.col("y") == 3)
     kept = rowdex_ray.rows(found, dataset)
     assert list(kept) == [row for row in range(10_007) if row % 5 == 3]
+    rowdex.select(dataset.index, tmp_path / "picked.rdx", rows=kept)
+    with rowdex.Dataset(tmp_path / "picked.rdx") as picked:
+        assert picked.take(range(len(picked))).to_numpy()["id"].tolist() == list(kept)
     order = rowdex.order.Subset("global", kept)
     loader = rowdex.Loader(dataset, batch_size=64, order=order, num_replicas=1, rank=0, output="numpy")
     assert sorted(row for batch in loader for row in batch["id"].tolist()) == list(kept)

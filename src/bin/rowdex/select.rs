@@ -39,8 +39,8 @@ pub(crate) struct SelectArgs {
 
     /// Keep only the rows listed in this file, in any order: Parquet or CSV with the columns `file` and `row_in_file`
     /// under the names that engines give them (DuckDB `filename`, `file_row_number`; Spark `file_path`, `row_index`),
-    /// or `file`, `row_group` and `row`, or `row_id`; or text with a row id, a range like 10..20, or a place
-    /// (a.parquet, a.parquet:2, a.parquet:2:10..20) a line.
+    /// or `file`, `row_group` and `row`, or `row_id`; a folder of such files; or text with a row id, a range like
+    /// 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) a line.
     #[arg(long, value_name = "LIST")]
     rows: Vec<PathBuf>,
 

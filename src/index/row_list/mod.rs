@@ -43,8 +43,8 @@ impl Index {
 
     /// The rows that a file lists, in any order, and how many of them are listed again or are not served.
     ///
-    /// A `.csv` or `.parquet` file is a table. It has a column `row_id`; or a column of files and one of rows within
-    /// the file, counted from 0, under the names that engines give them:
+    /// A `.csv` or `.parquet` file is a table, and so are all of these in a folder together. It has a column `row_id`;
+    /// or a column of files and one of rows within the file, counted from 0, under the names that engines give them:
     ///
     /// | files | rows |
     /// | --- | --- |
@@ -409,6 +409,25 @@ mod tests {
         assert_eq!(table(&index, vec![("file", coded), ("row_in_file", small)]).unwrap().rows.len(), 3);
         let error = table(&index, vec![("file", files()), ("row_index", rows())]).unwrap_err();
         assert!(error.to_string().contains("row_in_file"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_is_the_list_of_all_tables_in_it() {
+        let folder = place();
+        let index = Index::open(folder.path().join("all.rdx")).unwrap();
+        let lists = folder.path().join("lists");
+        std::fs::create_dir(&lists).unwrap();
+        assert_eq!(index.read_rows(&lists).unwrap_err().kind(), ErrorKind::NotFound);
+        std::fs::write(lists.join("part-1.csv"), "file,row_in_file\nb.parquet,3\n").unwrap();
+        std::fs::write(lists.join("part-0.csv"), "row_id\n7\n28\n").unwrap();
+        for ignored in ["_SUCCESS", "_more.csv", ".part-0.csv.crc", "notes.txt"] {
+            std::fs::write(lists.join(ignored), "no list").unwrap();
+        }
+        let listed = index.read_rows(&lists).unwrap();
+        assert_eq!((listed.rows.iter().collect::<Vec<_>>(), listed.repeated), (vec![7, 28], 1));
+        std::fs::write(lists.join("part-2.csv"), "row_id\n32\n").unwrap();
+        let error = index.read_rows(&lists).unwrap_err();
+        assert!(error.to_string().contains("part-2.csv") && error.to_string().contains("row id 32"), "{error}");
     }
 
     #[test]

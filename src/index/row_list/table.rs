@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt64Array};
@@ -102,9 +102,9 @@ fn field<'a>(schema: &'a Schema, name: &str) -> Option<&'a Field> {
     }
 }
 
-/// Whether lists with this name are tables rather than text.
+/// Whether a list is a table, or a folder of tables, rather than text.
 pub(super) fn is_table(list: &Path) -> bool {
-    kind(list).is_some()
+    kind(list).is_some() || list.is_dir()
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -123,7 +123,37 @@ fn kind(list: &Path) -> Option<Kind> {
 }
 
 /// Reads a list, a part at a time, as it is: in any order and with repeats.
-pub(super) fn read(list: &Path, each: impl FnMut(Listed) -> Result<()>) -> Result<()> {
+pub(super) fn read(list: &Path, mut each: impl FnMut(Listed) -> Result<()>) -> Result<()> {
+    if !list.is_dir() {
+        return read_file(list, each);
+    }
+    for part in parts(list)? {
+        read_file(&part, &mut each).map_err(|error| error.with_file(part.display().to_string()))?;
+    }
+    Ok(())
+}
+
+/// The tables in a folder, which is how engines write with several threads or machines.
+fn parts(folder: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |error| fs::error("cannot read the folder of lists", error);
+    let mut parts = Vec::new();
+    for entry in fs::with_room(|| std::fs::read_dir(folder)).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let hidden = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b".") || name.as_encoded_bytes().starts_with(b"_"));
+        if !hidden && kind(&path).is_some() {
+            parts.push(path);
+        }
+    }
+    parts.sort_unstable();
+    match parts.is_empty() {
+        true => Err(Error::new(ErrorKind::NotFound, "there is no .csv and no .parquet file in the folder")),
+        false => Ok(parts),
+    }
+}
+
+fn read_file(list: &Path, each: impl FnMut(Listed) -> Result<()>) -> Result<()> {
     let file = fs::open(list).map_err(|error| fs::error("cannot open the list of rows", error))?;
     match kind(list) {
         Some(Kind::Csv) => read_batches(read_csv(file)?, each),
