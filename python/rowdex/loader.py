@@ -201,6 +201,7 @@ class Loader:
         self._loaded_epoch = self._sampler._resumed_epoch
         # Where the iteration began of which no batch was asked for yet.
         self._begun: tuple[int, int] | None = None
+        self._iterations = 0
         transforms = Transforms(dataset, output, decode=decode, collate=collate, pad=pad, map=map, pin=pin_memory)
         self._transforms = transforms
         count(map_threads, "map_threads")
@@ -302,14 +303,16 @@ class Loader:
         return int(self._info().steps_left)
 
     def __iter__(self) -> Iterator[Any]:
-        return self._iterate(*self._begin())
+        begun = self._begin()
+        return self._iterate(begun, self._iterations)
 
-    def _iterate(self, loader: Handle, epoch: int, step: int) -> Iterator[Any]:
-        if self._begun != (epoch, step):
-            # Frameworks begin an epoch, and say then which one it is.
-            loader, epoch, step = self._begin()
-        self._begun = None
-        yield from self._epoch(loader, epoch, step)
+    def _iterate(self, begun: tuple[Handle, int, int], iteration: int) -> Iterator[Any]:
+        if self._iterations == iteration:
+            if self._begun is None:
+                # Frameworks begin an epoch, and say then which one it is.
+                begun = self._begin()
+            self._begun = None
+        yield from self._epoch(*begun)
 
     def _begin(self) -> tuple[Handle, int, int]:
         """Begins an epoch. Returns the loader of the library, the epoch and its first step."""
@@ -318,6 +321,7 @@ class Loader:
         call(library.loader_begin_epoch, loader, ctypes.byref(begun))
         self._loaded_epoch = None
         self._begun = (int(begun.epoch), int(begun.step))
+        self._iterations += 1
         return loader, *self._begun
 
     def _from(self, epoch: int, step: int) -> Iterator[Any]:

@@ -355,7 +355,7 @@ def test_the_epoch_of_a_loader_is_that_of_its_sampler(index: str) -> None:
         return rowdex.Loader(rowdex.Dataset(index, ["id"]), batch_size=100, seed=2)
 
     epochs = loader()
-    whole = [ids(epochs) for _ in range(4)]
+    whole = [ids(epochs) for _ in range(6)]
     told = loader()
     told.sampler.set_epoch(2)
     assert ids(told) == whole[2]
@@ -366,6 +366,11 @@ def test_the_epoch_of_a_loader_is_that_of_its_sampler(index: str) -> None:
     begun = iter(told)
     told.set_epoch(3)
     assert [next(begun)["id"].tolist()] + ids(begun) == whole[3]
+    # Of two iterations that were begun, the one that is read goes on, and the other one is at an end.
+    first, second = iter(told), iter(told)
+    assert next(first)["id"].tolist() == whole[4][0]
+    with pytest.raises(rowdex.ClosedError):
+        next(second)
     other = loader()
     other.load_state_dict(epochs_state(loader(), 2, 3))
     with pytest.raises(ValueError, match=r"call set_epoch\(2\)"):
