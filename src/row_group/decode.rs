@@ -94,7 +94,7 @@ impl GroupDecoder<'_> {
         }
         let mut pages = self.fetch(group, &leaves, selected, count, bytes)?;
         pages.batch_rows = pages.batch_rows.min(chunk_rows);
-        let done = self.decode_pages(&pages, &leaves, &origins, selected, count, chunk_rows, &mut each);
+        let done = self.decode_pages(&pages, &leaves, &origins, selected, chunk_rows, &mut each);
         done.map_err(|error| self.blame(&pages, &leaves, error))?;
         Ok(decoded)
     }
@@ -279,10 +279,10 @@ impl GroupDecoder<'_> {
         leaves: &[usize],
         origins: &[Origin<'_>],
         selected: Option<&[u32]>,
-        count: usize,
         chunk_rows: usize,
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
+        let count = selected.map_or(self.file.row_group_rows(self.row_group) as usize, <[u32]>::len);
         let roots = self.roots(leaves);
         let (mut footprint, mut bytes) = (Footprint::default(), 0_u64);
         let mut chunks = Chunks::of(chunk_rows);

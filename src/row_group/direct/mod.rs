@@ -222,11 +222,11 @@ pub(super) struct Column {
 
 enum Kind {
     Flat(Branch),
-    Lists { lists: Lists, list: DataType, item: FieldRef, all_rows: bool },
+    Lists { lists: Box<Lists>, list: DataType, item: FieldRef, all_rows: bool },
 }
 
 enum Branch {
-    Leaf(Flat),
+    Leaf(Box<Flat>),
     Struct { fields: Fields, is_optional: bool, children: Vec<Branch> },
 }
 
@@ -243,11 +243,9 @@ impl Column {
                 };
                 let leaf = bytes.leaf(leaf, values_of(physical, item.data_type()));
                 let all_rows = bytes.all_rows;
-                leaf.map(|leaf| Kind::Lists {
-                    lists: Lists::new(leaf, bytes.rows(), empty, fixed),
-                    list,
-                    item,
-                    all_rows,
+                leaf.map(|leaf| {
+                    let lists = Box::new(Lists::new(leaf, bytes.rows(), empty, fixed));
+                    Kind::Lists { lists, list, item, all_rows }
                 })
             }
         };
@@ -296,7 +294,7 @@ impl Branch {
             Tree::Leaf { leaf, data_type, is_nullable, above } => {
                 let physical = bytes.group.column(leaf).column_type();
                 let leaf = bytes.leaf(leaf, values_of(physical, &data_type))?;
-                Self::Leaf(Flat::new(leaf, bytes.rows(), is_nullable, &above))
+                Self::Leaf(Box::new(Flat::new(leaf, bytes.rows(), is_nullable, &above)))
             }
             Tree::Struct { fields, is_optional, children } => {
                 let children = children.into_iter().map(|child| Self::new(child, bytes)).collect::<Result<_>>()?;
