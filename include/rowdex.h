@@ -842,6 +842,8 @@ typedef struct rowdex_prediction {
   uint64_t first_requests;
   // Requests to a store in every later epoch.
   uint64_t requests;
+  // Units that row groups are read, decoded and held in: one for each, or for several small ones of a file.
+  uint64_t units;
 } rowdex_prediction;
 
 // Where a loader stands.

@@ -380,6 +380,7 @@ class Prediction(Versioned):
         ("bytes_read", c_uint64),
         ("first_requests", c_uint64),
         ("requests", c_uint64),
+        ("units", c_uint64),
     ]
 
 

@@ -68,6 +68,8 @@ class Prediction(NamedTuple):
     """Requests to a store in the first epoch; 0 for local files."""
     requests: int
     """Requests to a store in every later epoch."""
+    units: int
+    """Units that row groups are read, decoded and held in: one for each, or for several small ones of a file."""
 
 
 class Convert:

@@ -255,6 +255,8 @@ pub struct rowdex_prediction {
     pub first_requests: u64,
     /// Requests to a store in every later epoch.
     pub requests: u64,
+    /// Units that row groups are read, decoded and held in: one for each, or for several small ones of a file.
+    pub units: u64,
 }
 
 // SAFETY: repr(C) and numbers of 8 bytes only.
@@ -285,6 +287,7 @@ pub unsafe extern "C" fn rowdex_loader_predict(
             requests,
             first_batch_decodes,
             peak_bytes,
+            units,
         } = told;
         out.write(rowdex_prediction {
             struct_size: 0,
@@ -298,6 +301,7 @@ pub unsafe extern "C" fn rowdex_loader_predict(
             bytes_read,
             first_requests,
             requests,
+            units,
         });
         Ok(())
     })

@@ -96,6 +96,11 @@ pub(super) struct AtHand {
 }
 
 impl AtHand {
+    /// What was read of the data file. The chunks are sorted.
+    pub(super) fn read(chunks: Vec<Range<u64>>, bytes: Vec<Bytes>) -> Self {
+        Self { chunks, bytes, is_read: true }
+    }
+
     /// The bytes of each chunk.
     pub(super) fn into_bytes(self) -> Vec<Bytes> {
         self.bytes

@@ -36,16 +36,17 @@ impl Dataset {
 }
 
 impl Dataset {
-    /// How many requests reading a row group of this cost takes: all of it, or so many rows in so many runs, on
-    /// average; 0 for local files.
-    pub(crate) fn requests(&self, cost: &ReadCost, some: Option<(u64, u64)>) -> f64 {
+    /// How many requests reading row groups of one file together takes, of these costs: all of them, or so many rows of
+    /// each in so many runs, on average; 0 for local files.
+    pub(crate) fn requests(&self, costs: &[&ReadCost], some: Option<(u64, u64)>) -> f64 {
         const DRAWS: u64 = 16;
         let source = &*self.inner.settings.source;
         match some {
             _ if !self.is_remote() => 0.0,
-            None => source.requests(&cost.chunks()) as f64,
+            None => source.requests(&costs.iter().flat_map(|cost| cost.chunks()).collect::<Vec<_>>()) as f64,
             Some((rows, runs)) => {
-                let drawn = (0..DRAWS).map(|draw| source.requests(&cost.sample(rows, runs, draw)));
+                let places = |draw| costs.iter().flat_map(|cost| cost.sample(rows, runs, draw)).collect::<Vec<_>>();
+                let drawn = (0..DRAWS).map(|draw| source.requests(&places(draw)));
                 drawn.sum::<u64>() as f64 / DRAWS as f64
             }
         }

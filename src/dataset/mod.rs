@@ -17,6 +17,7 @@ mod held;
 mod map;
 mod mixed;
 mod reader;
+mod run;
 mod staleness;
 #[cfg(test)]
 mod tests;
@@ -55,6 +56,7 @@ pub use column::{Class, Column, Labels};
 pub use map::MapDataset;
 pub use mixed::MixedDataset;
 pub(crate) use reader::Slots;
+pub(crate) use run::{Joined, RunPart};
 pub use staleness::Staleness;
 pub use verify::{VerifyProgress, VerifyReport};
 

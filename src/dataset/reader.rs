@@ -146,6 +146,12 @@ impl FileReader {
         self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Ranges of a file, read and not counted: that is what is then taken of them.
+    pub(super) fn at_hand(&self, file: &OpenFile, ranges: Vec<Range<u64>>) -> Result<AtHand> {
+        let bytes = file.read(&*self.source, &ranges)?;
+        Ok(AtHand::read(ranges, bytes))
+    }
+
     /// Starts reading ranges of a file, where reading ahead gains something.
     pub(super) fn pending(&self, file: &OpenFile, ranges: &[Range<u64>]) -> Option<Pending<Vec<Bytes>>> {
         file.begin(&*self.source, ranges)
@@ -157,9 +163,9 @@ impl FileReader {
     }
 }
 
-impl RowGroupReader for FileReader {
-    fn read(&self, read: RowGroupRead<'_>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<u64> {
-        let at_hand = ahead.map_or_else(|| Ok(AtHand::default()), Ahead::wait)?;
+impl FileReader {
+    /// As [`read`](RowGroupReader::read), with bytes of the file that may be of several row groups.
+    pub(super) fn read_from(&self, read: RowGroupRead<'_>, at_hand: &AtHand, sink: &mut dyn RowSink) -> Result<u64> {
         let bytes = OpenBytes { source: &*self.source, file: &read.group.file, at_hand, read: Cell::new(0) };
         let selected = source_rows(&read.group.entry, read.slots);
         self.decodes.fetch_add(1, Ordering::Relaxed);
@@ -168,6 +174,13 @@ impl RowGroupReader for FileReader {
         self.bytes_decoded.fetch_add(decoded, Ordering::Relaxed);
         self.bytes_read.fetch_add(bytes.read.get(), Ordering::Relaxed);
         Ok(bytes.read.get())
+    }
+}
+
+impl RowGroupReader for FileReader {
+    fn read(&self, read: RowGroupRead<'_>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<u64> {
+        let at_hand = ahead.map_or_else(|| Ok(AtHand::default()), Ahead::wait)?;
+        self.read_from(read, &at_hand, sink)
     }
 
     fn read_ahead(&self, read: RowGroupRead<'_>) -> Option<Ahead> {
@@ -184,7 +197,7 @@ impl RowGroupReader for FileReader {
 struct OpenBytes<'a> {
     source: &'a dyn Source,
     file: &'a OpenFile,
-    at_hand: AtHand,
+    at_hand: &'a AtHand,
     /// Bytes that were read of the file, now or ahead.
     read: Cell<u64>,
 }

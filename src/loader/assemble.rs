@@ -12,7 +12,7 @@ use super::faults::Substituted;
 use super::groups::{Groups, Near};
 use super::part::Part;
 use super::walk::Span;
-use crate::rows::{Place, bytes_of_part, bytes_shown, gather_runs, record_batch, uncopied};
+use crate::rows::{Place, bytes_of_part, bytes_shown, copy_span, gather_runs, record_batch, uncopied};
 use crate::sampler::BatchPlan;
 use crate::{Error, ErrorKind, Result};
 
@@ -68,7 +68,7 @@ impl<'a> Places<'a> {
         let mut slices = Vec::with_capacity(claimed.parts.len());
         for (group, part) in &claimed.parts {
             let slice = slices.len() as u32;
-            slices.extend(part.iter().flatten());
+            slices.extend(&part.slices);
             if let Some(cursor) = cursors.get_mut(*group as usize) {
                 *cursor = Cursor { slice, row: 0, end: slices.len() as u32 };
             }
@@ -148,16 +148,20 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
     let mut finished = true;
     for (column, (field, wanted)) in schema.fields().iter().zip(served.fields()).enumerate() {
         let shows = field.data_type() == wanted.data_type() && !is_view(wanted);
-        let copies = |stretch: &&Stretch| !shows || stretch.shown.is_none();
-        let copied: Vec<&[Place]> =
-            stretches.iter().filter(copies).map(|stretch| &places.places[stretch.places.clone()]).collect();
-        let mut copied = gather(&places.slices, &copied, column, wanted)?.into_iter();
+        let scattered = stretches.iter().filter(|stretch| stretch.together.is_none());
+        let scattered: Vec<&[Place]> = scattered.map(|stretch| &places.places[stretch.places.clone()]).collect();
+        let mut copied = gather(&places.slices, &scattered, column, wanted)?.into_iter();
         for (columns, stretch) in columns.iter_mut().zip(&stretches) {
-            let array = match stretch.shown {
-                Some((slice, row)) if shows => {
-                    places.slices[slice as usize].batch.column(column).slice(row as usize, stretch.places.len())
+            let array = match stretch.together {
+                Some(Together { slice, row, shown }) => {
+                    let (whole, row) = (places.slices[slice as usize].batch.column(column), row as usize);
+                    match shows && shown {
+                        true => whole.slice(row, stretch.places.len()),
+                        false => copy_span(whole, row..row + stretch.places.len(), wanted.data_type())
+                            .map_err(|error| error.with_column(wanted.name()))?,
+                    }
                 }
-                _ => copied.next().ok_or_else(|| Error::new(ErrorKind::Internal, "a batch without a column"))?,
+                None => copied.next().ok_or_else(|| Error::new(ErrorKind::Internal, "a batch without a column"))?,
             };
             finished &= array.data_type() == wanted.data_type();
             columns.push(array);
@@ -197,35 +201,44 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
 struct Stretch {
     batches: usize,
     places: Range<usize>,
-    /// Where the rows begin, if they lie one after the other and are shown there.
-    shown: Option<Place>,
+    together: Option<Together>,
+}
+
+/// Where rows begin that lie one after the other.
+#[derive(Debug, Clone, Copy)]
+struct Together {
+    slice: u32,
+    row: u32,
+    /// Whether each batch is a large enough part of what it lies in to be shown there, rather than copied.
+    shown: bool,
 }
 
 /// A batch that is kept keeps so many others in memory at most; they have no more rows than a segment.
 const MOST_TOGETHER: usize = 16;
 
-/// Batches that follow each other, and are all copied, or all shown where they lie one after the other.
+/// Batches that follow each other, and are all picked from anywhere, or lie one after the other.
 fn stretches(runs: &[Range<usize>], places: &Places<'_>) -> Vec<Stretch> {
     let mut stretches: Vec<Stretch> = Vec::with_capacity(runs.len());
     for run in runs {
-        let shown = together(&places.places[run.clone()], &places.slices);
+        let together = together(&places.places[run.clone()], &places.slices);
         match stretches.last_mut() {
-            Some(last) if last.batches < MOST_TOGETHER && goes_on(last, shown) => {
+            Some(last) if last.batches < MOST_TOGETHER && goes_on(last, together) => {
                 last.batches += 1;
                 last.places.end = run.end;
             }
-            _ => stretches.push(Stretch { batches: 1, places: run.clone(), shown }),
+            _ => stretches.push(Stretch { batches: 1, places: run.clone(), together }),
         }
     }
     stretches
 }
 
-/// Whether rows that are shown there, or copied, go on with those of the stretch.
-fn goes_on(stretch: &Stretch, shown: Option<Place>) -> bool {
-    match (stretch.shown, shown) {
+/// Whether rows that lie there, or anywhere, go on with those of the stretch.
+fn goes_on(stretch: &Stretch, together: Option<Together>) -> bool {
+    match (stretch.together, together) {
         (None, None) => true,
-        (Some((slice, row)), Some((other, next))) => {
-            slice == other && u64::from(row) + stretch.places.len() as u64 == u64::from(next)
+        (Some(first), Some(next)) => {
+            let behind = u64::from(first.row) + stretch.places.len() as u64;
+            first.slice == next.slice && first.shown == next.shown && behind == u64::from(next.row)
         }
         _ => false,
     }
@@ -234,14 +247,14 @@ fn goes_on(stretch: &Stretch, shown: Option<Place>) -> bool {
 /// A batch that shows rows where they lie keeps at most so many times its rows in memory.
 const MOST_SHOWN: usize = 64;
 
-/// Where a batch begins whose rows lie one after the other in one piece, of which they are not too small a part.
-fn together(run: &[Place], slices: &[&Slice]) -> Option<Place> {
+/// Where a batch begins whose rows lie one after the other in one piece.
+fn together(run: &[Place], slices: &[&Slice]) -> Option<Together> {
     let (&(slice, row), &(last_slice, last_row)) = (run.first()?, run.last()?);
     let piece = slices.get(slice as usize).filter(|piece| piece.is_contiguous())?;
     let close = slice == last_slice && u64::from(last_row) == u64::from(row) + run.len() as u64 - 1;
-    let enough = run.len().saturating_mul(MOST_SHOWN) >= piece.batch.num_rows();
-    let in_order = close && enough && (row..).zip(run).all(|(row, place)| *place == (slice, row));
-    in_order.then_some((slice, row))
+    let shown = run.len().saturating_mul(MOST_SHOWN) >= piece.batch.num_rows();
+    let in_order = close && (row..).zip(run).all(|(row, place)| *place == (slice, row));
+    in_order.then_some(Together { slice, row, shown })
 }
 
 fn is_view(field: &Field) -> bool {
@@ -259,7 +272,7 @@ fn gather(slices: &[&Slice], runs: &[&[Place]], column: usize, wanted: &Field) -
 
 fn why(claimed: &Claimed, group: u32) -> Option<Error> {
     let (_, part) = claimed.parts.iter().find(|(other, _)| *other == group)?;
-    part.as_ref().err().cloned()
+    part.error.clone()
 }
 
 fn lost(row: u64) -> Error {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use super::plan::MIN_PIECE;
+use super::extract::is_one_run;
+use super::plan::{MIN_PIECE, POINTER};
 use crate::rows::{self, Footprint, Place, compact, uncopied};
 use crate::{Error, ErrorKind, Result};
 
@@ -18,24 +19,39 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Debug)]
 struct Piece {
     batch: Arc<RecordBatch>,
-    /// Where the rows are in `batch`, if they are not all that it has, in their order.
-    slots: Option<Arc<[u32]>>,
+    lie: Lie,
     /// The row ids, where they are not those that were asked for.
     ids: Option<Arc<[u64]>>,
     used: usize,
     bytes: u64,
 }
 
+/// Where the rows of a piece are in its batch.
+#[derive(Debug, Clone)]
+enum Lie {
+    /// One after the other, from this place on.
+    Run {
+        start: usize,
+        rows: usize,
+    },
+    Slots(Arc<[u32]>),
+}
+
 impl Piece {
     fn rows(&self) -> usize {
-        self.slots.as_ref().map_or(self.batch.num_rows(), |slots| slots.len())
+        match &self.lie {
+            Lie::Run { rows, .. } => *rows,
+            Lie::Slots(slots) => slots.len(),
+        }
     }
 }
 
 /// What one extraction brought.
 #[derive(Debug)]
 pub(crate) struct Lot {
-    pieces: Result<VecDeque<Piece>>,
+    pieces: VecDeque<Piece>,
+    /// Why there are no rows after those of the pieces.
+    error: Option<Error>,
     /// Rows that were not claimed.
     left: usize,
     bytes: u64,
@@ -49,22 +65,22 @@ pub(crate) struct Slice {
     /// Where in the piece they begin, and how many they are.
     pub(crate) first: usize,
     pub(crate) rows: usize,
-    slots: Option<Arc<[u32]>>,
+    lie: Lie,
     ids: Option<Arc<[u64]>>,
 }
 
 impl Slice {
     /// Where in `batch` a row is.
     pub(crate) fn place(&self, row: usize) -> u32 {
-        match &self.slots {
-            Some(slots) => slots.get(self.first + row).copied().unwrap_or(u32::MAX),
-            None => (self.first + row) as u32,
+        match &self.lie {
+            Lie::Slots(slots) => slots.get(self.first + row).copied().unwrap_or(u32::MAX),
+            Lie::Run { start, .. } => (start + self.first + row) as u32,
         }
     }
 
     /// Whether the rows lie in `batch` one after the other.
     pub(crate) fn is_contiguous(&self) -> bool {
-        self.slots.is_none()
+        matches!(self.lie, Lie::Run { .. })
     }
 
     /// Whether they do, and are those that were asked for.
@@ -78,22 +94,32 @@ impl Slice {
     }
 }
 
+/// Rows of one group, in the order in which they are due, and why there are no more if some are missing.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) slices: Vec<Slice>,
+    pub(crate) error: Option<Error>,
+}
+
 /// Rows that a segment takes off the carousel.
 #[derive(Debug)]
 pub(crate) struct Claimed {
-    /// For each of the segment's parts, its rows in the order in which they are due, or why there are none.
-    pub(crate) parts: Vec<(u32, Result<Vec<Slice>>)>,
+    /// For each of the segment's parts, its group and its rows.
+    pub(crate) parts: Vec<(u32, Taken)>,
     /// How many rows that is.
     pub(crate) rows: u64,
     /// Bytes that are freed once `parts` is dropped.
     pub(crate) bytes: u64,
 }
 
+/// A group that stays decoded, and its bytes.
+pub(crate) type Whole = (Arc<RecordBatch>, u64);
+
 #[derive(Debug, Default)]
 pub(crate) struct Carousel {
     /// For every group its lots, by the number of the extraction.
     lots: Vec<VecDeque<(u64, Lot)>>,
-    whole: Vec<Option<(RecordBatch, u64)>>,
+    whole: Vec<Option<Whole>>,
 }
 
 impl Carousel {
@@ -102,12 +128,12 @@ impl Carousel {
     }
 
     /// The group and its bytes, if it stayed decoded.
-    pub(crate) fn whole(&self, group: u32) -> Option<(RecordBatch, u64)> {
+    pub(crate) fn whole(&self, group: u32) -> Option<Whole> {
         self.whole.get(group as usize)?.clone()
     }
 
     /// Keeps a decoded group, or lets it go.
-    pub(crate) fn stay(&mut self, group: u32, kept: Option<(RecordBatch, u64)>) {
+    pub(crate) fn stay(&mut self, group: u32, kept: Option<Whole>) {
         if let Some(place) = self.whole.get_mut(group as usize) {
             *place = kept;
         }
@@ -131,46 +157,47 @@ impl Carousel {
         claimed
     }
 
-    fn claim_part(&mut self, group: u32, mut rows: usize, freed: &mut u64) -> Result<Vec<Slice>> {
-        let lost = || Error::new(ErrorKind::Internal, format!("rows of row group {group} are not held"));
-        let lots = self.lots.get_mut(group as usize).ok_or_else(lost)?;
-        let mut slices = Vec::with_capacity(1);
-        let (_, lot) = lots.front_mut().ok_or_else(lost)?;
-        lot.left = lot.left.saturating_sub(rows);
-        let last = lot.left == 0;
-        let pieces = match &mut lot.pieces {
-            Ok(pieces) => pieces,
-            Err(error) => {
-                let error = error.clone();
-                if last {
-                    lots.pop_front();
-                }
-                return Err(error);
-            }
+    fn claim_part(&mut self, group: u32, mut rows: usize, freed: &mut u64) -> Taken {
+        let lost = || Some(Error::new(ErrorKind::Internal, format!("rows of group {group} are not held")));
+        let mut part = Taken::default();
+        let lots = self.lots.get_mut(group as usize);
+        let Some((_, lot)) = lots.and_then(|lots| lots.front_mut()) else {
+            return Taken { error: lost(), ..part };
         };
+        lot.left = lot.left.saturating_sub(rows);
         while rows > 0 {
-            let piece = pieces.front_mut().ok_or_else(lost)?;
+            let Some(piece) = lot.pieces.front_mut() else {
+                part.error = lot.error.clone().or_else(lost);
+                break;
+            };
             let count = rows.min(piece.rows() - piece.used);
-            let (batch, slots, ids) = (Arc::clone(&piece.batch), piece.slots.clone(), piece.ids.clone());
-            slices.push(Slice { batch, first: piece.used, rows: count, slots, ids });
+            let (batch, lie, ids) = (Arc::clone(&piece.batch), piece.lie.clone(), piece.ids.clone());
+            part.slices.push(Slice { batch, first: piece.used, rows: count, lie, ids });
             piece.used += count;
             rows -= count;
             if piece.used == piece.rows() {
                 *freed += piece.bytes;
-                pieces.pop_front();
+                lot.pieces.pop_front();
             }
         }
-        if last {
+        if lot.left == 0
+            && let Some(lots) = self.lots.get_mut(group as usize)
+        {
             lots.pop_front();
         }
-        Ok(slices)
+        part
     }
 }
 
 impl Lot {
     /// An extraction of so many rows that failed: the error comes up when one of them is claimed.
     pub(crate) fn failed(error: Error, rows: usize) -> Self {
-        Self { pieces: Err(error), left: rows, bytes: 0 }
+        Self { pieces: VecDeque::new(), error: Some(error), left: rows, bytes: 0 }
+    }
+
+    /// These rows, and then so many that cannot be had.
+    pub(crate) fn before(self, error: Error, rows: usize) -> Self {
+        Self { error: Some(error), left: self.left + rows, ..self }
     }
 
     /// Copies rows out of a decoded group, in the order given, into at most so many pieces.
@@ -185,14 +212,17 @@ impl Lot {
 
     /// Points at rows of a group that stays decoded, in the order given; nothing is copied before a batch is made of
     /// them.
-    pub(crate) fn point(batch: &RecordBatch, slots: Vec<u32>) -> Result<Self> {
+    pub(crate) fn point(batch: Arc<RecordBatch>, slots: Vec<u32>) -> Result<Self> {
         if slots.iter().any(|&slot| slot as usize >= batch.num_rows()) {
             return Err(Error::new(ErrorKind::Internal, "fewer rows than a row group has"));
         }
-        let (left, bytes) = (slots.len(), size_of_val(&slots[..]) as u64);
-        let batch = Arc::new(batch.clone());
-        let piece = Piece { batch, slots: Some(slots.into()), ids: None, used: 0, bytes };
-        Ok(Self { pieces: Ok(VecDeque::from([piece])), left, bytes })
+        let left = slots.len();
+        let (lie, bytes) = match slots.first() {
+            Some(&start) if is_one_run(&slots) => (Lie::Run { start: start as usize, rows: left }, 0),
+            _ => (Lie::Slots(slots.into()), POINTER * left as u64),
+        };
+        let piece = Piece { batch, lie, ids: None, used: 0, bytes };
+        Ok(Self { pieces: VecDeque::from([piece]), error: None, left, bytes })
     }
 
     /// Copies rows out of several batches, at the places given and in their order, into at most so many pieces.
@@ -225,19 +255,22 @@ impl Lot {
 
     fn of(batches: Vec<RecordBatch>, mut footprint: Footprint) -> Self {
         let left = batches.iter().map(RecordBatch::num_rows).sum();
-        let piece = |batch| Piece { batch: Arc::new(batch), slots: None, ids: None, used: 0, bytes: 0 };
+        let piece = |batch: RecordBatch| {
+            let lie = Lie::Run { start: 0, rows: batch.num_rows() };
+            Piece { batch: Arc::new(batch), lie, ids: None, used: 0, bytes: 0 }
+        };
         let mut pieces: VecDeque<Piece> = batches.into_iter().map(piece).collect();
         // A buffer that several pieces share is freed with the last of them.
         for piece in pieces.iter_mut().rev() {
             piece.bytes = footprint.add(&piece.batch);
         }
         let bytes = pieces.iter().map(|piece| piece.bytes).sum();
-        Self { pieces: Ok(pieces), left, bytes }
+        Self { pieces, error: None, left, bytes }
     }
 
     /// Says which rows these are, where they stand in for others.
     pub(crate) fn with_ids(mut self, mut ids: &[u64]) -> Self {
-        for piece in self.pieces.iter_mut().flatten() {
+        for piece in &mut self.pieces {
             let (own, rest) = ids.split_at(piece.rows().min(ids.len()));
             (piece.ids, ids) = (Some(own.into()), rest);
         }

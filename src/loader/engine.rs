@@ -9,11 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use arrow::array::RecordBatch;
-
 use super::LoaderStats;
 use super::assemble::{Assembled, assemble};
-use super::carousel::{Carousel, Claimed, Lot};
+use super::carousel::{Carousel, Claimed, Lot, Whole};
 use super::control::closed;
 use super::driver::{Driver, Planned};
 use super::extract;
@@ -21,6 +19,7 @@ use super::faults::{Faults, panicked, undecoded};
 use super::groups::Groups;
 use super::lookahead::Lookahead;
 use super::plan::{GroupSize, PIECES, Plan};
+use super::salvage::{lose, salvage};
 use super::schedule::{Extracted, Extraction, Limits, Measured, Outlook, Read, Schedule, Step, Task};
 use super::substitutes::Substitutes;
 use super::walk::{Span, Walk};
@@ -89,7 +88,7 @@ enum Work {
     Plan(Box<Driver>, Vec<Measured>),
     Read(Read),
     /// The row group if it stayed decoded, and what was read ahead.
-    Extract(Extraction, Option<(RecordBatch, u64)>, Option<Ahead>),
+    Extract(Extraction, Option<Whole>, Option<Ahead>),
     Assemble(u64, Span, Claimed),
 }
 
@@ -340,39 +339,50 @@ impl Shared {
         self.work.notify_all();
     }
 
-    fn extract(&self, mut extraction: Extraction, whole: Option<(RecordBatch, u64)>, ahead: Option<Ahead>) {
+    fn extract(&self, mut extraction: Extraction, whole: Option<Whole>, ahead: Option<Ahead>) {
         let held = whole.is_some();
         let (group, keep) = (extraction.extract.group, extraction.extract.keep);
         let slots = std::mem::take(&mut extraction.extract.slots);
         let rows = slots.len();
-        let due = self.faults.substitutes().then(|| slots.clone());
-        let began = Instant::now();
-        let mut decodes = u64::from(!held);
-        let work = || match whole {
-            Some((whole, bytes)) => extract::from_whole(whole, bytes, slots, keep, &*self.groups),
-            None => extract::from_file(&*self.groups, group, slots, keep, ahead),
-        };
+        let joined = self.groups.row_groups(group).len() > 1;
+        let due = if joined || self.faults.substitutes() { slots.clone() } else { Vec::new() };
         // What is known to be lost is not tried again.
-        let lost = self.faults.is_lost(group);
-        let result = if lost { None } else { Some(catch_unwind(AssertUnwindSafe(work))) };
-        let result = result.map(|result| result.unwrap_or_else(|_| Err(undecoded(group))));
+        let lost = self.faults.lost_slots(group, &*self.groups);
+        let is_lost = |slot: &u32| lost.iter().any(|lost| lost.contains(slot));
+        let began = Instant::now();
+        let mut decodes = 0;
+        let work = || match whole {
+            Some(whole) => extract::from_whole(whole, slots, keep, &*self.groups),
+            None => extract::from_file(&*self.groups, group, slots, keep, &lost, ahead),
+        };
+        let tried = lost.is_empty() || !due.iter().any(is_lost);
+        let result = tried.then(|| catch_unwind(AssertUnwindSafe(work)));
+        let result =
+            result.map(|result| result.unwrap_or_else(|_| Err(undecoded(self.groups.row_groups(group).start))));
         let replaced = |decodes: &mut u64| {
             let whole = |group| self.lock().carousel.whole(group).map(|(batch, _)| batch);
             let pieces = if keep { 1 } else { PIECES };
             Substitutes::new(&*self.groups, &self.faults, &whole)
-                .lot(group, &due.unwrap_or_default(), pieces, decodes)
-                .map(extract::Extracted::of_substitutes)
+                .lot(group, &due, pieces, decodes)
+                .map(extract::Extracted::of_lot)
         };
         let extracted = match result {
-            Some(Ok(extracted)) => Ok(extracted),
+            Some(Ok(extracted)) => {
+                decodes = extracted.decodes;
+                Ok(extracted)
+            }
+            Some(Err(error)) if self.faults.substitutes() => {
+                let lost = lose(&*self.groups, &self.faults, group, error, &mut decodes);
+                lost.and_then(|_| replaced(&mut decodes))
+            }
+            Some(Err(error)) if joined && !held => {
+                salvage(&*self.groups, group, &due, error, &mut decodes).map(extract::Extracted::of_lot)
+            }
             Some(Err(error)) => {
-                let lost = self.faults.lose(group, self.groups.size(group).rows, error);
-                lost.and_then(|()| replaced(&mut decodes))
+                decodes = u64::from(!held);
+                Err(error)
             }
-            None => {
-                decodes = 0;
-                replaced(&mut decodes)
-            }
+            None => replaced(&mut decodes),
         };
         let took = began.elapsed();
         let link = self.groups.link();

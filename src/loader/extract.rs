@@ -1,52 +1,59 @@
 //! From a row group to the rows that are due, the way that costs least.
 
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
 
-use super::carousel::Lot;
+use super::carousel::{Lot, Whole};
+use super::faults::row_group_of;
 use super::groups::Groups;
 use super::pick::{Picker, as_run, chunk_rows};
 use super::plan::{PIECES, is_sparse};
 use crate::Result;
 use crate::dataset::Ahead;
 use crate::row_group::RowSink;
-use crate::rows::bytes_of;
+use crate::rows::{self, bytes_of, bytes_of_part};
 
 /// Rows got out of a group, and what that took.
 #[derive(Debug)]
 pub(crate) struct Extracted {
     pub(crate) lot: Lot,
     /// The group, if it is to stay decoded, and its bytes.
-    pub(crate) stays: Option<(RecordBatch, u64)>,
+    pub(crate) stays: Option<Whole>,
     /// Bytes of the group when decoded, if all of it was.
     pub(crate) decoded_bytes: Option<u64>,
     /// About how many bytes besides the rows were in memory at the worst moment.
     pub(crate) staged_bytes: u64,
     /// Time that was spent picking rows, rather than reading and decoding.
     pub(crate) picking: Duration,
+    /// Row groups that were decoded.
+    pub(crate) decodes: u64,
 }
 
 impl Extracted {
-    /// Rows of other groups: they say nothing of this one.
-    pub(crate) fn of_substitutes(lot: Lot) -> Self {
-        Self { lot, stays: None, decoded_bytes: None, staged_bytes: 0, picking: Duration::ZERO }
+    /// Rows that were got in some other way, which says nothing of the group.
+    pub(crate) fn of_lot(lot: Lot) -> Self {
+        Self { lot, stays: None, decoded_bytes: None, staged_bytes: 0, picking: Duration::ZERO, decodes: 0 }
     }
 }
 
 /// Gets the rows at these slots, in the order given, of a group that stayed decoded. If it goes on to stay, views may
 /// share its values.
 pub(crate) fn from_whole(
-    whole: RecordBatch,
-    bytes: u64,
+    (whole, bytes): Whole,
     slots: Vec<u32>,
     stays: bool,
     groups: &dyn Groups,
 ) -> Result<Extracted> {
     let began = Instant::now();
     let lot = match (stays, groups.shares_values()) {
-        (true, _) if is_wide(&whole, bytes) => Lot::point(&whole, slots)?,
+        (true, _) if is_wide(&whole, bytes) || is_one_run(&slots) => Lot::point(Arc::clone(&whole), slots)?,
         (true, true) => Lot::refer(&whole, slots)?,
+        // Narrow values are found faster in a row group at a time than in all of them for each batch: their pages and
+        // their tables are in the core's caches then, which pays for the copy.
         (true, false) => Lot::extract(&whole, slots, 1)?,
         (false, _) => match as_run(&slots, whole.num_rows()).filter(|_| may_lie(groups)) {
             Some(run) => Lot::run(vec![whole.slice(run.start, run.len())]),
@@ -54,30 +61,77 @@ pub(crate) fn from_whole(
         },
     };
     let stays = stays.then_some((whole, bytes));
-    Ok(Extracted { lot, stays, decoded_bytes: None, staged_bytes: 0, picking: began.elapsed() })
+    Ok(Extracted { stays, picking: began.elapsed(), ..Extracted::of_lot(lot) })
 }
 
-/// Reads a group and gets the rows at these slots out of it, in the order given.
+/// What to read for the rows at these slots, by rising slots; `None` for all of the group. `lost` cannot be read.
 ///
-/// All of the group is decoded if it stays, or if more than every sixteenth row is wanted; in chunks, unless it stays
-/// or is no larger than one.
+/// Row groups that none of them is in are left out, unless all of the group `stays`. Of the others all rows are read,
+/// if more than every sixteenth is wanted. `slots` then say where the rows are among those that are read.
+pub(crate) fn wanted(
+    groups: &dyn Groups,
+    group: u32,
+    slots: &mut [u32],
+    stays: bool,
+    lost: &[Range<u32>],
+) -> Option<Vec<u32>> {
+    if !stays && is_sparse(slots.len(), groups.size(group).rows) {
+        return Some(distinct(slots));
+    }
+    let row_groups = groups.row_groups(group);
+    if row_groups.len() < 2 && lost.is_empty() {
+        return None;
+    }
+    // The slots that are read, and how many slots before each of them are not.
+    let (mut read, mut skipped, mut skips) = (Vec::new(), 0, Vec::with_capacity(row_groups.len()));
+    let first = row_groups.start;
+    let mut due = vec![stays; row_groups.len()];
+    slots.iter().filter(|_| !stays).for_each(|slot| due[(row_group_of(group, *slot, groups) - first) as usize] = true);
+    for row_group in row_groups {
+        let own = groups.slots_of(row_group);
+        let reads = due[(row_group - first) as usize] && !lost.contains(&own);
+        skips.push(skipped);
+        if reads || own.is_empty() {
+            read.extend(own);
+        } else {
+            skipped += own.len() as u32;
+        }
+    }
+    if skipped == 0 {
+        return None;
+    }
+    slots.iter_mut().for_each(|slot| *slot -= skips[(row_group_of(group, *slot, groups) - first) as usize]);
+    Some(read)
+}
+
+/// Reads a group and gets the rows at these slots out of it, in the order given. None of them is `lost`.
+///
+/// What is read is decoded in chunks, unless it stays or is no larger than one.
 pub(crate) fn from_file(
     groups: &dyn Groups,
     group: u32,
     mut slots: Vec<u32>,
     stays: bool,
+    lost: &[Range<u32>],
     ahead: Option<Ahead>,
 ) -> Result<Extracted> {
     let size = groups.size(group);
-    let wanted = (!stays && is_sparse(slots.len(), size.rows)).then(|| distinct(&mut slots));
+    if stays && !lost.is_empty() {
+        return beside_lost(groups, group, slots, lost, ahead);
+    }
+    let wanted = wanted(groups, group, &mut slots, stays, lost);
     let rows = wanted.as_ref().map_or(size.rows as usize, Vec::len);
     let chunk = chunk_rows(size.rows, size.bytes);
+    let decodes = groups.decodes(group, wanted.as_deref());
     if stays || rows <= chunk {
-        let batch = groups.read_whole(group, wanted.as_deref(), ahead)?;
+        let batch = match stays {
+            true => read_to_stay(groups, group, wanted.as_deref(), chunk, ahead)?,
+            false => groups.read_whole(group, wanted.as_deref(), ahead)?,
+        };
         let bytes = bytes_of(&batch);
-        let extracted = from_whole(batch, bytes, slots, stays, groups)?;
+        let extracted = from_whole((Arc::new(batch), bytes), slots, stays, groups)?;
         let decoded_bytes = wanted.is_none().then_some(bytes);
-        return Ok(Extracted { decoded_bytes, staged_bytes: bytes, ..extracted });
+        return Ok(Extracted { decoded_bytes, staged_bytes: bytes, decodes, ..extracted });
     }
     let began = Instant::now();
     let picker = Picker::new(&slots, rows, chunk, may_lie(groups));
@@ -87,7 +141,73 @@ pub(crate) fn from_file(
     let picked = picking.picker.finish(slots.len())?;
     let picking = picking.took + began.elapsed();
     let decoded_bytes = wanted.is_none().then_some(picked.decoded_bytes);
-    Ok(Extracted { lot: picked.lot, stays: None, decoded_bytes, staged_bytes: picked.staged_bytes, picking })
+    let staged_bytes = picked.staged_bytes;
+    Ok(Extracted { lot: picked.lot, stays: None, decoded_bytes, staged_bytes, picking, decodes })
+}
+
+/// A group that stays without the rows that are lost. Each of these has some other row in its place, never due.
+fn beside_lost(
+    groups: &dyn Groups,
+    group: u32,
+    slots: Vec<u32>,
+    lost: &[Range<u32>],
+    ahead: Option<Ahead>,
+) -> Result<Extracted> {
+    let mut places: Vec<u32> = slots.clone();
+    let sound = wanted(groups, group, &mut places, true, lost).unwrap_or_default();
+    let batch = groups.read_whole(group, Some(&sound), ahead)?;
+    let mut at = 0;
+    let filled = (0..groups.size(group).rows as u32).map(|slot| match sound.get(at as usize) == Some(&slot) {
+        true => {
+            at += 1;
+            at - 1
+        }
+        false => 0,
+    });
+    let whole = rows::take(&batch, &filled.collect::<Vec<_>>())?;
+    let bytes = bytes_of(&whole);
+    let extracted = from_whole((Arc::new(whole), bytes), slots, true, groups)?;
+    let decodes = groups.decodes(group, Some(&sound));
+    Ok(Extracted { staged_bytes: bytes, decodes, ..extracted })
+}
+
+/// Reads rows of a group into memory of just their size. Decoding to fresh memory takes longer than decoding to memory
+/// that is still in the core's cache and copying from there, and decoders leave room that nobody needs.
+fn read_to_stay(
+    groups: &dyn Groups,
+    group: u32,
+    slots: Option<&[u32]>,
+    chunk: usize,
+    ahead: Option<Ahead>,
+) -> Result<RecordBatch> {
+    let schema = groups.schema();
+    // The values of views are in pages, which stay as they are; each chunk would list all of them.
+    let views =
+        schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Utf8View | DataType::BinaryView));
+    let mut chunks = Collected { chunk_rows: if views { usize::MAX } else { chunk }, chunks: Vec::new() };
+    groups.read(group, slots, ahead, &mut chunks)?;
+    match <[RecordBatch; 1]>::try_from(chunks.chunks) {
+        Ok([only]) if groups.chunks_are_own() && bytes_of(&only) <= bytes_of_part(&only) / 16 * 17 => Ok(only),
+        Ok(only) => rows::join_exactly(&schema, only.into()),
+        Err(chunks) => rows::join_exactly(&schema, chunks),
+    }
+}
+
+/// All chunks of a group.
+struct Collected {
+    chunk_rows: usize,
+    chunks: Vec<RecordBatch>,
+}
+
+impl RowSink for Collected {
+    fn chunk_rows(&self) -> usize {
+        self.chunk_rows
+    }
+
+    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
+        self.chunks.push(chunk);
+        Ok(())
+    }
 }
 
 /// Picks the rows that are due out of each chunk, and measures the time that takes.
@@ -114,6 +234,11 @@ impl RowSink for Picking {
 /// group in memory for as long as a batch lives.
 fn may_lie(groups: &dyn Groups) -> bool {
     groups.chunks_are_own() && !groups.shares_values()
+}
+
+/// Whether these rows lie one after the other.
+pub(crate) fn is_one_run(slots: &[u32]) -> bool {
+    slots.is_sorted_by(|a, b| a + 1 == *b)
 }
 
 /// Whether values are so long that finding each on its own costs little beside copying it.

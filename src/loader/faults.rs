@@ -6,6 +6,7 @@
 //! the same row, so ranks, threads and memory agree without a word. As the order is a permutation, substitutes are
 //! spread evenly over the rows that are left, and the search ends.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -59,7 +60,7 @@ pub(crate) type Placed = (u64, (u32, u32));
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     circle: Option<Arc<dyn EpochOrder>>,
-    /// One for each group; none if a fault is an error.
+    /// One for each row group; none if a fault is an error.
     errors: Vec<OnceLock<Error>>,
     rows_lost: AtomicU64,
 }
@@ -69,7 +70,7 @@ impl Faults {
         let Fault::Substitute { seed } = fault else { return Ok(Self::default()) };
         let rows = (0..groups.count()).map(|group| groups.size(group).rows).fold(0, u64::saturating_add);
         let circle = Global::new(rows, seed)?.epoch(u64::MAX)?;
-        let errors = (0..groups.count()).map(|_| OnceLock::new()).collect();
+        let errors = (0..groups.num_row_groups()).map(|_| OnceLock::new()).collect();
         Ok(Self { circle: Some(circle), errors, rows_lost: AtomicU64::new(0) })
     }
 
@@ -78,22 +79,27 @@ impl Faults {
         self.circle.is_some()
     }
 
-    pub(crate) fn is_lost(&self, group: u32) -> bool {
-        self.error(group).is_some()
+    /// The slots of a group that are known to be lost, row group by row group.
+    pub(crate) fn lost_slots(&self, group: u32, groups: &dyn Groups) -> Vec<Range<u32>> {
+        if self.rows_lost.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let lost = groups.row_groups(group).filter(|row_group| self.error(*row_group).is_some());
+        lost.map(|row_group| groups.slots_of(row_group)).collect()
     }
 
-    /// Notes that a group is lost, so that its rows are replaced from now on.
+    /// Notes that a row group is lost, so that its rows are replaced from now on.
     ///
     /// # Errors
     /// The error itself, if rows are not to be replaced because of it.
-    pub(crate) fn lose(&self, group: u32, rows: u64, error: Error) -> Result<()> {
+    pub(crate) fn lose(&self, row_group: u32, error: Error, groups: &dyn Groups) -> Result<()> {
         if !self.substitutes() || !is_of_the_data(error.kind()) {
             return Err(error);
         }
-        if let Some(slot) = self.errors.get(group as usize)
+        if let Some(slot) = self.errors.get(row_group as usize)
             && slot.set(error).is_ok()
         {
-            self.rows_lost.fetch_add(rows, Ordering::Relaxed);
+            self.rows_lost.fetch_add(groups.slots_of(row_group).len() as u64, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -107,7 +113,7 @@ impl Faults {
     pub(crate) fn resolve(&self, row: u64, near: &mut Near, groups: &dyn Groups) -> Result<Placed> {
         let place = near.locate(row, groups).ok_or_else(|| out_of_range(row))?;
         match &self.circle {
-            Some(circle) if self.rows_lost.load(Ordering::Relaxed) > 0 => match self.error(place.0) {
+            Some(circle) if self.rows_lost.load(Ordering::Relaxed) > 0 => match self.error_at(place, groups) {
                 Some(error) => self.next(row, circle.as_ref(), groups).ok_or_else(|| nothing_left(error)),
                 None => Ok((row, place)),
             },
@@ -125,16 +131,32 @@ impl Faults {
         for step in 1..len {
             let row = circle.row((start + step) % len)?;
             let place = groups.locate(row)?;
-            if !self.is_lost(place.0) {
+            if self.error_at(place, groups).is_none() {
                 return Some((row, place));
             }
         }
         None
     }
 
-    fn error(&self, group: u32) -> Option<&Error> {
-        self.errors.get(group as usize)?.get()
+    fn error(&self, row_group: u32) -> Option<&Error> {
+        self.errors.get(row_group as usize)?.get()
     }
+
+    /// Why the row group of a slot is lost, if it is.
+    fn error_at(&self, (group, slot): (u32, u32), groups: &dyn Groups) -> Option<&Error> {
+        self.error(row_group_of(group, slot, groups))
+    }
+}
+
+/// The row group that a slot of a group is of.
+pub(crate) fn row_group_of(group: u32, slot: u32, groups: &dyn Groups) -> u32 {
+    let Range { mut start, mut end } = groups.row_groups(group);
+    // The last one that does not begin behind the slot; what is empty ends where it begins.
+    while end.saturating_sub(start) > 1 {
+        let middle = start + (end - start) / 2;
+        if groups.slots_of(middle).start <= slot { start = middle } else { end = middle }
+    }
+    start
 }
 
 /// Whether an error of this kind says that the data of a row group cannot be read.

@@ -8,9 +8,9 @@ use arrow::array::RecordBatch;
 use super::control::Control;
 use super::engine::{Engine, Settings};
 use super::faults::Faults;
-use super::groups::DatasetGroups;
+use super::groups::{DatasetGroups, Groups};
 use super::id_feed::{AnnouncedWalk, Feed, Ids};
-use super::{LoaderStats, Options, Owned};
+use super::{LoaderStats, Options, Owned, units};
 use crate::dataset::Dataset;
 use crate::{Error, ErrorKind, Result};
 
@@ -79,7 +79,7 @@ impl AnnouncedBuilder {
     pub fn build(self) -> Announced {
         let Self { dataset, options, portion } = self;
         Announced {
-            groups: Arc::new(DatasetGroups::new(dataset.clone(), false)),
+            groups: units::joined(Arc::new(DatasetGroups::new(dataset.clone(), false)), options.memory),
             dataset,
             options,
             portion,
@@ -128,7 +128,7 @@ pub struct AnnouncedStats {
 #[derive(Debug)]
 pub struct Announced {
     dataset: Dataset,
-    groups: Arc<DatasetGroups>,
+    groups: Arc<dyn Groups>,
     options: Options,
     portion: Option<usize>,
     ids: Ids,
@@ -312,7 +312,7 @@ impl Announced {
             seed: 0,
         };
         let walk = AnnouncedWalk { feed: Arc::clone(&self.feed), portion };
-        Engine::start(self.groups.clone(), Arc::new(Faults::default()), Box::new(walk), &settings)
+        Engine::start(Arc::clone(&self.groups), Arc::new(Faults::default()), Box::new(walk), &settings)
     }
 
     /// The rows at these positions; those without one, or that could not be had, from the dataset.

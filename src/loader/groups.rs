@@ -1,13 +1,14 @@
 //! What the loader needs of a dataset: sizes, places and decoded rows.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
 use super::plan::GroupSize;
-use crate::dataset::{Ahead, Dataset, MixedDataset, Slots};
+use crate::dataset::{Ahead, Dataset, Joined, MixedDataset, RunPart, Slots};
 use crate::index::RowGroupEntry;
 use crate::projection::Projection;
 use crate::row_group::{Likeness, ReadCost, RowSink, WholeBatch, finish};
@@ -22,20 +23,53 @@ pub(crate) struct Fetch {
     pub(crate) requests: f64,
     /// Requests for the positions of its pages, once.
     pub(crate) positions: u64,
+    /// Row groups that are decoded.
+    pub(crate) row_groups: u64,
 }
 
-/// Row groups that can be decoded one by one.
+/// Groups of rows that can be decoded one by one: row groups, or [units](super::units) of several.
 ///
 /// The loader sees a dataset only through this, so that it can be tested on sources that are slow, count, or fail.
 pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
-    /// How many row groups there are.
+    /// How many groups there are.
     fn count(&self) -> u32;
+
+    /// How many row groups they are made of.
+    fn num_row_groups(&self) -> u32 {
+        self.count()
+    }
+
+    /// The row groups that a group is made of, by their numbers in the index. It has at least one.
+    fn row_groups(&self, group: u32) -> Range<u32> {
+        group..group + 1
+    }
+
+    /// The slots that the rows of a row group have in their group.
+    fn slots_of(&self, row_group: u32) -> Range<u32> {
+        0..u32::try_from(self.size(row_group).rows).unwrap_or(u32::MAX)
+    }
+
+    /// Whether a row group may be read together with the one before.
+    fn follows(&self, row_group: u32) -> bool {
+        row_group > 0
+    }
 
     /// How large one is.
     fn size(&self, group: u32) -> GroupSize;
 
     /// About what is read to decode a group: all of it, or so many of its rows in so many runs of neighbours.
     fn fetch(&self, group: u32, some: Option<(u64, u64)>) -> Fetch;
+
+    /// What is read to decode all rows of these row groups together.
+    fn fetch_run(&self, row_groups: &[u32]) -> Fetch {
+        let each = row_groups.iter().map(|group| self.fetch(*group, None));
+        each.fold(Fetch::default(), |all, one| Fetch {
+            bytes: all.bytes.saturating_add(one.bytes),
+            requests: all.requests + one.requests,
+            positions: all.positions + one.positions,
+            row_groups: all.row_groups + one.row_groups,
+        })
+    }
 
     /// Requests for all files together, before anything is read of their groups.
     fn opening_requests(&self) -> u64 {
@@ -54,6 +88,22 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     /// Reads and decodes rows of a group on the calling thread, all of them or those of strictly increasing slots, and
     /// hands them to the sink. What was read ahead is used.
     fn read(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()>;
+
+    /// As [`read`](Self::read), of several row groups one after the other.
+    fn read_run(&self, parts: &[RunPart], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
+        drop(ahead);
+        let mut joined = Joined::new(sink);
+        for part in parts {
+            self.read(part.row_group, part.slots.as_deref(), None, &mut joined)?;
+        }
+        joined.finish()
+    }
+
+    /// How many row groups a read decodes.
+    fn decodes(&self, group: u32, slots: Option<&[u32]>) -> u64 {
+        let _ = (group, slots);
+        1
+    }
 
     /// As [`read`](Self::read), in one batch.
     fn read_whole(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>) -> Result<RecordBatch> {
@@ -214,15 +264,29 @@ impl Groups for DatasetGroups {
         let (rows, runs) = some.unwrap_or((served, served));
         let bytes = cost.of_rows(rows, runs);
         if !self.dataset.is_remote() {
-            return Fetch { bytes, ..Fetch::default() };
+            return Fetch { bytes, row_groups: 1, ..Fetch::default() };
         }
         if rows == all {
-            return Fetch { bytes, requests: self.dataset.requests(cost, None), positions: 0 };
+            return Fetch { bytes, requests: self.dataset.requests(&[cost], None), positions: 0, row_groups: 1 };
         }
         let mut known = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let some = Some((rows, runs));
-        let requests = known.entry(cost.likeness(rows, runs)).or_insert_with(|| self.dataset.requests(cost, some));
-        Fetch { bytes, requests: *requests, positions: 1 }
+        let requests = known.entry(cost.likeness(rows, runs)).or_insert_with(|| self.dataset.requests(&[cost], some));
+        Fetch { bytes, requests: *requests, positions: 1, row_groups: 1 }
+    }
+
+    fn fetch_run(&self, row_groups: &[u32]) -> Fetch {
+        let costs = self.costs.get_or_init(|| self.dataset.read_costs());
+        let costs: Vec<&ReadCost> = row_groups.iter().filter_map(|group| costs.get(*group as usize)).collect();
+        let bytes = costs.iter().map(|cost| cost.bytes).fold(0, u64::saturating_add);
+        let requests = self.dataset.requests(&costs, None);
+        Fetch { bytes, requests, positions: 0, row_groups: row_groups.len() as u64 }
+    }
+
+    fn follows(&self, row_group: u32) -> bool {
+        let file = |number: u32| Some(self.dataset.index().row_group(number)?.file());
+        // Row groups of a store are asked for one by one.
+        !self.is_remote() && row_group.checked_sub(1).is_some_and(|before| file(before) == file(row_group))
     }
 
     fn opening_requests(&self) -> u64 {
@@ -244,6 +308,10 @@ impl Groups for DatasetGroups {
 
     fn read(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
         self.dataset.read(group, slots.map_or(Slots::All, Slots::Some), &self.projection, ahead, sink)
+    }
+
+    fn read_run(&self, parts: &[RunPart], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
+        self.dataset.read_run(parts, &self.projection, ahead, sink)
     }
 
     fn shares_values(&self) -> bool {
@@ -326,6 +394,14 @@ impl MixedGroups {
         let number = self.starts.partition_point(|start| *start <= group).checked_sub(1)?;
         Some((number, self.parts.get(number)?, group - self.starts.get(number)?))
     }
+
+    /// The number of the dataset that row groups are of, the dataset, and the same with its own numbers.
+    fn run(&self, parts: &[RunPart]) -> Option<(usize, &DatasetGroups, Vec<RunPart>)> {
+        let (number, part, _) = self.part(parts.first()?.row_group)?;
+        let start = *self.starts.get(number)?;
+        let own = |run: &RunPart| Some(RunPart { row_group: run.row_group.checked_sub(start)?, ..run.clone() });
+        Some((number, part, parts.iter().map(own).collect::<Option<_>>()?))
+    }
 }
 
 impl Groups for MixedGroups {
@@ -339,6 +415,18 @@ impl Groups for MixedGroups {
 
     fn fetch(&self, group: u32, some: Option<(u64, u64)>) -> Fetch {
         self.part(group).map_or_else(Fetch::default, |(_, part, group)| part.fetch(group, some))
+    }
+
+    fn fetch_run(&self, row_groups: &[u32]) -> Fetch {
+        let Some((_, part, _)) = row_groups.first().and_then(|group| self.part(*group)) else {
+            return Fetch::default();
+        };
+        let own = |group: &u32| self.part(*group).map_or(0, |(_, _, own)| own);
+        part.fetch_run(&row_groups.iter().map(own).collect::<Vec<_>>())
+    }
+
+    fn follows(&self, row_group: u32) -> bool {
+        self.part(row_group).is_some_and(|(_, part, own)| part.follows(own))
     }
 
     fn opening_requests(&self) -> u64 {
@@ -366,6 +454,14 @@ impl Groups for MixedGroups {
         };
         let sink = &mut Finishing { schema: &self.schema, sink };
         part.read(group, slots, ahead, sink).map_err(|error| error.within_dataset(number))
+    }
+
+    fn read_run(&self, parts: &[RunPart], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
+        let Some((number, part, own)) = self.run(parts) else {
+            return Err(Error::new(ErrorKind::Internal, "a run of no row groups"));
+        };
+        let sink = &mut Finishing { schema: &self.schema, sink };
+        part.read_run(&own, ahead, sink).map_err(|error| error.within_dataset(number))
     }
 
     fn is_remote(&self) -> bool {

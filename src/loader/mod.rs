@@ -50,10 +50,12 @@ mod peek;
 mod pick;
 mod plan;
 mod predict;
+mod salvage;
 mod schedule;
 mod substitutes;
 #[cfg(test)]
 mod tests;
+mod units;
 mod walk;
 
 use std::collections::VecDeque;
@@ -129,7 +131,8 @@ impl Batch {
 pub struct LoaderStats {
     /// Row groups decoded, whole or in part, or taken from a disk tier, which [`Dataset::tier_counters`](crate::Dataset::tier_counters) tells apart.
     pub decodes: u64,
-    /// Times that rows of a row group were picked out, from one just decoded or from one that stayed.
+    /// Times that rows of a row group were picked out, from one just decoded or from one that stayed. Small row groups
+    /// that are held as one [unit](Prediction::units) count once.
     pub extractions: u64,
     /// Rows that stand in for others that could not be read: see [`Fault::Substitute`].
     pub substituted: u64,
@@ -261,9 +264,9 @@ impl LoaderBuilder {
     /// there.
     pub fn predict(&self) -> Result<Prediction> {
         let memory = self.options.memory;
-        let ahead =
-            Lookahead::new(&*self.groups, memory, self.options.threads, self.options.read_concurrency).reserve();
-        predict::predict(&*self.groups, &self.samplers.clone().into(), memory - ahead, self.options.threads)
+        let groups = units::joined(Arc::clone(&self.groups), memory);
+        let ahead = Lookahead::new(&*groups, memory, self.options.threads, self.options.read_concurrency).reserve();
+        predict::predict(&*groups, &self.samplers.clone().into(), memory - ahead, self.options.threads)
     }
 
     /// The loader, at the state of the sampler. Reads nothing and starts no thread.
@@ -272,7 +275,8 @@ impl LoaderBuilder {
     ///
     /// `InvalidArgument` if the samplers of several ranks differ in anything but the rank.
     pub fn build(self) -> Result<Loader> {
-        Loader::new(self.groups, self.samplers, self.options)
+        let groups = units::joined(self.groups, self.options.memory);
+        Loader::new(groups, self.samplers, self.options)
     }
 }
 

@@ -205,7 +205,7 @@ mod tests {
             let mut carousel = Carousel::new(1);
             carousel.insert(0, 0, lot);
             let (_, parts) = carousel.claim(&[(0, slots.len() as u32)]).parts.pop().unwrap();
-            let parts = parts.unwrap();
+            let parts = parts.slices;
             let ids = parts.iter().flat_map(|part| part.batch.column(0).as_primitive::<Int64Type>().values().to_vec());
             prop_assert!(ids.eq(slots.iter().map(|slot| i64::from(*slot))));
             let texts = parts.iter().flat_map(|part| part.batch.column(1).as_string_view().iter().flatten());
@@ -235,7 +235,7 @@ mod tests {
             carousel.insert(0, 0, picker.finish(slots.len()).unwrap().lot);
             let (_, parts) = carousel.claim(&[(0, slots.len() as u32)]).parts.pop().unwrap();
             let mut found = Vec::new();
-            for part in parts.unwrap() {
+            for part in parts.slices {
                 let ids = part.batch.column(0);
                 prop_assert!(shown.contains(&ids.to_data().buffers()[0].data_ptr()));
                 found.extend_from_slice(&ids.as_primitive::<Int64Type>().values()[part.first..part.first + part.rows]);

@@ -206,6 +206,8 @@ const UNDER_WAY: f64 = 3.0;
 pub(crate) const PIECES: usize = 64;
 /// Fewer rows are not worth a piece: their arrays' headers would take more memory than freeing them early saves.
 pub(crate) const MIN_PIECE: usize = 32;
+/// Bytes of a row that is pointed at in a group that stays decoded.
+pub(crate) const POINTER: u64 = size_of::<u32>() as u64;
 /// What it takes to decode a group besides its bytes, in bytes that could be decoded meanwhile.
 const CALL: f64 = (64 << 10) as f64;
 

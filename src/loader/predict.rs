@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::driver::{Driver, Planned};
-use super::faults::out_of_range;
+use super::faults::{out_of_range, row_group_of};
 use super::groups::{Fetch, Groups, Near};
 use super::plan::{Extract, GroupSize, Plan};
 use super::walk::Epochs;
@@ -38,6 +38,8 @@ pub struct Prediction {
     pub first_batch_decodes: u64,
     /// The most bytes held, as [`LoaderStats::peak_bytes`](super::LoaderStats::peak_bytes) counts them.
     pub peak_bytes: u64,
+    /// Units that row groups are read, decoded and held in: one for each, or for several small ones of a file.
+    pub units: u64,
 }
 
 /// Simulating this many rows takes a tenth of a second or so; a larger run is simulated on a smaller scale.
@@ -60,7 +62,8 @@ pub(crate) fn predict(
         plan.fill(0, &mut batch)?;
     }
     let due: HashSet<u32> = batch.rows.iter().filter_map(|&row| groups.locate(row)).map(|(group, _)| group).collect();
-    Ok(Prediction { first_batch_decodes: due.len() as u64, ..told })
+    let decoded = due.iter().map(|group| groups.decodes(*group, None)).sum();
+    Ok(Prediction { first_batch_decodes: decoded, units: u64::from(groups.count()), ..told })
 }
 
 fn simulate(
@@ -130,7 +133,7 @@ struct Cost {
 
 impl Cost {
     fn add(&mut self, fetch: Fetch) {
-        self.decodes += 1;
+        self.decodes += fetch.row_groups;
         self.bytes = self.bytes.saturating_add(fetch.bytes);
         self.requests += fetch.requests;
     }
@@ -185,7 +188,8 @@ impl Run<'_> {
         // The last epoch is left out, because nothing is read for one that would follow.
         let all = epochs.len() - 1;
         let (decodes, bytes_read, requests) = if all >= 3 { of(all / 2, all - 1) } else { of(0, all) };
-        let groups = self.sizes.iter().filter(|size| size.rows > 0).count().max(1) as f64;
+        let with_rows = (0..).zip(self.sizes).filter(|(_, size)| size.rows > 0);
+        let groups = with_rows.map(|(group, _)| self.groups.decodes(group, None)).sum::<u64>().max(1) as f64;
         Ok(Prediction {
             first_passes: first_decodes / groups,
             passes: decodes / groups,
@@ -196,14 +200,17 @@ impl Run<'_> {
             first_requests: first_requests + self.groups.opening_requests(),
             requests,
             first_batch_decodes: 0,
+            units: 0,
             peak_bytes: self.peak(&driver.plan).saturating_mul(self.scale),
         })
     }
 
     /// What is read for an extraction, decided as the engine decides.
     fn read(&self, extract: Extract) -> Fetch {
-        if !extract.is_sparse() {
-            return self.groups.fetch(extract.group, None);
+        let (group, sparse) = (extract.group, extract.is_sparse());
+        let row_groups = self.groups.row_groups(group);
+        if !sparse && (extract.keep || row_groups.len() == 1) {
+            return self.groups.fetch(group, None);
         }
         let mut slots = extract.slots;
         slots.sort_unstable();
@@ -211,8 +218,16 @@ impl Run<'_> {
         let rows = slots.len() as u64;
         let runs = slots.chunk_by(|a, b| a + 1 == *b).count() as u64;
         // Rows that are apart on this scale are so on the full one, each for itself.
-        let runs = if runs > rows / 2 { runs * self.scale } else { runs };
-        self.groups.fetch(extract.group, Some((rows * self.scale, runs)))
+        let scattered = runs > rows / 2;
+        if row_groups.len() > 1 && !scattered {
+            // What lies together is in few row groups, and these can be told on any scale.
+            let full = |slot: &u32| u32::try_from(u64::from(*slot) * self.scale).unwrap_or(u32::MAX);
+            let mut touched: Vec<u32> = slots.iter().map(|slot| row_group_of(group, full(slot), self.groups)).collect();
+            touched.dedup();
+            return self.groups.fetch_run(&touched);
+        }
+        let runs = if scattered { runs * self.scale } else { runs };
+        self.groups.fetch(group, Some((rows * self.scale, runs)))
     }
 
     /// The threads run ahead until the memory is full, with a group on top; or until all is held, or as much as may be planned ahead.

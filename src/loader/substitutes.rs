@@ -6,13 +6,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
 use super::carousel::{Lot, pick};
+use super::extract::wanted;
 use super::faults::{Faults, Placed, undecoded};
 use super::groups::{Groups, Near};
-use super::plan::is_sparse;
+use super::salvage::lose;
 use crate::Result;
 use crate::rows::{self, Place};
 
@@ -20,7 +22,7 @@ pub(crate) struct Substitutes<'a> {
     groups: &'a dyn Groups,
     faults: &'a Faults,
     /// A group that is decoded already.
-    whole: &'a dyn Fn(u32) -> Option<RecordBatch>,
+    whole: &'a dyn Fn(u32) -> Option<Arc<RecordBatch>>,
     parts: Vec<RecordBatch>,
     /// Which part has a group's slot, and where.
     at: HashMap<(u32, u32), Place>,
@@ -30,7 +32,7 @@ impl<'a> Substitutes<'a> {
     pub(crate) fn new(
         groups: &'a dyn Groups,
         faults: &'a Faults,
-        whole: &'a dyn Fn(u32) -> Option<RecordBatch>,
+        whole: &'a dyn Fn(u32) -> Option<Arc<RecordBatch>>,
     ) -> Self {
         Self { groups, faults, whole, parts: Vec::new(), at: HashMap::new() }
     }
@@ -71,7 +73,9 @@ impl<'a> Substitutes<'a> {
                     self.parts.push(batch);
                 }
                 Err(error) => {
-                    self.faults.lose(group, self.groups.size(group).rows, error)?;
+                    if !lose(self.groups, self.faults, group, error.clone(), decodes)? {
+                        return Err(error);
+                    }
                     complete = false;
                 }
             }
@@ -83,10 +87,13 @@ impl<'a> Substitutes<'a> {
         if let Some(whole) = (self.whole)(group) {
             return pick(&whole, slots);
         }
-        *decodes += 1;
-        let sparse = is_sparse(slots.len(), self.groups.size(group).rows);
-        let decode = || self.groups.read_whole(group, sparse.then_some(slots), None);
-        let batch = catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(undecoded(group)))?;
-        if sparse { Ok(batch) } else { pick(&batch, slots) }
+        let mut slots = slots.to_vec();
+        let lost = self.faults.lost_slots(group, self.groups);
+        let wanted = wanted(self.groups, group, &mut slots, false, &lost);
+        *decodes += self.groups.decodes(group, wanted.as_deref());
+        let decode = || self.groups.read_whole(group, wanted.as_deref(), None);
+        let first = self.groups.row_groups(group).start;
+        let batch = catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(undecoded(first)))?;
+        if batch.num_rows() == slots.len() { Ok(batch) } else { pick(&batch, &slots) }
     }
 }

@@ -14,6 +14,7 @@ use proptest::prelude::*;
 
 use super::groups::Fetch;
 use super::plan::GroupSize;
+use super::units::joined_up_to;
 use super::*;
 use crate::dataset::Ahead;
 use crate::dataset::Dataset;
@@ -22,6 +23,8 @@ use crate::order::{Blocks, Contiguous, EpochOrder, Global, Order, Resized, Seque
 use crate::row_group::{self, RowSink};
 use crate::sampler::{Shard, Tail};
 use crate::source::{Done, Pending};
+
+mod units;
 
 /// A dataset in which row `i` is `(i, "row number i")`.
 #[derive(Debug)]
@@ -105,7 +108,7 @@ impl Groups for Fake {
 
     fn fetch(&self, group: u32, some: Option<(u64, u64)>) -> Fetch {
         let rows = self.starts[group as usize + 1] - self.starts[group as usize];
-        Fetch { bytes: some.map_or(rows, |(rows, _)| rows), ..Fetch::default() }
+        Fetch { bytes: some.map_or(rows, |(rows, _)| rows), row_groups: 1, ..Fetch::default() }
     }
 
     fn locate(&self, row: u64) -> Option<(u32, u32)> {
@@ -237,6 +240,7 @@ proptest! {
         read_ahead in prop::option::of(0usize..20),
         resumed in prop::option::of(0u64..20),
         wide: bool,
+        joined in prop::option::of(1u64..300),
     ) {
         let mut fake = Fake::new(&sizes);
         fake.padding = if wide { 600 } else { 0 };
@@ -250,11 +254,16 @@ proptest! {
         }
         let options = Options { read_ahead, ..options(memory * fake.row_bytes(), threads, 4) };
         let fake = Arc::new(fake);
-        let mut loader = Loader::new(fake.clone(), samplers.clone(), options).unwrap();
+        let mut loader = Loader::new(units_of(&fake, joined), samplers.clone(), options).unwrap();
         check(&mut loader, &mut samplers, 4);
         drop(loader);
         prop_assert_eq!(Arc::strong_count(&fake), 1);
     }
+}
+
+/// Its groups, with those joined that have at most so many rows together.
+fn units_of(fake: &Arc<Fake>, joined: Option<u64>) -> Arc<dyn Groups> {
+    joined_up_to(fake.clone(), joined.map_or(0, |rows| rows * fake.row_bytes()))
 }
 
 fn loader(fake: &Arc<Fake>, orders: &Arc<dyn Order>, batch: usize, options: Options) -> Loader {
@@ -263,7 +272,15 @@ fn loader(fake: &Arc<Fake>, orders: &Arc<dyn Order>, batch: usize, options: Opti
 
 #[test]
 fn an_error_comes_at_the_step_that_needs_the_group_and_not_before() {
-    for (threads, panics) in [(0, false), (2, false), (0, true), (3, true)] {
+    for (threads, panics, joined) in [
+        (0, false, None),
+        (2, false, None),
+        (0, true, None),
+        (3, true, None),
+        (0, false, Some(130)),
+        (2, false, Some(400)),
+        (3, true, Some(90)),
+    ] {
         for global in [false, true] {
             for bad in [0, 3, 9] {
                 let mut fake = Fake::new(&[40; 10]);
@@ -271,7 +288,8 @@ fn an_error_comes_at_the_step_that_needs_the_group_and_not_before() {
                 let fake = Arc::new(fake);
                 let orders = orders(global, 400);
                 let memory = 100 * ROW_BYTES;
-                let mut loader = loader(&fake, &orders, 3, options(memory, threads, 2));
+                let samplers = vec![sampler(&orders, 0, 1, 3, Tail::Wrap)];
+                let mut loader = Loader::new(units_of(&fake, joined), samplers, options(memory, threads, 2)).unwrap();
                 let order = orders.epoch(0).unwrap();
                 let first = (0..400).position(|q| order.row(q).unwrap() / 40 == u64::from(bad)).unwrap();
                 for step in 0..first / 3 {
@@ -484,6 +502,7 @@ proptest! {
         memory in prop::sample::select(vec![0u64, 60, 200, 1000]),
         seed in 0u64..3,
         wide: bool,
+        joined in prop::option::of(1u64..300),
     ) {
         let mut fake = Fake::new(&sizes);
         fake.padding = if wide { 600 } else { 0 };
@@ -495,7 +514,7 @@ proptest! {
         for rank in 0..world {
             let samplers = vec![sampler(&orders, rank, world, batch, Tail::Wrap)];
             let options = Options { fault: Fault::Substitute { seed }, ..options(memory * fake.row_bytes(), threads, 2) };
-            let mut loader = Loader::new(fake.clone(), samplers.clone(), options).unwrap();
+            let mut loader = Loader::new(units_of(&fake, joined), samplers.clone(), options).unwrap();
             let (mut replaced, mut groups) = (0, BTreeSet::new());
             fake.attempts.iter().for_each(|attempts| attempts.store(0, Ordering::Relaxed));
             for epoch in 0..2 {
@@ -517,9 +536,10 @@ proptest! {
             prop_assert!(groups.is_subset(&lost) && lost.is_subset(&bad), "{:?} {:?} {:?}", groups, lost, bad);
             prop_assert!(loader.next().is_none());
             for group in &bad {
-                // Those that found it lost at the same time.
+                // Those that found it lost at the same time; where it is one of several, it is then tried alone.
                 let attempts = fake.attempts[*group as usize].load(Ordering::Relaxed);
-                prop_assert!(attempts <= threads.max(1) as u64, "{} attempts", attempts);
+                let each = if joined.is_some() { 2 } else { 1 };
+                prop_assert!(attempts <= each * threads.max(1) as u64, "{} attempts", attempts);
             }
         }
     }

@@ -6,6 +6,7 @@
 //! joins batches, and calls itself for whatever is below a nested type. What it makes depends only on the rows, so a
 //! null is masked by the nulls above it wherever it was so in the sources.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -23,7 +24,7 @@ use super::dictionary::dictionaries;
 use super::nested::{list_views, lists, maps, structs};
 use super::picks::{Picks, Place, Spans};
 use super::{record_batch, uncopied};
-use crate::Result;
+use crate::{Error, ErrorKind, Result};
 
 /// The rows at `places`, in that order. All batches have the same schema, and places are inside them. Views become
 /// strings or bytes where `output` has those; everything else keeps its type.
@@ -82,6 +83,41 @@ pub(crate) fn concat(parts: &[&[ArrayRef]]) -> Result<Vec<ArrayRef>> {
         }
     }
     Ok(columns)
+}
+
+/// The rows of all parts, one after another, in memory of just their size; views go on to show the same values. There
+/// is at least one part, and all are of this schema. What is copied of the parts is let go, column by column.
+///
+/// # Errors
+/// As [`gather`].
+pub(crate) fn join_exactly(schema: &SchemaRef, parts: Vec<RecordBatch>) -> Result<RecordBatch> {
+    let rows = parts.iter().map(RecordBatch::num_rows).sum();
+    let mut whole = Spans::with_capacity(parts.len());
+    parts.iter().enumerate().for_each(|(number, part)| whole.push(number, 0..part.num_rows()));
+    let mut rest: Vec<_> = parts.into_iter().map(|part| part.columns().to_vec().into_iter()).collect();
+    let mut columns = Vec::with_capacity(schema.fields().len());
+    for field in schema.fields() {
+        let arrays: Vec<ArrayRef> = rest.iter_mut().filter_map(Iterator::next).collect();
+        let sources: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+        let joined = match (field.data_type(), sources.as_slice()) {
+            (DataType::Utf8View | DataType::BinaryView, [_]) => Ok(arrays.clone()),
+            (DataType::Utf8View | DataType::BinaryView, views) => arrow::compute::concat(views).map(|all| vec![all]),
+            (data_type, sources) => copy(sources, &[&whole], data_type),
+        };
+        columns.extend(joined.map_err(|error| uncopied(error).with_column(field.name()))?);
+    }
+    record_batch(schema, columns, rows).map_err(uncopied)
+}
+
+/// Rows that follow each other in an array, as a copy of the type `wanted` where a view can become that.
+///
+/// # Errors
+/// As [`gather`], without the column.
+pub(crate) fn copy_span(array: &dyn Array, rows: Range<usize>, wanted: &DataType) -> Result<ArrayRef> {
+    let mut spans = Spans::with_capacity(1);
+    spans.push(0, rows);
+    let copied = copy(&[array], &[&spans], wanted).map_err(uncopied)?.pop();
+    copied.ok_or_else(|| Error::new(ErrorKind::Internal, "a run of rows without an array"))
 }
 
 /// One column of several batches: the values at the places of each run, in that order, of the type `wanted` where a
@@ -164,9 +200,11 @@ fn bytes<T: ByteArrayType, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Resul
         };
         let spans: Vec<&[u8]> = run.spans().map(span).collect();
         let ends = match P::SINGLE {
-            true => ends(spans.iter().map(|span| span.len()))?,
+            true => ends(run.count(), spans.iter().map(|span| span.len()))?,
             false => {
-                ends(run.rows().map(|(source, row)| (offsets[source][row + 1] - offsets[source][row]).as_usize()))?
+                let length =
+                    |(source, row): (usize, usize)| (offsets[source][row + 1] - offsets[source][row]).as_usize();
+                ends(run.count(), run.rows().map(length))?
             }
         };
         byte_array::<T>(&spans, ends, nulls(arrays, run))
@@ -186,7 +224,7 @@ fn spelled_out<V: ByteViewType, T: ByteArrayType, P: Picks>(
     };
     let copied = |run: &P| {
         let spans: Vec<&[u8]> = run.rows().map(span).collect();
-        let ends = ends(spans.iter().map(|span| span.len()))?;
+        let ends = ends(spans.len(), spans.iter().map(|span| span.len()))?;
         byte_array::<T>(&spans, ends, nulls(arrays, run))
     };
     runs.iter().map(copied).collect()
@@ -240,9 +278,12 @@ fn concatenated<'a, T: Copy + 'a>(total: usize, spans: impl Iterator<Item = &'a 
     all
 }
 
-/// Offsets of spans of these lengths that lie one after the other.
-pub(super) fn ends<O: OffsetSizeTrait>(lengths: impl Iterator<Item = usize>) -> Result<OffsetBuffer<O>, ArrowError> {
-    let mut ends = Vec::with_capacity(lengths.size_hint().0 + 1);
+/// Offsets of so many spans of these lengths that lie one after the other.
+pub(super) fn ends<O: OffsetSizeTrait>(
+    count: usize,
+    lengths: impl Iterator<Item = usize>,
+) -> Result<OffsetBuffer<O>, ArrowError> {
+    let mut ends = Vec::with_capacity(count + 1);
     let mut length = 0usize;
     ends.push(O::default());
     for span in lengths {

@@ -5,8 +5,8 @@
 
 use std::collections::HashSet;
 
-use arrow::array::{Array, ArrayData, AsArray, RecordBatch};
-use arrow::buffer::Buffer;
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, downcast_primitive_array};
+use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 
 use super::views::view_bytes;
@@ -18,8 +18,12 @@ pub(crate) fn bytes_of(batch: &RecordBatch) -> u64 {
 
 /// Bytes of the rows of a batch that may be a part of what is held elsewhere.
 pub(crate) fn bytes_of_part(batch: &RecordBatch) -> u64 {
-    let parts = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size());
-    parts.sum::<Result<usize, _>>().map_or_else(|_| bytes_of(batch), |bytes| bytes as u64)
+    let part = |column: &ArrayRef| match column.data_type().primitive_width() {
+        Some(width) => Ok(column.len() * width + column.nulls().map_or(0, |_| column.len().div_ceil(8))),
+        None => column.to_data().get_slice_memory_size(),
+    };
+    let parts = batch.columns().iter().map(part).sum::<Result<usize, _>>();
+    parts.map_or_else(|_| bytes_of(batch), |bytes| bytes as u64)
 }
 
 /// Bytes that a batch adds to what its views share with what is held: their own, and the values that they show, which
@@ -53,7 +57,19 @@ impl Footprint {
 
     /// Bytes that an array adds.
     pub(crate) fn add_array(&mut self, array: &dyn Array) -> u64 {
-        self.add_data(&array.to_data())
+        downcast_primitive_array!(
+            array => self.add_flat(array.values().inner(), array.nulls()),
+            _ => self.add_data(&array.to_data())
+        )
+    }
+
+    fn add_flat(&mut self, values: &Buffer, nulls: Option<&NullBuffer>) -> u64 {
+        let buffers = [Some(values), nulls.map(NullBuffer::buffer)];
+        buffers.into_iter().flatten().map(|buffer| self.add_buffer(buffer)).sum()
+    }
+
+    fn add_buffer(&mut self, buffer: &Buffer) -> u64 {
+        if self.seen.insert(place(buffer)) { buffer.capacity() as u64 } else { 0 }
     }
 
     fn add_data(&mut self, data: &ArrayData) -> u64 {
@@ -63,9 +79,7 @@ impl Footprint {
         let nulls = data.nulls().map(|nulls| nulls.buffer());
         let mut bytes = 0_u64;
         for buffer in data.buffers().iter().take(counted).chain(nulls) {
-            if self.seen.insert(place(buffer)) {
-                bytes = bytes.saturating_add(buffer.capacity() as u64);
-            }
+            bytes = bytes.saturating_add(self.add_buffer(buffer));
         }
         data.child_data().iter().map(|child| self.add_data(child)).fold(bytes, u64::saturating_add)
     }
@@ -92,20 +106,28 @@ impl ChunkBytes {
         let pages = match (column.as_string_view_opt(), column.as_binary_view_opt()) {
             (Some(strings), _) => strings.data_buffers(),
             (_, Some(binary)) => binary.data_buffers(),
-            _ => return self.own_bytes(&column.to_data(), own),
+            _ => {
+                return downcast_primitive_array!(
+                    column => {
+                        let buffers = [Some(column.values().inner()), column.nulls().map(NullBuffer::buffer)];
+                        buffers.into_iter().flatten().map(|buffer| self.own_buffer(buffer, own)).sum()
+                    },
+                    _ => self.own_bytes(&column.to_data(), own)
+                );
+            }
         };
         let new = pages.iter().filter(|page| self.shown.insert(place(page)) && !own.contains(&place(page)));
         new.map(|page| page.capacity() as u64).sum::<u64>() + 16 * column.len() as u64
     }
 
+    fn own_buffer(&self, buffer: &Buffer, own: &mut HashSet<usize>) -> u64 {
+        let new = own.insert(place(buffer)) && !self.shown.contains(&place(buffer));
+        if new { buffer.capacity() as u64 } else { 0 }
+    }
+
     fn own_bytes(&self, data: &ArrayData, own: &mut HashSet<usize>) -> u64 {
         let nulls = data.nulls().map(|nulls| nulls.buffer());
-        let mut bytes = 0;
-        for buffer in data.buffers().iter().chain(nulls) {
-            if own.insert(place(buffer)) && !self.shown.contains(&place(buffer)) {
-                bytes += buffer.capacity() as u64;
-            }
-        }
+        let bytes: u64 = data.buffers().iter().chain(nulls).map(|buffer| self.own_buffer(buffer, own)).sum();
         bytes + data.child_data().iter().map(|child| self.own_bytes(child, own)).sum::<u64>()
     }
 }

@@ -42,10 +42,10 @@ pub(super) fn lists<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<A
         let lengths = || run.rows().map(|(source, row)| extents[source].len(row));
         Ok(match arrays[0].data_type() {
             DataType::List(item) => {
-                Arc::new(GenericListArray::<i32>::try_new(item.clone(), ends(lengths())?, values, nulls)?)
+                Arc::new(GenericListArray::<i32>::try_new(item.clone(), ends(run.count(), lengths())?, values, nulls)?)
             }
             DataType::LargeList(item) => {
-                Arc::new(GenericListArray::<i64>::try_new(item.clone(), ends(lengths())?, values, nulls)?)
+                Arc::new(GenericListArray::<i64>::try_new(item.clone(), ends(run.count(), lengths())?, values, nulls)?)
             }
             DataType::FixedSizeList(item, size) => {
                 let rows = run.count();
@@ -69,7 +69,7 @@ pub(super) fn maps<P: Picks>(
     let spans: Vec<Spans> = runs.iter().map(|run| below(run, &extents)).collect();
     let values = copy(&items, &spans.iter().collect::<Vec<_>>(), items[0].data_type())?;
     let finish = |(run, values): (&P, ArrayRef)| -> Result<ArrayRef, ArrowError> {
-        let offsets = ends(run.rows().map(|(source, row)| extents[source].len(row)))?;
+        let offsets = ends(run.count(), run.rows().map(|(source, row)| extents[source].len(row)))?;
         let (inner, nulls) = (values.as_struct().clone(), nulls(arrays, run));
         Ok(Arc::new(MapArray::try_new(Arc::clone(entries), offsets, inner, nulls, sorted)?))
     };

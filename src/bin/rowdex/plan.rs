@@ -23,7 +23,8 @@ Examples:
   rowdex plan train.rdx --memory 4GiB --batch-size 256
   rowdex plan train.rdx --memory 10% --world-size 64 --ranks-per-node 8 --columns label,text --json
 
-Costs are those of one loader. A pass is decoding every row group once.")]
+Costs are those of one loader. A pass is decoding every row group once. Small row groups of a file
+are read and held together as one unit.")]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     index: IndexArg,
@@ -226,6 +227,7 @@ impl Report {
                 "memory": line.memory,
                 "passes": told.passes,
                 "decodes": told.decodes,
+                "units": told.units,
                 "bytes_read": told.bytes_read,
                 "requests": told.requests,
                 "peak_held_bytes": told.peak_bytes,
@@ -264,14 +266,17 @@ impl Report {
     }
 
     fn to_text(&self) -> String {
-        const REQUESTS: usize = 4;
-        let head = ["memory", "passes", "decodes", "read", "requests", "held at most", "first epoch", "first batch"];
+        const UNITS: usize = 3;
+        const REQUESTS: usize = 5;
+        let head =
+            ["memory", "passes", "decodes", "units", "read", "requests", "held at most", "first epoch", "first batch"];
         let cells = |line: &Line| {
             let told = &line.told;
             vec![
                 HumanBytes(line.memory).to_string(),
                 format!("{:.2}", told.passes),
                 HumanCount(told.decodes.round() as u64).to_string(),
+                HumanCount(told.units).to_string(),
                 HumanBytes(told.bytes_read).to_string(),
                 HumanCount(told.requests).to_string(),
                 HumanBytes(told.peak_bytes).to_string(),
@@ -285,6 +290,12 @@ impl Report {
         let remote = self.here.told.first_requests > 0;
         for row in rows.iter_mut().filter(|row| !remote && row.len() > REQUESTS) {
             row.remove(REQUESTS);
+        }
+        // Where no row groups are joined, there is nothing to tell.
+        let alone = |line: &Line| line.told.units == u64::from(self.row_groups);
+        let joined = !(alone(&self.here) && self.table.iter().all(alone));
+        for row in rows.iter_mut().filter(|row| !joined && row.len() > UNITS) {
+            row.remove(UNITS);
         }
         let node = match self.ranks_per_node {
             1 if self.world_size == 1 => String::new(),
