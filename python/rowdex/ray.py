@@ -24,7 +24,7 @@ from ray.data.datasource import ReadTask
 from . import _ffi
 from ._library import call, library, located
 from .dataset import Dataset
-from .errors import ArgumentError
+from .errors import AlreadyExistsError, ArgumentError
 from .index import BuildReport, Path
 from .index import build as _build
 from .order import IdSet
@@ -223,6 +223,11 @@ def build(
         "schema_mode": schema_mode, "root": None if root is None else located(root), "partitions": partitions,
         "threads": threads, "store": store,
     }  # fmt: skip
+    if os.path.exists(located(output)) and not (others.get("overwrite") or others.get("update")):
+        # Before a cluster works for nothing.
+        hint = "overwrite it (overwrite=True), update it (update=True) or choose another path"
+        path = located(output)
+        raise AlreadyExistsError(f"{path}: the index exists already; {hint}", file=path, hint=hint)
     count = tasks or max(1, int(ray.cluster_resources().get("CPU", 1) / max(num_cpus, 1e-3)))
     task = ray.remote(num_cpus=num_cpus)(_build_slice)
     running = {task.remote(paths, (slice, count), shared): slice for slice in range(count)}
