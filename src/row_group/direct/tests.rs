@@ -452,10 +452,17 @@ fn compare_both_ways(seed: u64) {
     let schema = file.arrow_schema();
     let chunk = pick(draw, &[1, 10, 100, 1000, 1 << 20]);
     let selected = some_rows(draw, rows as u32);
+    let sound = |rows: Rows<'_>| match rows {
+        Rows::All => batch.clone(),
+        Rows::Selected(rows) => arrow::compute::take_record_batch(&batch, &UInt32Array::from(rows.to_vec())).unwrap(),
+    };
     for rows in [Rows::All, Rows::Selected(&selected)] {
-        let ours = in_chunks(&source, schema, rows, chunk).unwrap();
-        let theirs = left_to_parquet(|| in_chunks(&source, schema, rows, chunk)).unwrap();
-        assert_eq!(ours, theirs, "seed {seed}");
+        let ours = in_chunks(&source, schema, rows, chunk).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(same(&ours, &sound(rows)), "seed {seed}");
+        // The crate cannot pass by rows where delta-encoded integers differ by much.
+        if let Ok(theirs) = left_to_parquet(|| in_chunks(&source, schema, rows, chunk)) {
+            assert_eq!(ours, theirs, "seed {seed}");
+        }
         ours.columns().iter().for_each(|column| column.to_data().validate_full().unwrap());
     }
     let good = source.0.into_inner().unwrap()["f"].to_vec();
@@ -473,15 +480,8 @@ fn compare_both_ways(seed: u64) {
             match in_chunks(&source, schema, rows, chunk) {
                 Ok(ours) => {
                     let theirs = left_to_parquet(|| in_chunks(&source, schema, rows, chunk));
-                    let is_sound = || {
-                        let places = match rows {
-                            Rows::All => (0..batch.num_rows() as u32).collect(),
-                            Rows::Selected(rows) => rows.to_vec(),
-                        };
-                        same(&arrow::compute::take_record_batch(&batch, &UInt32Array::from(places)).unwrap(), &ours)
-                    };
                     let agrees = theirs.as_ref().is_ok_and(|theirs| same(theirs, &ours));
-                    assert!(agrees || is_sound(), "seed {seed}, byte {at}: {theirs:?}");
+                    assert!(agrees || same(&sound(rows), &ours), "seed {seed}, byte {at}: {theirs:?}");
                 }
                 Err(error) => assert!(error.file().is_some(), "seed {seed}, byte {at}: {error}"),
             }
