@@ -480,7 +480,8 @@ fn compare_both_ways(seed: u64) {
             match in_chunks(&source, schema, rows, chunk) {
                 Ok(ours) => {
                     let theirs = left_to_parquet(|| in_chunks(&source, schema, rows, chunk));
-                    let agrees = theirs.as_ref().is_ok_and(|theirs| same(theirs, &ours));
+                    let cannot_skip = |error: &Error| error.to_string().contains("overflow in skip");
+                    let agrees = theirs.as_ref().map_or_else(cannot_skip, |theirs| same(theirs, &ours));
                     assert!(agrees || same(&sound(rows), &ours), "seed {seed}, byte {at}: {theirs:?}");
                 }
                 Err(error) => assert!(error.file().is_some(), "seed {seed}, byte {at}: {error}"),
