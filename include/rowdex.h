@@ -234,10 +234,11 @@ typedef struct rowdex_error_info {
   const char *hint;
 } rowdex_error_info;
 
-// Is told how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not counted).
+// Is told how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not
+// counted).
 //
-// It is called by one thread at a time, not always the same one, and never after the call that it was given to has returned. It
-// must return: by no exception, and by no longjmp.
+// It is called by one thread at a time, not always the same one, and never after the call that it was given to has
+// returned. It must return: by no exception, and by no longjmp.
 typedef void (*rowdex_progress)(void *userdata, uint64_t files_done, uint64_t files, uint64_t rows);
 
 // An option of a store, by the name that its environment variable has, in any case: "aws_endpoint_url".
@@ -276,7 +277,8 @@ typedef struct rowdex_build_options {
   size_t num_inputs;
   // Stores paths relative to this directory, which must contain all files. NULL: the deepest one that does.
   const char *root;
-  // "strict" (NULL: the same columns and types in every file) or "union" (missing columns are null, types are widened).
+  // "strict" (NULL: the same columns and types in every file) or "union" (missing columns are null, types are
+  // widened).
   const char *schema_mode;
   // Serves only the rows that this file lists, as for rowdex_id_set_listed; none may be listed twice. NULL: all.
   const char *rows_file;
@@ -954,7 +956,8 @@ rowdex_status rowdex_error_get_info(const struct rowdex_error *error, struct row
 // Ends the life of an error and of the texts that were asked of it.
 void rowdex_error_free(struct rowdex_error *error);
 
-// Builds the index at `output` from the footers of Parquet files. The path holds what it held, or the whole new index, at any moment.
+// Builds the index at `output` from the footers of Parquet files. The path holds what it held, or the whole new index,
+// at any moment.
 //
 // Costs about one read for each file. `report` may be NULL.
 rowdex_status rowdex_index_build(const char *output,
@@ -962,10 +965,11 @@ rowdex_status rowdex_index_build(const char *output,
                                  struct rowdex_build_report *report,
                                  struct rowdex_error **error);
 
-// Opens the index at a path or a URL: maps and checks it, and reads no data file. `store` says how the store that a URL is in is talked to; NULL: by
-// the defaults.
+// Opens the index at a path or a URL: maps and checks it, and reads no data file. `store` says how the store that a
+// URL is in is talked to; NULL: by the defaults.
 //
-// The file must not be changed in place while the index is open; replacing it by rename, as rowdex_index_build does, is fine.
+// The file must not be changed in place while the index is open; replacing it by rename, as rowdex_index_build does,
+// is fine.
 rowdex_status rowdex_index_open(const char *path,
                                 const struct rowdex_store_options *store,
                                 struct rowdex_index **index,
@@ -1012,9 +1016,9 @@ rowdex_status rowdex_index_locate(const struct rowdex_index *index,
                                   struct rowdex_location *locations,
                                   struct rowdex_error **error);
 
-// Reads and checks every byte of the index again, the stored footers among them. rowdex_dataset_verify looks at the data files, too.
-rowdex_status rowdex_index_verify(const struct rowdex_index *index,
-                                  struct rowdex_error **error);
+// Reads and checks every byte of the index again, the stored footers among them. rowdex_dataset_verify looks at the
+// data files, too.
+rowdex_status rowdex_index_verify(const struct rowdex_index *index, struct rowdex_error **error);
 
 // Opens the dataset of an index, which may be freed afterwards. Reads no data file and starts no thread.
 rowdex_status rowdex_dataset_open(const struct rowdex_index *index,

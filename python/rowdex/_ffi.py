@@ -8,7 +8,19 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from ctypes import POINTER, Structure, c_bool, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    Structure,
+    c_bool,
+    c_char_p,
+    c_double,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from typing import Any
 
 ABI_VERSION = 1
@@ -636,7 +648,8 @@ def load() -> Any:
             function = getattr(library, f"rowdex_{name}")
         except AttributeError:
             raise ImportError(
-                f"{path} has no rowdex_{name}: it is older than this package; install both together (pip install ./python)"
+                f"{path} has no rowdex_{name}: it is older than this package; install both together (pip install "
+                "./python)"
             ) from None
         function.restype = c_int32 if result is _STATUS else result
         function.argtypes = [*arguments, _OUT] if result is _STATUS else arguments

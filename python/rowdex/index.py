@@ -94,7 +94,8 @@ def build(
             ``deltalake.DeltaTable``, a ``pyiceberg`` table or a scan of one, whose snapshot is indexed with the schema
             mode ``"union"`` and without its deleted rows (:mod:`rowdex.tables`).
         root: Stores paths relative to this directory, which must contain all files. Default: the deepest one that does.
-        schema_mode: ``"strict"`` wants the same columns and types in every file; with ``"union"`` missing columns are null and types are widened.
+        schema_mode: ``"strict"`` wants the same columns and types in every file; with ``"union"`` missing columns are
+            null and types are widened.
         rows_file: Serves only the rows that this file lists, as :func:`rowdex.select` takes it; none may be listed
             twice.
         threads: Threads that read footers. Default: one for each core.
@@ -151,7 +152,8 @@ def build(
 class Index:
     """An index file, opened: it answers where rows are, and reads no data file.
 
-    It is pickled by its path. A forked or unpickled one opens the file again, and says so (:class:`StaleError`) if it is another index by then.
+    It is pickled by its path. A forked or unpickled one opens the file again, and says so (:class:`StaleError`) if it
+    is another index by then.
 
     ``len(index)`` is the number of rows.
     """
@@ -171,7 +173,8 @@ class Index:
             self._fingerprint = int(info.fingerprint)
         elif self._fingerprint != info.fingerprint:
             raise StaleError(
-                f"{self._path}: the index is not the one that was opened before: its row ids mean other rows; open it anew everywhere",
+                f"{self._path}: the index is not the one that was opened before: its row ids mean other rows; open it "
+                "anew everywhere",
                 file=self._path,
                 hint="open it anew everywhere",
             )

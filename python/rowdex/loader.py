@@ -100,7 +100,8 @@ class Convert:
 class Loader:
     """Serves the batches of a sampler, epoch after epoch, from threads of its own and within a budget of memory.
 
-    Iterating gives the batches of one epoch, and the next time those of the next. ``len(loader)`` is how many these are, also after a resume::
+    Iterating gives the batches of one epoch, and the next time those of the next. ``len(loader)`` is how many these
+    are, also after a resume::
 
         loader = rowdex.Loader(dataset, batch_size=256, seed=42, memory=4 << 30)
         for epoch in range(10):
@@ -109,24 +110,29 @@ class Loader:
 
     Args:
         dataset: The rows.
-        sampler: Who gets which rows when: a :class:`DistributedSampler` with a batch size. It is copied, at its state. Default: one with the other arguments.
-        memory: Bytes of decoded rows to hold at most: a number, or a text such as ``"4GiB"``. Default: 1 GiB. Less means that row groups are decoded more often, see :meth:`predict`.
+        sampler: Who gets which rows when: a :class:`DistributedSampler` with a batch size. It is copied, at its state.
+            Default: one with the other arguments.
+        memory: Bytes of decoded rows to hold at most: a number, or a text such as ``"4GiB"``. Default: 1 GiB. Less
+            means that row groups are decoded more often, see :meth:`predict`.
         threads: Threads that read, decode and assemble. Default: 2. 0: all work is done where batches are asked for.
         read_ahead: About how many finished batches may wait to be asked for. Default: a few.
-        output: ``"torch"`` and ``"numpy"`` give dicts as :meth:`Batch.to_torch` and :meth:`Batch.to_numpy` do, ``"python"`` as :meth:`Batch.to_pydict`,
-            ``"arrow"`` gives each :class:`Batch`.
+        output: ``"torch"`` and ``"numpy"`` give dicts as :meth:`Batch.to_torch` and :meth:`Batch.to_numpy` do,
+            ``"python"`` as :meth:`Batch.to_pydict`, ``"arrow"`` gives each :class:`Batch`.
         nulls, strings: As :meth:`Batch.to_numpy` has them.
         row_ids: Adds the row ids under this name. Shape ``(rows,)``, int64.
-        pads: Adds under this name whether a row is a pad, which another rank or an earlier step serves, too. Shape ``(rows,)``, bool.
-        substituted: Adds under this name whether a row stands in for one that could not be read. Shape ``(rows,)``, bool.
-        on_fault: What to do about a row group that cannot be read: ``"fail"`` raises at the step that needs it; ``"substitute"`` replaces each of its rows by another
-            one that can be read, the same on all ranks that can read the same files. Steps and rows stay as many. See :attr:`lost_groups`.
-            So it does with rows that ``decode`` fails for, if that depends on the value alone: see :attr:`lost_rows`.
+        pads: Adds under this name whether a row is a pad, which another rank or an earlier step serves, too. Shape
+            ``(rows,)``, bool.
+        substituted: Adds under this name whether a row stands in for one that could not be read. Shape ``(rows,)``,
+            bool.
+        on_fault: What to do about a row group that cannot be read: ``"fail"`` raises at the step that needs it;
+            ``"substitute"`` replaces each of its rows by another one that can be read, the same on all ranks that can
+            read the same files. Steps and rows stay as many. See :attr:`lost_groups`. So it does with rows that
+            ``decode`` fails for, if that depends on the value alone: see :attr:`lost_rows`.
         fault_seed: With ``"substitute"``: another seed chooses other rows. The same on all ranks.
-        views: Serves top-level strings and binary as Arrow's views, without copying their values into batches: for wide ones, and ``output="arrow"``.
-            A batch then keeps alive what its values are in.
-        read_concurrency: How many row groups of an object store may be on their way at once. Default: as many as keep nobody waiting,
-            as measured. 0: none is read ahead.
+        views: Serves top-level strings and binary as Arrow's views, without copying their values into batches: for wide
+            ones, and ``output="arrow"``. A batch then keeps alive what its values are in.
+        read_concurrency: How many row groups of an object store may be on their way at once. Default: as many as keep
+            nobody waiting, as measured. 0: none is read ahead.
         decode: Functions of single values by column, ``{"image": rowdex.transforms.Image()}``. They get Python values,
             ``None`` for nulls. Results that are numbers, or arrays of one shape, become an array or tensor, lists of
             numbers a :class:`rowdex.Ragged`, and others a list.
@@ -137,7 +143,8 @@ class Loader:
         pin_memory: Copies tensors to memory that a GPU reads without waiting, if there is a GPU.
         map_threads: Threads that do the last five, for a batch each. Batches come in the same order, and at most
             ``2 * map_threads`` of them wait, besides what ``memory`` allows. Default: 2. 0: the caller's.
-        sampling: ``batch_size``, ``seed``, ``shuffle``, ``num_replicas``, ``rank`` and all else that :class:`DistributedSampler` takes.
+        sampling: ``batch_size``, ``seed``, ``shuffle``, ``num_replicas``, ``rank`` and all else that
+            :class:`DistributedSampler` takes.
     """
 
     def __init__(
@@ -183,7 +190,8 @@ class Loader:
             raise ValueError(f"there is a column called {taken.pop()!r}: choose another name")
         if (row_ids or pads or substituted) and output in ("arrow", "python"):
             raise ValueError(
-                f"row_ids, pads and substituted with output={output!r}: use 'torch' or 'numpy'; a Batch has row_ids, num_pads and substituted itself"
+                f"row_ids, pads and substituted with output={output!r}: use 'torch' or 'numpy'; a Batch has row_ids, "
+                "num_pads and substituted itself"
             )
         if on_fault not in ("fail", "substitute"):
             raise ValueError(f"on_fault={on_fault!r}: use 'fail' or 'substitute'")
@@ -276,7 +284,9 @@ class Loader:
         if not self._more_options["views"]:
             return self.dataset.schema
         if self._view_schema is None:
-            self._view_schema = Schema(lambda schema: call(library.loader_schema, self._loader.get(), ctypes.byref(schema)))
+            self._view_schema = Schema(
+                lambda schema: call(library.loader_schema, self._loader.get(), ctypes.byref(schema))
+            )
         return self._view_schema
 
     def _open(self) -> Handle:
@@ -418,13 +428,16 @@ class Loader:
         call(library.loader_set_epoch, self._loader.get(), epoch)
 
     def state_dict(self) -> dict[str, str]:
-        """Where the run stands: after the last batch that was handed out. It is the same on all ranks after the same step."""
+        """Where the run stands: after the last batch that was handed out. It is the same on all ranks after the same
+        step.
+        """
         text = ctypes.create_string_buffer(_ffi.STATE_CAPACITY)
         call(library.loader_state, self._loader.get(), text, len(text))
         return {"state": text.value.decode()}
 
     def load_state_dict(self, state_dict: dict[str, str]) -> None:
-        """Goes on from a state, which may come from another number of ranks and another batch size. An error that ended the loader is forgotten.
+        """Goes on from a state, which may come from another number of ranks and another batch size. An error that ended
+        the loader is forgotten.
 
         Raises:
             StateError: if it is from another order, dataset or seed; the loader is then unchanged.
@@ -463,7 +476,9 @@ class Loader:
 
     @property
     def lost_groups(self) -> list[LostGroup]:
-        """The row groups that were found unreadable since the loader was made, resumed or closed; none unless ``on_fault="substitute"``."""
+        """The row groups that were found unreadable since the loader was made, resumed or closed; none unless
+        ``on_fault="substitute"``.
+        """
         loader = self._reading()
         if loader is None:
             return []
@@ -481,8 +496,8 @@ class Loader:
         return [LostRow(row, error) for row, error in sorted(errors.items())]
 
     def close(self) -> None:
-        """Ends its threads and lets go of what they hold. An iteration under way ends with :class:`ClosedError`, also one of another thread that
-        waits for a batch. The loader goes on where it was if it is used again.
+        """Ends its threads and lets go of what they hold. An iteration under way ends with :class:`ClosedError`, also
+        one of another thread that waits for a batch. The loader goes on where it was if it is used again.
         """
         loader = self._loader.made()
         if self._mapping is not None:
@@ -505,7 +520,8 @@ class Loader:
         return self.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """An ``arrow_array_stream`` capsule: the batches of the epoch that comes, which is then over for this loader."""
+        """An ``arrow_array_stream`` capsule: the batches of the epoch that comes, which is then over for this
+        loader."""
         if self._mapping is not None:
             raise TypeError("a Loader with map, decode, collate or pad is no Arrow stream: leave these out")
         options = self._loader_options()

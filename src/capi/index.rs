@@ -18,10 +18,11 @@ use crate::{Error, ErrorKind, Index, IndexBuilder, Result};
 #[derive(Debug)]
 pub struct rowdex_index(pub(super) Index);
 
-/// Is told how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not counted).
+/// Is told how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not
+/// counted).
 ///
-/// It is called by one thread at a time, not always the same one, and never after the call that it was given to has returned. It
-/// must return: by no exception, and by no longjmp.
+/// It is called by one thread at a time, not always the same one, and never after the call that it was given to has
+/// returned. It must return: by no exception, and by no longjmp.
 pub type rowdex_progress = Option<unsafe extern "C" fn(userdata: *mut c_void, files_done: u64, files: u64, rows: u64)>;
 
 /// A progress callback with its userdata.
@@ -31,7 +32,8 @@ pub(super) struct Progress {
     userdata: *mut c_void,
 }
 
-// SAFETY: the header says that the callback is called from other threads than the one that gave it, and userdata with it.
+// SAFETY: the header says that the callback is called from other threads than the one that gave it, and userdata with
+// it.
 unsafe impl Send for Progress {}
 // SAFETY: as above; calls are kept from overlapping by those who make them.
 unsafe impl Sync for Progress {}
@@ -61,7 +63,8 @@ pub struct rowdex_build_options {
     pub num_inputs: usize,
     /// Stores paths relative to this directory, which must contain all files. NULL: the deepest one that does.
     pub root: *const c_char,
-    /// "strict" (NULL: the same columns and types in every file) or "union" (missing columns are null, types are widened).
+    /// "strict" (NULL: the same columns and types in every file) or "union" (missing columns are null, types are
+    /// widened).
     pub schema_mode: *const c_char,
     /// Serves only the rows that this file lists, as for rowdex_id_set_listed; none may be listed twice. NULL: all.
     pub rows_file: *const c_char,
@@ -92,7 +95,8 @@ pub struct rowdex_build_options {
     pub slices: u64,
 }
 
-// SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is no padding.
+// SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is
+// no padding.
 unsafe impl Versioned for rowdex_build_options {}
 
 /// What a build made.
@@ -152,7 +156,8 @@ impl From<BuildReport> for rowdex_build_report {
     }
 }
 
-/// Builds the index at `output` from the footers of Parquet files. The path holds what it held, or the whole new index, at any moment.
+/// Builds the index at `output` from the footers of Parquet files. The path holds what it held, or the whole new index,
+/// at any moment.
 ///
 /// Costs about one read for each file. `report` may be NULL.
 #[unsafe(no_mangle)]
@@ -228,10 +233,11 @@ unsafe fn builder(options: &rowdex_build_options) -> Result<IndexBuilder> {
     }
 }
 
-/// Opens the index at a path or a URL: maps and checks it, and reads no data file. `store` says how the store that a URL is in is talked to; NULL: by
-/// the defaults.
+/// Opens the index at a path or a URL: maps and checks it, and reads no data file. `store` says how the store that a
+/// URL is in is talked to; NULL: by the defaults.
 ///
-/// The file must not be changed in place while the index is open; replacing it by rename, as rowdex_index_build does, is fine.
+/// The file must not be changed in place while the index is open; replacing it by rename, as rowdex_index_build does,
+/// is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_index_open(
     path: *const c_char,
@@ -503,7 +509,8 @@ fn locate(index: &Index, row: u64) -> Result<rowdex_location> {
     Ok(rowdex_location { row_group, file, ordinal, reserved: 0, row, slot })
 }
 
-/// Reads and checks every byte of the index again, the stored footers among them. rowdex_dataset_verify looks at the data files, too.
+/// Reads and checks every byte of the index again, the stored footers among them. rowdex_dataset_verify looks at the
+/// data files, too.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_index_verify(
     index: Option<&rowdex_index>,

@@ -76,8 +76,8 @@ impl<'a> Places<'a> {
         Self { groups, near: Near::default(), claimed, slices, cursors, places: Vec::new() }
     }
 
-    /// Adds the rows of a batch. `replaced` are those that the walk put in the place of others; returns where in the batch
-    /// which row was lost, and puts what is served instead into `rows`.
+    /// Adds the rows of a batch. `replaced` are those that the walk put in the place of others; returns where in the
+    /// batch which row was lost, and puts what is served instead into `rows`.
     fn add(&mut self, rows: &mut [u64], replaced: &mut &[(usize, u64)]) -> Result<Vec<Substituted>> {
         let (mut substituted, mut at) = (Vec::new(), 0);
         while let Some(&asked) = rows.get(at) {

@@ -1,7 +1,8 @@
 //! The threads of a loader: they do what the schedule says.
 //!
-//! All state is behind one lock, which nobody holds while working. A thread that is free asks the schedule what comes next. Segments are claimed
-//! and handed out in order, so nothing that is served depends on which thread was when where.
+//! All state is behind one lock, which nobody holds while working. A thread that is free asks the schedule what comes
+//! next. Segments are claimed and handed out in order, so nothing that is served depends on which thread was when
+//! where.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};

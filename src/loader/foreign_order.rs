@@ -1,4 +1,5 @@
-//! The carousel for orders that somebody else makes up: a sampler of another library says what it will ask for, and then does.
+//! The carousel for orders that somebody else makes up: a sampler of another library says what it will ask for, and
+//! then does.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,8 +19,9 @@ use crate::{Error, ErrorKind, Result};
 mod tests;
 
 impl Dataset {
-    /// Announces the row ids that will be asked for, in this order, so that they can be served at about the speed of a scan within
-    /// `memory` bytes: each row group is decoded once per horizon, instead of once per call. `Announced::builder` has more options.
+    /// Announces the row ids that will be asked for, in this order, so that they can be served at about the speed of a
+    /// scan within `memory` bytes: each row group is decoded once per horizon, instead of once per call.
+    /// `Announced::builder` has more options.
     ///
     /// ```no_run
     /// # fn main() -> rowdex::Result<()> {
@@ -53,7 +55,8 @@ pub struct AnnouncedBuilder {
 }
 
 impl AnnouncedBuilder {
-    /// How many bytes of decoded rows to hold at most, as for [`LoaderBuilder::memory`](super::LoaderBuilder::memory). Default: 1 GiB.
+    /// How many bytes of decoded rows to hold at most, as for [`LoaderBuilder::memory`](super::LoaderBuilder::memory).
+    /// Default: 1 GiB.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.options.memory = bytes;
@@ -67,8 +70,8 @@ impl AnnouncedBuilder {
         self
     }
 
-    /// How many rows a call will take, mostly: rows are put together in such portions, and a call for just one of them copies
-    /// nothing. Default: as many as the first call takes.
+    /// How many rows a call will take, mostly: rows are put together in such portions, and a call for just one of them
+    /// copies nothing. Default: as many as the first call takes.
     #[must_use]
     pub fn portion(mut self, rows: usize) -> Self {
         self.portion = Some(rows.max(1));
@@ -113,18 +116,19 @@ pub struct AnnouncedStats {
 
 /// Serves rows in an order that was announced, from the carousel; and any other rows as [`Dataset::take`] does.
 ///
-/// A caller *follows* as long as it takes the announced rows in their order, in portions of any size. Otherwise every row that it asks
-/// for is looked for among those that were announced close by: not yet taken, and at most *reach* rows before or after the place where
-/// the caller was. Those are served from the carousel, and the caller is then after the farthest of them. All others are taken from
-/// the dataset, one way being as correct as the other. The reach is 256 rows, four portions, or twice the rows of the call,
-/// whichever is most. So a caller may leave rows out, take them in another order within a portion, put rows in between that were
-/// never announced, and come back to where it was; what it has passed over stays within reach for a while, in memory beyond the budget.
+/// A caller *follows* as long as it takes the announced rows in their order, in portions of any size. Otherwise every
+/// row that it asks for is looked for among those that were announced close by: not yet taken, and at most *reach* rows
+/// before or after the place where the caller was. Those are served from the carousel, and the caller is then after the
+/// farthest of them. All others are taken from the dataset, one way being as correct as the other. The reach is 256
+/// rows, four portions, or twice the rows of the call, whichever is most. So a caller may leave rows out, take them in
+/// another order within a portion, put rows in between that were never announced, and come back to where it was; what
+/// it has passed over stays within reach for a while, in memory beyond the budget.
 ///
 /// Announce early: an announcement shorter than the horizon (see the [module](super)) makes more decodes than need be.
 ///
-/// No thread exists before the first [`take`](Self::take) of announced rows; dropping it ends them. It needs `&mut self`, because what
-/// comes next depends on what was taken before: give each thread one of its own, with its own part of the order, or put it behind a
-/// lock. A forked child goes on where its parent was, with threads of its own.
+/// No thread exists before the first [`take`](Self::take) of announced rows; dropping it ends them. It needs `&mut
+/// self`, because what comes next depends on what was taken before: give each thread one of its own, with its own part
+/// of the order, or put it behind a lock. A forked child goes on where its parent was, with threads of its own.
 #[derive(Debug)]
 pub struct Announced {
     dataset: Dataset,
@@ -135,7 +139,8 @@ pub struct Announced {
     feed: Arc<Feed>,
     engine: Option<Owned>,
     control: Control,
-    /// What was got from the engine and not taken, or passed over a while ago: all positions up to `pulled` from its first on.
+    /// What was got from the engine and not taken, or passed over a while ago: all positions up to `pulled` from its
+    /// first on.
     window: VecDeque<Held>,
     /// The position after the farthest that was served.
     head: u64,
@@ -166,8 +171,8 @@ impl Announced {
         AnnouncedBuilder { dataset: dataset.clone(), options: Options::default(), portion: None }
     }
 
-    /// Says what will be asked for after all that was announced before. Row ids may repeat. Takes 8 bytes a row until they are passed,
-    /// and as many again within the horizon.
+    /// Says what will be asked for after all that was announced before. Row ids may repeat. Takes 8 bytes a row until
+    /// they are passed, and as many again within the horizon.
     ///
     /// # Errors
     ///
@@ -211,8 +216,8 @@ impl Announced {
     ///
     /// # Errors
     ///
-    /// As [`Dataset::take`], for these rows alone: an announced row that cannot be read is an error for the call that asks for it. And
-    /// `Io` if a thread cannot be started.
+    /// As [`Dataset::take`], for these rows alone: an announced row that cannot be read is an error for the call that
+    /// asks for it. And `Io` if a thread cannot be started.
     pub fn take(&mut self, rows: &[u64]) -> Result<RecordBatch> {
         self.control.check()?;
         if rows.is_empty() {
@@ -245,7 +250,8 @@ impl Announced {
         AnnouncedStats { loader: self.engine().map(Engine::stats).unwrap_or_default(), ..self.stats }
     }
 
-    /// For each of these rows the first position within reach where it is announced and not yet taken, each position once.
+    /// For each of these rows the first position within reach where it is announced and not yet taken, each position
+    /// once.
     fn find(&self, rows: &[u64], reach: u64) -> Vec<Option<u64>> {
         let first = self.window.front().map_or(self.pulled, |held| held.start).max(self.head.saturating_sub(reach));
         let taken = |position: u64| {

@@ -9,8 +9,8 @@
 //!
 //! With memory for a tenth of the data that is five times, with a quarter twice, with a half once. From there on some
 //! row groups stay decoded, and when all fit, nothing is decoded after the first pass. An order that follows the files
-//! needs no more memory than a few row groups to decode each of them once. A cache of whole row groups of a tenth of the data,
-//! under the same global shuffle, decodes each row group hundreds of times.
+//! needs no more memory than a few row groups to decode each of them once. A cache of whole row groups of a tenth of
+//! the data, under the same global shuffle, decodes each row group hundreds of times.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -129,7 +129,8 @@ impl Batch {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoaderStats {
-    /// Row groups decoded, whole or in part, or taken from a disk tier, which [`Dataset::tier_counters`](crate::Dataset::tier_counters) tells apart.
+    /// Row groups decoded, whole or in part, or taken from a disk tier, which
+    /// [`Dataset::tier_counters`](crate::Dataset::tier_counters) tells apart.
     pub decodes: u64,
     /// Times that rows of a row group were picked out, from one just decoded or from one that stayed. Small row groups
     /// that are held as one [unit](Prediction::units) count once.
@@ -179,10 +180,12 @@ impl Default for Options {
 }
 
 impl LoaderBuilder {
-    /// How many bytes of decoded rows to hold at most, those being decoded and the batches that wait included. Default: 1 GiB.
+    /// How many bytes of decoded rows to hold at most, those being decoded and the batches that wait included. Default:
+    /// 1 GiB.
     ///
-    /// It may be exceeded by an eighth, as rows come and go, and by two row groups, or by the rows of two batches where these take more. The
-    /// compressed bytes of the row groups being decoded come on top, and 4 bytes for each row within the horizon that is not decoded yet.
+    /// It may be exceeded by an eighth, as rows come and go, and by two row groups, or by the rows of two batches where
+    /// these take more. The compressed bytes of the row groups being decoded come on top, and 4 bytes for each row
+    /// within the horizon that is not decoded yet.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.options.memory = bytes;
@@ -198,19 +201,21 @@ impl LoaderBuilder {
         self
     }
 
-    /// How many finished batches may wait to be asked for, about. Default: a few, fewer of wide rows than of narrow ones.
+    /// How many finished batches may wait to be asked for, about. Default: a few, fewer of wide rows than of narrow
+    /// ones.
     #[must_use]
     pub fn read_ahead(mut self, batches: usize) -> Self {
         self.options.read_ahead = Some(batches);
         self
     }
 
-    /// How many row groups of an object store may be on their way at once, those being decoded left out. Default: as many as the link holds;
-    /// local files are not read ahead.
+    /// How many row groups of an object store may be on their way at once, those being decoded left out. Default: as
+    /// many as the link holds; local files are not read ahead.
     ///
-    /// Unless chosen here, more is asked for when a row group was late, up to twice the latency of the store times the rate at which it
-    /// delivers, and less when row groups lie about. However much that is, it takes up to a quarter of the
-    /// [memory](Self::memory) from the rows that are held, what the order has no use for besides, and one row group.
+    /// Unless chosen here, more is asked for when a row group was late, up to twice the latency of the store times the
+    /// rate at which it delivers, and less when row groups lie about. However much that is, it takes up to a quarter of
+    /// the [memory](Self::memory) from the rows that are held, what the order has no use for besides, and one row
+    /// group.
     #[must_use]
     pub fn read_concurrency(mut self, row_groups: usize) -> Self {
         self.options.read_concurrency = Some(row_groups);
@@ -224,12 +229,12 @@ impl LoaderBuilder {
         self
     }
 
-    /// Serves top-level string and binary columns as `Utf8View` and `BinaryView`, whatever their types are. Default: no, with the
-    /// schema's own types.
+    /// Serves top-level string and binary columns as `Utf8View` and `BinaryView`, whatever their types are. Default:
+    /// no, with the schema's own types.
     ///
-    /// Their values are then not copied into batches, which is worth it for wide ones. In exchange a batch keeps alive what its
-    /// values are in: a part of the rows that are held, or row groups that stay decoded. So let go of batches soon, or copy what is to
-    /// be kept; what waiting batches keep is counted by the values that they show.
+    /// Their values are then not copied into batches, which is worth it for wide ones. In exchange a batch keeps alive
+    /// what its values are in: a part of the rows that are held, or row groups that stay decoded. So let go of batches
+    /// soon, or copy what is to be kept; what waiting batches keep is counted by the values that they show.
     #[must_use]
     pub fn with_views(mut self, views: bool) -> Self {
         self.groups = self.dataset.row_groups(views).0;
@@ -253,8 +258,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// What the loader will do, from the index alone. Takes a fraction of a second, or more for long orders of other sorts than `global`
-    /// and `sequential`, through which it walks row by row.
+    /// What the loader will do, from the index alone. Takes a fraction of a second, or more for long orders of other
+    /// sorts than `global` and `sequential`, through which it walks row by row.
     ///
     /// No data file is read, but for a few footers where the index was built without them.
     ///
@@ -282,14 +287,15 @@ impl LoaderBuilder {
 
 /// Serves batches in the order of a sampler, epoch after epoch.
 ///
-/// It is an iterator over the batches of the run; [`epoch`](Self::epoch) gives those of one epoch at a time. Dropping it ends its
-/// threads, each once it is done with the row group at hand.
+/// It is an iterator over the batches of the run; [`epoch`](Self::epoch) gives those of one epoch at a time. Dropping
+/// it ends its threads, each once it is done with the row group at hand.
 ///
-/// An error comes exactly at the step that needs what cannot be had, after all batches before it. The loader has then *failed*:
-/// it serves nothing more, and neither another epoch nor [`set_epoch`](Self::set_epoch) changes that. [`try_next`](Self::try_next)
-/// returns the same error each time, as does the first item of each [`epoch`](Self::epoch); an iterator ends after it.
-/// [`state`](Self::state) is still that of the last step that was served whole. [`resume`](Self::resume) clears the error, so
-/// a caller goes on from that state once the file is repaired, or from another state past the damage.
+/// An error comes exactly at the step that needs what cannot be had, after all batches before it. The loader has then
+/// *failed*: it serves nothing more, and neither another epoch nor [`set_epoch`](Self::set_epoch) changes that.
+/// [`try_next`](Self::try_next) returns the same error each time, as does the first item of each
+/// [`epoch`](Self::epoch); an iterator ends after it. [`state`](Self::state) is still that of the last step that was
+/// served whole. [`resume`](Self::resume) clears the error, so a caller goes on from that state once the file is
+/// repaired, or from another state past the damage.
 ///
 /// In a forked child it starts again after the last batch that was served, with threads of its own.
 #[derive(Debug)]
@@ -317,8 +323,8 @@ enum Over {
     Failed(Error),
 }
 
-/// The next batch, counted over the ranks and steps of its epoch from the epoch's first step on. Batch 0 of an epoch that was resumed is the
-/// first that is left of it.
+/// The next batch, counted over the ranks and steps of its epoch from the epoch's first step on. Batch 0 of an epoch
+/// that was resumed is the first that is left of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     epoch: u64,
@@ -388,13 +394,14 @@ impl Loader {
         })
     }
 
-    /// The schema of every batch: the dataset's, or with views in the place of strings if these were [asked for](LoaderBuilder::with_views).
+    /// The schema of every batch: the dataset's, or with views in the place of strings if these were [asked
+    /// for](LoaderBuilder::with_views).
     pub fn schema(&self) -> SchemaRef {
         self.groups.served_schema()
     }
 
-    /// Where the run stands after the last step of which all batches were handed out. A loader, or a bare sampler, that resumes
-    /// from it goes on with the batch after.
+    /// Where the run stands after the last step of which all batches were handed out. A loader, or a bare sampler, that
+    /// resumes from it goes on with the batch after.
     pub fn state(&self) -> State {
         self.state
     }
@@ -404,8 +411,8 @@ impl Loader {
         self.samplers.first().map_or(0, DistributedSampler::steps)
     }
 
-    /// How many steps are left of the epoch that the next batch is from. A step is over once the batches of all its ranks were
-    /// handed out.
+    /// How many steps are left of the epoch that the next batch is from. A step is over once the batches of all its
+    /// ranks were handed out.
     pub fn steps_left(&self) -> u64 {
         let over = self.options.epochs.is_some_and(|epochs| self.place.epoch >= epochs);
         let Some(sampler) = self.samplers.first().filter(|_| !over) else { return 0 };
@@ -414,8 +421,8 @@ impl Loader {
         resumed.min(steps - steps.min(self.place.batch / ranks))
     }
 
-    /// Goes on from `state`, as [`DistributedSampler::resume`] does. What was read ahead is dropped, and an error that had ended
-    /// the loader is forgotten: what it needs is read again.
+    /// Goes on from `state`, as [`DistributedSampler::resume`] does. What was read ahead is dropped, and an error that
+    /// had ended the loader is forgotten: what it needs is read again.
     ///
     /// # Errors
     ///
@@ -433,7 +440,8 @@ impl Loader {
 
     /// Goes on with the first batch of `epoch`. What was read ahead is dropped, unless that is what comes next anyway.
     ///
-    /// After an error this changes nothing: frameworks call it before each epoch, and would go on past the error unseen.
+    /// After an error this changes nothing: frameworks call it before each epoch, and would go on past the error
+    /// unseen.
     pub fn set_epoch(&mut self, epoch: u64) {
         if self.failure().is_some() {
             return;
@@ -462,8 +470,9 @@ impl Loader {
 
     /// The batches of one epoch: of the next one that was not begun, or of one that was resumed.
     ///
-    /// If some of the current epoch's batches were served and others not, these are dropped. From an epoch that was served to its
-    /// end, the loader goes on to the next without a pause: its first batches are read while the last ones are served.
+    /// If some of the current epoch's batches were served and others not, these are dropped. From an epoch that was
+    /// served to its end, the loader goes on to the next without a pause: its first batches are read while the last
+    /// ones are served.
     ///
     /// After an error, the only item of every epoch is that error.
     pub fn epoch(&mut self) -> Epoch<'_> {
@@ -557,8 +566,8 @@ impl Loader {
     ///
     /// # Errors
     ///
-    /// Why the next batch cannot be served: a row group that cannot be read, an order that fails, a row id beyond the dataset, or a
-    /// thread that cannot be started.
+    /// Why the next batch cannot be served: a row group that cannot be read, an order that fails, a row id beyond the
+    /// dataset, or a thread that cannot be started.
     pub fn try_next(&mut self) -> Result<Option<Batch>> {
         self.serve(None)
     }

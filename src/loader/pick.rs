@@ -227,7 +227,8 @@ mod tests {
             let mut shown = HashSet::new();
             for start in (0..rows).step_by(chunk) {
                 // A chunk has memory of its own.
-                let chunk = take_record_batch(&group, &UInt32Array::from_iter_values(start as u32..(start + chunk).min(rows) as u32)).unwrap();
+                let rows = UInt32Array::from_iter_values(start as u32..(start + chunk).min(rows) as u32);
+                let chunk = take_record_batch(&group, &rows).unwrap();
                 shown.insert(chunk.column(0).to_data().buffers()[0].data_ptr());
                 picker.take(&chunk).unwrap();
             }

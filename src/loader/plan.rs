@@ -385,7 +385,8 @@ impl Plan {
         };
     }
 
-    /// What to do next. Unless it `may_look` further, what is known so far must do for the extractions that the oldest segment needs.
+    /// What to do next. Unless it `may_look` further, what is known so far must do for the extractions that the oldest
+    /// segment needs.
     pub(crate) fn next(&mut self, may_look: bool) -> Next {
         loop {
             let Some(oldest) = self.ahead.front() else {

@@ -28,9 +28,11 @@ pub struct Prediction {
     pub decodes: f64,
     /// Bytes read in the first epoch.
     pub first_bytes_read: u64,
-    /// Bytes read in every later epoch: the chosen columns' chunks, or pages of them where few rows of a row group are wanted.
+    /// Bytes read in every later epoch: the chosen columns' chunks, or pages of them where few rows of a row group are
+    /// wanted.
     pub bytes_read: u64,
-    /// Requests to a store in the first epoch, those among them that its files and the positions of their pages take once; 0 for local files.
+    /// Requests to a store in the first epoch, those among them that its files and the positions of their pages take
+    /// once; 0 for local files.
     pub first_requests: u64,
     /// Requests to a store in every later epoch.
     pub requests: u64,
@@ -230,7 +232,8 @@ impl Run<'_> {
         self.groups.fetch(group, Some((rows * self.scale, runs)))
     }
 
-    /// The threads run ahead until the memory is full, with a group on top; or until all is held, or as much as may be planned ahead.
+    /// The threads run ahead until the memory is full, with a group on top; or until all is held, or as much as may be
+    /// planned ahead.
     fn peak(&self, plan: &Plan) -> u64 {
         let largest = self.sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0);
         let waiting = plan.segment_bytes().saturating_mul(plan.segments_ready() as u64 + 1);

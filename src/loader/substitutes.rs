@@ -1,8 +1,9 @@
 //! Rows of other groups in the place of those of a lost one.
 //!
 //! The walk replaces rows of groups that are known to be lost, and those are then served like any other row. What is
-//! here is for the rows that were walked over before the loss was noticed: their substitutes are all over the dataset and
-//! were not looked ahead for, so each group that has some is decoded for them. That happens about once for each lost group.
+//! here is for the rows that were walked over before the loss was noticed: their substitutes are all over the dataset
+//! and were not looked ahead for, so each group that has some is decoded for them. That happens about once for each
+//! lost group.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -324,7 +324,8 @@ fn items(loader: &mut Loader) -> (u64, Vec<std::result::Result<u64, String>>) {
 
 #[test]
 fn after_an_error_a_loader_serves_nothing_and_says_it_again_until_it_is_resumed() {
-    // In an order that follows the files, the first group is needed at the first step of an epoch, and the second at its fifth.
+    // In an order that follows the files, the first group is needed at the first step of an epoch, and the second at
+    // its fifth.
     for (bad, good) in [(0, 0), (1, 4)] {
         for threads in [0, 2] {
             let mut fake = Fake::new(&[40; 4]);
@@ -480,7 +481,8 @@ fn few_epochs_of_a_tiny_dataset_are_prepared_before_they_are_due() {
     }
 }
 
-/// What `Fault::Substitute` specifies, with all losses known from the beginning: the next row in the circle that can be read.
+/// What `Fault::Substitute` specifies, with all losses known from the beginning: the next row in the circle that can be
+/// read.
 fn substitute(fake: &Fake, seed: u64, row: u64) -> u64 {
     let circle = Global::new(fake.len(), seed).unwrap().epoch(u64::MAX).unwrap();
     let lost = |row: u64| fake.failing.contains(&fake.locate(row).unwrap().0);
@@ -513,7 +515,8 @@ proptest! {
         let orders = orders(global, fake.len());
         for rank in 0..world {
             let samplers = vec![sampler(&orders, rank, world, batch, Tail::Wrap)];
-            let options = Options { fault: Fault::Substitute { seed }, ..options(memory * fake.row_bytes(), threads, 2) };
+            let fault = Fault::Substitute { seed };
+            let options = Options { fault, ..options(memory * fake.row_bytes(), threads, 2) };
             let mut loader = Loader::new(units_of(&fake, joined), samplers.clone(), options).unwrap();
             let (mut replaced, mut groups) = (0, BTreeSet::new());
             fake.attempts.iter().for_each(|attempts| attempts.store(0, Ordering::Relaxed));
@@ -945,7 +948,8 @@ fn rows_that_are_there_are_served_while_the_next_row_group_is_on_its_way() {
         while steps < plan.steps() {
             let asked = asked(&store);
             most = most.max(asked.len());
-            // Each row group has the rows of eight steps. Whatever comes before the first that has not arrived must come out.
+            // Each row group has the rows of eight steps. Whatever comes before the first that has not arrived must
+            // come out.
             let until = asked.first().map_or(plan.steps(), |group| u64::from(*group) * 8);
             while steps < until {
                 let batch = served.recv_timeout(Duration::from_secs(20)).unwrap();

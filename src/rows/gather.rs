@@ -394,7 +394,8 @@ mod tests {
                 });
                 let output = Arc::new(Schema::new(fields.collect::<Fields>()));
                 let ours = gather(&batches, &places, &output).unwrap();
-                let spelled_out = arrow::compute::cast(theirs.column_by_name("view").unwrap(), &DataType::Utf8).unwrap();
+                let views = theirs.column_by_name("view").unwrap();
+                let spelled_out = arrow::compute::cast(views, &DataType::Utf8).unwrap();
                 prop_assert_eq!(ours.schema(), output);
                 prop_assert_eq!(ours.column_by_name("view").unwrap(), &spelled_out);
             }

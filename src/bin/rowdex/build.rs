@@ -49,7 +49,12 @@ pub(crate) struct BuildArgs {
 
     /// How to bring the schemas together: `strict` wants the same columns in every file, `union` fills missing columns
     /// with nulls and widens types.
-    #[arg(long, value_name = "MODE", default_value = "strict", value_parser = named::<SchemaMode>(&["strict", "union"]))]
+    #[arg(
+        long,
+        value_name = "MODE",
+        default_value = "strict",
+        value_parser = named::<SchemaMode>(&["strict", "union"])
+    )]
     schema: SchemaMode,
 
     /// Do not store the footers: a smaller index, but everyone who opens it reads them again.

@@ -160,7 +160,8 @@ impl<'a> Job<'a> {
             let (loader, _) = builder(self.args, self.dataset, &self.chosen, ranks / 2)?;
             let passes = loader.memory(self.memory).predict()?.passes;
             advice.push(format!(
-                "fewer ranks per loader: {passes:.1} passes with --ranks-per-node {} and as much memory for each loader",
+                "fewer ranks per loader: {passes:.1} passes with --ranks-per-node {} and as much memory for each \
+                 loader",
                 ranks / 2
             ));
         }
@@ -253,7 +254,12 @@ impl Report {
             "epoch": self.epoch,
         });
         let rest = json!({
-            "epochs": { "epochs": self.epochs, "decodes": decodes, "bytes_read": bytes_read as u64, "requests": requests },
+            "epochs": {
+                "epochs": self.epochs,
+                "decodes": decodes,
+                "bytes_read": bytes_read as u64,
+                "requests": requests,
+            },
             "table": self.table.iter().map(line).collect::<Vec<_>>(),
             "advice": self.advice,
         });

@@ -203,7 +203,8 @@ fn a_list_of_rows_selects_them_however_it_is_written() {
     let csv_places = folder.path().join("places.csv");
     std::fs::write(
         &csv_places,
-        "file,row_group,row\nb.parquet,2,9\na.parquet,0,0\na.parquet,2,4\nb.parquet,1,0\na.parquet,0,9\nb.parquet,1,1\n",
+        "file,row_group,row\nb.parquet,2,9\na.parquet,0,0\na.parquet,2,4\nb.parquet,1,0\na.parquet,0,9\n\
+         b.parquet,1,1\n",
     )
     .unwrap();
     let output = folder.path().join("i.rdx");
