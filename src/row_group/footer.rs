@@ -11,8 +11,9 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::basic::Type;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
-    FileMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataBuilder, ParquetMetaDataOptions,
-    ParquetMetaDataPushDecoder, ParquetMetaDataReader, ParquetStatisticsPolicy, RowGroupMetaData,
+    ColumnChunkMetaData, FileMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataBuilder,
+    ParquetMetaDataOptions, ParquetMetaDataPushDecoder, ParquetMetaDataReader, ParquetStatisticsPolicy,
+    RowGroupMetaData,
 };
 
 use super::columns::{leaf_count, leaves_of};
@@ -221,20 +222,29 @@ impl FileMetadata {
     /// says little about strings that repeat. All columns without a projection; 0 if there is no such group.
     pub(crate) fn decoded_bytes(&self, row_group: usize, projection: Option<&Projection>) -> u64 {
         let Some(group) = self.group(row_group) else { return 0 };
+        let rows = u64::try_from(group.num_rows()).unwrap_or(0);
         let estimate = |leaf: usize| {
             let column = group.column(leaf);
-            let values = u64::try_from(column.num_values()).unwrap_or(0);
+            let values = items(column);
             let encoded = u64::try_from(column.uncompressed_size()).unwrap_or(0);
             let spelled_out = column.unencoded_byte_array_data_bytes().and_then(|bytes| u64::try_from(bytes).ok());
-            match column.column_type() {
-                Type::BYTE_ARRAY => values.saturating_mul(8).saturating_add(spelled_out.unwrap_or(encoded)),
+            let bits = if column.column_descr().max_def_level() > 0 { values / 8 } else { 0 };
+            let bytes = match column.column_type() {
+                // Offsets of four bytes; short values of a dictionary become views, as `views_pay` chooses.
+                Type::BYTE_ARRAY if column.dictionary_page_offset().is_some() && encoded < values.saturating_mul(4) => {
+                    values.saturating_mul(16)
+                }
+                Type::BYTE_ARRAY => values.saturating_mul(4).saturating_add(spelled_out.unwrap_or(encoded)),
                 Type::BOOLEAN => values / 8,
                 Type::INT32 | Type::FLOAT => values.saturating_mul(4),
                 Type::INT64 | Type::DOUBLE | Type::INT96 => values.saturating_mul(8),
                 Type::FIXED_LEN_BYTE_ARRAY => {
                     values.saturating_mul(u64::try_from(column.column_descr().type_length()).unwrap_or(0))
                 }
-            }
+            };
+            // Offsets of lists, and which of them are null.
+            let lists = u64::try_from(column.column_descr().max_rep_level()).unwrap_or(0).saturating_mul(rows);
+            bytes.saturating_add(bits).saturating_add(lists.saturating_mul(4)).saturating_add(lists / 8)
         };
         let leaves = match projection {
             Some(projection) => leaves_of(self, projection, &[]),
@@ -561,6 +571,20 @@ fn match_leaves(reader: &ArrowReaderMetadata) -> Result<Vec<Range<usize>>> {
         return Err(Error::new(ErrorKind::UnsupportedParquet, "some columns have no Arrow type"));
     }
     Ok(leaves)
+}
+
+/// How many values, or nulls in their places, a column chunk has in memory. Lists that are null or empty have none, but
+/// an entry each, which only counts of levels tell apart.
+fn items(column: &ColumnChunkMetaData) -> u64 {
+    let descriptor = column.column_descr();
+    let entries = u64::try_from(column.num_values()).unwrap_or(0);
+    let Some(levels) = column.definition_level_histogram().filter(|_| descriptor.max_rep_level() > 0) else {
+        return entries;
+    };
+    let is_optional = usize::from(descriptor.self_type().is_optional());
+    let in_lists = usize::try_from(descriptor.max_def_level()).unwrap_or(0).saturating_sub(is_optional);
+    let counted = levels.values().iter().skip(in_lists).map(|count| u64::try_from(*count).unwrap_or(0));
+    counted.fold(0, u64::saturating_add).min(entries)
 }
 
 /// How much memory the values of one column take.

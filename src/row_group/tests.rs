@@ -791,3 +791,24 @@ fn the_corpus_of_bad_files_is_refused() {
         }
     }
 }
+
+#[test]
+fn a_footer_tells_decoded_bytes_to_a_twentieth() {
+    let rows = 20_000;
+    let words = |row: usize| (row % 7 != 0).then(|| format!("word {}", row * 7919 % 100_003));
+    let lists = |row: usize| (row % 5 != 0).then(|| (0..row as i32 % 4).map(Some).collect::<Vec<_>>());
+    let columns: [(&str, ArrayRef); 5] = [
+        ("number", Arc::new(Int64Array::from_iter_values((0..rows as i64).map(|row| row * row)))),
+        ("sparse", Arc::new(Int32Array::from_iter((0..rows as i32).map(|row| (row % 3 != 0).then_some(row))))),
+        ("word", Arc::new(StringArray::from_iter((0..rows).map(words)))),
+        ("bytes", Arc::new(BinaryArray::from_iter_values((0..rows).map(|row| vec![1; row % 50])))),
+        ("list", Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>((0..rows).map(lists)))),
+    ];
+    for (name, array) in columns {
+        let batch = RecordBatch::try_from_iter_with_nullable([(name, array, true)]).unwrap();
+        let real = crate::rows::bytes_of_part(&batch);
+        let source = write(&batch, WriterProperties::builder().build());
+        let told = open(&source, "f").unwrap().decoded_bytes(0, None);
+        assert!((told as f64 / real as f64 - 1.0).abs() <= 0.05, "{name}: told {told}, was {real}");
+    }
+}
