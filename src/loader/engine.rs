@@ -367,7 +367,8 @@ impl Shared {
                 .lot(group, &due, pieces, decodes)
                 .map(extract::Extracted::of_lot)
         };
-        let extracted = match result {
+        // Whatever panics, a thread that ends here would be waited for for ever.
+        let rest = || match result {
             Some(Ok(extracted)) => {
                 decodes = extracted.decodes;
                 Ok(extracted)
@@ -385,6 +386,8 @@ impl Shared {
             }
             None => replaced(&mut decodes),
         };
+        let rest = catch_unwind(AssertUnwindSafe(rest));
+        let extracted = rest.unwrap_or_else(|_| Err(undecoded(self.groups.row_groups(group).start)));
         let took = began.elapsed();
         let link = self.groups.link();
         let mut state = self.lock();

@@ -6,6 +6,7 @@
 //! lost group.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -58,7 +59,7 @@ impl<'a> Substitutes<'a> {
     }
 
     /// Gets what is not there yet. `false` if a group among them turns out to be lost, too.
-    fn fetch(&mut self, rows: &[Placed], decodes: &mut u64) -> Result<bool> {
+    pub(super) fn fetch(&mut self, rows: &[Placed], decodes: &mut u64) -> Result<bool> {
         let mut wanted: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (_, (group, slot)) in rows.iter().filter(|(_, place)| !self.at.contains_key(place)) {
             wanted.entry(*group).or_default().push(*slot);
@@ -67,7 +68,13 @@ impl<'a> Substitutes<'a> {
         for (group, mut slots) in wanted {
             slots.sort_unstable();
             slots.dedup();
-            match self.read(group, &slots, decodes) {
+            let lost = self.faults.lost_slots(group, self.groups);
+            // Another thread may have found that some are lost since they were chosen.
+            if slots.iter().any(|slot| lost.iter().any(|lost| lost.contains(slot))) {
+                complete = false;
+                continue;
+            }
+            match self.read(group, &slots, &lost, decodes) {
                 Ok(batch) => {
                     let part = self.parts.len() as u32;
                     self.at.extend((0..).zip(&slots).map(|(row, slot)| ((group, *slot), (part, row))));
@@ -84,13 +91,13 @@ impl<'a> Substitutes<'a> {
         Ok(complete)
     }
 
-    fn read(&self, group: u32, slots: &[u32], decodes: &mut u64) -> Result<RecordBatch> {
+    /// Rows of a group, of which none are among those that are `lost`.
+    fn read(&self, group: u32, slots: &[u32], lost: &[Range<u32>], decodes: &mut u64) -> Result<RecordBatch> {
         if let Some(whole) = (self.whole)(group) {
             return pick(&whole, slots);
         }
         let mut slots = slots.to_vec();
-        let lost = self.faults.lost_slots(group, self.groups);
-        let wanted = wanted(self.groups, group, &mut slots, false, &lost);
+        let wanted = wanted(self.groups, group, &mut slots, false, lost);
         *decodes += self.groups.decodes(group, wanted.as_deref());
         let decode = || self.groups.read_whole(group, wanted.as_deref(), None);
         let first = self.groups.row_groups(group).start;

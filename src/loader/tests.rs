@@ -14,6 +14,7 @@ use proptest::prelude::*;
 
 use super::groups::Fetch;
 use super::plan::GroupSize;
+use super::substitutes::Substitutes;
 use super::units::joined_up_to;
 use super::*;
 use crate::dataset::Ahead;
@@ -966,4 +967,20 @@ fn rows_that_are_there_are_served_while_the_next_row_group_is_on_its_way() {
         // A scan holds hardly any rows, so nearly all of the memory is for what is on its way.
         assert!((8..=16).contains(&most), "{most} of 24");
     }
+}
+
+#[test]
+fn rows_that_are_lost_after_they_were_chosen_as_substitutes_are_chosen_anew() {
+    let fake = Arc::new(Fake::new(&[10, 10, 10]));
+    let groups = units_of(&fake, Some(30));
+    let faults = Faults::new(Fault::Substitute { seed: 0 }, &*groups).unwrap();
+    let chosen: Vec<_> = (20..30).map(|row| (row, groups.locate(row).unwrap())).collect();
+    faults.lose(2, Error::new(ErrorKind::InvalidParquet, "damaged"), &*groups).unwrap();
+    let whole = |_| None;
+    let mut substitutes = Substitutes::new(&*groups, &faults, &whole);
+    let mut decodes = 0;
+    assert!(!substitutes.fetch(&chosen, &mut decodes).unwrap());
+    assert_eq!(decodes, 0);
+    let others: Vec<_> = (0..10).map(|row| (row, groups.locate(row).unwrap())).collect();
+    assert!(substitutes.fetch(&others, &mut decodes).unwrap());
 }

@@ -801,7 +801,12 @@ fn a_footer_tells_decoded_bytes_to_a_twentieth() {
         ("number", Arc::new(Int64Array::from_iter_values((0..rows as i64).map(|row| row * row)))),
         ("sparse", Arc::new(Int32Array::from_iter((0..rows as i32).map(|row| (row % 3 != 0).then_some(row))))),
         ("word", Arc::new(StringArray::from_iter((0..rows).map(words)))),
-        ("bytes", Arc::new(BinaryArray::from_iter_values((0..rows).map(|row| format!("{row:>1$}", 6 + row % 50))))),
+        (
+            "bytes",
+            Arc::new(BinaryArray::from_iter_values(
+                (0..rows).map(|row| format!("{row:>width$}", width = 6 + row % 50)),
+            )),
+        ),
         ("list", Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>((0..rows).map(lists)))),
     ];
     for (name, array) in columns {
