@@ -269,7 +269,7 @@ impl LoaderBuilder {
     /// there.
     pub fn predict(&self) -> Result<Prediction> {
         let memory = self.options.memory;
-        let groups = units::joined(Arc::clone(&self.groups), memory);
+        let groups = self.units();
         let ahead = Lookahead::new(&*groups, memory, self.options.threads, self.options.read_concurrency).reserve();
         predict::predict(&*groups, &self.samplers.clone().into(), memory - ahead, self.options.threads)
     }
@@ -280,8 +280,16 @@ impl LoaderBuilder {
     ///
     /// `InvalidArgument` if the samplers of several ranks differ in anything but the rank.
     pub fn build(self) -> Result<Loader> {
-        let groups = units::joined(self.groups, self.options.memory);
-        Loader::new(groups, self.samplers, self.options)
+        Loader::new(self.units(), self.samplers, self.options)
+    }
+
+    /// What is read at once: small row groups together, unless the order takes them one by one.
+    fn units(&self) -> Arc<dyn Groups> {
+        let groups = Arc::clone(&self.groups);
+        match self.samplers.iter().any(|sampler| sampler.orders().follows_row_groups()) {
+            true => groups,
+            false => units::joined(groups, self.options.memory),
+        }
     }
 }
 

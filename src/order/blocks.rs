@@ -135,6 +135,10 @@ impl Order for Blocks {
     fn name(&self) -> &'static str {
         Self::NAME
     }
+
+    fn follows_row_groups(&self) -> bool {
+        self.k < self.groups.count()
+    }
 }
 
 /// Where a row group lies in the shuffled sequence of them.

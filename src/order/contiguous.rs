@@ -134,6 +134,10 @@ impl Order for Contiguous {
     fn is_same_every_epoch(&self) -> bool {
         self.orders.is_same_every_epoch()
     }
+
+    fn follows_row_groups(&self) -> bool {
+        self.orders.follows_row_groups()
+    }
 }
 
 /// One epoch of [`Contiguous`].

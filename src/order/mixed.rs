@@ -131,6 +131,10 @@ impl Order for Mixed {
     fn name(&self) -> &'static str {
         Self::NAME
     }
+
+    fn follows_row_groups(&self) -> bool {
+        self.parts.iter().any(|part| part.orders.as_ref().is_some_and(|orders| orders.follows_row_groups()))
+    }
 }
 
 /// One epoch of [`Mixed`].

@@ -196,6 +196,12 @@ pub trait Order: Debug + Send + Sync {
     fn is_same_every_epoch(&self) -> bool {
         false
     }
+
+    /// Whether rows of few row groups at a time follow each other, row groups in any sequence. A loader then reads each
+    /// row group alone, rather than with the small ones beside it in the file.
+    fn follows_row_groups(&self) -> bool {
+        false
+    }
 }
 
 /// How many of `room` positions `first`, `first + stride`, … lie before `len`.

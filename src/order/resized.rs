@@ -101,6 +101,10 @@ impl Order for Resized {
     fn is_same_every_epoch(&self) -> bool {
         self.inner.is_same_every_epoch() && self.size.is_multiple_of(self.inner.len())
     }
+
+    fn follows_row_groups(&self) -> bool {
+        self.inner.follows_row_groups()
+    }
 }
 
 /// One epoch of [`Resized`].

@@ -66,6 +66,10 @@ impl Order for Rotated {
     fn name(&self) -> &'static str {
         Self::NAME
     }
+
+    fn follows_row_groups(&self) -> bool {
+        self.orders.follows_row_groups()
+    }
 }
 
 /// The step for `n` positions: of the 64 integers from `n / 1.618` on that are less than `n` the one whose ratio to `n`

@@ -70,6 +70,10 @@ impl Order for Subset {
     fn is_same_every_epoch(&self) -> bool {
         self.inner.is_same_every_epoch()
     }
+
+    fn follows_row_groups(&self) -> bool {
+        self.inner.follows_row_groups()
+    }
 }
 
 /// One epoch of [`Subset`].

@@ -230,11 +230,14 @@ impl FileMetadata {
             let spelled_out = column.unencoded_byte_array_data_bytes().and_then(|bytes| u64::try_from(bytes).ok());
             let bits = if column.column_descr().max_def_level() > 0 { values / 8 } else { 0 };
             let bytes = match column.column_type() {
-                // Offsets of four bytes; short values of a dictionary become views, as `views_pay` chooses.
+                // Offsets of four bytes, or views of sixteen, as `views_pay` chooses.
                 Type::BYTE_ARRAY if column.dictionary_page_offset().is_some() && encoded < values.saturating_mul(4) => {
                     values.saturating_mul(16)
                 }
-                Type::BYTE_ARRAY => values.saturating_mul(4).saturating_add(spelled_out.unwrap_or(encoded)),
+                Type::BYTE_ARRAY => {
+                    let each = if encoded >= values.saturating_mul(64) { 16 } else { 4 };
+                    values.saturating_mul(each).saturating_add(spelled_out.unwrap_or(encoded))
+                }
                 Type::BOOLEAN => values / 8,
                 Type::INT32 | Type::FLOAT => values.saturating_mul(4),
                 Type::INT64 | Type::DOUBLE | Type::INT96 => values.saturating_mul(8),
