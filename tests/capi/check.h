@@ -21,7 +21,9 @@ enum { DEMO_ROWS = 200000, DEMO_FILES = 8, DEMO_ROW_GROUPS = 32 };
 
 /* What an error says; a function for it, so that it can be asked in the middle of a check. */
 static inline rowdex_error_info said(const rowdex_error *error) {
-  rowdex_error_info info = {.struct_size = sizeof info};
+  rowdex_error_info info;
+  memset(&info, 0, sizeof info);
+  info.struct_size = sizeof info;
   CHECK(rowdex_error_get_info(error, &info) == ROWDEX_STATUS_OK);
   return info;
 }
