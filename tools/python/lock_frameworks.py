@@ -18,12 +18,14 @@ HERE = pathlib.Path(__file__).parent
 # What the tests import. Their dependencies are found by pip.
 FRAMEWORKS = [
     "accelerate",
+    "deltalake",
     "grain",
     "jax",
     "lightgbm",
     "lightning",
     "pandas",
     "pillow",
+    "pyiceberg[sql-sqlite]",
     "ray[data,train]",
     "scikit-learn",
     "simplejpeg",

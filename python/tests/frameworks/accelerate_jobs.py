@@ -71,6 +71,8 @@ def goes_on(index: str, folder: str, stop: int) -> dict[str, Any]:
         if step == stop:
             made.save_state(folder)
             break
+    # The main process writes the file that the others read.
+    made.wait_for_everyone()
     again, other = prepared(index, "loader")
     again.load_state(folder)
     return {"rest": ids(other), "next": ids(other), "plain": plain(index, 3)}
