@@ -77,7 +77,7 @@ def shuffled(name: str, data: pathlib.Path, index: str, groups: int) -> None:
     for share in [10, 25, 100, 110]:
         dataset = rowdex.Dataset(index)
         memory = dataset.decoded_bytes * share // 100
-        loader = rowdex.Loader(dataset, batch_size=256, memory=memory, threads=THREADS)
+        loader = rowdex.Loader(dataset, batch_size=256, memory=memory, threads=THREADS, output="arrow")
         found = in_turns({"rowdex": lambda: count(iter(loader)), "take": take})
         stats = loader.stats
         passes = stats.decodes / groups / (TURNS + 1)
@@ -121,7 +121,12 @@ def sequential(name: str, data: pathlib.Path, index: str, groups: int) -> None:
     dataset = rowdex.Dataset(index)
     loaders = {
         f"rowdex {share} %": rowdex.Loader(
-            dataset, batch_size=1024, memory=dataset.decoded_bytes * share // 100, threads=THREADS, order="sequential"
+            dataset,
+            batch_size=1024,
+            memory=dataset.decoded_bytes * share // 100,
+            threads=THREADS,
+            order="sequential",
+            output="arrow",
         )
         for share in [25]
     }
@@ -131,7 +136,12 @@ def sequential(name: str, data: pathlib.Path, index: str, groups: int) -> None:
     sides["rowdex 130 %, first epoch"] = lambda: count(
         iter(
             rowdex.Loader(
-                dataset, batch_size=1024, memory=dataset.decoded_bytes * 13 // 10, threads=THREADS, order="sequential"
+                dataset,
+                batch_size=1024,
+                memory=dataset.decoded_bytes * 13 // 10,
+                threads=THREADS,
+                order="sequential",
+                output="arrow",
             )
         )
     )
