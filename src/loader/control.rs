@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwapOption;
 
 use super::LoaderStats;
-use super::engine::{Engine, Shared};
+use super::deliver::Watched;
 use crate::{Error, ErrorKind, Result};
 
 /// Looks at a [`Loader`](super::Loader), or at announced rows, and closes them, from any thread and at any time: from
@@ -20,8 +20,8 @@ pub struct Control {
 #[derive(Debug, Default)]
 struct Inner {
     closed: AtomicBool,
-    /// The engine at work, which this does not keep alive, and the process that its threads are in.
-    engine: ArcSwapOption<(u32, Weak<Shared>)>,
+    /// What delivers, which this does not keep alive, and the process that it is in.
+    delivery: ArcSwapOption<(u32, Weak<dyn Watched>)>,
 }
 
 impl Control {
@@ -30,8 +30,8 @@ impl Control {
     /// end in the same way; dropping it waits for them.
     pub fn close(&self) {
         self.inner.closed.store(true, Ordering::SeqCst);
-        if let Some(engine) = self.engine() {
-            engine.stop();
+        if let Some(delivery) = self.delivery() {
+            delivery.stop();
         }
     }
 
@@ -42,24 +42,24 @@ impl Control {
 
     /// As [`Loader::stats`](super::Loader::stats).
     pub fn stats(&self) -> LoaderStats {
-        self.engine().map_or_else(LoaderStats::default, |engine| engine.stats())
+        self.delivery().map_or_else(LoaderStats::default, |delivery| delivery.stats())
     }
 
     pub(super) fn check(&self) -> Result<()> {
         if self.is_closed() { Err(closed()) } else { Ok(()) }
     }
 
-    /// Takes note of the engine that works from now on, or ends it if this was closed meanwhile.
-    pub(super) fn watch(&self, engine: &Engine) -> Result<()> {
-        self.inner.engine.store(Some(Arc::new((std::process::id(), engine.shared()))));
-        // Whoever closes it now sees the engine; who did before is seen here.
+    /// Takes note of what delivers from now on, or ends it if this was closed meanwhile.
+    pub(super) fn watch(&self, delivery: Weak<dyn Watched>) -> Result<()> {
+        self.inner.delivery.store(Some(Arc::new((std::process::id(), delivery))));
+        // Whoever closes it now sees the delivery; who did before is seen here.
         self.check()
     }
 
-    fn engine(&self) -> Option<Arc<Shared>> {
-        let engine = self.inner.engine.load();
-        let (process, engine) = &**engine.as_ref()?;
-        if *process == std::process::id() { engine.upgrade() } else { None }
+    fn delivery(&self) -> Option<Arc<dyn Watched>> {
+        let delivery = self.inner.delivery.load();
+        let (process, delivery) = &**delivery.as_ref()?;
+        if *process == std::process::id() { delivery.upgrade() } else { None }
     }
 }
 

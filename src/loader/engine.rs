@@ -14,6 +14,7 @@ use super::LoaderStats;
 use super::assemble::{Assembled, assemble};
 use super::carousel::{Carousel, Claimed, Lot, Whole};
 use super::control::closed;
+use super::deliver::{Deliver, Watched};
 use super::driver::{Driver, Planned};
 use super::extract;
 use super::faults::{Faults, panicked, undecoded};
@@ -47,7 +48,7 @@ pub(crate) struct Engine {
     threads: Vec<JoinHandle<()>>,
 }
 
-pub(super) struct Shared {
+struct Shared {
     /// For what comes later, and must not keep it alive.
     me: Weak<Self>,
     /// There are no threads: whoever wants a segment works for it.
@@ -145,8 +146,20 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The next segment; `None` at the end of the run. Waits for it, or works for it if there are no threads.
-    pub(crate) fn next(&self) -> Result<Option<Assembled>> {
+    /// Goes on after the end, because the walk has more.
+    pub(crate) fn go_on(&self) {
+        let mut state = self.shared.lock();
+        if state.error.is_none() {
+            state.schedule.reopen();
+        }
+        drop(state);
+        self.shared.work.notify_all();
+    }
+}
+
+impl Deliver for Engine {
+    /// Works for it if there are no threads.
+    fn next(&self) -> Result<Option<Assembled>> {
         let shared = &*self.shared;
         let mut state = shared.lock();
         loop {
@@ -175,23 +188,13 @@ impl Engine {
         }
     }
 
-    /// Goes on after the end, because the walk has more.
-    pub(crate) fn go_on(&self) {
-        let mut state = self.shared.lock();
-        if state.error.is_none() {
-            state.schedule.reopen();
-        }
-        drop(state);
-        self.shared.work.notify_all();
+    fn watched(&self) -> Weak<dyn Watched> {
+        let watched: Weak<Shared> = Arc::downgrade(&self.shared);
+        watched
     }
 
-    pub(crate) fn stats(&self) -> LoaderStats {
+    fn stats(&self) -> LoaderStats {
         self.shared.stats()
-    }
-
-    /// What other threads may see of it.
-    pub(super) fn shared(&self) -> Weak<Shared> {
-        Arc::downgrade(&self.shared)
     }
 }
 
@@ -205,20 +208,22 @@ impl Drop for Engine {
     }
 }
 
-impl Shared {
-    /// Ends the threads, each once it is done with what it has at hand, and the wait of whoever wants a segment.
-    pub(super) fn stop(&self) {
+impl Watched for Shared {
+    /// Ends the threads too, each once it is done with what it has at hand.
+    fn stop(&self) {
         self.lock().stop = true;
         self.work.notify_all();
         self.ready.notify_all();
     }
 
-    pub(super) fn stats(&self) -> LoaderStats {
+    fn stats(&self) -> LoaderStats {
         let state = self.lock();
         let (held_bytes, peak_bytes) = state.schedule.bytes();
         LoaderStats { held_bytes, peak_bytes, ..state.stats }
     }
+}
 
+impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 
 use super::control::Control;
+use super::deliver::Deliver;
 use super::engine::{Engine, Settings};
 use super::faults::Faults;
 use super::groups::{DatasetGroups, Groups};
@@ -137,7 +138,7 @@ pub struct Announced {
     portion: Option<usize>,
     ids: Ids,
     feed: Arc<Feed>,
-    engine: Option<Owned>,
+    engine: Option<Owned<Engine>>,
     control: Control,
     /// What was got from the engine and not taken, or passed over a while ago: all positions up to `pulled` from its
     /// first on.
@@ -247,7 +248,7 @@ impl Announced {
 
     /// What it did so far.
     pub fn stats(&self) -> AnnouncedStats {
-        AnnouncedStats { loader: self.engine().map(Engine::stats).unwrap_or_default(), ..self.stats }
+        AnnouncedStats { loader: self.engine().map(Deliver::stats).unwrap_or_default(), ..self.stats }
     }
 
     /// For each of these rows the first position within reach where it is announced and not yet taken, each position
@@ -278,10 +279,10 @@ impl Announced {
         while self.pulled < to {
             if self.engine.is_none() {
                 let engine = self.start()?;
-                self.control.watch(&engine)?;
-                self.engine = Some(Owned { process: std::process::id(), engine: Some(engine) });
+                self.control.watch(engine.watched())?;
+                self.engine = Some(Owned::new(engine));
             }
-            let next = self.engine().map_or(Ok(None), Engine::next)?;
+            let next = self.engine().map_or(Ok(None), Deliver::next)?;
             let Some(assembled) = next else {
                 return Err(Error::new(ErrorKind::Internal, "announced rows are missing"));
             };

@@ -36,6 +36,7 @@
 mod assemble;
 mod carousel;
 mod control;
+mod deliver;
 mod driver;
 mod engine;
 mod extract;
@@ -68,6 +69,7 @@ use arrow::datatypes::SchemaRef;
 
 pub use self::control::Control;
 pub(crate) use self::control::closed;
+use self::deliver::Deliver;
 use self::engine::{Engine, Settings};
 use self::faults::Faults;
 pub use self::faults::{Fault, LostGroup, Substituted};
@@ -313,7 +315,7 @@ pub struct Loader {
     options: Options,
     /// Outlives the engine, so that what is lost is not tried again after a resume.
     faults: Arc<Faults>,
-    engine: Option<Owned>,
+    engine: Option<Owned<Box<dyn Deliver>>>,
     control: Control,
     waiting: VecDeque<Batch>,
     /// What comes after `waiting`.
@@ -339,15 +341,21 @@ struct Place {
     batch: u64,
 }
 
-/// An engine, and the process that its threads are in.
+/// What delivers batches, and the process that its threads are in.
 #[derive(Debug)]
-struct Owned {
+struct Owned<E> {
     process: u32,
     /// `None` only while being dropped.
-    engine: Option<Engine>,
+    engine: Option<E>,
 }
 
-impl Drop for Owned {
+impl<E> Owned<E> {
+    fn new(engine: E) -> Self {
+        Self { process: std::process::id(), engine: Some(engine) }
+    }
+}
+
+impl<E> Drop for Owned<E> {
     fn drop(&mut self) {
         // The threads of a forked child's parent can be neither woken nor joined, and their locks may be held for ever.
         if self.process != std::process::id() {
@@ -493,7 +501,7 @@ impl Loader {
     /// What was done since the loader was started, resumed or set to another epoch.
     pub fn stats(&self) -> LoaderStats {
         let own = self.engine.as_ref().filter(|owned| owned.process == std::process::id());
-        own.and_then(|owned| owned.engine.as_ref()).map_or_else(LoaderStats::default, Engine::stats)
+        own.and_then(|owned| owned.engine.as_ref()).map_or_else(LoaderStats::default, |engine| engine.stats())
     }
 
     /// The row groups that were found unreadable so far; always none with [`Fault::Fail`].
@@ -520,8 +528,8 @@ impl Loader {
         }
         if self.engine.is_none() {
             let engine = self.start()?;
-            self.control.watch(&engine)?;
-            self.engine = Some(Owned { process: std::process::id(), engine: Some(engine) });
+            self.control.watch(engine.watched())?;
+            self.engine = Some(Owned::new(engine));
         }
         let Some(engine) = self.engine.as_ref().and_then(|owned| owned.engine.as_ref()) else { return Ok(false) };
         while self.waiting.is_empty() {
@@ -535,7 +543,7 @@ impl Loader {
         Ok(true)
     }
 
-    fn start(&self) -> Result<Engine> {
+    fn start(&self) -> Result<Box<dyn Deliver>> {
         let epochs = self.options.epochs.map(|epochs| epochs.saturating_sub(self.place.epoch));
         let first = self.samplers.first();
         let settings = Settings {
@@ -547,7 +555,8 @@ impl Loader {
             seed: self.state.fingerprint,
         };
         let walk = Epochs::new(Arc::clone(&self.samplers), self.place.epoch, self.place.batch, epochs);
-        Engine::start(Arc::clone(&self.groups), Arc::clone(&self.faults), Box::new(walk), &settings)
+        let engine = Engine::start(Arc::clone(&self.groups), Arc::clone(&self.faults), Box::new(walk), &settings)?;
+        Ok(Box::new(engine))
     }
 
     /// Notes that a batch is handed out.

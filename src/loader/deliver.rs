@@ -1,0 +1,27 @@
+//! What a loader gets its batches from: threads of its own, or the reader of its machine.
+
+use std::fmt::Debug;
+use std::sync::Weak;
+
+use super::LoaderStats;
+use super::assemble::Assembled;
+use crate::Result;
+
+/// Delivers the batches of a run one after another, from a given batch on. Dropping it ends what it does.
+pub(crate) trait Deliver: Debug + Send + Sync {
+    /// The next segment; `None` at the end of the run. Waits for it.
+    fn next(&self) -> Result<Option<Assembled>>;
+
+    /// What other threads may see of it.
+    fn watched(&self) -> Weak<dyn Watched>;
+
+    fn stats(&self) -> LoaderStats;
+}
+
+/// What other threads may see of a delivery, and end.
+pub(crate) trait Watched: Send + Sync {
+    /// Ends the wait of whoever wants a segment, with the error `Closed`.
+    fn stop(&self);
+
+    fn stats(&self) -> LoaderStats;
+}
