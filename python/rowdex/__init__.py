@@ -44,7 +44,7 @@ from .index import BuildReport, FileInfo, Index, Location, build
 from .launch import Launch
 from .loader import Loader, LostGroup, LostRow, Prediction
 from .mixed import MixedDataset
-from .sampler import DistributedSampler, Plan, SampledBatch
+from .sampler import DistributedSampler, SampledBatch, SamplerSpec
 from .schema import Field, Schema
 from .store import StoreOptions
 from .tier import DiskTier, TierCounters
@@ -94,10 +94,10 @@ __all__ = [
     "MixedDataset",
     "NotFoundError",
     "OutOfRangeError",
-    "Plan",
     "Prediction",
     "Ragged",
     "SampledBatch",
+    "SamplerSpec",
     "Schema",
     "SchemaError",
     "SelectReport",

@@ -7,7 +7,7 @@ import ctypes
 from typing import NamedTuple
 
 from ._library import Handle, call, library
-from .sampler import DistributedSampler, Plan
+from .sampler import DistributedSampler, SamplerSpec
 
 
 class Dealt(NamedTuple):
@@ -32,8 +32,8 @@ def dealt(sampler: DistributedSampler, epoch: int, step: int) -> Dealt:
     rows: list[int] = []
     is_pad: list[bool] = []
     sizes = []
-    for handle in sampler.plan.ranks(sampler._dataset, epoch == sampler._resumed_epoch):
-        found, pads = batch_of(handle, sampler.plan, epoch, step)
+    for handle in sampler.spec.ranks(sampler._dataset, epoch == sampler._resumed_epoch):
+        found, pads = batch_of(handle, sampler.spec, epoch, step)
         rows += found
         is_pad += [False] * (len(found) - pads) + [True] * pads
         sizes.append(len(found))
@@ -85,9 +85,9 @@ def in_order(rows: int, world_size: int, batch_size: int) -> array.array[int]:
     return ids
 
 
-def batch_of(sampler: Handle, plan: Plan, epoch: int, step: int) -> tuple[list[int], int]:
+def batch_of(sampler: Handle, spec: SamplerSpec, epoch: int, step: int) -> tuple[list[int], int]:
     """The row ids of a step, and how many of them, always the last ones, are pads."""
-    rows = (ctypes.c_uint64 * plan.batch_size)()
+    rows = (ctypes.c_uint64 * spec.batch_size)()
     found, pads = ctypes.c_size_t(), ctypes.c_size_t()
     call(
         library.sampler_batch, sampler, epoch, step,

@@ -97,17 +97,17 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
 
     def _last(self, batch: Any, epoch: int, step: int) -> Any:
         """The last batch of an epoch, dealt so that what is served twice comes last when the ranks' are gathered."""
-        plan = self._sampler.plan
-        if plan.tail != "wrap" or plan.replicas != 1 or plan.world_size == 1:
+        spec = self._sampler.spec
+        if spec.tail != "wrap" or spec.replicas != 1 or spec.world_size == 1:
             self.remainder = 0
             return batch
         found = dealt(self._sampler, epoch, step)
         self.remainder = found.real if found.real < found.total else 0
-        rows = found.rows[plan.rank]
+        rows = found.rows[spec.rank]
         if rows is None:
             return batch
         make = self._converted if self._mapping is None else self._made
-        return make(self.dataset.take(rows), found.pads[plan.rank])
+        return make(self.dataset.take(rows), found.pads[spec.rank])
 
 
 def ranks() -> tuple[int, int]:

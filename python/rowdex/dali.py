@@ -209,7 +209,7 @@ class Samples(_Source):
         """
         if not hasattr(info, "idx_in_batch"):
             raise TypeError("a batch of a source of samples: give batch=False, or use rowdex.dali.Batches")
-        size = self._sampler.plan.batch_size
+        size = self._sampler.spec.batch_size
         if info.idx_in_batch >= size or info.idx_in_epoch != info.iteration * size + info.idx_in_batch:
             raise ValueError(f"batch_size is {size}, and the pipeline has another: give this source the pipeline's")
         epoch, steps = self._steps(info.epoch_idx)

@@ -306,7 +306,7 @@ class Dataset:
         """Several rows, each as a dict, as ``samples`` says: what PyTorch's DataLoader asks for."""
         if isinstance(rows, LoaderStep):
             return rows.batch()
-        if isinstance(rows, tuple) and hasattr(rows, "plan"):
+        if isinstance(rows, tuple) and hasattr(rows, "spec"):
             raise TypeError(
                 "these are the steps of a rowdex.torch.BatchSampler: give the DataLoader a rowdex.torch.Dataset, not a "
                 "rowdex.Dataset"

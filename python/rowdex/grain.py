@@ -28,7 +28,7 @@ from .dataset import Dataset
 from .errors import SchemaError
 from .loader import Convert, Loader
 from .order import Order
-from .sampler import DistributedSampler, Plan, Tail, sampler_info, state_text, steps_left
+from .sampler import DistributedSampler, SamplerSpec, Tail, sampler_info, state_text, steps_left
 
 
 class _Rows:
@@ -409,9 +409,9 @@ class IterDataset(grain.IterDataset[Any]):
         self._worker = (0, 1)
 
     @property
-    def plan(self) -> Plan:
+    def spec(self) -> SamplerSpec:
         """All that decides which rows come when."""
-        return self._sampler.plan
+        return self._sampler.spec
 
     def _loader(self) -> Loader:
         return Loader(self._dataset, self._sampler, output="numpy", nulls=self._rows.nulls, **self._given)
@@ -430,7 +430,7 @@ class IterDataset(grain.IterDataset[Any]):
         return _Batches(self) if self._worker == (0, 1) else _WorkerBatches(self)
 
     def __str__(self) -> str:
-        return f"rowdex.grain.IterDataset({_identity(self._dataset)}, {self.plan}, epochs={self._epochs})"
+        return f"rowdex.grain.IterDataset({_identity(self._dataset)}, {self.spec}, epochs={self._epochs})"
 
     __repr__ = __str__
 
@@ -490,11 +490,11 @@ class _WorkerBatches(grain.DatasetIterator[Any]):
         super().__init__()
         self._of = batches
         self._worker, self._workers = batches._worker
-        self._open(batches._sampler.plan)
+        self._open(batches._sampler.spec)
 
-    def _open(self, plan: Plan) -> None:
-        """Begins with the first batch of a plan, which may be one that was resumed."""
-        self._plan, self._opened = plan, plan.open(self._of._dataset)
+    def _open(self, spec: SamplerSpec) -> None:
+        """Begins with the first batch of a sampler, which may be one that was resumed."""
+        self._spec, self._opened = spec, spec.open(self._of._dataset)
         # The loader, which steps it has, and whether its epoch is one that was resumed.
         self._loader: tuple[Handle, range, bool] | None = None
         self._epoch = self._opened.epoch
@@ -563,7 +563,7 @@ class _WorkerBatches(grain.DatasetIterator[Any]):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Goes on from a state of the same worker of as many."""
-        self._open(self._plan._replace(resumed=state_text(state).decode()))
+        self._open(self._spec._replace(resumed=state_text(state).decode()))
 
     def close(self) -> None:
         """Ends the threads of the loader."""

@@ -63,7 +63,7 @@ class Loader(_Loader):
         if "output" in others:
             raise TypeError("output: batches are arrays of JAX; for others use rowdex.Loader")
         if last == "drop":
-            if sampler is not None and not sampler.plan.drop_last_batch:
+            if sampler is not None and not sampler.spec.drop_last_batch:
                 raise ValueError("last='drop' and a sampler that does not: give drop_last_batch=True to the sampler")
             if sampler is None:
                 others["drop_last_batch"] = True

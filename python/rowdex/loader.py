@@ -17,7 +17,7 @@ from ._transforms import RowErrors, Transforms
 from .batch import Batch
 from .dataset import Dataset
 from .errors import Error, TransformError
-from .sampler import DistributedSampler, Plan, epoch_number, refuse_earlier, state_text
+from .sampler import DistributedSampler, SamplerSpec, epoch_number, refuse_earlier, state_text
 from .steps import LoaderSteps
 from .schema import Schema
 
@@ -229,14 +229,14 @@ class Loader:
         self._max_rows = 1 if views or output in ("arrow", "python") else _CHUNK_ROWS
 
     @property
-    def plan(self) -> Plan:
+    def spec(self) -> SamplerSpec:
         """All that decides which rows come when."""
-        return self._sampler.plan
+        return self._sampler.spec
 
     @property
     def batch_size(self) -> int:
         """Rows per step and rank."""
-        return self._sampler.plan.batch_size
+        return self._sampler.spec.batch_size
 
     @property
     def sampler(self) -> DistributedSampler:
@@ -351,7 +351,7 @@ class Loader:
 
     def _served(self, loader: Handle, epoch: int, step: int) -> Generator[tuple[Any, int], None, None]:
         """Batches, and how many rows each of them has."""
-        size = self._sampler.plan.batch_size
+        size = self._sampler.spec.batch_size
         while handle := Handle(library.batch_free, library.loader_peek, loader, epoch, step, self._max_rows):
             batch = Batch(handle, self.schema)
             found, rows = self._converted(batch), len(batch)
@@ -513,7 +513,7 @@ class Loader:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Loader({self.dataset!r}, {self._sampler.plan})"
+        return f"Loader({self.dataset!r}, {self._sampler.spec})"
 
     def __arrow_c_schema__(self) -> object:
         """An ``arrow_schema`` capsule, of a struct with a child for each column."""

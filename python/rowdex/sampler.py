@@ -18,7 +18,7 @@ Tail = Literal["wrap", "drop", "uneven", "error"]
 _CHUNK = 4096
 
 
-class Plan(NamedTuple):
+class SamplerSpec(NamedTuple):
     """Everything that decides which rows a rank serves when, small enough to travel with every batch.
 
     Attributes:
@@ -49,12 +49,12 @@ class Plan(NamedTuple):
     partition: str = "strided"
     rotation: bool | None = None
 
-    def open(self, dataset: Dataset | None) -> OpenPlan:
-        """The samplers of this plan. Orders that go by row groups need the dataset."""
+    def open(self, dataset: Dataset | None) -> OpenSampler:
+        """The samplers that it describes. Orders that go by row groups need the dataset."""
         orders = self._orders(dataset)
         whole = self._sampler(orders)
         if self.resumed is None:
-            return OpenPlan(whole, None, None)
+            return OpenSampler(whole, None, None)
         state = no_nul(self.resumed.encode(), "state")
         resumed = self._sampler(orders)
         for sampler in (whole, resumed):
@@ -63,7 +63,7 @@ class Plan(NamedTuple):
         # Another epoch and back: whole again, and otherwise the way that the run began.
         for other in (epoch + 1, epoch):
             call(library.sampler_set_epoch, whole, other)
-        return OpenPlan(whole, resumed, epoch)
+        return OpenSampler(whole, resumed, epoch)
 
     def ranks(self, dataset: Dataset | None, resumed: bool) -> Iterator[Handle]:
         """The sampler of every rank: of whole epochs, or of the one that the run was resumed within."""
@@ -96,7 +96,7 @@ class Plan(NamedTuple):
         return Handle(library.sampler_free, library.sampler_new, orders, ctypes.byref(options))
 
 
-class OpenPlan(NamedTuple):
+class OpenSampler(NamedTuple):
     """The ``rowdex_sampler`` of whole epochs, and that of the epoch that the run was resumed within. Neither is
     changed.
     """
@@ -209,7 +209,7 @@ class DistributedSampler:
             raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
         self._dataset = dataset if isinstance(dataset, Dataset) else None
         self._set(
-            Plan(
+            SamplerSpec(
                 rows=len(dataset),
                 order=order if order is not None else "global" if shuffle else "sequential",
                 seed=seed,
@@ -226,10 +226,10 @@ class DistributedSampler:
         )
         self._batched = batch_size is not None
 
-    def _set(self, plan: Plan) -> None:
-        opened = PerProcess(lambda: plan.open(self._dataset))
+    def _set(self, spec: SamplerSpec) -> None:
+        opened = PerProcess(lambda: spec.open(self._dataset))
         opened.get()
-        self._plan, self._opened = plan, opened
+        self._spec, self._opened = spec, opened
         self._epoch = opened.get().epoch
         # The epoch of which only a part is left, until it is over.
         self._resumed_epoch = opened.get().resumed_epoch
@@ -237,43 +237,43 @@ class DistributedSampler:
         self._served: tuple[int, int | None] = (self._epoch, None)
 
     def __getstate__(self) -> dict[str, Any]:
-        plan = (
-            self._plan
+        spec = (
+            self._spec
             if self._resumed_epoch is None or self._epoch == self._resumed_epoch
-            else self._plan._replace(resumed=None)
+            else self._spec._replace(resumed=None)
         )
         return {
-            "dataset": self._dataset, "plan": plan, "batched": self._batched, "epoch": self._epoch,
+            "dataset": self._dataset, "spec": spec, "batched": self._batched, "epoch": self._epoch,
             "assumed": self._assumed,
         }  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._dataset, self._batched, self._assumed = state["dataset"], state["batched"], state["assumed"]
-        self._set(state["plan"])
+        self._set(state["spec"])
         self.set_epoch(state["epoch"])
 
     def __repr__(self) -> str:
-        return f"DistributedSampler({self._plan}, epoch {self._epoch})"
+        return f"DistributedSampler({self._spec}, epoch {self._epoch})"
 
     @property
-    def plan(self) -> Plan:
+    def spec(self) -> SamplerSpec:
         """All that decides which rows come when."""
-        return self._plan
+        return self._spec
 
     @property
     def rank(self) -> int:
         """This rank."""
-        return self._plan.rank
+        return self._spec.rank
 
     @property
     def num_replicas(self) -> int:
         """How many ranks there are."""
-        return self._plan.world_size
+        return self._spec.world_size
 
     @property
     def batch_size(self) -> int | None:
         """Rows per step and rank."""
-        return self._plan.batch_size if self._batched else None
+        return self._spec.batch_size if self._batched else None
 
     @property
     def epoch(self) -> int:
@@ -331,14 +331,14 @@ class DistributedSampler:
     @property
     def _shards(self) -> int:
         """Of how many shards this rank has one."""
-        return self._plan.world_size // self._plan.replicas
+        return self._spec.world_size // self._spec.replicas
 
     def _check_world(self) -> None:
         """Refuses to serve the shard of another world than the one that there is by now."""
         group = process_group()
         if group is None:
             return
-        made = (self._plan.world_size, self._plan.rank)
+        made = (self._spec.world_size, self._spec.rank)
         if any(assumed and is_now != was for assumed, is_now, was in zip(self._assumed, group, made)):
             raise RuntimeError(
                 f"made for rank {made[1]} of {made[0]} before the process group was there, in which this process is "
@@ -356,7 +356,7 @@ class DistributedSampler:
 
     def batch(self, epoch: int, step: int) -> SampledBatch:
         """The batch of this rank at a step of an epoch."""
-        rows = (ctypes.c_uint64 * self._plan.batch_size)()
+        rows = (ctypes.c_uint64 * self._spec.batch_size)()
         found, pads = ctypes.c_size_t(), ctypes.c_size_t()
         call(
             library.sampler_batch, self._at(epoch), epoch, step,
@@ -388,7 +388,7 @@ class DistributedSampler:
         Raises:
             StateError: if it is from another order, dataset or seed; the sampler is then unchanged.
         """
-        self._set(self._plan._replace(resumed=state_text(state_dict).decode()))
+        self._set(self._spec._replace(resumed=state_text(state_dict).decode()))
 
 
 class _Rows(Iterator[int]):
@@ -415,7 +415,7 @@ class _Rows(Iterator[int]):
     def _of_epoch(self) -> Iterator[int]:
         sampler = self._sampler
         epoch = sampler._begin()
-        info, size = sampler._info(epoch), sampler.plan.batch_size
+        info, size = sampler._info(epoch), sampler.spec.batch_size
         total, begin, served = int(info.len), int(info.len - info.samples_left), info.steps - info.steps_left
         start = begin
         if self._place is not None and self._place[0] == epoch:

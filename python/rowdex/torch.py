@@ -32,7 +32,7 @@ from .batch import Batch
 from .dataset import Dataset as _Dataset
 from .loader import Convert
 from .sampler import DistributedSampler as _DistributedSampler
-from .sampler import OpenPlan, Plan, sampler_info, steps_left, world
+from .sampler import OpenSampler, SamplerSpec, sampler_info, steps_left, world
 from .steps import LoaderStep
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 class Step(NamedTuple):
     """Which batch a worker is to make: all that it needs to know to make it, and to plan for those that come after."""
 
-    plan: Plan
+    spec: SamplerSpec
     epoch: int
     step: int
     resumed: bool
-    """Whether the epoch is the one that the plan was resumed within."""
+    """Whether the epoch is the one that the run was resumed within."""
 
 
 class DistributedSampler(_DistributedSampler, torch.utils.data.DistributedSampler[Any]):  # type: ignore[override]
@@ -54,8 +54,8 @@ class DistributedSampler(_DistributedSampler, torch.utils.data.DistributedSample
     and Ray shard any other sampler again. ``rowdex.DistributedSampler(...)`` makes one where PyTorch is imported.
     """
 
-    def _set(self, plan: Plan) -> None:
-        super()._set(plan)
+    def _set(self, spec: SamplerSpec) -> None:
+        super()._set(spec)
         announce()
 
     @property
@@ -66,17 +66,17 @@ class DistributedSampler(_DistributedSampler, torch.utils.data.DistributedSample
     @property
     def shuffle(self) -> bool:  # type: ignore[override]
         """Whether rows are served in another order than theirs."""
-        return self._plan.order != "sequential"
+        return self._spec.order != "sequential"
 
     @property
     def seed(self) -> int:  # type: ignore[override]
         """The same on all ranks."""
-        return self._plan.seed
+        return self._spec.seed
 
     @property
     def drop_last(self) -> bool:  # type: ignore[override]
         """Whether rows that do not divide evenly are dropped."""
-        return self._plan.tail == "drop"
+        return self._spec.tail == "drop"
 
     @property
     def num_samples(self) -> int:  # type: ignore[override]
@@ -163,13 +163,13 @@ class _Steps(Iterator[Step]):
 
     def _of_epoch(self) -> Iterator[Step]:
         sampler = self._sampler
-        plan, epoch = sampler.plan, sampler._begin()
+        spec, epoch = sampler.spec, sampler._begin()
         resumed = epoch == sampler._resumed_epoch
         steps = sampler._steps(epoch)
         for step in steps:
             sampler._served = (epoch, step + 1)
             self._ended = step + 1 == steps.stop
-            yield Step(plan, epoch, step, resumed)
+            yield Step(spec, epoch, step, resumed)
 
     def state_dict(self) -> dict[str, Any]:
         return {"ended": self._ended}
@@ -274,7 +274,7 @@ class GlobalStep(Sequence[Any]):
         return self._sampler.batch_size
 
     def __getitem__(self, part: Any) -> Any:
-        size = self._sampler.sampler.plan.batch_size
+        size = self._sampler.sampler.spec.batch_size
         start, stop, stride = part.indices(len(self)) if isinstance(part, slice) else (0, 0, 0)
         if self._rank is not None or stride != 1 or start % size != 0 or stop - start != size:
             raise TypeError(f"batch[{part}] of a GlobalBatchSampler, which deals whole batches of {size} rows")
@@ -285,12 +285,12 @@ class GlobalStep(Sequence[Any]):
         if self._rank is None:
             raise TypeError("a batch of all ranks that nobody has split: use split_batches=False")
         sampler = self._sampler.sampler
-        plan = sampler.plan._replace(rank=self._rank)
+        spec = sampler.spec._replace(rank=self._rank)
         if self._step + 1 == sampler.steps:
             rows = dealt(sampler, self._epoch, self._step).rows[self._rank]
             if rows is not None:
                 return rows
-        return Step(plan, self._epoch, self._step, False)
+        return Step(spec, self._epoch, self._step, False)
 
     def __reduce__(self) -> Any:
         # Workers get what it stands for.
@@ -501,12 +501,19 @@ class _Followed(NamedTuple):
 
 
 class _Stream:
-    """A loader of one worker's steps of a plan: ``first``, ``first + workers`` and so on."""
+    """A loader of one worker's steps of a sampler: ``first``, ``first + workers`` and so on."""
 
     def __init__(
-        self, dataset: Dataset, plan: Plan, opened: OpenPlan, resumed: bool, first: int, workers: int, epochs: int
+        self,
+        dataset: Dataset,
+        spec: SamplerSpec,
+        opened: OpenSampler,
+        resumed: bool,
+        first: int,
+        workers: int,
+        epochs: int,
     ) -> None:
-        self.key = (plan, resumed, first, workers)
+        self.key = (spec, resumed, first, workers)
         sampler = opened.sampler(resumed)
         own = Handle(library.sampler_free, library.sampler_worker, sampler, first - steps_left(sampler).start, workers)
         options = dataset._torch
@@ -547,24 +554,24 @@ class _StepReader:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._opened: dict[Plan, OpenPlan] = {}
+        self._opened: dict[SamplerSpec, OpenSampler] = {}
         self._stream: _Stream | None = None
         self._misses = 0
 
     def serve(self, step: Step) -> Batch:
         """The batch of a step."""
         workers = _workers()
-        opened = self._open(step.plan)
+        opened = self._open(step.spec)
         begin = steps_left(opened.sampler(step.resumed)).start
         first = begin + (step.step - begin) % workers
         # The C API counts a worker's epochs from a whole one; within a resumed one there is nothing after it.
-        key = (step.plan, step.resumed, first, workers)
+        key = (step.spec, step.resumed, first, workers)
         stream = self._stream
         if stream is None or stream.key != key:
             epochs = step.epoch + 1 if step.resumed else 0
-            stream = self._stream = _Stream(self._dataset, step.plan, opened, step.resumed, first, workers, epochs)
+            stream = self._stream = _Stream(self._dataset, step.spec, opened, step.resumed, first, workers, epochs)
         if not stream.has(step.step):
-            rows, _ = batch_of(opened.sampler(step.resumed), step.plan, step.epoch, step.step)
+            rows, _ = batch_of(opened.sampler(step.resumed), step.spec, step.epoch, step.step)
             return self._dataset.take(rows)
         if stream.next != (step.epoch, step.step):
             stream.go_to(step.epoch, step.step)
@@ -589,7 +596,7 @@ class _StepReader:
         stream = self._stream
         if stream is not None and self._asks(stream.key[0], *stream.next, rows):
             return Step(stream.key[0], *stream.next, False)
-        plan = Plan(
+        spec = SamplerSpec(
             rows=len(self._dataset),
             order="torch" if sampler.shuffle else "sequential",
             seed=sampler.seed,
@@ -601,25 +608,25 @@ class _StepReader:
         epochs = [sampler.epoch] if sampler.shuffle else [0]
         if stream is not None and sampler.shuffle:
             epochs += [stream.next[0], stream.next[0] + 1]
-            plan = plan._replace(batch_size=max(len(rows), stream.key[0].batch_size))
+            spec = spec._replace(batch_size=max(len(rows), stream.key[0].batch_size))
         for epoch in dict.fromkeys(epochs):
-            if self._asks(plan, epoch, first, rows):
-                return Step(plan, epoch, first, False)
+            if self._asks(spec, epoch, first, rows):
+                return Step(spec, epoch, first, False)
         self._misses += 1
         return None
 
-    def _asks(self, plan: Plan, epoch: int, step: int, rows: list[int]) -> bool:
-        pointer = self._open(plan).sampler(False)
+    def _asks(self, spec: SamplerSpec, epoch: int, step: int, rows: list[int]) -> bool:
+        pointer = self._open(spec).sampler(False)
         if step >= sampler_info(pointer).steps:
             return False
-        return batch_of(pointer, plan, epoch, step)[0] == rows
+        return batch_of(pointer, spec, epoch, step)[0] == rows
 
-    def _open(self, plan: Plan) -> OpenPlan:
-        opened = self._opened.get(plan)
+    def _open(self, spec: SamplerSpec) -> OpenSampler:
+        opened = self._opened.get(spec)
         if opened is None:
             if len(self._opened) > 8:
                 self._opened.clear()
-            opened = self._opened[plan] = plan.open(self._dataset)
+            opened = self._opened[spec] = spec.open(self._dataset)
         return opened
 
 
@@ -670,8 +677,8 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         # The epoch that is served, which of this worker's steps comes next, and whether that was the last.
         self._at: tuple[int, int, bool] | None = state.get("at")
         self._go_on: tuple[int, int] | None = state.get("go_on")
-        # What each iterator of a DataLoader tells its workers by, and the plan that they have.
-        self._iterators: weakref.WeakKeyDictionary[Any, tuple[torch.Tensor, Plan]] = weakref.WeakKeyDictionary()
+        # What each iterator of a DataLoader tells its workers by, and the sampler's spec that they have.
+        self._iterators: weakref.WeakKeyDictionary[Any, tuple[torch.Tensor, SamplerSpec]] = weakref.WeakKeyDictionary()
         announce()
 
     @property
@@ -714,11 +721,11 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         steps = sampler._steps(epoch)[worker::workers]
         place = min(place, len(steps))
         self._at = (epoch, place, 0 < place == len(steps))
-        return self._serve(sampler.plan, epoch, resumed, steps, place)
+        return self._serve(sampler.spec, epoch, resumed, steps, place)
 
-    def _serve(self, plan: Plan, epoch: int, resumed: bool, steps: range, place: int) -> Iterator[Any]:
+    def _serve(self, spec: SamplerSpec, epoch: int, resumed: bool, steps: range, place: int) -> Iterator[Any]:
         for next_place, step in enumerate(steps[place:], place + 1):
-            batch = self.dataset.__getitems__(Step(plan, epoch, step, resumed))
+            batch = self.dataset.__getitems__(Step(spec, epoch, step, resumed))
             self._at = (epoch, next_place, False)
             yield batch.columns()
         self._at = (epoch, len(steps), True)
@@ -727,14 +734,14 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         self._settle()
         sampler = self._sampler.sampler
         sampler._check_world()
-        told, plan = self._iterators.get(iterator, (None, sampler.plan))
-        if plan is not sampler.plan:
+        told, spec = self._iterators.get(iterator, (None, sampler.spec))
+        if spec is not sampler.spec:
             raise RuntimeError(
                 "a state was loaded after the workers of this DataLoader were started: make another DataLoader"
             )
         if told is None:
             told = torch.zeros(2, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
-            self._iterators[iterator] = (told, plan)
+            self._iterators[iterator] = (told, spec)
         if self._go_on is not None:
             self._go_to(self._go_on[0])
         told[0], told[1] = sampler.epoch, 0
