@@ -24,6 +24,8 @@ pub(crate) enum Slots<'a> {
     All,
     /// Strictly increasing.
     Some(&'a [u32]),
+    /// Strictly increasing as well; what is read are all of the row group.
+    Due(&'a [u32]),
 }
 
 /// What to read: some rows of a row group, and the types to decode them to.
@@ -71,7 +73,8 @@ impl<'a> RowGroupRead<'a> {
 
     /// Where in the file that is which reading takes, as far as that is known without a read.
     pub(super) fn places(&self, max_decoded_bytes: u64) -> Option<Vec<Range<u64>>> {
-        let selected = source_rows(&self.group.entry, self.slots);
+        let slots = if matches!(self.slots, Slots::Due(_)) { Slots::All } else { self.slots };
+        let selected = source_rows(&self.group.entry, slots);
         self.decoder(max_decoded_bytes).places(selected.as_deref().map_or(Rows::All, Rows::Selected)).ok()
     }
 
@@ -91,8 +94,8 @@ fn source_rows(entry: &RowGroupEntry<'_>, slots: Slots<'_>) -> Option<Vec<u32>> 
     match (slots, entry.selection()) {
         (Slots::All, None) => None,
         (Slots::All, Some(set)) => Some(set.iter().map(|row| row as u32).collect()),
-        (Slots::Some(slots), None) => Some(slots.to_vec()),
-        (Slots::Some(slots), Some(set)) => {
+        (Slots::Some(slots) | Slots::Due(slots), None) => Some(slots.to_vec()),
+        (Slots::Some(slots) | Slots::Due(slots), Some(set)) => {
             Some(slots.iter().filter_map(|&slot| set.select(u64::from(slot))).map(|row| row as u32).collect())
         }
     }
@@ -169,7 +172,10 @@ impl FileReader {
         let bytes = OpenBytes { source: &*self.source, file: &read.group.file, at_hand, read: Cell::new(0) };
         let selected = source_rows(&read.group.entry, read.slots);
         self.decodes.fetch_add(1, Ordering::Relaxed);
-        let rows = selected.as_deref().map_or(Rows::All, Rows::Selected);
+        // Of a row group of which not all rows are served, the pages of those that are.
+        let is_due = matches!(read.slots, Slots::Due(_)) && read.group.entry.selection().is_none();
+        let rows = if is_due { Rows::Due } else { Rows::Selected };
+        let rows = selected.as_deref().map_or(Rows::All, rows);
         let decoded = read.decoder(self.max_decoded_bytes).decode(rows, &bytes, sink)?;
         self.bytes_decoded.fetch_add(decoded, Ordering::Relaxed);
         self.bytes_read.fetch_add(bytes.read.get(), Ordering::Relaxed);

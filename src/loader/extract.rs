@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::DataType;
 
 use super::carousel::{Lot, Whole};
 use super::faults::row_group_of;
 use super::groups::Groups;
 use super::pick::{Picker, as_run, chunk_rows};
 use super::plan::{PIECES, is_sparse};
-use crate::Result;
 use crate::dataset::Ahead;
 use crate::row_group::RowSink;
-use crate::rows::{self, bytes_of, bytes_of_part};
+use crate::rows::{self, ChunkBytes, Place, bytes_of, bytes_of_part};
+use crate::{Error, ErrorKind, Result};
 
 /// Rows got out of a group, and what that took.
 #[derive(Debug)]
@@ -119,13 +118,16 @@ pub(crate) fn from_file(
     if stays && !lost.is_empty() {
         return beside_lost(groups, group, slots, lost, ahead);
     }
+    if !stays && lost.is_empty() && is_part(slots.len(), size.rows) && groups.decodes_due(group) {
+        return due_from_file(groups, group, slots, ahead);
+    }
     let wanted = wanted(groups, group, &mut slots, stays, lost);
     let rows = wanted.as_ref().map_or(size.rows as usize, Vec::len);
     let chunk = chunk_rows(size.rows, size.bytes);
     let decodes = groups.decodes(group, wanted.as_deref());
     if stays || rows <= chunk {
         let batch = match stays {
-            true => read_to_stay(groups, group, wanted.as_deref(), chunk, ahead)?,
+            true => read_to_stay(groups, group, wanted.as_deref(), ahead)?,
             false => groups.read_whole(group, wanted.as_deref(), ahead)?,
         };
         let bytes = bytes_of(&batch);
@@ -143,6 +145,38 @@ pub(crate) fn from_file(
     let decoded_bytes = wanted.is_none().then_some(picked.decoded_bytes);
     let staged_bytes = picked.staged_bytes;
     Ok(Extracted { lot: picked.lot, stays: None, decoded_bytes, staged_bytes, picking, decodes })
+}
+
+/// Whether so many rows are neither so few that pages may be left out, nor nearly all.
+fn is_part(wanted: usize, rows: u64) -> bool {
+    !is_sparse(wanted, rows) && (wanted as u64).saturating_mul(8) <= rows.saturating_mul(7)
+}
+
+/// Reads a group and decodes the rows at these slots alone.
+fn due_from_file(groups: &dyn Groups, group: u32, slots: Vec<u32>, ahead: Option<Ahead>) -> Result<Extracted> {
+    let size = groups.size(group);
+    let mut ranks = slots;
+    let wanted = distinct(&mut ranks);
+    let mut chunks = Collected { chunk_rows: chunk_rows(size.rows, size.bytes), chunks: Vec::new() };
+    groups.read_due(group, &wanted, ahead, &mut chunks)?;
+    let began = Instant::now();
+    let chunks = chunks.chunks;
+    let mut places: Vec<Place> = Vec::with_capacity(wanted.len());
+    for (number, chunk) in (0..).zip(&chunks) {
+        places.extend((0..chunk.num_rows() as u32).map(|row| (number, row)));
+    }
+    if places.len() != wanted.len() {
+        return Err(Error::new(ErrorKind::Internal, "fewer rows than were due of a row group"));
+    }
+    let mut footprint = ChunkBytes::default();
+    let staged_bytes: u64 = chunks.iter().map(|chunk| footprint.add(chunk)).sum();
+    let lot = if may_lie(groups) && is_one_run(&ranks) {
+        Lot::run(chunks)
+    } else {
+        let places: Vec<Place> = ranks.iter().filter_map(|rank| places.get(*rank as usize).copied()).collect();
+        Lot::merge(&chunks, &places, PIECES)?
+    };
+    Ok(Extracted { picking: began.elapsed(), staged_bytes, decodes: 1, ..Extracted::of_lot(lot) })
 }
 
 /// A group that stays without the rows that are lost. Each of these has some other row in its place, never due.
@@ -171,20 +205,11 @@ fn beside_lost(
     Ok(Extracted { staged_bytes: bytes, decodes, ..extracted })
 }
 
-/// Reads rows of a group into memory of just their size. Decoding to fresh memory takes longer than decoding to memory
-/// that is still in the core's cache and copying from there, and decoders leave room that nobody needs.
-fn read_to_stay(
-    groups: &dyn Groups,
-    group: u32,
-    slots: Option<&[u32]>,
-    chunk: usize,
-    ahead: Option<Ahead>,
-) -> Result<RecordBatch> {
+/// Reads rows of a group into memory of just their size. They are decoded all at once, straight to where they stay, and
+/// columns are copied in which a decoder left much room.
+fn read_to_stay(groups: &dyn Groups, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>) -> Result<RecordBatch> {
     let schema = groups.schema();
-    // The values of views are in pages, which stay as they are; each chunk would list all of them.
-    let views =
-        schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Utf8View | DataType::BinaryView));
-    let mut chunks = Collected { chunk_rows: if views { usize::MAX } else { chunk }, chunks: Vec::new() };
+    let mut chunks = Collected { chunk_rows: usize::MAX, chunks: Vec::new() };
     groups.read(group, slots, ahead, &mut chunks)?;
     match <[RecordBatch; 1]>::try_from(chunks.chunks) {
         Ok([only]) if groups.chunks_are_own() && bytes_of(&only) <= bytes_of_part(&only) / 16 * 17 => Ok(only),
@@ -251,11 +276,26 @@ fn is_wide(batch: &RecordBatch, bytes: u64) -> bool {
 
 /// The slots in rising order, each once; `slots` then says where each of them is among these.
 pub(crate) fn distinct(slots: &mut [u32]) -> Vec<u32> {
-    let mut wanted = slots.to_vec();
-    wanted.sort_unstable();
-    wanted.dedup();
-    for slot in slots {
-        *slot = wanted.partition_point(|other| other < slot) as u32;
+    let Some(last) = slots.iter().max() else { return Vec::new() };
+    if *last as usize / 64 > slots.len() {
+        let mut wanted = slots.to_vec();
+        wanted.sort_unstable();
+        wanted.dedup();
+        for slot in slots {
+            *slot = wanted.partition_point(|other| other < slot) as u32;
+        }
+        return wanted;
     }
+    // Where they lie close, a table is made faster than an order.
+    let mut ranks = vec![u32::MAX; *last as usize + 1];
+    slots.iter().for_each(|slot| ranks[*slot as usize] = 0);
+    let mut wanted = Vec::with_capacity(slots.len());
+    for (slot, rank) in (0..).zip(&mut ranks) {
+        if *rank == 0 {
+            *rank = wanted.len() as u32;
+            wanted.push(slot);
+        }
+    }
+    slots.iter_mut().for_each(|slot| *slot = ranks[*slot as usize]);
     wanted
 }

@@ -89,6 +89,18 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     /// hands them to the sink. What was read ahead is used.
     fn read(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()>;
 
+    /// Whether rows of a group are decoded faster if the others are not, where many of them are wanted.
+    fn decodes_due(&self, group: u32) -> bool {
+        let _ = group;
+        false
+    }
+
+    /// As [`read`](Self::read), of rows of a group that is read as a whole, if it [decodes such](Self::decodes_due).
+    /// Chunks may have any number of rows up to what the sink asks for.
+    fn read_due(&self, group: u32, slots: &[u32], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
+        self.read(group, Some(slots), ahead, sink)
+    }
+
     /// As [`read`](Self::read), of several row groups one after the other.
     fn read_run(&self, parts: &[RunPart], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
         drop(ahead);
@@ -310,6 +322,20 @@ impl Groups for DatasetGroups {
         self.dataset.read(group, slots.map_or(Slots::All, Slots::Some), &self.projection, ahead, sink)
     }
 
+    fn decodes_due(&self, group: u32) -> bool {
+        /// With shorter values, finding them takes longer than decoding all and picking.
+        const LONG: u64 = 64;
+        let fields = self.projection.internal().flattened_fields().len() as u64;
+        let size = self.size(group);
+        let is_long = size.bytes / size.rows.max(1) >= LONG.saturating_mul(fields.max(1));
+        let entry = self.dataset.index().row_group(group);
+        is_long && !self.dataset.has_disk_tier() && entry.is_some_and(|entry| entry.selection().is_none())
+    }
+
+    fn read_due(&self, group: u32, slots: &[u32], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
+        self.dataset.read(group, Slots::Due(slots), &self.projection, ahead, sink)
+    }
+
     fn read_run(&self, parts: &[RunPart], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
         self.dataset.read_run(parts, &self.projection, ahead, sink)
     }
@@ -454,6 +480,18 @@ impl Groups for MixedGroups {
         };
         let sink = &mut Finishing { schema: &self.schema, sink };
         part.read(group, slots, ahead, sink).map_err(|error| error.within_dataset(number))
+    }
+
+    fn decodes_due(&self, group: u32) -> bool {
+        self.part(group).is_some_and(|(_, part, own)| part.decodes_due(own))
+    }
+
+    fn read_due(&self, group: u32, slots: &[u32], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
+        let Some((number, part, group)) = self.part(group) else {
+            return Err(Error::new(ErrorKind::OutOfRange, format!("no row group {group}")));
+        };
+        let sink = &mut Finishing { schema: &self.schema, sink };
+        part.read_due(group, slots, ahead, sink).map_err(|error| error.within_dataset(number))
     }
 
     fn read_run(&self, parts: &[RunPart], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {

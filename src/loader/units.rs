@@ -171,6 +171,15 @@ impl Groups for Units {
         }
     }
 
+    fn decodes_due(&self, unit: u32) -> bool {
+        let row_groups = self.row_groups(unit);
+        row_groups.len() == 1 && self.groups.decodes_due(row_groups.start)
+    }
+
+    fn read_due(&self, unit: u32, slots: &[u32], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
+        self.groups.read_due(self.row_groups(unit).start, slots, ahead, sink)
+    }
+
     fn decodes(&self, unit: u32, slots: Option<&[u32]>) -> u64 {
         self.parts(unit, slots).len() as u64
     }

@@ -32,6 +32,10 @@ pub(crate) enum Rows<'a> {
     ///
     /// Pages without a wanted row are not read if the file says where its pages are.
     Selected(&'a [u32]),
+    /// These as well, of a row group that is read as a whole: what is read does not depend on them.
+    ///
+    /// The others are not decoded where that is done here. Chunks may have fewer rows than the sink asks for.
+    Due(&'a [u32]),
 }
 
 /// One row group of a file, and what its rows are decoded to.
@@ -92,7 +96,10 @@ impl GroupDecoder<'_> {
                 }
             }
         }
-        let mut pages = self.fetch(group, &leaves, selected, count, bytes)?;
+        let mut pages = match rows {
+            Rows::Due(_) => self.fetch(group, &leaves, None, total as usize, bytes)?,
+            _ => self.fetch(group, &leaves, selected, count, bytes)?,
+        };
         pages.batch_rows = pages.batch_rows.min(chunk_rows);
         let done = self.decode_pages(&pages, &leaves, &origins, selected, chunk_rows, &mut each);
         done.map_err(|error| self.blame(&pages, &leaves, error))?;
@@ -158,6 +165,7 @@ impl GroupDecoder<'_> {
     /// pages' positions were never read, it is these positions alone.
     pub(crate) fn places(&self, rows: Rows<'_>) -> Result<Vec<Range<u64>>> {
         let Some(group) = self.file.group(self.row_group) else { return Ok(Vec::new()) };
+        let rows = if matches!(rows, Rows::Due(_)) { Rows::All } else { rows };
         let selected = selected(rows, self.file.row_group_rows(self.row_group))?;
         let leaves = leaves_of(self.file, self.projection, self.partitions);
         let sparse = selected.filter(|_| is_sparse(group, selected));
@@ -285,6 +293,8 @@ impl GroupDecoder<'_> {
         let count = selected.map_or(self.file.row_group_rows(self.row_group) as usize, <[u32]>::len);
         let roots = self.roots(leaves);
         let (mut footprint, mut bytes) = (Footprint::default(), 0_u64);
+        // What is due of a row group need not be copied to chunks of one length.
+        let is_due = selected.is_some() && pages.selection.is_none();
         let mut chunks = Chunks::of(chunk_rows);
         let mut seen = 0;
         // The decoder makes short batches where values are large.
@@ -300,6 +310,10 @@ impl GroupDecoder<'_> {
                 self.within_limit(bytes)?;
                 self.batch(columns, rows)
             })?;
+            if is_due {
+                (footprint, bytes) = (Footprint::default(), 0);
+                return each(part);
+            }
             chunks.push(part);
             while let Some(chunk) = caught_panic(|| chunks.next())? {
                 footprint = Footprint::default();
@@ -388,7 +402,7 @@ fn is_sparse(group: &RowGroupMetaData, selected: Option<&[u32]>) -> bool {
 
 /// The wanted rows, if they are not all of them.
 fn selected(rows: Rows<'_>, total: u32) -> Result<Option<&[u32]>> {
-    let Rows::Selected(rows) = rows else { return Ok(None) };
+    let (Rows::Selected(rows) | Rows::Due(rows)) = rows else { return Ok(None) };
     check_selection(rows, total)?;
     Ok((rows.len() < total as usize).then_some(rows))
 }

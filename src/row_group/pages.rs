@@ -13,6 +13,7 @@ use parquet::file::page_index::offset_index::PageLocation;
 
 use super::direct::{Column, GroupBytes, Shape};
 use super::{caught, caught_panic};
+use crate::rows::take_rows;
 use crate::{Error, ErrorKind, Result};
 
 /// The bytes of the pages to decode, and how to decode them.
@@ -38,6 +39,30 @@ struct Runs<'a> {
     /// Selected rows that were kept.
     passed: usize,
     found: Vec<(usize, usize)>,
+}
+
+/// Which of the rows that come in batches are due.
+struct Due<'a> {
+    left: &'a [u32],
+    /// Rows of the batches so far.
+    seen: u32,
+    slots: Vec<u32>,
+}
+
+impl<'a> Due<'a> {
+    fn of(rows: &'a [u32]) -> Self {
+        Self { left: rows, seen: 0, slots: Vec::new() }
+    }
+
+    /// The places of those that are due in the next batch, which has so many rows.
+    fn next(&mut self, rows: usize) -> &[u32] {
+        let (start, end) = (self.seen, u64::from(self.seen) + rows as u64);
+        let (here, left) = self.left.split_at(self.left.partition_point(|row| u64::from(*row) < end));
+        (self.left, self.seen) = (left, end as u32);
+        self.slots.clear();
+        self.slots.extend(here.iter().map(|row| row - start));
+        &self.slots
+    }
 }
 
 impl Runs<'_> {
@@ -101,11 +126,24 @@ impl Pages {
         mut take: impl FnMut(&[ArrayRef], usize) -> Result<()>,
     ) -> Result<()> {
         let (mut direct, rest) = self.direct(leaves, roots)?;
-        if direct.is_empty() {
+        // Of what is read as a whole, the crate decodes all rows: passing by many of them takes it longer.
+        let mut due = selected.filter(|_| self.selection.is_none() && !rest.is_empty()).map(Due::of);
+        if direct.is_empty() && due.is_none() {
             return self.each_decoded(&rest, |batch| take(batch.columns(), batch.num_rows()));
         }
+        direct.resize_with(roots.len(), || None);
         let mut runs = Runs { selected, next: 0, passed: 0, found: Vec::new() };
-        let mut with_direct = |decoded: &[ArrayRef], rows: usize| {
+        let mut with_direct = |decoded: &[ArrayRef], mut rows: usize| {
+            let mut picked = Vec::new();
+            if let Some(due) = &mut due {
+                let slots = due.next(rows);
+                rows = slots.len();
+                if slots.is_empty() {
+                    return Ok(());
+                }
+                picked = decoded.iter().map(|array| take_rows(array.as_ref(), slots)).collect::<Result<_>>()?;
+            }
+            let decoded = if picked.is_empty() { decoded } else { &picked };
             let runs = runs.of(rows)?;
             let mut columns = Vec::with_capacity(roots.len());
             let mut decoded = decoded.iter();

@@ -21,6 +21,7 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 
 use super::dictionary::dictionaries;
+use super::memory::{Footprint, bytes_of_array};
 use super::nested::{list_views, lists, maps, structs};
 use super::picks::{Picks, Place, Spans};
 use super::{record_batch, uncopied};
@@ -57,6 +58,15 @@ pub(crate) fn take(batch: &RecordBatch, slots: &[u32]) -> Result<RecordBatch> {
         columns.extend(taken.map_err(|error| uncopied(error).with_column(field.name()))?);
     }
     record_batch(batch.schema_ref(), columns, slots.len()).map_err(uncopied)
+}
+
+/// The values of one column at `slots`, in that order. Views go on to show the same values.
+///
+/// # Errors
+/// As [`gather`], without the column.
+pub(crate) fn take_rows(array: &dyn Array, slots: &[u32]) -> Result<ArrayRef> {
+    let taken = copy(&[array], &[slots], array.data_type()).map_err(uncopied)?.pop();
+    taken.ok_or_else(|| Error::new(ErrorKind::Internal, "rows of a column without an array"))
 }
 
 /// The rows of all parts, one after another. There is at least one part, and all have columns of the same types. The
@@ -101,12 +111,18 @@ pub(crate) fn join_exactly(schema: &SchemaRef, parts: Vec<RecordBatch>) -> Resul
         let sources: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
         let joined = match (field.data_type(), sources.as_slice()) {
             (DataType::Utf8View | DataType::BinaryView, [_]) => Ok(arrays.clone()),
+            (_, [only]) if is_exact(*only) => Ok(arrays.clone()),
             (DataType::Utf8View | DataType::BinaryView, views) => arrow::compute::concat(views).map(|all| vec![all]),
             (data_type, sources) => copy(sources, &[&whole], data_type),
         };
         columns.extend(joined.map_err(|error| uncopied(error).with_column(field.name()))?);
     }
     record_batch(schema, columns, rows).map_err(uncopied)
+}
+
+/// Whether an array has memory of its own, and hardly any that it does not need.
+fn is_exact(array: &dyn Array) -> bool {
+    Footprint::default().add_array(array) <= bytes_of_array(array) / 16 * 17
 }
 
 /// Rows that follow each other in an array, as a copy of the type `wanted` where a view can become that.

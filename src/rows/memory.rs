@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, downcast_primitive_array};
+use arrow::array::{Array, ArrayData, AsArray, RecordBatch, downcast_primitive_array};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 
@@ -18,12 +18,18 @@ pub(crate) fn bytes_of(batch: &RecordBatch) -> u64 {
 
 /// Bytes of the rows of a batch that may be a part of what is held elsewhere.
 pub(crate) fn bytes_of_part(batch: &RecordBatch) -> u64 {
-    let part = |column: &ArrayRef| match column.data_type().primitive_width() {
-        Some(width) => Ok(column.len() * width + column.nulls().map_or(0, |_| column.len().div_ceil(8))),
-        None => column.to_data().get_slice_memory_size(),
-    };
-    let parts = batch.columns().iter().map(part).sum::<Result<usize, _>>();
-    parts.map_or_else(|_| bytes_of(batch), |bytes| bytes as u64)
+    batch.columns().iter().map(|column| bytes_of_array(column.as_ref())).fold(0, u64::saturating_add)
+}
+
+/// Bytes of the values of an array, which may be a part of what is held elsewhere.
+pub(crate) fn bytes_of_array(array: &dyn Array) -> u64 {
+    match array.data_type().primitive_width() {
+        Some(width) => (array.len() * width + array.nulls().map_or(0, |_| array.len().div_ceil(8))) as u64,
+        None => {
+            let data = array.to_data();
+            data.get_slice_memory_size().map_or_else(|_| Footprint::default().add_data(&data), |bytes| bytes as u64)
+        }
+    }
 }
 
 /// Bytes that a batch adds to what its views share with what is held: their own, and the values that they show, which

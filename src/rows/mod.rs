@@ -21,7 +21,7 @@ use crate::{Error, ErrorKind};
 
 pub(crate) use chunks::Chunks;
 pub(crate) use dictionary::encode;
-pub(crate) use gather::{concat, copy_span, gather, gather_runs, join_exactly, take};
+pub(crate) use gather::{concat, copy_span, gather, gather_runs, join_exactly, take, take_rows};
 pub(crate) use memory::{ChunkBytes, Footprint, bytes_of, bytes_of_part, bytes_shown};
 pub(crate) use picks::Place;
 pub(crate) use views::{compact, compact_sparse, detach, view_bytes};

@@ -332,7 +332,7 @@ fn can_be_kept(data_type: &DataType, top: bool) -> bool {
 fn are_many(slots: Slots<'_>, rows: u64) -> bool {
     match slots {
         Slots::All => true,
-        Slots::Some(slots) => (slots.len() as u64).saturating_mul(16) > rows,
+        Slots::Some(slots) | Slots::Due(slots) => (slots.len() as u64).saturating_mul(16) > rows,
     }
 }
 

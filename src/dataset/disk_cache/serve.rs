@@ -24,7 +24,7 @@ pub(super) fn serve(
     match slots {
         Slots::All if sink.chunk_rows() >= total => sink.take(copied(chunks, schema, total)?),
         Slots::All => in_chunks(chunks, schema, sink),
-        Slots::Some(slots) => picked(chunks, slots, schema, sink),
+        Slots::Some(slots) | Slots::Due(slots) => picked(chunks, slots, schema, sink),
     }
 }
 

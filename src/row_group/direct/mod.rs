@@ -35,6 +35,7 @@ use self::leaf::{Flat, KeptLists, Leaf, Lists};
 use self::pages::ColumnPages;
 use self::values::{Values, values_of};
 use super::guard::Tally;
+use crate::rows::take_rows;
 use crate::{Error, ErrorKind, Result};
 
 /// A path of more levels is left to the parquet crate.
@@ -174,6 +175,13 @@ fn leaf_count(node: &Type) -> usize {
 }
 
 impl Tree {
+    fn leaves(&self) -> Box<dyn Iterator<Item = usize> + '_> {
+        match self {
+            Self::Leaf { leaf, .. } => Box::new(std::iter::once(*leaf)),
+            Self::Struct { children, .. } => Box::new(children.iter().flat_map(Self::leaves)),
+        }
+    }
+
     fn data_type(&self) -> DataType {
         match self {
             Self::Leaf { data_type, .. } => data_type.clone(),
@@ -209,6 +217,13 @@ impl GroupBytes<'_> {
         Ok(Leaf::new(pages, values, column.column_descr().max_def_level(), self.limit))
     }
 
+    /// Whether the values of a column take few bytes where they lie.
+    fn is_short(&self, leaf: usize) -> bool {
+        const LONG: i64 = 64;
+        let column = self.group.column(leaf);
+        column.uncompressed_size() < column.num_values().saturating_mul(LONG)
+    }
+
     fn rows(&self) -> usize {
         self.group.num_rows() as usize
     }
@@ -221,8 +236,17 @@ pub(super) struct Column {
 }
 
 enum Kind {
-    Flat(Branch),
-    Lists { lists: Box<Lists>, list: DataType, item: FieldRef, all_rows: bool },
+    Flat {
+        branch: Branch,
+        /// Whether values are so short that reading one costs less than passing by it, and no page is missing.
+        reads_between: bool,
+    },
+    Lists {
+        lists: Box<Lists>,
+        list: DataType,
+        item: FieldRef,
+        all_rows: bool,
+    },
 }
 
 enum Branch {
@@ -234,7 +258,10 @@ impl Column {
     /// Errors will call the column `name`.
     pub(super) fn new(shape: Shape, name: &str, bytes: &GroupBytes<'_>) -> Result<Self> {
         let kind = match shape {
-            Shape::Flat(tree) => Branch::new(tree, bytes).map(Kind::Flat),
+            Shape::Flat(tree) => {
+                let reads_between = bytes.all_rows && tree.leaves().all(|leaf| bytes.is_short(leaf));
+                Branch::new(tree, bytes).map(|branch| Kind::Flat { branch, reads_between })
+            }
             Shape::Lists { list, item, leaf, empty } => {
                 let physical = bytes.group.column(leaf).column_type();
                 let fixed = match list {
@@ -260,7 +287,7 @@ impl Column {
     /// Makes sure that there are no more.
     pub(super) fn end(&mut self) -> Result<()> {
         match &mut self.kind {
-            Kind::Flat(_) => Ok(()),
+            Kind::Flat { .. } => Ok(()),
             Kind::Lists { lists, .. } => lists.end().map_err(|error| error.with_column(&self.name)),
         }
     }
@@ -270,7 +297,12 @@ impl Kind {
     fn next(&mut self, runs: &[(usize, usize)]) -> Result<ArrayRef> {
         let rows = runs.iter().map(|(_, kept)| kept).sum();
         match self {
-            Self::Flat(branch) => {
+            Self::Flat { branch, reads_between } => {
+                if let Some((passed, places)) = places(runs, rows).filter(|_| *reads_between) {
+                    let all = places.last().map_or(0, |last| *last as usize + 1);
+                    branch.read(all, &[(passed, all)])?;
+                    return take_rows(branch.finish()?.0.as_ref(), &places);
+                }
                 branch.read(rows, runs)?;
                 branch.finish().map(|(array, _)| array)
             }
@@ -286,6 +318,25 @@ impl Kind {
             }
         }
     }
+}
+
+/// Where the rows to keep are among those from the first of them on, and how many are passed by before; `None` if they
+/// lie one after the other, or far apart.
+fn places(runs: &[(usize, usize)], rows: usize) -> Option<(usize, Vec<u32>)> {
+    /// Passing by values takes as long as reading so many of them.
+    const MOST_BETWEEN: usize = 16;
+    let (&(passed, _), between) = runs.split_first().filter(|(_, rest)| !rest.is_empty())?;
+    let between: usize = between.iter().map(|(passed, _)| passed).sum();
+    if between > rows.saturating_mul(MOST_BETWEEN) {
+        return None;
+    }
+    let (mut places, mut at) = (Vec::with_capacity(rows), 0);
+    for (number, &(skipped, kept)) in runs.iter().enumerate() {
+        at += if number == 0 { 0 } else { skipped as u32 };
+        places.extend(at..at + kept as u32);
+        at += kept as u32;
+    }
+    Some((passed, places))
 }
 
 impl Branch {

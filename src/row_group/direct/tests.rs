@@ -454,9 +454,11 @@ fn compare_both_ways(seed: u64) {
     let selected = some_rows(draw, rows as u32);
     let sound = |rows: Rows<'_>| match rows {
         Rows::All => batch.clone(),
-        Rows::Selected(rows) => arrow::compute::take_record_batch(&batch, &UInt32Array::from(rows.to_vec())).unwrap(),
+        Rows::Selected(rows) | Rows::Due(rows) => {
+            arrow::compute::take_record_batch(&batch, &UInt32Array::from(rows.to_vec())).unwrap()
+        }
     };
-    for rows in [Rows::All, Rows::Selected(&selected)] {
+    for rows in [Rows::All, Rows::Selected(&selected), Rows::Due(&selected)] {
         let ours = in_chunks(&source, schema, rows, chunk).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert!(same(&ours, &sound(rows)), "seed {seed}");
         // The crate cannot pass by rows where delta-encoded integers differ by much.
@@ -476,7 +478,7 @@ fn compare_both_ways(seed: u64) {
             _ => bad[at..(at + 5).min(good.len() - 8 - footer)].fill(pick(draw, &[0, 0xff])),
         }
         let source = Memory::with(bad);
-        for rows in [Rows::All, Rows::Selected(&selected)] {
+        for rows in [Rows::All, Rows::Selected(&selected), Rows::Due(&selected)] {
             match in_chunks(&source, schema, rows, chunk) {
                 Ok(ours) => {
                     let theirs = left_to_parquet(|| in_chunks(&source, schema, rows, chunk));

@@ -22,6 +22,8 @@ pub(super) struct Texts<O> {
     /// Where each value that was kept begins, and the end of all.
     offsets: Vec<O>,
     data: Vec<u8>,
+    /// Values that are still expected, nulls included.
+    expected: usize,
     /// References of the values that are being read, kept for their memory.
     references: Vec<u32>,
 }
@@ -47,14 +49,30 @@ enum Page {
     Dictionary(Hybrid),
 }
 
+/// Room that is made for values that were not seen yet, at most, before there are as many bytes.
+const MOST_AHEAD: usize = 64 << 20;
+
 /// Bytes that are copied at once where a value is no longer: one instruction instead of a call.
 const SHORT: usize = 16;
 
 impl<O: OffsetSizeTrait> Texts<O> {
     pub(super) fn new(is_text: bool) -> Self {
         let (offsets, data, references) = (vec![O::default()], Vec::new(), Vec::new());
-        Self { is_text, dictionary: None, page: Page::Plain(Bytes::new()), offsets, data, references }
+        Self { is_text, dictionary: None, page: Page::Plain(Bytes::new()), offsets, data, expected: 0, references }
     }
+}
+
+/// Makes room for values of `length` bytes, and for those that are expected behind them, as if they were as long.
+fn make_room(data: &mut Vec<u8>, length: usize, count: usize, expected: &mut usize) {
+    *expected = expected.saturating_sub(count);
+    let needed = length + SHORT;
+    if data.capacity() - data.len() >= needed {
+        return;
+    }
+    let rest = length as u128 * *expected as u128 / count.max(1) as u128;
+    // No more than growing to twice the size would take, or what all of a first page has.
+    let rest = usize::try_from(rest + rest / 64).unwrap_or(usize::MAX).min(data.len().max(length).max(MOST_AHEAD));
+    data.reserve_exact(needed.saturating_add(rest));
 }
 
 /// The length of the value at the front of `bytes`, and what follows the length.
@@ -145,10 +163,11 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
 
     fn reserve(&mut self, count: usize) {
         self.offsets.reserve_exact(count);
+        self.expected = count;
     }
 
     fn read(&mut self, count: usize) -> Result<()> {
-        let Self { dictionary, page, offsets, data, references: kept, .. } = self;
+        let Self { dictionary, page, offsets, data, expected, references: kept, .. } = self;
         let first = offsets.len();
         let start = data.len();
         match page {
@@ -161,6 +180,7 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
                 });
                 let length = push_lengths(offsets, start, lengths)?;
                 let passed = bytes.len() - rest.len();
+                make_room(data, length, count, expected);
                 data.resize(start + length + SHORT, 0);
                 let (mut at, mut begin) = (0, start);
                 for end in &offsets[first..] {
@@ -176,6 +196,7 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
             Page::Lengths { lengths, next, bytes } => {
                 let here = lengths.get(*next..).and_then(|lengths| lengths.get(..count)).ok_or_else(short)?;
                 let length = push_lengths(offsets, start, here.iter().map(|length| Ok(*length as usize)))?;
+                make_room(data, length, count, expected);
                 data.extend_from_slice(&bytes.split_to(length));
                 *next += count;
             }
@@ -196,6 +217,7 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
                     values.get(*reference as usize).map(|value| value.1 as usize).ok_or_else(|| beyond(*reference))
                 };
                 let length = push_lengths(offsets, start, kept.iter().map(length_of))?;
+                make_room(data, length, count, expected);
                 data.resize(start + length + SHORT, 0);
                 let mut begin = start;
                 for (place, length) in kept.iter().filter_map(|reference| values.get(*reference as usize)) {
