@@ -191,7 +191,8 @@ unsafe fn struct_size<T: Versioned>(given: *const T, name: &str) -> Result<usize
     }
     // SAFETY: the caller's promise, and `Versioned` says what comes first.
     let size = unsafe { given.cast::<usize>().read() };
-    if !(size_of::<usize>()..=LARGEST_STRUCT).contains(&size) {
+    // No struct ends within a word. A size that does would let through half of a pointer.
+    if !(size_of::<usize>()..=LARGEST_STRUCT).contains(&size) || !size.is_multiple_of(size_of::<usize>()) {
         return Err(invalid(format!("`{name}.struct_size` is {size}")).with_hint("set it to the sizeof of the struct"));
     }
     Ok(size)

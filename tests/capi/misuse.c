@@ -105,6 +105,9 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   FAILS(rowdex_order_new(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "rows of its own");
   circle.struct_size = 0;
   FAILS(rowdex_order_new(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`inner.struct_size` is 0");
+  /* Half of a pointer. */
+  circle.struct_size = 12;
+  FAILS(rowdex_order_new(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`inner.struct_size` is 12");
 
   IS_NULL(rowdex_dataset_mixed(NULL, 1, &no_dataset, &error), "datasets");
   const rowdex_dataset *datasets[] = {NULL};
