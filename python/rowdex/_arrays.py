@@ -246,6 +246,8 @@ def _present(field: Field, np: Any, nulls: Nulls, strings: str, column: str) -> 
         return _fixed_lists(field, np, nulls, strings, column)
     if kind in ("+l", "+L"):
         return _lists(field, np, nulls, strings, column)
+    if kind in ("+vl", "+vL"):
+        return _list_views(field, np, nulls, strings, column)
     if kind in ("u", "U", "z", "Z") and strings == "offsets":
         return _text_offsets(field, np)
     if kind in ("vu", "vz") and strings == "offsets":
@@ -305,6 +307,46 @@ def _lists(field: Field, np: Any, nulls: Nulls, strings: str, column: str) -> Re
         return Ragged(found, offsets - dtype.type(first) if first else offsets)
 
     return ragged
+
+
+def _list_views(field: Field, np: Any, nulls: Nulls, strings: str, column: str) -> Reader:
+    """Lists that may lie in any order, or share items: they are copied one after another."""
+    dtype = np.dtype("int32" if field.format == "+vl" else "int64")
+    items = reader(
+        field.children[0], "error" if nulls == "error" else "fill", strings, f"{column}.{field.children[0].name}"
+    )
+
+    def ragged(array: Any, owner: Any, start: int, count: int) -> Ragged:
+        starts = _view(np, array, 1, dtype, owner, array.offset + start, count)
+        # What is under a null may be any list.
+        lengths = np.where(
+            _valid(np, array, start, count), _view(np, array, 2, dtype, owner, array.offset + start, count), 0
+        )
+        offsets = _ends(np, lengths, dtype)
+        at = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1], dtype=dtype)
+        first, last = (int(at.min()), int(at.max()) + 1) if len(at) else (0, 0)
+        found = items(array.children[0].contents, owner, first, last - first)
+        return Ragged(_picked(np, found, at - first), offsets)
+
+    return ragged
+
+
+def _picked(np: Any, value: Any, at: Any) -> Any:
+    """The values of these rows, in this order."""
+    if isinstance(value, np.ndarray):
+        return value[at]
+    if isinstance(value, dict):
+        return {name: _picked(np, part, at) for name, part in value.items()}
+    if isinstance(value, Ragged):
+        lengths = np.diff(value.offsets)[at]
+        offsets = _ends(np, lengths, value.offsets.dtype)
+        items = np.repeat(value.offsets[:-1][at] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return Ragged(_picked(np, value.values, items), offsets)
+    if isinstance(value, Codes):
+        return Codes(value.codes[at], value.categories)
+    if isinstance(value, Masked):
+        return Masked(_picked(np, value.values, at), value.valid[at])
+    return [value[row] for row in at.tolist()]
 
 
 def _offsets(np: Any, array: Any, dtype: Any, owner: Any, start: int, count: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 import re
 import threading
@@ -25,12 +26,24 @@ def exception_of(error: Any) -> Error:
     info = _ffi.ErrorInfo()
     library.error_get_info(error, ctypes.byref(info))
     return BY_STATUS.get(info.kind, InternalError)(
-        text(info.message) or "",
+        _in_python(text(info.message) or ""),
         file=text(info.file),
         row_group=info.row_group if info.has_row_group else None,
         column=text(info.column),
-        hint=text(info.hint),
+        hint=None if info.hint is None else _in_python(text(info.hint) or ""),
     )
+
+
+_OPTIONS = {
+    "`--force`": "overwrite=True", "`--no-footers`": "footers=False", "`--no-partitions`": "partitions=False",
+    "`--root`": "root=", "`--rows`": "rows=", "`--schema union`": "schema_mode='union'", "`--slice`": "slice=",
+    "`--update`": "update=True",
+}  # fmt: skip
+
+
+def _in_python(text: str) -> str:
+    """A message with the names that options of the command have here."""
+    return re.sub(r"`--[a-z ]+`", lambda found: _OPTIONS.get(found[0], found[0]), text) if "`--" in text else text
 
 
 def call(function: Any, *arguments: Any) -> None:
@@ -154,7 +167,7 @@ def no_nul(value: bytes, name: str) -> bytes:
 
 def located(path: str | os.PathLike[str]) -> str:
     """The absolute path, or a URL as it is."""
-    text = os.fspath(path)
+    text = os.fsdecode(path)
     return text if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text) else os.path.abspath(text)
 
 
@@ -166,10 +179,19 @@ def optional_text(value: str | None, name: str) -> bytes | None:
     return None if value is None else no_nul(value.encode(), name)
 
 
+def whole(value: Any, name: str) -> int:
+    """A whole number: of Python, of numpy, or a float that is one, such as ``4e9``."""
+    try:
+        return int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}: use a whole number") from None
+
+
 def count(value: int | None, name: str) -> int:
     """A number for an option in which 0 stands for the default: ``None`` is the default, 0 is none at all."""
     if value is None:
         return 0
+    value = whole(value, name)
     if not 0 <= value < _ffi.NONE:
         raise ValueError(f"{name} is {value}: use 0 or more")
     return _ffi.NONE if value == 0 else value
@@ -188,6 +210,7 @@ def size(value: int | str | None, name: str) -> int:
         if found is None or unit is None:
             raise ValueError(f"{name} is {value!r}: use a number of bytes, or a text such as '4GiB' or '512MB'")
         value = round(float(found[1]) * unit)
+    value = whole(value, name)
     if not 0 < value < _ffi.NONE:
         raise ValueError(f"{name} is {value}: use a number of bytes from 1 on")
     return value

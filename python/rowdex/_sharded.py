@@ -19,6 +19,12 @@ REMEDY = (
 
 def check(loader: Any) -> None:
     """Raises a ``RuntimeError`` if the epoch that a ``DataLoader`` is about to begin would not be right."""
+    collated = getattr(loader.collate_fn, "__name__", "") == "default_collate"
+    if getattr(loader.dataset, "_makes_batches", False) and loader.batch_size is not None and collated:
+        raise RuntimeError(
+            f"a DataLoader that makes batches of {loader.batch_size} of the batches of an IterableDataset of rowdex: "
+            "write DataLoader(dataset, batch_size=None), and give the dataset the batch size"
+        )
     for above, ours in _chains(loader):
         shards = ours._shards
         if shards == 1:

@@ -49,7 +49,7 @@ class Transforms:
         for function in self._map:
             if not callable(function):
                 raise TypeError(f"map={function!r}: give a function of a batch, or a list of them")
-        lists = any(field.format in ("+l", "+L") for field in dataset.schema.fields)
+        lists = any(field.format in ("+l", "+L", "+vl", "+vL") for field in dataset.schema.fields)
         if self._pad_all is not None and not lists and not self.decode:
             raise ValueError(f"pad={pad!r}: no column has lists of different lengths")
         if output == "arrow" and (self.decode or self._collate or pad is not None):

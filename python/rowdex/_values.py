@@ -98,6 +98,16 @@ def _present(field: Field, array: Any, start: int, count: int) -> list[Any]:
         first, last = (offsets[0], offsets[-1]) if offsets else (0, 0)
         items = (_pairs if kind == "+m" else values)(field.children[0], array.children[0].contents, first, last - first)
         return [items[a - first : b - first] for a, b in zip(offsets, offsets[1:])]
+    if kind in ("+vl", "+vL"):
+        code = "q" if kind == "+vL" else "i"
+        starts, lengths = _typed(array, 1, code, at, count), _typed(array, 2, code, at, count)
+        valid = validity(array, start, count)
+        if valid is not None:
+            # What is under a null may be any list.
+            lengths = [length if there else 0 for length, there in zip(lengths, valid)]
+        last = max((first + length for first, length in zip(starts, lengths) if length), default=0)
+        items = values(field.children[0], array.children[0].contents, 0, last)
+        return [items[first : first + length] for first, length in zip(starts, lengths)]
     if kind == "+s":
         parts = [values(child, array.children[i].contents, at, count) for i, child in enumerate(field.children)]
         names = [child.name for child in field.children]

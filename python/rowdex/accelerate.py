@@ -60,6 +60,17 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
         self.gradient_state = GradientState()
         self.reset()
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        # Of the process that it is in.
+        del state["gradient_state"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.gradient_state = GradientState()
+        self.reset()
+
     @property
     def device(self) -> Any:
         """Where batches go, or ``None`` if they stay."""

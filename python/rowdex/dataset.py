@@ -80,6 +80,14 @@ class Labels(NamedTuple):
     """The values as text, in the order of the values; bytes in hexadecimal."""
 
 
+def column_list(columns: Any) -> list[str]:
+    """The names of columns that were asked for."""
+    found: list[Any] = [] if isinstance(columns, (str, bytes)) else list(columns)
+    if isinstance(columns, (str, bytes)) or not all(isinstance(name, str) for name in found):
+        raise TypeError(f"columns={columns!r}: give a list of names")
+    return found
+
+
 class Dataset:
     """The rows of indexed Parquet files, by row id.
 
@@ -132,8 +140,7 @@ class Dataset:
         if samples != "python" and type(self).__getitems__ is not Dataset.__getitems__:
             name = f"{type(self).__module__}.{type(self).__name__}"
             raise TypeError(f"samples={samples!r}: a {name} has samples of its own")
-        if isinstance(columns, str):
-            raise TypeError(f"columns={columns!r}: give a list of names")
+        columns = None if columns is None else column_list(columns)
         size(cache, "cache")
         size(max_decoded, "max_decoded")
         count(threads, "threads")
@@ -145,8 +152,8 @@ class Dataset:
             {
                 "index": path,
                 "fingerprint": known,
-                "columns": None if columns is None else list(columns),
-                "root": None if root is None else os.fspath(root),
+                "columns": columns,
+                "root": None if root is None else os.fsdecode(root),
                 "staleness": staleness,
                 "cache": cache,
                 "threads": threads,
@@ -238,8 +245,11 @@ class Dataset:
     def schema(self) -> Schema:
         """The columns served."""
         if self._schema is None:
-            self._schema = Schema(lambda schema: call(library.dataset_schema, self._pointer, ctypes.byref(schema)))
+            self._schema = Schema(self._export_schema)
         return self._schema
+
+    def _export_schema(self, schema: Any) -> None:
+        call(library.dataset_schema, self._pointer, ctypes.byref(schema))
 
     @property
     def column_names(self) -> list[str]:
@@ -281,7 +291,7 @@ class Dataset:
     def select(self, columns: Sequence[str]) -> Dataset:
         """The same dataset with these columns alone."""
         chosen = object.__new__(type(self))
-        chosen.__setstate__({**self.__getstate__(), "columns": list(columns)})
+        chosen.__setstate__({**self.__getstate__(), "columns": column_list(columns)})
         chosen._opened.get()
         return chosen
 
@@ -293,9 +303,9 @@ class Dataset:
         """
         if isinstance(rows, slice):
             return self.take(range(*rows.indices(len(self))))
-        if hasattr(rows, "__index__") and not getattr(rows, "shape", ()):
+        if hasattr(rows, "__index__") and not isinstance(rows, bool) and not getattr(rows, "shape", ()):
             return self._samples(self.take([rows]))[0]
-        if isinstance(rows, (str, float)):
+        if rows is None or isinstance(rows, (str, float, bool)) or rows is ...:
             raise TypeError(
                 f"dataset[{rows!r}]: use a row id, a slice, or several row ids; a column is "
                 "dataset[...].to_numpy()[name]"
@@ -426,11 +436,25 @@ class Dataset:
             rows = self._checked(rows)
         elif not isinstance(rows, (list, tuple, range)):
             rows = list(rows)
+        if not isinstance(rows, range) and rows and isinstance(rows[0], bool):
+            rows = self._of_mask(rows)
         try:
             # Refuses what is negative, or no integer, or beyond 64 bits.
             return array.array("Q", rows)
         except OverflowError:
             return array.array("Q", [row_id(row, len(self)) for row in rows])
+        except TypeError as error:
+            if "interpreted as an integer" not in str(error):
+                raise
+            raise TypeError(f"row ids are integers: {error}") from None
+
+    def _of_mask(self, mask: Sequence[Any]) -> list[int]:
+        """The rows that a sequence of booleans chooses."""
+        if len(mask) != len(self):
+            raise IndexError(f"a mask of {len(mask)} rows for a dataset of {len(self)}")
+        if not all(isinstance(chosen, bool) for chosen in mask):
+            raise TypeError("row ids and booleans in one sequence: use one or the other")
+        return [row for row, chosen in enumerate(mask) if chosen]
 
     def _checked(self, rows: Any) -> Any:
         import numpy as np

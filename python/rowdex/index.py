@@ -203,7 +203,10 @@ class Index:
     @property
     def schema(self) -> Schema:
         """The columns of every file."""
-        return Schema(lambda schema: call(library.index_schema, self._handle.get(), ctypes.byref(schema)))
+        return Schema(self._export_schema)
+
+    def _export_schema(self, schema: Any) -> None:
+        call(library.index_schema, self._handle.get(), ctypes.byref(schema))
 
     @property
     def files(self) -> list[FileInfo]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
@@ -17,7 +18,7 @@ from ._transforms import RowErrors, Transforms
 from .batch import Batch
 from .dataset import Dataset
 from .errors import Error, TransformError
-from .sampler import DistributedSampler, SamplerSpec, epoch_number, refuse_earlier, state_text
+from .sampler import DistributedSampler, SamplerSpec, epoch_number, refuse_earlier, sampler_of, state_text
 from .steps import LoaderSteps
 from .schema import Schema
 
@@ -144,7 +145,9 @@ class Loader:
         map_threads: Threads that do the last five, for a batch each. Batches come in the same order, and at most
             ``2 * map_threads`` of them wait, besides what ``memory`` allows. Default: 2. 0: the caller's.
         sampling: ``batch_size``, ``seed``, ``shuffle``, ``num_replicas``, ``rank`` and all else that
-            :class:`DistributedSampler` takes.
+            :class:`DistributedSampler` takes. ``drop_last`` is what it is for a ``DataLoader``: it leaves out a short
+            last batch, as ``drop_last_batch`` does. What becomes of rows that do not divide among the ranks, ``tail``
+            says.
     """
 
     def __init__(
@@ -177,17 +180,18 @@ class Loader:
             if isinstance(dataset, (str, os.PathLike)):
                 raise TypeError(f"Loader({dataset!r}): give it a dataset, rowdex.Dataset({os.fspath(dataset)!r})")
             raise TypeError(f"a Loader of {type(dataset).__name__}: give it a rowdex.Dataset")
-        if "num_workers" in sampling:
-            raise TypeError("num_workers: a Loader has threads of its own, and no worker processes; use threads=")
         if sampler is None:
-            sampler = DistributedSampler(dataset, **sampling)
+            sampler = sampler_of(dataset, type(self).__name__, _OPTIONS, **sampling)
         elif sampling:
             raise TypeError(f"{', '.join(sampling)}: give these to the sampler, or no sampler")
         if sampler.batch_size is None:
             raise ValueError("no batch size: give batch_size, to the sampler if there is one")
-        taken = {name for name in (row_ids, pads, substituted) if name is not None} & set(dataset.column_names)
-        if taken:
-            raise ValueError(f"there is a column called {taken.pop()!r}: choose another name")
+        added = [name for name in (row_ids, pads, substituted) if name is not None]
+        for name in added:
+            if not isinstance(name, str):
+                raise TypeError(f"row_ids, pads and substituted are names of columns to add, and {name!r} is none")
+            if name in dataset.column_names or added.count(name) > 1:
+                raise ValueError(f"there is a column called {name!r}: choose another name")
         if (row_ids or pads or substituted) and output in ("arrow", "python"):
             raise ValueError(
                 f"row_ids, pads and substituted with output={output!r}: use 'torch' or 'numpy'; a Batch has row_ids, "
@@ -195,6 +199,8 @@ class Loader:
             )
         if on_fault not in ("fail", "substitute"):
             raise ValueError(f"on_fault={on_fault!r}: use 'fail' or 'substitute'")
+        if fault_seed and on_fault != "substitute":
+            raise ValueError(f"fault_seed={fault_seed} with on_fault={on_fault!r}: it chooses substitutes")
         if views and strings == "offsets":
             raise ValueError("views=True and strings='offsets': views have no offsets; leave out one of them")
         self.dataset = dataset
@@ -208,25 +214,43 @@ class Loader:
             "views": views,
             "read_concurrency": count(read_concurrency, "read_concurrency"),
         }
-        self._loaded_epoch = self._sampler._resumed_epoch
-        # Where the iteration began of which no batch was asked for yet.
-        self._begun: tuple[int, int] | None = None
-        self._iterations = 0
         transforms = Transforms(dataset, output, decode=decode, collate=collate, pad=pad, map=map, pin=pin_memory)
         self._transforms = transforms
         count(map_threads, "map_threads")
         if map_threads is not None and not transforms and not pin_memory:
             raise ValueError("map_threads without map, decode, collate, pad or pin_memory: there is nothing to do")
-        self._mapping = Mapping(2 if map_threads is None else map_threads, transforms.entering) if transforms else None
+        self._map_threads = 2 if map_threads is None else map_threads
         self._convert = Convert(output, nulls, strings, frozenset(transforms.decode))
-        self._substitutes = Substitutes(dataset, fault_seed) if on_fault == "substitute" and transforms.decode else None
-        self._meter = Meter()
         self._row_groups: int | None = None
         self._row_ids, self._pads, self._substituted = row_ids, pads, substituted
-        self._view_schema: Schema | None = None
-        self._loader = PerProcess(self._open)
+        self._start()
         # Views keep what they show, so nothing is gained by converting more of them at once.
         self._max_rows = 1 if views or output in ("arrow", "python") else _CHUNK_ROWS
+
+    def _start(self) -> None:
+        """All that belongs to a run, and not to the arguments."""
+        self._loaded_epoch = self._sampler._resumed_epoch
+        # Where the iteration began of which no batch was asked for yet.
+        self._begun: tuple[int, int] | None = None
+        self._iterations = 0
+        decodes = self._more_options["on_fault"] == b"substitute" and bool(self._transforms.decode)
+        self._substitutes = Substitutes(self.dataset, self._more_options["fault_seed"]) if decodes else None
+        self._mapping = Mapping(self._map_threads, self._transforms.entering) if self._transforms else None
+        self._meter = Meter()
+        self._view_schema: Schema | None = None
+        self._loader = PerProcess(self._open)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The arguments, and where the run stands. What was read ahead, and what is counted, is of this loader."""
+        state = {name: value for name, value in self.__dict__.items() if name not in _OF_A_RUN}
+        if self._loader.made() is not None:
+            state["_sampler"] = self._sampler_copy()
+            state["_sampler"].load_state_dict(self.state_dict())
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start()
 
     @property
     def spec(self) -> SamplerSpec:
@@ -284,10 +308,11 @@ class Loader:
         if not self._more_options["views"]:
             return self.dataset.schema
         if self._view_schema is None:
-            self._view_schema = Schema(
-                lambda schema: call(library.loader_schema, self._loader.get(), ctypes.byref(schema))
-            )
+            self._view_schema = Schema(self._export_schema)
         return self._view_schema
+
+    def _export_schema(self, schema: Any) -> None:
+        call(library.loader_schema, self._loader.get(), ctypes.byref(schema))
 
     def _open(self) -> Handle:
         inherited = self._loader.inherited()
@@ -535,3 +560,9 @@ class Loader:
         call(library.loader_stream, own, ctypes.byref(stream))
         call(library.loader_set_epoch, loader, epoch + 1)
         return _capsule.capsule(stream, b"arrow_array_stream")
+
+
+_OF_A_RUN = frozenset(
+    {"_begun", "_iterations", "_loaded_epoch", "_loader", "_mapping", "_meter", "_substitutes", "_view_schema"}
+)
+_OPTIONS = frozenset(inspect.signature(Loader.__init__).parameters) - {"self", "dataset", "sampling"}

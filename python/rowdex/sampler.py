@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
+import os
 import sys
-from collections.abc import Iterator, Sized
+from collections.abc import Iterable, Iterator, Sized
 from typing import Any, Literal, NamedTuple
 
-from . import _ffi
-from ._library import Handle, PerProcess, call, library, no_nul
+from . import _ffi, _options
+from ._library import Handle, PerProcess, call, library, no_nul, whole
 from .dataset import Dataset
 from .errors import ArgumentError
 from .launch import Launch
@@ -16,6 +18,11 @@ from .order import Context, Order, Orders, open_order
 
 Tail = Literal["wrap", "drop", "uneven", "error"]
 _CHUNK = 4096
+
+STEPS_ARE_NO_ROWS = (
+    "a rowdex.torch.BatchSampler hands out steps, and no row ids: write DataLoader(dataset, batch_sampler=…) with "
+    "the rowdex.torch.Dataset itself; for a part of its rows, give the sampler order=rowdex.order.Subset(…)"
+)
 
 
 class SamplerSpec(NamedTuple):
@@ -48,6 +55,9 @@ class SamplerSpec(NamedTuple):
     resumed: str | None = None
     partition: str = "strided"
     rotation: bool | None = None
+
+    def __index__(self) -> int:
+        raise TypeError(STEPS_ARE_NO_ROWS)
 
     def open(self, dataset: Dataset | None) -> OpenSampler:
         """The samplers that it describes. Orders that go by row groups need the dataset."""
@@ -182,6 +192,8 @@ class DistributedSampler:
         partition: Literal["strided", "contiguous"] = "strided",
         rotation: bool | None = None,
     ) -> None:
+        if isinstance(dataset, (str, bytes, os.PathLike)):
+            raise TypeError(f"a sampler of {dataset!r}: give it a dataset, rowdex.Dataset({dataset!r})")
         sampler = getattr(sys.modules.get("torch.utils.data"), "Sampler", None)
         if isinstance(dataset, DistributedSampler) or (sampler is not None and isinstance(dataset, sampler)):
             raise TypeError(
@@ -194,14 +206,18 @@ class DistributedSampler:
             raise ValueError(f"shuffle=False and order={order!r}: leave out one of them")
         if drop_last and tail not in (None, "drop"):
             raise ValueError(f"drop_last=True and tail={tail!r}: leave out one of them")
-        if batch_size is not None and batch_size < 1:
-            raise ValueError(f"a batch size of {batch_size}: use 1 or more")
+        if batch_size is not None:
+            batch_size = whole(batch_size, "batch_size")
+            if batch_size < 1:
+                raise ValueError(f"a batch size of {batch_size}: use 1 or more")
+        seed = whole(seed, "seed")
         # Which of the two nobody gave: they must be those of the process group once there is one.
         self._assumed = (num_replicas is None, rank is None)
         if num_replicas is None or rank is None:
             known_size, known_rank = world()
             num_replicas = known_size if num_replicas is None else num_replicas
             rank = known_rank if rank is None else rank
+        num_replicas, rank = whole(num_replicas, "num_replicas"), whole(rank, "rank")
         for name, value, least in [("num_replicas", num_replicas, 1), ("rank", rank, 0), ("replicas", replicas, 1)]:
             if not least <= value < 2**32:
                 raise ValueError(f"{name} is {value}: use {least} or more")
@@ -389,6 +405,19 @@ class DistributedSampler:
             StateError: if it is from another order, dataset or seed; the sampler is then unchanged.
         """
         self._set(self._spec._replace(resumed=state_text(state_dict).decode()))
+
+
+_SAMPLING = frozenset(inspect.signature(DistributedSampler.__init__).parameters) - {"self", "dataset"}
+
+
+def sampler_of(dataset: Any, maker: str, own: Iterable[str] = (), **sampling: Any) -> DistributedSampler:
+    """The sampler that a maker of batches makes of the keyword arguments that it passes on.
+
+    Raises:
+        TypeError: for one that there is not, naming the maker, which has the options ``own`` besides.
+    """
+    _options.check(sampling, _SAMPLING | set(own), maker)
+    return DistributedSampler(dataset, **_options.of_batches(sampling))
 
 
 class _Rows(Iterator[int]):

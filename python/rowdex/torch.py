@@ -31,8 +31,8 @@ from ._library import Handle, PerProcess, call, count, library, size
 from .batch import Batch
 from .dataset import Dataset as _Dataset
 from .loader import Convert
+from .sampler import STEPS_ARE_NO_ROWS, OpenSampler, SamplerSpec, sampler_info, sampler_of, steps_left, world
 from .sampler import DistributedSampler as _DistributedSampler
-from .sampler import OpenSampler, SamplerSpec, sampler_info, steps_left, world
 from .steps import LoaderStep
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ class Step(NamedTuple):
     step: int
     resumed: bool
     """Whether the epoch is the one that the run was resumed within."""
+
+    def __index__(self) -> int:
+        raise TypeError(STEPS_ARE_NO_ROWS)
 
 
 class DistributedSampler(_DistributedSampler, torch.utils.data.DistributedSampler[Any]):  # type: ignore[override]
@@ -100,8 +103,9 @@ class BatchSampler(torch.utils.data.Sampler[Step]):
         dataset: The dataset that the ``DataLoader`` has, or the :class:`rowdex.DistributedSampler` to take batches
             from, which needs a batch size.
         batch_size: Rows per step and rank.
-        sampling: ``seed``, ``shuffle``, ``drop_last``, ``num_replicas``, ``rank``, and all else that
-            :class:`rowdex.DistributedSampler` takes.
+        sampling: ``seed``, ``shuffle``, ``num_replicas``, ``rank``, and all else that
+            :class:`rowdex.DistributedSampler` takes. ``drop_last`` is what it is for a ``DataLoader``: it leaves out a
+            short last batch, as ``drop_last_batch`` does.
     """
 
     def __init__(self, dataset: _Dataset | _DistributedSampler, batch_size: int | None = None, **sampling: Any) -> None:
@@ -110,7 +114,7 @@ class BatchSampler(torch.utils.data.Sampler[Step]):
                 raise TypeError("batch size and other options belong to the sampler")
             self.sampler = dataset
         else:
-            self.sampler = DistributedSampler(dataset, batch_size=batch_size, **sampling)
+            self.sampler = sampler_of(dataset, "BatchSampler", batch_size=batch_size, **sampling)
         announce()
         if self.sampler.batch_size is None:
             raise ValueError("no batch size: give batch_size, to the sampler if there is one")
@@ -213,7 +217,9 @@ class GlobalBatchSampler(torch.utils.data.Sampler[Any]):
             raise ValueError(f"a batch size of {batch_size} does not split among {shards} ranks")
         size = batch_size // shards if split_batches else batch_size
         self.batch_size, self.split_batches = batch_size, split_batches
-        self.sampler = DistributedSampler(dataset, shards, 0, batch_size=size, **sampling)
+        self.sampler = sampler_of(
+            dataset, "GlobalBatchSampler", ("num_shards",), num_replicas=shards, rank=0, batch_size=size, **sampling
+        )
         if self.sampler.steps:
             last = dealt(self.sampler, self.sampler.epoch, self.sampler.steps - 1)
             kept = len(dataset) % (size * shards) or last.total
@@ -364,7 +370,7 @@ def _samples(batch: Batch) -> list[Row]:
     array = batch._export().array
     columns: list[Any] = []
     for i, field in enumerate(fields):
-        if field.format.startswith(("+w:", "+l", "+L")):
+        if field.format.startswith(("+w:", "+l", "+L", "+vl", "+vL")):
             columns.append(_lists(batch, field.name) or batch_values(batch, array, i))
         else:
             columns.append(batch_values(batch, array, i))
@@ -654,7 +660,11 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
             :class:`rowdex.DistributedSampler` takes.
     """
 
+    _makes_batches = True
+
     def __init__(self, dataset: Dataset, batch_size: int, **sampling: Any) -> None:
+        if not isinstance(dataset, Dataset):
+            raise TypeError(f"an IterableDataset of {dataset!r}: give it a rowdex.torch.Dataset")
         self.__setstate__({"dataset": dataset, "sampler": BatchSampler(dataset, batch_size, **sampling)})
 
     def __getstate__(self) -> dict[str, Any]:

@@ -99,6 +99,33 @@ def check(exported: Exported, part: pa.Array, start: int, count: int, strings: s
             assert joined == expected, (nulls, size)
 
 
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("part", [*PARTS, STRUCT, pa.list_(pa.int64()), pa.list_(pa.bool_(), 2), MAPS[0]], ids=str)
+@pytest.mark.parametrize("nulls", [0.0, 0.3])
+def test_list_views_in_any_order_are_the_lists(part: pa.DataType, nulls: float, large: bool) -> None:
+    rng = np.random.default_rng(13)
+    lists = random_array(rng, pa.large_list(part) if large else pa.list_(part), ROWS, nulls)
+    # In another order, some twice, and with items that nobody has.
+    order = rng.integers(ROWS, size=2 * ROWS)
+    starts, sizes = lists.offsets.to_numpy(), np.diff(lists.offsets.to_numpy())
+    mask = lists.is_null().to_numpy(zero_copy_only=False)[order]
+    # What is under a null may be any list.
+    sizes = np.where(mask, 10**6, sizes[order])
+    made = pa.LargeListViewArray if large else pa.ListViewArray
+    width = pa.int64() if large else pa.int32()
+    views = made.from_arrays(
+        pa.array(starts[:-1][order], width), pa.array(sizes, width), lists.values, mask=pa.array(mask)
+    )
+    wanted = lists.take(pa.array(order))
+    for start, count in [(0, len(order)), (7, 20), (len(order) - 1, 1), (5, 0)]:
+        exported = Exported(views.slice(start, count))
+        same = wanted.slice(start, count)
+        found = _values.values(exported.field, exported.array, 0, count)
+        assert [oracle.plain(row) for row in found] == oracle.python(same)
+        if not oracle.has_null(lists) or oracle.has_null(same):
+            check(exported, same, 0, count, "list")
+
+
 @pytest.mark.parametrize("kind", [*TYPES, *RANDOM], ids=str)
 def test_tensors_of_every_type_are_the_arrays(kind: pa.DataType) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")

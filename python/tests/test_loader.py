@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import collections
+import pathlib
 import pickle
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import rowdex
 from rowdex._library import size as bytes_of
@@ -315,3 +317,20 @@ def test_outputs_are_named(dataset: Any) -> None:
     with pytest.raises(ValueError, match="memory"):
         loader_of(dataset, memory=0)
     assert isinstance(next(iter(loader_of(dataset)))["x"], np.ndarray)
+
+
+@pytest.mark.parametrize("memory", [1, 1 << 20])
+def test_list_views_are_served_as_lists_are(tmp_path: pathlib.Path, memory: int) -> None:
+    lists = [None if row % 5 == 0 else list(range(row % 4)) for row in range(60)]
+    written = pa.table({"row": range(60), "lists": pa.array(lists, pa.list_view(pa.int32()))})
+    pq.write_table(written, tmp_path / "views.parquet", row_group_size=17)
+    rowdex.build(tmp_path, tmp_path / "views.rdx")
+    dataset = rowdex.Dataset(tmp_path / "views.rdx")
+    assert [row["lists"] for row in dataset] == lists
+    for batch in rowdex.Loader(dataset, batch_size=7, memory=memory, output="numpy", nulls="mask"):
+        ragged, valid = batch["lists"]
+        ends = ragged.offsets
+        found = [ragged.values[a:b].tolist() if there else None for a, b, there in zip(ends, ends[1:], valid)]
+        assert found == [lists[row] for row in batch["row"].values]
+    for batch in rowdex.Loader(dataset, batch_size=7, memory=memory, output="python"):
+        assert batch["lists"] == [lists[row] for row in batch["row"]]

@@ -1,0 +1,54 @@
+"""Keyword arguments that makers of batches pass on to their sampler: which there are, and what to write instead of
+those of other loaders."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+_ELSEWHERE = {
+    "batch_sampler": "give sampler=rowdex.DistributedSampler(…, batch_size=…)",
+    "buffer_size": "all rows are shuffled among all, and memory= bounds what is held",
+    "collate_fn": "use collate= for functions of columns, or map= for a function of batches; a DataLoader with "
+    "rowdex.torch.BatchSampler takes a collate_fn",
+    "columns": "give them to the dataset",
+    "epochs": "each iteration is an epoch",
+    "generator": "use seed=",
+    "multiprocessing_context": "there are threads, and no worker processes; use threads=",
+    "num_epochs": "each iteration is an epoch",
+    "num_shards": "use num_replicas=",
+    "num_workers": "a Loader has threads of its own, and no worker processes; use threads=",
+    "persistent_workers": "there are threads, and no worker processes",
+    "prefetch": "use read_ahead=, a number of batches",
+    "prefetch_factor": "use read_ahead=, a number of batches",
+    "shard_id": "use rank=",
+    "shuffle_buffer": "all rows are shuffled among all, and memory= bounds what is held",
+    "transform": "use map= for a function of batches, or decode= for functions of values",
+    "worker_init_fn": "there are threads, and no worker processes",
+    "world_size": "use num_replicas=",
+}
+
+
+def check(given: Iterable[str], known: Iterable[str], maker: str) -> None:
+    """Refuses options that there are not.
+
+    Raises:
+        TypeError: naming the first of them, and what to write instead.
+    """
+    names = sorted(known)
+    for name in given:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, 1)
+            hint = _ELSEWHERE.get(name) or (f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}")
+            raise TypeError(f"{name}: {maker} has no such option; {hint}")
+
+
+def of_batches(sampling: dict[str, Any]) -> dict[str, Any]:
+    """The options of a sampler whose batches are served: there ``drop_last`` is what it is for a ``DataLoader``."""
+    if "drop_last" not in sampling:
+        return sampling
+    rest = {name: value for name, value in sampling.items() if name != "drop_last"}
+    if sampling["drop_last"] and rest.setdefault("drop_last_batch", True) is False:
+        raise ValueError("drop_last=True and drop_last_batch=False: leave out one of them")
+    return rest

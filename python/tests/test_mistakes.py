@@ -1,0 +1,211 @@
+"""What people write by mistake: it is an error that says what to write instead, and never rows that nobody meant."""
+
+from __future__ import annotations
+
+import copy
+import pathlib
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import rowdex
+from rowdex import _options
+
+torch = pytest.importorskip("torch")
+import rowdex.torch  # noqa: E402
+
+
+def test_a_list_of_booleans_is_a_mask_as_an_array_of_them_is(dataset: rowdex.Dataset) -> None:
+    mask = [row % 7 == 3 for row in range(len(dataset))]
+    wanted = [row for row, chosen in enumerate(mask) if chosen]
+    assert dataset[mask].row_ids == dataset[tuple(mask)].row_ids == dataset[np.array(mask)].row_ids == wanted
+    for wrong in ([True, False], [False], mask[1:]):
+        with pytest.raises(IndexError, match=f"a mask of {len(wrong)} rows for a dataset of {len(dataset)}"):
+            dataset[wrong]
+    with pytest.raises(TypeError, match="row ids and booleans"):
+        dataset[[*mask[1:], 5]]
+
+
+@pytest.mark.parametrize("row", [True, False, None, ..., 1.0, "id"])
+def test_what_is_no_row_id_is_refused(dataset: rowdex.Dataset, row: Any) -> None:
+    with pytest.raises(TypeError, match="use a row id, a slice, or several row ids"):
+        dataset[row]
+
+
+def test_row_ids_that_are_no_integers_are_refused(dataset: rowdex.Dataset) -> None:
+    for rows in (["a"], [1.5], [None]):
+        with pytest.raises(TypeError, match="row ids are integers"):
+            dataset[rows]
+
+
+@pytest.mark.parametrize("columns", ["id", b"id", [0], [None], [b"id"]])
+def test_columns_are_a_list_of_names(dataset: rowdex.Dataset, index: str, columns: Any) -> None:
+    with pytest.raises(TypeError, match="give a list of names"):
+        rowdex.Dataset(index, columns=columns)
+    with pytest.raises(TypeError, match="give a list of names"):
+        dataset.select(columns)
+
+
+def test_a_path_may_be_bytes(index: str) -> None:
+    assert len(rowdex.Dataset(index.encode())) == len(rowdex.Dataset(index))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: rowdex.DistributedSampler(path),
+        lambda path: rowdex.torch.BatchSampler(path, 8),
+        lambda path: rowdex.torch.GlobalBatchSampler(path, 8),
+        lambda path: rowdex.torch.IterableDataset(path, 8),
+    ],
+)
+def test_a_path_in_the_place_of_a_dataset_is_no_dataset_of_its_letters(index: str, make: Any) -> None:
+    for path in (index, pathlib.Path(index)):
+        with pytest.raises(TypeError, match=r"give it a (rowdex\.torch\.D|d)ataset"):
+            make(path)
+
+
+@pytest.mark.parametrize("name", sorted(_options._ELSEWHERE))
+def test_an_option_of_another_loader_is_told_what_it_is_here(dataset: rowdex.Dataset, name: str) -> None:
+    for make, maker in ((rowdex.Loader, "Loader"), (rowdex.torch.BatchSampler, "BatchSampler")):
+        with pytest.raises(TypeError, match=f"^{name}: {maker} has no such option; ."):
+            make(dataset, batch_size=8, **{name: 1})
+
+
+def test_an_unknown_option_is_told_what_there_is(dataset: rowdex.Dataset) -> None:
+    with pytest.raises(TypeError, match="memry: Loader has no such option; did you mean memory"):
+        rowdex.Loader(dataset, batch_size=8, memry=1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="zzz: IterableDataset|zzz: BatchSampler has no such option; there are batch_s"):
+        rowdex.torch.BatchSampler(dataset, batch_size=8, zzz=1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"batch_size": "8"}, {"batch_size": 1.5}, {"seed": None}, {"seed": "a"}, {"memory": 1.5}, {"threads": "2"},
+     {"num_replicas": "2"}, {"rank": 0.5, "num_replicas": 2}, {"read_ahead": "4"}],
+)  # fmt: skip
+def test_what_is_no_whole_number_is_refused_by_name(dataset: rowdex.Dataset, options: dict[str, Any]) -> None:
+    name = next(iter(options))
+    with pytest.raises((TypeError, ValueError), match=f"^{name} is "):
+        rowdex.Loader(dataset, **{"batch_size": 8, **options})
+
+
+def test_numbers_of_numpy_and_whole_floats_are_whole_numbers(dataset: rowdex.Dataset) -> None:
+    plain = rowdex.Loader(dataset, batch_size=8, seed=3, memory=4_000_000_000)
+    other = rowdex.Loader(dataset, batch_size=np.int64(8), seed=np.uint8(3), memory=4e9)  # type: ignore[arg-type]
+    assert other.spec == plain.spec
+
+
+def test_names_of_added_columns_are_texts_and_differ(dataset: rowdex.Dataset) -> None:
+    for names in ({"row_ids": "r", "pads": "r"}, {"pads": "p", "substituted": "p"}, {"row_ids": "id"}):
+        with pytest.raises(ValueError, match="there is a column called"):
+            rowdex.Loader(dataset, batch_size=8, **names)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="names of columns to add"):
+        rowdex.Loader(dataset, batch_size=8, row_ids=True)  # type: ignore[arg-type]
+
+
+def test_a_seed_of_substitutes_needs_substitutes(dataset: rowdex.Dataset) -> None:
+    with pytest.raises(ValueError, match="fault_seed=4 with on_fault='fail'"):
+        rowdex.Loader(dataset, batch_size=8, fault_seed=4)
+    rowdex.Loader(dataset, batch_size=8, fault_seed=4, on_fault="substitute")
+
+
+def test_drop_last_of_what_makes_batches_is_that_of_a_dataloader(dataset: rowdex.Dataset) -> None:
+    class Rows(torch.utils.data.Dataset[int]):
+        def __len__(self) -> int:
+            return len(dataset)
+
+        def __getitem__(self, row: int) -> int:
+            return row
+
+    for world, size in [(1, 64), (2, 100), (3, 335), (3, 334), (7, 2000)]:
+        for last in (False, True):
+            stock = torch.utils.data.DistributedSampler(Rows(), world, 0, shuffle=False)
+            wanted = [len(batch) for batch in torch.utils.data.DataLoader(Rows(), size, sampler=stock, drop_last=last)]
+            given: Any = {"batch_size": size, "num_replicas": world, "rank": 0, "drop_last": last}
+            loader = rowdex.Loader(dataset.select(["id"]), row_ids="row", **given)
+            batches = rowdex.torch.BatchSampler(dataset, **given)
+            assert [len(batch["row"]) for batch in loader] == wanted, (world, size, last)
+            assert len(loader) == len(batches) == len(wanted)
+    with pytest.raises(ValueError, match="leave out one of them"):
+        rowdex.Loader(dataset, batch_size=8, drop_last=True, drop_last_batch=False)
+
+
+def test_steps_that_are_taken_for_row_ids_say_where_they_belong(index: str) -> None:
+    dataset = rowdex.torch.Dataset(index, columns=["id"])
+    batches = rowdex.torch.BatchSampler(dataset, batch_size=8)
+    part: Any = torch.utils.data.Subset(dataset, range(100))
+    for loader in (
+        torch.utils.data.DataLoader(dataset, sampler=batches),
+        torch.utils.data.DataLoader(dataset, sampler=batches, batch_size=None),
+        torch.utils.data.DataLoader(part, batch_sampler=batches),
+    ):
+        with pytest.raises(TypeError, match="hands out steps, and no row ids: write DataLoader"):
+            next(iter(loader))
+
+
+def test_batches_of_batches_are_refused(index: str) -> None:
+    dataset = rowdex.torch.Dataset(index, columns=["id"])
+    batches = rowdex.torch.IterableDataset(dataset, batch_size=8)
+    for size in (1, 8):
+        for workers in (0, 1):
+            loader = torch.utils.data.DataLoader(batches, batch_size=size, num_workers=workers)
+            with pytest.raises(RuntimeError, match=r"write DataLoader\(dataset, batch_size=None\)"):
+                next(iter(loader))
+    # Who collates by a function of his own knows what comes.
+    own = torch.utils.data.DataLoader(batches, batch_size=1, collate_fn=lambda found: found[0])
+    assert next(iter(own))["id"].shape == (8,)
+
+
+def test_an_iterable_dataset_of_a_dataset_that_makes_no_batches_is_refused(dataset: rowdex.Dataset) -> None:
+    with pytest.raises(TypeError, match="give it a rowdex.torch.Dataset"):
+        rowdex.torch.IterableDataset(dataset, batch_size=8)  # type: ignore[arg-type]
+
+
+def test_hints_name_the_arguments_of_python_and_not_options_of_the_command(
+    folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    index = tmp_path / "again.rdx"
+    rowdex.build(folder, index)
+    for again in (lambda: rowdex.build(folder, index), lambda: rowdex.select(index, index, sample=0.5)):
+        with pytest.raises(rowdex.Error) as raised:
+            again()
+        assert "`--" not in str(raised.value) and "`--" not in str(raised.value.hint)
+    with pytest.raises(rowdex.AlreadyExistsError, match="overwrite=True.*update=True"):
+        rowdex.build(folder, index)
+
+
+@pytest.mark.parametrize("copied", [lambda value: pickle.loads(pickle.dumps(value)), copy.deepcopy, copy.copy])
+@pytest.mark.parametrize("options", [{}, {"map": len}, {"threads": 0, "views": True}])
+@pytest.mark.parametrize("served", [0, 3, 16, 20])
+def test_a_copied_loader_goes_on_where_the_other_one_is(
+    dataset: rowdex.Dataset, copied: Any, options: Any, served: int
+) -> None:
+    def made() -> Any:
+        return rowdex.Loader(dataset.select(["id"]), batch_size=64, seed=5, output="numpy", row_ids="row", **options)
+
+    def rows(batch: Any) -> Any:
+        return batch if isinstance(batch, int) else batch["row"].tolist()
+
+    def going(loader: Any) -> Any:
+        while True:
+            yield from loader
+
+    whole = going(made())
+    wanted = [rows(next(whole)) for _ in range(60)]
+    loader = made()
+    first = going(loader)
+    assert [rows(next(first)) for _ in range(served)] == wanted[:served]
+    other = copied(loader)
+    assert other.state_dict() == loader.state_dict()
+    after = going(other)
+    assert [rows(next(after)) for _ in range(35)] == wanted[served : served + 35]
+    # And the one that was copied goes on as if it had not been.
+    assert [rows(next(first)) for _ in range(35)] == wanted[served : served + 35]
+
+
+def test_a_schema_is_pickled(dataset: rowdex.Dataset) -> None:
+    for schema in (dataset.schema, dataset.index.schema, rowdex.Loader(dataset, batch_size=8, views=True).schema):
+        again = pickle.loads(pickle.dumps(schema))
+        assert again.fields == schema.fields
