@@ -550,8 +550,12 @@ typedef struct rowdex_select_options {
   uint64_t sample_seed;
   // 1 replaces an existing file.
   uint64_t overwrite;
-  // How the store is talked to that the view goes to. NULL: the defaults.
+  // How the store is talked to that the view goes to, and that conditions read from. NULL: the defaults.
   const struct rowdex_store_options *store;
+  // Keeps only rows that meet this condition in SQL, which reads the columns that it needs. NULL: all.
+  const char *filter;
+  // Where the data is that the condition reads, instead of where the index says. NULL: there.
+  const char *filter_root;
 } rowdex_select_options;
 
 // What was selected.
@@ -1116,6 +1120,16 @@ rowdex_status rowdex_id_set_from_ranges(uint64_t rows,
                                         struct rowdex_id_set **set,
                                         struct rowdex_error **error);
 
+// The rows of a dataset that meet a condition in SQL. The columns that it needs are read and decoded once, where the
+// footers do not decide; they need not be among those served.
+//
+// `of` has the rows that are asked about; NULL: all. A library that was built without the feature `filter` refuses.
+rowdex_status rowdex_id_set_filter(const struct rowdex_dataset *dataset,
+                                   const char *condition,
+                                   const struct rowdex_id_set *of,
+                                   struct rowdex_id_set **set,
+                                   struct rowdex_error **error);
+
 // The rows of an index that a file lists.
 //
 // Text has a row id, a range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line. CSV
@@ -1189,8 +1203,8 @@ rowdex_status rowdex_id_set_fill(const struct rowdex_id_set *set,
                                  size_t *filled,
                                  struct rowdex_error **error);
 
-// Writes a view of an index to `output`: an index of the same files that serves only some of the rows. No data is read
-// or copied. The path holds what it held, or the whole view, at any moment.
+// Writes a view of an index to `output`: an index of the same files that serves only some of the rows. No data is
+// copied, and none is read but for a condition. The path holds what it held, or the whole view, at any moment.
 //
 // `report` may be NULL. A view without rows is an error.
 rowdex_status rowdex_select(const struct rowdex_index *base,

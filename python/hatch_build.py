@@ -33,7 +33,7 @@ class CargoBuild(BuildHookInterface[Any]):
         if not target.is_absolute():
             target = repository / target
         profile = os.environ.get("ROWDEX_CARGO_PROFILE", "release")
-        common = ["--profile", profile, "--features", "capi", "--target-dir", str(target)]
+        common = ["--profile", profile, "--features", "capi,filter", "--target-dir", str(target)]
         common += ["--manifest-path", str(repository / "Cargo.toml")]
         common += shlex.split(os.environ.get("ROWDEX_CARGO_ARGS", ""))
         # For the last step only, so that what is compiled of the dependencies is shared with other builds. Users get no

@@ -196,6 +196,7 @@
 //! | `object-store` | yes | data and indexes by URL | object_store, tokio, reqwest, rustls with ring |
 //! | `serde` | no | typed rows: `MapDataset::get_as` | serde, serde_arrow |
 //! | `burn` | no | `burn_dataset::Dataset` for [`Dataset`] | burn-dataset, and `serde` |
+//! | `filter` | no | conditions in SQL: `Dataset::filter`, `Select::filter`, `--where` | parts of DataFusion, sqlparser |
 //! | `capi` | no | the functions of `include/rowdex.h` (Unix only) | mimalloc, which a shared library uses if asked |
 //!
 //! A library that reads local files needs none of them: `default-features = false`.
@@ -208,6 +209,8 @@ compile_error!("the feature `capi` needs Unix: paths of C are bytes, as Unix has
 mod capi;
 pub mod dataset;
 pub mod error;
+#[cfg(feature = "filter")]
+mod filter;
 mod fs;
 pub mod index;
 pub mod loader;

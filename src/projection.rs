@@ -290,7 +290,7 @@ fn prune(field: &FieldRef, pick: &Pick) -> FieldRef {
 }
 
 /// The error for a column that is not there, with the one that was probably meant and those that exist.
-fn unknown(schema: &Schema, path: &str) -> Error {
+pub(crate) fn unknown(schema: &Schema, path: &str) -> Error {
     const SHOWN: usize = 20;
     let mut names = Vec::new();
     for field in schema.fields() {

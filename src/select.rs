@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "filter")]
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::temporal_conversions::timestamp_s_to_datetime;
@@ -11,6 +13,11 @@ use crate::index::{ListedRows, root, view};
 use crate::order::{IdSet, Sample};
 use crate::source::StoreOptions;
 use crate::source::place::{Place, shown};
+#[cfg(feature = "filter")]
+use crate::{
+    Dataset,
+    dataset::{Filter, FilterProgress, FilterReport},
+};
 use crate::{Error, ErrorKind, Index, Result};
 
 /// Makes a view: an index of the same files that serves only some of the rows.
@@ -40,6 +47,18 @@ pub struct Select {
     overwrite: bool,
     store: StoreOptions,
     time: Option<SystemTime>,
+    #[cfg(feature = "filter")]
+    filters: Filters,
+}
+
+/// Conditions, and how the data is read that they are of.
+#[cfg(feature = "filter")]
+#[derive(Clone, Default)]
+struct Filters {
+    conditions: Vec<String>,
+    root: Option<PathBuf>,
+    threads: Option<usize>,
+    progress: Option<Arc<dyn Fn(FilterProgress) + Send + Sync>>,
 }
 
 /// One of the reasons to leave rows out.
@@ -69,6 +88,9 @@ pub struct SelectReport {
     pub unserved: u64,
     /// Length of the view in bytes.
     pub index_bytes: u64,
+    /// What deciding the conditions took, if there are any.
+    #[cfg(feature = "filter")]
+    pub filter: Option<FilterReport>,
 }
 
 impl Select {
@@ -81,6 +103,8 @@ impl Select {
             overwrite: false,
             store: StoreOptions::default(),
             time: None,
+            #[cfg(feature = "filter")]
+            filters: Filters::default(),
         }
     }
 
@@ -135,6 +159,43 @@ impl Select {
         self.choose(Choice::Sample { fraction, seed })
     }
 
+    /// Only rows that meet a condition in SQL, such as `lang = 'en' and length(text) > 200`.
+    ///
+    /// Conditions come last, so that values are read of rows alone that the other choices leave. `docs/select.md` says
+    /// what a condition may be. See [`Dataset::filter`].
+    #[cfg(feature = "filter")]
+    #[must_use]
+    pub fn filter(mut self, condition: impl Into<String>) -> Self {
+        self.filters.conditions.push(condition.into());
+        self
+    }
+
+    /// Where the data is that conditions read, instead of where the index says. See
+    /// [`DatasetBuilder::with_root`](crate::DatasetBuilder::with_root).
+    #[cfg(feature = "filter")]
+    #[must_use]
+    pub fn with_root(mut self, root: impl Into<PathBuf>) -> Self {
+        self.filters.root = Some(root.into());
+        self
+    }
+
+    /// With how many threads conditions are decided. See
+    /// [`DatasetBuilder::with_threads`](crate::DatasetBuilder::with_threads).
+    #[cfg(feature = "filter")]
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.filters.threads = Some(threads);
+        self
+    }
+
+    /// Is called while conditions are decided.
+    #[cfg(feature = "filter")]
+    #[must_use]
+    pub fn with_progress(mut self, progress: impl Fn(FilterProgress) + Send + Sync + 'static) -> Self {
+        self.filters.progress = Some(Arc::new(progress));
+        self
+    }
+
     /// Whether to replace an existing file. Default: no.
     #[must_use]
     pub fn with_overwrite(mut self, overwrite: bool) -> Self {
@@ -162,8 +223,8 @@ impl Select {
     /// # Errors
     /// [`ErrorKind::AlreadyExists`] if there is a file and overwriting was not asked for;
     /// [`ErrorKind::InvalidArgument`] for views of other files, for a fraction beyond 0 to 1, if no row is left, if the
-    /// view would replace its base, and if the base is in memory and does not say where its files are; and those of
-    /// [`Index::read_rows`].
+    /// view would replace its base, and if the base is in memory and does not say where its files are; those of
+    /// [`Index::read_rows`]; and with conditions, those of [`Dataset::filter`] and of reading.
     pub fn write(&self, output: impl AsRef<Path>) -> Result<SelectReport> {
         let output = output.as_ref();
         let place = Place::of(output)?;
@@ -178,12 +239,26 @@ impl Select {
                 .with_file(shown(output))
                 .with_hint("write it to another path, and rename it later if that is what you want"));
         }
+        #[cfg(feature = "filter")]
+        let dataset = self.filtered()?;
+        #[cfg(feature = "filter")]
+        let filter = match &dataset {
+            // Before anything is read or written.
+            Some(dataset) => Some(dataset.filter_all(&self.filters.conditions)?),
+            None => None,
+        };
         let mut file = Output::create(place.clone(), self.overwrite, &self.store).map_err(exists)?;
         if place.url().is_some() && !self.overwrite && output::exists(&place, &self.store)? {
             return Err(exists(Error::new(ErrorKind::AlreadyExists, "")));
         }
         let mut told = Told::default();
         let rows = self.chosen(&mut told)?;
+        #[cfg(feature = "filter")]
+        let (rows, filter) = match filter {
+            Some(filter) => self.matching(filter, rows, &mut told)?,
+            None => (rows, None),
+        };
+        let rows = self.source(rows, &mut told)?;
         if rows.is_empty() {
             let message = format!("none of {} rows is left to be served", self.base.len());
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("loosen the choices"));
@@ -203,10 +278,46 @@ impl Select {
             repeated: told.repeated,
             unserved: told.unserved,
             index_bytes,
+            #[cfg(feature = "filter")]
+            filter,
         })
     }
 
-    /// The source rows that are left.
+    /// What conditions are decided on, if there are any.
+    #[cfg(feature = "filter")]
+    fn filtered(&self) -> Result<Option<Dataset>> {
+        if self.filters.conditions.is_empty() {
+            return Ok(None);
+        }
+        let mut builder = Dataset::builder(self.base.clone()).with_store_options(self.store.clone());
+        if let Some(root) = &self.filters.root {
+            builder = builder.with_root(root);
+        }
+        if let Some(threads) = self.filters.threads {
+            builder = builder.with_threads(threads);
+        }
+        builder.open().map(Some)
+    }
+
+    /// Those of the rows that meet the conditions.
+    #[cfg(feature = "filter")]
+    fn matching(&self, filter: Filter<'_>, rows: IdSet, told: &mut Told) -> Result<(IdSet, Option<FilterReport>)> {
+        let progress = |at: FilterProgress| {
+            if let Some(progress) = &self.filters.progress {
+                progress(at);
+            }
+        };
+        let (rows, report) = filter.of(&rows).run(&progress)?;
+        let conditions: Vec<String> =
+            self.filters.conditions.iter().map(|condition| format!("\"where\":{}", quoted(condition))).collect();
+        let (last, before) =
+            conditions.split_last().map_or((String::new(), &[][..]), |(last, all)| (last.clone(), all));
+        told.steps.extend(before.iter().map(|condition| format!("{{{condition}}}")));
+        told.steps.push(format!("{{{last},\"evaluated\":{},\"rows\":{}}}", report.rows_evaluated, rows.len()));
+        Ok((rows, Some(report)))
+    }
+
+    /// The rows of the base that are left.
     fn chosen(&self, told: &mut Told) -> Result<IdSet> {
         let base = &self.base;
         let mut rows = IdSet::all(base.len())?;
@@ -224,6 +335,12 @@ impl Select {
             rows = rows.intersection(&left)?;
             told.steps.push(format!("{{{},\"rows\":{}}}", choice.json(), rows.len()));
         }
+        Ok(rows)
+    }
+
+    /// The source rows that are left, and those that are added.
+    fn source(&self, rows: IdSet, told: &mut Told) -> Result<IdSet> {
+        let base = &self.base;
         let mut source = base.to_source(&rows)?;
         for view in &self.added {
             base.check_same_files(view)?;

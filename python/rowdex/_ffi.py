@@ -185,6 +185,8 @@ class SelectOptions(Versioned):
         ("sample_seed", c_uint64),
         ("overwrite", c_uint64),
         ("store", POINTER(StoreOptions)),
+        ("filter", c_char_p),
+        ("filter_root", c_char_p),
     ]
 
 
@@ -558,6 +560,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "id_set_listed": (_STATUS, [_HANDLE, c_char_p, _OUT]),
     "id_set_split": (_STATUS, [c_uint64, c_char_p, c_double, c_uint64, _OUT]),
     "id_set_split_by": (_STATUS, [_HANDLE, c_char_p, _HANDLE, c_char_p, c_double, c_uint64, _OUT]),
+    "id_set_filter": (_STATUS, [_HANDLE, c_char_p, _HANDLE, _OUT]),
     "id_set_complement": (_STATUS, [_HANDLE, _OUT]),
     "id_set_intersection": (_STATUS, [_HANDLE, _HANDLE, _OUT]),
     "id_set_union": (_STATUS, [_HANDLE, _HANDLE, _OUT]),

@@ -391,6 +391,24 @@ class IdSet:
         found = IdSet._of("split", rows, side, float(fraction), seed % 2**64)
         return found if of is None else found & of
 
+    @staticmethod
+    def where(dataset: Dataset | Index, condition: str, *, of: IdSet | None = None) -> IdSet:
+        """The rows that meet a condition in SQL: ``"lang = 'en' and length(text) > 200"``. Null is not true.
+
+        The columns that it needs are read once, on the dataset's threads, where the footers do not decide; they need
+        not be among those served. A process that the set is sent to reads them again when it first asks the set for
+        something. ``docs/select.md`` has all that a condition may say.
+
+        Args:
+            dataset: Whose rows; an index will do, whose files are where it says.
+            condition: What follows ``where`` in SQL.
+            of: Only of these rows.
+
+        Raises:
+            ArgumentError: What is wrong with the condition, before anything is read.
+        """
+        return IdSet._of("where", _readable(dataset), condition, of)
+
     def _set(self, recipe: tuple[Any, ...]) -> None:
         self._recipe = recipe
         self._handle = PerProcess(self._open)
@@ -426,6 +444,10 @@ class IdSet:
                 fraction,
                 seed,
             )
+        if kind == "where":
+            dataset, condition, of = arguments
+            of = None if of is None else of._pointer
+            return made(library.id_set_filter, dataset._pointer, no_nul(condition.encode(), "condition"), of)
         if kind == "view":
             index, view = arguments
             return made(library.id_set_of_view, index._handle.get(), view._handle.get())
@@ -495,6 +517,12 @@ class IdSet:
 
     def __repr__(self) -> str:
         return f"IdSet({len(self)} of {self.rows} rows)"
+
+
+def _readable(dataset: Dataset | Index) -> Dataset:
+    from .dataset import Dataset
+
+    return Dataset(dataset, cache=0) if isinstance(dataset, Index) else dataset
 
 
 def _set_again(*recipe: Any) -> IdSet:

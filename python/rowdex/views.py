@@ -41,6 +41,8 @@ def select(
     *,
     rows: Rows | None = None,
     skip: Rows | None = None,
+    where: str | None = None,
+    root: Path | None = None,
     and_: Index | Path | Iterable[Index | Path] = (),
     not_: Index | Path | Iterable[Index | Path] = (),
     or_: Index | Path | Iterable[Index | Path] = (),
@@ -52,8 +54,9 @@ def select(
 ) -> SelectReport:
     """Writes a view to ``output``: an index of the files of ``base`` that serves only some of the rows.
 
-    No data is copied, and shards of a view are as equal as those of any index. The path holds what it held, or the
-    whole view, at any moment. Every choice leaves rows out; only ``or_`` adds rows, to what all others leave.
+    No data is copied, and none is read but for ``where``. Shards of a view are as equal as those of any index. The path
+    holds what it held, or the whole view, at any moment. Every choice leaves rows out; only ``or_`` adds rows, to what
+    all others leave.
 
     Lists of rows come from any engine: a table with a column of files (``file``, ``filename``, ``file_path`` or
     ``path``) and one of rows within the file (``row_in_file``, ``file_row_number``, or ``row_index`` beside
@@ -63,6 +66,9 @@ def select(
     Args:
         rows: Keeps only these rows: a list, or an :class:`IdSet` of the base.
         skip: Leaves out these rows.
+        where: Keeps only rows that meet this condition in SQL, such as ``"lang = 'en' and length(text) > 200"``. Reads
+            the columns that it needs of rows that the other choices leave, where the footers do not decide.
+        root: Where the data is that the condition reads, instead of where the index says.
         and_: Keeps only rows that these indexes of the same files serve, too.
         not_: Leaves out the rows that these indexes of the same files serve.
         or_: Adds the rows of these indexes of the same files.
@@ -75,6 +81,8 @@ def select(
     Raises:
         ArgumentError, OutOfRangeError, AlreadyExistsError and others, naming the file.
     """
+    if root is not None and where is None:
+        raise ValueError("root says where the data is that a condition reads: give where, too")
     if sample is not None and not 0 < sample <= 1:
         raise ValueError(f"sample is {sample}: use a fraction above 0, up to 1")
     base = base if isinstance(base, Index) else Index(base, store=store)
@@ -112,6 +120,8 @@ def select(
         sample_seed=seed % 2**64,
         overwrite=overwrite,
         store=store_pointer(store),
+        filter=optional_text(where, "where"),
+        filter_root=None if root is None else path_bytes(root),
         **{f"{name}_views": ctypes.addressof(array) for name, array in arrays.items()},
         **{f"num_{name}": len(given) for name, given in views.items()},
     )

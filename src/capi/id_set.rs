@@ -8,8 +8,10 @@ use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, out_param, require};
 use super::index::rowdex_index;
-use crate::Result;
 use crate::order::{IdSet, Side, Split};
+use crate::{Dataset, Result};
+#[cfg(not(feature = "filter"))]
+use crate::{Error, ErrorKind};
 
 /// A set of row ids, out of a number of rows. At most 1.0625 bits for each of the rows. Concurrent use is fine.
 #[derive(Debug)]
@@ -64,6 +66,47 @@ pub unsafe extern "C" fn rowdex_id_set_from_ranges(
         let ranges = unsafe { handle::slice(ranges, num_ranges, "ranges") }?;
         give(set, || IdSet::from_ranges(rows, ranges.iter().map(|range| range.start..range.end)))
     })
+}
+
+/// The rows of a dataset that meet a condition in SQL. The columns that it needs are read and decoded once, where the
+/// footers do not decide; they need not be among those served.
+///
+/// `of` has the rows that are asked about; NULL: all. A library that was built without the feature `filter` refuses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_id_set_filter(
+    dataset: Option<&rowdex_dataset>,
+    condition: *const c_char,
+    of: Option<&rowdex_id_set>,
+    set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let dataset = require(dataset, "dataset")?.one()?;
+        // SAFETY: the conventions of the header.
+        let condition = unsafe { handle::text(condition, "condition") }?;
+        give(set, || filtered(dataset, condition, of))
+    })
+}
+
+#[cfg(feature = "filter")]
+fn filtered(dataset: &Dataset, condition: &str, of: Option<&rowdex_id_set>) -> Result<IdSet> {
+    let filter = dataset.filter(condition)?;
+    match of {
+        Some(of) => filter.of(&of.0).rows(),
+        None => filter.rows(),
+    }
+}
+
+#[cfg(not(feature = "filter"))]
+fn filtered(_: &Dataset, _: &str, _: Option<&rowdex_id_set>) -> Result<IdSet> {
+    Err(no_filters())
+}
+
+/// What a library says that was built without conditions.
+#[cfg(not(feature = "filter"))]
+pub(super) fn no_filters() -> Error {
+    Error::new(ErrorKind::InvalidArgument, "this library was built without conditions")
+        .with_hint("build it with the feature `filter`")
 }
 
 /// The rows of an index that a file lists.

@@ -2,6 +2,7 @@
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
+use std::path::Path;
 
 use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 
@@ -46,8 +47,12 @@ pub struct rowdex_select_options {
     pub sample_seed: u64,
     /// 1 replaces an existing file.
     pub overwrite: u64,
-    /// How the store is talked to that the view goes to. NULL: the defaults.
+    /// How the store is talked to that the view goes to, and that conditions read from. NULL: the defaults.
     pub store: *const rowdex_store_options,
+    /// Keeps only rows that meet this condition in SQL, which reads the columns that it needs. NULL: all.
+    pub filter: *const c_char,
+    /// Where the data is that the condition reads, instead of where the index says. NULL: there.
+    pub filter_root: *const c_char,
 }
 
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
@@ -78,13 +83,13 @@ unsafe impl Versioned for rowdex_select_report {}
 
 impl From<SelectReport> for rowdex_select_report {
     fn from(report: SelectReport) -> Self {
-        let SelectReport { rows, base_rows, source_rows, repeated, unserved, index_bytes } = report;
+        let SelectReport { rows, base_rows, source_rows, repeated, unserved, index_bytes, .. } = report;
         Self { struct_size: 0, rows, base_rows, source_rows, repeated, unserved, index_bytes }
     }
 }
 
-/// Writes a view of an index to `output`: an index of the same files that serves only some of the rows. No data is read
-/// or copied. The path holds what it held, or the whole view, at any moment.
+/// Writes a view of an index to `output`: an index of the same files that serves only some of the rows. No data is
+/// copied, and none is read but for a condition. The path holds what it held, or the whole view, at any moment.
 ///
 /// `report` may be NULL. A view without rows is an error.
 #[unsafe(no_mangle)]
@@ -152,11 +157,30 @@ unsafe fn choices(mut select: Select, options: &rowdex_select_options) -> Result
     if options.sample != 0.0 {
         select = select.sample(options.sample, options.sample_seed);
     }
+    // SAFETY: as above.
+    if let Some(filter) = unsafe { handle::optional_text(options.filter, "options.filter") }? {
+        // SAFETY: as above.
+        select = filtered(select, filter, unsafe { handle::optional_path(options.filter_root) })?;
+    }
     if !options.store.is_null() {
         // SAFETY: as above.
         select = select.with_store_options(unsafe { store_options(options.store, "options.store") }?);
     }
     Ok(select)
+}
+
+#[cfg(feature = "filter")]
+fn filtered(select: Select, filter: &str, root: Option<&Path>) -> Result<Select> {
+    let select = select.filter(filter);
+    Ok(match root {
+        Some(root) => select.with_root(root),
+        None => select,
+    })
+}
+
+#[cfg(not(feature = "filter"))]
+fn filtered(_: Select, _: &str, _: Option<&Path>) -> Result<Select> {
+    Err(super::id_set::no_filters())
 }
 
 /// How rows were listed.

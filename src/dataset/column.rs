@@ -264,17 +264,17 @@ fn leaf(array: ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError> {
 
 /// Which rows are read.
 #[derive(Debug, Clone, Copy)]
-struct Ids<'a>(Option<&'a IdSet>);
+pub(super) struct Ids<'a>(pub(super) Option<&'a IdSet>);
 
 impl Ids<'_> {
     /// How many of a row group.
-    fn count(self, entry: &RowGroupEntry<'_>) -> u64 {
+    pub(super) fn count(self, entry: &RowGroupEntry<'_>) -> u64 {
         let ids = entry.row_ids();
         self.0.map_or(entry.rows(), |set| set.rank(ids.end) - set.rank(ids.start))
     }
 
     /// The row id of the `at`-th one of a row group.
-    fn id(self, entry: &RowGroupEntry<'_>, at: usize) -> u64 {
+    pub(super) fn id(self, entry: &RowGroupEntry<'_>, at: usize) -> u64 {
         let all = entry.first_row() + at as u64;
         self.0.map_or(all, |set| set.select(set.rank(entry.first_row()) + at as u64).unwrap_or(all))
     }

@@ -121,6 +121,17 @@ impl FileTable {
         })
     }
 
+    /// The footer of a file, from the index or from the file itself.
+    #[cfg(feature = "filter")]
+    pub(super) fn footer(&self, number: u32) -> Result<Bytes> {
+        let entry = self.index.file(number);
+        let entry = entry.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no file {number}")))?;
+        match self.index.footer(number) {
+            Ok(Some(footer)) => Ok(footer),
+            _ => self.read_footer(&entry, self.get(number)?.content.as_ref()),
+        }
+    }
+
     /// A row group, whose file is compared with the index at the dataset's level.
     pub(super) fn row_group(&self, number: u32) -> Result<OpenGroup<'_>> {
         let entry = self.index.row_group(number);

@@ -12,6 +12,8 @@ mod column;
 mod disk_cache;
 mod estimate;
 mod files;
+#[cfg(feature = "filter")]
+mod filter;
 mod gather;
 mod held;
 mod map;
@@ -53,6 +55,8 @@ pub use crate::tier::{DiskTier, TierCounters, TierKind};
 pub(crate) use ahead::Ahead;
 pub use builder::DatasetBuilder;
 pub use column::{Class, Column, Labels};
+#[cfg(feature = "filter")]
+pub use filter::{Filter, FilterProgress, FilterReport};
 pub use map::MapDataset;
 pub use mixed::MixedDataset;
 pub(crate) use reader::Slots;

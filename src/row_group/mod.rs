@@ -18,6 +18,8 @@ mod guard;
 mod masked;
 mod pages;
 mod seam;
+#[cfg(feature = "filter")]
+mod statistics;
 #[cfg(test)]
 mod tests;
 mod thrift;
@@ -34,6 +36,8 @@ pub(crate) use cost::{Likeness, ReadCost};
 pub(crate) use decode::{GroupDecoder, MAX_DECODED_BYTES, Rows};
 pub(crate) use footer::{FileMetadata, Footer, read_end};
 pub(crate) use seam::{FileBytes, RowSink, WholeBatch};
+#[cfg(feature = "filter")]
+pub(crate) use statistics::{Home, Known, Statistics};
 
 /// Runs a step of the decoder, which may panic on bytes it does not expect.
 fn caught<T>(what: &str, step: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {

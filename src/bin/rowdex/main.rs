@@ -4,6 +4,7 @@
 mod args;
 mod build;
 mod cli;
+mod condition;
 mod demo;
 mod demo_data;
 mod digest;

@@ -1,7 +1,7 @@
 //! Which rows are served at all, and how often, as it is asked for on the command line.
 //!
-//! One order of things: `--skip` and `--split` leave rows out; an order over the rows that are left (`--order`,
-//! `--weights` or `--balance`) says which comes where; `--epoch-size` says after how many an epoch ends.
+//! One order of things: `--skip`, `--split` and `--where` leave rows out; an order over the rows that are left
+//! (`--order`, `--weights` or `--balance`) says which comes where; `--epoch-size` says after how many an epoch ends.
 
 use std::path::PathBuf;
 
@@ -10,6 +10,7 @@ use rowdex::order::{IdSet, OrderSpec, Recipe, Side, Split};
 use rowdex::{Dataset, Index};
 
 use crate::args::named;
+use crate::condition::ConditionArgs;
 use crate::failure::Failure;
 
 /// Which rows, and how often.
@@ -19,6 +20,9 @@ pub(crate) struct RowChoiceArgs {
     /// a.parquet:2, a.parquet:2:10..20) a line, or a table of rows in CSV or Parquet (see `rowdex select --help`).
     #[arg(long, value_name = "FILE")]
     skip: Option<PathBuf>,
+
+    #[command(flatten)]
+    condition: ConditionArgs,
 
     /// Serve only this side of a split by hash, `train` or `validation`. A row keeps its side when files are appended.
     #[arg(long, value_name = "SIDE", value_parser = named::<Side>(&["train", "validation"]))]
@@ -59,6 +63,7 @@ impl RowChoiceArgs {
     /// All rows, as the order has them.
     pub(crate) const ALL: Self = Self {
         skip: None,
+        condition: ConditionArgs::NONE,
         split: None,
         split_fraction: 0.1,
         split_by: None,
@@ -76,7 +81,7 @@ impl RowChoiceArgs {
 
     /// Whether values of a column decide.
     fn reads_columns(&self) -> bool {
-        self.draws() || self.split_by.is_some()
+        self.draws() || self.split_by.is_some() || !self.condition.is_empty()
     }
 
     /// What to order where nothing is known but the number of rows.
@@ -94,6 +99,7 @@ impl RowChoiceArgs {
         index: &Index,
         dataset: impl FnOnce() -> Result<Dataset, Failure>,
     ) -> Result<(Recipe<'static>, u64), Failure> {
+        self.condition.check()?;
         let dataset = if self.reads_columns() { Some(dataset()?) } else { None };
         let kept = self.kept(index, dataset.as_ref())?;
         let rows = kept.as_ref().map_or(index.len(), IdSet::len);
@@ -136,6 +142,12 @@ impl RowChoiceArgs {
                 (_, _, Some(kept)) => split.rows(side, index.len())?.intersection(kept)?,
                 (_, _, None) => split.rows(side, index.len())?,
             });
+        }
+        // Last, because it reads what is left.
+        if let Some(dataset) = dataset
+            && let Some(rows) = self.condition.rows(dataset, kept.as_ref())?
+        {
+            kept = Some(rows);
         }
         Ok(kept)
     }

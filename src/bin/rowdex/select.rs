@@ -7,24 +7,27 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::order::{Side, Split};
 use rowdex::source::StoreOptions;
-use rowdex::{Dataset, Index, Select};
+use rowdex::{Dataset, Index, Select, SelectReport};
 use serde_json::json;
 
 use crate::args::{IndexArg, JsonArg, RootArg, ThreadsArg, named};
+#[cfg(feature = "filter")]
+use crate::condition;
+use crate::condition::ConditionArgs;
 use crate::failure::{Failure, complain};
 use crate::output;
 use crate::size::Share;
 
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = r#"Examples:
+  rowdex select train.rdx --where "lang = 'en' and length(text) > 200" -o english.rdx
   rowdex select train.rdx --skip bad.csv -o clean.rdx
   rowdex select train.rdx --rows duckdb.parquet --sample 10% -o small.rdx
   rowdex select clean.rdx --and english.rdx --not seen.rdx -o next.rdx
   rowdex select train.rdx --split validation --split-by user -o validation.rdx
 
 The result is an index of the same files, for every other command; no data is copied. All choices leave rows out of
-INDEX; only --or adds rows, to what the others leave.")]
+INDEX; only --or adds rows, to what the others leave. Conditions come last, and read what the others leave."#)]
 pub(crate) struct SelectArgs {
     #[command(flatten)]
     index: IndexArg,
@@ -36,6 +39,13 @@ pub(crate) struct SelectArgs {
     /// Replace the output if there is one.
     #[arg(long)]
     force: bool,
+
+    #[command(flatten)]
+    condition: ConditionArgs,
+
+    /// Say how the condition was decided: which columns were read, and what the footers decided.
+    #[arg(long, requires = "conditions")]
+    explain: bool,
 
     /// Keep only the rows listed in this file, in any order: Parquet or CSV with the columns `file` and `row_in_file`
     /// under the names that engines give them (DuckDB `filename`, `file_row_number`; Spark `file_path`, `row_index`),
@@ -97,10 +107,11 @@ pub(crate) struct SelectArgs {
 
 pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
     let started = Instant::now();
+    args.condition.check()?;
     let base = args.index.open()?;
-    let report = select(args, &base)?.write(&args.output)?;
+    let report = write(args, select(args, &base)?)?;
     if args.json.json {
-        return output::print_json(&json!({
+        let mut told = json!({
             "output": args.output.display().to_string(),
             "rows": report.rows,
             "base_rows": report.base_rows,
@@ -109,7 +120,12 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
             "unserved": report.unserved,
             "index_bytes": report.index_bytes,
             "seconds": started.elapsed().as_secs_f64(),
-        }));
+        });
+        #[cfg(feature = "filter")]
+        if let (Some(filter), true) = (&report.filter, args.explain) {
+            told["filter"] = condition::json(filter);
+        }
+        return output::print_json(&told);
     }
     if report.repeated > 0 {
         complain(format!("{} more than once; each is served once", times(report.repeated, "listed")));
@@ -124,7 +140,36 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
         output::counted(report.rows, "row"),
         HumanCount(report.base_rows),
         HumanBytes(report.index_bytes)
-    ))
+    ))?;
+    #[cfg(feature = "filter")]
+    if let (Some(filter), true) = (&report.filter, args.explain) {
+        output::print(&condition::explained(filter))?;
+    }
+    Ok(())
+}
+
+/// Writes the view; conditions are read for, with a progress bar.
+#[cfg(feature = "filter")]
+fn write(args: &SelectArgs, mut select: Select) -> Result<SelectReport, Failure> {
+    for condition in args.condition.texts() {
+        select = select.filter(condition);
+    }
+    if let Some(root) = &args.root.root {
+        select = select.with_root(root);
+    }
+    if let Some(threads) = args.threads.threads {
+        select = select.with_threads(usize::from(threads));
+    }
+    let bar = condition::bar();
+    let shown = bar.clone();
+    let report = select.with_progress(move |progress| condition::show(&shown, progress)).write(&args.output);
+    bar.finish();
+    Ok(report?)
+}
+
+#[cfg(not(feature = "filter"))]
+fn write(args: &SelectArgs, select: Select) -> Result<SelectReport, Failure> {
+    Ok(select.write(&args.output)?)
 }
 
 /// `3 rows are listed`.

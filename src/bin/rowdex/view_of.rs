@@ -65,7 +65,9 @@ pub(crate) fn lines(index: &Index) -> Vec<(&'static str, String)> {
             other => format!("{name} {other}"),
         });
         let said: Vec<String> = said.collect();
-        lines.push(("chosen", format!("{}: {} left", said.join(", "), count(&choice["rows"]))));
+        // Several conditions are decided at once, and only the last says what they left.
+        let left = choice.get("rows").map_or_else(String::new, |rows| format!(": {} left", count(rows)));
+        lines.push(("chosen", format!("{}{left}", said.join(", "))));
     }
     lines
 }

@@ -52,6 +52,7 @@ fn sampling(command: &'static str, base: &str, rank: &str) -> Vec<Case> {
         of_rank("replica-layout", "--world-size 4 --replicas 2", "--replica-layout strided"),
         of_rank("tail", &format!("{few} --batch-size 333"), "--tail drop"),
         with("skip", "", "--skip skip.txt"),
+        with("where", "", "--where id<500"),
         with("split", "", "--split train"),
         with("split-fraction", "--split train", "--split-fraction 0.5"),
         with("split-by", "--split train", "--split-by user"),
@@ -86,6 +87,9 @@ fn cases() -> Vec<Case> {
     add("select", "force", "train.rdx --skip skip.txt -o there.rdx", "train.rdx --skip skip.txt -o there.rdx --force");
     add("select", "rows", select, &format!("{select} --rows rows.txt"));
     add("select", "skip", select, &format!("{select} --skip rows.csv"));
+    let condition = &format!("{select} --where id<500");
+    add("select", "where", select, condition);
+    add("select", "explain", condition, &format!("{condition} --explain"));
     add("select", "and", select, &format!("{select} --and there.rdx"));
     add("select", "not", select, &format!("{select} --not there.rdx"));
     add("select", "or", select, &format!("{select} --or there.rdx"));

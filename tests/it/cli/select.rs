@@ -190,3 +190,53 @@ fn a_select_killed_at_any_moment_leaves_a_whole_view_or_what_was_there() {
         }
     }
 }
+
+#[test]
+#[cfg(feature = "filter")]
+fn a_condition_chooses_rows_and_the_view_says_which() {
+    let place = Place::with_index();
+    let report = place.json("select train.rdx --where id>=100 --where id<200 -o some.rdx --explain");
+    assert_eq!(report["rows"], 100);
+    let filter = &report["filter"];
+    assert_eq!(filter["columns"], json!(["id"]));
+    let (none, all) = (filter["row_groups_none"].as_u64().unwrap(), filter["row_groups_all"].as_u64().unwrap());
+    assert!(none >= 9 && filter["row_groups"].as_u64().unwrap() > none + all, "{filter}");
+    assert_eq!(filter["rows_evaluated"], 97 * 2);
+    let info = place.run("info some.rdx").succeeds().text();
+    for said in ["where id>=100\n", "where id<200, evaluated 194: 100 rows left\n"] {
+        assert!(info.contains(said), "{info}");
+    }
+    let got = place.run("get some.rdx 0 99 --format json").succeeds().text();
+    assert!(got.contains("\"id\":100,") && got.contains("\"id\":199,"), "{got}");
+    // What other choices leave is all that is read.
+    fs::write(place.path("few.txt"), "150..153\n").unwrap();
+    let report = place.json("select train.rdx --rows few.txt --where id%2=0 -o few.rdx --explain");
+    assert_eq!((&report["rows"], &report["filter"]["rows_evaluated"]), (&json!(2), &json!(3)));
+    let text = place.run("select train.rdx --where id<50 -o low.rdx --explain").succeeds().text();
+    assert!(text.contains("row groups  ") && text.contains("columns     id\n"), "{text}");
+    place.run("prove some.rdx --world-size 3 --batch-size 16").succeeds();
+    let epoch = place.json("epoch train.rdx --where id<10 --world-size 2 --batch-size 2");
+    assert_eq!(epoch["coverage"]["distinct"], 10);
+}
+
+#[test]
+#[cfg(feature = "filter")]
+fn a_condition_that_is_none_leaves_no_file() {
+    let place = Place::with_index();
+    let names = place.names();
+    for (condition, said) in [("idd>3", "did you mean \"id\"?"), ("id>", "parsed"), ("id<0", "none of 1003 rows")] {
+        place.run(&format!("select train.rdx --where {condition} -o x.rdx")).fails().complains(&[said]);
+        place.run(&format!("epoch train.rdx --where {condition}")).fails().complains(&[said]);
+    }
+    place.run("select train.rdx --explain -o x.rdx").exits_with_usage();
+    assert_eq!(place.names(), names);
+}
+
+#[test]
+#[cfg(not(feature = "filter"))]
+fn a_program_without_conditions_says_how_to_get_them() {
+    let place = Place::with_index();
+    for command in ["select train.rdx --where id>3 -o x.rdx", "epoch train.rdx --where id>3"] {
+        place.run(command).exits_with_usage().complains(&["--features filter"]);
+    }
+}

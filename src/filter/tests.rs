@@ -1,0 +1,359 @@
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, Field, Fields, Int32Type, Schema};
+
+use super::*;
+
+/// Four rows of every sort of column, with names as people give them.
+fn batch() -> RecordBatch {
+    let meta_fields: Fields = vec![
+        Field::new("lang", DataType::Utf8, true),
+        Field::new("Score", DataType::Float64, true),
+        Field::new("deep", DataType::Struct(vec![Field::new("x", DataType::Int64, true)].into()), true),
+    ]
+    .into();
+    let deep = StructArray::from(vec![(
+        Arc::new(Field::new("x", DataType::Int64, true)),
+        Arc::new(Int64Array::from(vec![Some(1), Some(2), None, Some(4)])) as ArrayRef,
+    )]);
+    let meta = StructArray::new(
+        meta_fields,
+        vec![
+            Arc::new(StringArray::from(vec![Some("en"), Some("de"), Some("en"), None])),
+            Arc::new(Float64Array::from(vec![0.5, 1.5, 2.5, 3.5])),
+            Arc::new(deep),
+        ],
+        Some(NullBuffer::from(vec![true, true, true, false])),
+    );
+    let tokens = ListArray::from_iter_primitive::<Int32Type, _, _>([
+        Some(vec![Some(1), Some(2)]),
+        Some(vec![]),
+        None,
+        Some(vec![Some(7)]),
+    ]);
+    let mut tags = ListBuilder::new(StringBuilder::new());
+    for row in [Some(vec!["a", "b"]), Some(vec![]), None, Some(vec!["b"])] {
+        match row {
+            Some(row) => {
+                row.iter().for_each(|tag| tags.values().append_value(tag));
+                tags.append(true);
+            }
+            None => tags.append(false),
+        }
+    }
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new(Int64Array::from(vec![0, 1, 2, 3]))),
+        ("Text", Arc::new(StringArray::from(vec![Some("Äbc"), Some("abc"), None, Some("xyz%")]))),
+        ("small", Arc::new(Float32Array::from(vec![Some(0.1), Some(0.25), None, Some(-0.5)]))),
+        ("x", Arc::new(Float64Array::from(vec![Some(0.0), Some(-0.0), Some(f64::NAN), Some(-f64::NAN)]))),
+        ("n", Arc::new(Int32Array::from(vec![Some(10), Some(0), None, Some(-7)]))),
+        ("flag", Arc::new(BooleanArray::from(vec![Some(true), Some(false), None, Some(true)]))),
+        ("day", Arc::new(Date32Array::from(vec![Some(19_723), Some(19_724), None, Some(20_000)]))),
+        ("at", Arc::new(TimestampMicrosecondArray::from(vec![1_704_067_200_000_000, 0, 1, 2]))),
+        ("price", Arc::new(Decimal128Array::from(vec![1999, 2000, 5, 0]).with_precision_and_scale(10, 2).unwrap())),
+        ("big", Arc::new(UInt64Array::from(vec![0, 1, u64::MAX, 3]))),
+        ("tokens", Arc::new(tokens)),
+        ("tags", Arc::new(tags.finish())),
+        ("meta", Arc::new(meta)),
+        ("a.b", Arc::new(Int64Array::from(vec![5, 6, 7, 8]))),
+        ("raw", Arc::new(BinaryArray::from(vec![&b"\x00"[..], b"ab", b"", b"z"]))),
+        ("kind", Arc::new(["x", "y", "x", "z"].into_iter().collect::<DictionaryArray<Int32Type>>())),
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+fn kept(text: &str) -> Result<Vec<usize>> {
+    let batch = batch();
+    // As a reader hands it out: the columns of the condition alone.
+    let condition = Condition::parse(&[text.to_owned()], &batch.schema())?;
+    let chosen: Vec<usize> = batch
+        .schema()
+        .fields()
+        .iter()
+        .enumerate()
+        .filter(|(_, field)| {
+            let below = format!("{}.", field.name());
+            condition.columns().iter().any(|column| column == field.name() || column.starts_with(&below))
+        })
+        .map(|(at, _)| at)
+        .collect();
+    let chosen = batch.project(&chosen).unwrap();
+    let rows = condition.over(&chosen.schema())?.rows(&chosen)?;
+    Ok(rows.set_indices().collect())
+}
+
+#[test]
+fn conditions_are_those_that_people_write() {
+    let cases: &[(&str, &[usize])] = &[
+        ("id > 1", &[2, 3]),
+        ("ID > 1 AND Id < 3", &[2]),
+        ("text = 'abc'", &[1]),
+        ("\"Text\" like 'a%'", &[1]),
+        ("Text ilike 'ä%'", &[0]),
+        ("Text ilike 'A%'", &[1]),
+        ("Text ~ '^[ab]'", &[1]),
+        ("regexp_like(Text, 'c$')", &[0, 1]),
+        ("Text like 'xyz\\%'", &[3]),
+        ("length(text) = 3", &[0, 1]),
+        ("LENGTH(lower(text)) = 3 and lower(text) = 'äbc'", &[0]),
+        ("text is null", &[2]),
+        ("text is not null and text <> 'abc'", &[0, 3]),
+        ("not (text = 'abc')", &[0, 3]),
+        ("coalesce(text, 'none') = 'none'", &[2]),
+        ("text in ('abc', 'Äbc', null)", &[0, 1]),
+        ("n not in (10, 11)", &[1, 3]),
+        ("n not in (10, null)", &[]),
+        ("n between -7 and 5", &[1, 3]),
+        ("abs(n) = 7", &[3]),
+        ("n is distinct from 10", &[1, 2, 3]),
+        ("case when n > 5 then 'high' when n is null then 'none' else 'low' end = 'low'", &[1, 3]),
+        ("case n when 10 then true else false end", &[0]),
+        ("flag", &[0, 3]),
+        ("not flag", &[1]),
+        ("flag is not true", &[1, 2]),
+        ("flag = true and id = 0", &[0]),
+        ("cast(n as double) / 4 = 2.5", &[0]),
+        ("n::string = '0'", &[1]),
+        ("n / 3 = 3", &[0]),
+        ("100 / n = 10", &[0]),
+        ("id % n = 3", &[3]),
+        ("100 / n is null", &[1, 2]),
+        ("day = '2024-01-01'", &[0]),
+        ("day > date '2024-01-01'", &[1, 3]),
+        ("day between '2024-01-01' and '2024-01-02'", &[0, 1]),
+        ("at = timestamp '2024-01-01 00:00:00'", &[0]),
+        ("at >= '2024-01-01'", &[0]),
+        ("extract(year from at) = 2024", &[0]),
+        ("date_part('year', day) = 2024 and date_trunc('month', at) = '2024-01-01'", &[0]),
+        ("day + interval '1 day' = '2024-01-02'", &[0]),
+        ("array_length(tokens) > 1", &[0]),
+        ("cardinality(tokens) = 1", &[3]),
+        ("array_has(tags, 'b')", &[0, 3]),
+        ("'a' = any(tags)", &[0]),
+        ("tokens[1] = 7", &[3]),
+        ("meta.lang = 'en'", &[0, 2]),
+        ("meta.LANG = 'de' and meta.score > 1", &[1]),
+        ("meta['lang'] = 'de'", &[1]),
+        ("meta.deep.x = 2", &[1]),
+        ("meta is null", &[3]),
+        ("meta.lang is null", &[3]),
+        ("meta.deep.x is null", &[2, 3]),
+        ("meta.deep.x = 4", &[]),
+        ("meta.score > 3", &[]),
+        ("a.b = 6", &[1]),
+        ("\"a.b\" >= 7", &[2, 3]),
+        ("small = 0.1", &[0]),
+        ("small in (0.1, -0.5)", &[0, 3]),
+        ("price = 19.99", &[0]),
+        ("price > 19.99", &[1]),
+        ("price between 0.05 and 19.99", &[0, 2]),
+        ("price = 20", &[1]),
+        ("big = 18446744073709551615", &[2]),
+        ("big > 2", &[2, 3]),
+        ("x = 0", &[0, 1]),
+        ("x < 0", &[]),
+        ("x >= 0.0 and x <= 0.0", &[0, 1]),
+        ("x in (0.0, 5.0)", &[0, 1]),
+        ("x > 1e300", &[2, 3]),
+        ("x < 5", &[0, 1]),
+        ("x = 'nan'::double", &[2, 3]),
+        ("isnan(x)", &[2, 3]),
+        ("raw = x'6162'", &[1]),
+        ("kind = 'x'", &[0, 2]),
+        ("kind in ('y', 'z')", &[1, 3]),
+        ("n = '10'", &[0]),
+        ("1 = 1", &[0, 1, 2, 3]),
+        ("null", &[]),
+        ("id > 1 or null", &[2, 3]),
+        ("id = 1 -- the one", &[1]),
+    ];
+    let mut wrong = Vec::new();
+    for (text, rows) in cases {
+        match kept(text) {
+            Ok(kept) if kept == *rows => {}
+            other => wrong.push(format!("{text}: {other:?}, not {rows:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn what_is_no_condition_is_one_clear_line() {
+    let deep = format!("{}id = 1{}", "(".repeat(500), ")".repeat(500));
+    let negated = format!("{}flag", "not ".repeat(5000));
+    let long = vec!["id = 1"; 5000].join(" or ");
+    let sums = format!("id = {}1", "id + ".repeat(900));
+    let cases: &[(&str, &str)] = &[
+        ("", "is empty"),
+        ("   ", "is empty"),
+        ("id >", "parsed"),
+        ("id > 1 and", "parsed"),
+        ("> 3", "parsed"),
+        ("id = = 3", "parsed"),
+        ("(id = 3", "parsed"),
+        ("id = 3)", "does not follow"),
+        ("id 3", "does not follow"),
+        ("text = 'abc", "parsed"),
+        ("\"id = 3", "parsed"),
+        ("id = 3 /* ", "parsed"),
+        ("id = 3; drop table x", "`;`"),
+        ("id = 3 order by id", "`order` is no part"),
+        ("id = 3 limit 5", "`limit` is no part"),
+        ("select * from x", "does not follow"),
+        ("where id = 3", "does not follow"),
+        ("lagn = 'en'", "no such column"),
+        ("txt = 'en'", "did you mean \"Text\"?"),
+        ("meta.lagn = 'en'", "meta.lang"),
+        ("meta['lagn'] = 'en'", "lagn"),
+        ("id.x = 1", "no such column"),
+        ("text = \"en\"", "single quotes"),
+        ("text = `en`", "en"),
+        ("id", "of type Int64"),
+        ("text", "of type Utf8"),
+        ("id + 1", "of type Int64"),
+        ("meta", "of type Struct"),
+        ("5", "of type Int64"),
+        ("text > 5", "Text is text"),
+        ("text in (1, 2)", "Text is text"),
+        ("text between 1 and 2", "Text is text"),
+        ("id = 'abc'", "abc"),
+        ("id + text = 3", "Utf8"),
+        ("day = '2024-13-45'", "2024-13-45"),
+        ("day = 'yesterday'", "yesterday"),
+        ("tokens > 5", "types"),
+        ("flag > 'perhaps'", "perhaps"),
+        ("foo(id) = 3", "foo"),
+        ("lenght(text) = 3", "lenght"),
+        ("length() = 3", "length"),
+        ("length(text, 3) = 3", "length"),
+        ("abs('x', 2) = 3", "abs"),
+        ("count(id) > 3", "more than one row"),
+        ("count(*) > 3", "more than one row"),
+        ("max(id) = id", "more than one row"),
+        ("row_number() over (order by id) = 1", "more than one row"),
+        ("length(text) over () = 1", "more than one row"),
+        ("id in (select id from x)", "a query within"),
+        ("exists (select 1)", "a query within"),
+        ("id = (select 1)", "a query within"),
+        ("random() < 0.5", "another value each time"),
+        ("uuid() = 'x'", "another value each time"),
+        ("now() > at", "another value each time"),
+        ("current_date > day", "another value each time"),
+        ("id = $1", "$1"),
+        ("id = ?", "?"),
+        ("id = :x", "x"),
+        ("id = @x", "@x"),
+        ("* = 3", "parsed"),
+        ("id = *", "*"),
+        ("cast(text as nothing) = 3", "nothing"),
+        ("cast('abc' as int) = 3", "abc"),
+        ("9223372036854775807 + 1 > 0", "verflow"),
+        ("regexp_like(text, '[')", "regex"),
+        ("text ~ '('", "regex"),
+        ("unnest(tokens) = 1", "unnest"),
+        ("array_transform(tokens, x -> x + 1) = [1]", ""),
+        ("id = 3 as y", "does not follow"),
+        ("{", "parsed"),
+        ("id = 'a' 'b' 'c", "parsed"),
+        ("\u{0}", "parsed"),
+        ("💥", "parsed"),
+        (&deep, "levels deep"),
+        (&negated, "does not follow"),
+        (&long, "operators"),
+        (&sums, "operations deep"),
+    ];
+    let mut wrong = Vec::new();
+    for (text, said) in cases {
+        match kept(text) {
+            Err(error) => {
+                let line = error.to_string();
+                if error.kind() != ErrorKind::InvalidArgument || line.contains('\n') || !line.contains(said) {
+                    wrong.push(format!("{text:.60}: {:?} {line:.300}", error.kind()));
+                }
+            }
+            Ok(rows) => wrong.push(format!("{text:.60}: kept {rows:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn values_that_cannot_be_evaluated_are_errors_and_not_rows() {
+    for (text, said) in [
+        ("id + 9223372036854775807 > 0", "verflow"),
+        ("cast(text as int) = 3", "bc"),
+        ("n * 9000000000000000000 > 0", "verflow"),
+    ] {
+        let error = kept(text).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.to_string().contains(said), "{text}: {error}");
+    }
+    assert_eq!(kept("try_cast(text as int) is null").unwrap(), [0, 1, 2, 3]);
+}
+
+#[test]
+fn long_chains_and_long_lists_are_evaluated() {
+    let chain: Vec<String> = (0..1900).map(|id| format!("id = {}", id * 2)).collect();
+    // Each has two operators.
+    assert_eq!(kept(&chain[..950].join(" or ")).unwrap(), [0, 2]);
+    let list: Vec<String> = (0..10_000).map(|id| (2 - id).to_string()).collect();
+    assert_eq!(kept(&format!("id in ({})", list.join(","))).unwrap(), [0, 1, 2]);
+}
+
+#[test]
+fn only_the_columns_and_fields_of_a_condition_are_needed() {
+    let schema = batch().schema();
+    let columns = |text: &str| Condition::parse(&[text.to_owned()], &schema).unwrap().columns().to_vec();
+    assert_eq!(columns("id > 3 and text = 'x'"), ["Text", "id"]);
+    assert_eq!(columns("meta.lang = 'x' or meta.deep.x = 3"), ["meta.deep.x", "meta.lang"]);
+    assert_eq!(columns("meta.lang = 'x' or meta is null"), ["meta"]);
+    assert_eq!(columns("\"a.b\" = 3"), ["a.b"]);
+    assert!(columns("1 = 2").is_empty());
+    assert!(columns("id > 3 and false").is_empty(), "what is never asked is not read");
+}
+
+fn same(expected: [bool; 3], min: i64, max: i64, nulls: Option<bool>, text: &str) {
+    let schema = Arc::new(Schema::new(vec![Field::new("id", DataType::Int64, true)]));
+    let predicate = Condition::parse(&[text.to_owned()], &schema).unwrap().over(&schema).unwrap();
+    assert_eq!(predicate.terms().len(), 1, "{text}");
+    let bounds = Bounds {
+        min: Some(ScalarValue::Int64(Some(min))),
+        max: Some(ScalarValue::Int64(Some(max))),
+        no_null: nulls == Some(false),
+        all_null: false,
+    };
+    let truth = predicate.truth(&[bounds]);
+    assert_eq!([truth.may_be_true, truth.may_be_false, truth.may_be_null], expected, "{text} for {min}..={max}");
+}
+
+#[test]
+fn bounds_decide_what_they_can_and_nothing_else() {
+    for (text, expected) in [
+        ("id < 10", [false, true, false]),
+        ("id < 11", [true, true, false]),
+        ("id < 21", [true, false, false]),
+        ("id <= 20", [true, false, false]),
+        ("id > 20", [false, true, false]),
+        ("id >= 20", [true, true, false]),
+        ("10 <= id", [true, false, false]),
+        ("id = 9", [false, true, false]),
+        ("id = 15", [true, true, false]),
+        ("id <> 9", [true, false, false]),
+        ("id in (1, 2, 3, 4, 99)", [false, true, false]),
+        ("id in (1, 2, 3, 4, 12)", [true, true, false]),
+        ("id not in (1, 2, 3, 4, 99)", [true, false, false]),
+        ("id between 12 and 14", [true, true, false]),
+        ("id between 30 and 40", [false, true, false]),
+        ("id < 5 or id > 25", [false, true, false]),
+        ("id > 5 and id < 25", [true, false, false]),
+        ("not (id > 5 and id < 25)", [false, true, false]),
+        ("id > 5 and abs(id) > 3", [true, true, true]),
+    ] {
+        same(expected, 10, 20, Some(false), text);
+    }
+    same([true, false, true], 10, 20, None, "id < 30");
+    same([true, true, false], 10, 20, None, "id is null");
+    same([true, false, false], 7, 7, Some(false), "id = 7");
+}
