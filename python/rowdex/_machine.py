@@ -65,6 +65,9 @@ class Mount(NamedTuple):
         return NETWORK.match(self.file_system) is not None
 
 
+_VIRTUAL = re.compile(r"/dev/x?vd[a-z]")
+
+
 class Machine:
     """The files below ``root`` that describe a machine."""
 
@@ -128,15 +131,16 @@ class Machine:
             inside = point == "/" or real == point or real.startswith(point + "/")
             # Of several at one place the last one hides the others.
             if inside and len(point) >= best:
-                best, found = len(point), Mount(kind[0], kind[1], self._rotational(fields[2]))
+                best, found = len(point), Mount(kind[0], kind[1], self._rotational(fields[2], kind[1]))
         return found
 
-    def _rotational(self, device: str) -> bool | None:
+    def _rotational(self, device: str, source: str) -> bool | None:
         # A partition has its queue in the folder of its disk.
         for queue in ("queue", "../queue"):
             said = self.text(f"sys/dev/block/{device}/{queue}/rotational")
             if said is not None:
-                return said == "1"
+                # The disk of a virtual machine is said to turn whatever it is kept on.
+                return None if said == "1" and _VIRTUAL.match(source) else said == "1"
         return None
 
     def _groups(self, controller: str | None, name: str) -> list[str]:

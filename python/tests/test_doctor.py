@@ -276,6 +276,22 @@ def test_a_path_is_on_the_innermost_mount(tmp_path: pathlib.Path) -> None:
     assert machine.mount("/mnt/diskette").file_system == "ext4"  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("source", "said", "turns"),
+    [("/dev/vda1", "1", None), ("/dev/xvdf", "1", None), ("/dev/vda1", "0", False), ("/dev/sda1", "1", True)],
+)
+def test_a_virtual_disk_that_is_said_to_turn_may_be_anything(
+    tmp_path: pathlib.Path, source: str, said: str, turns: bool | None
+) -> None:
+    machine = machine_of(
+        tmp_path,
+        proc__self__mountinfo=f"22 1 254:1 / / rw - ext4 {source} rw\n",
+        **{"sys__dev__block__254:1__queue__rotational": f"{said}\n"},
+    )
+    mount = machine.mount("/data")
+    assert mount is not None and mount.rotational is turns
+
+
 def test_data_on_a_network_is_slow(folder: pathlib.Path, index: str, tmp_path: pathlib.Path) -> None:
     there = str(folder.resolve()).replace(" ", "\\040")
     machine = machine_of(

@@ -20,7 +20,7 @@ use super::columns::{leaf_count, leaves_of};
 use super::guard::Tally;
 use super::seam::read_exactly;
 use super::thrift::{BINARY, I32, LIST, Reader, STRUCT};
-use super::types::{decodable, with_noted_zones};
+use super::types::{decodable, with_noted_zones, with_plain_intervals};
 use super::{FileBytes, internal_panic};
 use crate::projection::Projection;
 use crate::source::{FileStat, Source};
@@ -413,7 +413,11 @@ impl FileMetadata {
 
 fn parse_footer(footer: &[u8], options: &ParquetMetaDataOptions) -> Result<ArrowReaderMetadata> {
     let parsed = catch_unwind(AssertUnwindSafe(|| {
-        let metadata = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(options))?;
+        let mut metadata = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(options))?;
+        if let Some(schema) = with_plain_intervals(&metadata)? {
+            let options = options.clone().with_schema(schema);
+            metadata = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options))?;
+        }
         ArrowReaderMetadata::try_new(Arc::new(with_rows_counted(metadata)), ArrowReaderOptions::new())
     }));
     parsed.map_err(internal_panic)?.map_err(|error| parquet_error("the footer", error))

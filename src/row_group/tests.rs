@@ -817,3 +817,44 @@ fn a_footer_tells_decoded_bytes_to_a_twentieth() {
         assert!((told as f64 / real as f64 - 1.0).abs() <= 0.05, "{name}: told {told}, was {real}");
     }
 }
+
+#[test]
+fn intervals_keep_their_months_where_no_arrow_type_was_noted() {
+    let months: ArrayRef = Arc::new(IntervalYearMonthArray::from(vec![Some(14), None, Some(-1)]));
+    let days: ArrayRef = Arc::new(IntervalDayTimeArray::from(vec![
+        Some(arrow::datatypes::IntervalDayTime::new(3, 5)),
+        None,
+        Some(arrow::datatypes::IntervalDayTime::new(-1, 7)),
+    ]));
+    let inner: ArrayRef = Arc::new(StructArray::from(vec![(
+        Arc::new(Field::new("months", months.data_type().clone(), true)),
+        Arc::clone(&months),
+    )]));
+    let batch =
+        RecordBatch::try_from_iter([("m", Arc::clone(&months)), ("d", Arc::clone(&days)), ("s", inner)]).unwrap();
+    // As the format has them: months, days and milliseconds, each a little-endian number of 32 bits.
+    let bytes = |months: i32, days: i32, ms: i32| -> Vec<u8> {
+        [months, days, ms].into_iter().flat_map(i32::to_le_bytes).collect()
+    };
+    for noted in [false, true] {
+        let mut file = Vec::new();
+        let options = parquet::arrow::arrow_writer::ArrowWriterOptions::new().with_skip_arrow_metadata(!noted);
+        let mut writer = ArrowWriter::try_new_with_options(&mut file, batch.schema(), options).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        let source = Memory::with(file);
+        let projection = Projection::all(open(&source, "f").unwrap().arrow_schema());
+        let found = whole(&source, &projection).unwrap();
+        if noted {
+            assert_eq!(found.column(0), &months);
+            assert_eq!(found.column(1), &days);
+            continue;
+        }
+        for (column, wanted) in [(0, [bytes(14, 0, 0), bytes(-1, 0, 0)]), (1, [bytes(0, 3, 5), bytes(0, -1, 7)])] {
+            let found = found.column(column).as_fixed_size_binary();
+            assert_eq!((found.value(0), found.is_null(1), found.value(2)), (&wanted[0][..], true, &wanted[1][..]));
+        }
+        let inner = found.column(2).as_struct().column(0).as_fixed_size_binary();
+        assert_eq!(inner.value(0), bytes(14, 0, 0));
+    }
+}

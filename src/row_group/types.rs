@@ -3,7 +3,7 @@
 //! Both differ from what the parquet crate makes of the footer. It gives back a time zone only where the file has the
 //! unit that was noted, and Parquet has no seconds. And it decodes dictionaries as they were noted: with keys that
 //! one row group may have too many values for, and not at all where the values are neither strings, bytes nor
-//! numbers.
+//! numbers. And it takes an interval for one of days and milliseconds, and drops its months.
 
 use std::sync::Arc;
 
@@ -12,7 +12,10 @@ use arrow::ipc::convert::try_schema_from_ipc_buffer;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use parquet::arrow::ARROW_SCHEMA_META_KEY;
+use parquet::basic::{ConvertedType, Type as Physical};
+use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
+use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
 
 use crate::projection::{children, with_children, with_wide_keys};
 
@@ -25,6 +28,47 @@ pub(super) fn with_noted_zones(schema: &SchemaRef, metadata: &ParquetMetaData) -
         return Arc::clone(schema);
     };
     changed(schema, noted.fields().iter().map(Some).collect(), &mut zoned)
+}
+
+/// The file's schema with intervals as the 12 bytes that they are, if it has any: months, days and milliseconds, which
+/// no Arrow type has room for. `None` where there are none, or where the writer noted which part of them it used.
+pub(super) fn with_plain_intervals(metadata: &ParquetMetaData) -> Result<Option<SchemaDescPtr>, ParquetError> {
+    let schema = metadata.file_metadata().schema_descr();
+    if !schema.columns().iter().any(|column| column.converted_type() == ConvertedType::INTERVAL) {
+        return Ok(None);
+    }
+    if noted_schema(metadata).is_some_and(|noted| noted.fields().iter().any(|field| has_interval(field.data_type()))) {
+        return Ok(None);
+    }
+    let root = plain_interval(&schema.root_schema_ptr())?;
+    Ok(Some(Arc::new(SchemaDescriptor::new(root))))
+}
+
+fn plain_interval(node: &TypePtr) -> Result<TypePtr, ParquetError> {
+    match node.as_ref() {
+        Type::GroupType { basic_info, fields } => {
+            let fields = fields.iter().map(plain_interval).collect::<Result<_, _>>()?;
+            Ok(Arc::new(Type::GroupType { basic_info: basic_info.clone(), fields }))
+        }
+        Type::PrimitiveType { basic_info, physical_type: Physical::FIXED_LEN_BYTE_ARRAY, type_length, .. }
+            if basic_info.converted_type() == ConvertedType::INTERVAL =>
+        {
+            let plain = Type::primitive_type_builder(basic_info.name(), Physical::FIXED_LEN_BYTE_ARRAY)
+                .with_repetition(basic_info.repetition())
+                .with_length(*type_length)
+                .with_id(basic_info.has_id().then(|| basic_info.id()));
+            Ok(Arc::new(plain.build()?))
+        }
+        Type::PrimitiveType { .. } => Ok(Arc::clone(node)),
+    }
+}
+
+fn has_interval(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Interval(_) => true,
+        DataType::Dictionary(_, values) => has_interval(values),
+        other => children(other).iter().any(|field| has_interval(field.data_type())),
+    }
 }
 
 /// The schema that the decoder is asked for: strings and bytes as dictionaries with keys wide enough for any row

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pathlib
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import rowdex
 
@@ -51,3 +53,17 @@ def test_the_rows_that_polars_chose_are_those_of_the_view(
     counted = kept.rename({"row_in_file": "row_index"})
     with pytest.raises(rowdex.ArgumentError, match="row_in_file"):
         rowdex.select(index, view, rows=counted, overwrite=True)
+
+
+def test_intervals_that_duckdb_wrote_are_the_bytes_that_pyarrow_reads(tmp_path: pathlib.Path) -> None:
+    duckdb = need("duckdb")
+    intervals = "interval '14 months'", "interval '2 days 3 milliseconds'", "null", "interval '1 year 5 days'"
+    chosen = [f"select {i} as row, {{'v': {what}}} as s, {what} as v" for i, what in enumerate(intervals)]
+    rows = " union all ".join(chosen)
+    duckdb.sql(f"COPY ({rows}) TO '{tmp_path / 'x.parquet'}' (FORMAT parquet)")
+    rowdex.build(tmp_path, tmp_path / "x.rdx")
+    dataset = rowdex.Dataset(tmp_path / "x.rdx")
+    wanted = pq.read_table(tmp_path / "x.parquet")
+    assert pa.table(dataset).to_pylist() == wanted.to_pylist()
+    for batch in rowdex.Loader(dataset, batch_size=3, output="arrow", memory=1):
+        assert pa.table(batch).to_pylist() == wanted.take(batch.row_ids).to_pylist()
