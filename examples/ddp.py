@@ -1,6 +1,9 @@
 """A DDP training job on Parquet files, with a checkpoint in the middle of an epoch.
 
     torchrun --nproc-per-node 4 examples/ddp.py train.rdx
+    torchrun --nproc-per-node 4 examples/ddp.py train.rdx --share
+
+With --share the ranks of a machine have one reader, and its memory is what they have together.
 
 Without arguments it makes a small dataset in a temporary folder (which needs pyarrow) and starts itself with two ranks.
 """
@@ -24,13 +27,14 @@ EPOCHS = 2
 BATCH_SIZE = 64
 
 
-def train(index: str, folder: pathlib.Path) -> None:
+def train(index: str, folder: pathlib.Path, share: bool) -> None:
     dist.init_process_group("gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()
     torch.set_num_threads(1)
     dataset = rowdex.Dataset(index, columns=["features", "label"])
     # Rank and world size are those of the process group.
-    loader = rowdex.Loader(dataset, batch_size=BATCH_SIZE, seed=42, memory=256 << 20)
+    sharing: dict[str, Any] = {"share": "machine"} if share else {}
+    loader = rowdex.Loader(dataset, batch_size=BATCH_SIZE, seed=42, memory=256 << 20, **sharing)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 2)))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 
@@ -82,10 +86,10 @@ def main() -> None:
         folder = pathlib.Path(name)
         if "RANK" in os.environ:
             index = sys.argv[1]
-            train(index, pathlib.Path(index).parent)
+            train(index, pathlib.Path(index).parent, "--share" in sys.argv[2:])
         else:
             launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-            subprocess.run([*launcher, __file__, example(folder)], check=True)
+            subprocess.run([*launcher, __file__, example(folder), *sys.argv[1:]], check=True)
 
 
 if __name__ == "__main__":

@@ -822,6 +822,18 @@ typedef struct rowdex_loader_options {
   // How many row groups of an object store may be on their way at once. 0: as many as keep nobody waiting, as
   // measured. ROWDEX_NONE: none is read ahead.
   uint64_t read_concurrency;
+  // "machine" shares one reader with the loaders of the other ranks on this machine: memory and threads are then the
+  // machine's, and must be the same on all ranks, as all else. NULL: each loader reads for itself.
+  const char *share;
+  // With share: which of the loaders of a rank this is, the same on all ranks. NULL: the first, second, … of this
+  // process that shares.
+  const char *share_name;
+  // With share: the name of the job. NULL: as the launcher says.
+  const char *share_job;
+  // With share: how many ranks are on this machine. 0: as the launcher says.
+  uint64_t share_ranks;
+  // With share: how many steps a rank may be ahead of another one, about. 0: 32, fewer of large batches.
+  uint64_t share_drift;
 } rowdex_loader_options;
 
 // What a loader will do.
@@ -890,6 +902,10 @@ typedef struct rowdex_loader_stats {
   uint64_t assembling_ns;
   // Rows that stand in for others that could not be read.
   uint64_t substituted;
+  // How many steps the rank that is farthest is ahead of the one that is last, if ranks share a reader.
+  uint64_t drift;
+  // Bytes of batches that were sent to ranks and not taken yet, if ranks share a reader.
+  uint64_t window_bytes;
 } rowdex_loader_stats;
 
 // How announced rows are served. All zeros are the defaults.

@@ -153,6 +153,11 @@ impl Error {
         self.inner.file.as_deref()
     }
 
+    /// Where a user finds the file, if that is not its path.
+    pub(crate) fn location(&self) -> Option<&str> {
+        self.inner.location.as_deref()
+    }
+
     /// The row group it happened in, by its place in the file.
     pub fn row_group(&self) -> Option<u64> {
         self.inner.row_group

@@ -222,6 +222,8 @@ mod row_group;
 mod rows;
 pub mod sampler;
 mod select;
+#[cfg(target_os = "linux")]
+mod share;
 pub mod source;
 mod tier;
 

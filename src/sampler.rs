@@ -202,6 +202,11 @@ impl DistributedSampler {
         self.batch_size
     }
 
+    /// Whether a short last batch is left out.
+    pub(crate) fn drops_last_batch(&self) -> bool {
+        self.drop_last_batch
+    }
+
     /// The epoch that the next iteration serves.
     pub fn epoch(&self) -> u64 {
         self.epoch

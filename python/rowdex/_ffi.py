@@ -378,6 +378,11 @@ class LoaderOptions(Versioned):
         ("fault_seed", c_uint64),
         ("views", c_uint64),
         ("read_concurrency", c_uint64),
+        ("share", c_char_p),
+        ("share_name", c_char_p),
+        ("share_job", c_char_p),
+        ("share_ranks", c_uint64),
+        ("share_drift", c_uint64),
     ]
 
 
@@ -430,6 +435,8 @@ class LoaderStats(Versioned):
         ("extracting_ns", c_uint64),
         ("assembling_ns", c_uint64),
         ("substituted", c_uint64),
+        ("drift", c_uint64),
+        ("window_bytes", c_uint64),
     ]
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from typing import Any
 
-COUNTS = ("decodes", "rows", "held_bytes", "peak_bytes", "substituted")
+COUNTS = ("decodes", "rows", "held_bytes", "peak_bytes", "substituted", "drift", "window_bytes")
 TIMES = ("planning", "decoding", "extracting", "assembling")
 _WINDOW_SECONDS = 10.0
 _MARK_SECONDS = 0.5
@@ -40,6 +40,11 @@ class LoaderStats(dict[str, float]):
     """Putting batches together, likewise."""
     substituted: int
     """Rows that stand in for others that could not be read."""
+    drift: int
+    """How many steps the rank that is farthest is ahead of the one that is last, if ranks share a reader. All of the
+    above are then the reader's."""
+    window_bytes: int
+    """Bytes of batches that were sent to ranks and not taken yet, if ranks share a reader."""
     passes: float
     """Decodes of each row group, on average."""
     served_rows: int

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from . import _capsule, _ffi
+from . import _capsule, _ffi, _share
 from ._arrays import Nulls, reader, split, to_torch
 from ._library import Handle, PerProcess, call, count, exception_of, library, no_nul, size
 from ._mapping import Mapping
@@ -144,6 +144,15 @@ class Loader:
         pin_memory: Copies tensors to memory that a GPU reads without waiting, if there is a GPU.
         map_threads: Threads that do the last five, for a batch each. Batches come in the same order, and at most
             ``2 * map_threads`` of them wait, besides what ``memory`` allows. Default: 2. 0: the caller's.
+        share: ``"machine"`` shares one reader with the loaders of the other ranks on this machine: each row group is
+            decoded once for all of them, and ``memory`` and ``threads`` are those of the machine. Each rank gets the
+            same batches as without. All ranks give the same arguments. Linux only.
+        share_name: With ``share``: which of the loaders of a rank this is. Default: ranks count the loaders that they
+            make with ``share``, so they must make the same ones in the same order.
+        share_job: With ``share``: the name of the job. Default: what the launcher says.
+        share_ranks: With ``share``: how many ranks are on this machine. Default: what the launcher says.
+        share_drift: With ``share``: how many steps a rank may be ahead of another one, about, before it waits. Default:
+            32, fewer of large batches.
         sampling: ``batch_size``, ``seed``, ``shuffle``, ``num_replicas``, ``rank`` and all else that
             :class:`DistributedSampler` takes. ``drop_last`` is what it is for a ``DataLoader``: it leaves out a short
             last batch, as ``drop_last_batch`` does. What becomes of rows that do not divide among the ranks, ``tail``
@@ -174,6 +183,11 @@ class Loader:
         map: Callable[[Any], Any] | Sequence[Callable[[Any], Any]] | None = None,
         pin_memory: bool = False,
         map_threads: int | None = None,
+        share: Literal["machine"] | None = None,
+        share_name: str | None = None,
+        share_job: str | None = None,
+        share_ranks: int | None = None,
+        share_drift: int | None = None,
         **sampling: Any,
     ) -> None:
         if not isinstance(dataset, Dataset):
@@ -213,6 +227,7 @@ class Loader:
             "fault_seed": fault_seed % 2**64,
             "views": views,
             "read_concurrency": count(read_concurrency, "read_concurrency"),
+            **_share.options(share, share_name, share_job, share_ranks, share_drift),
         }
         transforms = Transforms(dataset, output, decode=decode, collate=collate, pad=pad, map=map, pin=pin_memory)
         self._transforms = transforms
@@ -239,6 +254,8 @@ class Loader:
         self._meter = Meter()
         self._view_schema: Schema | None = None
         self._loader = PerProcess(self._open)
+        if "share" in self._more_options:
+            _share.close_at_exit(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """The arguments, and where the run stands. What was read ahead, and what is counted, is of this loader."""

@@ -20,7 +20,7 @@ use super::error::{call, catch, rowdex_error, rowdex_status};
 use super::handle::{self, Exclusive, Versioned, out_param, require};
 use super::option::{Count, bytes, count};
 use super::sampler::rowdex_sampler;
-use crate::loader::{Control, Fault, LoaderBuilder, LoaderStats, Prediction, Standing, closed};
+use crate::loader::{Control, Fault, LoaderBuilder, LoaderStats, Prediction, Share, Standing, closed};
 use crate::sampler::DistributedSampler;
 use crate::{Loader, Result};
 
@@ -113,6 +113,18 @@ pub struct rowdex_loader_options {
     /// How many row groups of an object store may be on their way at once. 0: as many as keep nobody waiting, as
     /// measured. ROWDEX_NONE: none is read ahead.
     pub read_concurrency: u64,
+    /// "machine" shares one reader with the loaders of the other ranks on this machine: memory and threads are then the
+    /// machine's, and must be the same on all ranks, as all else. NULL: each loader reads for itself.
+    pub share: *const c_char,
+    /// With share: which of the loaders of a rank this is, the same on all ranks. NULL: the first, second, … of this
+    /// process that shares.
+    pub share_name: *const c_char,
+    /// With share: the name of the job. NULL: as the launcher says.
+    pub share_job: *const c_char,
+    /// With share: how many ranks are on this machine. 0: as the launcher says.
+    pub share_ranks: u64,
+    /// With share: how many steps a rank may be ahead of another one, about. 0: 32, fewer of large batches.
+    pub share_drift: u64,
 }
 
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
@@ -189,6 +201,10 @@ unsafe fn builder(
         builder = builder.epochs(epochs);
     }
     // SAFETY: as above.
+    if let Some(share) = unsafe { share(&options) }? {
+        builder = builder.share(share);
+    }
+    // SAFETY: as above.
     let more = unsafe { handle::slice(options.more_ranks, options.num_more_ranks, "options.more_ranks") }?;
     let more = more.iter().map(|sampler| {
         // SAFETY: as above.
@@ -196,6 +212,47 @@ unsafe fn builder(
         Ok(DistributedSampler::clone(&sampler.0.load()))
     });
     Ok(builder.and_ranks(more.collect::<Result<Vec<_>>>()?))
+}
+
+/// # Safety
+/// The pointers in `options` are as the header says.
+unsafe fn share(options: &rowdex_loader_options) -> Result<Option<Share>> {
+    // SAFETY: the caller's promise.
+    let (with, name, job) = unsafe {
+        (
+            handle::optional_text(options.share, "options.share")?,
+            handle::optional_text(options.share_name, "options.share_name")?,
+            handle::optional_text(options.share_job, "options.share_job")?,
+        )
+    };
+    let (ranks, drift) = (bytes(options.share_ranks), bytes(options.share_drift));
+    match with {
+        Some("machine") => {}
+        Some(other) => {
+            return Err(handle::invalid(format!("nothing that ranks share a reader of is called {other:?}"))
+                .with_hint("use machine, or NULL"));
+        }
+        None if name.is_some() || job.is_some() || ranks.is_some() || drift.is_some() => {
+            return Err(handle::invalid("options of a shared reader, which is not asked for")
+                .with_hint("set options.share to machine"));
+        }
+        None => return Ok(None),
+    }
+    let mut share = Share::machine();
+    if let Some(name) = name {
+        share = share.name(name);
+    }
+    if let Some(job) = job {
+        share = share.job(job);
+    }
+    if let Some(ranks) = ranks {
+        let count = u32::try_from(ranks);
+        share = share.ranks(count.map_err(|_| handle::invalid(format!("options.share_ranks is {ranks}")))?);
+    }
+    if let Some(drift) = drift {
+        share = share.drift(usize::try_from(drift).unwrap_or(usize::MAX));
+    }
+    Ok(Some(share))
 }
 
 fn fault(policy: Option<&str>, seed: u64) -> Result<Fault> {
@@ -587,6 +644,10 @@ pub struct rowdex_loader_stats {
     pub assembling_ns: u64,
     /// Rows that stand in for others that could not be read.
     pub substituted: u64,
+    /// How many steps the rank that is farthest is ahead of the one that is last, if ranks share a reader.
+    pub drift: u64,
+    /// Bytes of batches that were sent to ranks and not taken yet, if ranks share a reader.
+    pub window_bytes: u64,
 }
 
 // SAFETY: repr(C) and integers of 8 bytes only.
@@ -604,7 +665,9 @@ pub unsafe extern "C" fn rowdex_loader_get_stats(
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(stats, "stats") }?;
         let stats = control.stats();
-        let LoaderStats { decodes, extractions, substituted, rows, held_bytes, peak_bytes, .. } = stats;
+        let LoaderStats {
+            decodes, extractions, substituted, rows, held_bytes, peak_bytes, drift, window_bytes, ..
+        } = stats;
         out.write(rowdex_loader_stats {
             struct_size: 0,
             decodes,
@@ -617,6 +680,8 @@ pub unsafe extern "C" fn rowdex_loader_get_stats(
             extracting_ns: nanoseconds(stats.extracting),
             assembling_ns: nanoseconds(stats.assembling),
             substituted,
+            drift,
+            window_bytes,
         });
         Ok(())
     })

@@ -200,6 +200,8 @@ impl Loadable for Dataset {}
 impl Loadable for MixedDataset {}
 
 pub(super) mod sealed {
+    use xxhash_rust::xxh3::xxh3_64;
+
     use super::{Arc, Dataset, DatasetGroups, Groups, MixedDataset, MixedGroups};
 
     /// The row groups of a dataset, which are nobody's business but the loader's.
@@ -209,17 +211,29 @@ pub(super) mod sealed {
     pub trait RowGroups: std::fmt::Debug + Send + Sync {
         /// With `views`, strings and binary are served as such.
         fn row_groups(&self, views: bool) -> Opened;
+
+        /// Which rows these are: the fingerprints of the indexes.
+        fn fingerprint(&self) -> u64;
     }
 
     impl RowGroups for Dataset {
         fn row_groups(&self, views: bool) -> Opened {
             Opened(Arc::new(DatasetGroups::new(self.clone(), views)))
         }
+
+        fn fingerprint(&self) -> u64 {
+            self.index().fingerprint()
+        }
     }
 
     impl RowGroups for MixedDataset {
         fn row_groups(&self, views: bool) -> Opened {
             Opened(Arc::new(MixedGroups::new(self.clone(), views)))
+        }
+
+        fn fingerprint(&self) -> u64 {
+            let all = self.datasets().iter().flat_map(|dataset| dataset.index().fingerprint().to_le_bytes());
+            xxh3_64(&all.collect::<Vec<_>>())
         }
     }
 }

@@ -53,6 +53,7 @@ mod plan;
 mod predict;
 mod salvage;
 mod schedule;
+mod share;
 mod substitutes;
 #[cfg(test)]
 mod tests;
@@ -80,6 +81,7 @@ use self::lookahead::Lookahead;
 #[cfg(feature = "capi")]
 pub(crate) use self::peek::Standing;
 pub use self::predict::Prediction;
+pub use self::share::Share;
 use self::walk::Epochs;
 use crate::sampler::{DistributedSampler, State};
 use crate::{Error, ErrorKind, Result};
@@ -153,6 +155,10 @@ pub struct LoaderStats {
     pub extracting: Duration,
     /// Time that they spent putting batches together.
     pub assembling: Duration,
+    /// How many steps the rank that is farthest is ahead of the one that is last, if ranks [share](Share) a reader.
+    pub drift: u64,
+    /// Bytes of batches that were sent to ranks and not taken yet, if ranks share a reader.
+    pub window_bytes: u64,
 }
 
 /// Options of a [`Loader`], from [`Loader::builder`].
@@ -161,6 +167,7 @@ pub struct LoaderBuilder {
     dataset: Arc<dyn groups::sealed::RowGroups>,
     groups: Arc<dyn Groups>,
     samplers: Vec<DistributedSampler>,
+    share: Option<Share>,
     options: Options,
 }
 
@@ -172,12 +179,13 @@ struct Options {
     read_concurrency: Option<usize>,
     epochs: Option<u64>,
     fault: Fault,
+    group: Option<Arc<share::Group>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let (read_ahead, read_concurrency, epochs, fault) = (None, None, None, Fault::Fail);
-        Self { memory: 1 << 30, threads: 2, read_ahead, read_concurrency, epochs, fault }
+        let (read_ahead, read_concurrency, epochs, fault, group) = (None, None, None, Fault::Fail, None);
+        Self { memory: 1 << 30, threads: 2, read_ahead, read_concurrency, epochs, fault, group }
     }
 }
 
@@ -260,29 +268,54 @@ impl LoaderBuilder {
         self
     }
 
+    /// Shares one reader with the loaders of the other ranks on this machine: each row group is decoded for all of
+    /// them, and [memory](Self::memory) and [threads](Self::threads) are those of the machine. Default: no.
+    ///
+    /// What each rank gets stays the same, to the bit. All ranks of the machine need the same arguments. Linux only.
+    /// See `docs/share.md`.
+    #[must_use]
+    pub fn share(mut self, share: Share) -> Self {
+        self.share = Some(share);
+        self
+    }
+
     /// What the loader will do, from the index alone. Takes a fraction of a second, or more for long orders of other
     /// sorts than `global` and `sequential`, through which it walks row by row.
     ///
     /// No data file is read, but for a few footers where the index was built without them.
     ///
+    /// With [`share`](Self::share) it is what the reader will do for the ranks of this machine, whose numbers are taken
+    /// to follow each other.
+    ///
     /// # Errors
     ///
     /// Those of [`Order::epoch`](crate::order::Order::epoch), and `OutOfRange` if the order has a row that is not
-    /// there.
+    /// there. With `share` those of [`build`](Self::build), too.
     pub fn predict(&self) -> Result<Prediction> {
         let memory = self.options.memory;
         let groups = self.units();
         let ahead = Lookahead::new(&*groups, memory, self.options.threads, self.options.read_concurrency).reserve();
-        predict::predict(&*groups, &self.samplers.clone().into(), memory - ahead, self.options.threads)
+        let samplers = match (&self.share, &self.samplers[..]) {
+            (Some(share), [sampler]) => share.ranks_of(sampler)?,
+            _ => self.samplers.clone(),
+        };
+        predict::predict(&*groups, &samplers.into(), memory - ahead, self.options.threads)
     }
 
     /// The loader, at the state of the sampler. Reads nothing and starts no thread.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the samplers of several ranks differ in anything but the rank.
+    /// `InvalidArgument` if the samplers of several ranks differ in anything but the rank, and if it cannot
+    /// [share](Self::share) a reader: because it has several ranks itself, because neither the launcher nor the caller
+    /// says which job this is and how many ranks are on this machine, or because this is not Linux.
     pub fn build(self) -> Result<Loader> {
-        Loader::new(self.units(), self.samplers, self.options)
+        let (groups, mut options) = (self.units(), self.options);
+        if let Some(share) = self.share {
+            let group = share.resolve(self.dataset.fingerprint(), &*groups, &self.samplers, &options)?;
+            options.group = Some(Arc::new(group));
+        }
+        Loader::new(groups, self.samplers, options)
     }
 
     /// What is read at once: small row groups together, unless the order takes them one by one.
@@ -372,6 +405,7 @@ impl Loader {
             dataset: Arc::new(dataset.clone()),
             groups,
             samplers: vec![sampler],
+            share: None,
             options: Options::default(),
         }
     }
@@ -544,6 +578,16 @@ impl Loader {
     }
 
     fn start(&self) -> Result<Box<dyn Deliver>> {
+        if let (Some(group), [sampler]) = (&self.options.group, &*self.samplers) {
+            return share::deliver(share::Seat {
+                group: Arc::clone(group),
+                groups: Arc::clone(&self.groups),
+                faults: Arc::clone(&self.faults),
+                sampler: sampler.clone(),
+                options: self.options.clone(),
+                place: self.place,
+            });
+        }
         let epochs = self.options.epochs.map(|epochs| epochs.saturating_sub(self.place.epoch));
         let first = self.samplers.first();
         let settings = Settings {

@@ -25,6 +25,8 @@ use crate::row_group::{self, RowSink};
 use crate::sampler::{Shard, Tail};
 use crate::source::{Done, Pending};
 
+#[cfg(target_os = "linux")]
+mod share;
 mod units;
 
 /// A dataset in which row `i` is `(i, "row number i")`.

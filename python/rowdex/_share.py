@@ -1,0 +1,53 @@
+"""Loaders of the ranks of a machine that share one reader."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import sys
+import weakref
+from typing import Any
+
+from ._library import no_nul
+
+_numbers = itertools.count()
+_open: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def options(
+    share: str | None, name: str | None, job: str | None, ranks: int | None, drift: int | None
+) -> dict[str, Any]:
+    """The options of the library for these arguments of a loader."""
+    if share is None:
+        given = {"share_name": name, "share_job": job, "share_ranks": ranks, "share_drift": drift}
+        unused = [argument for argument, value in given.items() if value is not None]
+        if unused:
+            raise ValueError(f"{', '.join(unused)} without share: add share='machine'")
+        return {}
+    if share != "machine":
+        raise ValueError(f"share={share!r}: use 'machine', or None")
+    if not sys.platform.startswith("linux"):
+        raise ValueError("share='machine' needs Linux: leave it out, and each rank reads for itself")
+    for argument, value in (("share_ranks", ranks), ("share_drift", drift)):
+        if value is not None and not 0 < value < 2**31:
+            raise ValueError(f"{argument} is {value}: use 1 or more")
+    # The ranks make their loaders in the same order.
+    name = f"loader {next(_numbers)}" if name is None else name
+    return {
+        "share": b"machine",
+        "share_name": no_nul(name.encode(), "share_name"),
+        "share_job": None if job is None else no_nul(job.encode(), "share_job"),
+        "share_ranks": ranks or 0,
+        "share_drift": drift or 0,
+    }
+
+
+def close_at_exit(loader: Any) -> None:
+    """Lets the other ranks know when this process ends, which may read for them, so that they go on."""
+    _open.add(loader)
+
+
+@atexit.register
+def _close_all() -> None:
+    for loader in list(_open):
+        loader.close()

@@ -1,0 +1,273 @@
+"""Ranks that share one reader, as real processes, under a watchdog."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import rowdex
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ranks share a reader on Linux only")
+
+PROGRAM = pathlib.Path(__file__).with_name("share_program.py")
+WATCHDOG = 120
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT", "TORCHELASTIC_RUN_ID")
+
+
+class Job:
+    """Ranks on one machine that share a reader."""
+
+    def __init__(self, index: str, folder: pathlib.Path, world: int, **options: Any) -> None:
+        self.world, self.folder = world, folder
+        self.name = f"test {uuid.uuid4()}"
+        self.options = {"index": index, "world": world, "epochs": 2, "batch": 20, "memory": 1 << 20, **options}
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self, rank: int, *, shared: bool = True, environment: dict[str, str] | None = None, **more: Any) -> None:
+        share = {"share": "machine", "share_job": self.name, "share_name": "train", "share_ranks": self.world}
+        if environment is not None:
+            share = {"share": "machine"}
+        own = {"rank": rank, "note": str(self.note(rank)), "more": share if shared else {}}
+        around = {name: value for name, value in os.environ.items() if name not in LAUNCHERS} | (environment or {})
+        self.processes[rank] = subprocess.Popen(
+            [sys.executable, PROGRAM, json.dumps({**self.options, **own, **more})], env=around,
+            stderr=(self.folder / f"errors-{rank}").open("w"),
+        )  # fmt: skip
+
+    def note(self, rank: int) -> pathlib.Path:
+        return self.folder / f"rank-{rank}"
+
+    def wait(self, *ranks: int) -> None:
+        deadline = time.monotonic() + WATCHDOG
+        for rank in ranks or list(self.processes):
+            self.processes[rank].wait(max(deadline - time.monotonic(), 0.1))
+
+    def lines(self, rank: int, word: str) -> list[str]:
+        if not self.note(rank).exists():
+            return []
+        found = (line.partition(" ") for line in self.note(rank).read_text().splitlines())
+        return [rest for first, _, rest in found if first == word]
+
+    def await_steps(self, rank: int, steps: int) -> None:
+        deadline = time.monotonic() + WATCHDOG
+        while len(self.lines(rank, "step")) < steps:
+            assert time.monotonic() < deadline and self.processes[rank].poll() is None, self.errors(rank)
+            time.sleep(0.01)
+
+    def errors(self, rank: int) -> str:
+        return (self.folder / f"errors-{rank}").read_text() + "\n".join(self.lines(rank, "error"))
+
+    def ended(self, rank: int) -> bool:
+        return self.note(rank).read_text().endswith("end\n")
+
+    def kill(self) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        for rank in self.processes:
+            for child in self.lines(rank, "child"):
+                os.kill(int(child.split()[0]), signal.SIGKILL)
+
+
+@pytest.fixture()
+def job(index: str, tmp_path: pathlib.Path) -> Iterator[Any]:
+    jobs: list[Job] = []
+
+    def make(world: int, **options: Any) -> Job:
+        folder = tmp_path / str(len(jobs))
+        folder.mkdir()
+        jobs.append(Job(index, folder, world, **options))
+        return jobs[-1]
+
+    yield make
+    for made in jobs:
+        made.kill()
+
+
+def alone(job: Any, world: int, **options: Any) -> list[list[str]]:
+    """What each rank gets from a loader of its own."""
+    separate = job(world, **options)
+    for rank in range(world):
+        separate.start(rank, shared=False)
+    separate.wait()
+    steps = [separate.lines(rank, "step") for rank in range(world)]
+    assert all(steps), separate.errors(0)
+    return steps
+
+
+def addresses() -> list[str]:
+    """Where loaders of this machine meet."""
+    return [line for line in pathlib.Path("/proc/net/unix").read_text().splitlines() if "@rowdex-share" in line]
+
+
+@pytest.mark.parametrize(("world", "batch"), [(2, 16), (4, 7)])
+def test_each_rank_gets_what_it_would_have_read_itself(job: Any, world: int, batch: int) -> None:
+    before = addresses()
+    shared = job(world, batch=batch)
+    for rank in range(world):
+        shared.start(rank)
+    shared.wait()
+    expected = alone(job, world, batch=batch)
+    assert [shared.lines(rank, "step") for rank in range(world)] == expected, shared.errors(1)
+    assert all(shared.ended(rank) for rank in range(world))
+    assert addresses() == before
+
+
+def test_ranks_of_torchrun_find_each_other(job: Any) -> None:
+    shared = job(2)
+    for rank in range(2):
+        environment = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}
+        shared.start(rank, environment={**environment, "MASTER_PORT": "1", "TORCHELASTIC_RUN_ID": shared.name})
+    shared.wait()
+    assert [shared.lines(rank, "step") for rank in range(2)] == alone(job, 2), shared.errors(1)
+
+
+def test_two_jobs_on_a_machine_never_meet(job: Any) -> None:
+    jobs = [job(2), job(2, batch=9)]
+    for rank in range(2):
+        for shared in jobs:
+            shared.start(rank)
+    for shared, batch in zip(jobs, (20, 9)):
+        shared.wait()
+        assert [shared.lines(rank, "step") for rank in range(2)] == alone(job, 2, batch=batch), shared.errors(0)
+
+
+def test_when_the_reader_is_killed_every_rank_gets_an_error_that_says_so(job: Any) -> None:
+    shared = job(3, pause=0.002)
+    shared.start(0)
+    # Who comes first reads.
+    time.sleep(1.0)
+    shared.start(1)
+    shared.start(2)
+    for rank in (1, 2):
+        shared.await_steps(rank, 5)
+    pid = shared.processes[0].pid
+    shared.processes[0].kill()
+    shared.wait()
+    for rank in (1, 2):
+        (error,) = shared.lines(rank, "error")
+        assert "the reader that this machine's ranks share has ended" in error and str(pid) in error
+        assert not shared.ended(rank)
+    # They go on at their states.
+    states = [shared.lines(rank, "step")[-1].split()[-1] for rank in range(3)]
+    for rank in range(3):
+        shared.start(rank, state=states[rank])
+    shared.wait()
+    assert [shared.lines(rank, "step") for rank in range(3)] == alone(job, 3), shared.errors(1)
+
+
+def test_when_another_rank_is_killed_the_others_go_on_and_it_comes_back_at_its_state(job: Any) -> None:
+    shared = job(3, pause=0.002)
+    shared.start(0)
+    time.sleep(1.0)
+    shared.start(1, kill=6)
+    shared.start(2)
+    shared.wait(1)
+    shared.wait(0, 2)
+    shared.start(1, state=shared.lines(1, "step")[-1].split()[-1])
+    shared.wait()
+    assert [shared.lines(rank, "step") for rank in range(3)] == alone(job, 3), shared.errors(0)
+
+
+@pytest.mark.parametrize("how", ["leave", "fail"])
+def test_when_the_rank_that_reads_ends_early_another_one_reads_on(job: Any, how: str) -> None:
+    shared = job(2, pause=0.002)
+    shared.start(0, **{how: 8})
+    time.sleep(1.0)
+    shared.start(1)
+    shared.wait()
+    assert shared.lines(1, "step") == alone(job, 2)[1], shared.errors(1)
+    assert ("as planned" in shared.errors(0)) == (how == "fail")
+
+
+def test_a_rank_that_is_stopped_holds_the_others_up_and_nothing_is_lost(job: Any) -> None:
+    shared = job(2, epochs=6, batch=4)
+    for rank in range(2):
+        shared.start(rank)
+    shared.await_steps(1, 20)
+    shared.processes[1].send_signal(signal.SIGSTOP)
+    time.sleep(0.5)
+    ahead = len(shared.lines(0, "step")) - len(shared.lines(1, "step"))
+    time.sleep(0.5)
+    assert ahead <= 32 + 16 + 16 and shared.processes[0].poll() is None
+    shared.processes[1].send_signal(signal.SIGCONT)
+    shared.wait()
+    assert [shared.lines(rank, "step") for rank in range(2)] == alone(job, 2, epochs=6, batch=4), shared.errors(0)
+
+
+def test_a_forked_child_is_told_to_make_its_own_and_keeps_no_dead_reader_alive(job: Any) -> None:
+    shared = job(2, pause=0.002)
+    shared.start(0, fork=4, kill=9)
+    time.sleep(1.0)
+    shared.start(1)
+    # The child has the sockets of its parent, and lives on.
+    shared.wait()
+    (child,) = shared.lines(0, "child")
+    assert "forked" in child and "make a loader in the forked process" in child
+    assert "has ended" in shared.errors(1)
+    os.kill(int(child.split()[0]), 0)
+    states = [shared.lines(rank, "step")[-1].split()[-1] for rank in range(2)]
+    for rank in range(2):
+        shared.start(rank, state=states[rank])
+    shared.wait()
+    assert [shared.lines(rank, "step") for rank in range(2)] == alone(job, 2), shared.errors(1)
+
+
+def test_arguments_that_make_no_sense_are_refused(index: str) -> None:
+    dataset = rowdex.Dataset(index)
+
+    def refused(kind: type[Exception], words: str, **options: Any) -> None:
+        with pytest.raises(kind, match=words):
+            len(rowdex.Loader(dataset, batch_size=8, rank=0, num_replicas=2, **options))
+
+    refused(ValueError, "use 'machine'", share="rack")
+    refused(ValueError, "share_name, share_drift without share", share_name="x", share_drift=3)
+    refused(ValueError, "share_ranks is 0", share="machine", share_ranks=0)
+    refused(ValueError, "a share_name with a NUL", share="machine", share_name="a\0b")
+    refused(rowdex.Error, "no launcher has named the job", share="machine", share_ranks=2)
+    refused(rowdex.Error, "how many ranks share this machine is not known", share="machine", share_job="x")
+    refused(rowdex.Error, "3 ranks on this machine of 2 in all", share="machine", share_job="x", share_ranks=3)
+
+
+def test_one_rank_alone_has_a_state_and_stats_as_without(index: str) -> None:
+    dataset = rowdex.Dataset(index)
+
+    def loader(**options: Any) -> rowdex.Loader:
+        return rowdex.Loader(dataset, batch_size=16, seed=3, num_replicas=1, rank=0, output="python", **options)
+
+    name = f"test {uuid.uuid4()}"
+    with loader() as one, loader(share="machine", share_job=name, share_ranks=1) as shared:
+        assert len(shared) == len(one)
+        for step, (a, b) in enumerate(zip(one, shared)):
+            assert a == b and one.state_dict() == shared.state_dict()
+            if step == 30:
+                break
+        assert shared.stats.decodes > 0 and shared.stats.drift == 0 and shared.stats.rows >= 31 * 16
+        state = shared.state_dict()
+        shared.close()
+        assert shared.state_dict() == state
+        with loader(share="machine", share_job=name + "x", share_ranks=1) as other:
+            with loader() as again:
+                other.load_state_dict(state)
+                again.load_state_dict(state)
+                assert list(other) == list(again)
+        # What is left of the epoch is not served by another iteration.
+        assert list(shared) == list(one)
+        shared.set_epoch(5)
+        one.set_epoch(5)
+        assert list(shared) == list(one)
+    assert not any(thread.startswith("rowdex-share") for thread in threads())
+
+
+def threads() -> list[str]:
+    return [path.read_text() for path in pathlib.Path("/proc/self/task").glob("*/comm")]

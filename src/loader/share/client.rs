@@ -1,0 +1,213 @@
+//! A rank's end of a shared reader.
+//!
+//! It has no thread. What it waits for is one of three: a message of the reader, the end of the reader's process, and
+//! somebody who closes the loader.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::Seat;
+use super::message::{About, Answer, Hello, Parcel, taken, waiting};
+use super::reader::{Reader, Stopper};
+use crate::loader::assemble::Assembled;
+use crate::loader::control::closed;
+use crate::loader::deliver::{Deliver, Watched};
+use crate::loader::part::Part;
+use crate::loader::{Batch, LoaderStats, Place};
+use crate::share::{Connection, Met, Received, Signal, meet, read};
+use crate::{Error, ErrorKind, Result};
+
+/// How long to try again where a reader ends before it has answered.
+const MEETING: Duration = Duration::from_secs(30);
+
+/// Delivers the batches of one rank. It meets the others when the first batch is asked for, and again when their reader
+/// has ended in good order.
+#[derive(Debug)]
+pub(super) struct Client {
+    seat: Seat,
+    shared: Arc<Shared>,
+    at: Mutex<At>,
+}
+
+/// What other threads may see.
+#[derive(Debug)]
+struct Shared {
+    stop: Signal,
+    stats: Mutex<LoaderStats>,
+    /// Of the reader, if that is in this process.
+    reader: Mutex<Option<Stopper>>,
+}
+
+#[derive(Debug)]
+struct At {
+    link: Option<Link>,
+    /// The batch after the last one that came.
+    place: Place,
+    /// How many ranks are left of those that met before.
+    left: Option<u32>,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Link {
+    // Closed before the reader ends.
+    connection: Connection,
+    /// The rank that the reader is with.
+    host: u32,
+    /// If that is this one.
+    #[expect(dead_code, reason = "it reads until it is dropped")]
+    reader: Option<Reader>,
+}
+
+impl Watched for Shared {
+    fn stop(&self) {
+        self.stop.set();
+        if let Some(reader) = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            reader.stop();
+        }
+    }
+
+    fn stats(&self) -> LoaderStats {
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Client {
+    pub(super) fn new(seat: Seat) -> Result<Self> {
+        let shared = Shared { stop: Signal::new()?, stats: Mutex::default(), reader: Mutex::default() };
+        let at = At { link: None, place: seat.place, left: None, buffer: Vec::new() };
+        Ok(Self { seat, shared: Arc::new(shared), at: Mutex::new(at) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, At> {
+        self.at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Meets the others.
+    fn join(&self, at: &mut At) -> Result<Link> {
+        let (seat, stop, began) = (&self.seat, &self.shared.stop, Instant::now());
+        let hello = Hello {
+            rank: seat.sampler.shard().rank(),
+            state: seat.sampler.state(),
+            place: at.place,
+            end: seat.options.epochs,
+            facts: seat.group.facts.clone(),
+        };
+        let hello = hello.to_bytes();
+        loop {
+            let (connection, reader) = match meet(&seat.group.address, stop)?.ok_or_else(closed)? {
+                Met::Joined(connection) => (connection, None),
+                Met::First(listener) => {
+                    let connection = listener.connect()?;
+                    let expected = at.left.unwrap_or(seat.group.ranks) as usize;
+                    let reader = Reader::start(seat.clone(), listener, expected)?;
+                    *self.shared.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader.stopper());
+                    (connection, Some(reader))
+                }
+            };
+            if connection.send(&hello, None, stop)? {
+                match connection.receive(&mut at.buffer, stop, None)? {
+                    Received::Message(length, _) => {
+                        return match Answer::parse(at.buffer.get(..length).unwrap_or_default())? {
+                            Answer::Welcome(host) => Ok(Link { connection, host, reader }),
+                            Answer::Failed(error) => Err(error),
+                            _ => Err(Error::new(ErrorKind::Internal, "the reader of this machine gave no welcome")),
+                        };
+                    }
+                    Received::Stopped => return Err(closed()),
+                    Received::Gone | Received::TimedOut => {}
+                }
+            }
+            if stop.is_set() {
+                return Err(closed());
+            }
+            if began.elapsed() > MEETING {
+                return Err(Error::new(ErrorKind::Io, "the reader of this machine ends before it answers"));
+            }
+            // It was about to end.
+            drop((connection, reader));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// The batches of a memory file.
+    fn unpack(&self, parcel: &Parcel, file: &std::fs::File, at: &mut At) -> Result<Assembled> {
+        let rows = usize::try_from(parcel.rows).unwrap_or(usize::MAX);
+        let (whole, about) = read(file, parcel.stream, &self.seat.groups.served_schema(), rows)?;
+        let whole = Arc::new(whole);
+        let mut about = crate::share::Reader::new(&about);
+        let (mut batches, mut first) = (Vec::new(), 0);
+        let rank = self.seat.sampler.shard().rank();
+        for _ in 0..parcel.batches {
+            let About { epoch, step, steps, row_ids, substituted, pads } = About::parse(&mut about, rows - first)?;
+            let count = row_ids.len();
+            let records = if count == rows { (*whole).clone() } else { whole.slice(first, count) };
+            let part = Part::of(&whole, first);
+            batches.push(Batch { epoch, step, steps, rank, records, row_ids, substituted, pads, part });
+            first += count;
+        }
+        if let Some(last) = batches.last() {
+            at.place = match last.is_last() {
+                true => Place { epoch: last.epoch.saturating_add(1), batch: 0 },
+                false => Place { epoch: last.epoch, batch: last.step + 1 },
+            };
+        }
+        *self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner) = parcel.stats;
+        Ok(Assembled { batches, bytes: parcel.length, rows: parcel.rows, error: None })
+    }
+}
+
+impl Deliver for Client {
+    fn next(&self) -> Result<Option<Assembled>> {
+        let at = &mut *self.lock();
+        loop {
+            if at.link.is_none() {
+                at.link = Some(self.join(at)?);
+            }
+            let Some(Link { connection, host, .. }) = &at.link else { continue };
+            let mut received = connection.receive(&mut at.buffer, &self.shared.stop, Some(Duration::ZERO))?;
+            if matches!(received, Received::TimedOut) {
+                connection.send(&waiting(), None, &self.shared.stop)?;
+                received = connection.receive(&mut at.buffer, &self.shared.stop, None)?;
+            }
+            let (length, file) = match received {
+                Received::Message(length, file) => (length, file),
+                Received::Stopped => return Err(closed()),
+                Received::Gone | Received::TimedOut => {
+                    let message = format!(
+                        "the reader that this machine's ranks share has ended (process {}, rank {host})",
+                        connection.peer()
+                    );
+                    return Err(Error::new(ErrorKind::Io, message)
+                        .with_hint("see how that process ended, and go on from the last state"));
+                }
+            };
+            match Answer::parse(at.buffer.get(..length).unwrap_or_default())? {
+                Answer::Batches(parcel) => {
+                    let file = file.ok_or_else(|| Error::new(ErrorKind::Internal, "batches without their file"))?;
+                    let sent = connection.send(&taken(parcel.batches, parcel.length), None, &self.shared.stop);
+                    // If the reader is gone, this is what it has sent before.
+                    sent?;
+                    return self.unpack(&parcel, &file, at).map(Some);
+                }
+                Answer::Lost(row_group, error) => {
+                    // Its error if rows are not to be replaced.
+                    self.seat.faults.lose(row_group, error, &*self.seat.groups)?;
+                }
+                Answer::Failed(error) => return Err(error),
+                Answer::End => return Ok(None),
+                Answer::Bye(left) => (at.left, at.link) = (Some(left), None),
+                Answer::Welcome(_) => {}
+            }
+        }
+    }
+
+    fn watched(&self) -> Weak<dyn Watched> {
+        let watched: Weak<Shared> = Arc::downgrade(&self.shared);
+        watched
+    }
+
+    fn stats(&self) -> LoaderStats {
+        Watched::stats(&*self.shared)
+    }
+}

@@ -1,0 +1,301 @@
+//! The batches of several ranks as one walk, each from a place of its own.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::loader::walk::{Batches, Span, Walk};
+use crate::sampler::{BatchPlan, DistributedSampler, EpochPlan};
+use crate::{Error, ErrorKind, Result};
+
+/// What one rank serves, or several whose batches are the same.
+#[derive(Debug, Clone)]
+pub(super) struct Lane {
+    pub(super) sampler: DistributedSampler,
+    pub(super) epoch: u64,
+    /// The step to begin with, or the first that is left of the epoch.
+    pub(super) next: u64,
+    /// The epoch that it ends before.
+    pub(super) end: Option<u64>,
+}
+
+/// What the walk came to, in the order in which the engine hands it out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// A batch of this lane.
+    Batch(usize),
+    /// This lane has no more.
+    End(usize),
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    marks: VecDeque<Mark>,
+    /// The lane of the batch that could not be planned.
+    failed: Option<usize>,
+    left: Vec<bool>,
+}
+
+/// What the walk and whoever hands its batches out know of each other.
+#[derive(Debug, Clone)]
+pub(super) struct Marks(Arc<Mutex<Log>>);
+
+impl Marks {
+    fn lock(&self) -> MutexGuard<'_, Log> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The mark that comes next.
+    pub(super) fn pop(&self) -> Option<Mark> {
+        self.lock().marks.pop_front()
+    }
+
+    /// The lane of the batch at which the walk failed.
+    pub(super) fn failed(&self) -> Option<usize> {
+        self.lock().failed
+    }
+
+    /// Nobody wants the batches of this lane any more.
+    pub(super) fn leave(&self, lane: usize) {
+        if let Some(left) = self.lock().left.get_mut(lane) {
+            *left = true;
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Progress {
+    lane: Lane,
+    plan: Option<Arc<EpochPlan>>,
+    over: bool,
+}
+
+/// Walks over the batches of all lanes: always on with that which is farthest behind, a few steps at a time.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    lanes: Vec<Progress>,
+    marks: Marks,
+    /// How many steps of a lane come together, so that they may lie together in memory.
+    stretch: u64,
+    current: usize,
+    batch: BatchPlan,
+}
+
+impl Lanes {
+    pub(super) fn new(lanes: Vec<Lane>, stretch: u64) -> Self {
+        let marks = Marks(Arc::new(Mutex::new(Log { left: vec![false; lanes.len()], ..Log::default() })));
+        let lanes = lanes.into_iter().map(|lane| Progress { lane, plan: None, over: false }).collect();
+        Self { lanes, marks, stretch: stretch.max(1), current: 0, batch: BatchPlan::default() }
+    }
+
+    pub(super) fn marks(&self) -> Marks {
+        self.marks.clone()
+    }
+
+    /// The lane whose turn it is, at a step that it has.
+    fn due(&mut self) -> Result<Option<(usize, Arc<EpochPlan>)>> {
+        loop {
+            let left = self.marks.lock().left.clone();
+            for (progress, left) in self.lanes.iter_mut().zip(left) {
+                progress.over |= left;
+            }
+            let goes_on = self.lanes.get(self.current).is_some_and(|progress| {
+                !progress.over && progress.plan.is_some() && !progress.lane.next.is_multiple_of(self.stretch)
+            });
+            if !goes_on {
+                let open = self.lanes.iter().enumerate().filter(|(_, progress)| !progress.over);
+                let behind = open.min_by_key(|(number, progress)| (progress.lane.epoch, progress.lane.next, *number));
+                let Some((number, _)) = behind else { return Ok(None) };
+                self.current = number;
+            }
+            let number = self.current;
+            let Some(Progress { lane, plan, over }) = self.lanes.get_mut(number) else { return Ok(None) };
+            if lane.end.is_some_and(|end| lane.epoch >= end) {
+                *over = true;
+                self.marks.lock().marks.push_back(Mark::End(number));
+                continue;
+            }
+            let plan = match plan {
+                Some(plan) => plan,
+                None => {
+                    let made = lane.sampler.plan(lane.epoch).inspect_err(|_| self.marks.lock().failed = Some(number));
+                    let made = plan.insert(Arc::new(made?));
+                    if lane.next < made.first_step() {
+                        // Another lane may be farther behind.
+                        lane.next = made.first_step();
+                        continue;
+                    }
+                    made
+                }
+            };
+            if lane.next < plan.steps() {
+                return Ok(Some((number, Arc::clone(plan))));
+            }
+            // After an epoch without a step there are only such.
+            let next = lane.epoch.checked_add(1).filter(|_| plan.steps() > 0);
+            let Progress { lane, plan, over } = match self.lanes.get_mut(number) {
+                Some(progress) => progress,
+                None => return Ok(None),
+            };
+            match next {
+                Some(epoch) => (lane.epoch, lane.next, *plan) = (epoch, 0, None),
+                None => {
+                    *over = true;
+                    self.marks.lock().marks.push_back(Mark::End(number));
+                }
+            }
+        }
+    }
+}
+
+/// The batches of a span, which may be of several lanes.
+#[derive(Debug)]
+struct Several {
+    steps: u64,
+    batches: Vec<(Arc<EpochPlan>, u64)>,
+}
+
+impl Batches for Several {
+    fn count(&self) -> u64 {
+        self.batches.len() as u64
+    }
+
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32> {
+        let Some((plan, step)) = self.batches.get(b as usize) else {
+            return Err(Error::new(ErrorKind::Internal, "a batch that is not in its span"));
+        };
+        plan.fill(*step, batch)?;
+        Ok(plan.shard().rank())
+    }
+}
+
+impl Walk for Lanes {
+    fn span(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<Span>> {
+        let (mut batches, mut rows, mut of) = (Vec::new(), 0, None);
+        while batches.is_empty() || rows < target {
+            let (lane, plan) = match self.due() {
+                Ok(Some(due)) => due,
+                Err(error) if batches.is_empty() => return Err(error),
+                // It comes again with the next call.
+                Ok(None) | Err(_) => break,
+            };
+            let Some(progress) = self.lanes.get_mut(lane) else { break };
+            let (epoch, step) = (progress.lane.epoch, progress.lane.next);
+            // A span is of one epoch.
+            if *of.get_or_insert(epoch) != epoch {
+                break;
+            }
+            let filled = plan.fill(step, &mut self.batch).and_then(|()| each(&self.batch.rows));
+            if let Err(error) = filled {
+                if batches.is_empty() {
+                    self.marks.lock().failed = Some(lane);
+                    return Err(error);
+                }
+                break;
+            }
+            rows += self.batch.rows.len() as u64;
+            progress.lane.next += 1;
+            batches.push((plan, step));
+            self.marks.lock().marks.push_back(Mark::Batch(lane));
+        }
+        let (Some(epoch), Some((first, _))) = (of, batches.first()) else { return Ok(None) };
+        let (steps, count) = (first.steps(), batches.len() as u64);
+        let plans = Arc::new(Several { steps, batches });
+        Ok(Some(Span { epoch, plans, batches: 0..count, replaced: Vec::new() }))
+    }
+
+    fn epoch(&self) -> u64 {
+        let next = |progress: &Progress| {
+            let done = progress.plan.as_ref().is_some_and(|plan| progress.lane.next >= plan.steps());
+            progress.lane.epoch.saturating_add(done.into())
+        };
+        let open = self.lanes.iter().filter(|progress| !progress.over).map(next).min();
+        open.or_else(|| self.lanes.iter().map(next).max()).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::Global;
+    use crate::sampler::Shard;
+
+    fn lane(rank: u32, epoch: u64, next: u64) -> Lane {
+        let sampler =
+            DistributedSampler::new(Arc::new(Global::new(100, 1).unwrap()), Shard::new(rank, 4).unwrap(), 5).unwrap();
+        Lane { sampler, epoch, next, end: Some(2) }
+    }
+
+    /// For each batch its rank, epoch and step, in the order of the walk.
+    fn walk(mut lanes: Lanes) -> Vec<(u32, u64, u64)> {
+        let mut found = Vec::new();
+        while let Some(span) = lanes.span(30, &mut |_| Ok(())).unwrap() {
+            for b in span.batches {
+                let mut batch = BatchPlan::default();
+                let rank = span.plans.fill(b, &mut batch).unwrap();
+                assert_eq!(batch.epoch, span.epoch);
+                found.push((rank, batch.epoch, batch.step));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn lanes_go_side_by_side_a_few_steps_at_a_time() {
+        let found = walk(Lanes::new(vec![lane(0, 1, 0), lane(2, 1, 0)], 2));
+        let expected = [(0, 0), (0, 1), (2, 0), (2, 1), (0, 2), (0, 3), (2, 2), (2, 3), (0, 4), (2, 4)];
+        assert_eq!(found, expected.map(|(rank, step)| (rank, 1, step)));
+    }
+
+    #[test]
+    fn a_lane_that_is_behind_catches_up_first() {
+        let found = walk(Lanes::new(vec![lane(0, 1, 2), lane(1, 0, 3), lane(3, 1, 0)], 1));
+        let expected = [
+            (1, 0, 3),
+            (1, 0, 4),
+            (1, 1, 0),
+            (3, 1, 0),
+            (1, 1, 1),
+            (3, 1, 1),
+            (0, 1, 2),
+            (1, 1, 2),
+            (3, 1, 2),
+            (0, 1, 3),
+        ];
+        assert_eq!(found[..10], expected);
+        assert_eq!(found.len(), 3 + 7 + 5);
+    }
+
+    #[test]
+    fn a_lane_that_was_left_is_walked_no_more() {
+        let mut lanes = Lanes::new(vec![lane(0, 0, 0), lane(1, 0, 0)], 1);
+        let marks = lanes.marks();
+        lanes.span(20, &mut |_| Ok(())).unwrap();
+        let mut seen = Vec::new();
+        while let Some(mark) = marks.pop() {
+            seen.push(mark);
+        }
+        assert_eq!(seen, [0, 1, 0, 1].map(Mark::Batch));
+        marks.leave(0);
+        assert!(walk(lanes).iter().all(|(rank, ..)| *rank == 1));
+        assert!(std::iter::from_fn(|| marks.pop()).all(|mark| matches!(mark, Mark::Batch(1) | Mark::End(1))));
+    }
+
+    #[test]
+    fn a_batch_that_cannot_be_planned_is_of_a_lane() {
+        let mut lanes = Lanes::new(vec![lane(0, 0, 0), lane(1, 0, 0)], 1);
+        let marks = lanes.marks();
+        let mut calls = 0;
+        let mut refuse = |_: &[u64]| {
+            calls += 1;
+            if calls == 4 { Err(Error::new(ErrorKind::OutOfRange, "no such row")) } else { Ok(()) }
+        };
+        assert_eq!(lanes.span(1000, &mut refuse).unwrap().unwrap().batches, 0..3);
+        assert_eq!(marks.failed(), None);
+        let error = lanes.span(1000, &mut |_| Err(Error::new(ErrorKind::OutOfRange, "no such row"))).unwrap_err();
+        assert_eq!((error.kind(), marks.failed()), (ErrorKind::OutOfRange, Some(1)));
+    }
+}

@@ -1,0 +1,349 @@
+//! What the loaders of a machine and their reader say to each other.
+
+use crate::loader::{Batch, LoaderStats, Place, Substituted};
+use crate::sampler::State;
+use crate::share::{Reader, Writer};
+use crate::{Error, ErrorKind, Result};
+use std::time::Duration;
+
+/// Changes when messages change. Processes with another one are refused.
+const PROTOCOL: u64 = 1;
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+const HELLO: u8 = 1;
+const TAKEN: u8 = 2;
+const WELCOME: u8 = 3;
+const FAILED: u8 = 4;
+const BATCHES: u8 = 5;
+const LOST: u8 = 6;
+const END: u8 = 7;
+const BYE: u8 = 8;
+const WAITING: u8 = 9;
+
+/// The first message of a rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub(super) rank: u32,
+    /// The state of its sampler.
+    pub(super) state: State,
+    /// The batch to begin with.
+    pub(super) place: Place,
+    /// The epoch that the run ends before.
+    pub(super) end: Option<u64>,
+    pub(super) facts: Vec<(String, String)>,
+}
+
+impl Hello {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut message = Writer::tagged(HELLO);
+        message.number(PROTOCOL).text(VERSION).number(self.rank.into());
+        let State { fingerprint, epoch, consumed } = self.state;
+        message.number(fingerprint).number(epoch).number(consumed);
+        message.number(self.place.epoch).number(self.place.batch).number(self.end.unwrap_or(u64::MAX));
+        message.number(self.facts.len() as u64);
+        for (name, value) in &self.facts {
+            message.text(name).text(value);
+        }
+        message.into_bytes()
+    }
+}
+
+/// What a rank says to the reader.
+#[derive(Debug)]
+pub(super) enum Request {
+    Hello(Hello),
+    /// So many batches of so many bytes were taken.
+    Taken(u64, u64),
+    /// It waits for its next batch.
+    Waiting,
+}
+
+impl Request {
+    pub(super) fn parse(message: &[u8]) -> Result<Self> {
+        let mut message = Reader::new(message);
+        Ok(match message.tag()? {
+            HELLO => {
+                let (protocol, version) = (message.number()?, message.text()?);
+                if (protocol, version) != (PROTOCOL, VERSION) {
+                    let message = format!(
+                        "this process has rowdex {version} (protocol {protocol}), and the reader of this machine has \
+                         {VERSION} (protocol {PROTOCOL})"
+                    );
+                    return Err(Error::new(ErrorKind::InvalidArgument, message)
+                        .with_hint("install the same version for all ranks"));
+                }
+                let rank = u32::try_from(message.number()?).unwrap_or(u32::MAX);
+                let state =
+                    State { fingerprint: message.number()?, epoch: message.number()?, consumed: message.number()? };
+                let place = Place { epoch: message.number()?, batch: message.number()? };
+                let end = Some(message.number()?).filter(|end| *end < u64::MAX);
+                let facts = (0..message.count()?).map(|_| Ok((message.text()?.to_owned(), message.text()?.to_owned())));
+                let facts = facts.collect::<Result<_>>()?;
+                Self::Hello(Hello { rank, state, place, end, facts })
+            }
+            TAKEN => Self::Taken(message.number()?, message.number()?),
+            WAITING => Self::Waiting,
+            _ => return Err(unknown()),
+        })
+    }
+}
+
+pub(super) fn taken(batches: u64, bytes: u64) -> Vec<u8> {
+    let mut message = Writer::tagged(TAKEN);
+    message.number(batches).number(bytes);
+    message.into_bytes()
+}
+
+pub(super) fn waiting() -> Vec<u8> {
+    Writer::tagged(WAITING).into_bytes()
+}
+
+/// What the reader says to a rank.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// The rank that the reader is with.
+    Welcome(u32),
+    /// Nothing comes after it.
+    Failed(Error),
+    /// A file with batches comes along.
+    Batches(Parcel),
+    /// A row group is lost.
+    Lost(u32, Error),
+    /// The run is over.
+    End,
+    /// The reader ends, and so many ranks may meet again.
+    Bye(u32),
+}
+
+/// What a memory file has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Parcel {
+    /// Bytes of the Arrow stream, and of all.
+    pub(super) stream: u64,
+    pub(super) length: u64,
+    pub(super) rows: u64,
+    pub(super) batches: u64,
+    pub(super) stats: LoaderStats,
+}
+
+impl Answer {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Welcome(rank) => {
+                let mut message = Writer::tagged(WELCOME);
+                message.number((*rank).into());
+                message.into_bytes()
+            }
+            Self::Failed(error) => {
+                let mut message = Writer::tagged(FAILED);
+                message.error(error);
+                message.into_bytes()
+            }
+            Self::Batches(parcel) => {
+                let mut message = Writer::tagged(BATCHES);
+                message.number(parcel.stream).number(parcel.length).number(parcel.rows).number(parcel.batches);
+                for number in numbers(&parcel.stats) {
+                    message.number(number);
+                }
+                message.into_bytes()
+            }
+            Self::Lost(row_group, error) => {
+                let mut message = Writer::tagged(LOST);
+                message.number((*row_group).into()).error(error);
+                message.into_bytes()
+            }
+            Self::End => Writer::tagged(END).into_bytes(),
+            Self::Bye(left) => {
+                let mut message = Writer::tagged(BYE);
+                message.number((*left).into());
+                message.into_bytes()
+            }
+        }
+    }
+
+    pub(super) fn parse(message: &[u8]) -> Result<Self> {
+        let mut message = Reader::new(message);
+        let short = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        Ok(match message.tag()? {
+            WELCOME => Self::Welcome(short(message.number()?)),
+            FAILED => Self::Failed(message.error()?),
+            BATCHES => {
+                let (stream, length) = (message.number()?, message.number()?);
+                let (rows, batches) = (message.number()?, message.number()?);
+                let mut numbers = [0; NUMBERS];
+                for number in &mut numbers {
+                    *number = message.number()?;
+                }
+                Self::Batches(Parcel { stream, length, rows, batches, stats: stats(numbers) })
+            }
+            LOST => Self::Lost(short(message.number()?), message.error()?),
+            END => Self::End,
+            BYE => Self::Bye(short(message.number()?)),
+            _ => return Err(unknown()),
+        })
+    }
+}
+
+const NUMBERS: usize = 12;
+
+fn numbers(stats: &LoaderStats) -> [u64; NUMBERS] {
+    let LoaderStats { decodes, extractions, substituted, rows, held_bytes, peak_bytes, .. } = *stats;
+    let [planning, decoding, extracting, assembling] =
+        [stats.planning, stats.decoding, stats.extracting, stats.assembling].map(|time| time.as_nanos() as u64);
+    let (drift, window) = (stats.drift, stats.window_bytes);
+    [
+        decodes,
+        extractions,
+        substituted,
+        rows,
+        held_bytes,
+        peak_bytes,
+        planning,
+        decoding,
+        extracting,
+        assembling,
+        drift,
+        window,
+    ]
+}
+
+fn stats(numbers: [u64; NUMBERS]) -> LoaderStats {
+    let [
+        decodes,
+        extractions,
+        substituted,
+        rows,
+        held_bytes,
+        peak_bytes,
+        planning,
+        decoding,
+        extracting,
+        assembling,
+        drift,
+        window_bytes,
+    ] = numbers;
+    let [planning, decoding, extracting, assembling] =
+        [planning, decoding, extracting, assembling].map(Duration::from_nanos);
+    LoaderStats {
+        decodes,
+        extractions,
+        substituted,
+        rows,
+        held_bytes,
+        peak_bytes,
+        planning,
+        decoding,
+        extracting,
+        assembling,
+        drift,
+        window_bytes,
+    }
+}
+
+/// What a memory file says of its batches, behind their rows.
+pub(super) fn describe(batches: &[Batch]) -> Vec<u8> {
+    let mut about = Writer::default();
+    for batch in batches {
+        about.number(batch.epoch).number(batch.step).number(batch.steps).number(batch.row_ids.len() as u64);
+        about.number(batch.pads as u64).number(batch.substituted.len() as u64);
+        for row in &batch.substituted {
+            about.number(row.place as u64).number(row.lost);
+        }
+        for row in &batch.row_ids {
+            about.number(*row);
+        }
+    }
+    about.into_bytes()
+}
+
+/// A batch without its rows.
+#[derive(Debug)]
+pub(super) struct About {
+    pub(super) epoch: u64,
+    pub(super) step: u64,
+    pub(super) steps: u64,
+    pub(super) row_ids: Vec<u64>,
+    pub(super) substituted: Vec<Substituted>,
+    pub(super) pads: usize,
+}
+
+impl About {
+    /// Of a file with so many rows.
+    pub(super) fn parse(about: &mut Reader<'_>, rows: usize) -> Result<Self> {
+        let (epoch, step, steps) = (about.number()?, about.number()?, about.number()?);
+        let (own, pads, replaced) = (about.count()?, about.count()?, about.count()?);
+        if own > rows || pads > own || replaced > own {
+            return Err(unknown());
+        }
+        let substituted = (0..replaced).map(|_| Ok(Substituted { place: about.count()?, lost: about.number()? }));
+        let substituted = substituted.collect::<Result<Vec<_>>>()?;
+        let row_ids = (0..own).map(|_| about.number()).collect::<Result<_>>()?;
+        if substituted.iter().any(|row| row.place >= own) {
+            return Err(unknown());
+        }
+        Ok(Self { epoch, step, steps, row_ids, substituted, pads })
+    }
+}
+
+fn unknown() -> Error {
+    Error::new(ErrorKind::Internal, "another process of this machine sent what is no message of rowdex")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello() -> Hello {
+        Hello {
+            rank: 3,
+            state: State { fingerprint: 1, epoch: 2, consumed: 3 },
+            place: Place { epoch: 4, batch: 5 },
+            end: None,
+            facts: vec![("memory".to_owned(), "7".to_owned())],
+        }
+    }
+
+    #[test]
+    fn a_rank_is_understood() {
+        for hello in [hello(), Hello { end: Some(7), facts: Vec::new(), ..hello() }] {
+            let Request::Hello(read) = Request::parse(&hello.to_bytes()).unwrap() else { panic!() };
+            assert_eq!(read, hello);
+        }
+        assert!(matches!(Request::parse(&taken(3, 4)).unwrap(), Request::Taken(3, 4)));
+        assert!(matches!(Request::parse(&waiting()).unwrap(), Request::Waiting));
+    }
+
+    #[test]
+    fn another_version_is_refused_by_name() {
+        let mut message = hello().to_bytes();
+        message[1] = 9;
+        let error = Request::parse(&message).unwrap_err();
+        assert!(error.to_string().contains("protocol 9"), "{error}");
+        assert!(error.to_string().contains(VERSION), "{error}");
+    }
+
+    #[test]
+    fn an_answer_is_understood() {
+        let numbers = std::array::from_fn(|number| number as u64 + 1);
+        let parcel = Parcel { stream: 1, length: 2, rows: 3, batches: 4, stats: stats(numbers) };
+        assert_eq!(self::numbers(&parcel.stats), numbers);
+        let Answer::Batches(read) = Answer::parse(&Answer::Batches(parcel.clone()).to_bytes()).unwrap() else {
+            panic!()
+        };
+        assert_eq!(read, parcel);
+        assert!(matches!(Answer::parse(&Answer::Welcome(2).to_bytes()).unwrap(), Answer::Welcome(2)));
+        assert!(matches!(Answer::parse(&Answer::Bye(2).to_bytes()).unwrap(), Answer::Bye(2)));
+        assert!(matches!(Answer::parse(&Answer::End.to_bytes()).unwrap(), Answer::End));
+        let error = || Error::new(ErrorKind::Stale, "x").with_file("y");
+        let Answer::Lost(7, lost) = Answer::parse(&Answer::Lost(7, error()).to_bytes()).unwrap() else { panic!() };
+        let Answer::Failed(failed) = Answer::parse(&Answer::Failed(error()).to_bytes()).unwrap() else { panic!() };
+        assert_eq!((lost.to_string(), failed.to_string()), (error().to_string(), error().to_string()));
+    }
+
+    #[test]
+    fn what_is_no_message_is_an_error() {
+        for message in [&[][..], &[0], &[255, 1, 2], &[BATCHES, 1]] {
+            assert!(Answer::parse(message).is_err() && Request::parse(message).is_err(), "{message:?}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! One reader for all ranks of a machine.
+//!
+//! The loaders of a machine's ranks meet at an address of the job. The first to come runs the carousel for all of
+//! them, with the memory and the threads of the machine; each gets the batches that it would have read itself. See
+//! `docs/share.md`.
+
+#[cfg(target_os = "linux")]
+mod client;
+#[cfg(target_os = "linux")]
+mod lanes;
+#[cfg(target_os = "linux")]
+mod message;
+#[cfg(target_os = "linux")]
+mod reader;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::deliver::Deliver;
+use super::faults::Faults;
+use super::groups::Groups;
+use super::{Options, Place};
+use crate::sampler::{DistributedSampler, Launch, Shard};
+use crate::{Error, ErrorKind, Result};
+
+/// How many steps ranks may drift apart unless it is said.
+const DRIFT: usize = 32;
+
+/// How long the reader waits for ranks that have not come.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// How the loaders of a machine's ranks find each other, for [`LoaderBuilder::share`](super::LoaderBuilder::share).
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use rowdex::loader::Share;
+/// use rowdex::order::Global;
+/// use rowdex::{Dataset, DistributedSampler, Loader, Shard};
+///
+/// # fn main() -> rowdex::Result<()> {
+/// let dataset = Dataset::open("train.rdx")?;
+/// let order = Arc::new(Global::new(dataset.len(), 42)?);
+/// let sampler = DistributedSampler::new(order, Shard::from_env()?, 256)?; // a rank of torchrun's
+/// let share = Share::machine().name("train");
+/// let loader = Loader::builder(&dataset, sampler).memory(64 << 30).threads(16).share(share).build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub struct Share {
+    job: Option<String>,
+    name: String,
+    ranks: Option<u32>,
+    drift: usize,
+    wait: Duration,
+}
+
+impl Share {
+    /// With the loaders of the other ranks of this job on this machine. Which job it is, and how many ranks are here,
+    /// is what the launcher says.
+    ///
+    /// Unless they are given [names](Self::name), loaders are told apart by the order in which a process calls this.
+    pub fn machine() -> Self {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let name = format!("number {}", MADE.fetch_add(1, Ordering::Relaxed));
+        Self { job: None, name, ranks: None, drift: DRIFT, wait: WAIT }
+    }
+
+    /// Which of the job's loaders this is: the same on all ranks. A process that has several, such as one for training
+    /// and one for validation, gives each a name of its own.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// The name of the job, unless the launcher says it: the same on all ranks, and not that of another job on this
+    /// machine.
+    pub fn job(mut self, job: impl Into<String>) -> Self {
+        self.job = Some(job.into());
+        self
+    }
+
+    /// How many ranks of the job are on this machine, unless the launcher says it.
+    pub fn ranks(mut self, ranks: u32) -> Self {
+        self.ranks = Some(ranks);
+        self
+    }
+
+    /// How many steps a rank may be ahead of another one, about; then it waits. Default: 32, fewer where batches are so
+    /// large that an eighth of the memory does not hold as many for each rank.
+    pub fn drift(mut self, steps: usize) -> Self {
+        self.drift = steps;
+        self
+    }
+
+    /// How long the reader waits for ranks that have not come, before it begins without them. Default: 5 seconds.
+    ///
+    /// They may come later. It then begins anew, with every rank at its own place.
+    pub fn wait(mut self, time: Duration) -> Self {
+        self.wait = time;
+        self
+    }
+
+    /// What the loaders agree on, with what this process knows of its job.
+    pub(super) fn resolve(
+        &self,
+        dataset: u64,
+        groups: &dyn Groups,
+        samplers: &[DistributedSampler],
+        options: &Options,
+    ) -> Result<Group> {
+        let [sampler] = samplers else {
+            return Err(invalid("a loader of several ranks that shares a reader")
+                .with_hint("give each rank a loader of its own: those of a machine then share one reader"));
+        };
+        if self.drift == 0 {
+            return Err(invalid("ranks that may drift 0 steps apart").with_hint("use 1 or more"));
+        }
+        let shard = sampler.shard();
+        let ranks = self.ranks_here(shard)?;
+        let address = self.address()?;
+        let schema = groups.served_schema();
+        let columns: Vec<String> =
+            schema.fields().iter().map(|field| format!("{} ({})", field.name(), field.data_type())).collect();
+        let columns = columns.join(", ");
+        let columns = match columns.len() {
+            0..=400 => columns,
+            _ => format!("{} columns, {:016x}", schema.fields().len(), xxh3_64(columns.as_bytes())),
+        };
+        let number =
+            |number: Option<usize>| number.map_or_else(|| "the default".to_owned(), |number| number.to_string());
+        let facts = [
+            ("dataset", format!("{dataset:016x}")),
+            ("columns", columns),
+            ("order", format!("{} {:016x}", sampler.given().name(), sampler.given().fingerprint())),
+            ("batch size", sampler.batch_size().to_string()),
+            ("drop_last_batch", sampler.drops_last_batch().to_string()),
+            ("world size", shard.world_size().to_string()),
+            ("tail", format!("{:?}", shard.tail())),
+            ("replicas", format!("{} {:?}", shard.replicas(), shard.layout())),
+            ("on_fault", format!("{:?}", options.fault)),
+            ("memory", options.memory.to_string()),
+            ("threads", options.threads.to_string()),
+            ("read_ahead", number(options.read_ahead)),
+            ("read_concurrency", number(options.read_concurrency)),
+            ("number of ranks on this machine", ranks.to_string()),
+            ("drift", self.drift.to_string()),
+        ];
+        let facts = facts.map(|(name, value)| (name.to_owned(), value)).to_vec();
+        Ok(Group { address, ranks, drift: self.drift as u64, wait: self.wait, facts, process: AtomicU64::new(0) })
+    }
+
+    /// How many ranks are on this machine.
+    fn ranks_here(&self, shard: Shard) -> Result<u32> {
+        let launch = || Launch::from_env().ok()?.local_world_size;
+        let ranks = self.ranks.or_else(launch).ok_or_else(|| {
+            invalid("how many ranks share this machine is not known")
+                .with_hint("start them with torchrun or mpirun, or give the number of ranks on this machine")
+        })?;
+        if ranks == 0 || ranks > shard.world_size() {
+            let message = format!("{ranks} ranks on this machine of {} in all", shard.world_size());
+            return Err(invalid(message).with_hint("give the number of ranks on this machine"));
+        }
+        Ok(ranks)
+    }
+
+    /// The samplers of this machine's ranks, if their numbers follow each other.
+    pub(super) fn ranks_of(&self, sampler: &DistributedSampler) -> Result<Vec<DistributedSampler>> {
+        let shard = sampler.shard();
+        let ranks = self.ranks_here(shard)?;
+        let first = shard.rank() / ranks * ranks;
+        let end = first.saturating_add(ranks).min(shard.world_size());
+        let other = |rank| {
+            let other = Shard::new(rank, shard.world_size())?.with_tail(shard.tail());
+            sampler.with_shard(other.with_replicas(shard.replicas(), shard.layout())?)
+        };
+        (first..end).map(other).collect()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn address(&self) -> Result<String> {
+        let lookup = |name: &str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
+        let job = self.job.clone().or_else(|| crate::share::job_of_launcher(lookup)).ok_or_else(|| {
+            invalid("the loaders of this machine cannot meet: no launcher has named the job")
+                .with_hint("start the ranks with torchrun, srun or mpirun, or give the job a name")
+        })?;
+        Ok(crate::share::address(rustix::process::getuid().as_raw(), &job, &self.name))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn address(&self) -> Result<String> {
+        Err(invalid("ranks share a reader on Linux only").with_hint("leave it out: each rank then reads for itself"))
+    }
+}
+
+fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message)
+}
+
+/// The loaders that share a reader.
+#[derive(Debug)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is none"))]
+pub(super) struct Group {
+    address: String,
+    /// Ranks on this machine.
+    ranks: u32,
+    drift: u64,
+    wait: Duration,
+    /// What must be the same on all ranks, by name.
+    facts: Vec<(String, String)>,
+    /// The process that has used it; 0 before anyone has.
+    process: AtomicU64,
+}
+
+#[cfg(all(test, target_os = "linux"))]
+impl Group {
+    /// Makes as if another process had used it.
+    pub(super) fn belong_to(&self, process: u64) {
+        self.process.store(process, Ordering::Relaxed);
+    }
+}
+
+/// What a rank serves, and from where on.
+#[derive(Debug, Clone)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is none"))]
+pub(super) struct Seat {
+    pub(super) group: Arc<Group>,
+    pub(super) groups: Arc<dyn Groups>,
+    pub(super) faults: Arc<Faults>,
+    pub(super) sampler: DistributedSampler,
+    pub(super) options: Options,
+    pub(super) place: Place,
+}
+
+/// Delivers the batches of a rank, which another process may read.
+#[cfg(target_os = "linux")]
+pub(super) fn deliver(seat: Seat) -> Result<Box<dyn Deliver>> {
+    let own = u64::from(std::process::id());
+    if let Err(other) = seat.group.process.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed)
+        && other != own
+    {
+        let message = "this process was forked from one that uses this loader, which shares a reader";
+        return Err(Error::new(ErrorKind::Closed, message)
+            .with_hint("make a loader in the forked process, with a share name of its own, or fork before using it"));
+    }
+    Ok(Box::new(client::Client::new(seat)?))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn deliver(_: Seat) -> Result<Box<dyn Deliver>> {
+    Err(invalid("ranks share a reader on Linux only"))
+}

@@ -1,0 +1,420 @@
+//! Ranks of a machine that share one reader. They are threads here, and processes in `python/tests/test_share.py`.
+
+use std::sync::mpsc::channel;
+use std::thread;
+
+use super::*;
+use crate::loader::share::Share;
+use crate::sampler::ReplicaLayout;
+
+/// Fails if it is not done in time.
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, waited) = channel();
+    let worker = thread::spawn(move || {
+        let _ = done.send(work());
+    });
+    let result = waited.recv_timeout(Duration::from_secs(120));
+    match result {
+        Ok(result) => {
+            worker.join().unwrap();
+            result
+        }
+        Err(_) if worker.is_finished() => std::panic::resume_unwind(worker.join().unwrap_err()),
+        Err(_) => panic!("it hangs"),
+    }
+}
+
+/// A group that no other test meets.
+fn share(ranks: u32) -> Share {
+    static JOBS: AtomicU64 = AtomicU64::new(0);
+    let job = format!("test {} {}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
+    Share::machine().job(job).name("test").ranks(ranks)
+}
+
+fn joining(fake: &Arc<Fake>, sampler: &DistributedSampler, options: &Options, share: &Share) -> Loader {
+    let samplers = vec![sampler.clone()];
+    let group = share.resolve(1, &**fake, &samplers, options).unwrap();
+    Loader::new(fake.clone(), samplers, Options { group: Some(Arc::new(group)), ..options.clone() }).unwrap()
+}
+
+/// What is served until the end, or until an error: batches are compared with what the order says.
+fn serve(loader: &mut Loader, sampler: &DistributedSampler, epochs: u64) -> Result<Vec<(u64, u64)>> {
+    let mut found = Vec::new();
+    while let Some(batch) = loader.try_next()? {
+        let plan = sampler.plan(batch.epoch).unwrap();
+        let expected = plan.batch(batch.step).unwrap();
+        assert_eq!((batch.rank, batch.steps, batch.pads), (plan.shard().rank(), plan.steps(), expected.pads));
+        if batch.substituted.is_empty() {
+            assert_eq!(batch.row_ids, expected.rows);
+        }
+        assert_values(&batch);
+        assert_eq!(loader.state(), sampler.state_after(batch.epoch, batch.step).unwrap());
+        found.push((batch.epoch, batch.step));
+    }
+    assert!(found.last().is_none_or(|(epoch, _)| epoch + 1 == epochs));
+    Ok(found)
+}
+
+/// All ranks at once, each on a thread.
+fn all<T: Send>(loaders: Vec<Loader>, work: impl Fn(usize, Loader) -> T + Sync) -> Vec<T> {
+    let work = &work;
+    thread::scope(|scope| {
+        let ranks = loaders.into_iter().enumerate();
+        let ranks: Vec<_> = ranks.map(|(rank, loader)| scope.spawn(move || work(rank, loader))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn every_rank_gets_what_it_would_have_read_itself() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[37, 5, 60, 0, 41, 22, 8, 50]));
+        let n = fake.len();
+        let mut count = 0;
+        for (number, (_, orders)) in sorts(n).into_iter().enumerate() {
+            let tail = [Tail::Wrap, Tail::Drop, Tail::Uneven][number % 3];
+            let (world, ranks) = [(4, 4), (3, 2), (2, 2), (5, 3)][number % 4];
+            let (threads, drift) = [(0, 1), (2, 2), (1, 7), (2, 32)][number % 4];
+            let batch = [3, 10, 1, 40][(number / 2) % 4];
+            let options = options(n / 3 * ROW_BYTES, threads, 3);
+            let share = share(ranks).drift(drift);
+            let mut samplers: Vec<_> = (0..ranks).map(|rank| sampler(&orders, rank, world, batch, tail)).collect();
+            if number % 2 == 1 && samplers[0].steps() > 1 {
+                let state = samplers[0].state_after(0, samplers[0].steps() / 2).unwrap();
+                samplers.iter_mut().for_each(|sampler| sampler.resume(&state).unwrap());
+            }
+            let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
+            let served = all(loaders, |rank, mut loader| serve(&mut loader, &samplers[rank], 3).unwrap());
+            let steps: u64 = (0..3)
+                .filter(|epoch| *epoch >= samplers[0].epoch())
+                .map(|epoch| samplers[0].plan(epoch).unwrap().steps_left())
+                .sum();
+            assert!(served.iter().all(|served| served.len() as u64 == steps));
+            count += served.iter().map(Vec::len).sum::<usize>();
+        }
+        assert!(count > 1000, "{count} batches");
+        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+    });
+}
+
+#[test]
+fn replicas_get_the_same_rows_of_one_decode_and_one_file() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[50; 8]));
+        let orders = orders(true, 400);
+        let shard = |rank| Shard::new(rank, 4).unwrap().with_replicas(2, ReplicaLayout::Consecutive).unwrap();
+        let samplers: Vec<_> =
+            (0..4).map(|rank| DistributedSampler::new(Arc::clone(&orders), shard(rank), 10).unwrap()).collect();
+        let options = options(400 * ROW_BYTES * 2, 2, 2);
+        let share = share(4);
+        let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
+        let rows = all(loaders, |rank, mut loader| {
+            assert_eq!(serve(&mut loader, &samplers[rank], 2).unwrap().len(), 40);
+            loader.control().stats()
+        });
+        drop(rows);
+        assert_eq!(fake.decodes.load(Ordering::Relaxed), 8, "each row group once");
+    });
+}
+
+#[test]
+fn one_reader_decodes_for_all() {
+    in_time(|| {
+        let orders = orders(true, 2000);
+        let options = options(400 * ROW_BYTES, 2, 2);
+        let samplers: Vec<_> = (0..4).map(|rank| sampler(&orders, rank, 4, 10, Tail::Wrap)).collect();
+        let alone = Arc::new(Fake::new(&[100; 20]));
+        let mut one = Loader::new(alone.clone(), samplers.clone(), options.clone()).unwrap();
+        assert_eq!(one.by_ref().map(Result::unwrap).count(), 400);
+        let fake = Arc::new(Fake::new(&[100; 20]));
+        let share = share(4).drift(2);
+        let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
+        all(loaders, |rank, mut loader| serve(&mut loader, &samplers[rank], 2).unwrap());
+        let (shared, alone) = (fake.decodes.load(Ordering::Relaxed), alone.decodes.load(Ordering::Relaxed));
+        assert!(shared <= alone * 5 / 4, "{shared} decodes, {alone} by one loader of all ranks");
+    });
+}
+
+#[test]
+fn an_error_comes_to_each_rank_at_its_step() {
+    in_time(|| {
+        for (global, bad, panics) in [(true, 3, false), (false, 5, false), (true, 0, true)] {
+            let mut fake = Fake::new(&[40; 10]);
+            if panics { &mut fake.panicking } else { &mut fake.failing }.insert(bad);
+            let fake = Arc::new(fake);
+            let orders = orders(global, 400);
+            let options = options(100 * ROW_BYTES, 2, 2);
+            let samplers: Vec<_> = (0..3).map(|rank| sampler(&orders, rank, 3, 4, Tail::Wrap)).collect();
+            let told = |mut loader: Loader| {
+                let served = loader.by_ref().take_while(Result::is_ok).count();
+                let error = loader.try_next().unwrap_err();
+                (served, error.kind(), error.row_group(), error.to_string(), loader.state())
+            };
+            let alone = samplers
+                .iter()
+                .map(|sampler| told(Loader::new(fake.clone(), vec![sampler.clone()], options.clone()).unwrap()));
+            let alone: Vec<_> = alone.collect();
+            let share = share(3);
+            let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
+            assert_eq!(all(loaders, |_, loader| told(loader)), alone);
+        }
+    });
+}
+
+#[test]
+fn rows_that_are_lost_are_replaced_alike_and_all_ranks_know_of_them() {
+    in_time(|| {
+        let mut fake = Fake::new(&[40; 10]);
+        fake.failing.insert(4);
+        let fake = Arc::new(fake);
+        let orders = orders(true, 400);
+        let options = Options { fault: Fault::Substitute { seed: 5 }, ..options(200 * ROW_BYTES, 2, 1) };
+        let samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 10, Tail::Wrap)).collect();
+        let rows = |mut loader: Loader| {
+            let batches: Vec<_> = loader.by_ref().map(Result::unwrap).map(|b| (b.row_ids, b.substituted)).collect();
+            let lost: Vec<_> =
+                loader.lost_groups().iter().map(|lost| (lost.row_group, lost.error.to_string())).collect();
+            (batches, lost)
+        };
+        let alone = samplers.iter().map(|s| rows(Loader::new(fake.clone(), vec![s.clone()], options.clone()).unwrap()));
+        let alone: Vec<_> = alone.collect();
+        let share = share(2);
+        let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
+        assert_eq!(all(loaders, |_, loader| rows(loader)), alone);
+        assert_eq!(alone[0].1.len(), 1);
+    });
+}
+
+#[test]
+fn a_rank_that_leaves_holds_up_nobody_and_goes_on_at_its_state_when_it_comes_back() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 10]));
+        let orders = orders(true, 400);
+        let options = options(200 * ROW_BYTES, 2, 2);
+        let samplers: Vec<_> = (0..3).map(|rank| sampler(&orders, rank, 3, 5, Tail::Wrap)).collect();
+        let share = share(3).wait(Duration::from_millis(200)).drift(4);
+        let loaders: Vec<_> = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
+        // The first to come reads; it may be the one that leaves.
+        for leaving in 0..3 {
+            let loaders = loaders.iter().map(|loader| loader.standing_again()).collect();
+            all(loaders, |rank, mut loader| {
+                let sampler = &samplers[rank];
+                if rank != leaving {
+                    assert_eq!(serve(&mut loader, sampler, 2).unwrap().len(), 54);
+                    return;
+                }
+                for _ in 0..7 {
+                    loader.next().unwrap().unwrap();
+                }
+                let state = loader.state();
+                drop(loader);
+                thread::sleep(Duration::from_millis(50));
+                let mut sampler = sampler.clone();
+                sampler.resume(&state).unwrap();
+                let mut loader = joining(&fake, &sampler, &options, &share);
+                assert_eq!(serve(&mut loader, &sampler, 2).unwrap().len(), 54 - 7);
+            });
+        }
+        drop(loaders);
+        assert_eq!(Arc::strong_count(&fake), 1);
+    });
+}
+
+impl Loader {
+    /// One like it that was not used.
+    fn standing_again(&self) -> Loader {
+        Loader::new(Arc::clone(&self.groups), self.samplers.to_vec(), self.options.clone()).unwrap()
+    }
+}
+
+#[test]
+fn ranks_go_from_epoch_to_epoch_without_a_new_start_and_to_another_one_together() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 10]));
+        let orders = orders(true, 400);
+        let options = Options { epochs: None, ..options(800 * ROW_BYTES, 2, 0) };
+        let samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 10, Tail::Wrap)).collect();
+        let share = share(2).wait(Duration::from_secs(2));
+        let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
+        all(loaders, |rank, mut loader| {
+            let epoch = |loader: &mut Loader, number: u64, most: usize| {
+                let mut epoch = loader.epoch();
+                assert_eq!(epoch.number(), number);
+                for (step, batch) in (0..).zip(epoch.by_ref().take(most)) {
+                    let batch = batch.unwrap();
+                    assert_eq!((batch.epoch, batch.step), (number, step));
+                    assert_eq!(batch.row_ids, samplers[rank].plan(number).unwrap().batch(step).unwrap().rows);
+                }
+            };
+            for number in 0..3 {
+                loader.set_epoch(number);
+                epoch(&mut loader, number, 100);
+            }
+            assert_eq!(loader.stats().decodes, 10, "all fits");
+            epoch(&mut loader, 3, 4);
+            loader.set_epoch(9);
+            epoch(&mut loader, 9, 100);
+            let state = samplers[rank].state_after(5, 11).unwrap();
+            loader.resume(&state).unwrap();
+            let batch = loader.next().unwrap().unwrap();
+            assert_eq!((batch.epoch, batch.step), (5, 12));
+        });
+    });
+}
+
+#[test]
+fn a_rank_gets_no_further_ahead_than_it_may() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 20]));
+        let orders = orders(true, 800);
+        let options = options(800 * ROW_BYTES, 2, 1);
+        let samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 4, Tail::Wrap)).collect();
+        let share = share(2).drift(8).wait(Duration::from_secs(60));
+        let slow = joining(&fake, &samplers[0], &options, &share);
+        let fast = joining(&fake, &samplers[1], &options, &share);
+        let served = AtomicU64::new(0);
+        all(vec![slow, fast], |rank, mut loader| {
+            if rank == 1 {
+                while loader.next().is_some() {
+                    served.fetch_add(1, Ordering::SeqCst);
+                }
+                assert!(loader.control().stats().drift <= 24);
+                return;
+            }
+            for step in 0..100 {
+                loader.next().unwrap().unwrap();
+                if step % 20 == 10 {
+                    // However long it takes, the other one does not get far.
+                    thread::sleep(Duration::from_millis(100));
+                    assert!(served.load(Ordering::SeqCst) <= step + 1 + 8 + 8 + 8, "at step {step}");
+                }
+                let stats = loader.stats();
+                assert!(stats.window_bytes < 2 * 8 * 8 * ROW_BYTES + (64 << 10), "{stats:?}");
+            }
+        });
+        assert_eq!(served.into_inner(), 100);
+    });
+}
+
+#[test]
+fn ranks_that_differ_are_refused_by_name() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let orders = orders(true, 160);
+        let share = share(2).wait(Duration::from_millis(1));
+        let options = options(1 << 20, 1, 1);
+        let mut first = joining(&fake, &sampler(&orders, 0, 2, 4, Tail::Wrap), &options, &share);
+        first.next().unwrap().unwrap();
+        let refused = |fake: &Arc<Fake>, sampler: DistributedSampler, options: &Options, words: &[&str]| {
+            let error = joining(fake, &sampler, options, &share).try_next().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
+        };
+        let own = || sampler(&orders, 1, 2, 4, Tail::Wrap);
+        refused(
+            &fake,
+            own(),
+            &Options { memory: 7, ..options.clone() },
+            &["rank 1", "rank 0", "memory is 7", "1048576"],
+        );
+        refused(&fake, own(), &Options { threads: 3, ..options.clone() }, &["threads is 3"]);
+        refused(&fake, sampler(&orders, 1, 2, 5, Tail::Wrap), &options, &["batch size is 5, and not 4"]);
+        refused(&fake, sampler(&orders, 1, 2, 4, Tail::Drop), &options, &["tail is Drop"]);
+        refused(&fake, sampler(&orders, 1, 4, 4, Tail::Wrap), &options, &["world size is 4"]);
+        let other: Arc<dyn Order> = Arc::new(Global::new(160, 8).unwrap());
+        refused(&fake, sampler(&other, 1, 2, 4, Tail::Wrap), &options, &["order is global"]);
+        let fault = Fault::Substitute { seed: 1 };
+        refused(&fake, own(), &Options { fault, ..options.clone() }, &["on_fault is Substitute"]);
+        assert!(joining(&fake, &own(), &options, &share).next().unwrap().is_ok(), "the first still reads");
+    });
+}
+
+#[test]
+fn what_cannot_be_shared_is_refused_when_it_is_made() {
+    let fake = Arc::new(Fake::new(&[40; 4]));
+    let orders = orders(true, 160);
+    let ranks: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 4, Tail::Wrap)).collect();
+    let options = options(1 << 20, 1, 1);
+    let refused = |share: Share, samplers: &[DistributedSampler], word: &str| {
+        let error = share.resolve(1, &*fake, samplers, &options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains(word) && error.hint().is_some(), "{error}");
+    };
+    refused(share(2), &ranks, "several ranks");
+    refused(share(2).drift(0), &ranks[..1], "0 steps");
+    refused(share(3), &ranks[..1], "3 ranks on this machine of 2");
+    refused(share(0), &ranks[..1], "0 ranks");
+}
+
+#[test]
+fn another_loader_of_a_rank_takes_its_place() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let sampler = sampler(&orders(true, 160), 0, 2, 4, Tail::Wrap);
+        let (options, share) = (options(1 << 20, 1, 1), share(1));
+        let mut first = joining(&fake, &sampler, &options, &share);
+        first.next().unwrap().unwrap();
+        let mut second = joining(&fake, &sampler, &options, &share);
+        assert_eq!(second.next().unwrap().unwrap().step, 0);
+        let error = first.find_map(Result::err).unwrap();
+        assert!(error.to_string().contains("another loader of rank 0"), "{error}");
+        drop(first);
+        assert_eq!(serve(&mut second, &sampler, 1).unwrap().len(), 19, "although the reader was with the first");
+    });
+}
+
+#[test]
+fn a_rank_that_waits_is_ended_by_another_thread() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let orders = orders(true, 160);
+        let (options, share) = (options(1 << 20, 1, 1), share(2).wait(Duration::from_secs(1000)));
+        for _ in 0..2 {
+            let mut loader = joining(&fake, &sampler(&orders, 0, 2, 4, Tail::Wrap), &options, &share);
+            let control = loader.control();
+            let waiting = thread::spawn(move || loader.try_next().unwrap_err().kind());
+            thread::sleep(Duration::from_millis(30));
+            control.close();
+            assert_eq!(waiting.join().unwrap(), ErrorKind::Closed);
+        }
+        assert_eq!(Arc::strong_count(&fake), 1);
+    });
+}
+
+#[test]
+fn a_forked_child_of_a_rank_is_told_to_make_a_loader_of_its_own() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let (options, share) = (options(1 << 20, 1, 1), share(1));
+        let mut loader = joining(&fake, &sampler(&orders(true, 160), 0, 2, 4, Tail::Wrap), &options, &share);
+        loader.next().unwrap().unwrap();
+        // As in a child: what its parent has is not its own.
+        let engine = loader.engine.take();
+        loader.waiting.clear();
+        loader.options.group.as_ref().unwrap().belong_to(1);
+        let error = loader.try_next().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Closed);
+        assert!(error.to_string().contains("forked"), "{error}");
+        drop(engine);
+    });
+}
+
+#[test]
+fn the_last_batches_are_handed_out_after_the_one_that_reads_is_done() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 10]));
+        let orders = orders(true, 400);
+        let options = Options { epochs: None, ..options(400 * ROW_BYTES, 1, 0) };
+        let samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 10, Tail::Wrap)).collect();
+        let share = share(2).drift(2).wait(Duration::from_millis(300));
+        let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
+        all(loaders, |rank, mut loader| {
+            // Whichever reads: one of them is done long before the other.
+            for step in 0..20 {
+                assert_eq!(loader.next().unwrap().unwrap().step, step);
+                thread::sleep(Duration::from_millis(rank as u64 * 5));
+            }
+        });
+        assert_eq!(Arc::strong_count(&fake), 1);
+    });
+}
