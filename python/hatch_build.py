@@ -32,7 +32,7 @@ class CargoBuild(BuildHookInterface[Any]):
         target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", repository / "target"))
         if not target.is_absolute():
             target = repository / target
-        profile = os.environ.get("ROWDEX_CARGO_PROFILE", "release")
+        profile = os.environ.get("ROWDEX_CARGO_PROFILE", "dist")
         common = ["--profile", profile, "--features", "capi,filter", "--target-dir", str(target)]
         common += ["--manifest-path", str(repository / "Cargo.toml")]
         common += shlex.split(os.environ.get("ROWDEX_CARGO_ARGS", ""))

@@ -6,7 +6,7 @@
 #
 # ROWDEX_GLIBC          the oldest glibc to run with (2.28), or `native`: link with the C library of this machine, and
 #                       name whatever platform auditwheel grants.
-# ROWDEX_CARGO_PROFILE  how it is built (release).
+# ROWDEX_CARGO_PROFILE  how it is built (dist).
 # ROWDEX_CARGO_ARGS     more arguments for cargo (--locked).
 # ROWDEX_ALLOCATOR      mimalloc: with an allocator of its own, for programs that do not fork. See Cargo.toml.
 set -euo pipefail

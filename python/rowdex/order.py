@@ -522,7 +522,7 @@ class IdSet:
 def _readable(dataset: Dataset | Index) -> Dataset:
     from .dataset import Dataset
 
-    return Dataset(dataset, cache=0) if isinstance(dataset, Index) else dataset
+    return Dataset(dataset) if isinstance(dataset, Index) else dataset
 
 
 def _set_again(*recipe: Any) -> IdSet:

@@ -100,6 +100,35 @@ impl<'a> Column<'a> {
         Ok(Labels::sorted(codes, classes))
     }
 
+    /// How many rows each class has, ascending by value, and last how many have no value, if any. Types as for
+    /// [`labels`](Self::labels). Memory is in proportion to the classes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if there is no such column; [`ErrorKind::Schema`] if the column is of another
+    /// type; and those of reading.
+    pub fn counts(&self) -> Result<Vec<(Option<Class>, u64)>> {
+        let mut known: HashMap<Vec<u8>, (Class, u64)> = HashMap::new();
+        let (mut key, mut nulls) = (Vec::new(), 0);
+        self.each_optional("label", |_, value| {
+            let Some(value) = value else {
+                nulls += 1;
+                return Ok(());
+            };
+            value.write(&mut key);
+            match known.get_mut(&key) {
+                Some((_, count)) => *count += 1,
+                None => {
+                    known.insert(key.clone(), (value.to_class(), 1));
+                }
+            }
+            Ok(())
+        })?;
+        let mut counts: Vec<(Class, u64)> = known.into_values().collect();
+        counts.sort();
+        let counts = counts.into_iter().map(|(class, count)| (Some(class), count));
+        Ok(counts.chain((nulls > 0).then_some((None, nulls))).collect())
+    }
+
     /// The weights of the rows, in order: any numbers that are finite and not negative. 8 bytes a row.
     ///
     /// # Errors
@@ -156,6 +185,11 @@ impl<'a> Column<'a> {
 
     /// Calls `each` with row id and value of every row, in order. `what` says in errors what a value is: `label`.
     fn each_value(&self, what: &str, mut each: impl FnMut(u64, Value<'_>) -> Result<()>) -> Result<()> {
+        self.each_optional(what, |id, value| each(id, value.ok_or_else(|| missing(what, id))?))
+    }
+
+    /// As [`each_value`](Self::each_value), with rows that have no value.
+    fn each_optional(&self, what: &str, mut each: impl FnMut(u64, Option<Value<'_>>) -> Result<()>) -> Result<()> {
         self.each_array(|entry, ids, array| {
             let data_type = match array.data_type() {
                 DataType::Dictionary(_, values) => values.as_ref(),
@@ -176,10 +210,12 @@ impl<'a> Column<'a> {
             if plain == DataType::Int32 {
                 values = cast(&values, &DataType::Int64).map_err(|error| self.unreadable(error))?;
             }
-            if let Some(at) = (0..values.len()).find(|at| values.is_null(*at)) {
-                return Err(missing(what, ids.id(&entry, at)));
-            }
+            let nulls = values.logical_nulls();
             for at in 0..values.len() {
+                if nulls.as_ref().is_some_and(|nulls| nulls.is_null(at)) {
+                    each(ids.id(&entry, at), None)?;
+                    continue;
+                }
                 let value = match values.data_type() {
                     DataType::Boolean => Value::Bool(values.as_boolean().value(at)),
                     DataType::UInt64 => Value::Int(values.as_primitive::<UInt64Type>().value(at).into()),
@@ -187,7 +223,7 @@ impl<'a> Column<'a> {
                     DataType::LargeUtf8 => Value::Text(values.as_string::<i64>().value(at)),
                     _ => Value::Bytes(values.as_binary::<i64>().value(at)),
                 };
-                each(ids.id(&entry, at), value)?;
+                each(ids.id(&entry, at), Some(value))?;
             }
             Ok(())
         })
@@ -486,6 +522,19 @@ mod tests {
         write(&narrow_folder.path().join("b.parquet"), vec![("user", array(Int32Array::from_iter_values(0..50)))]);
         let longer = indexed(&narrow_folder).column("user").split(&split, Side::Validation).unwrap();
         assert!(longer.iter().take_while(|row| *row < 60).eq(validation.iter()));
+    }
+
+    #[test]
+    fn counts_are_those_of_the_labels_and_of_rows_without_one() {
+        let (_folder, dataset) = dataset(vec![(
+            "label",
+            array(Int64Array::from_iter((0..20).map(|row| (row % 4 != 3).then_some(row % 4)))),
+        )]);
+        let counts = dataset.column("label").counts().unwrap();
+        let class = |int| Some(Class::Int(int));
+        assert_eq!(counts, [(class(0), 5), (class(1), 5), (class(2), 5), (None, 5)]);
+        let few = IdSet::from_ids(20, [0, 4, 5]).unwrap();
+        assert_eq!(dataset.column("label").of(&few).counts().unwrap(), [(class(0), 2), (class(1), 1)]);
     }
 
     #[test]

@@ -174,14 +174,15 @@ fn unfit(what: &str, error: &DataFusionError) -> Error {
         DataFusionError::SQL(error, _) => error.to_string(),
         other => other.strip_backtrace(),
     };
+    let said = said.split(" This issue was likely caused by a bug").next().unwrap_or_default();
     let said = said.split("\n\n").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
     let prefixes = [
         "Error during planning: ",
+        "Internal error: ",
         "Arrow error: ",
         "Execution error: ",
         "sql parser error: ",
         "This feature is not implemented: ",
-        "Optimizer rule '",
     ];
     let said = prefixes.iter().fold(said.as_str(), |said, prefix| said.strip_prefix(prefix).unwrap_or(said));
     let said: String = said.chars().take(LONGEST).collect();

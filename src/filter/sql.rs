@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use arrow::datatypes::{DataType, FieldRef, Fields, SchemaRef};
 use datafusion_expr::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart, Value,
-    visit_expressions_mut,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart,
+    UnaryOperator, Value, visit_expressions_mut,
 };
 use datafusion_expr::sqlparser::dialect::GenericDialect;
 use datafusion_expr::sqlparser::keywords::Keyword;
@@ -142,9 +142,39 @@ fn resolve(expr: &mut Expr, schema: &SchemaRef) -> Result<()> {
         Expr::Lambda(_) => return Err(wrong("a function of its own (`->`)").with_hint("use `array_has` or `= any`")),
         Expr::GroupingSets(_) | Expr::Cube(_) | Expr::Rollup(_) => return Err(wrong("it groups rows")),
         Expr::Function(function) => call(function)?,
+        // The parser takes all that follows for the other side, as if it were in parentheses.
+        Expr::IsDistinctFrom(_, other) | Expr::IsNotDistinctFrom(_, other) if !binds_tighter(other) => {
+            return Err(wrong("what follows `is distinct from` may belong to it or not")
+                .with_hint("put the comparison in parentheses: (a is distinct from b) and c"));
+        }
         _ => {}
     }
     Ok(())
+}
+
+/// Whether an expression is one side of a comparison without parentheses.
+fn binds_tighter(expr: &Expr) -> bool {
+    use BinaryOperator::{Divide, Minus, Modulo, Multiply, Plus, StringConcat};
+    match expr {
+        Expr::BinaryOp { op, .. } => matches!(op, Divide | Minus | Modulo | Multiply | Plus | StringConcat),
+        Expr::UnaryOp { op, .. } => matches!(op, UnaryOperator::Minus | UnaryOperator::Plus),
+        Expr::Identifier(_)
+        | Expr::CompoundIdentifier(_)
+        | Expr::CompoundFieldAccess { .. }
+        | Expr::Value(_)
+        | Expr::TypedString(_)
+        | Expr::Nested(_)
+        | Expr::Function(_)
+        | Expr::Cast { .. }
+        | Expr::Case { .. }
+        | Expr::Array(_)
+        | Expr::Interval(_)
+        | Expr::Extract { .. }
+        | Expr::Substring { .. }
+        | Expr::Trim { .. }
+        | Expr::Position { .. } => true,
+        _ => false,
+    }
 }
 
 /// Functions are called in any case; what looks at several rows is refused.

@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::build::BuildArgs;
+use crate::count::CountArgs;
 use crate::demo::DemoArgs;
 use crate::epoch::EpochArgs;
 use crate::get::GetArgs;
@@ -43,6 +44,8 @@ pub(crate) enum Command {
     Build(BuildArgs),
     /// Choose rows of an index, and write them as another index of the same files.
     Select(SelectArgs),
+    /// Count rows: those that meet a condition, and those of each class.
+    Count(CountArgs),
     /// Say what is in an index.
     Info(InfoArgs),
     /// Check an index, and the files it is of.

@@ -13,7 +13,7 @@ use crate::progress::Progress;
 /// What a program says that was built without the feature `filter`.
 #[cfg(not(feature = "filter"))]
 const NOT_BUILT: &str =
-    "this rowdex was built without conditions; get them with `cargo install rowdex --features filter`";
+    "this rowdex was built without conditions; get them with `cargo install rowdex --profile dist --features filter`";
 
 /// Conditions, all of which rows have to meet.
 #[derive(Debug, Clone, Args)]

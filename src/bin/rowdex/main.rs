@@ -5,6 +5,7 @@ mod args;
 mod build;
 mod cli;
 mod condition;
+mod count;
 mod demo;
 mod demo_data;
 mod digest;
@@ -50,6 +51,7 @@ fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Build(args) => build::run(args),
         Command::Select(args) => select::run(args),
+        Command::Count(args) => count::run(args),
         Command::Info(args) => info::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Locate(args) => locate::run(args),

@@ -132,7 +132,7 @@ fn predicate(rng: &mut ChaCha8Rng, most: i64, depth: u32) -> String {
 #[test]
 fn what_footers_decide_is_what_the_rows_decide() {
     let (mut decided, mut partly) = (0, 0);
-    for seed in 0..6 {
+    for seed in 0..4 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let folder = TempDir::new().unwrap();
         let mut from = 0;
@@ -162,7 +162,7 @@ fn what_footers_decide_is_what_the_rows_decide() {
         IndexBuilder::new([folder.path().join("data")]).with_schema_mode(SchemaMode::Union).build(&index).unwrap();
         let dataset = Dataset::builder(Index::open(index).unwrap()).with_threads(2).open().unwrap();
         let some = IdSet::filter(dataset.len(), |row| row % 3 == 0).unwrap();
-        for _ in 0..40 {
+        for _ in 0..30 {
             let text = predicate(&mut rng, from / 20, 2);
             let filter = dataset.filter(&text).unwrap_or_else(|error| panic!("{error}"));
             let (read, all) = filter.clone().with_pruning(false).run(&|_| ()).unwrap_or_else(|error| panic!("{error}"));
@@ -174,7 +174,7 @@ fn what_footers_decide_is_what_the_rows_decide() {
             assert_eq!(filter.of(&some).rows().unwrap(), read.intersection(&some).unwrap(), "seed {seed}: {text}");
         }
     }
-    assert!(decided > 500 && partly > 10, "{decided} {partly}");
+    assert!(decided > 200 && partly > 5, "{decided} {partly}");
 }
 
 #[test]

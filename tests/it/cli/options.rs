@@ -15,7 +15,8 @@ use super::row_choice;
 type Case = (&'static str, &'static str, String, String);
 
 /// Options that have no effect on what a command writes, and why.
-const WITHOUT_A_TRACE: [(&str, &str, &str); 9] = [
+const WITHOUT_A_TRACE: [(&str, &str, &str); 10] = [
+    ("count", "threads", "how many decode at once"),
     ("select", "threads", "how many decode at once"),
     ("build", "threads", "how many read footers at once"),
     ("build", "concurrency", "how many requests a store gets at once"),
@@ -102,6 +103,10 @@ fn cases() -> Vec<Case> {
     add("select", "split-seed", split, &format!("{split} --split-seed 3"));
     add("select", "root", &format!("{split} --split-by user"), &format!("{split} --split-by user --root uneven"));
     add("select", "json", "train.rdx -o out.rdx", "train.rdx -o out.rdx --json");
+    add("count", "where", "train.rdx", "train.rdx --where id<500");
+    add("count", "by", "train.rdx", "train.rdx --by class");
+    add("count", "root", "train.rdx --by class", "train.rdx --by class --root uneven");
+    add("count", "json", "train.rdx", "train.rdx --json");
     add("info", "json", "train.rdx", "train.rdx --json");
     add("verify", "level", "train.rdx --json", "train.rdx --json --level deep");
     add("verify", "root", "train.rdx --json", "train.rdx --json --root uneven");

@@ -237,6 +237,20 @@ fn a_condition_that_is_none_leaves_no_file() {
 fn a_program_without_conditions_says_how_to_get_them() {
     let place = Place::with_index();
     for command in ["select train.rdx --where id>3 -o x.rdx", "epoch train.rdx --where id>3"] {
-        place.run(command).exits_with_usage().complains(&["--features filter"]);
+        place.run(command).exits_with_usage().complains(&["--profile dist --features filter"]);
     }
+}
+
+#[test]
+#[cfg(feature = "filter")]
+fn rows_are_counted_by_condition_and_by_class() {
+    let place = Place::with_index();
+    assert_eq!(place.run("count train.rdx").succeeds().text(), "1,003 rows\n");
+    assert_eq!(place.run("count train.rdx --where id<100").succeeds().text(), "100 rows\n");
+    let counts = place.json("count train.rdx --where id<100 --by id");
+    assert_eq!((&counts["rows"], counts["counts"].as_array().unwrap().len()), (&json!(100), 100));
+    assert_eq!(counts["counts"][7], json!({"value": 7, "rows": 1}));
+    let text = place.run("count train.rdx --where id<2 --by id").succeeds().text();
+    assert_eq!(text, "rows   share  value\n   1  50.00%      0\n   1  50.00%      1\n");
+    place.run("count train.rdx --by idd").fails().complains(&["did you mean \"id\"?"]);
 }
