@@ -36,8 +36,8 @@ def exception_of(error: Any) -> Error:
 
 _OPTIONS = {
     "`--force`": "overwrite=True", "`--no-footers`": "footers=False", "`--no-partitions`": "partitions=False",
-    "`--root`": "root=", "`--rows`": "rows=", "`--schema union`": "schema_mode='union'", "`--slice`": "slice=",
-    "`--update`": "update=True",
+    "`--root`": "root=", "`--rows`": "rows=", "`--sample`": "sample=", "`--schema union`": "schema_mode='union'",
+    "`--skip`": "skip=", "`--slice`": "slice=", "`--update`": "update=True", "`--where`": "where=",
 }  # fmt: skip
 
 
@@ -176,7 +176,14 @@ def optional_path(path: str | os.PathLike[str] | None) -> bytes | None:
 
 
 def optional_text(value: str | None, name: str) -> bytes | None:
-    return None if value is None else no_nul(value.encode(), name)
+    return None if value is None else text_bytes(value, name)
+
+
+def text_bytes(value: str, name: str) -> bytes:
+    """A text as the library wants it."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}: use a text")
+    return no_nul(value.encode(), name)
 
 
 def whole(value: Any, name: str) -> int:

@@ -17,10 +17,10 @@ from ._library import (
     exception_of,
     library,
     located,
-    no_nul,
     optional_path,
     optional_text,
     size,
+    text_bytes,
     texts,
 )
 from .announced import Announced
@@ -183,7 +183,7 @@ class Dataset:
     def _open(self) -> Handle:
         arguments = self._arguments
         columns = arguments["columns"]
-        names = None if columns is None else [no_nul(name.encode(), "column name") for name in columns]
+        names = None if columns is None else [text_bytes(name, "column name") for name in columns]
         # NULL stands for all columns, so no column at all is a pointer to no name.
         none = ctypes.cast(texts([b""]), ctypes.POINTER(ctypes.c_char_p))
         options = _ffi.DatasetOptions(
@@ -399,7 +399,7 @@ class Dataset:
         Raises:
             SchemaError: for another type; ArgumentError: for a row without a value. They name the column.
         """
-        name = no_nul(column.encode(), "column name")
+        name = text_bytes(column, "column name")
         found = Handle(
             library.labels_free, library.dataset_labels, self._pointer, name, None if of is None else of._pointer
         )
@@ -420,7 +420,7 @@ class Dataset:
         """
         rows = len(self) if of is None else len(of)
         found = array.array("d", bytes(8 * rows))
-        name = no_nul(column.encode(), "column name")
+        name = text_bytes(column, "column name")
         call(
             library.dataset_weights,
             self._pointer,
@@ -479,7 +479,7 @@ class Dataset:
             progress: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in any case,
                 ``False`` never. A function is called with files done, files in all, and 0.
         """
-        wanted = no_nul(level.encode(), "level")
+        wanted = text_bytes(level, "level")
         with told(progress, "checking") as tell:
             report = Handle(library.verify_report_free, library.dataset_verify, self._pointer, wanted, tell, None)
         info = _ffi.VerifyInfo()

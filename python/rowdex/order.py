@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
 from . import _ffi
-from ._library import Handle, PerProcess, call, library, no_nul, path_bytes
+from ._library import Handle, PerProcess, call, library, no_nul, path_bytes, text_bytes
 from ._numbers import Numbers
 from .index import Index, Path
 
@@ -431,10 +431,10 @@ class IdSet:
             return made(library.id_set_listed, index._handle.get(), path_bytes(path))
         if kind == "split":
             rows, side, fraction, seed = arguments
-            return made(library.id_set_split, rows, no_nul(side.encode(), "side"), fraction, seed)
+            return made(library.id_set_split, rows, text_bytes(side, "side"), fraction, seed)
         if kind == "split by":
             dataset, column, of, side, fraction, seed = arguments
-            column, side = no_nul(column.encode(), "column name"), no_nul(side.encode(), "side")
+            column, side = text_bytes(column, "column name"), text_bytes(side, "side")
             return made(
                 library.id_set_split_by,
                 dataset._pointer,
@@ -447,7 +447,7 @@ class IdSet:
         if kind == "where":
             dataset, condition, of = arguments
             of = None if of is None else of._pointer
-            return made(library.id_set_filter, dataset._pointer, no_nul(condition.encode(), "condition"), of)
+            return made(library.id_set_filter, dataset._pointer, text_bytes(condition, "condition"), of)
         if kind == "view":
             index, view = arguments
             return made(library.id_set_of_view, index._handle.get(), view._handle.get())

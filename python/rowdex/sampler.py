@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sized
 from typing import Any, Literal, NamedTuple
 
 from . import _ffi, _options
-from ._library import Handle, PerProcess, call, library, no_nul, whole
+from ._library import Handle, PerProcess, call, library, no_nul, text_bytes, whole
 from .dataset import Dataset
 from .errors import ArgumentError
 from .launch import Launch
@@ -96,11 +96,11 @@ class SamplerSpec(NamedTuple):
             rank=self.rank,
             world_size=self.world_size,
             batch_size=self.batch_size,
-            tail=no_nul(self.tail.encode(), "tail"),
-            replica_layout=no_nul(self.replica_layout.encode(), "replica layout"),
+            tail=text_bytes(self.tail, "tail"),
+            replica_layout=text_bytes(self.replica_layout, "replica layout"),
             replicas=self.replicas,
             drop_last_batch=self.drop_last_batch,
-            partition=no_nul(self.partition.encode(), "partition"),
+            partition=text_bytes(self.partition, "partition"),
             rotation={None: b"needed", True: b"always", False: b"never"}[self.rotation],
         )
         return Handle(library.sampler_free, library.sampler_new, orders, ctypes.byref(options))

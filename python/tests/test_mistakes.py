@@ -47,6 +47,23 @@ def test_columns_are_a_list_of_names(dataset: rowdex.Dataset, index: str, column
         dataset.select(columns)
 
 
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda dataset: dataset.labels(5), "column name"),
+        (lambda dataset: dataset.weights(None), "column name"),
+        (lambda dataset: dataset.verify(1), "level"),
+        (lambda dataset: rowdex.order.IdSet.where(dataset, ["id > 3"]), "condition"),
+        (lambda dataset: rowdex.DistributedSampler(dataset, tail=3), "tail"),
+        (lambda dataset: rowdex.DistributedSampler(dataset, partition=True), "partition"),
+        (lambda dataset: rowdex.Dataset(dataset.index, staleness=1), "staleness"),
+    ],
+)
+def test_what_is_no_text_is_refused_by_name(dataset: rowdex.Dataset, call: Any, name: str) -> None:
+    with pytest.raises(TypeError, match=f"^{name} is .*: use a text"):
+        call(dataset)
+
+
 def test_a_path_may_be_bytes(index: str) -> None:
     assert len(rowdex.Dataset(index.encode())) == len(rowdex.Dataset(index))  # type: ignore[arg-type]
 

@@ -20,7 +20,7 @@ use std::thread;
 
 use arrow::array::{Array, BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
 use datafusion_common::{DataFusionError, ScalarValue};
 use datafusion_expr::sqlparser::ast;
 use datafusion_expr::{ColumnarValue, Expr};
@@ -42,6 +42,7 @@ pub(crate) type Path = Vec<String>;
 pub(crate) struct Condition {
     texts: Vec<String>,
     parsed: Vec<ast::Expr>,
+    schema: SchemaRef,
     columns: Vec<String>,
 }
 
@@ -72,7 +73,7 @@ impl Condition {
             let expr = plan::logical(&parsed, schema)?;
             plan::physical(&expr, schema)?;
             let columns = plan::columns(&expr, schema);
-            Ok(Self { texts: texts.to_vec(), parsed, columns })
+            Ok(Self { texts: texts.to_vec(), parsed, schema: Arc::clone(schema), columns })
         };
         on_a_deep_stack(parse)
     }
@@ -85,7 +86,7 @@ impl Condition {
     /// The condition over batches of this schema, which has its columns, and strings perhaps as views.
     pub(crate) fn over(&self, schema: &SchemaRef) -> Result<Predicate> {
         let plan = || {
-            let expr = plan::logical(&self.parsed, schema)?;
+            let expr = plan::logical(&self.parsed, &completed(schema, &self.schema))?;
             let evaluated = plan::physical(&expr, schema)?;
             let terms = truth::terms(&expr, schema);
             Ok(Predicate { expr, evaluated, terms })
@@ -132,6 +133,23 @@ impl Predicate {
             _ => Err(wrong()),
         }
     }
+}
+
+/// The columns of batches, and after them those that were not read. A condition may name one that it comes to the same
+/// without, and is typed with all of them.
+fn completed(read: &SchemaRef, all: &SchemaRef) -> SchemaRef {
+    fn fields(read: &Fields, all: &Fields) -> Fields {
+        let whole = |field: &FieldRef| match (field.data_type(), all.find(field.name()).map(|(_, of)| of.data_type())) {
+            (DataType::Struct(below), Some(DataType::Struct(all))) => {
+                let data_type = DataType::Struct(fields(below, all));
+                Arc::new(field.as_ref().clone().with_data_type(data_type))
+            }
+            _ => Arc::clone(field),
+        };
+        let missing = all.iter().filter(|field| read.find(field.name()).is_none()).cloned();
+        read.iter().map(whole).chain(missing).collect()
+    }
+    Arc::new(Schema::new(fields(read.fields(), all.fields())))
 }
 
 /// Runs what calls itself for each level of a condition; a panic of it becomes an error.
