@@ -220,6 +220,10 @@ impl FileBytes for OpenBytes<'_> {
         Ok(bytes)
     }
 
+    fn is_near(&self) -> bool {
+        !self.source.is_remote()
+    }
+
     fn has(&self, ranges: &[Range<u64>]) -> bool {
         self.at_hand.cut(ranges).is_some()
     }

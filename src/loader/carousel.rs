@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 
 use super::extract::is_one_run;
 use super::plan::{MIN_PIECE, POINTER};
-use crate::rows::{self, Footprint, Place, compact, uncopied};
+use crate::rows::{self, Footprint, Place, compact, forget_unseen, uncopied};
 use crate::{Error, ErrorKind, Result};
 
 /// Rows of one group in the order in which they are due: copied out, left in the chunk that they were decoded to, or
@@ -225,14 +225,17 @@ impl Lot {
         Ok(Self { pieces: VecDeque::from([piece]), error: None, left, bytes })
     }
 
-    /// Copies rows out of several batches, at the places given and in their order, into at most so many pieces.
-    pub(crate) fn merge(batches: &[RecordBatch], places: &[Place], pieces: usize) -> Result<Self> {
+    /// Copies rows out of several batches, at the places given and in their order, into at most so many pieces. Values
+    /// of views that have memory of their `own` each are not copied.
+    pub(crate) fn merge(batches: &[RecordBatch], places: &[Place], pieces: usize, own: bool) -> Result<Self> {
         let batches: Vec<&RecordBatch> = batches.iter().collect();
         let Some(first) = batches.first() else {
             return Err(Error::new(ErrorKind::Internal, "rows of no batch at all"));
         };
-        let copy =
-            |rows: Range<usize>| compact(rows::gather(&batches, &places[rows], first.schema_ref())?).map_err(uncopied);
+        let copy = |rows: Range<usize>| {
+            let rows = rows::gather(&batches, &places[rows], first.schema_ref())?;
+            if own { forget_unseen(rows) } else { compact(rows) }.map_err(uncopied)
+        };
         Self::cut(places.len(), pieces, Footprint::default(), copy)
     }
 

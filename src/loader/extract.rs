@@ -10,7 +10,7 @@ use super::carousel::{Lot, Whole};
 use super::faults::row_group_of;
 use super::groups::Groups;
 use super::pick::{Picker, as_run, chunk_rows};
-use super::plan::{PIECES, is_sparse};
+use super::plan::{PIECES, is_part, is_sparse};
 use crate::dataset::Ahead;
 use crate::row_group::RowSink;
 use crate::rows::{self, ChunkBytes, Place, bytes_of, bytes_of_part};
@@ -118,7 +118,7 @@ pub(crate) fn from_file(
     if stays && !lost.is_empty() {
         return beside_lost(groups, group, slots, lost, ahead);
     }
-    if !stays && lost.is_empty() && is_part(slots.len(), size.rows) && groups.decodes_due(group) {
+    if !stays && lost.is_empty() && decodes_due(groups, group, slots.len()) {
         return due_from_file(groups, group, slots, ahead);
     }
     let wanted = wanted(groups, group, &mut slots, stays, lost);
@@ -147,9 +147,12 @@ pub(crate) fn from_file(
     Ok(Extracted { lot: picked.lot, stays: None, decoded_bytes, staged_bytes, picking, decodes })
 }
 
-/// Whether so many rows are neither so few that pages may be left out, nor nearly all.
-fn is_part(wanted: usize, rows: u64) -> bool {
-    !is_sparse(wanted, rows) && (wanted as u64).saturating_mul(8) <= rows.saturating_mul(7)
+/// Whether of a group that does not stay only the rows are decoded that are wanted, which are so many.
+pub(crate) fn decodes_due(groups: &dyn Groups, group: u32, wanted: usize) -> bool {
+    let rows = groups.size(group).rows;
+    // Pages are left out where few rows are wanted, unless even less is read than pages.
+    let fits = is_part(wanted, rows) || is_sparse(wanted, rows) && groups.reads_alone(group);
+    fits && groups.decodes_due(group)
 }
 
 /// Reads a group and decodes the rows at these slots alone.
@@ -157,10 +160,10 @@ fn due_from_file(groups: &dyn Groups, group: u32, slots: Vec<u32>, ahead: Option
     let size = groups.size(group);
     let mut ranks = slots;
     let wanted = distinct(&mut ranks);
-    let mut chunks = Collected { chunk_rows: chunk_rows(size.rows, size.bytes), chunks: Vec::new() };
+    let mut chunks = Collected { chunk_rows: chunk_rows(size.rows, size.bytes), ..Collected::default() };
     groups.read_due(group, &wanted, ahead, &mut chunks)?;
     let began = Instant::now();
-    let chunks = chunks.chunks;
+    let Collected { chunks, own, .. } = chunks;
     let mut places: Vec<Place> = Vec::with_capacity(wanted.len());
     for (number, chunk) in (0..).zip(&chunks) {
         places.extend((0..chunk.num_rows() as u32).map(|row| (number, row)));
@@ -174,7 +177,7 @@ fn due_from_file(groups: &dyn Groups, group: u32, slots: Vec<u32>, ahead: Option
         Lot::run(chunks)
     } else {
         let places: Vec<Place> = ranks.iter().filter_map(|rank| places.get(*rank as usize).copied()).collect();
-        Lot::merge(&chunks, &places, PIECES)?
+        Lot::merge(&chunks, &places, PIECES, own)?
     };
     Ok(Extracted { picking: began.elapsed(), staged_bytes, decodes: 1, ..Extracted::of_lot(lot) })
 }
@@ -209,7 +212,7 @@ fn beside_lost(
 /// columns are copied in which a decoder left much room.
 fn read_to_stay(groups: &dyn Groups, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>) -> Result<RecordBatch> {
     let schema = groups.schema();
-    let mut chunks = Collected { chunk_rows: usize::MAX, chunks: Vec::new() };
+    let mut chunks = Collected { chunk_rows: usize::MAX, ..Collected::default() };
     groups.read(group, slots, ahead, &mut chunks)?;
     match <[RecordBatch; 1]>::try_from(chunks.chunks) {
         Ok([only]) if groups.chunks_are_own() && bytes_of(&only) <= bytes_of_part(&only) / 16 * 17 => Ok(only),
@@ -219,14 +222,21 @@ fn read_to_stay(groups: &dyn Groups, group: u32, slots: Option<&[u32]>, ahead: O
 }
 
 /// All chunks of a group.
+#[derive(Default)]
 struct Collected {
     chunk_rows: usize,
     chunks: Vec<RecordBatch>,
+    /// Whether each value that views show has memory of its own.
+    own: bool,
 }
 
 impl RowSink for Collected {
     fn chunk_rows(&self) -> usize {
         self.chunk_rows
+    }
+
+    fn values_are_own(&mut self) {
+        self.own = true;
     }
 
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {

@@ -60,6 +60,12 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     /// About what is read to decode a group: all of it, or so many of its rows in so many runs of neighbours.
     fn fetch(&self, group: u32, some: Option<(u64, u64)>) -> Fetch;
 
+    /// About what is read to decode so many rows of a group [alone](Self::decodes_due) that was decoded before.
+    fn fetch_due(&self, group: u32, rows: u64) -> Fetch {
+        let _ = rows;
+        self.fetch(group, None)
+    }
+
     /// What is read to decode all rows of these row groups together.
     fn fetch_run(&self, row_groups: &[u32]) -> Fetch {
         let each = row_groups.iter().map(|group| self.fetch(*group, None));
@@ -91,6 +97,13 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
 
     /// Whether rows of a group are decoded faster if the others are not, where many of them are wanted.
     fn decodes_due(&self, group: u32) -> bool {
+        let _ = group;
+        false
+    }
+
+    /// Whether most of what is read of a group are long values, of which only those that are due are read once it was
+    /// decoded.
+    fn reads_alone(&self, group: u32) -> bool {
         let _ = group;
         false
     }
@@ -301,6 +314,16 @@ impl Groups for DatasetGroups {
         Fetch { bytes, requests: *requests, positions: 1, row_groups: 1 }
     }
 
+    fn fetch_due(&self, group: u32, rows: u64) -> Fetch {
+        let costs = self.costs.get_or_init(|| self.dataset.read_costs());
+        match costs.get(group as usize) {
+            Some(cost) if !self.dataset.is_remote() && self.decodes_due(group) => {
+                Fetch { bytes: cost.of_due(rows), ..self.fetch(group, None) }
+            }
+            _ => self.fetch(group, None),
+        }
+    }
+
     fn fetch_run(&self, row_groups: &[u32]) -> Fetch {
         let costs = self.costs.get_or_init(|| self.dataset.read_costs());
         let costs: Vec<&ReadCost> = row_groups.iter().filter_map(|group| costs.get(*group as usize)).collect();
@@ -344,6 +367,17 @@ impl Groups for DatasetGroups {
         let is_long = size.bytes / size.rows.max(1) >= LONG.saturating_mul(fields.max(1));
         let entry = self.dataset.index().row_group(group);
         is_long && !self.dataset.has_disk_tier() && entry.is_some_and(|entry| entry.selection().is_none())
+    }
+
+    fn reads_alone(&self, group: u32) -> bool {
+        /// With shorter rows there are no such values, and nothing need be looked up.
+        const LONG: u64 = 4 << 10;
+        let size = self.size(group);
+        if size.bytes / size.rows.max(1) < LONG || self.is_remote() {
+            return false;
+        }
+        let costs = self.costs.get_or_init(|| self.dataset.read_costs());
+        costs.get(group as usize).is_some_and(ReadCost::is_read_alone)
     }
 
     fn read_due(&self, group: u32, slots: &[u32], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
@@ -457,6 +491,10 @@ impl Groups for MixedGroups {
         self.part(group).map_or_else(Fetch::default, |(_, part, group)| part.fetch(group, some))
     }
 
+    fn fetch_due(&self, group: u32, rows: u64) -> Fetch {
+        self.part(group).map_or_else(Fetch::default, |(_, part, own)| part.fetch_due(own, rows))
+    }
+
     fn fetch_run(&self, row_groups: &[u32]) -> Fetch {
         let Some((_, part, _)) = row_groups.first().and_then(|group| self.part(*group)) else {
             return Fetch::default();
@@ -498,6 +536,10 @@ impl Groups for MixedGroups {
 
     fn decodes_due(&self, group: u32) -> bool {
         self.part(group).is_some_and(|(_, part, own)| part.decodes_due(own))
+    }
+
+    fn reads_alone(&self, group: u32) -> bool {
+        self.part(group).is_some_and(|(_, part, own)| part.reads_alone(own))
     }
 
     fn read_due(&self, group: u32, slots: &[u32], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {

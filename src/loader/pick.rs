@@ -149,7 +149,7 @@ impl Picker {
             Wanted::Run { .. } => (Lot::run(self.picked), 0),
             Wanted::Picks { places, .. } => {
                 let staged = self.picked.iter().map(bytes_of).sum::<u64>().min(self.decoded_bytes);
-                (Lot::merge(&self.picked, &places, PIECES)?, staged)
+                (Lot::merge(&self.picked, &places, PIECES, false)?, staged)
             }
         };
         Ok(Picked { lot, decoded_bytes: self.decoded_bytes, staged_bytes: staged + self.largest })

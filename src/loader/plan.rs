@@ -516,6 +516,11 @@ pub(crate) fn is_sparse(wanted: usize, rows: u64) -> bool {
     (wanted as u64).saturating_mul(16) <= rows
 }
 
+/// Whether so many rows are neither so few that pages may be left out, nor nearly all.
+pub(crate) fn is_part(wanted: usize, rows: u64) -> bool {
+    !is_sparse(wanted, rows) && (wanted as u64).saturating_mul(8) <= rows.saturating_mul(7)
+}
+
 /// A number that looks random and depends on nothing else (the finaliser of SplitMix64).
 fn scrambled(seed: u64, number: u64) -> u64 {
     let mut z = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::driver::{Driver, Planned};
+use super::extract::decodes_due;
 use super::faults::{out_of_range, row_group_of};
 use super::groups::{Fetch, Groups, Near};
 use super::plan::{Extract, GroupSize, Plan};
@@ -29,7 +30,7 @@ pub struct Prediction {
     /// Bytes read in the first epoch.
     pub first_bytes_read: u64,
     /// Bytes read in every later epoch: the chosen columns' chunks, or pages of them where few rows of a row group are
-    /// wanted.
+    /// wanted, or the due values alone where they are long and not compressed.
     pub bytes_read: u64,
     /// Requests to a store in the first epoch, those among them that its files and the positions of their pages take
     /// once; 0 for local files.
@@ -158,13 +159,13 @@ impl Run<'_> {
             None => Err(out_of_range(row)),
         };
         let (mut cost, mut epochs) = (Cost::default(), vec![Cost::default()]);
-        let mut positioned = HashSet::new();
+        let (mut positioned, mut met) = (HashSet::new(), HashSet::new());
         loop {
             match driver.advance(resolve) {
                 Planned::Walked => {}
                 Planned::Extract(extract) if extract.decode => {
                     let group = extract.group;
-                    let fetch = self.read(extract);
+                    let fetch = self.read(extract, &mut met);
                     cost.add(fetch);
                     if fetch.positions > 0 && positioned.insert(group) {
                         cost.requests += fetch.positions as f64;
@@ -207,10 +208,14 @@ impl Run<'_> {
         })
     }
 
-    /// What is read for an extraction, decided as the engine decides.
-    fn read(&self, extract: Extract) -> Fetch {
+    /// What is read for an extraction, decided as the engine decides. Of the groups `met` some rows were decoded alone.
+    fn read(&self, extract: Extract, met: &mut HashSet<u32>) -> Fetch {
         let (group, sparse) = (extract.group, extract.is_sparse());
         let row_groups = self.groups.row_groups(group);
+        let due = extract.slots.len() as u64 * self.scale;
+        if !extract.keep && decodes_due(self.groups, group, due as usize) {
+            return if met.insert(group) { self.groups.fetch(group, None) } else { self.groups.fetch_due(group, due) };
+        }
         if !sparse && (extract.keep || row_groups.len() == 1) {
             return self.groups.fetch(group, None);
         }

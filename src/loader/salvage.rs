@@ -59,7 +59,7 @@ pub(crate) fn salvage(groups: &dyn Groups, group: u32, slots: &[u32], error: Err
                         let missing = slots.len() - places.len();
                         return match places.is_empty() {
                             true => Ok(Lot::failed(error, missing)),
-                            false => Ok(Lot::merge(&batches, &places, PIECES)?.before(error, missing)),
+                            false => Ok(Lot::merge(&batches, &places, PIECES, false)?.before(error, missing)),
                         };
                     }
                 }
@@ -69,7 +69,7 @@ pub(crate) fn salvage(groups: &dyn Groups, group: u32, slots: &[u32], error: Err
         places.push((part, slot - own.start));
     }
     // Row groups of which nothing is due may be the ones that cannot be read.
-    if places.is_empty() { Err(error) } else { Lot::merge(&batches, &places, PIECES) }
+    if places.is_empty() { Err(error) } else { Lot::merge(&batches, &places, PIECES, false) }
 }
 
 fn read(groups: &dyn Groups, group: u32, row_group: u32) -> Result<RecordBatch> {

@@ -142,6 +142,11 @@ impl Groups for Units {
         self.groups.fetch_run(&touched)
     }
 
+    fn fetch_due(&self, unit: u32, rows: u64) -> Fetch {
+        let row_groups = self.row_groups(unit);
+        if row_groups.len() == 1 { self.groups.fetch_due(row_groups.start, rows) } else { self.fetch(unit, None) }
+    }
+
     fn fetch_run(&self, row_groups: &[u32]) -> Fetch {
         self.groups.fetch_run(row_groups)
     }
@@ -174,6 +179,11 @@ impl Groups for Units {
     fn decodes_due(&self, unit: u32) -> bool {
         let row_groups = self.row_groups(unit);
         row_groups.len() == 1 && self.groups.decodes_due(row_groups.start)
+    }
+
+    fn reads_alone(&self, unit: u32) -> bool {
+        let row_groups = self.row_groups(unit);
+        row_groups.len() == 1 && self.groups.reads_alone(row_groups.start)
     }
 
     fn read_due(&self, unit: u32, slots: &[u32], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {

@@ -15,6 +15,8 @@ pub(crate) struct ReadCost {
     pub(crate) bytes: u64,
     /// The part of them that any row needs: dictionaries.
     fixed: u64,
+    /// The part of them of which only due values are read, once it was found where they lie.
+    alone: u64,
     /// Data pages of a column, about; 1 where the file does not say where its pages are.
     pages: f64,
     rows: u64,
@@ -48,6 +50,19 @@ impl ReadCost {
         let touched = 1.0 + (rows as f64 / runs - 1.0) * self.pages / self.rows as f64;
         let missed = (1.0 - (touched / self.pages).min(1.0)).powf(runs);
         self.fixed + ((self.bytes - self.fixed) as f64 * (1.0 - missed)) as u64
+    }
+
+    /// About how many bytes so many rows need of a row group that was decoded before and is read as a whole, but for
+    /// long values.
+    pub(crate) fn of_due(&self, rows: u64) -> u64 {
+        let left_out =
+            u128::from(self.alone) * u128::from(self.rows.saturating_sub(rows)) / u128::from(self.rows.max(1));
+        self.bytes - left_out as u64
+    }
+
+    /// Whether most of it are values of which only the due ones are read.
+    pub(crate) fn is_read_alone(&self) -> bool {
+        self.alone > self.bytes / 2
     }
 
     /// Where all of it is read.
@@ -109,6 +124,7 @@ impl ReadCost {
         Self {
             bytes: scaled(self.bytes),
             fixed: scaled(self.fixed),
+            alone: scaled(self.alone),
             pages: (self.pages * share).max(1.0),
             rows,
             columns: Arc::clone(&self.columns),
@@ -131,6 +147,9 @@ impl FileMetadata {
             let data_pages = data_pages(column, rows);
             cost.bytes = cost.bytes.saturating_add(bytes);
             cost.fixed = cost.fixed.saturating_add(dictionary);
+            if super::direct::may_be_read_alone(column) {
+                cost.alone = cost.alone.saturating_add(bytes);
+            }
             pages += bytes as f64 * data_pages;
             columns.push(ColumnCost { range: start..start.saturating_add(bytes), dictionary, pages: data_pages });
         }
@@ -226,7 +245,8 @@ mod tests {
     #[test]
     fn rows_at_random_touch_a_page_each_until_they_have_them_all() {
         let column = ColumnCost { range: 4..1104, dictionary: 100, pages: 100.0 };
-        let cost = ReadCost { bytes: 1100, fixed: 100, pages: 100.0, rows: 100_000, columns: [column].into() };
+        let cost =
+            ReadCost { bytes: 1100, fixed: 100, alone: 0, pages: 100.0, rows: 100_000, columns: [column].into() };
         assert_eq!(cost.of_rows(0, 0), 0);
         assert_eq!(cost.of_rows(1, 1), 110);
         assert!((190..200).contains(&cost.of_rows(10, 10)));

@@ -1,16 +1,18 @@
 //! Decoding one row group, or some rows of it.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
-use arrow::datatypes::FieldRef;
+use arrow::datatypes::{DataType, FieldRef};
 use parquet::DecodeResult;
 use parquet::arrow::arrow_reader::RowSelection;
 use parquet::basic::Type;
-use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
 use super::columns::{Origin, is_view, leaves_from, leaves_of, origins};
+use super::direct::ValuePlaces;
 use super::guard::{self, Chunk, Refusal, Tally};
 use super::masked::masked;
 use super::pages::Pages;
@@ -84,7 +86,14 @@ impl GroupDecoder<'_> {
         let selected = selected(rows, total)?;
         let count = selected.map_or(total as usize, <[u32]>::len);
         let origins = origins(self.file, self.projection, self.partitions);
-        let leaves = leaves_from(self.file, self.projection, &origins);
+        let mut leaves = leaves_from(self.file, self.projection, &origins);
+        if let (Rows::Due(_), Some(due)) = (rows, selected) {
+            let alone = self.read_alone(&origins, &leaves, bytes);
+            leaves.retain(|leaf| alone.iter().all(|alone| alone.leaf != *leaf));
+            if !alone.is_empty() {
+                return self.decode_due(group, &leaves, &origins, &alone, due, bytes, sink);
+            }
+        }
         if leaves.is_empty() || count == 0 {
             let mut left = count;
             loop {
@@ -101,9 +110,116 @@ impl GroupDecoder<'_> {
             _ => self.fetch(group, &leaves, selected, count, bytes)?,
         };
         pages.batch_rows = pages.batch_rows.min(chunk_rows);
-        let done = self.decode_pages(&pages, &leaves, &origins, selected, chunk_rows, &mut each);
+        let is_first = matches!(rows, Rows::Due(_)) && !self.file.has_value_places(self.row_group);
+        let places = is_first.then(|| self.find_values(&pages, group, &leaves));
+        let done = self.decode_pages(&pages, &leaves, &origins, &[], selected, chunk_rows, bytes, &mut each);
         done.map_err(|error| self.blame(&pages, &leaves, error))?;
+        if let Some(places) = places {
+            self.file.note_value_places(self.row_group, places);
+        }
         Ok(decoded)
+    }
+
+    /// Where the values of columns lie that can be read one by one.
+    fn find_values(&self, pages: &Pages, group: &RowGroupMetaData, leaves: &[usize]) -> Vec<(usize, ValuePlaces)> {
+        let find = |leaf: &usize| {
+            let column = group.column(*leaf);
+            if !direct::may_be_read_alone(column) {
+                return None;
+            }
+            let chunk = self.chunk(column, false);
+            let (start, length) = column.byte_range();
+            let (mut tally, mut found) = (Tally::default(), Vec::new());
+            for (range, bytes) in pages.ranges.iter().zip(&pages.bytes) {
+                if range.start >= start && range.end <= start + length {
+                    let mut note = |page: guard::Page| {
+                        found.push((range.start + page.body.start as u64, bytes.slice(page.body.clone()), page));
+                    };
+                    guard::walk(bytes, &chunk, &mut tally, &mut note).ok()?;
+                }
+            }
+            Some((*leaf, ValuePlaces::find(column, &found).filter(|_| !tally.has_rare)?))
+        };
+        leaves.iter().filter_map(find).collect()
+    }
+
+    /// The columns whose due values are read one by one. They are decoded to views of what is read.
+    fn read_alone(&self, origins: &[Origin<'_>], leaves: &[usize], bytes: &dyn FileBytes) -> Vec<Alone<'_>> {
+        let rows = self.file.row_group_rows(self.row_group) as usize;
+        let views = self.wanted_views(leaves);
+        if !bytes.is_near() || views.is_empty() || Pages::is_left_to_parquet() {
+            return Vec::new();
+        }
+        if bytes.has(&self.file.chunks(self.row_group, self.projection, self.partitions)) {
+            return Vec::new();
+        }
+        let alone = |(origin, field): (&Origin<'_>, &FieldRef)| {
+            let Origin::File(root) = *origin else { return None };
+            let own = self.file.leaves(root);
+            let leaf = own.start;
+            let places = self.file.value_places(self.row_group, leaf).filter(|places| places.rows() == rows)?;
+            let fits = own.len() == 1 && views.contains(&leaf) && is_view(field.data_type());
+            fits.then(|| Alone { root, leaf, places, data_type: field.data_type().clone() })
+        };
+        let mut found: Vec<Alone<'_>> =
+            origins.iter().zip(self.projection.internal().fields()).filter_map(alone).collect();
+        found.dedup_by_key(|alone| alone.leaf);
+        found
+    }
+
+    /// As [`run`](Self::run), with columns of which only the due values are read.
+    #[expect(clippy::too_many_arguments, reason = "what is known of a row group when its decoding begins")]
+    fn decode_due(
+        &self,
+        group: &RowGroupMetaData,
+        leaves: &[usize],
+        origins: &[Origin<'_>],
+        alone: &[Alone<'_>],
+        due: &[u32],
+        bytes: &dyn FileBytes,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
+        let chunk_rows = sink.chunk_rows().max(1);
+        let views = self.projection.internal().fields().iter().filter(|field| is_view(field.data_type()));
+        if views.count() == alone.len() {
+            sink.values_are_own();
+        }
+        let mut decoded = 0_u64;
+        let mut each = |chunk: RecordBatch| {
+            decoded = decoded.saturating_add(chunk.get_array_memory_size() as u64);
+            sink.take(chunk)
+        };
+        if leaves.is_empty() {
+            for rows in due.chunks(chunk_rows) {
+                let (roots, columns) = self.with_alone(&[], &[], alone, rows, bytes)?;
+                each(self.batch(self.columns(origins, &roots, &columns, rows.len())?, rows.len())?)?;
+            }
+            return Ok(decoded);
+        }
+        let total = self.file.row_group_rows(self.row_group) as usize;
+        let mut pages = self.fetch(group, leaves, None, total, bytes)?;
+        pages.batch_rows = pages.batch_rows.min(chunk_rows);
+        let done = self.decode_pages(&pages, leaves, origins, alone, Some(due), chunk_rows, bytes, &mut each);
+        done.map_err(|error| self.blame(&pages, leaves, error))?;
+        Ok(decoded)
+    }
+
+    /// The decoded columns of `roots`, and those that are read alone, of these rows.
+    fn with_alone(
+        &self,
+        roots: &[usize],
+        decoded: &[ArrayRef],
+        alone: &[Alone<'_>],
+        rows: &[u32],
+        bytes: &dyn FileBytes,
+    ) -> Result<(Vec<usize>, Vec<ArrayRef>)> {
+        let (mut roots, mut columns) = (roots.to_vec(), decoded.to_vec());
+        for Alone { root, places, data_type, .. } in alone {
+            let name = || self.file.arrow_schema().field(*root).name();
+            columns.push(places.read(rows, bytes, data_type).map_err(|error| error.with_column(name()))?);
+            roots.push(*root);
+        }
+        Ok((roots, columns))
     }
 
     /// Reads the pages that hold the wanted rows, and makes sure that they can be decoded within the limit.
@@ -217,18 +333,12 @@ impl GroupDecoder<'_> {
             let name = |error: Error| error.with_column(column.column_path().string());
             let descriptor = column.column_descr();
             let nested = descriptor.max_rep_level() > 0;
-            let chunk = Chunk {
-                compression: column.compression(),
-                values: column.num_values().unsigned_abs(),
-                max_levels: (descriptor.max_rep_level(), descriptor.max_def_level()),
-                page_limit: limit,
-                limit: if selective && !nested { u64::MAX } else { limit },
-            };
+            let chunk = self.chunk(column, selective && !nested);
             let (start, length) = column.byte_range();
             let mut tally = Tally::default();
             for (range, bytes) in pages.ranges.iter().zip(&pages.bytes) {
                 if range.start >= start && range.end <= start + length {
-                    guard::walk(bytes, &chunk, &mut tally).map_err(refused).map_err(name)?;
+                    guard::walk(bytes, &chunk, &mut tally, &mut |_| {}).map_err(refused).map_err(name)?;
                 }
             }
             if !selective && tally.values < count as u64 {
@@ -271,6 +381,19 @@ impl GroupDecoder<'_> {
         Ok(plan)
     }
 
+    /// What is known of a column chunk before its pages are walked; of some of its pages with `some`.
+    fn chunk(&self, column: &ColumnChunkMetaData, some: bool) -> Chunk {
+        let descriptor = column.column_descr();
+        let limit = self.max_decoded_bytes;
+        Chunk {
+            compression: column.compression(),
+            values: column.num_values().unsigned_abs(),
+            max_levels: (descriptor.max_rep_level(), descriptor.max_def_level()),
+            page_limit: limit,
+            limit: if some { u64::MAX } else { limit },
+        }
+    }
+
     /// The columns that the projection keeps as views.
     fn wanted_views(&self, leaves: &[usize]) -> Vec<usize> {
         let file = self.file.arrow_schema().fields();
@@ -280,14 +403,18 @@ impl GroupDecoder<'_> {
         places.flat_map(|place| self.file.leaves(place)).filter(|leaf| leaves.contains(leaf)).collect()
     }
 
-    /// Decodes what was fetched, batch by batch, and stops when a chunk becomes too much.
+    /// Decodes what was fetched, batch by batch, and stops when a chunk becomes too much. Of the columns `alone` the
+    /// selected values are read, of which there are some then.
+    #[expect(clippy::too_many_arguments, reason = "what is known of a row group when its decoding begins")]
     fn decode_pages(
         &self,
         pages: &Pages,
         leaves: &[usize],
         origins: &[Origin<'_>],
+        alone: &[Alone<'_>],
         selected: Option<&[u32]>,
         chunk_rows: usize,
+        bytes_of_file: &dyn FileBytes,
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
         let count = selected.map_or(self.file.row_group_rows(self.row_group) as usize, <[u32]>::len);
@@ -299,9 +426,18 @@ impl GroupDecoder<'_> {
         let mut seen = 0;
         // The decoder makes short batches where values are large.
         pages.each_batch(leaves, &roots, selected, count, |batch, rows| {
+            let first = seen;
             seen += rows;
+            let here = selected.and_then(|selected| selected.get(first..seen)).unwrap_or_default();
+            let (roots, batch) = match alone {
+                [] => (Cow::from(&roots), Cow::from(batch)),
+                alone => {
+                    let (roots, batch) = self.with_alone(&roots, batch, alone, here, bytes_of_file)?;
+                    (Cow::from(roots), Cow::from(batch))
+                }
+            };
             let part = caught_panic(|| {
-                let mut columns = self.columns(origins, &roots, batch, rows)?;
+                let mut columns = self.columns(origins, &roots, &batch, rows)?;
                 if pages.selection.is_some() {
                     columns.iter_mut().for_each(compact_sparse);
                 }
@@ -385,6 +521,15 @@ impl GroupDecoder<'_> {
         record_batch(self.projection.internal(), columns, rows)
             .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()).with_source(error))
     }
+}
+
+/// A column of which only the due values are read.
+struct Alone<'a> {
+    /// The field of the file, and its only leaf.
+    root: usize,
+    leaf: usize,
+    places: &'a ValuePlaces,
+    data_type: DataType,
 }
 
 /// How to decode what was looked into.

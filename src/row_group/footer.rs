@@ -17,6 +17,7 @@ use parquet::file::metadata::{
 };
 
 use super::columns::{leaf_count, leaves_of};
+use super::direct::ValuePlaces;
 use super::guard::Tally;
 use super::seam::read_exactly;
 use super::thrift::{BINARY, I32, LIST, Reader, STRUCT};
@@ -151,6 +152,8 @@ struct Inner {
     /// Filled without waiting: two threads may read the same positions, but a process forked meanwhile cannot hang.
     paged: Vec<OnceLock<Option<Arc<ParquetMetaData>>>>,
     readers: Mutex<Vec<(ReaderKey, ArrowReaderMetadata)>>,
+    /// Per row group: the columns whose values can be read one by one, and where these are, once that was found.
+    values: Vec<OnceLock<Vec<(usize, ValuePlaces)>>>,
 }
 
 /// Row group whose metadata is used alone, and the columns decoded as views.
@@ -181,6 +184,7 @@ impl FileMetadata {
             }
             let paged = (0..whole.metadata().num_row_groups()).map(|_| OnceLock::new()).collect();
             let readers = Mutex::new(Vec::new());
+            let values = (0..whole.metadata().num_row_groups()).map(|_| OnceLock::new()).collect();
             let inner = Inner {
                 path: path.to_owned(),
                 file_size,
@@ -191,6 +195,7 @@ impl FileMetadata {
                 dictionaries,
                 paged,
                 readers,
+                values,
             };
             Ok(Self { inner: Arc::new(inner) })
         };
@@ -320,6 +325,24 @@ impl FileMetadata {
         }
         let read = self.read_pages(bytes, row_group)?;
         Ok(slot.get_or_init(|| read).clone())
+    }
+
+    /// Where the values of a column of a row group lie, if it was noted.
+    pub(super) fn value_places(&self, row_group: usize, leaf: usize) -> Option<&ValuePlaces> {
+        let known = self.inner.values.get(row_group)?.get()?;
+        known.iter().find(|(known, _)| *known == leaf).map(|(_, places)| places)
+    }
+
+    /// Whether it was noted for some columns of a row group, or that there are none.
+    pub(super) fn has_value_places(&self, row_group: usize) -> bool {
+        self.inner.values.get(row_group).is_none_or(|known| known.get().is_some())
+    }
+
+    /// Notes where the values of columns of a row group lie. Columns that are noted later are left out.
+    pub(super) fn note_value_places(&self, row_group: usize, places: Vec<(usize, ValuePlaces)>) {
+        if let Some(known) = self.inner.values.get(row_group) {
+            let _ = known.set(places);
+        }
     }
 
     /// What [`paged`](Self::paged) gives, if it was read already.

@@ -6,6 +6,7 @@
 //! read here first.
 
 use std::io::Read;
+use std::ops::Range;
 
 use parquet::basic::{Compression, Encoding};
 
@@ -71,6 +72,30 @@ pub(super) struct Chunk {
     pub(super) limit: u64,
 }
 
+/// A page, as its header describes it.
+#[derive(Debug, Clone)]
+pub(super) struct Page {
+    /// Where what follows its header is among the bytes that were walked.
+    pub(super) body: Range<usize>,
+    pub(super) checksum: Option<u32>,
+    /// Nulls and lists without items included.
+    pub(super) values: usize,
+    pub(super) encoding: Encoding,
+    pub(super) kind: PageKind,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum PageKind {
+    Dictionary,
+    /// Its levels are compressed with its values, each kind of them behind its length.
+    First,
+    /// Its levels come first and are not compressed.
+    Second {
+        repetition_bytes: usize,
+        definition_bytes: usize,
+    },
+}
+
 #[derive(Debug, Default)]
 struct Header {
     kind: Option<i32>,
@@ -83,17 +108,44 @@ struct Header {
     /// Of a version 2 page: bytes of its levels, which are never compressed, and whether the rest is.
     levels: Option<u64>,
     plain: bool,
+    /// Of a version 2 page: bytes of its definition and of its repetition levels.
+    level_bytes: [Option<i32>; 2],
+    checksum: Option<i32>,
+}
+
+impl Header {
+    /// The page that lies there; `None` if it has something that only the parquet crate makes sense of.
+    fn page(&self, body: Range<usize>) -> Option<Page> {
+        let number = |number: Option<i32>| usize::try_from(number?).ok();
+        let kind = match self.kind? {
+            DICTIONARY_PAGE => PageKind::Dictionary,
+            DATA_PAGE if self.levels.is_none() => PageKind::First,
+            DATA_PAGE_V2 => {
+                let [definition, repetition] = self.level_bytes;
+                PageKind::Second { repetition_bytes: number(repetition)?, definition_bytes: number(definition)? }
+            }
+            _ => return None,
+        };
+        Some(Page {
+            body,
+            checksum: self.checksum.map(|checksum| checksum as u32),
+            values: number(self.values)?,
+            encoding: encoding(self.encoding?)?,
+            kind,
+        })
+    }
 }
 
 /// The number of the encoding that levels have in all but old files.
 const RLE: i32 = 3;
 
 const DATA_PAGE: i32 = 0;
+const INDEX_PAGE: i32 = 1;
 const DICTIONARY_PAGE: i32 = 2;
 const DATA_PAGE_V2: i32 = 3;
 
-/// Checks the pages that lie one behind the other in `bytes` and adds them to `tally`.
-pub(super) fn walk(bytes: &[u8], chunk: &Chunk, tally: &mut Tally) -> Result<(), Refusal> {
+/// Checks the pages that lie one behind the other in `bytes`, adds them to `tally`, and says where they are.
+pub(super) fn walk(bytes: &[u8], chunk: &Chunk, tally: &mut Tally, found: &mut dyn FnMut(Page)) -> Result<(), Refusal> {
     let mut at = 0;
     while at < bytes.len() {
         let mut reader = Reader::new(&bytes[at..]);
@@ -114,6 +166,13 @@ pub(super) fn walk(bytes: &[u8], chunk: &Chunk, tally: &mut Tally) -> Result<(),
             return Err(Refusal::Damaged("a page declares a size that does not fit into its column chunk".into()));
         };
         page(&header, &bytes[body..body + compressed], uncompressed, chunk, tally)?;
+        // An index page says nothing of values.
+        if header.kind != Some(INDEX_PAGE) {
+            match header.page(body..body + compressed) {
+                Some(page) => found(page),
+                None => tally.has_rare = true,
+            }
+        }
         at = body + compressed;
     }
     Ok(())
@@ -196,6 +255,7 @@ fn read_header(reader: &mut Reader<'_>) -> Option<Header> {
             (1, I32) => header.kind = Some(reader.i32()?),
             (2, I32) => header.uncompressed = Some(reader.i32()?),
             (3, I32) => header.compressed = Some(reader.i32()?),
+            (4, I32) => header.checksum = Some(reader.i32()?),
             (5 | 7 | 8, STRUCT) => read_details(reader, id, &mut header)?,
             // The same id with another type would be read as something else by a parser that does not look.
             (1..=3 | 5 | 7 | 8, _) => return None,
@@ -234,7 +294,11 @@ fn read_details(reader: &mut Reader<'_>, part: i16, header: &mut Header) -> Opti
                 let encoding = reader.i32()?;
                 header.level_encodings.0 = if mine { Some(encoding) } else { header.level_encodings.0 };
             }
-            (5 | 6, I32) if part == 8 => levels += u64::try_from(reader.i32()?).ok()?,
+            (5 | 6, I32) if part == 8 => {
+                let bytes = reader.i32()?;
+                header.level_bytes[id as usize - 5] = Some(bytes);
+                levels += u64::try_from(bytes).ok()?;
+            }
             (7, FALSE) if part == 8 => header.plain = true,
             (7, TRUE) if part == 8 => header.plain = false,
             (1, _) => return None,

@@ -101,6 +101,11 @@ fn is_left_to_parquet() -> bool {
 }
 
 impl Pages {
+    /// As [`is_left_to_parquet`].
+    pub(super) fn is_left_to_parquet() -> bool {
+        is_left_to_parquet()
+    }
+
     pub(super) fn decoder(&self, leaves: &[usize]) -> Result<ParquetPushDecoder> {
         let mask = ProjectionMask::leaves(self.reader.parquet_schema(), leaves.iter().copied());
         caught("the row group", || {

@@ -12,6 +12,11 @@ pub(crate) trait FileBytes {
     /// The bytes of every range, in the order asked.
     fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
 
+    /// Whether a read of little takes little time.
+    fn is_near(&self) -> bool {
+        false
+    }
+
     /// Whether all of these ranges are in memory already, so that nothing is gained by reading less of them.
     fn has(&self, ranges: &[Range<u64>]) -> bool {
         let _ = ranges;
@@ -36,6 +41,9 @@ pub(super) fn read_exactly(bytes: &dyn FileBytes, ranges: &[Range<u64>]) -> Resu
 pub(crate) trait RowSink {
     /// How many rows each chunk has; the last one may have fewer.
     fn chunk_rows(&self) -> usize;
+
+    /// Hears, before chunks come, that each value that their views show has memory of its own.
+    fn values_are_own(&mut self) {}
 
     /// Takes the next chunk. One comes at least, even without rows.
     ///

@@ -83,6 +83,10 @@ impl FileBytes for Counted<'_> {
         self.bytes.set(self.bytes.get() + bytes.iter().map(|bytes| bytes.len() as u64).sum::<u64>());
         Ok(bytes)
     }
+
+    fn is_near(&self) -> bool {
+        true
+    }
 }
 
 /// Decoded rows of one row group, and what was read for them.
@@ -498,11 +502,11 @@ fn page(uncompressed: i64, body: &[u8]) -> Vec<u8> {
 fn a_page_that_declares_too_much_is_refused_for_every_codec() {
     for codec in codecs() {
         let bytes = page(i64::from(i32::MAX), &[0; 40]);
-        let refusal = guard::walk(&bytes, &chunk(codec, 1 << 20), &mut Tally::default()).unwrap_err();
+        let refusal = guard::walk(&bytes, &chunk(codec, 1 << 20), &mut Tally::default(), &mut |_| {}).unwrap_err();
         assert!(matches!(refusal, Refusal::TooLarge(_)), "{codec}: {refusal:?}");
         let many: Vec<u8> = (0..20).flat_map(|_| page(100_000, &[])).collect();
         if !matches!(codec, Compression::BROTLI(_)) {
-            let refusal = guard::walk(&many, &chunk(codec, 1 << 20), &mut Tally::default()).unwrap_err();
+            let refusal = guard::walk(&many, &chunk(codec, 1 << 20), &mut Tally::default(), &mut |_| {}).unwrap_err();
             assert!(matches!(refusal, Refusal::TooLarge(_)), "{codec}: {refusal:?}");
         }
     }
@@ -524,7 +528,9 @@ fn a_stream_that_goes_on_beyond_the_declared_size_is_refused() {
         (Compression::LZ4, lz4.finish().unwrap()),
     ];
     for (codec, stream) in streams {
-        let walk = |declared| guard::walk(&page(declared, &stream), &chunk(codec, 8 << 20), &mut Tally::default());
+        let walk = |declared| {
+            guard::walk(&page(declared, &stream), &chunk(codec, 8 << 20), &mut Tally::default(), &mut |_| {})
+        };
         assert!(matches!(walk(1000).unwrap_err(), Refusal::TooLarge(_)), "{codec}");
         assert_eq!(walk(8 << 20), Ok(()), "{codec}");
     }
@@ -540,7 +546,7 @@ fn page_headers_of_garbage_are_errors() {
                 (state >> 59) as u8
             })
             .collect();
-        let _ = guard::walk(&bytes, &chunk(Compression::SNAPPY, 1 << 20), &mut Tally::default());
+        let _ = guard::walk(&bytes, &chunk(Compression::SNAPPY, 1 << 20), &mut Tally::default(), &mut |_| {});
     }
 }
 
@@ -856,5 +862,52 @@ fn intervals_keep_their_months_where_no_arrow_type_was_noted() {
         }
         let inner = found.column(2).as_struct().column(0).as_fixed_size_binary();
         assert_eq!(inner.value(0), bytes(14, 0, 0));
+    }
+}
+
+#[test]
+fn long_values_that_are_not_compressed_are_read_one_by_one_once_they_were_found() {
+    let value = |row: usize| (row % 7 != 3).then(|| vec![row as u8; 3000 + row * 971 % 9000]);
+    let images: BinaryArray = (0..200).map(value).collect();
+    let ids = Int64Array::from_iter_values(0..200);
+    let columns: [(&str, ArrayRef); 2] = [("image", Arc::new(images)), ("id", Arc::new(ids))];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap();
+    let due: Vec<u32> = (0..200).filter(|row| row % 5 == 1 || (60..64).contains(row)).collect();
+    for (version, names) in [
+        (WriterVersion::PARQUET_1_0, &["image", "id"][..]),
+        (WriterVersion::PARQUET_2_0, &["image", "id"]),
+        (WriterVersion::PARQUET_1_0, &["image"]),
+    ] {
+        let properties = small_pages()
+            .set_writer_version(version)
+            .set_dictionary_enabled(false)
+            .set_column_encoding("image".into(), Encoding::PLAIN)
+            .set_offset_index_disabled(true);
+        let source = write(&batch, properties.build());
+        let file = open(&source, "f").unwrap();
+        let chosen =
+            batch.project(&names.iter().map(|name| batch.schema().index_of(name).unwrap()).collect::<Vec<_>>());
+        let chosen = chosen.unwrap();
+        let projection = Projection::all(&chosen.schema()).with_views(|_| true);
+        let read = || decode(&source, &file, 0, &projection, &[], Rows::Due(&due), MAX_DECODED_BYTES);
+        let (first, second) = (read().unwrap(), read().unwrap());
+        assert_eq!(first.batch, second.batch);
+        let expected = arrow::compute::take_record_batch(&chosen, &UInt32Array::from(due.clone())).unwrap();
+        let binary = arrow::compute::cast(second.batch.column(0), &DataType::Binary).unwrap();
+        assert_eq!(&binary, expected.column(0));
+        assert_eq!(second.batch.columns()[1..], expected.columns()[1..]);
+        let all: u64 = due.iter().filter_map(|row| value(*row as usize)).map(|value| value.len() as u64 + 4).sum();
+        assert!(second.bytes_read < all + (4 << 10), "{} of {}", second.bytes_read, first.bytes_read);
+        assert!(first.bytes_read > 3 * all);
+        assert!(second.reads > 20);
+        // Bytes that changed are no value.
+        let mut bytes = source.0.lock().unwrap()["f"].to_vec();
+        let mut start = 3971_u32.to_le_bytes().to_vec();
+        start.extend([1; 9]);
+        let at = bytes.windows(start.len()).position(|window| window == start).unwrap();
+        bytes[at] += 1;
+        source.0.lock().unwrap().insert("f".to_owned(), bytes.into());
+        let error = read().unwrap_err();
+        assert_eq!((error.kind(), error.column()), (ErrorKind::InvalidParquet, Some("image")));
     }
 }

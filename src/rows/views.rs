@@ -18,6 +18,44 @@ pub(crate) fn compact(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
     record_batch(batch.schema_ref(), columns, batch.num_rows())
 }
 
+/// Lets go of the memory that no view shows, of views whose values have memory of their own each. Copies no values.
+pub(crate) fn forget_unseen(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
+    fn forget<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> Result<ArrayRef, ArrowError> {
+        /// A value of no more bytes is in its view.
+        const INLINE: u32 = 12;
+        /// Where a view has the number of its buffer.
+        const BUFFER: u32 = 64;
+        let mut places = vec![u32::MAX; array.data_buffers().len()];
+        let mut kept: Vec<Buffer> = Vec::new();
+        let mut views = Vec::with_capacity(array.len());
+        for (row, &view) in array.views().iter().enumerate() {
+            if array.is_null(row) || view as u32 <= INLINE {
+                views.push(if array.is_null(row) { 0 } else { view });
+                continue;
+            }
+            let buffer = (view >> BUFFER) as u32;
+            let (Some(place), Some(bytes)) =
+                (places.get_mut(buffer as usize), array.data_buffers().get(buffer as usize))
+            else {
+                return Err(ArrowError::ComputeError("a view of a buffer that is not there".into()));
+            };
+            if *place == u32::MAX {
+                *place = kept.len() as u32;
+                kept.push(bytes.clone());
+            }
+            views.push(view & !(u128::from(u32::MAX) << BUFFER) | u128::from(*place) << BUFFER);
+        }
+        Ok(Arc::new(GenericByteViewArray::<T>::try_new(views.into(), kept, array.nulls().cloned())?))
+    }
+    let column = |array: &ArrayRef| match array.data_type() {
+        DataType::Utf8View => forget(array.as_byte_view::<StringViewType>()),
+        DataType::BinaryView => forget(array.as_byte_view::<BinaryViewType>()),
+        _ => Ok(Arc::clone(array)),
+    };
+    let columns = batch.columns().iter().map(column).collect::<Result<Vec<_>, _>>()?;
+    record_batch(batch.schema_ref(), columns, batch.num_rows())
+}
+
 /// Copies what views show: the values, or the buffers that have them where those are shorter.
 pub(crate) fn detach(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     fn copy<T: ByteViewType + ?Sized>(views: &GenericByteViewArray<T>) -> Result<ArrayRef, ArrowError> {

@@ -14,6 +14,7 @@ mod hybrid;
 mod leaf;
 mod levels;
 mod pages;
+mod places;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -33,6 +34,7 @@ use parquet::schema::types::{SchemaDescriptor, Type};
 
 use self::leaf::{Flat, KeptLists, Leaf, Lists};
 use self::pages::ColumnPages;
+pub(super) use self::places::{ValuePlaces, may_be_read_alone};
 use self::values::{Values, values_of};
 use super::guard::Tally;
 use crate::rows::take_rows;

@@ -146,7 +146,7 @@ impl ColumnPages {
 }
 
 /// Takes the levels off the front of a page of version 1.
-fn levels(page: &mut Bytes, highest: i16, encoding: Encoding) -> Result<Bytes> {
+pub(super) fn levels(page: &mut Bytes, highest: i16, encoding: Encoding) -> Result<Bytes> {
     if highest == 0 {
         return Ok(Bytes::new());
     }
@@ -157,7 +157,7 @@ fn levels(page: &mut Bytes, highest: i16, encoding: Encoding) -> Result<Bytes> {
     cut(page, length as usize)
 }
 
-fn cut(page: &mut Bytes, length: usize) -> Result<Bytes> {
+pub(super) fn cut(page: &mut Bytes, length: usize) -> Result<Bytes> {
     if length > page.len() {
         return Err(damaged("has a page that ends inside its levels"));
     }

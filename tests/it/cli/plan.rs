@@ -1,8 +1,11 @@
 //! What is predicted, beside what then happens.
 
 use std::fs::{self, File};
+use std::sync::Arc;
 
+use arrow::array::{ArrayRef, BinaryArray, Int64Array, RecordBatch};
 use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use serde_json::Value;
 
@@ -73,6 +76,50 @@ fn a_plan_comes_true() {
         // In order, a chunk of a group is in memory until its last row was served.
         let chunks = if options.contains("sequential") { 2.0 * decoded } else { 0.0 };
         near(&told["peak_held_bytes"], number(&real["peak_held_bytes"]), chunks, &format!("{what}: peak_held_bytes"));
+    }
+}
+
+/// Sixteen row groups of values of three to nine kilobytes, which are not compressed, with a number each.
+fn images() -> Place {
+    let place = Place::new();
+    fs::create_dir(place.path("data")).unwrap();
+    let image = |row: usize| vec![(row % 251) as u8; 3000 + row * 971 % 6000];
+    let rows = 16 * 200;
+    let columns: [(&str, ArrayRef); 2] = [
+        ("image", Arc::new(BinaryArray::from_iter_values((0..rows).map(image)))),
+        ("number", Arc::new(Int64Array::from_iter_values(0..rows as i64))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(200))
+        .set_dictionary_enabled(false)
+        .set_compression(Compression::UNCOMPRESSED)
+        .build();
+    let out = File::create(place.path("data/0.parquet")).unwrap();
+    let mut writer = ArrowWriter::try_new(out, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    place.run("build data -o train.rdx").succeeds();
+    place
+}
+
+#[test]
+fn long_values_that_are_not_compressed_are_read_about_once_however_often_their_row_groups_are() {
+    let place = images();
+    let all = number(&place.json("info train.rdx")["data_bytes"]);
+    let whole = place.json("epoch train.rdx --memory 150% --epochs 3");
+    for memory in ["15%", "25%", "50%"] {
+        let what = format!("--memory {memory}");
+        let told = place.json(&format!("plan train.rdx {what}"));
+        let real = place.json(&format!("epoch train.rdx {what} --epochs 3"));
+        assert_eq!(real["ranks"][0]["digest"], whole["ranks"][0]["digest"], "{what}");
+        let steady = &real["epochs"][1];
+        assert!(number(&steady["bytes_read"]) < 1.1 * all, "{what}: {steady}, of {all}");
+        near(&told["bytes_read"], number(&steady["bytes_read"]), 0.05 * all, &format!("{what}: bytes_read"));
+        // Without that, all row groups would be read each time.
+        if memory != "50%" {
+            assert!(number(&steady["passes"]) > 2.0, "{what}: {steady}");
+        }
     }
 }
 

@@ -1,0 +1,142 @@
+//! Long values that are not compressed, read one by one where they lie in the file.
+//!
+//! An image of some kilobytes is read in a microsecond or two, and most of a row group of images is not due when some
+//! of it is. Where its values lie is noted when a row group is decoded for the first time: eight bytes for each.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BinaryViewArray, StringViewArray, make_view};
+use arrow::buffer::{Buffer, NullBuffer};
+use arrow::datatypes::DataType;
+use bytes::Bytes;
+use flate2::Crc;
+use parquet::basic::{Compression, Encoding, Type};
+use parquet::file::metadata::ColumnChunkMetaData;
+
+use super::levels::Definitions;
+use super::pages::{cut, levels};
+use super::{cannot_be, damaged};
+use crate::row_group::FileBytes;
+use crate::row_group::guard::{Page, PageKind};
+use crate::row_group::seam::read_exactly;
+use crate::{Error, ErrorKind, Result};
+
+/// Shorter values, on average, come with their pages: a call for each would take longer.
+const LONG: u64 = 4 << 10;
+
+/// The length of a null. No value is as long, because its page would be longer.
+const NULL: u32 = u32::MAX;
+
+/// Bytes in front of each value, which say how long it is.
+const PREFIX: u64 = 4;
+
+/// Whether the values of a column chunk may be read one by one, according to the footer.
+pub(in crate::row_group) fn may_be_read_alone(column: &ColumnChunkMetaData) -> bool {
+    let descriptor = column.column_descr();
+    let bytes = column.byte_range().1;
+    column.column_type() == Type::BYTE_ARRAY
+        && column.compression() == Compression::UNCOMPRESSED
+        && descriptor.max_rep_level() == 0
+        && column.dictionary_page_offset().is_none()
+        && column.num_values() > 0
+        && bytes >= column.num_values().unsigned_abs().saturating_mul(LONG)
+        && bytes < u64::from(NULL)
+}
+
+/// Where the values of a column chunk lie.
+#[derive(Debug)]
+pub(in crate::row_group) struct ValuePlaces {
+    /// Where the column chunk begins in the file.
+    start: u64,
+    /// Of every row, where its value begins behind that, and how long it is.
+    values: Vec<(u32, u32)>,
+}
+
+impl ValuePlaces {
+    /// Finds the values in all pages of a column chunk, each with its place in the file and its bytes. `None` if there
+    /// is something about the pages that decoding them will tell, or if the values are not stored as they are.
+    pub(in crate::row_group) fn find(column: &ColumnChunkMetaData, pages: &[(u64, Bytes, Page)]) -> Option<Self> {
+        let highest = column.column_descr().max_def_level();
+        let start = column.byte_range().0;
+        let mut values = Vec::with_capacity(usize::try_from(column.num_values()).ok()?);
+        for (place, body, page) in pages {
+            let mut rest = body.clone();
+            let definition = match page.kind {
+                PageKind::Dictionary => return None,
+                PageKind::First => levels(&mut rest, highest, Encoding::RLE).ok()?,
+                PageKind::Second { repetition_bytes, definition_bytes, .. } => {
+                    cut(&mut rest, repetition_bytes).ok()?;
+                    cut(&mut rest, definition_bytes).ok()?
+                }
+            };
+            if page.encoding != Encoding::PLAIN || page.checksum.is_some_and(|checksum| checksum != sum(body)) {
+                return None;
+            }
+            let definitions = Definitions::new(&definition, page.values, highest).ok()?;
+            let there = definitions.reaching(highest);
+            let front = place + (body.len() - rest.len()) as u64 - start;
+            let mut at = 0_usize;
+            for entry in 0..page.values {
+                if there.is_some_and(|there| !there.value(entry)) {
+                    values.push((0, NULL));
+                    continue;
+                }
+                let (length, behind) = rest.get(at..)?.split_first_chunk()?;
+                let length = u32::from_le_bytes(*length);
+                if length as usize > behind.len() {
+                    return None;
+                }
+                at += PREFIX as usize;
+                values.push((u32::try_from(front + at as u64).ok()?, length));
+                at += length as usize;
+            }
+        }
+        (values.len() as u64 == column.num_values().unsigned_abs()).then_some(Self { start, values })
+    }
+
+    /// How many rows there are.
+    pub(in crate::row_group) fn rows(&self) -> usize {
+        self.values.len()
+    }
+
+    /// The values of these rows, as views of what is read for them. Each is read to memory of its own, so that it can
+    /// be let go alone.
+    pub(in crate::row_group) fn read(
+        &self,
+        rows: &[u32],
+        bytes: &dyn FileBytes,
+        data_type: &DataType,
+    ) -> Result<ArrayRef> {
+        let beyond = || Error::new(ErrorKind::Internal, "a row beyond its column chunk");
+        let (mut views, mut there) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
+        let mut buffers: Vec<Buffer> = Vec::with_capacity(rows.len());
+        for row in rows {
+            let &(at, length) = self.values.get(*row as usize).ok_or_else(beyond)?;
+            there.push(length != NULL);
+            if length == NULL {
+                views.push(0);
+                continue;
+            }
+            let start = self.start + u64::from(at);
+            let read = read_exactly(bytes, std::slice::from_ref(&(start - PREFIX..start + u64::from(length))))?.pop();
+            let read = read.ok_or_else(beyond)?;
+            let (prefix, value) = read.split_first_chunk().ok_or_else(beyond)?;
+            if u32::from_le_bytes(*prefix) != length {
+                return Err(damaged("has another value where one was when it was last decoded"));
+            }
+            views.push(make_view(value, buffers.len() as u32, PREFIX as u32));
+            buffers.push(Buffer::from(read));
+        }
+        let nulls = there.contains(&false).then(|| NullBuffer::from(there));
+        Ok(match data_type {
+            DataType::Utf8View => Arc::new(StringViewArray::try_new(views.into(), buffers, nulls).map_err(cannot_be)?),
+            _ => Arc::new(BinaryViewArray::try_new(views.into(), buffers, nulls).map_err(cannot_be)?),
+        })
+    }
+}
+
+fn sum(bytes: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
