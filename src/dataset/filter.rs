@@ -1,29 +1,34 @@
 //! The rows that meet a condition: what footers decide is not read, and the rest is read once.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arrow::array::{ArrayRef, BooleanBufferBuilder, RecordBatch};
 use arrow::buffer::BooleanBuffer;
+use bytes::Bytes;
 use datafusion_common::ScalarValue;
 use rayon::prelude::*;
 
 use super::Dataset;
 use super::column::Ids;
-use super::files::{FileTable, OpenGroup};
-use super::reader::Slots;
+use super::files::{FileTable, OpenFile, OpenGroup};
+use super::reader::{FileReader, Slots, length_of};
 use crate::cache::{Cache, Weighed};
 use crate::filter::{Bounds, Condition, Predicate, Truth};
 use crate::index::RowGroupEntry;
 use crate::order::IdSet;
 use crate::order::id_set::Builder;
 use crate::pool::run_on;
-use crate::row_group::{Home, Known, RowSink, Statistics};
+use crate::row_group::{FileBytes, Home, Known, RowSink, Statistics};
 use crate::{Error, ErrorKind, Result};
 
 /// Rows that are evaluated at once. Their columns stay in the core's cache.
 const CHUNK_ROWS: usize = 1 << 15;
+
+/// Columns of a row group in a store that are shorter than this are read without asking for the index of their pages.
+const WORTH_ASKING: u64 = 1 << 20;
 
 /// Footers kept with their statistics, by the length that they have in their files.
 const STATISTICS_BYTES: u64 = 16 << 20;
@@ -32,8 +37,9 @@ const STATISTICS_BYTES: u64 = 16 << 20;
 ///
 /// The condition is SQL: `docs/select.md` has all that it may say. A row is kept where it is true; null is not true.
 ///
-/// Row groups that the statistics of their footers decide alone are not read. Of the others, the columns of the
-/// condition are read and decoded once, on the dataset's threads and past its cache.
+/// Row groups that the statistics of their footers decide alone are not read, nor are pages that the page index
+/// decides. Of the others, the columns of the condition are read and decoded once, on the dataset's threads and past
+/// its cache.
 #[derive(Clone)]
 pub struct Filter<'a> {
     dataset: &'a Dataset,
@@ -66,11 +72,13 @@ pub struct FilterReport {
     pub row_groups_none: u64,
     /// Row groups that all rows are kept of, as the statistics of their footers tell.
     pub row_groups_all: u64,
+    /// Rows of the other row groups that their page indexes decide.
+    pub rows_by_pages: u64,
     /// Rows that the condition was evaluated for.
     pub rows_evaluated: u64,
     /// The columns that it needs.
     pub columns: Vec<String>,
-    /// Bytes that were read of the data files.
+    /// Bytes that were read of the data files, page indexes among them.
     pub bytes_read: u64,
 }
 
@@ -109,7 +117,7 @@ impl<'a> Filter<'a> {
         Self { rows: Some(rows), ..self }
     }
 
-    /// Whether the statistics of footers may decide what is not read. Default: yes. The rows are the
+    /// Whether statistics of row groups and pages may decide what is not read. Default: yes. The rows are the
     /// same.
     #[must_use]
     pub fn with_pruning(self, prunes: bool) -> Self {
@@ -193,6 +201,7 @@ impl<'a> Filter<'a> {
         report.row_groups_none = counts.none;
         report.row_groups_all = counts.all;
         report.rows_evaluated = counts.evaluated;
+        report.rows_by_pages = counts.by_pages;
         report.bytes_read = reader.counters().bytes_read;
         Ok((kept, report))
     }
@@ -233,6 +242,9 @@ impl<'a> Filter<'a> {
             return Ok((Decided::All, counts));
         }
         let count = ids.count(entry);
+        if let Some(pieces) = self.prunes.then(|| pruner.pages(group, reader)).flatten() {
+            return by_pages(reader, predicate, ids, group, &pieces);
+        }
         let slots: Option<Vec<u32>> = (count < entry.rows())
             .then(|| (0..count as usize).map(|at| (ids.id(entry, at) - entry.first_row()) as u32).collect());
         counts.evaluated = count;
@@ -248,6 +260,50 @@ impl<'a> Filter<'a> {
     }
 }
 
+/// Decides the wanted rows of a row group by its pages, and reads those that these leave open.
+fn by_pages(
+    reader: &Dataset,
+    predicate: &Predicate,
+    ids: Ids<'_>,
+    group: &OpenGroup<'_>,
+    pieces: &[(u32, Truth)],
+) -> Result<(Decided, Counts)> {
+    let entry = &group.entry;
+    let selection = entry.selection();
+    let mut counts = Counts::default();
+    let mut kept = BooleanBufferBuilder::new(entry.rows() as usize);
+    kept.append_n(entry.rows() as usize, false);
+    let mut open = Vec::new();
+    let mut piece = 0;
+    for at in 0..ids.count(entry) as usize {
+        let slot = (ids.id(entry, at) - entry.first_row()) as u32;
+        let row = selection.map_or(Some(u64::from(slot)), |set| set.select(u64::from(slot))).unwrap_or_default();
+        while pieces.get(piece + 1).is_some_and(|(first, _)| u64::from(*first) <= row) {
+            piece += 1;
+        }
+        match pieces.get(piece).map_or(Truth::UNKNOWN, |(_, truth)| *truth) {
+            truth if truth.is_never() => counts.by_pages += 1,
+            truth if truth.is_always() => {
+                kept.set_bit(slot as usize, true);
+                counts.by_pages += 1;
+            }
+            _ => open.push(slot),
+        }
+    }
+    if !open.is_empty() {
+        counts.evaluated = open.len() as u64;
+        let mut sink = Evaluated { predicate, bits: BooleanBufferBuilder::new(open.len()) };
+        let read = reader.read(entry.index(), Slots::Some(&open), reader.projection(), None, &mut sink);
+        read.map_err(|error| group.located(error))?;
+        let bits = sink.bits.finish();
+        if bits.len() != open.len() {
+            return Err(Error::new(ErrorKind::Internal, "another number of rows than was asked about"));
+        }
+        bits.set_indices().filter_map(|at| open.get(at)).for_each(|slot| kept.set_bit(*slot as usize, true));
+    }
+    Ok((Decided::Some(None, kept.finish()), counts))
+}
+
 type Outcome = (IdSet, FilterReport);
 
 /// What was done for one row group, or for several.
@@ -256,11 +312,17 @@ struct Counts {
     none: u64,
     all: u64,
     evaluated: u64,
+    by_pages: u64,
 }
 
 impl Counts {
     fn plus(self, other: Self) -> Self {
-        Self { none: self.none + other.none, all: self.all + other.all, evaluated: self.evaluated + other.evaluated }
+        Self {
+            none: self.none + other.none,
+            all: self.all + other.all,
+            evaluated: self.evaluated + other.evaluated,
+            by_pages: self.by_pages + other.by_pages,
+        }
     }
 }
 
@@ -346,6 +408,61 @@ impl<'a> Pruner<'a> {
         self.predicate.truth(&bounds)
     }
 
+    /// What the condition may come to in the pages of a row group: the first row of each stretch of rows, and what it
+    /// comes to there. Nothing where the page index decides no row, or would cost more than it saves.
+    fn pages(&self, group: &OpenGroup<'_>, reader: &Dataset) -> Option<Vec<(u32, Truth)>> {
+        let state = reader.inner.state().ok()?;
+        let chunks = group.file.metadata.chunks(group.ordinal(), reader.projection(), &group.partitions);
+        if reader.is_remote() && length_of(&chunks) < WORTH_ASKING {
+            return None;
+        }
+        let terms = self.predicate.terms();
+        let homes: Vec<Home<'_>> =
+            terms.iter().map(|(path, _)| group.file.metadata.home(path, &group.partitions)).collect();
+        let statistics = self.statistics(group, &homes)?;
+        let statistics = statistics.as_ref().as_ref()?;
+        let bytes = Counted { reader: &state.reader, file: &group.file };
+        let (metadata, rows) = (&group.file.metadata, group.entry.source_rows());
+        let mut starts = vec![0];
+        let mut known: Vec<Vec<(u32, Bounds)>> = Vec::with_capacity(terms.len());
+        for ((_, data_type), home) in terms.iter().zip(&homes) {
+            let Home::Leaf(leaf, own) = home else {
+                known.push(vec![(0, bounds(&home.known(data_type, rows), rows))]);
+                continue;
+            };
+            let pages = statistics.pages(metadata, &bytes, group.ordinal(), (*leaf, own, data_type));
+            let Some(pages) = pages else {
+                let whole = statistics.of(group.ordinal(), *leaf, own, data_type);
+                known.push(vec![(0, bounds(&whole, rows))]);
+                continue;
+            };
+            let ends = pages.iter().skip(1).map(|(first, _)| u64::from(*first)).chain([rows]);
+            let bounded = pages
+                .iter()
+                .zip(ends)
+                .map(|((first, page), end)| (*first, bounds(page, end.saturating_sub(u64::from(*first)))));
+            known.push(bounded.collect());
+            starts.extend(pages.iter().map(|(first, _)| *first));
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        if starts.len() < 2 {
+            return None;
+        }
+        let pieces: Vec<(u32, Truth)> = starts
+            .into_iter()
+            .map(|first| {
+                let page = |pages: &Vec<(u32, Bounds)>| {
+                    let at = pages.partition_point(|(start, _)| *start <= first);
+                    at.checked_sub(1).and_then(|at| pages.get(at)).map(|(_, bounds)| bounds.clone()).unwrap_or_default()
+                };
+                let bounds: Vec<Bounds> = known.iter().map(page).collect();
+                (first, self.predicate.truth(&bounds))
+            })
+            .collect();
+        pieces.iter().any(|(_, truth)| truth.is_never() || truth.is_always()).then_some(pieces)
+    }
+
     fn statistics(&self, group: &OpenGroup<'_>, homes: &[Home<'_>]) -> Option<Arc<Option<Statistics>>> {
         let leaf = |home: &Home<'_>| match home {
             Home::Leaf(leaf, _) => Some(*leaf),
@@ -363,6 +480,18 @@ impl<'a> Pruner<'a> {
             Ok(Weighed { value: footer.and_then(|footer| Statistics::parse(&footer, &leaves)), bytes })
         };
         self.statistics.get_or_load(file, load).ok()
+    }
+}
+
+/// The bytes of a file, counted as read.
+struct Counted<'a> {
+    reader: &'a FileReader,
+    file: &'a OpenFile,
+}
+
+impl FileBytes for Counted<'_> {
+    fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.reader.fetch(self.file, ranges)
     }
 }
 

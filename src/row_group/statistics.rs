@@ -9,15 +9,20 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, TimeUnit};
+use parquet::DecodeResult;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::basic::{ColumnOrder, SortOrder, Type};
 use parquet::file::metadata::{
-    ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, ParquetStatisticsPolicy,
+    ColumnChunkMetaData, FileMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions,
+    ParquetMetaDataPushDecoder, ParquetMetaDataReader, ParquetStatisticsPolicy, RowGroupMetaData,
 };
+use parquet::schema::types::{SchemaDescriptor, Type as SchemaType};
 
+use super::FileBytes;
 use super::adapt::{constant, widens};
 use super::columns::leaf_count;
 use super::footer::FileMetadata;
+use super::seam::read_exactly;
 
 /// Where the values of a column, or of a field of structs, are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +36,9 @@ pub(crate) enum Home<'a> {
     /// Where no bounds are told.
     Elsewhere,
 }
+
+/// A longer index of a column's pages is not read.
+const MAX_COLUMN_INDEX: i64 = 16 << 20;
 
 /// What is known of the values in some rows.
 #[derive(Debug, Clone, Default)]
@@ -128,6 +136,91 @@ impl Statistics {
         known.min = min.and_then(|bound| brought(&bound, own, wanted));
         known.max = max.and_then(|bound| brought(&bound, own, wanted));
         Some(known)
+    }
+}
+
+impl Statistics {
+    /// The first row of each page of a column of a row group, and what is known of its values; nothing where the file
+    /// does not say. Costs two reads, of which the positions of pages are kept.
+    pub(crate) fn pages(
+        &self,
+        file: &FileMetadata,
+        bytes: &dyn FileBytes,
+        row_group: usize,
+        (leaf, own, wanted): (usize, &DataType, &DataType),
+    ) -> Option<Vec<(u32, Known)>> {
+        let column = self.metadata.row_groups().get(row_group)?.columns().get(leaf)?;
+        let order = self.metadata.file_metadata().column_order(leaf);
+        if column.column_descr().max_rep_level() > 0 || !has_order(order, column.column_type(), own) {
+            return None;
+        }
+        let offset = column.column_index_offset()?;
+        let length = column.column_index_length().filter(|length| i64::from(*length) <= MAX_COLUMN_INDEX)?;
+        // The positions were checked: pages follow each other, each with rows of its own.
+        let paged = file.paged(bytes, row_group).ok()??;
+        let positions = paged.offset_index()?.first()?.get(leaf)?.clone();
+        let rows = file.row_group_rows(row_group);
+        let first: Vec<u32> =
+            positions.page_locations().iter().map(|page| u32::try_from(page.first_row_index).unwrap_or(rows)).collect();
+        if first.len() < 2 {
+            return None;
+        }
+        let read = || {
+            // A file of this column alone, so that no other one's index is read.
+            let root =
+                SchemaType::group_type_builder("schema").with_fields(vec![column.column_descr().self_type_ptr()]);
+            let schema = Arc::new(SchemaDescriptor::new(Arc::new(root.build().ok()?)));
+            let chunk = ColumnChunkMetaData::builder(schema.column(0))
+                .set_num_values(column.num_values())
+                .set_column_index_offset(Some(offset))
+                .set_column_index_length(Some(length))
+                .build()
+                .ok()?;
+            let group = RowGroupMetaData::builder(Arc::clone(&schema))
+                .set_num_rows(i64::from(rows))
+                .set_column_metadata(vec![chunk])
+                .build()
+                .ok()?;
+            let alone = FileMetaData::new(1, i64::from(rows), None, None, Arc::clone(&schema), None);
+            let end = u64::try_from(offset.checked_add(i64::from(length))?).ok()?;
+            let alone = ParquetMetaData::new(alone, vec![group]);
+            let mut decoder = ParquetMetaDataPushDecoder::try_new_with_metadata(end, alone)
+                .ok()?
+                .with_column_index_policy(PageIndexPolicy::Optional)
+                .with_offset_index_policy(PageIndexPolicy::Skip);
+            let index = loop {
+                match decoder.try_decode().ok()? {
+                    DecodeResult::Data(metadata) => break metadata.column_index()?.clone(),
+                    DecodeResult::Finished => return None,
+                    DecodeResult::NeedsData(ranges) => {
+                        let read = read_exactly(bytes, &ranges).ok()?;
+                        decoder.push_ranges(ranges, read).ok()?;
+                    }
+                }
+            };
+            if index.first()?.first()?.num_pages() != first.len() as u64 {
+                return None;
+            }
+            let field = Field::new("value", own.clone(), true);
+            let converter = StatisticsConverter::from_column_index(0, &field, &schema)
+                .ok()?
+                .with_missing_null_counts_as_zero(false);
+            let positions = vec![vec![positions.clone()]];
+            let min = converter.data_page_mins(&index, &positions, [&0]).ok()?;
+            let max = converter.data_page_maxes(&index, &positions, [&0]).ok()?;
+            let nulls = converter.data_page_null_counts(&index, &positions, [&0]).ok()?;
+            let fits = [min.len(), max.len(), nulls.len()].iter().all(|length| *length == first.len());
+            let page = |(at, row): (usize, &u32)| {
+                let known = Known {
+                    min: brought(&min.slice(at, 1), own, wanted),
+                    max: brought(&max.slice(at, 1), own, wanted),
+                    nulls: nulls.is_valid(at).then(|| nulls.value(at)),
+                };
+                (*row, known)
+            };
+            fits.then(|| first.iter().enumerate().map(page).collect())
+        };
+        catch_unwind(AssertUnwindSafe(read)).ok().flatten()
     }
 }
 

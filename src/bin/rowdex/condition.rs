@@ -95,6 +95,7 @@ pub(crate) fn json(report: &FilterReport) -> serde_json::Value {
         "row_groups": report.row_groups,
         "row_groups_none": report.row_groups_none,
         "row_groups_all": report.row_groups_all,
+        "rows_by_pages": report.rows_by_pages,
         "bytes_read": report.bytes_read,
     })
 }
@@ -108,13 +109,14 @@ pub(crate) fn explained(report: &FilterReport) -> String {
     let read = report.row_groups.saturating_sub(report.row_groups_none).saturating_sub(report.row_groups_all);
     format!(
         "  columns     {columns}\n  row groups  {}: {} left out and {} kept by statistics, {} read\n  \
-         rows        {} kept of {}, {} evaluated\n  read        {}\n",
+         rows        {} kept of {}, {} decided by pages, {} evaluated\n  read        {}\n",
         HumanCount(report.row_groups),
         HumanCount(report.row_groups_none),
         HumanCount(report.row_groups_all),
         HumanCount(read),
         HumanCount(report.kept),
         HumanCount(report.rows),
+        HumanCount(report.rows_by_pages),
         HumanCount(report.rows_evaluated),
         HumanBytes(report.bytes_read),
     )

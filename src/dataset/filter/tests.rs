@@ -84,6 +84,9 @@ fn write(folder: &TempDir, name: &str, batch: &RecordBatch, group: usize, statis
     let properties = WriterProperties::builder()
         .set_max_row_group_row_count(Some(group))
         .set_statistics_truncate_length(Some(4))
+        .set_column_index_truncate_length(Some(4))
+        .set_data_page_row_count_limit(7)
+        .set_write_batch_size(7)
         .set_statistics_enabled(statistics)
         .build();
     let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), Some(properties)).unwrap();
@@ -131,7 +134,7 @@ fn predicate(rng: &mut ChaCha8Rng, most: i64, depth: u32) -> String {
 
 #[test]
 fn what_footers_decide_is_what_the_rows_decide() {
-    let (mut decided, mut partly) = (0, 0);
+    let (mut decided, mut partly, mut by_pages) = (0, 0, 0);
     for seed in 0..4 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let folder = TempDir::new().unwrap();
@@ -169,12 +172,13 @@ fn what_footers_decide_is_what_the_rows_decide() {
             let (pruned, report) = filter.run(&|_| ()).unwrap();
             assert_eq!(read, pruned, "seed {seed}: {text}");
             assert_eq!((all.row_groups_all, all.row_groups_none), (0, 0));
+            by_pages += report.rows_by_pages;
             decided += report.row_groups_all + report.row_groups_none;
             partly += u64::from(report.row_groups_all > 0 && report.row_groups_none > 0);
             assert_eq!(filter.of(&some).rows().unwrap(), read.intersection(&some).unwrap(), "seed {seed}: {text}");
         }
     }
-    assert!(decided > 200 && partly > 5, "{decided} {partly}");
+    assert!(decided > 200 && partly > 5 && by_pages > 1000, "{decided} {partly} {by_pages}");
 }
 
 #[test]
@@ -190,4 +194,27 @@ fn a_column_that_is_not_there_is_told_before_anything_is_read() {
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.to_string().contains("did you mean \"text\"?"), "{error}");
     assert_eq!(dataset.filter("text = 'x'").unwrap().rows().unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn pages_that_the_page_index_decides_are_not_read() {
+    let folder = TempDir::new().unwrap();
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..20_000));
+    let batch = RecordBatch::try_from_iter([("id", ids)]).unwrap();
+    std::fs::create_dir_all(folder.path().join("data")).unwrap();
+    let properties = WriterProperties::builder().set_data_page_row_count_limit(500).set_write_batch_size(500);
+    let properties = properties.set_dictionary_enabled(false).build();
+    let file = File::create(folder.path().join("data/a.parquet")).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let index = folder.path().join("train.rdx");
+    IndexBuilder::new([folder.path().join("data")]).build(&index).unwrap();
+    let dataset = Dataset::open(index).unwrap();
+    let (kept, report) = dataset.filter("id >= 7100 and id < 7300").unwrap().run(&|_| ()).unwrap();
+    assert_eq!(kept.ranges().collect::<Vec<_>>(), [7100..7300]);
+    assert_eq!((report.rows_by_pages, report.rows_evaluated), (19_500, 500));
+    assert!(report.bytes_read < 20_000, "{}", report.bytes_read);
+    let (kept, report) = dataset.filter("id >= 500").unwrap().run(&|_| ()).unwrap();
+    assert_eq!((kept.len(), report.rows_evaluated), (19_500, 0));
 }
