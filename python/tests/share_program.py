@@ -39,6 +39,10 @@ def main() -> None:
                     fork(loader, note)
                 if steps == options.get("leave"):
                     return
+                if steps == options.get("close"):
+                    loader.close()
+                    print("closed", file=note)
+                    time.sleep(120)
                 if steps == options.get("fail"):
                     raise RuntimeError("as planned")
                 time.sleep(options.get("pause", 0))

@@ -223,6 +223,20 @@ def test_a_forked_child_is_told_to_make_its_own_and_keeps_no_dead_reader_alive(j
     assert [shared.lines(rank, "step") for rank in range(2)] == alone(job, 2), shared.errors(1)
 
 
+@pytest.mark.parametrize("reading", [True, False])
+def test_nobody_waits_for_a_rank_that_has_closed_its_loader_because_of_its_child(job: Any, reading: bool) -> None:
+    shared = job(2, pause=0.002)
+    closing, other = (0, 1) if reading else (1, 0)
+    # Who comes first reads.
+    shared.start(0, **({"fork": 4, "close": 8} if closing == 0 else {}))
+    time.sleep(1.0)
+    shared.start(1, **({"fork": 4, "close": 8} if closing == 1 else {}))
+    shared.wait(other)
+    assert shared.lines(other, "step") == alone(job, 2)[other], shared.errors(other)
+    assert shared.lines(closing, "child") and "closed" in shared.note(closing).read_text()
+    assert shared.processes[closing].poll() is None
+
+
 def test_arguments_that_make_no_sense_are_refused(index: str) -> None:
     dataset = rowdex.Dataset(index)
 

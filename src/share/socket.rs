@@ -3,7 +3,7 @@
 //! The sockets keep the bounds of messages and carry open files. Their addresses are in the kernel's abstract
 //! namespace: nothing is left behind in any folder, whoever is killed. An end of a connection that waits also watches
 //! the process at the other end: a forked child may hold a copy of its socket, so that its end alone would not be
-//! noticed.
+//! noticed. For the same reason a socket is shut down when it is let go of.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
@@ -16,8 +16,8 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
-    recvmsg, sendmsg, socket_with,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+    listen, recvmsg, sendmsg, shutdown, socket_with,
 };
 use rustix::process::{PidfdFlags, getuid, pidfd_open};
 
@@ -29,6 +29,9 @@ const BACKLOG: i32 = 128;
 
 /// How long to try to meet the others: an address is free, or somebody answers at it, but for moments.
 const MEETING: Duration = Duration::from_secs(30);
+
+/// For so long nobody listens at an address that somebody has just taken.
+const TAKING: Duration = Duration::from_millis(500);
 
 /// Wakes whoever waits, once and for all.
 #[derive(Debug)]
@@ -124,6 +127,19 @@ pub(crate) struct Connection {
     peer: Peer,
 }
 
+/// Inherited copies of the socket end with it. In a forked child nothing of its parent's is dropped.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+}
+
 /// What came of waiting for a message.
 #[derive(Debug)]
 pub(crate) enum Received {
@@ -137,6 +153,11 @@ pub(crate) enum Received {
 }
 
 impl Connection {
+    /// Ends it for both sides, and for whoever has inherited a copy.
+    pub(crate) fn end(&self) {
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+
     /// The process at the other end.
     pub(crate) fn peer(&self) -> i32 {
         self.peer.id
@@ -281,10 +302,10 @@ pub(crate) enum Met {
 
 /// Meets the others at an address.
 ///
-/// A process that has ended may have left its socket to a forked child that knows nothing of it. Everybody then goes on
-/// to the next address, which all find in the same way.
+/// A process that does not listen any more may have left its socket to a forked child that knows nothing of it.
+/// Everybody then goes on to the next address, which all find in the same way.
 pub(crate) fn meet(address: &str, stop: &Signal) -> Result<Option<Met>> {
-    let (began, mut attempt) = (Instant::now(), 0_u32);
+    let (began, mut tried, mut attempt) = (Instant::now(), Instant::now(), 0_u32);
     while !stop.is_set() {
         let name = if attempt == 0 { address.to_owned() } else { format!("{address}/{attempt}") };
         let name = SocketAddrUnix::new_abstract_name(name.as_bytes())
@@ -299,12 +320,13 @@ pub(crate) fn meet(address: &str, stop: &Signal) -> Result<Option<Met>> {
             Err(error) => return Err(failed("cannot make an address for the loaders of this machine", error)),
         }
         match connect_to(&name)? {
-            Some(connection) if connection.peer.has_ended() => attempt += 1,
+            Some(connection) if connection.peer.has_ended() => (attempt, tried) = (attempt + 1, Instant::now()),
             Some(connection) => return Ok(Some(Met::Joined(connection))),
             None if began.elapsed() > MEETING => {
                 let message = "nobody answers at the address where the loaders of this job meet";
                 return Err(Error::new(ErrorKind::Io, message).with_hint("give the job another name"));
             }
+            None if tried.elapsed() > TAKING => (attempt, tried) = (attempt + 1, Instant::now()),
             // Whoever has the address does not listen yet, or any more.
             None => std::thread::sleep(Duration::from_millis(2)),
         }
@@ -353,6 +375,20 @@ mod tests {
         drop(listener);
         let stop = Signal::new().unwrap();
         assert!(matches!(meet(&address("first"), &stop).unwrap(), Some(Met::First(_))), "the address is free again");
+    }
+
+    #[test]
+    fn an_address_that_a_forked_child_holds_is_passed_by() {
+        let (listener, one, other) = pair(&address("held"));
+        // What a child inherits.
+        let copies = [&listener.socket, &one.socket].map(|socket| socket.try_clone().unwrap());
+        drop((listener, one));
+        let (stop, mut buffer) = (Signal::new().unwrap(), Vec::new());
+        assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Gone));
+        let (_listener, one, other) = pair(&address("held"));
+        assert!(one.send(b"x", None, &stop).unwrap());
+        assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Message(1, None)));
+        drop(copies);
     }
 
     #[test]

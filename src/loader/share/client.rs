@@ -34,8 +34,9 @@ pub(super) struct Client {
 struct Shared {
     stop: Signal,
     stats: Mutex<LoaderStats>,
-    /// Of the reader, if that is in this process.
-    reader: Mutex<Option<Stopper>>,
+    /// What ends with it, though the loader may be kept: the connection, for which the others would wait, and the
+    /// reader if that is in this process.
+    ends: Mutex<(Weak<Connection>, Option<Stopper>)>,
 }
 
 #[derive(Debug)]
@@ -51,7 +52,7 @@ struct At {
 #[derive(Debug)]
 struct Link {
     // Closed before the reader ends.
-    connection: Connection,
+    connection: Arc<Connection>,
     /// The rank that the reader is with.
     host: u32,
     /// If that is this one.
@@ -62,7 +63,11 @@ struct Link {
 impl Watched for Shared {
     fn stop(&self) {
         self.stop.set();
-        if let Some(reader) = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let (connection, reader) = std::mem::take(&mut *self.ends());
+        if let Some(connection) = connection.upgrade() {
+            connection.end();
+        }
+        if let Some(reader) = reader {
             reader.stop();
         }
     }
@@ -72,9 +77,15 @@ impl Watched for Shared {
     }
 }
 
+impl Shared {
+    fn ends(&self) -> MutexGuard<'_, (Weak<Connection>, Option<Stopper>)> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Client {
     pub(super) fn new(seat: Seat) -> Result<Self> {
-        let shared = Shared { stop: Signal::new()?, stats: Mutex::default(), reader: Mutex::default() };
+        let shared = Shared { stop: Signal::new()?, stats: Mutex::default(), ends: Mutex::default() };
         let at = At { link: None, place: seat.place, left: None, buffer: Vec::new() };
         Ok(Self { seat, shared: Arc::new(shared), at: Mutex::new(at) })
     }
@@ -101,10 +112,11 @@ impl Client {
                     let connection = listener.connect()?;
                     let expected = at.left.unwrap_or(seat.group.ranks) as usize;
                     let reader = Reader::start(seat.clone(), listener, expected)?;
-                    *self.shared.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader.stopper());
                     (connection, Some(reader))
                 }
             };
+            let connection = Arc::new(connection);
+            *self.shared.ends() = (Arc::downgrade(&connection), reader.as_ref().map(Reader::stopper));
             if connection.send(&hello, None, stop)? {
                 match connection.receive(&mut at.buffer, stop, None)? {
                     Received::Message(length, _) => {
@@ -173,6 +185,7 @@ impl Deliver for Client {
             let (length, file) = match received {
                 Received::Message(length, file) => (length, file),
                 Received::Stopped => return Err(closed()),
+                Received::Gone | Received::TimedOut if self.shared.stop.is_set() => return Err(closed()),
                 Received::Gone | Received::TimedOut => {
                     let message = format!(
                         "the reader that this machine's ranks share has ended (process {}, rank {host})",

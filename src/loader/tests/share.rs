@@ -351,7 +351,7 @@ fn another_loader_of_a_rank_takes_its_place() {
     in_time(|| {
         let fake = Arc::new(Fake::new(&[40; 4]));
         let sampler = sampler(&orders(true, 160), 0, 2, 4, Tail::Wrap);
-        let (options, share) = (options(1 << 20, 1, 1), share(1));
+        let (options, share) = (options(1 << 20, 1, 1), share(1).drift(2));
         let mut first = joining(&fake, &sampler, &options, &share);
         first.next().unwrap().unwrap();
         let mut second = joining(&fake, &sampler, &options, &share);
