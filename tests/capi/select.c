@@ -1,4 +1,4 @@
-/* Views: rows that are chosen, by sets, by other views and by a list from an Arrow stream. */
+/* Views: rows that are chosen, by sets, by other views, by conditions and by a list from an Arrow stream. */
 #include <unistd.h>
 
 #include "check.h"
@@ -146,8 +146,39 @@ static void views_serve_what_was_chosen(const char *folder) {
   remove(path);
 }
 
+static void conditions_choose_rows(const char *folder) {
+  rowdex_index *base = open_index(folder);
+  rowdex_dataset *dataset = open_dataset(folder, "label");
+  rowdex_id_set *found = NULL, *some = NULL;
+  OK(rowdex_id_set_filter(dataset, "id >= 10 and id < 20", NULL, &found, &error));
+  CHECK(rowdex_id_set_len(found) == 10 && rowdex_id_set_contains(found, 19) && !rowdex_id_set_contains(found, 20));
+  OK(rowdex_id_set_filter(dataset, "id % 2 = 0", found, &some, &error));
+  CHECK(rowdex_id_set_len(some) == 5);
+  rowdex_id_set *none = NULL;
+  FAILS(rowdex_id_set_filter(dataset, "idd > 3", NULL, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "did you mean");
+  FAILS(rowdex_id_set_filter(dataset, NULL, NULL, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "condition");
+  FAILS(rowdex_id_set_filter(NULL, "id > 3", NULL, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "dataset");
+  CHECK(none == NULL);
+
+  char path[4096];
+  snprintf(path, sizeof path, "%s/condition-%d.rdx", folder, (int)getpid());
+  rowdex_select_options options = {.struct_size = sizeof options, .filter = "id < 500 and length(text) > 0"};
+  rowdex_index *view = view_of(base, &options, path);
+  CHECK(rowdex_index_len(view) <= 500);
+  rowdex_index_free(view);
+  options.filter_root = "/nowhere/at/all";
+  options.overwrite = 1;
+  FAILS(rowdex_select(base, path, &options, NULL, &error), ROWDEX_STATUS_NOT_FOUND, "nowhere");
+  remove(path);
+  rowdex_id_set_free(found);
+  rowdex_id_set_free(some);
+  rowdex_dataset_free(dataset);
+  rowdex_index_free(base);
+}
+
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   views_serve_what_was_chosen(argv[1]);
+  conditions_choose_rows(argv[1]);
   return 0;
 }
