@@ -167,8 +167,12 @@ impl Pages {
         } else {
             self.each_decoded(&rest, |batch| with_direct(batch.columns(), batch.num_rows()))?;
         }
-        if selected.is_some() {
+        if self.selection.is_some() {
             return Ok(());
+        }
+        if selected.is_some() {
+            // What is behind the last row that is due may show that what was before is damaged.
+            direct.iter_mut().flatten().try_for_each(|column| caught_panic(|| column.skip_rest()))?;
         }
         direct.iter_mut().flatten().try_for_each(|column| caught_panic(|| column.end()))
     }

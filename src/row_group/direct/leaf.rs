@@ -71,14 +71,15 @@ impl Leaf {
     /// Opens the next page with data; `false` behind the last one.
     fn open(&mut self, has_lists: bool) -> Result<bool> {
         loop {
-            let DataPage { entries, repetition, definition, values, encoding, most_values } = match self.pages.next()? {
-                None => return Ok(false),
-                Some(Step::Dictionary(bytes, count)) => {
-                    self.values.set_dictionary(&bytes, count)?;
-                    continue;
-                }
-                Some(Step::Data(page)) => page,
-            };
+            let DataPage { entries, repetition, definition, values, encoding, most_values, rows } =
+                match self.pages.next()? {
+                    None => return Ok(false),
+                    Some(Step::Dictionary(bytes, count)) => {
+                        self.values.set_dictionary(&bytes, count)?;
+                        continue;
+                    }
+                    Some(Step::Data(page)) => page,
+                };
             // A few bytes can stand for as many levels as the page likes.
             let bytes = (entries as u64).saturating_mul(self.highest.unsigned_abs().into()) / 8;
             if bytes > self.limit {
@@ -90,6 +91,11 @@ impl Leaf {
                 return Err(damaged("has fewer values than its levels say"));
             }
             let starts = if has_lists { starts(&repetition, entries)? } else { Vec::new() };
+            // Rows that are passed by are counted by the index, and all later ones would be others.
+            let begin = if has_lists { starts.len() } else { entries };
+            if rows.is_some_and(|rows| rows != begin) {
+                return Err(damaged(format!("has a page of {begin} rows where its index says {}", rows.unwrap_or(0))));
+            }
             self.values.set_page(encoding, values, most_values)?;
             self.page = OpenPage { entries, at: 0, definitions, starts, next: 0 };
             return Ok(true);
@@ -164,6 +170,11 @@ impl Flat {
             }
         }
         Ok(())
+    }
+
+    /// Passes by all rows that are left.
+    pub(super) fn skip_rest(&mut self) -> Result<()> {
+        self.skip(self.rows_left)
     }
 
     fn walk(&mut self, mut rows: usize, keep: bool) -> Result<()> {
@@ -262,6 +273,11 @@ impl Lists {
 
     pub(super) fn skip(&mut self, rows: usize) -> Result<()> {
         self.walk(rows, false)
+    }
+
+    /// Passes by all rows that are left.
+    pub(super) fn skip_rest(&mut self) -> Result<()> {
+        self.walk(self.rows_left, false)
     }
 
     fn walk(&mut self, mut rows: usize, keep: bool) -> Result<()> {

@@ -215,7 +215,7 @@ impl GroupBytes<'_> {
             at_hand.filter(|(range, _)| range.start >= start && range.end <= start + length).collect();
         pieces.sort_unstable_by_key(|(range, _)| range.start);
         let locations = self.locations.map(|locations| locations(leaf));
-        let pages = ColumnPages::new(column, pieces, self.group.num_rows() as usize, locations)?;
+        let pages = ColumnPages::new(column, pieces, self.group.num_rows() as usize, locations, !self.all_rows)?;
         Ok(Leaf::new(pages, values, column.column_descr().max_def_level(), self.limit))
     }
 
@@ -284,6 +284,15 @@ impl Column {
     /// The next rows, in runs of rows to pass by and rows to keep.
     pub(super) fn next(&mut self, runs: &[(usize, usize)]) -> Result<ArrayRef> {
         self.kind.next(runs).map_err(|error| error.with_column(&self.name))
+    }
+
+    /// Passes by all rows that are left.
+    pub(super) fn skip_rest(&mut self) -> Result<()> {
+        let skipped = match &mut self.kind {
+            Kind::Flat { branch, .. } => branch.skip_rest(),
+            Kind::Lists { lists, .. } => lists.skip_rest(),
+        };
+        skipped.map_err(|error| error.with_column(&self.name))
     }
 
     /// Makes sure that there are no more.
@@ -369,6 +378,13 @@ impl Branch {
                 Ok(())
             }
             Self::Struct { children, .. } => children.iter_mut().try_for_each(|child| child.read(rows, runs)),
+        }
+    }
+
+    fn skip_rest(&mut self) -> Result<()> {
+        match self {
+            Self::Leaf(flat) => flat.skip_rest(),
+            Self::Struct { children, .. } => children.iter_mut().try_for_each(Self::skip_rest),
         }
     }
 

@@ -23,6 +23,9 @@ pub(super) struct ColumnPages {
     levels: (i16, i16),
     /// Whether the file says where its pages are, so that each begins with a row.
     is_located: bool,
+    /// Whether pages may be passed by unseen. Their headers may say other things than is in them, and where all pages
+    /// are at hand that is found out.
+    may_skip: bool,
     /// Entries that were not met yet, according to the footer.
     left: u64,
 }
@@ -44,6 +47,8 @@ pub(super) struct DataPage {
     pub(super) encoding: Encoding,
     /// No more values than this are in the page.
     pub(super) most_values: usize,
+    /// How many rows begin in the page, where the file says so beside its pages.
+    pub(super) rows: Option<usize>,
 }
 
 impl ColumnPages {
@@ -54,6 +59,7 @@ impl ColumnPages {
         pieces: Vec<(Range<u64>, Bytes)>,
         rows: usize,
         locations: Option<Vec<PageLocation>>,
+        may_skip: bool,
     ) -> Result<Self> {
         let is_located = locations.is_some();
         let reader = caught("the row group", || {
@@ -61,7 +67,7 @@ impl ColumnPages {
         })?;
         let descriptor = column.column_descr();
         let levels = (descriptor.max_rep_level(), descriptor.max_def_level());
-        Ok(Self { reader, levels, is_located, left: column.num_values().unsigned_abs() })
+        Ok(Self { reader, levels, is_located, may_skip, left: column.num_values().unsigned_abs() })
     }
 
     /// Whether there are more entries, according to the footer.
@@ -88,8 +94,11 @@ impl ColumnPages {
         Ok(caught("the row group", || self.reader.peek_next_page())?.is_some_and(|page| page.is_dict))
     }
 
-    /// How many rows the next page has, if it has data, begins with a row, and that many rows.
+    /// How many rows the next page has, if it has data, begins with a row, and may be passed by unseen.
     pub(super) fn rows_next(&mut self) -> Result<Option<usize>> {
+        if !self.may_skip {
+            return Ok(None);
+        }
         let next = caught("the row group", || self.reader.peek_next_page())?;
         let flat = self.levels.0 == 0;
         Ok(next.filter(|page| !page.is_dict).and_then(|page| page.num_rows.or(page.num_levels.filter(|_| flat))))
@@ -106,6 +115,7 @@ impl ColumnPages {
 
     /// The next page; `None` behind the last one.
     pub(super) fn next(&mut self) -> Result<Option<Step>> {
+        let rows = if self.is_located { self.rows_next()? } else { None };
         let Some(page) = caught("the row group", || self.reader.get_next_page())? else { return Ok(None) };
         let page = match page {
             Page::DictionaryPage { buf, num_values, encoding, .. } => {
@@ -119,7 +129,7 @@ impl ColumnPages {
                 let repetition = levels(&mut rest, self.levels.0, rep_level_encoding)?;
                 let definition = levels(&mut rest, self.levels.1, def_level_encoding)?;
                 let entries = num_values as usize;
-                DataPage { entries, repetition, definition, values: rest, encoding, most_values: entries }
+                DataPage { entries, repetition, definition, values: rest, encoding, most_values: entries, rows }
             }
             Page::DataPageV2 {
                 buf, num_values, encoding, num_nulls, def_levels_byte_len, rep_levels_byte_len, ..
@@ -137,6 +147,7 @@ impl ColumnPages {
                     values: rest,
                     encoding,
                     most_values: most_values as usize,
+                    rows,
                 }
             }
         };

@@ -484,7 +484,7 @@ fn compare_both_ways(seed: u64) {
                     let theirs = left_to_parquet(|| in_chunks(&source, schema, rows, chunk));
                     let cannot_skip = |error: &Error| error.to_string().contains("overflow in skip");
                     let agrees = theirs.as_ref().map_or_else(cannot_skip, |theirs| same(theirs, &ours));
-                    assert!(agrees || same(&sound(rows), &ours), "seed {seed}, byte {at}: {theirs:?}");
+                    assert!(agrees || same(&sound(rows), &ours), "seed {seed}, byte {at}, {rows:?}: {theirs:?}");
                 }
                 Err(error) => assert!(error.file().is_some(), "seed {seed}, byte {at}: {error}"),
             }
@@ -504,7 +504,8 @@ fn random_files_are_decoded_as_the_parquet_crate_decodes_them() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let began = std::time::Instant::now();
     match (number("ROWDEX_DECODE_SEED"), number("ROWDEX_DECODE_SECONDS")) {
-        (None, None) => (0..80).for_each(compare_both_ways),
+        // Damage that shows behind the last row that is due, and has moved values before.
+        (None, None) => (0..80).chain([5070, 5218, 9105]).for_each(compare_both_ways),
         (Some(seed), None) => compare_both_ways(seed),
         (seed, Some(seconds)) => {
             let seeds = seed.unwrap_or(0)..;
