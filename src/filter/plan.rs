@@ -32,6 +32,9 @@ use crate::{Error, ErrorKind, Result};
 /// Levels of an expression at most, once chains of `and` and `or` are trees: threads evaluate it on their own stacks.
 const DEEPEST: usize = 200;
 
+/// Operations at most, once what is simplified to `case` is written out.
+const MOST_WRITTEN_OUT: u64 = 1 << 16;
+
 type Fallible<T> = std::result::Result<T, DataFusionError>;
 
 /// Functions by name, and what else the planner asks for. There are no tables.
@@ -144,6 +147,10 @@ pub(super) fn logical(parsed: &[ast::Expr], schema: &SchemaRef) -> Result<Expr> 
             .map(|done| done.data)
             .and_then(|expr| simplifier.coerce(expr, &own))
             .map_err(|error| unfit("its types do not fit", &error))?;
+        if written_out(&expr) > MOST_WRITTEN_OUT {
+            return Err(wrong("it nests `coalesce`, `nullif` or divisions too deep")
+                .with_hint("write `case when … then … else … end`"));
+        }
         let data_type = expr.get_type(&own).map_err(|error| unfit("its types do not fit", &error))?;
         if !matches!(data_type, DataType::Boolean | DataType::Null) {
             return Err(wrong(format!("it is of type {data_type}, and not true or false"))
@@ -166,6 +173,27 @@ pub(super) fn logical(parsed: &[ast::Expr], schema: &SchemaRef) -> Result<Expr> 
 fn compares(op: Operator) -> bool {
     use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+/// How many operations there are once functions that become `case` are written out: each repeats what it is of, so that
+/// nested ones double with each level.
+fn written_out(expr: &Expr) -> u64 {
+    let mut below = 0_u64;
+    let walked = expr.apply_children(|child| {
+        below = below.saturating_add(written_out(child));
+        Ok(TreeNodeRecursion::Continue)
+    });
+    drop(walked);
+    match expr {
+        // Lists of values are long and repeat nothing.
+        Expr::Literal(..) => 0,
+        Expr::ScalarFunction(ScalarFunction { func, .. })
+            if matches!(func.name(), "coalesce" | "nvl" | "nvl2" | "nullif" | "greatest" | "least") =>
+        {
+            below.saturating_mul(2).saturating_add(1)
+        }
+        _ => below.saturating_add(1),
+    }
 }
 
 fn unaliased(expr: Expr) -> Fallible<Transformed<Expr>> {

@@ -192,7 +192,11 @@ fn what_is_no_condition_is_one_clear_line() {
     let negated = format!("{}flag", "not ".repeat(5000));
     let long = vec!["id = 1"; 5000].join(" or ");
     let sums = format!("id = {}1", "id + ".repeat(900));
+    let doubled = format!("{}id{} > 3", "coalesce(".repeat(60), ", 1)".repeat(60));
+    let divided = format!("{}id{} > 3", "1 / (".repeat(25), ")".repeat(25));
     let cases: &[(&str, &str)] = &[
+        (&doubled, "nests `coalesce`"),
+        (&divided, "nests `coalesce`"),
         ("", "is empty"),
         ("   ", "is empty"),
         ("id >", "parsed"),
