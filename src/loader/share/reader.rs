@@ -530,12 +530,18 @@ impl Inner {
             if state.stop || state.new {
                 return Ok(Go::Out);
             }
-            let mut here = of.iter().filter_map(|id| state.members.get(id)).peekable();
-            if here.peek().is_none() {
+            let here: Vec<&Member> = of.iter().filter_map(|id| state.members.get(id)).collect();
+            let Some(step) = here.iter().map(|member| member.sent()).min() else {
                 run.marks.leave(lane);
                 return Ok(Go::On);
-            }
-            if here.all(|member| member.has_room(count, bytes, self.seat.group.drift, run.window)) {
+            };
+            // The walk has several steps of a lane before those of the next one. Whoever waits for one of these must
+            // get it, though this lane has paused among its own: it may pause until all have come as far.
+            let is_waited_for =
+                state.members.iter().any(|(id, other)| other.waits && other.sent() < step && !of.contains(id));
+            if is_waited_for
+                || here.iter().all(|member| member.has_room(count, bytes, self.seat.group.drift, run.window))
+            {
                 break;
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);

@@ -136,6 +136,32 @@ fn one_reader_decodes_for_all() {
 }
 
 #[test]
+fn a_rank_that_pauses_at_a_step_keeps_nobody_from_that_step() {
+    in_time(|| {
+        let (orders, fake) = (orders(true, 600), Arc::new(Fake::new(&[100; 6])));
+        // Windows of a batch or two, and stretches of the order that are longer than these.
+        for (memory, drift) in [(60, 32), (100, 32), (400, 32), (400, 2), (4000, 5)] {
+            let options = options(memory * ROW_BYTES, 1, 1);
+            let samplers: Vec<_> = (0..3).map(|rank| sampler(&orders, rank, 3, 10, Tail::Wrap)).collect();
+            for pause in [1, 3, 9] {
+                let share = share(3).drift(drift);
+                let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
+                // As if each step of an epoch ended with an evaluation, which waits for all ranks.
+                let barrier = std::sync::Barrier::new(3);
+                all(loaders, |_, mut loader| {
+                    for step in 0..20 {
+                        assert_eq!(loader.try_next().unwrap().unwrap().step, step);
+                        if step % pause == 0 {
+                            barrier.wait();
+                        }
+                    }
+                });
+            }
+        }
+    });
+}
+
+#[test]
 fn an_error_comes_to_each_rank_at_its_step() {
     in_time(|| {
         for (global, bad, panics) in [(true, 3, false), (false, 5, false), (true, 0, true)] {
