@@ -111,7 +111,7 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
     let base = args.index.open()?;
     let report = write(args, select(args, &base)?)?;
     if args.json.json {
-        let mut told = json!({
+        let told = json!({
             "output": args.output.display().to_string(),
             "rows": report.rows,
             "base_rows": report.base_rows,
@@ -122,9 +122,13 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
             "seconds": started.elapsed().as_secs_f64(),
         });
         #[cfg(feature = "filter")]
-        if let (Some(filter), true) = (&report.filter, args.explain) {
-            told["filter"] = condition::json(filter);
-        }
+        let told = match (&report.filter, args.explain, told) {
+            (Some(filter), true, serde_json::Value::Object(mut told)) => {
+                told.insert("filter".to_owned(), condition::json(filter));
+                told.into()
+            }
+            (_, _, told) => told,
+        };
         return output::print_json(&told);
     }
     if report.repeated > 0 {

@@ -212,7 +212,7 @@ fn pages_that_the_page_index_decides_are_not_read() {
     IndexBuilder::new([folder.path().join("data")]).build(&index).unwrap();
     let dataset = Dataset::open(index).unwrap();
     let (kept, report) = dataset.filter("id >= 7100 and id < 7300").unwrap().run(&|_| ()).unwrap();
-    assert_eq!(kept.ranges().collect::<Vec<_>>(), [7100..7300]);
+    assert!(kept.ranges().eq(std::iter::once(7100..7300)));
     assert_eq!((report.rows_by_pages, report.rows_evaluated), (19_500, 500));
     assert!(report.bytes_read < 20_000, "{}", report.bytes_read);
     let (kept, report) = dataset.filter("id >= 500").unwrap().run(&|_| ()).unwrap();

@@ -419,8 +419,9 @@ impl Inner {
         let (rows, bytes) = sizes.fold((0, 0), |(rows, bytes), size| (rows + size.rows, bytes + size.bytes));
         let batch_bytes = (u128::from(bytes) * u128::from(batch_rows) / u128::from(rows.max(1))).max(1) as u64;
         let drift = seat.group.drift;
-        let window = (drift.saturating_mul(batch_bytes) / 4 * 5).min(options.memory / WINDOWS / ranks).max(batch_bytes);
-        let most = (drift / 2).min(MOST_BYTES_TOGETHER / batch_bytes).min(MOST_TOGETHER).max(1);
+        let most = (options.memory / WINDOWS / ranks).max(batch_bytes);
+        let window = (drift.saturating_mul(batch_bytes) / 4 * 5).clamp(batch_bytes, most);
+        let most = (MOST_BYTES_TOGETHER / batch_bytes).clamp(1, MOST_TOGETHER).min(drift / 2).max(1);
         // A power of two, so that it divides how many batches are made in one piece.
         let stretch = 1 << most.ilog2();
         let walk = Lanes::new(lanes, stretch);
