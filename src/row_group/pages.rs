@@ -167,6 +167,14 @@ impl Pages {
         } else {
             self.each_decoded(&rest, |batch| with_direct(batch.columns(), batch.num_rows()))?;
         }
+        if let Some(due) = &due {
+            // Rows behind the last one that is due, or too few of them, show that others may have moved.
+            let rows = self.reader.metadata().row_groups().get(self.group).map_or(0, |group| group.num_rows());
+            if i64::from(due.seen) != rows {
+                let message = "the row group cannot be decoded: its pages do not hold as many rows as the footer says";
+                return Err(Error::new(ErrorKind::InvalidParquet, message));
+            }
+        }
         if self.selection.is_some() {
             return Ok(());
         }

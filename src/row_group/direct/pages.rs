@@ -96,9 +96,11 @@ impl ColumnPages {
 
     /// How many rows the next page has, if it has data, begins with a row, and may be passed by unseen.
     pub(super) fn rows_next(&mut self) -> Result<Option<usize>> {
-        if !self.may_skip {
-            return Ok(None);
-        }
+        if self.may_skip { self.rows_told() } else { Ok(None) }
+    }
+
+    /// How many rows the next page has, if it has data and begins with a row, as far as can be known before it is read.
+    fn rows_told(&mut self) -> Result<Option<usize>> {
         let next = caught("the row group", || self.reader.peek_next_page())?;
         let flat = self.levels.0 == 0;
         Ok(next.filter(|page| !page.is_dict).and_then(|page| page.num_rows.or(page.num_levels.filter(|_| flat))))
@@ -115,7 +117,7 @@ impl ColumnPages {
 
     /// The next page; `None` behind the last one.
     pub(super) fn next(&mut self) -> Result<Option<Step>> {
-        let rows = if self.is_located { self.rows_next()? } else { None };
+        let rows = if self.is_located { self.rows_told()? } else { None };
         let Some(page) = caught("the row group", || self.reader.get_next_page())? else { return Ok(None) };
         let page = match page {
             Page::DictionaryPage { buf, num_values, encoding, .. } => {
