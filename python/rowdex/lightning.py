@@ -62,12 +62,12 @@ class DataModule(LightningDataModule):
             self.train_dataloader = lambda: self._training(train)
         for stage, source in (("val", val), ("test", test), ("predict", predict)):
             if source is not None:
-                setattr(self, f"{stage}_dataloader", lambda source=source: self._evaluating(source))
+                setattr(self, f"{stage}_dataloader", lambda stage=stage, source=source: self._evaluating(stage, source))
 
     def _training(self, source: Source) -> Any:
         if isinstance(source, Dataset):
             loader: Any = _Loader(
-                source, batch_size=self._batch_size, seed=self._seed, **self._sampling, **self._options
+                source, batch_size=self._batch_size, seed=self._seed, **self._sampling, **self._options_of("train")
             )
         else:
             loader = source()
@@ -75,11 +75,16 @@ class DataModule(LightningDataModule):
             self._go_on(loader)
         return loader
 
-    def _evaluating(self, source: Source) -> Any:
+    def _options_of(self, stage: str) -> dict[str, Any]:
+        """Each of the loaders that the ranks of a machine share has a name of its own."""
+        name = self._options.get("share_name")
+        return self._options if name is None else {**self._options, "share_name": f"{name} {stage}"}
+
+    def _evaluating(self, stage: str, source: Source) -> Any:
         if not isinstance(source, Dataset):
             return source()
         size = self._evaluation_batch_size
-        return Loader(source, batch_size=size, shuffle=False, tail="uneven", **self._options)
+        return Loader(source, batch_size=size, shuffle=False, tail="uneven", **self._options_of(stage))
 
     def _go_on(self, loader: Loader) -> None:
         """Goes on from the checkpoint that the trainer has just read, if there is one.

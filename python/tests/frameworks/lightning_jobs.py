@@ -64,8 +64,8 @@ def plain(index: str, epochs: int) -> list[list[list[int]]]:
     return [[batch["id"].tolist() for batch in loader] for _ in range(epochs)]
 
 
-def module(index: str, **datasets: Any) -> Any:
-    return rowdex.lightning.DataModule(rowdex.Dataset(index), batch_size=SIZE, seed=3, **datasets)
+def module(index: str, **options: Any) -> Any:
+    return rowdex.lightning.DataModule(**{"train": rowdex.Dataset(index), "batch_size": SIZE, "seed": 3, **options})
 
 
 def source(index: str, kind: str) -> Any:
@@ -125,6 +125,16 @@ def evaluates(index: str) -> dict[str, Any]:
     run.validate(model, datamodule=data, verbose=False)
     predicted = [rows.tolist() for rows in run.predict(model, datamodule=data)]
     return {"during": during, "validated": model.evaluated, "predicted": predicted}
+
+
+def shares(index: str) -> dict[str, Any]:
+    """All loaders of a rank under one name, and windows of a batch: validation is within the epochs of training."""
+    model = Model()
+    dataset = rowdex.Dataset(index)
+    share: dict[str, Any] = {"share": "machine", "share_name": "all", "share_job": os.getcwd(), "share_ranks": 2}
+    data = module(index, train=dataset, val=dataset, memory="64KiB", **share)
+    trainer(max_epochs=2, val_check_interval=30).fit(model, datamodule=data)
+    return {"found": model.epochs, "plain": plain(index, 2), "evaluated": model.evaluated}
 
 
 def launched_late(index: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import pathlib
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -88,6 +89,18 @@ def test_evaluation_serves_every_row_once_with_equal_steps(jobs: Jobs) -> None:
     for name, steps in [("during", STEPS), ("validated", STEPS), ("predicted", 51)]:
         assert [len(rank[name]) for rank in ranks] == [steps] * 2
         assert sorted(row for rank in ranks for batch in rank[name] for row in batch) == list(range(ROWS))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ranks share a reader on Linux")
+def test_ranks_share_the_readers_of_training_and_validation(jobs: Jobs) -> None:
+    ranks = jobs.run("shares", index=INDEX)
+    for rank in ranks:
+        assert rank["found"] == rank["plain"]
+        # Twice in each epoch.
+        assert len(rank["evaluated"]) == 4 * STEPS
+    for time in range(4):
+        evaluated = [rank["evaluated"][time * STEPS : (time + 1) * STEPS] for rank in ranks]
+        assert sorted(row for batches in evaluated for batch in batches for row in batch) == list(range(ROWS))
 
 
 def test_a_loader_made_before_lightning_starts_the_ranks_is_an_error_and_a_module_is_none(jobs: Jobs) -> None:
