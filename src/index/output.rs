@@ -59,6 +59,11 @@ impl Output {
 pub(crate) fn exists(place: &Place, options: &StoreOptions) -> Result<bool> {
     use crate::source::Source;
     match place {
+        Place::Local(path) if path.is_dir() => {
+            Err(Error::new(ErrorKind::InvalidArgument, "a folder, where an index was to be written")
+                .with_file(path.display().to_string())
+                .with_hint("name a file, such as train.rdx"))
+        }
         Place::Local(path) => Ok(Path::exists(path)),
         Place::Remote(url) => match ObjectSource::at(url.clone(), options)?.stat("") {
             Ok(_) => Ok(true),
@@ -90,5 +95,20 @@ impl Seek for Output {
             Self::File(file) => file.seek(to),
             Self::Object { bytes, .. } => bytes.seek(to),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_no_place_for_an_index_and_no_index_that_is_there_already() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |path: &Path| Place::Local(path.to_owned());
+        let error = exists(&place(folder.path()), &StoreOptions::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains("name a file"), "{error}");
+        assert!(!exists(&place(&folder.path().join("train.rdx")), &StoreOptions::default()).unwrap());
     }
 }
