@@ -21,10 +21,10 @@ const SHARES: [u64; 6] = [5, 10, 25, 50, 75, 100];
 #[command(after_help = "\
 Examples:
   rowdex plan train.rdx --memory 4GiB --batch-size 256
-  rowdex plan train.rdx --memory 10% --world-size 64 --ranks-per-node 8 --columns label,text --json
+  rowdex plan train.rdx --memory 64GiB --world-size 64 --ranks-per-machine 8 --columns label,text
 
-Costs are those of one loader. A pass is decoding every row group once. Small row groups of a file
-are read and held together as one unit.")]
+Costs are those of one loader, which the ranks of a machine may share (docs/share.md). A pass is
+decoding every row group once. Small row groups of a file are read and held together as one unit.")]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     index: IndexArg,
@@ -39,8 +39,9 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Memory,
 
-    /// How many ranks share one loader and its memory.
-    #[arg(long, value_name = "L", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    /// How many ranks of a machine share one loader and its memory.
+    #[arg(long, visible_alias = "ranks-per-machine", value_name = "L", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     ranks_per_node: u32,
 
     #[command(flatten)]
@@ -82,8 +83,19 @@ struct Report {
     epoch: u64,
     epochs: u64,
     here: Line,
+    machines: Option<Machines>,
     table: Vec<Line>,
     advice: Vec<String>,
+}
+
+/// What all machines do together in a later epoch, if there are several with several ranks each.
+struct Machines {
+    machines: u32,
+    decodes: f64,
+    bytes_read: f64,
+    /// What one loader with the memory of all would do: machines that exchange rows do no less.
+    least_decodes: f64,
+    least_bytes_read: u64,
 }
 
 /// What is predicted for one size of the memory.
@@ -121,10 +133,29 @@ impl<'a> Job<'a> {
             steps: self.steps,
             epoch: sampling.epoch,
             epochs: sampling.epochs,
+            machines: self.machines(&here.told)?,
             table: SHARES.iter().map(share).collect::<Result<_, _>>()?,
             advice: if here.told.passes > MANY_PASSES { self.advice(&here.told)? } else { Vec::new() },
             here,
         })
+    }
+
+    /// What all machines do together, and what they would do if they exchanged rows.
+    fn machines(&self, told: &Prediction) -> Result<Option<Machines>, Failure> {
+        let (world_size, ranks) = (self.args.sampling.world_size, self.args.ranks_per_node);
+        let machines = world_size.div_ceil(ranks.max(1));
+        if ranks == 1 || machines == 1 {
+            return Ok(None);
+        }
+        let (loader, _) = builder(self.args, self.dataset, &self.chosen, world_size)?;
+        let least = loader.memory(self.memory.saturating_mul(machines.into())).predict()?;
+        Ok(Some(Machines {
+            machines,
+            decodes: told.decodes * f64::from(machines),
+            bytes_read: told.bytes_read as f64 * f64::from(machines),
+            least_decodes: least.decodes,
+            least_bytes_read: least.bytes_read,
+        }))
     }
 
     /// Which dials would bring the passes down, and by how much.
@@ -260,6 +291,13 @@ impl Report {
                 "bytes_read": bytes_read as u64,
                 "requests": requests,
             },
+            "machines": self.machines.as_ref().map(|all| json!({
+                "machines": all.machines,
+                "decodes": all.decodes,
+                "bytes_read": all.bytes_read as u64,
+                "least_decodes": all.least_decodes,
+                "least_bytes_read": all.least_bytes_read,
+            })),
             "table": self.table.iter().map(line).collect::<Vec<_>>(),
             "advice": self.advice,
         });
@@ -324,6 +362,16 @@ impl Report {
             let asked = if remote { format!(" in {} requests", HumanCount(requests)) } else { String::new() };
             let last = self.epoch + self.epochs - 1;
             text += &format!("\nepochs {} to {last} read {}{asked}\n", self.epoch, HumanBytes(bytes_read as u64));
+        }
+        if let Some(all) = &self.machines {
+            text += &format!(
+                "\n{} machines decode {} row groups an epoch and read {}; if they exchanged rows, {} and {} at least\n",
+                all.machines,
+                HumanCount(all.decodes.round() as u64),
+                HumanBytes(all.bytes_read as u64),
+                HumanCount(all.least_decodes.round() as u64),
+                HumanBytes(all.least_bytes_read),
+            );
         }
         if !self.advice.is_empty() {
             text += &format!("\nMore than {MANY_PASSES:.0} passes an epoch; what would help:\n");

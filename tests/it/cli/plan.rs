@@ -189,3 +189,20 @@ fn a_plan_is_of_the_rows_and_the_order_that_are_asked_for() {
     assert!(text("--world-size 4").contains("for 4 ranks, each with a loader of its own"));
     assert!(text("--epoch 3 --epochs 2").contains("epochs 3 to 4 read"));
 }
+
+#[test]
+fn a_plan_for_machines_says_what_all_do_and_what_exchanging_rows_would_save() {
+    let place = place();
+    let plan = "plan train.rdx --world-size 8 --ranks-per-machine 4 --batch-size 64";
+    let (told, all) = (place.json(&format!("{plan} --memory 25%")), place.json(&format!("{plan} --memory 100%")));
+    let machines = &told["machines"];
+    assert_eq!(machines["machines"], 2);
+    assert_eq!(number(&machines["decodes"]), 2.0 * number(&told["decodes"]));
+    // With the memory of both, one reader of all rows.
+    let one = place.json("plan train.rdx --world-size 8 --ranks-per-node 8 --batch-size 64 --memory 50%");
+    near(&machines["least_decodes"], number(&one["decodes"]), 1.0, "decodes");
+    assert!(one["machines"].is_null(), "one machine exchanges with nobody");
+    assert!(number(&machines["least_decodes"]) < number(&machines["decodes"]));
+    assert_eq!(number(&all["machines"]["least_decodes"]), 0.0, "what is held is not decoded");
+    assert!(place.run(&format!("{plan} --memory 25%")).succeeds().text().contains("2 machines decode"));
+}
