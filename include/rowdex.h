@@ -556,6 +556,10 @@ typedef struct rowdex_select_options {
   const char *filter;
   // Where the data is that the condition reads, instead of where the index says. NULL: there.
   const char *filter_root;
+  // Is told how far the condition is: rows decided, rows in all, and 0. NULL: nobody is told.
+  rowdex_progress progress;
+  // The first argument of progress.
+  void *progress_userdata;
 } rowdex_select_options;
 
 // What was selected.

@@ -187,6 +187,8 @@ class SelectOptions(Versioned):
         ("store", POINTER(StoreOptions)),
         ("filter", c_char_p),
         ("filter_root", c_char_p),
+        ("progress", Progress),
+        ("progress_userdata", c_void_p),
     ]
 
 

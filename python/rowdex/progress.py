@@ -1,4 +1,4 @@
-"""Who is told how far a build or a check has come."""
+"""Who is told how far a build, a check or a condition has come."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from typing import Any
 from . import _ffi
 
 Function = Callable[[int, int, int], None]
-"""Is called with files done, files in all, and rows so far, by one thread at a time."""
+"""Is called with files done, files in all, and rows so far, by one thread at a time. For a condition these are rows
+decided, rows in all, and 0."""
 Progress = Function | bool | None
 """``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` shows one in any case, ``False``
 never, and a function is called."""
 
 
 @contextlib.contextmanager
-def told(progress: Progress, what: str) -> Iterator[Any]:
+def told(progress: Progress, what: str, unit: str = "files") -> Iterator[Any]:
     """What the library calls while something is done; leaving raises what ``progress`` raised."""
     if progress is False or (progress is None and not _bar_wanted()):
         yield _ffi.Progress()
@@ -28,7 +29,7 @@ def told(progress: Progress, what: str) -> Iterator[Any]:
         raise TypeError(f"progress={progress!r}: use True, False, None or a function of files done, files and rows")
     raised: list[BaseException] = []
     with contextlib.ExitStack() as stack:
-        function = progress if callable(progress) else stack.enter_context(_bar(what))
+        function = progress if callable(progress) else stack.enter_context(_bar(what, unit))
 
         def tell(_: Any, done: int, files: int, rows: int) -> None:
             if not raised:
@@ -47,18 +48,18 @@ def _bar_wanted() -> bool:
 
 
 @contextlib.contextmanager
-def _bar(what: str) -> Iterator[Function]:
+def _bar(what: str, unit: str) -> Iterator[Function]:
     try:
         tqdm = importlib.import_module("tqdm.auto").tqdm
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("progress=True needs tqdm: install it, or give a function") from error
-    with tqdm(desc=what, unit=" files", dynamic_ncols=True) as bar:
+    with tqdm(desc=what, unit=f" {unit}", dynamic_ncols=True) as bar:
 
-        def show(done: int, files: int, rows: int) -> None:
-            bar.total = files
+        def show(done: int, total: int, rows: int) -> None:
+            bar.total = total
             if rows:
                 bar.set_postfix_str(f"{rows:,} rows", refresh=False)
-            # Threads finish files at once, and may tell of them the other way round.
+            # Threads finish some at once, and may tell of them the other way round.
             bar.update(max(done - bar.n, 0))
 
         yield show

@@ -12,6 +12,7 @@ from ._capsule import stream_pointer
 from ._library import Handle, call, library, optional_text, path_bytes
 from .index import Index, Path
 from .order import IdSet
+from .progress import Progress, told
 from .store import StoreOptions, store_pointer
 
 Rows = Union[Path, IdSet, Any]
@@ -50,6 +51,7 @@ def select(
     seed: int = 0,
     note: str | None = None,
     overwrite: bool = False,
+    progress: Progress = None,
     store: StoreOptions | None = None,
 ) -> SelectReport:
     """Writes a view to ``output``: an index of the files of ``base`` that serves only some of the rows.
@@ -76,6 +78,8 @@ def select(
         seed: Another sample for another seed.
         note: Is recorded in the view as the reason for ``rows`` and ``skip``, where these are no files.
         overwrite: Replaces an existing file.
+        progress: Of ``where``: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in
+            any case, ``False`` never. A function is called with rows decided, rows in all, and 0.
         store: How the object store is talked to, if the view goes to one.
 
     Raises:
@@ -87,7 +91,7 @@ def select(
         raise ValueError(f"sample is {sample}: use a fraction above 0, up to 1")
     base = base if isinstance(base, Index) else Index(base, store=store)
     handle = base._handle.get()
-    told = [0, 0]
+    counts = [0, 0]
     kept: list[Handle] = []
     files: dict[str, bytes] = {}
     for name, chosen in (("rows_file", rows), ("skip_file", skip)):
@@ -97,8 +101,8 @@ def select(
             found = chosen._pointer
         elif hasattr(chosen, "__arrow_c_stream__"):
             found, (repeated, unserved) = listed(handle, chosen)
-            told[0] += repeated
-            told[1] += unserved
+            counts[0] += repeated
+            counts[1] += unserved
         else:
             files[name] = path_bytes(chosen)
             continue
@@ -126,9 +130,10 @@ def select(
         **{f"num_{name}": len(given) for name, given in views.items()},
     )
     report = _ffi.SelectReport()
-    call(library.select, handle, path_bytes(output), ctypes.byref(options), ctypes.byref(report))
+    with told(progress if where is not None else False, "selecting", "rows") as options.progress:
+        call(library.select, handle, path_bytes(output), ctypes.byref(options), ctypes.byref(report))
     made = SelectReport(*(getattr(report, name) for name in SelectReport._fields))
-    return made._replace(repeated=made.repeated + told[0], unserved=made.unserved + told[1])
+    return made._replace(repeated=made.repeated + counts[0], unserved=made.unserved + counts[1])
 
 
 def listed(index: Handle, stream: Any) -> tuple[Handle, tuple[int, int]]:

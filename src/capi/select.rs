@@ -1,15 +1,17 @@
 //! Views: choosing the rows that an index serves, and lists of rows from any engine.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 use std::path::Path;
+#[cfg(feature = "filter")]
+use std::sync::Mutex;
 
 use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, require};
 use super::id_set::{give, rowdex_id_set};
-use super::index::rowdex_index;
+use super::index::{Progress, rowdex_index, rowdex_progress};
 use super::store::{rowdex_store_options, store_options};
 use crate::select::{Select, SelectReport};
 use crate::{Error, ErrorKind, Result};
@@ -53,6 +55,10 @@ pub struct rowdex_select_options {
     pub filter: *const c_char,
     /// Where the data is that the condition reads, instead of where the index says. NULL: there.
     pub filter_root: *const c_char,
+    /// Is told how far the condition is: rows decided, rows in all, and 0. NULL: nobody is told.
+    pub progress: rowdex_progress,
+    /// The first argument of progress.
+    pub progress_userdata: *mut c_void,
 }
 
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
@@ -160,7 +166,8 @@ unsafe fn choices(mut select: Select, options: &rowdex_select_options) -> Result
     // SAFETY: as above.
     if let Some(filter) = unsafe { handle::optional_text(options.filter, "options.filter") }? {
         // SAFETY: as above.
-        select = filtered(select, filter, unsafe { handle::optional_path(options.filter_root) })?;
+        let root = unsafe { handle::optional_path(options.filter_root) };
+        select = filtered(select, filter, root, Progress::new(options.progress, options.progress_userdata))?;
     }
     if !options.store.is_null() {
         // SAFETY: as above.
@@ -170,8 +177,13 @@ unsafe fn choices(mut select: Select, options: &rowdex_select_options) -> Result
 }
 
 #[cfg(feature = "filter")]
-fn filtered(select: Select, filter: &str, root: Option<&Path>) -> Result<Select> {
-    let select = select.filter(filter);
+fn filtered(select: Select, filter: &str, root: Option<&Path>, progress: Progress) -> Result<Select> {
+    let progress = Mutex::new(progress);
+    let select = select.filter(filter).with_progress(move |at| {
+        if let Ok(progress) = progress.lock() {
+            progress.tell(at.rows_done, at.rows, 0);
+        }
+    });
     Ok(match root {
         Some(root) => select.with_root(root),
         None => select,
@@ -179,7 +191,7 @@ fn filtered(select: Select, filter: &str, root: Option<&Path>) -> Result<Select>
 }
 
 #[cfg(not(feature = "filter"))]
-fn filtered(_: Select, _: &str, _: Option<&Path>) -> Result<Select> {
+fn filtered(_: Select, _: &str, _: Option<&Path>, _: Progress) -> Result<Select> {
     Err(super::id_set::no_filters())
 }
 

@@ -69,6 +69,28 @@ def test_no_bar_is_shown_elsewhere_unless_it_is_asked_for(
     assert "checking: 100%" in capfd.readouterr().err
 
 
+def test_conditions_show_how_many_rows_are_decided(
+    folder: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    need("tqdm")
+    index, view, told = tmp_path / "a.rdx", tmp_path / "v.rdx", []
+    rowdex.build(folder, index)
+    rowdex.select(index, view, where="id % 2 = 0", progress=lambda *done: told.append(done))
+    assert max(told) == (1003, 1003, 0)
+    assert capfd.readouterr().err == ""
+    rowdex.select(index, view, where="id % 2 = 0", overwrite=True, progress=True)
+    shown = capfd.readouterr().err
+    assert "selecting: 100%" in shown and "1003/1003" in shown
+    with pytest.raises(TypeError, match="use True, False, None"):
+        rowdex.select(index, view, where="id % 2 = 0", overwrite=True, progress="yes")
+
+    def stop(*_: int) -> None:
+        raise KeyError("stop")
+
+    with pytest.raises(KeyError, match="stop"):
+        rowdex.select(index, view, where="id % 2 = 0", overwrite=True, progress=stop)
+
+
 def test_a_function_is_told_and_what_it_raises_is_raised(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     index, told = tmp_path / "a.rdx", []
     rowdex.build(folder, index, progress=lambda *done: told.append(done))
