@@ -28,7 +28,7 @@ pub(super) struct WantedGroup {
 
 /// Where the rows of one row group come from.
 #[derive(Debug)]
-pub(super) enum Piece {
+pub(super) enum GroupRows {
     /// All its slots.
     Whole(Arc<RecordBatch>),
     /// The rows of these slots only.
@@ -77,14 +77,14 @@ impl Wanted {
 
     /// The rows in the caller's order, of the types in `output`; `pieces` has each row group's rows with its place in
     /// [`groups`](Self::groups).
-    pub(super) fn assemble(&self, output: &SchemaRef, pieces: &[(usize, Piece)]) -> Result<RecordBatch> {
+    pub(super) fn assemble(&self, output: &SchemaRef, pieces: &[(usize, GroupRows)]) -> Result<RecordBatch> {
         let mut rows = vec![(0, 0); self.slots.len()];
         for (batch, (group, piece)) in (0u32..).zip(pieces) {
             for &place in &self.places[self.groups[*group].places.clone()] {
                 let slot = self.slots[place as usize];
                 rows[place as usize] = match piece {
-                    Piece::Whole(_) => (batch, slot),
-                    Piece::Rows(_, slots) => (batch, slots.partition_point(|&at| at < slot) as u32),
+                    GroupRows::Whole(_) => (batch, slot),
+                    GroupRows::Rows(_, slots) => (batch, slots.partition_point(|&at| at < slot) as u32),
                 };
             }
         }
@@ -93,11 +93,11 @@ impl Wanted {
     }
 }
 
-impl Piece {
+impl GroupRows {
     pub(super) fn batch(&self) -> &RecordBatch {
         match self {
-            Piece::Whole(batch) => batch,
-            Piece::Rows(batch, _) => batch,
+            GroupRows::Whole(batch) => batch,
+            GroupRows::Rows(batch, _) => batch,
         }
     }
 }

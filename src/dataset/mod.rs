@@ -4,7 +4,6 @@
 //! decodes each at most once at a time however many threads want it, and reads only the pages that hold the wanted
 //! rows where a file says where its pages are.
 
-mod ahead;
 mod builder;
 #[cfg(feature = "burn")]
 mod burn;
@@ -18,6 +17,7 @@ mod gather;
 mod held;
 mod map;
 mod mixed;
+mod prefetch;
 mod reader;
 mod run;
 mod staleness;
@@ -47,18 +47,18 @@ use crate::{Error, ErrorKind, Result};
 
 use disk_cache::DiskCache;
 use files::FileTable;
-use gather::{Piece, Wanted};
+use gather::{GroupRows, Wanted};
 use held::{HeldGroups, Loaded};
 use reader::{FileReader, RowGroupRead, RowGroupReader};
 
 pub use crate::tier::{DiskTier, TierCounters, TierKind};
-pub(crate) use ahead::Ahead;
 pub use builder::DatasetBuilder;
 pub use column::{Class, Column, Labels};
 #[cfg(feature = "filter")]
 pub use filter::{Filter, FilterProgress, FilterReport};
 pub use map::MapDataset;
 pub use mixed::MixedDataset;
+pub(crate) use prefetch::Prefetch;
 pub(crate) use reader::Slots;
 pub(crate) use run::{Joined, RunPart};
 pub use staleness::Staleness;
@@ -225,20 +225,22 @@ impl Dataset {
             }
         }
         if missing.is_empty() {
-            let held: Vec<_> = held.into_iter().map(|(at, group)| (at, Piece::Whole(group))).collect();
+            let held: Vec<_> = held.into_iter().map(|(at, group)| (at, GroupRows::Whole(group))).collect();
             return wanted.assemble(self.schema(), &held);
         }
         let room = AtomicU64::new(inner.settings.cache_bytes);
         let piece = |at: usize, loaded: Loaded, slots: Vec<u32>| match loaded {
-            Loaded::Rows(rows) => Ok((at, Piece::Rows(rows, slots))),
+            Loaded::Rows(rows) => Ok((at, GroupRows::Rows(rows, slots))),
             Loaded::Whole(group) => {
                 let bytes = group.get_array_memory_size() as u64;
                 // Row groups that fit in the cache together stay until the end. The others are let go as soon as their
                 // rows are copied out, so that those of a call need not fit in memory together.
                 let fits = room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(bytes));
                 match fits {
-                    Ok(_) => Ok((at, Piece::Whole(group))),
-                    Err(_) => Ok((at, Piece::Rows(Self::pick(&group, &slots, self.projection().internal())?, slots))),
+                    Ok(_) => Ok((at, GroupRows::Whole(group))),
+                    Err(_) => {
+                        Ok((at, GroupRows::Rows(Self::pick(&group, &slots, self.projection().internal())?, slots)))
+                    }
                 }
             }
         };
@@ -253,7 +255,7 @@ impl Dataset {
             piece(at, self.load(state, group.row_group, &slots)?, slots)
         };
         let pool = if missing.len() > 1 { inner.pool(state)? } else { None };
-        let loaded: Vec<Result<(usize, Piece)>> = match pool {
+        let loaded: Vec<Result<(usize, GroupRows)>> = match pool {
             Some(pool) => run_on(pool, || missing.par_iter().map(load).collect())?,
             None => missing.iter().map(load).collect(),
         };
@@ -285,13 +287,13 @@ impl Dataset {
         row_group: u32,
         slots: Slots<'_>,
         projection: &Projection,
-        ahead: Option<Ahead>,
+        prefetch: Option<Prefetch>,
         sink: &mut dyn RowSink,
     ) -> Result<()> {
         let state = self.inner.state()?;
         let group = &state.files.row_group(row_group)?;
         let read = RowGroupRead { group, slots, projection, keeps: true };
-        state.reader().read(read, ahead, sink).map_err(|error| group.located(error)).map(drop)
+        state.reader().read(read, prefetch, sink).map_err(|error| group.located(error)).map(drop)
     }
 
     /// As [`read`](Self::read) in one batch, of the types that the dataset decodes to.
@@ -319,14 +321,14 @@ impl Dataset {
     }
 
     /// Starts reading what decoding these rows of a row group takes; `None` where that gains nothing.
-    pub(crate) fn read_ahead(&self, row_group: u32, slots: Slots<'_>) -> Option<Ahead> {
+    pub(crate) fn prefetch(&self, row_group: u32, slots: Slots<'_>) -> Option<Prefetch> {
         if !self.is_remote() {
             return None;
         }
         // An error comes again, with its words, when the row group is decoded.
         let state = self.inner.state().ok()?;
         let group = &state.files.row_group(row_group).ok()?;
-        state.reader().read_ahead(RowGroupRead { group, slots, projection: self.projection(), keeps: true })
+        state.reader().prefetch(RowGroupRead { group, slots, projection: self.projection(), keeps: true })
     }
 
     /// The rows at these slots, of the types in `output`: a slice would keep the whole row group in memory for as

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::ahead::{Ahead, AtHand};
 use super::files::{OpenFile, OpenGroup};
+use super::prefetch::{AtHand, Prefetch};
 use crate::Result;
 use crate::index::RowGroupEntry;
 use crate::projection::Projection;
@@ -43,10 +43,10 @@ pub(super) struct RowGroupRead<'a> {
 pub(super) trait RowGroupReader {
     /// Reads and decodes on the calling thread, and hands the rows to the sink. Returns how many bytes were read of the
     /// data files. What was read ahead for it, `ahead`, is used.
-    fn read(&self, read: RowGroupRead<'_>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<u64>;
+    fn read(&self, read: RowGroupRead<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<u64>;
 
     /// Starts fetching what [`read`](Self::read) will need, where reads take long. `None` where that gains nothing.
-    fn read_ahead(&self, read: RowGroupRead<'_>) -> Option<Ahead>;
+    fn prefetch(&self, read: RowGroupRead<'_>) -> Option<Prefetch>;
 }
 
 impl<'a> RowGroupRead<'a> {
@@ -161,8 +161,8 @@ impl FileReader {
     }
 
     /// Reads ranges of a file ahead, where that gains something.
-    pub(super) fn begin(&self, file: &OpenFile, ranges: Vec<Range<u64>>) -> Option<Ahead> {
-        Ahead::begin(&*self.source, file, ranges)
+    pub(super) fn begin(&self, file: &OpenFile, ranges: Vec<Range<u64>>) -> Option<Prefetch> {
+        Prefetch::begin(&*self.source, file, ranges)
     }
 }
 
@@ -184,12 +184,12 @@ impl FileReader {
 }
 
 impl RowGroupReader for FileReader {
-    fn read(&self, read: RowGroupRead<'_>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<u64> {
-        let at_hand = ahead.map_or_else(|| Ok(AtHand::default()), Ahead::wait)?;
+    fn read(&self, read: RowGroupRead<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<u64> {
+        let at_hand = prefetch.map_or_else(|| Ok(AtHand::default()), Prefetch::wait)?;
         self.read_from(read, &at_hand, sink)
     }
 
-    fn read_ahead(&self, read: RowGroupRead<'_>) -> Option<Ahead> {
+    fn prefetch(&self, read: RowGroupRead<'_>) -> Option<Prefetch> {
         let places = read.places(self.max_decoded_bytes)?;
         if length_of(&places) > self.max_decoded_bytes {
             return None;

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use arrow::array::RecordBatch;
 
-use super::ahead::{Ahead, AtHand};
 use super::files::OpenGroup;
+use super::prefetch::{AtHand, Prefetch};
 use super::reader::{RowGroupRead, RowGroupReader, Slots, length_of};
 use super::{Dataset, State};
 use crate::Result;
@@ -33,7 +33,7 @@ impl Dataset {
         &self,
         parts: &[RunPart],
         projection: &Projection,
-        ahead: Option<Ahead>,
+        prefetch: Option<Prefetch>,
         sink: &mut dyn RowSink,
     ) -> Result<()> {
         let state = self.inner.state()?;
@@ -43,16 +43,16 @@ impl Dataset {
             groups.iter().zip(parts).map(read)
         };
         let mut joined = Joined::new(sink);
-        match (&state.disk_cache, ahead) {
+        match (&state.disk_cache, prefetch) {
             // The tier has row groups, each for itself.
             (Some(tier), _) => {
                 for read in reads() {
                     tier.read(read, None, &mut joined).map_err(|error| read.group.located(error))?;
                 }
             }
-            (None, ahead) => {
-                let at_hand = match (ahead, groups.first()) {
-                    (Some(ahead), _) => ahead.wait()?,
+            (None, prefetch) => {
+                let at_hand = match (prefetch, groups.first()) {
+                    (Some(prefetch), _) => prefetch.wait()?,
                     (None, Some(first)) => {
                         let chunks = together(reads().flat_map(|read| read.chunks()).collect());
                         let read = |chunks: &Vec<Range<u64>>| length_of(chunks) <= state.reader.max_decoded_bytes();

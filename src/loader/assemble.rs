@@ -11,7 +11,7 @@ use super::carousel::{Claimed, Slice};
 use super::faults::Substituted;
 use super::groups::{Groups, Near};
 use super::part::Part;
-use super::walk::Span;
+use super::walk::BatchRange;
 use crate::rows::{Place, bytes_of_part, bytes_shown, copy_span, gather_runs, record_batch, uncopied};
 use crate::sampler::BatchPlan;
 use crate::{Error, ErrorKind, Result};
@@ -27,13 +27,13 @@ pub(crate) struct Assembled {
     pub(crate) error: Option<Error>,
 }
 
-/// Makes the batches of `span` out of the rows that were claimed for it.
+/// Makes the batches of `range` out of the rows that were claimed for it.
 ///
 /// Every part has its rows in the order in which they are due, so the next row of a group is always the one after the
 /// last: no positions are kept with the rows, and none are compared.
-pub(crate) fn assemble(groups: &dyn Groups, span: &Span, claimed: &Claimed) -> Assembled {
-    let mut batches = Vec::with_capacity((span.batches.end - span.batches.start) as usize);
-    let error = fill(groups, span, claimed, &mut batches).err();
+pub(crate) fn assemble(groups: &dyn Groups, range: &BatchRange, claimed: &Claimed) -> Assembled {
+    let mut batches = Vec::with_capacity((range.batches.end - range.batches.start) as usize);
+    let error = fill(groups, range, claimed, &mut batches).err();
     // A batch may share the memory of rows that are still held, or of views' values.
     let bytes = if groups.shares_values() { bytes_shown } else { bytes_of_part };
     let bytes = batches.iter().map(|batch| bytes(&batch.records)).sum();
@@ -121,15 +121,15 @@ impl<'a> Places<'a> {
     }
 }
 
-fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<Batch>) -> Result<()> {
+fn fill(groups: &dyn Groups, range: &BatchRange, claimed: &Claimed, batches: &mut Vec<Batch>) -> Result<()> {
     let mut places = Places::new(groups, claimed);
     let mut plans: Vec<(u32, BatchPlan, Vec<Substituted>)> =
-        Vec::with_capacity((span.batches.end - span.batches.start) as usize);
+        Vec::with_capacity((range.batches.end - range.batches.start) as usize);
     let mut ends = Vec::with_capacity(plans.capacity());
-    let (mut error, mut replaced) = (None, &*span.replaced);
-    for b in span.batches.clone() {
+    let (mut error, mut replaced) = (None, &*range.replaced);
+    for b in range.batches.clone() {
         let mut plan = BatchPlan::default();
-        let rank = span.plans.fill(b, &mut plan)?;
+        let rank = range.plans.fill(b, &mut plan)?;
         let end = places.places.len() + plan.rows.len();
         match places.add(&mut plan.rows, &mut replaced) {
             Ok(substituted) => plans.push((rank, plan, substituted)),
@@ -180,7 +180,7 @@ fn fill(groups: &dyn Groups, span: &Span, claimed: &Claimed, batches: &mut Vec<B
             batches.push(Batch {
                 epoch: plan.epoch,
                 step: plan.step,
-                steps: span.plans.steps(),
+                steps: range.plans.steps(),
                 rank,
                 records,
                 row_ids: plan.rows,

@@ -48,7 +48,7 @@ impl Piece {
 
 /// What one extraction brought.
 #[derive(Debug)]
-pub(crate) struct Lot {
+pub(crate) struct DueRows {
     pieces: VecDeque<Piece>,
     /// Why there are no rows after those of the pieces.
     error: Option<Error>,
@@ -117,14 +117,14 @@ pub(crate) type Whole = (Arc<RecordBatch>, u64);
 
 #[derive(Debug, Default)]
 pub(crate) struct Carousel {
-    /// For every group its lots, by the number of the extraction.
-    lots: Vec<VecDeque<(u64, Lot)>>,
+    /// For every group its due rows, by the number of the extraction.
+    queues: Vec<VecDeque<(u64, DueRows)>>,
     whole: Vec<Option<Whole>>,
 }
 
 impl Carousel {
     pub(crate) fn new(groups: usize) -> Self {
-        Self { lots: (0..groups).map(|_| VecDeque::new()).collect(), whole: vec![None; groups] }
+        Self { queues: (0..groups).map(|_| VecDeque::new()).collect(), whole: vec![None; groups] }
     }
 
     /// The group and its bytes, if it stayed decoded.
@@ -139,10 +139,10 @@ impl Carousel {
         }
     }
 
-    pub(crate) fn insert(&mut self, group: u32, number: u64, lot: Lot) {
-        if let Some(lots) = self.lots.get_mut(group as usize) {
-            let at = lots.partition_point(|(other, _)| *other < number);
-            lots.insert(at, (number, lot));
+    pub(crate) fn insert(&mut self, group: u32, number: u64, due: DueRows) {
+        if let Some(queues) = self.queues.get_mut(group as usize) {
+            let at = queues.partition_point(|(other, _)| *other < number);
+            queues.insert(at, (number, due));
         }
     }
 
@@ -160,14 +160,14 @@ impl Carousel {
     fn claim_part(&mut self, group: u32, mut rows: usize, freed: &mut u64) -> Taken {
         let lost = || Some(Error::new(ErrorKind::Internal, format!("rows of group {group} are not held")));
         let mut part = Taken::default();
-        let lots = self.lots.get_mut(group as usize);
-        let Some((_, lot)) = lots.and_then(|lots| lots.front_mut()) else {
+        let queues = self.queues.get_mut(group as usize);
+        let Some((_, due)) = queues.and_then(|queues| queues.front_mut()) else {
             return Taken { error: lost(), ..part };
         };
-        lot.left = lot.left.saturating_sub(rows);
+        due.left = due.left.saturating_sub(rows);
         while rows > 0 {
-            let Some(piece) = lot.pieces.front_mut() else {
-                part.error = lot.error.clone().or_else(lost);
+            let Some(piece) = due.pieces.front_mut() else {
+                part.error = due.error.clone().or_else(lost);
                 break;
             };
             let count = rows.min(piece.rows() - piece.used);
@@ -177,19 +177,19 @@ impl Carousel {
             rows -= count;
             if piece.used == piece.rows() {
                 *freed += piece.bytes;
-                lot.pieces.pop_front();
+                due.pieces.pop_front();
             }
         }
-        if lot.left == 0
-            && let Some(lots) = self.lots.get_mut(group as usize)
+        if due.left == 0
+            && let Some(queues) = self.queues.get_mut(group as usize)
         {
-            lots.pop_front();
+            queues.pop_front();
         }
         part
     }
 }
 
-impl Lot {
+impl DueRows {
     /// An extraction of so many rows that failed: the error comes up when one of them is claimed.
     pub(crate) fn failed(error: Error, rows: usize) -> Self {
         Self { pieces: VecDeque::new(), error: Some(error), left: rows, bytes: 0 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::faults::Placed;
 use super::groups::Near;
 use super::plan::{Extract, Next, Plan, Run, Segment};
-use super::walk::{Span, Walk};
+use super::walk::{BatchRange, Walk};
 use crate::{Error, ErrorKind, Result};
 
 /// When all row groups stay decoded, looking ahead saves no decode; it only makes extractions longer. Preparing an
@@ -18,7 +18,7 @@ const EPOCHS_LOOKED_AT: u64 = 2;
 pub(crate) struct Driver {
     pub(crate) plan: Plan,
     walk: Box<dyn Walk>,
-    spans: VecDeque<Span>,
+    ranges: VecDeque<BatchRange>,
     runs: Vec<Run>,
     near: Near,
     error: Option<Error>,
@@ -29,13 +29,13 @@ pub(crate) struct Driver {
 pub(crate) enum Planned {
     Walked,
     Extract(Extract),
-    Segment(Span, Segment),
+    Segment(BatchRange, Segment),
     End(Option<Error>),
 }
 
 impl Driver {
     pub(crate) fn new(plan: Plan, walk: Box<dyn Walk>) -> Self {
-        Self { plan, walk, spans: VecDeque::new(), runs: Vec::new(), near: Near::default(), error: None }
+        Self { plan, walk, ranges: VecDeque::new(), runs: Vec::new(), near: Near::default(), error: None }
     }
 
     /// Walks on by at most one segment. `resolve` says which row to serve for one of the order, and where it is.
@@ -45,8 +45,8 @@ impl Driver {
         }
         match self.plan.next(self.may_look()) {
             Next::Extract(extract) => Planned::Extract(extract),
-            Next::Segment(segment) => match self.spans.pop_front() {
-                Some(span) => Planned::Segment(span, segment),
+            Next::Segment(segment) => match self.ranges.pop_front() {
+                Some(range) => Planned::Segment(range, segment),
                 None => Planned::End(Some(Error::new(ErrorKind::Internal, "a segment that nobody asked for"))),
             },
             Next::End => Planned::End(self.error.take()),
@@ -58,7 +58,7 @@ impl Driver {
     }
 
     fn may_look(&self) -> bool {
-        let due = self.spans.front().filter(|_| self.plan.keeps_all());
+        let due = self.ranges.front().filter(|_| self.plan.keeps_all());
         due.is_none_or(|due| self.walk.epoch() - due.epoch < EPOCHS_LOOKED_AT)
     }
 
@@ -71,7 +71,7 @@ impl Driver {
         let (runs, near) = (&mut self.runs, &mut self.near);
         runs.clear();
         let (mut replaced, mut walked) = (Vec::new(), 0);
-        let span = self.walk.span(self.plan.segment_rows(), &mut |rows| {
+        let range = self.walk.next_range(self.plan.segment_rows(), &mut |rows| {
             let before = (runs.len(), replaced.len());
             let mut at = 0;
             while let Some(&row) = rows.get(at) {
@@ -99,10 +99,10 @@ impl Driver {
             walked += rows.len();
             Ok(())
         });
-        match span {
-            Ok(Some(span)) => {
+        match range {
+            Ok(Some(range)) => {
                 self.plan.push(runs);
-                self.spans.push_back(Span { replaced, ..span });
+                self.ranges.push_back(BatchRange { replaced, ..range });
             }
             Ok(None) => self.plan.end(),
             Err(error) => {

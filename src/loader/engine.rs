@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use super::LoaderStats;
 use super::assemble::{Assembled, assemble};
-use super::carousel::{Carousel, Claimed, Lot, Whole};
+use super::carousel::{Carousel, Claimed, DueRows, Whole};
 use super::control::closed;
 use super::deliver::{Deliver, Watched};
 use super::driver::{Driver, Planned};
@@ -24,8 +24,8 @@ use super::plan::{GroupSize, PIECES, Plan};
 use super::salvage::{lose, salvage};
 use super::schedule::{Extracted, Extraction, Limits, Measured, Outlook, Read, Schedule, Step, Task};
 use super::substitutes::Substitutes;
-use super::walk::{Span, Walk};
-use crate::dataset::Ahead;
+use super::walk::{BatchRange, Walk};
+use crate::dataset::Prefetch;
 use crate::{Error, ErrorKind, Result};
 
 /// What an engine is made for.
@@ -70,7 +70,7 @@ struct State {
     /// What comes after the last segment that was planned.
     error: Option<Error>,
     /// What is read ahead, by the number of the extraction.
-    ahead: BTreeMap<u64, Ahead>,
+    prefetch: BTreeMap<u64, Prefetch>,
     /// Segments that were planned and not begun.
     tickets: VecDeque<Ticket>,
     carousel: Carousel,
@@ -81,7 +81,7 @@ struct State {
 
 /// A segment that waits for its rows.
 struct Ticket {
-    span: Span,
+    range: BatchRange,
     parts: Vec<(u32, u32)>,
 }
 
@@ -90,8 +90,8 @@ enum Work {
     Plan(Box<Driver>, Vec<Measured>),
     Read(Read),
     /// The row group if it stayed decoded, and what was read ahead.
-    Extract(Extraction, Option<Whole>, Option<Ahead>),
-    Assemble(u64, Span, Claimed),
+    Extract(Extraction, Option<Whole>, Option<Prefetch>),
+    Assemble(u64, BatchRange, Claimed),
 }
 
 impl Engine {
@@ -119,7 +119,7 @@ impl Engine {
             schedule: Schedule::new(limits, lookahead),
             driver: Some(Box::new(driver)),
             error: None,
-            ahead: BTreeMap::new(),
+            prefetch: BTreeMap::new(),
             tickets: VecDeque::new(),
             carousel: Carousel::new(sizes.len()),
             out: BTreeMap::new(),
@@ -248,12 +248,12 @@ impl Shared {
             Task::Read(read) => Work::Read(read),
             Task::Extract(extraction) => {
                 let whole = if extraction.stayed { state.carousel.whole(extraction.extract.group) } else { None };
-                let ahead = state.ahead.remove(&extraction.number);
-                Work::Extract(extraction, whole, ahead)
+                let prefetch = state.prefetch.remove(&extraction.number);
+                Work::Extract(extraction, whole, prefetch)
             }
             Task::Assemble(segment) => {
-                let Ticket { span, parts } = state.tickets.pop_front()?;
-                Work::Assemble(segment, span, state.carousel.claim(&parts))
+                let Ticket { range, parts } = state.tickets.pop_front()?;
+                Work::Assemble(segment, range, state.carousel.claim(&parts))
             }
         })
     }
@@ -262,12 +262,12 @@ impl Shared {
         match work {
             Work::Plan(driver, measured) => self.plan(driver, &measured),
             Work::Read(read) => self.start_read(read),
-            Work::Extract(extraction, whole, ahead) => {
+            Work::Extract(extraction, whole, prefetch) => {
                 // This one was read ahead until now, so there is room for another, which need not wait for this.
                 self.start_reads();
-                self.extract(extraction, whole, ahead);
+                self.extract(extraction, whole, prefetch);
             }
-            Work::Assemble(segment, span, claimed) => self.assemble(segment, &span, claimed),
+            Work::Assemble(segment, range, claimed) => self.assemble(segment, &range, claimed),
         }
     }
 
@@ -281,11 +281,11 @@ impl Shared {
 
     fn start_read(&self, mut read: Read) {
         let slots = read.slots.as_mut().map(|slots| extract::distinct(slots));
-        let start = || self.groups.read_ahead(read.group, slots.as_deref());
-        let ahead = catch_unwind(AssertUnwindSafe(start)).unwrap_or(None);
-        if let Some(ahead) = &ahead {
+        let start = || self.groups.prefetch(read.group, slots.as_deref());
+        let prefetch = catch_unwind(AssertUnwindSafe(start)).unwrap_or(None);
+        if let Some(prefetch) = &prefetch {
             let (me, number) = (Weak::clone(&self.me), read.number);
-            ahead.when_arrived(move || {
+            prefetch.when_arrived(move || {
                 if let Some(shared) = me.upgrade() {
                     shared.lock().schedule.arrived(number);
                     shared.work.notify_all();
@@ -293,13 +293,13 @@ impl Shared {
             });
         }
         let mut state = self.lock();
-        state.schedule.read_started(&read, ahead.as_ref().map(Ahead::bytes));
-        if let Some(ahead) = ahead {
+        state.schedule.read_started(&read, prefetch.as_ref().map(Prefetch::bytes));
+        if let Some(prefetch) = prefetch {
             // It may have arrived before the schedule knew of it.
-            if ahead.has_arrived() {
+            if prefetch.has_arrived() {
                 state.schedule.arrived(read.number);
             }
-            state.ahead.insert(read.number, ahead);
+            state.prefetch.insert(read.number, prefetch);
         }
         self.work.notify_all();
     }
@@ -327,9 +327,9 @@ impl Shared {
         let step = match planned {
             Planned::Walked => Step::Walked,
             Planned::Extract(extract) => Step::Extract(extract),
-            Planned::Segment(span, segment) => {
-                let epoch = span.epoch;
-                state.tickets.push_back(Ticket { span, parts: segment.parts });
+            Planned::Segment(range, segment) => {
+                let epoch = range.epoch;
+                state.tickets.push_back(Ticket { range, parts: segment.parts });
                 Step::Segment { epoch }
             }
             // What comes later is announced under this lock, so it is seen here or there.
@@ -345,7 +345,7 @@ impl Shared {
         self.work.notify_all();
     }
 
-    fn extract(&self, mut extraction: Extraction, whole: Option<Whole>, ahead: Option<Ahead>) {
+    fn extract(&self, mut extraction: Extraction, whole: Option<Whole>, prefetch: Option<Prefetch>) {
         let held = whole.is_some();
         let (group, keep) = (extraction.extract.group, extraction.extract.keep);
         let slots = std::mem::take(&mut extraction.extract.slots);
@@ -359,7 +359,7 @@ impl Shared {
         let mut decodes = 0;
         let work = || match whole {
             Some(whole) => extract::from_whole(whole, slots, keep, &*self.groups),
-            None => extract::from_file(&*self.groups, group, slots, keep, &lost, ahead),
+            None => extract::from_file(&*self.groups, group, slots, keep, &lost, prefetch),
         };
         let tried = lost.is_empty() || !due.iter().any(is_lost);
         let result = tried.then(|| catch_unwind(AssertUnwindSafe(work)));
@@ -369,8 +369,8 @@ impl Shared {
             let whole = |group| self.lock().carousel.whole(group).map(|(batch, _)| batch);
             let pieces = if keep { 1 } else { PIECES };
             Substitutes::new(&*self.groups, &self.faults, &whole)
-                .lot(group, &due, pieces, decodes)
-                .map(extract::Extracted::of_lot)
+                .rows(group, &due, pieces, decodes)
+                .map(extract::Extracted::of_rows)
         };
         // Whatever panics, a thread that ends here would be waited for for ever.
         let rest = || match result {
@@ -383,7 +383,7 @@ impl Shared {
                 lost.and_then(|_| replaced(&mut decodes))
             }
             Some(Err(error)) if joined && !held => {
-                salvage(&*self.groups, group, &due, error, &mut decodes).map(extract::Extracted::of_lot)
+                salvage(&*self.groups, group, &due, error, &mut decodes).map(extract::Extracted::of_rows)
             }
             Some(Err(error)) => {
                 decodes = u64::from(!held);
@@ -399,29 +399,29 @@ impl Shared {
         state.stats.decodes += decodes;
         state.stats.extractions += 1;
         let mut done = Extracted { decodes, ..Extracted::default() };
-        let (lot, stays) = match extracted {
+        let (rows, stays) = match extracted {
             Ok(brought) => {
                 state.stats.extracting += brought.picking;
                 state.stats.decoding += took.saturating_sub(brought.picking);
-                done.rows = Some(brought.lot.bytes());
+                done.rows = Some(brought.rows.bytes());
                 done.stays = brought.stays.as_ref().map(|(_, bytes)| *bytes);
                 done.decoded = brought.decoded_bytes.map(|bytes| (self.groups.size(group).bytes, bytes));
                 done.staged = brought.staged_bytes;
-                (brought.lot, brought.stays)
+                (brought.rows, brought.stays)
             }
-            Err(error) => (Lot::failed(error, rows), None),
+            Err(error) => (DueRows::failed(error, rows), None),
         };
         state.schedule.extracted(&extraction, done, link);
         if !(held && keep) {
             state.carousel.stay(group, stays);
         }
-        state.carousel.insert(group, extraction.number, lot);
+        state.carousel.insert(group, extraction.number, rows);
         self.work.notify_all();
     }
 
-    fn assemble(&self, segment: u64, span: &Span, claimed: Claimed) {
+    fn assemble(&self, segment: u64, range: &BatchRange, claimed: Claimed) {
         let began = Instant::now();
-        let assembled = catch_unwind(AssertUnwindSafe(|| assemble(&*self.groups, span, &claimed)));
+        let assembled = catch_unwind(AssertUnwindSafe(|| assemble(&*self.groups, range, &claimed)));
         let assembled = assembled.unwrap_or_else(|_| Assembled {
             batches: Vec::new(),
             bytes: 0,

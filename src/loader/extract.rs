@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 
-use super::carousel::{Lot, Whole};
+use super::carousel::{DueRows, Whole};
 use super::faults::row_group_of;
 use super::groups::Groups;
 use super::pick::{Picker, as_run, chunk_rows};
 use super::plan::{PIECES, is_part, is_sparse};
-use crate::dataset::Ahead;
+use crate::dataset::Prefetch;
 use crate::row_group::RowSink;
 use crate::rows::{self, ChunkBytes, Place, bytes_of, bytes_of_part};
 use crate::{Error, ErrorKind, Result};
@@ -19,7 +19,7 @@ use crate::{Error, ErrorKind, Result};
 /// Rows got out of a group, and what that took.
 #[derive(Debug)]
 pub(crate) struct Extracted {
-    pub(crate) lot: Lot,
+    pub(crate) rows: DueRows,
     /// The group, if it is to stay decoded, and its bytes.
     pub(crate) stays: Option<Whole>,
     /// Bytes of the group when decoded, if all of it was.
@@ -34,8 +34,8 @@ pub(crate) struct Extracted {
 
 impl Extracted {
     /// Rows that were got in some other way, which says nothing of the group.
-    pub(crate) fn of_lot(lot: Lot) -> Self {
-        Self { lot, stays: None, decoded_bytes: None, staged_bytes: 0, picking: Duration::ZERO, decodes: 0 }
+    pub(crate) fn of_rows(rows: DueRows) -> Self {
+        Self { rows, stays: None, decoded_bytes: None, staged_bytes: 0, picking: Duration::ZERO, decodes: 0 }
     }
 }
 
@@ -48,19 +48,19 @@ pub(crate) fn from_whole(
     groups: &dyn Groups,
 ) -> Result<Extracted> {
     let began = Instant::now();
-    let lot = match (stays, groups.shares_values()) {
-        (true, _) if is_wide(&whole, bytes) || is_one_run(&slots) => Lot::point(Arc::clone(&whole), slots)?,
-        (true, true) => Lot::refer(&whole, slots)?,
+    let rows = match (stays, groups.shares_values()) {
+        (true, _) if is_wide(&whole, bytes) || is_one_run(&slots) => DueRows::point(Arc::clone(&whole), slots)?,
+        (true, true) => DueRows::refer(&whole, slots)?,
         // Narrow values are found faster in a row group at a time than in all of them for each batch: their pages and
         // their tables are in the core's caches then, which pays for the copy.
-        (true, false) => Lot::extract(&whole, slots, 1)?,
+        (true, false) => DueRows::extract(&whole, slots, 1)?,
         (false, _) => match as_run(&slots, whole.num_rows()).filter(|_| may_lie(groups)) {
-            Some(run) => Lot::run(vec![whole.slice(run.start, run.len())]),
-            None => Lot::extract(&whole, slots, PIECES)?,
+            Some(run) => DueRows::run(vec![whole.slice(run.start, run.len())]),
+            None => DueRows::extract(&whole, slots, PIECES)?,
         },
     };
     let stays = stays.then_some((whole, bytes));
-    Ok(Extracted { stays, picking: began.elapsed(), ..Extracted::of_lot(lot) })
+    Ok(Extracted { stays, picking: began.elapsed(), ..Extracted::of_rows(rows) })
 }
 
 /// What to read for the rows at these slots, by rising slots; `None` for all of the group. `lost` cannot be read.
@@ -112,14 +112,14 @@ pub(crate) fn from_file(
     mut slots: Vec<u32>,
     stays: bool,
     lost: &[Range<u32>],
-    ahead: Option<Ahead>,
+    prefetch: Option<Prefetch>,
 ) -> Result<Extracted> {
     let size = groups.size(group);
     if stays && !lost.is_empty() {
-        return beside_lost(groups, group, slots, lost, ahead);
+        return beside_lost(groups, group, slots, lost, prefetch);
     }
     if !stays && lost.is_empty() && decodes_due(groups, group, slots.len()) {
-        return due_from_file(groups, group, slots, ahead);
+        return due_from_file(groups, group, slots, prefetch);
     }
     let wanted = wanted(groups, group, &mut slots, stays, lost);
     let rows = wanted.as_ref().map_or(size.rows as usize, Vec::len);
@@ -127,8 +127,8 @@ pub(crate) fn from_file(
     let decodes = groups.decodes(group, wanted.as_deref());
     if stays || rows <= chunk {
         let batch = match stays {
-            true => read_to_stay(groups, group, wanted.as_deref(), ahead)?,
-            false => groups.read_whole(group, wanted.as_deref(), ahead)?,
+            true => read_to_stay(groups, group, wanted.as_deref(), prefetch)?,
+            false => groups.read_whole(group, wanted.as_deref(), prefetch)?,
         };
         let bytes = bytes_of(&batch);
         let extracted = from_whole((Arc::new(batch), bytes), slots, stays, groups)?;
@@ -138,13 +138,13 @@ pub(crate) fn from_file(
     let began = Instant::now();
     let picker = Picker::new(&slots, rows, chunk, may_lie(groups));
     let mut picking = Picking { picker, chunk_rows: chunk, took: began.elapsed() };
-    groups.read(group, wanted.as_deref(), ahead, &mut picking)?;
+    groups.read(group, wanted.as_deref(), prefetch, &mut picking)?;
     let began = Instant::now();
     let picked = picking.picker.finish(slots.len())?;
     let picking = picking.took + began.elapsed();
     let decoded_bytes = wanted.is_none().then_some(picked.decoded_bytes);
     let staged_bytes = picked.staged_bytes;
-    Ok(Extracted { lot: picked.lot, stays: None, decoded_bytes, staged_bytes, picking, decodes })
+    Ok(Extracted { rows: picked.rows, stays: None, decoded_bytes, staged_bytes, picking, decodes })
 }
 
 /// Whether of a group that does not stay only the rows are decoded that are wanted, which are so many.
@@ -156,12 +156,12 @@ pub(crate) fn decodes_due(groups: &dyn Groups, group: u32, wanted: usize) -> boo
 }
 
 /// Reads a group and decodes the rows at these slots alone.
-fn due_from_file(groups: &dyn Groups, group: u32, slots: Vec<u32>, ahead: Option<Ahead>) -> Result<Extracted> {
+fn due_from_file(groups: &dyn Groups, group: u32, slots: Vec<u32>, prefetch: Option<Prefetch>) -> Result<Extracted> {
     let size = groups.size(group);
     let mut ranks = slots;
     let wanted = distinct(&mut ranks);
     let mut chunks = Collected { chunk_rows: chunk_rows(size.rows, size.bytes), ..Collected::default() };
-    groups.read_due(group, &wanted, ahead, &mut chunks)?;
+    groups.read_due(group, &wanted, prefetch, &mut chunks)?;
     let began = Instant::now();
     let Collected { chunks, own, .. } = chunks;
     let mut places: Vec<Place> = Vec::with_capacity(wanted.len());
@@ -173,13 +173,13 @@ fn due_from_file(groups: &dyn Groups, group: u32, slots: Vec<u32>, ahead: Option
     }
     let mut footprint = ChunkBytes::default();
     let staged_bytes: u64 = chunks.iter().map(|chunk| footprint.add(chunk)).sum();
-    let lot = if may_lie(groups) && is_one_run(&ranks) {
-        Lot::run(chunks)
+    let rows = if may_lie(groups) && is_one_run(&ranks) {
+        DueRows::run(chunks)
     } else {
         let places: Vec<Place> = ranks.iter().filter_map(|rank| places.get(*rank as usize).copied()).collect();
-        Lot::merge(&chunks, &places, PIECES, own)?
+        DueRows::merge(&chunks, &places, PIECES, own)?
     };
-    Ok(Extracted { picking: began.elapsed(), staged_bytes, decodes: 1, ..Extracted::of_lot(lot) })
+    Ok(Extracted { picking: began.elapsed(), staged_bytes, decodes: 1, ..Extracted::of_rows(rows) })
 }
 
 /// A group that stays without the rows that are lost. Each of these has some other row in its place, never due.
@@ -188,11 +188,11 @@ fn beside_lost(
     group: u32,
     slots: Vec<u32>,
     lost: &[Range<u32>],
-    ahead: Option<Ahead>,
+    prefetch: Option<Prefetch>,
 ) -> Result<Extracted> {
     let mut places: Vec<u32> = slots.clone();
     let sound = wanted(groups, group, &mut places, true, lost).unwrap_or_default();
-    let batch = groups.read_whole(group, Some(&sound), ahead)?;
+    let batch = groups.read_whole(group, Some(&sound), prefetch)?;
     let mut at = 0;
     let filled = (0..groups.size(group).rows as u32).map(|slot| match sound.get(at as usize) == Some(&slot) {
         true => {
@@ -210,10 +210,15 @@ fn beside_lost(
 
 /// Reads rows of a group into memory of just their size. They are decoded all at once, straight to where they stay, and
 /// columns are copied in which a decoder left much room.
-fn read_to_stay(groups: &dyn Groups, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>) -> Result<RecordBatch> {
+fn read_to_stay(
+    groups: &dyn Groups,
+    group: u32,
+    slots: Option<&[u32]>,
+    prefetch: Option<Prefetch>,
+) -> Result<RecordBatch> {
     let schema = groups.schema();
     let mut chunks = Collected { chunk_rows: usize::MAX, ..Collected::default() };
-    groups.read(group, slots, ahead, &mut chunks)?;
+    groups.read(group, slots, prefetch, &mut chunks)?;
     match <[RecordBatch; 1]>::try_from(chunks.chunks) {
         Ok([only]) if groups.chunks_are_own() && bytes_of(&only) <= bytes_of_part(&only) / 16 * 17 => Ok(only),
         Ok(only) => rows::join_exactly(&schema, only.into()),

@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
 use super::plan::GroupSize;
-use crate::dataset::{Ahead, Dataset, Joined, MixedDataset, RunPart, Slots};
+use crate::dataset::{Dataset, Joined, MixedDataset, Prefetch, RunPart, Slots};
 use crate::index::RowGroupEntry;
 use crate::projection::Projection;
 use crate::row_group::{Likeness, ReadCost, RowSink, WholeBatch, finish};
@@ -93,7 +93,8 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
 
     /// Reads and decodes rows of a group on the calling thread, all of them or those of strictly increasing slots, and
     /// hands them to the sink. What was read ahead is used.
-    fn read(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()>;
+    fn read(&self, group: u32, slots: Option<&[u32]>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink)
+    -> Result<()>;
 
     /// Whether rows of a group are decoded faster if the others are not, where many of them are wanted.
     fn decodes_due(&self, group: u32) -> bool {
@@ -110,13 +111,13 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
 
     /// As [`read`](Self::read), of rows of a group that is read as a whole, if it [decodes such](Self::decodes_due).
     /// Chunks may have any number of rows up to what the sink asks for.
-    fn read_due(&self, group: u32, slots: &[u32], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
-        self.read(group, Some(slots), ahead, sink)
+    fn read_due(&self, group: u32, slots: &[u32], prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
+        self.read(group, Some(slots), prefetch, sink)
     }
 
     /// As [`read`](Self::read), of several row groups one after the other.
-    fn read_run(&self, parts: &[RunPart], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
-        drop(ahead);
+    fn read_run(&self, parts: &[RunPart], prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
+        drop(prefetch);
         let mut joined = Joined::new(sink);
         for part in parts {
             self.read(part.row_group, part.slots.as_deref(), None, &mut joined)?;
@@ -131,9 +132,9 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     }
 
     /// As [`read`](Self::read), in one batch.
-    fn read_whole(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>) -> Result<RecordBatch> {
+    fn read_whole(&self, group: u32, slots: Option<&[u32]>, prefetch: Option<Prefetch>) -> Result<RecordBatch> {
         let mut whole = WholeBatch::default();
-        self.read(group, slots, ahead, &mut whole)?;
+        self.read(group, slots, prefetch, &mut whole)?;
         whole.into_batch()
     }
 
@@ -164,7 +165,7 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     }
 
     /// Starts reading what [`read`](Self::read) will read; `None` where that gains nothing.
-    fn read_ahead(&self, group: u32, slots: Option<&[u32]>) -> Option<Ahead> {
+    fn prefetch(&self, group: u32, slots: Option<&[u32]>) -> Option<Prefetch> {
         let _ = (group, slots);
         None
     }
@@ -355,8 +356,14 @@ impl Groups for DatasetGroups {
         self.projection.internal().clone()
     }
 
-    fn read(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
-        self.dataset.read(group, slots.map_or(Slots::All, Slots::Some), &self.projection, ahead, sink)
+    fn read(
+        &self,
+        group: u32,
+        slots: Option<&[u32]>,
+        prefetch: Option<Prefetch>,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        self.dataset.read(group, slots.map_or(Slots::All, Slots::Some), &self.projection, prefetch, sink)
     }
 
     fn decodes_due(&self, group: u32) -> bool {
@@ -380,12 +387,12 @@ impl Groups for DatasetGroups {
         costs.get(group as usize).is_some_and(ReadCost::is_read_alone)
     }
 
-    fn read_due(&self, group: u32, slots: &[u32], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
-        self.dataset.read(group, Slots::Due(slots), &self.projection, ahead, sink)
+    fn read_due(&self, group: u32, slots: &[u32], prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
+        self.dataset.read(group, Slots::Due(slots), &self.projection, prefetch, sink)
     }
 
-    fn read_run(&self, parts: &[RunPart], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
-        self.dataset.read_run(parts, &self.projection, ahead, sink)
+    fn read_run(&self, parts: &[RunPart], prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
+        self.dataset.read_run(parts, &self.projection, prefetch, sink)
     }
 
     fn shares_values(&self) -> bool {
@@ -400,8 +407,8 @@ impl Groups for DatasetGroups {
         self.dataset.link()
     }
 
-    fn read_ahead(&self, group: u32, slots: Option<&[u32]>) -> Option<Ahead> {
-        self.dataset.read_ahead(group, slots.map_or(Slots::All, Slots::Some))
+    fn prefetch(&self, group: u32, slots: Option<&[u32]>) -> Option<Prefetch> {
+        self.dataset.prefetch(group, slots.map_or(Slots::All, Slots::Some))
     }
 
     fn chunks_are_own(&self) -> bool {
@@ -526,12 +533,18 @@ impl Groups for MixedGroups {
         self.schema.clone()
     }
 
-    fn read(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
+    fn read(
+        &self,
+        group: u32,
+        slots: Option<&[u32]>,
+        prefetch: Option<Prefetch>,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
         let Some((number, part, group)) = self.part(group) else {
             return Err(Error::new(ErrorKind::OutOfRange, format!("no row group {group}")));
         };
         let sink = &mut Finishing { schema: &self.schema, sink };
-        part.read(group, slots, ahead, sink).map_err(|error| error.within_dataset(number))
+        part.read(group, slots, prefetch, sink).map_err(|error| error.within_dataset(number))
     }
 
     fn decodes_due(&self, group: u32) -> bool {
@@ -542,20 +555,20 @@ impl Groups for MixedGroups {
         self.part(group).is_some_and(|(_, part, own)| part.reads_alone(own))
     }
 
-    fn read_due(&self, group: u32, slots: &[u32], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
+    fn read_due(&self, group: u32, slots: &[u32], prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
         let Some((number, part, group)) = self.part(group) else {
             return Err(Error::new(ErrorKind::OutOfRange, format!("no row group {group}")));
         };
         let sink = &mut Finishing { schema: &self.schema, sink };
-        part.read_due(group, slots, ahead, sink).map_err(|error| error.within_dataset(number))
+        part.read_due(group, slots, prefetch, sink).map_err(|error| error.within_dataset(number))
     }
 
-    fn read_run(&self, parts: &[RunPart], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
+    fn read_run(&self, parts: &[RunPart], prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
         let Some((number, part, own)) = self.run(parts) else {
             return Err(Error::new(ErrorKind::Internal, "a run of no row groups"));
         };
         let sink = &mut Finishing { schema: &self.schema, sink };
-        part.read_run(&own, ahead, sink).map_err(|error| error.within_dataset(number))
+        part.read_run(&own, prefetch, sink).map_err(|error| error.within_dataset(number))
     }
 
     fn is_remote(&self) -> bool {
@@ -570,9 +583,9 @@ impl Groups for MixedGroups {
         })
     }
 
-    fn read_ahead(&self, group: u32, slots: Option<&[u32]>) -> Option<Ahead> {
+    fn prefetch(&self, group: u32, slots: Option<&[u32]>) -> Option<Prefetch> {
         let (_, part, group) = self.part(group)?;
-        part.read_ahead(group, slots)
+        part.prefetch(group, slots)
     }
 
     fn shares_values(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::walk::{Batches, Span, Walk};
+use super::walk::{BatchRange, Batches, Walk};
 use crate::sampler::BatchPlan;
 use crate::{Error, ErrorKind, Result};
 
@@ -114,7 +114,7 @@ pub(crate) struct AnnouncedWalk {
 }
 
 impl Walk for AnnouncedWalk {
-    fn span(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<Span>> {
+    fn next_range(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<BatchRange>> {
         let rows = usize::try_from(target).unwrap_or(usize::MAX).max(1);
         let rows = self.feed.take(rows.div_ceil(self.portion).saturating_mul(self.portion));
         if rows.is_empty() {
@@ -122,7 +122,7 @@ impl Walk for AnnouncedWalk {
         }
         each(&rows)?;
         let portions = Portions { rows, portion: self.portion };
-        Ok(Some(Span { epoch: 0, batches: 0..portions.count(), plans: Arc::new(portions), replaced: Vec::new() }))
+        Ok(Some(BatchRange { epoch: 0, batches: 0..portions.count(), plans: Arc::new(portions), replaced: Vec::new() }))
     }
 
     fn epoch(&self) -> u64 {
@@ -193,18 +193,18 @@ mod tests {
         feed.push(Arc::new((0..10).collect()), 1);
         let mut walk = AnnouncedWalk { feed: Arc::clone(&feed), portion: 4 };
         let mut seen = Vec::new();
-        let mut span = |walk: &mut AnnouncedWalk, target| {
-            walk.span(target, &mut |rows| {
+        let mut range = |walk: &mut AnnouncedWalk, target| {
+            walk.next_range(target, &mut |rows| {
                 seen.extend_from_slice(rows);
                 Ok(())
             })
         };
-        assert_eq!(span(&mut walk, 5).unwrap().unwrap().batches, 0..2);
-        assert_eq!(span(&mut walk, 5).unwrap().unwrap().batches, 0..1);
-        assert!(span(&mut walk, 5).unwrap().is_none() && !walk.has_more());
+        assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..2);
+        assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..1);
+        assert!(range(&mut walk, 5).unwrap().is_none() && !walk.has_more());
         feed.push(Arc::new(vec![20, 21]), 0);
         assert!(walk.has_more());
-        assert_eq!(span(&mut walk, 5).unwrap().unwrap().batches, 0..1);
+        assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..1);
         assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21]);
     }
 }

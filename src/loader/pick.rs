@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use arrow::array::RecordBatch;
 
-use super::carousel::Lot;
+use super::carousel::DueRows;
 use super::plan::PIECES;
 use crate::rows::{self, ChunkBytes, Place, bytes_of};
 use crate::{Error, ErrorKind, Result};
@@ -145,24 +145,24 @@ impl Picker {
         if self.left > 0 || self.chunks == 0 || found != wanted {
             return Err(Error::new(ErrorKind::Internal, "fewer rows than a row group has"));
         }
-        let (lot, staged) = match self.wanted {
-            Wanted::Run { .. } => (Lot::run(self.picked), 0),
+        let (rows, staged) = match self.wanted {
+            Wanted::Run { .. } => (DueRows::run(self.picked), 0),
             Wanted::Picks { places, .. } => {
                 let staged = self.picked.iter().map(bytes_of).sum::<u64>().min(self.decoded_bytes);
-                (Lot::merge(&self.picked, &places, PIECES, false)?, staged)
+                (DueRows::merge(&self.picked, &places, PIECES, false)?, staged)
             }
         };
-        Ok(Picked { lot, decoded_bytes: self.decoded_bytes, staged_bytes: staged + self.largest })
+        Ok(Picked { rows, decoded_bytes: self.decoded_bytes, staged_bytes: staged + self.largest })
     }
 }
 
 /// What was picked, and what that took.
 #[derive(Debug)]
 pub(crate) struct Picked {
-    pub(crate) lot: Lot,
+    pub(crate) rows: DueRows,
     /// Bytes of all chunks together.
     pub(crate) decoded_bytes: u64,
-    /// About how many bytes were in memory at the worst moment, besides the lot.
+    /// About how many bytes were in memory at the worst moment, besides these rows.
     pub(crate) staged_bytes: u64,
 }
 
@@ -201,9 +201,9 @@ mod tests {
             for start in (0..rows).step_by(chunk) {
                 picker.take(&group.slice(start, chunk.min(rows - start))).unwrap();
             }
-            let lot = picker.finish(slots.len()).unwrap().lot;
+            let rows = picker.finish(slots.len()).unwrap().rows;
             let mut carousel = Carousel::new(1);
-            carousel.insert(0, 0, lot);
+            carousel.insert(0, 0, rows);
             let (_, parts) = carousel.claim(&[(0, slots.len() as u32)]).parts.pop().unwrap();
             let parts = parts.slices;
             let ids = parts.iter().flat_map(|part| part.batch.column(0).as_primitive::<Int64Type>().values().to_vec());
@@ -233,7 +233,7 @@ mod tests {
                 picker.take(&chunk).unwrap();
             }
             let mut carousel = Carousel::new(1);
-            carousel.insert(0, 0, picker.finish(slots.len()).unwrap().lot);
+            carousel.insert(0, 0, picker.finish(slots.len()).unwrap().rows);
             let (_, parts) = carousel.claim(&[(0, slots.len() as u32)]).parts.pop().unwrap();
             let mut found = Vec::new();
             for part in parts.slices {

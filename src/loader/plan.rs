@@ -100,7 +100,7 @@ pub(crate) struct Run {
 }
 
 #[derive(Debug)]
-struct Ahead {
+struct Upcoming {
     /// How many rows come before it.
     start: u64,
     rows: u64,
@@ -136,7 +136,7 @@ pub(crate) struct Plan {
     tuned: Tuned,
     /// The bytes of the groups before each in the order of choice, as a part of all.
     rank: Vec<f64>,
-    ahead: VecDeque<Ahead>,
+    ahead: VecDeque<Upcoming>,
     /// The number of `ahead`'s first segment.
     first: u64,
     walked: u64,
@@ -302,7 +302,7 @@ impl Plan {
                 }
             }
         }
-        self.ahead.push_back(Ahead { start: self.walked, rows, due, stair: None, parts: Vec::new(), held: 0.0 });
+        self.ahead.push_back(Upcoming { start: self.walked, rows, due, stair: None, parts: Vec::new(), held: 0.0 });
         self.walked += rows;
     }
 

@@ -149,7 +149,7 @@ impl Run<'_> {
         samplers: &Arc<[DistributedSampler]>,
         locate: impl Fn(u64) -> Option<(u32, u32)>,
     ) -> Result<Prediction> {
-        /// Long enough to come to rest even where a horizon spans several epochs.
+        /// Long enough to come to rest even where a horizon ranges several epochs.
         const EPOCHS: u64 = 6;
         let start = samplers.first().map_or(0, DistributedSampler::epoch);
         let walk = Epochs::new(Arc::clone(samplers), start, 0, Some(EPOCHS));
@@ -172,8 +172,8 @@ impl Run<'_> {
                     }
                 }
                 Planned::Extract(_) => {}
-                Planned::Segment(span, _) => {
-                    if span.batches.end == span.plans.count() {
+                Planned::Segment(range, _) => {
+                    if range.batches.end == range.plans.count() {
                         epochs.push(cost);
                     }
                 }

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow::array::RecordBatch;
 
-use super::carousel::Lot;
+use super::carousel::DueRows;
 use super::faults::{Faults, row_group_of, undecoded};
 use super::groups::Groups;
 use super::plan::PIECES;
@@ -41,7 +41,13 @@ pub(crate) fn lose(groups: &dyn Groups, faults: &Faults, group: u32, error: Erro
 ///
 /// # Errors
 /// `error`, if each row group can be read.
-pub(crate) fn salvage(groups: &dyn Groups, group: u32, slots: &[u32], error: Error, decodes: &mut u64) -> Result<Lot> {
+pub(crate) fn salvage(
+    groups: &dyn Groups,
+    group: u32,
+    slots: &[u32],
+    error: Error,
+    decodes: &mut u64,
+) -> Result<DueRows> {
     let first = groups.row_groups(group).start;
     let mut parts: Vec<Option<u32>> = vec![None; groups.row_groups(group).len()];
     let mut batches = Vec::new();
@@ -58,8 +64,8 @@ pub(crate) fn salvage(groups: &dyn Groups, group: u32, slots: &[u32], error: Err
                     Err(error) => {
                         let missing = slots.len() - places.len();
                         return match places.is_empty() {
-                            true => Ok(Lot::failed(error, missing)),
-                            false => Ok(Lot::merge(&batches, &places, PIECES, false)?.before(error, missing)),
+                            true => Ok(DueRows::failed(error, missing)),
+                            false => Ok(DueRows::merge(&batches, &places, PIECES, false)?.before(error, missing)),
                         };
                     }
                 }
@@ -69,7 +75,7 @@ pub(crate) fn salvage(groups: &dyn Groups, group: u32, slots: &[u32], error: Err
         places.push((part, slot - own.start));
     }
     // Row groups of which nothing is due may be the ones that cannot be read.
-    if places.is_empty() { Err(error) } else { Lot::merge(&batches, &places, PIECES, false) }
+    if places.is_empty() { Err(error) } else { DueRows::merge(&batches, &places, PIECES, false) }
 }
 
 fn read(groups: &dyn Groups, group: u32, row_group: u32) -> Result<RecordBatch> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use super::carousel::{Lot, pick};
+use super::carousel::{DueRows, pick};
 use super::extract::wanted;
 use super::faults::{Faults, Placed, undecoded};
 use super::groups::{Groups, Near};
@@ -40,7 +40,7 @@ impl<'a> Substitutes<'a> {
     }
 
     /// Stand-ins for these slots of a lost group, one for each. Counts what it decodes.
-    pub(crate) fn lot(mut self, group: u32, slots: &[u32], pieces: usize, decodes: &mut u64) -> Result<Lot> {
+    pub(crate) fn rows(mut self, group: u32, slots: &[u32], pieces: usize, decodes: &mut u64) -> Result<DueRows> {
         let first = self.groups.first_row(group);
         let rows = loop {
             let resolve = |slot: &u32| self.faults.resolve(first + u64::from(*slot), &mut Near::default(), self.groups);
@@ -55,7 +55,7 @@ impl<'a> Substitutes<'a> {
         let parts: Vec<&RecordBatch> = self.parts.iter().collect();
         let batch = rows::gather(&parts, &places, &self.groups.schema())?;
         let all = (0..batch.num_rows() as u32).collect();
-        Ok(Lot::extract(&batch, all, pieces)?.with_ids(&ids))
+        Ok(DueRows::extract(&batch, all, pieces)?.with_ids(&ids))
     }
 
     /// Gets what is not there yet. `false` if a group among them turns out to be lost, too.

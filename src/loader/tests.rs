@@ -17,8 +17,8 @@ use super::plan::GroupSize;
 use super::substitutes::Substitutes;
 use super::units::joined_up_to;
 use super::*;
-use crate::dataset::Ahead;
 use crate::dataset::Dataset;
+use crate::dataset::Prefetch;
 use crate::index::builder::IndexBuilder;
 use crate::order::{Blocks, Contiguous, EpochOrder, Global, Order, Resized, Sequential, Weighted, conformance};
 use crate::row_group::{self, RowSink};
@@ -134,16 +134,22 @@ impl Groups for Fake {
         self.store.is_some()
     }
 
-    fn read_ahead(&self, group: u32, _slots: Option<&[u32]>) -> Option<Ahead> {
+    fn prefetch(&self, group: u32, _slots: Option<&[u32]>) -> Option<Prefetch> {
         let store = self.store.as_ref()?;
         let done = Done::default();
         let size = self.size(group).bytes;
         store.lock().unwrap().push((group, done.clone()));
-        Some(Ahead::of(size, Pending::new(done, || Ok(Vec::new()))))
+        Some(Prefetch::of(size, Pending::new(done, || Ok(Vec::new()))))
     }
 
-    fn read(&self, group: u32, slots: Option<&[u32]>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
-        assert!(ahead.is_none_or(|ahead| ahead.has_arrived()), "a thread would wait for it");
+    fn read(
+        &self,
+        group: u32,
+        slots: Option<&[u32]>,
+        prefetch: Option<Prefetch>,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        assert!(prefetch.is_none_or(|prefetch| prefetch.has_arrived()), "a thread would wait for it");
         std::thread::sleep(self.delay);
         self.attempts[group as usize].fetch_add(1, Ordering::Relaxed);
         assert!(!self.panicking.contains(&group), "a defect");

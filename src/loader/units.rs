@@ -14,7 +14,7 @@ use arrow::datatypes::SchemaRef;
 use super::groups::{Fetch, Groups};
 use super::plan::GroupSize;
 use crate::Result;
-use crate::dataset::{Ahead, RunPart};
+use crate::dataset::{Prefetch, RunPart};
 use crate::row_group::RowSink;
 use crate::source::Link;
 
@@ -169,10 +169,10 @@ impl Groups for Units {
         self.groups.schema()
     }
 
-    fn read(&self, unit: u32, slots: Option<&[u32]>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
+    fn read(&self, unit: u32, slots: Option<&[u32]>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
         match self.parts(unit, slots).as_slice() {
-            [only] => self.groups.read(only.row_group, only.slots.as_deref(), ahead, sink),
-            parts => self.groups.read_run(parts, ahead, sink),
+            [only] => self.groups.read(only.row_group, only.slots.as_deref(), prefetch, sink),
+            parts => self.groups.read_run(parts, prefetch, sink),
         }
     }
 
@@ -186,8 +186,8 @@ impl Groups for Units {
         row_groups.len() == 1 && self.groups.reads_alone(row_groups.start)
     }
 
-    fn read_due(&self, unit: u32, slots: &[u32], ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<()> {
-        self.groups.read_due(self.row_groups(unit).start, slots, ahead, sink)
+    fn read_due(&self, unit: u32, slots: &[u32], prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
+        self.groups.read_due(self.row_groups(unit).start, slots, prefetch, sink)
     }
 
     fn decodes(&self, unit: u32, slots: Option<&[u32]>) -> u64 {
@@ -218,9 +218,9 @@ impl Groups for Units {
         self.groups.link()
     }
 
-    fn read_ahead(&self, unit: u32, slots: Option<&[u32]>) -> Option<Ahead> {
+    fn prefetch(&self, unit: u32, slots: Option<&[u32]>) -> Option<Prefetch> {
         match self.parts(unit, slots).as_slice() {
-            [only] => self.groups.read_ahead(only.row_group, only.slots.as_deref()),
+            [only] => self.groups.prefetch(only.row_group, only.slots.as_deref()),
             // What is joined is not read ahead.
             _ => None,
         }

@@ -24,10 +24,10 @@ pub(crate) trait Walk: Debug + Send {
     /// The next batches that belong together, with about `target` rows and at least one batch; `None` at the end.
     ///
     /// `each` is given their rows, in order, and may refuse some. What it refuses, or the order breaks, is not in the
-    /// span: the span ends before, and the next call returns the error.
-    fn span(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<Span>>;
+    /// range: the range ends before, and the next call returns the error.
+    fn next_range(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<BatchRange>>;
 
-    /// The number of the epoch that the next span is of, as far as is known without preparing it.
+    /// The number of the epoch that the next range is of, as far as is known without preparing it.
     fn epoch(&self) -> u64;
 
     /// Whether there is something to walk over after the end was reached, because it has come since.
@@ -76,12 +76,12 @@ impl Batches for EpochPlans {
 
 /// Some of the batches of `plans`, one after another.
 #[derive(Debug, Clone)]
-pub(crate) struct Span {
+pub(crate) struct BatchRange {
     /// The number of the epoch that they are from.
     pub(crate) epoch: u64,
     pub(crate) plans: Arc<dyn Batches>,
     pub(crate) batches: Range<u64>,
-    /// Rows served instead of those that the order has, by their place among the rows of the span.
+    /// Rows served instead of those that the order has, by their place among the rows of the range.
     pub(crate) replaced: Vec<(usize, u64)>,
 }
 
@@ -130,7 +130,7 @@ impl Epochs {
 }
 
 impl Walk for Epochs {
-    fn span(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<Span>> {
+    fn next_range(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<BatchRange>> {
         let Some(plans) = self.plans()? else { return Ok(None) };
         let first = self.next;
         let mut rows = 0;
@@ -145,7 +145,7 @@ impl Walk for Epochs {
             rows += self.batch.rows.len() as u64;
             self.next += 1;
         }
-        Ok(Some(Span { epoch: self.epoch, batches: first..self.next, plans, replaced: Vec::new() }))
+        Ok(Some(BatchRange { epoch: self.epoch, batches: first..self.next, plans, replaced: Vec::new() }))
     }
 
     fn epoch(&self) -> u64 {

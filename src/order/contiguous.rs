@@ -120,7 +120,7 @@ impl Order for Contiguous {
     ///
     /// Those of the orders inside.
     fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
-        Ok(Arc::new(Pieces { order: self.orders.epoch(epoch)?, shards: u64::from(self.shards) }))
+        Ok(Arc::new(ContiguousEpoch { order: self.orders.epoch(epoch)?, shards: u64::from(self.shards) }))
     }
 
     fn fingerprint(&self) -> u64 {
@@ -142,12 +142,12 @@ impl Order for Contiguous {
 
 /// One epoch of [`Contiguous`].
 #[derive(Debug)]
-struct Pieces {
+struct ContiguousEpoch {
     order: Arc<dyn EpochOrder>,
     shards: u64,
 }
 
-impl Pieces {
+impl ContiguousEpoch {
     /// The position inside of a position that exists.
     fn inside(&self, position: u64) -> u64 {
         let (each, rest) = (self.len() / self.shards, self.len() % self.shards);
@@ -168,7 +168,7 @@ impl Pieces {
     }
 }
 
-impl EpochOrder for Pieces {
+impl EpochOrder for ContiguousEpoch {
     fn len(&self) -> u64 {
         self.order.len()
     }

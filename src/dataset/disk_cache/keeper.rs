@@ -13,7 +13,7 @@ use std::thread;
 use bytes::Bytes;
 
 use super::Kept;
-use crate::dataset::ahead::{Ahead, PassedOn};
+use crate::dataset::prefetch::{PassedOn, Prefetch};
 use crate::source::{Done, Pending};
 use crate::tier::Reserved;
 use crate::{Error, ErrorKind, Result};
@@ -44,8 +44,8 @@ impl Keeper {
         places: Vec<Range<u64>>,
         pending: Pending<Vec<Bytes>>,
         reserved: Reserved<Kept>,
-    ) -> Ahead {
-        let Some(arrived) = self.arrived.get_or_init(start) else { return Ahead::new(places, pending, None) };
+    ) -> Prefetch {
+        let Some(arrived) = self.arrived.get_or_init(start) else { return Prefetch::new(places, pending, None) };
         let passed = PassedOn::default();
         let (out, outcome) = mpsc::sync_channel(1);
         let done = Done::default();
@@ -64,7 +64,7 @@ impl Keeper {
             drop(on_drop);
             outcome.unwrap_or_else(|_| Err(given_up()))
         };
-        Ahead::new(places, Pending::new(done, wait), Some(passed))
+        Prefetch::new(places, Pending::new(done, wait), Some(passed))
     }
 }
 

@@ -21,7 +21,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use bytes::Bytes;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
-use super::ahead::Ahead;
+use super::prefetch::Prefetch;
 use super::reader::{FileReader, RowGroupRead, RowGroupReader, Slots, length_of};
 use crate::index::schema;
 use crate::projection::{Projection, children};
@@ -57,14 +57,14 @@ pub(super) struct DiskCache {
 }
 
 impl RowGroupReader for DiskCache {
-    fn read(&self, read: RowGroupRead<'_>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<u64> {
+    fn read(&self, read: RowGroupRead<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<u64> {
         match self.tier.kind() {
-            TierKind::Decoded => self.read_decoded(read, ahead, sink),
-            TierKind::Fetched => self.read_fetched(read, ahead, sink),
+            TierKind::Decoded => self.read_decoded(read, prefetch, sink),
+            TierKind::Fetched => self.read_fetched(read, prefetch, sink),
         }
     }
 
-    fn read_ahead(&self, read: RowGroupRead<'_>) -> Option<Ahead> {
+    fn prefetch(&self, read: RowGroupRead<'_>) -> Option<Prefetch> {
         if self.contains(read) {
             return None;
         }
@@ -114,9 +114,9 @@ impl DiskCache {
     }
 
     /// Rows from an entry that has them decoded, which is made if need be.
-    fn read_decoded(&self, read: RowGroupRead<'_>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<u64> {
+    fn read_decoded(&self, read: RowGroupRead<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<u64> {
         let Some(key) = self.rows_key(read) else {
-            return self.reader.read(read, ahead, sink);
+            return self.reader.read(read, prefetch, sink);
         };
         let estimate = read.decoded_bytes();
         let makes = read.keeps && estimate <= self.reader.max_decoded_bytes();
@@ -125,12 +125,12 @@ impl DiskCache {
             false => self.tier.find(&key).map_or(Claim::Without, Claim::Found),
         };
         // Until the entry is there, others find the bytes, or somebody who fetches them.
-        let _passed = ahead.as_ref().map(Ahead::passed);
-        let (ahead, _fetching) = match ahead {
+        let _passed = prefetch.as_ref().map(Prefetch::passed);
+        let (prefetch, _fetching) = match prefetch {
             None if makes && !matches!(claim, Claim::Found(_)) => {
                 self.fetched_by_others(read, matches!(claim, Claim::Make(_)))
             }
-            ahead => (ahead, None),
+            prefetch => (prefetch, None),
         };
         match claim {
             Claim::Found(kept) => {
@@ -139,8 +139,8 @@ impl DiskCache {
                 }
                 serve_rows(read, &kept, sink)
             }
-            Claim::Without => self.reader.read(read, ahead, sink),
-            Claim::Make(maker) => self.make(read, ahead, sink, &key, maker),
+            Claim::Without => self.reader.read(read, prefetch, sink),
+            Claim::Make(maker) => self.make(read, prefetch, sink, &key, maker),
         }
     }
 
@@ -148,7 +148,7 @@ impl DiskCache {
     fn make(
         &self,
         read: RowGroupRead<'_>,
-        ahead: Option<Ahead>,
+        prefetch: Option<Prefetch>,
         sink: &mut dyn RowSink,
         key: &Key,
         maker: Maker<'_, Kept>,
@@ -157,7 +157,7 @@ impl DiskCache {
         let wants_all = matches!(read.slots, Slots::All);
         // Other rows of it will be wanted later: all of them are decoded now, so that none need be then.
         let passes_on: Option<&mut dyn RowSink> = if wants_all { Some(&mut *sink) } else { None };
-        let whole = self.reader.read(read.all(), ahead, &mut Copying { writer: &mut writer, passes_on });
+        let whole = self.reader.read(read.all(), prefetch, &mut Copying { writer: &mut writer, passes_on });
         let bytes = match whole {
             Ok(bytes) => {
                 writer.finish();
@@ -178,24 +178,24 @@ impl DiskCache {
     }
 
     /// Rows decoded from an entry that has the bytes of their column chunks, which is made if need be.
-    fn read_fetched(&self, read: RowGroupRead<'_>, ahead: Option<Ahead>, sink: &mut dyn RowSink) -> Result<u64> {
+    fn read_fetched(&self, read: RowGroupRead<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<u64> {
         let chunks = read.chunks();
         let bytes = length_of(&chunks);
         if bytes == 0 || bytes > self.reader.max_decoded_bytes() {
-            return self.reader.read(read, ahead, sink);
+            return self.reader.read(read, prefetch, sink);
         }
-        let fetch = |ahead: Option<Ahead>| match ahead {
-            Some(ahead) => {
-                let parts = ahead.wait()?.into_bytes();
+        let fetch = |prefetch: Option<Prefetch>| match prefetch {
+            Some(prefetch) => {
+                let parts = prefetch.wait()?.into_bytes();
                 self.reader.count_read(bytes);
                 Ok(parts)
             }
             None => self.reader.fetch(&read.group.file, &chunks),
         };
-        let (parts, fetched) = if ahead.as_ref().is_some_and(Ahead::is_for_others) {
+        let (parts, fetched) = if prefetch.as_ref().is_some_and(Prefetch::is_for_others) {
             // When it has arrived it is an entry, if it can be.
             self.tier.count_miss();
-            (fetch(ahead)?, bytes)
+            (fetch(prefetch)?, bytes)
         } else {
             let key = self.chunks_key(read, &chunks);
             let claim = match read.keeps {
@@ -207,16 +207,16 @@ impl DiskCache {
                     Kept::Chunks(all) if all.len() as u64 == bytes => (parts_of(&chunks, all), 0),
                     _ => return Err(Error::new(ErrorKind::Internal, "an entry of the disk tier is of other bytes")),
                 },
-                Claim::Without => return self.reader.read(read, ahead, sink),
+                Claim::Without => return self.reader.read(read, prefetch, sink),
                 Claim::Make(mut maker) => {
-                    let parts = fetch(ahead)?;
+                    let parts = fetch(prefetch)?;
                     parts.iter().for_each(|part| maker.write(part));
                     maker.commit();
                     (parts, bytes)
                 }
             }
         };
-        Ok(fetched + self.reader.read(read, Some(Ahead::kept(chunks, parts)), sink)?)
+        Ok(fetched + self.reader.read(read, Some(Prefetch::kept(chunks, parts)), sink)?)
     }
 
     fn rows_key(&self, read: RowGroupRead<'_>) -> Option<Key> {

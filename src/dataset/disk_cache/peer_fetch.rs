@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use super::{DiskCache, length_of, parts_of};
-use crate::dataset::ahead::Ahead;
+use crate::dataset::prefetch::Prefetch;
 use crate::dataset::reader::RowGroupRead;
 use crate::tier::{Fetched, Fetching, Key, Reservation, TierKind};
 
 impl DiskCache {
     /// Starts reading what decoding a row group takes, so that other processes find it in the tier. `None` where that
     /// gains nothing, or somebody else is reading it.
-    pub(super) fn fetch_for_all(&self, read: RowGroupRead<'_>, places: Vec<Range<u64>>) -> Option<Ahead> {
+    pub(super) fn fetch_for_all(&self, read: RowGroupRead<'_>, places: Vec<Range<u64>>) -> Option<Prefetch> {
         let (reader, tier, file) = (&self.reader, &self.tier, &read.group.file);
         let is_entry = tier.kind() == TierKind::Fetched;
         let takes = if is_entry { length_of(&places) } else { read.decoded_bytes() };
@@ -40,7 +40,7 @@ impl DiskCache {
     }
 
     /// What others have fetched of a row group, waited for or not, or else the right to fetch it.
-    pub(super) fn fetched_by_others(&self, read: RowGroupRead<'_>, wait: bool) -> (Option<Ahead>, Option<Fetching>) {
+    pub(super) fn fetched_by_others(&self, read: RowGroupRead<'_>, wait: bool) -> (Option<Prefetch>, Option<Fetching>) {
         let Some(chunks) = self.passed_chunks(read) else { return (None, None) };
         let key = self.chunks_key(read, &chunks);
         let fetched = match wait {
@@ -50,7 +50,7 @@ impl DiskCache {
         match fetched {
             Fetched::Passed(all) if all.len() as u64 == length_of(&chunks) => {
                 let parts = parts_of(&chunks, &all);
-                (Some(Ahead::at_hand(chunks, parts)), None)
+                (Some(Prefetch::at_hand(chunks, parts)), None)
             }
             Fetched::Mine(fetching) => (None, Some(fetching)),
             Fetched::Passed(_) | Fetched::Without => (None, None),

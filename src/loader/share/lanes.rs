@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::loader::walk::{Batches, Span, Walk};
+use crate::loader::walk::{BatchRange, Batches, Walk};
 use crate::sampler::{BatchPlan, DistributedSampler, EpochPlan};
 use crate::{Error, ErrorKind, Result};
 
@@ -147,7 +147,7 @@ impl Lanes {
     }
 }
 
-/// The batches of a span, which may be of several lanes.
+/// The batches of a range, which may be of several lanes.
 #[derive(Debug)]
 struct Several {
     steps: u64,
@@ -165,7 +165,7 @@ impl Batches for Several {
 
     fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32> {
         let Some((plan, step)) = self.batches.get(b as usize) else {
-            return Err(Error::new(ErrorKind::Internal, "a batch that is not in its span"));
+            return Err(Error::new(ErrorKind::Internal, "a batch that is not in its range"));
         };
         plan.fill(*step, batch)?;
         Ok(plan.shard().rank())
@@ -173,7 +173,7 @@ impl Batches for Several {
 }
 
 impl Walk for Lanes {
-    fn span(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<Span>> {
+    fn next_range(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<BatchRange>> {
         let (mut batches, mut rows, mut of) = (Vec::new(), 0, None);
         while batches.is_empty() || rows < target {
             let (lane, plan) = match self.due() {
@@ -184,7 +184,7 @@ impl Walk for Lanes {
             };
             let Some(progress) = self.lanes.get_mut(lane) else { break };
             let (epoch, step) = (progress.lane.epoch, progress.lane.next);
-            // A span is of one epoch.
+            // A range is of one epoch.
             if *of.get_or_insert(epoch) != epoch {
                 break;
             }
@@ -204,7 +204,7 @@ impl Walk for Lanes {
         let (Some(epoch), Some((first, _))) = (of, batches.first()) else { return Ok(None) };
         let (steps, count) = (first.steps(), batches.len() as u64);
         let plans = Arc::new(Several { steps, batches });
-        Ok(Some(Span { epoch, plans, batches: 0..count, replaced: Vec::new() }))
+        Ok(Some(BatchRange { epoch, plans, batches: 0..count, replaced: Vec::new() }))
     }
 
     fn epoch(&self) -> u64 {
@@ -232,11 +232,11 @@ mod tests {
     /// For each batch its rank, epoch and step, in the order of the walk.
     fn walk(mut lanes: Lanes) -> Vec<(u32, u64, u64)> {
         let mut found = Vec::new();
-        while let Some(span) = lanes.span(30, &mut |_| Ok(())).unwrap() {
-            for b in span.batches {
+        while let Some(range) = lanes.next_range(30, &mut |_| Ok(())).unwrap() {
+            for b in range.batches {
                 let mut batch = BatchPlan::default();
-                let rank = span.plans.fill(b, &mut batch).unwrap();
-                assert_eq!(batch.epoch, span.epoch);
+                let rank = range.plans.fill(b, &mut batch).unwrap();
+                assert_eq!(batch.epoch, range.epoch);
                 found.push((rank, batch.epoch, batch.step));
             }
         }
@@ -273,7 +273,7 @@ mod tests {
     fn a_lane_that_was_left_is_walked_no_more() {
         let mut lanes = Lanes::new(vec![lane(0, 0, 0), lane(1, 0, 0)], 1);
         let marks = lanes.marks();
-        lanes.span(20, &mut |_| Ok(())).unwrap();
+        lanes.next_range(20, &mut |_| Ok(())).unwrap();
         let mut seen = Vec::new();
         while let Some(mark) = marks.pop() {
             seen.push(mark);
@@ -293,9 +293,9 @@ mod tests {
             calls += 1;
             if calls == 4 { Err(Error::new(ErrorKind::OutOfRange, "no such row")) } else { Ok(()) }
         };
-        assert_eq!(lanes.span(1000, &mut refuse).unwrap().unwrap().batches, 0..3);
+        assert_eq!(lanes.next_range(1000, &mut refuse).unwrap().unwrap().batches, 0..3);
         assert_eq!(marks.failed(), None);
-        let error = lanes.span(1000, &mut |_| Err(Error::new(ErrorKind::OutOfRange, "no such row"))).unwrap_err();
+        let error = lanes.next_range(1000, &mut |_| Err(Error::new(ErrorKind::OutOfRange, "no such row"))).unwrap_err();
         assert_eq!((error.kind(), marks.failed()), (ErrorKind::OutOfRange, Some(1)));
     }
 }

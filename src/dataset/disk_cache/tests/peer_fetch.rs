@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::dataset::Ahead;
+use crate::dataset::Prefetch;
 use crate::row_group::WholeBatch;
 use crate::source::{Done, LocalSource, Pending, Source};
 
@@ -100,15 +100,15 @@ impl Process {
         Self { dataset, store }
     }
 
-    fn ahead(&self, group: u32) -> Option<Ahead> {
-        self.dataset.read_ahead(group, Slots::All)
+    fn prefetch(&self, group: u32) -> Option<Prefetch> {
+        self.dataset.prefetch(group, Slots::All)
     }
 
     /// Decodes a row group, and looks at its first row.
-    fn decode(&self, group: u32, ahead: Option<Ahead>) {
+    fn decode(&self, group: u32, prefetch: Option<Prefetch>) {
         let projection = self.dataset.projection().clone();
         let mut rows = WholeBatch::default();
-        self.dataset.read(group, Slots::All, &projection, ahead, &mut rows).unwrap();
+        self.dataset.read(group, Slots::All, &projection, prefetch, &mut rows).unwrap();
         let rows = rows.into_batch().unwrap();
         assert_eq!(rows.column(0).as_primitive::<Int64Type>().value(0), i64::from(group) * GROUP as i64);
     }
@@ -125,9 +125,9 @@ fn two(place: &Place, kind: TierKind) -> (Process, Process) {
 }
 
 /// Waits until what was read ahead has arrived, for everybody.
-fn arrived(ahead: &Ahead) {
+fn arrived(prefetch: &Prefetch) {
     let began = Instant::now();
-    while !ahead.has_arrived() {
+    while !prefetch.has_arrived() {
         assert!(began.elapsed() < LONG);
         thread::sleep(Duration::from_millis(1));
     }
@@ -144,20 +144,20 @@ fn what_one_process_reads_ahead_another_does_not_fetch_whoever_gets_to_it_first(
         for first_decodes_first in [true, false] {
             let place = Place::new();
             let (first, second) = two(&place, kind);
-            let ahead = first.ahead(1).unwrap();
-            assert!(second.ahead(1).is_none() && first.ahead(1).is_none(), "it is on its way");
+            let prefetch = first.prefetch(1).unwrap();
+            assert!(second.prefetch(1).is_none() && first.prefetch(1).is_none(), "it is on its way");
             assert_eq!((first.store.reads(), second.store.reads()), (1, 0));
             first.store.set(true);
-            arrived(&ahead);
-            assert!(second.ahead(1).is_none(), "it is there");
+            arrived(&prefetch);
+            assert!(second.prefetch(1).is_none(), "it is there");
             if first_decodes_first {
-                first.decode(1, Some(ahead));
+                first.decode(1, Some(prefetch));
                 second.decode(1, None);
             } else {
                 second.decode(1, None);
-                first.decode(1, Some(ahead));
+                first.decode(1, Some(prefetch));
             }
-            assert!(second.ahead(1).is_none() && first.ahead(1).is_none(), "it is kept");
+            assert!(second.prefetch(1).is_none() && first.prefetch(1).is_none(), "it is kept");
             assert_eq!((first.store.reads(), second.store.reads()), (1, 0), "{kind}");
             let decodes = first.dataset.counters().decodes + second.dataset.counters().decodes;
             assert_eq!(decodes, if kind == TierKind::Decoded { 1 } else { 2 });
@@ -172,11 +172,11 @@ fn a_process_that_does_not_come_back_for_what_it_read_ahead_holds_nobody_up() {
     for kind in KINDS {
         let place = Place::new();
         let (first, second) = two(&place, kind);
-        let aheads: Vec<_> = (0..GROUPS as u32).map(|group| first.ahead(group).unwrap()).collect();
+        let prefetches: Vec<_> = (0..GROUPS as u32).map(|group| first.prefetch(group).unwrap()).collect();
         first.store.set(true);
         (0..GROUPS as u32).for_each(|group| second.decode(group, None));
         assert_eq!((first.store.reads(), second.store.reads(), second.timeouts()), (GROUPS, 0, 0));
-        drop(aheads);
+        drop(prefetches);
         assert_eq!(place.entries().len() as u64, GROUPS);
         assert!(is_tidy(&place));
     }
@@ -187,7 +187,7 @@ fn two_processes_that_need_first_what_the_other_has_read_ahead_both_get_on() {
     for kind in KINDS {
         let place = Place::new();
         let (first, second) = two(&place, kind);
-        let (one, two) = (first.ahead(1).unwrap(), second.ahead(2).unwrap());
+        let (one, two) = (first.prefetch(1).unwrap(), second.prefetch(2).unwrap());
         thread::scope(|scope| {
             scope.spawn(|| {
                 first.decode(2, None);
@@ -211,10 +211,10 @@ fn a_process_does_not_wait_for_itself() {
     for kind in KINDS {
         let place = Place::new();
         let process = Process::new(&place, kind, LONG);
-        let ahead = process.ahead(3).unwrap();
+        let prefetch = process.prefetch(3).unwrap();
         process.store.set(true);
         process.decode(3, None);
-        process.decode(3, Some(ahead));
+        process.decode(3, Some(prefetch));
         assert_eq!((process.store.reads(), process.timeouts(), is_tidy(&place)), (1, 0, true), "{kind}");
     }
 }
@@ -250,13 +250,13 @@ fn a_read_that_is_given_up_is_anybodys_again() {
     for kind in KINDS {
         let place = Place::new();
         let (first, second) = two(&place, kind);
-        drop(first.ahead(1).unwrap());
+        drop(first.prefetch(1).unwrap());
         assert!(place.entries().is_empty(), "{:?}", place.entries());
-        let ahead = second.ahead(1).unwrap();
-        assert!(first.ahead(1).is_none());
+        let prefetch = second.prefetch(1).unwrap();
+        assert!(first.prefetch(1).is_none());
         second.store.set(true);
-        arrived(&ahead);
-        drop(ahead);
+        arrived(&prefetch);
+        drop(prefetch);
         assert_eq!(place.entries().len(), usize::from(kind == TierKind::Fetched), "bytes that nobody came back for");
         assert!(is_tidy(&place));
     }
@@ -268,10 +268,10 @@ fn what_a_stopped_process_reads_ahead_is_not_waited_for_for_ever() {
         let place = Place::new();
         let wait = Duration::from_millis(300);
         let (stopped, other) = (Process::new(&place, kind, wait), Process::new(&place, kind, wait));
-        let aheads: Vec<_> = (0..GROUPS as u32).map(|group| stopped.ahead(group).unwrap()).collect();
+        let prefetches: Vec<_> = (0..GROUPS as u32).map(|group| stopped.prefetch(group).unwrap()).collect();
         (0..GROUPS as u32).for_each(|group| other.decode(group, None));
         assert_eq!((other.store.reads(), other.timeouts()), (GROUPS, GROUPS), "{kind}");
-        drop(aheads);
+        drop(prefetches);
         assert!(is_tidy(&place));
     }
 }
@@ -280,11 +280,11 @@ fn what_a_stopped_process_reads_ahead_is_not_waited_for_for_ever() {
 fn what_a_killed_process_had_fetched_is_used_and_cleared() {
     let place = Place::new();
     let (killed, other) = two(&place, TierKind::Decoded);
-    let ahead = killed.ahead(2).unwrap();
+    let prefetch = killed.prefetch(2).unwrap();
     killed.store.set(true);
-    arrived(&ahead);
+    arrived(&prefetch);
     // Nothing of it is dropped.
-    std::mem::forget(ahead);
+    std::mem::forget(prefetch);
     assert!(!is_tidy(&place));
     other.decode(2, None);
     assert_eq!((other.store.reads(), is_tidy(&place)), (0, true));
@@ -294,9 +294,9 @@ fn what_a_killed_process_had_fetched_is_used_and_cleared() {
 fn fetched_bytes_that_are_damaged_are_fetched_again() {
     let place = Place::new();
     let (first, second) = two(&place, TierKind::Decoded);
-    let ahead = first.ahead(2).unwrap();
+    let prefetch = first.prefetch(2).unwrap();
     first.store.set(true);
-    arrived(&ahead);
+    arrived(&prefetch);
     let [file] = &place.entries()[..] else { panic!("{:?}", place.entries()) };
     let mut bytes = fs::read(file).unwrap();
     let middle = bytes.len() / 2;
@@ -304,7 +304,7 @@ fn fetched_bytes_that_are_damaged_are_fetched_again() {
     fs::write(file, bytes).unwrap();
     second.decode(2, None);
     assert_eq!(second.store.reads(), 1);
-    first.decode(2, Some(ahead));
+    first.decode(2, Some(prefetch));
     assert!(is_tidy(&place));
 }
 
@@ -315,24 +315,24 @@ fn locks_are_so_few_that_files_can_be_opened_still() {
     place.index();
     for kind in KINDS {
         let (first, second) = two(&place, kind);
-        let aheads: Vec<_> = (0..400).map(|group| first.ahead(group).unwrap()).collect();
+        let prefetches: Vec<_> = (0..400).map(|group| first.prefetch(group).unwrap()).collect();
         assert!(place.entries().len() <= 256, "{}", place.entries().len());
         first.store.set(true);
-        aheads.iter().for_each(arrived);
-        let rows = |group: u32, ahead| {
+        prefetches.iter().for_each(arrived);
+        let rows = |group: u32, prefetch| {
             let projection = first.dataset.projection().clone();
             let mut rows = WholeBatch::default();
-            first.dataset.read(group, Slots::All, &projection, ahead, &mut rows).unwrap();
+            first.dataset.read(group, Slots::All, &projection, prefetch, &mut rows).unwrap();
             rows.into_batch().unwrap()
         };
-        for (group, ahead) in aheads.into_iter().enumerate() {
+        for (group, prefetch) in prefetches.into_iter().enumerate() {
             assert_eq!(
-                rows(group as u32, Some(ahead)).column(0).as_primitive::<Int64Type>().values()[..],
+                rows(group as u32, Some(prefetch)).column(0).as_primitive::<Int64Type>().values()[..],
                 [group as i64]
             );
         }
         assert_eq!((first.store.reads(), first.dataset.tier_counters().writes), (400, 400));
-        assert!(second.ahead(399).is_none());
+        assert!(second.prefetch(399).is_none());
         fs::remove_dir_all(place.path("tier")).unwrap();
     }
 }
@@ -352,9 +352,9 @@ fn few_rows_of_each_row_group_are_kept_as_what_they_are() {
             let ids: Vec<i64> = (0..GROUPS as u32)
                 .flat_map(|group| {
                     let projection = process.dataset.projection().clone();
-                    let ahead = process.ahead(group);
+                    let prefetch = process.prefetch(group);
                     let mut rows = WholeBatch::default();
-                    process.dataset.read(group, Slots::All, &projection, ahead, &mut rows).unwrap();
+                    process.dataset.read(group, Slots::All, &projection, prefetch, &mut rows).unwrap();
                     let rows = rows.into_batch().unwrap();
                     rows.column(0).as_primitive::<Int64Type>().values().to_vec()
                 })

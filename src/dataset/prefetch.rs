@@ -12,7 +12,7 @@ use crate::tier::Passed;
 
 /// A row group whose bytes are on their way. Dropping it gives the read up.
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct Prefetch {
     /// Where the bytes are in the file, sorted.
     chunks: Vec<Range<u64>>,
     pending: Pending<Vec<Bytes>>,
@@ -25,7 +25,7 @@ pub(crate) struct Ahead {
 /// What is there for other processes, once it is. Clones are of the same, which is there until all are dropped.
 pub(super) type PassedOn = Arc<Mutex<Option<Passed>>>;
 
-impl Ahead {
+impl Prefetch {
     pub(super) fn begin(source: &dyn Source, file: &OpenFile, chunks: Vec<Range<u64>>) -> Option<Self> {
         if chunks.is_empty() {
             return None;
