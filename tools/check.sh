@@ -85,9 +85,6 @@ for features in "" "--no-default-features"; do
   cargo test --locked --lib $features
 done
 
-step "the C API"
-bash tools/capi.sh
-
 step "the wheel"
 ready wheel_tools
 # With the features and the profile that the other checks have built already.
@@ -96,9 +93,17 @@ ROWDEX_CARGO_PROFILE=${ROWDEX_CARGO_PROFILE:-dev} ROWDEX_CARGO_ARGS=${ROWDEX_CAR
 ROWDEX_WHEEL=$(cat target/prepare/wheel)
 export ROWDEX_WHEEL
 
+# The programs under valgrind leave a core to the tests of the package. It begins behind the wheel, because both build
+# the same library.
+prepare capi bash tools/capi.sh
+
 step "the Python package"
 ready python
 bash tools/python.sh -q
+
+step "the C API"
+ready capi
+cat target/prepare/capi.log
 
 if [ "$ROWDEX_FRAMEWORKS" = required ]; then
   step "the package under frameworks"

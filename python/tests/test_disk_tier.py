@@ -44,7 +44,8 @@ def test_a_loader_serves_from_it_and_goes_on_when_it_is_deleted(index: str, tmp_
     loader = rowdex.Loader(dataset, batch_size=64, seed=3, memory=1 << 12, output="numpy")
     for epoch in range(2):
         assert sorted(row for batch in loader for row in batch["id"].tolist())[:1003] == list(range(1003)), epoch
-        shutil.rmtree(tmp_path / "tier")
+        # The loader's threads read ahead, and may be writing into it.
+        shutil.rmtree(tmp_path / "tier", ignore_errors=True)
 
 
 def test_what_can_not_be_a_tier_is_refused(index: str, tmp_path: pathlib.Path) -> None:
