@@ -3,14 +3,22 @@
 use std::fmt::Debug;
 use std::sync::Weak;
 
-use super::LoaderStats;
 use super::assemble::Assembled;
+use super::{LoaderStats, Place};
 use crate::Result;
+use crate::sampler::DistributedSampler;
 
 /// Delivers the batches of a run one after another, from a given batch on. Dropping it ends what it does.
 pub(crate) trait Deliver: Debug + Send + Sync {
     /// The next segment; `None` at the end of the run. Waits for it.
     fn next(&self) -> Result<Option<Assembled>>;
+
+    /// Goes on from another place of a sampler, which differs from the one before in its state alone. `false` if it
+    /// cannot: whoever wants that makes another one.
+    fn go_to(&self, sampler: &DistributedSampler, place: Place) -> bool {
+        let _ = (sampler, place);
+        false
+    }
 
     /// What other threads may see of it.
     fn watched(&self) -> Weak<dyn Watched>;

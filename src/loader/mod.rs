@@ -484,7 +484,7 @@ impl Loader {
         }
         self.samplers = samplers.into();
         let epoch = self.samplers.first().map_or(state.epoch, DistributedSampler::epoch);
-        self.go_to(epoch);
+        self.go_to(Place { epoch, batch: 0 });
         Ok(())
     }
 
@@ -504,17 +504,20 @@ impl Loader {
                 sampler.set_epoch(epoch);
             }
             self.samplers = samplers.into();
-            self.go_to(epoch);
+            self.go_to(Place { epoch, batch: 0 });
         }
     }
 
-    fn go_to(&mut self, epoch: u64) {
-        self.engine = None;
+    fn go_to(&mut self, place: Place) {
         self.waiting.clear();
         (self.error, self.over) = (None, None);
-        self.place = Place { epoch, batch: 0 };
-        if let Some(sampler) = self.samplers.first() {
-            self.state = State { epoch, ..sampler.state() };
+        self.place = place;
+        let Some(sampler) = self.samplers.first() else { return };
+        self.state = State { epoch: place.epoch, ..sampler.state() };
+        let own = self.engine.as_ref().filter(|owned| owned.process == std::process::id());
+        let engine = own.and_then(|owned| owned.engine.as_ref());
+        if !engine.is_some_and(|engine| engine.go_to(sampler, place)) {
+            self.engine = None;
         }
     }
 
@@ -532,7 +535,8 @@ impl Loader {
         Epoch { epoch: self.place.epoch, loader: self, ended: false }
     }
 
-    /// What was done since the loader was started, resumed or set to another epoch.
+    /// What was done since the loader was started, resumed or set to another epoch. If it [shares](Share) a reader:
+    /// what that did for all ranks, as of the last batch.
     pub fn stats(&self) -> LoaderStats {
         let own = self.engine.as_ref().filter(|owned| owned.process == std::process::id());
         own.and_then(|owned| owned.engine.as_ref()).map_or_else(LoaderStats::default, |engine| engine.stats())

@@ -88,8 +88,7 @@ impl Loader {
         };
         let ranks = samplers.len() as u64;
         self.samplers = samplers.into();
-        self.go_to(epoch);
-        self.place = Place { epoch, batch: if step > first { step * ranks } else { 0 } };
+        self.go_to(Place { epoch, batch: if step > first { step * ranks } else { 0 } });
         self.state = state;
         Ok(())
     }

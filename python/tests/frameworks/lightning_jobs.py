@@ -133,7 +133,7 @@ def shares(index: str) -> dict[str, Any]:
     dataset = rowdex.Dataset(index)
     share: dict[str, Any] = {"share": "machine", "share_name": "all", "share_job": os.getcwd(), "share_ranks": 2}
     data = module(index, train=dataset, val=dataset, memory="64KiB", **share)
-    trainer(max_epochs=2, val_check_interval=40).fit(model, datamodule=data)
+    trainer(max_epochs=2, val_check_interval=30).fit(model, datamodule=data)
     return {"found": model.epochs, "plain": plain(index, 2), "evaluated": model.evaluated}
 
 

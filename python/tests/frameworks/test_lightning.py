@@ -96,9 +96,9 @@ def test_ranks_share_the_readers_of_training_and_validation(jobs: Jobs) -> None:
     ranks = jobs.run("shares", index=INDEX)
     for rank in ranks:
         assert rank["found"] == rank["plain"]
-        # Once within each epoch.
-        assert len(rank["evaluated"]) == 2 * STEPS
-    for time in range(2):
+        # Twice within each epoch.
+        assert len(rank["evaluated"]) == 4 * STEPS
+    for time in range(4):
         evaluated = [rank["evaluated"][time * STEPS : (time + 1) * STEPS] for rank in ranks]
         assert sorted(row for batches in evaluated for batch in batches for row in batch) == list(range(ROWS))
 

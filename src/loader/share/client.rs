@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::Seat;
-use super::message::{About, Answer, Hello, Parcel, taken, waiting};
-use super::reader::{Reader, Stopper};
+use super::message::{About, Answer, Hello, Parcel, away, taken, waiting};
+use super::reader::{Meeting, Reader, Stopper};
 use crate::loader::assemble::Assembled;
 use crate::loader::control::closed;
 use crate::loader::deliver::{Deliver, Watched};
 use crate::loader::part::Part;
 use crate::loader::{Batch, LoaderStats, Place};
+use crate::sampler::DistributedSampler;
 use crate::share::{Connection, Met, Received, Signal, meet, read};
 use crate::{Error, ErrorKind, Result};
 
@@ -21,7 +22,8 @@ use crate::{Error, ErrorKind, Result};
 const MEETING: Duration = Duration::from_secs(30);
 
 /// Delivers the batches of one rank. It meets the others when the first batch is asked for, and again when their reader
-/// has ended in good order.
+/// has ended in good order. When it goes to another place it stays with them: if the reader is in this process, the
+/// others are read for all the while.
 #[derive(Debug)]
 pub(super) struct Client {
     seat: Seat,
@@ -42,11 +44,26 @@ struct Shared {
 #[derive(Debug)]
 struct At {
     link: Option<Link>,
+    stage: Stage,
+    /// How many times a reader was told where this rank is.
+    visit: u64,
+    sampler: DistributedSampler,
     /// The batch after the last one that came.
     place: Place,
     /// How many ranks are left of those that met before.
     left: Option<u32>,
     buffer: Vec<u8>,
+}
+
+/// What the reader knows of this rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// That it is not at the place any more where it was.
+    Away,
+    /// Where it goes on, if the message has arrived.
+    Asked,
+    /// Where it is.
+    Here,
 }
 
 #[derive(Debug)]
@@ -86,7 +103,8 @@ impl Shared {
 impl Client {
     pub(super) fn new(seat: Seat) -> Result<Self> {
         let shared = Shared { stop: Signal::new()?, stats: Mutex::default(), ends: Mutex::default() };
-        let at = At { link: None, place: seat.place, left: None, buffer: Vec::new() };
+        let (sampler, place) = (seat.sampler.clone(), seat.place);
+        let at = At { link: None, stage: Stage::Away, visit: 0, sampler, place, left: None, buffer: Vec::new() };
         Ok(Self { seat, shared: Arc::new(shared), at: Mutex::new(at) })
     }
 
@@ -94,24 +112,35 @@ impl Client {
         self.at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The message that says where this rank goes on.
+    fn hello(&self, at: &mut At) -> Vec<u8> {
+        at.visit += 1;
+        let hello = Hello {
+            visit: at.visit,
+            rank: at.sampler.shard().rank(),
+            state: at.sampler.state(),
+            place: at.place,
+            end: self.seat.options.epochs,
+            facts: self.seat.group.facts.clone(),
+        };
+        hello.to_bytes()
+    }
+
     /// Meets the others.
     fn join(&self, at: &mut At) -> Result<Link> {
         let (seat, stop, began) = (&self.seat, &self.shared.stop, Instant::now());
-        let hello = Hello {
-            rank: seat.sampler.shard().rank(),
-            state: seat.sampler.state(),
-            place: at.place,
-            end: seat.options.epochs,
-            facts: seat.group.facts.clone(),
-        };
-        let hello = hello.to_bytes();
+        let hello = self.hello(at);
         loop {
             let (connection, reader) = match meet(&seat.group.address, stop)?.ok_or_else(closed)? {
                 Met::Joined(connection) => (connection, None),
                 Met::First(listener) => {
                     let connection = listener.connect()?;
-                    let expected = at.left.unwrap_or(seat.group.ranks) as usize;
-                    let reader = Reader::start(seat.clone(), listener, expected)?;
+                    let meeting = match at.left {
+                        Some(left) => Meeting::Again(left as usize),
+                        None => Meeting::First(seat.group.ranks as usize),
+                    };
+                    let seat = Seat { sampler: at.sampler.clone(), place: at.place, ..seat.clone() };
+                    let reader = Reader::start(seat, listener, meeting)?;
                     (connection, Some(reader))
                 }
             };
@@ -121,8 +150,8 @@ impl Client {
                 match connection.receive(&mut at.buffer, stop, None)? {
                     Received::Message(length, _) => {
                         return match Answer::parse(at.buffer.get(..length).unwrap_or_default())? {
-                            Answer::Welcome(host) => Ok(Link { connection, host, reader }),
-                            Answer::Failed(error) => Err(error),
+                            (_, Answer::Welcome(host)) => Ok(Link { connection, host, reader }),
+                            (_, Answer::Failed(error)) => Err(error),
                             _ => Err(Error::new(ErrorKind::Internal, "the reader of this machine gave no welcome")),
                         };
                     }
@@ -149,7 +178,7 @@ impl Client {
         let whole = Arc::new(whole);
         let mut about = crate::share::Reader::new(&about);
         let (mut batches, mut first) = (Vec::new(), 0);
-        let rank = self.seat.sampler.shard().rank();
+        let rank = at.sampler.shard().rank();
         for _ in 0..parcel.batches {
             let About { epoch, step, steps, row_ids, substituted, pads } = About::parse(&mut about, rows - first)?;
             let count = row_ids.len();
@@ -174,9 +203,15 @@ impl Deliver for Client {
         let at = &mut *self.lock();
         loop {
             if at.link.is_none() {
-                at.link = Some(self.join(at)?);
+                (at.link, at.stage) = (Some(self.join(at)?), Stage::Here);
             }
             let Some(Link { connection, host, .. }) = &at.link else { continue };
+            let (connection, host) = (Arc::clone(connection), *host);
+            if at.stage == Stage::Away {
+                // If the reader is gone, what it has sent says why.
+                connection.send(&self.hello(at), None, &self.shared.stop)?;
+                at.stage = Stage::Asked;
+            }
             let mut received = connection.receive(&mut at.buffer, &self.shared.stop, Some(Duration::ZERO))?;
             if matches!(received, Received::TimedOut) {
                 connection.send(&waiting(), None, &self.shared.stop)?;
@@ -186,6 +221,11 @@ impl Deliver for Client {
                 Received::Message(length, file) => (length, file),
                 Received::Stopped => return Err(closed()),
                 Received::Gone | Received::TimedOut if self.shared.stop.is_set() => return Err(closed()),
+                Received::Gone if at.stage == Stage::Asked => {
+                    // It ended while this rank was at no place, which has lost nothing.
+                    (at.link, at.left) = (None, None);
+                    continue;
+                }
                 Received::Gone | Received::TimedOut => {
                     let message = format!(
                         "the reader that this machine's ranks share has ended (process {}, rank {host})",
@@ -195,7 +235,12 @@ impl Deliver for Client {
                         .with_hint("see how that process ended, and go on from the last state"));
                 }
             };
-            match Answer::parse(at.buffer.get(..length).unwrap_or_default())? {
+            let (visit, answer) = Answer::parse(at.buffer.get(..length).unwrap_or_default())?;
+            if visit != at.visit && !matches!(answer, Answer::Bye(_)) {
+                // It is for the place where this rank was.
+                continue;
+            }
+            match answer {
                 Answer::Batches(parcel) => {
                     let file = file.ok_or_else(|| Error::new(ErrorKind::Internal, "batches without their file"))?;
                     let sent = connection.send(&taken(parcel.batches, parcel.length), None, &self.shared.stop);
@@ -210,9 +255,40 @@ impl Deliver for Client {
                 Answer::Failed(error) => return Err(error),
                 Answer::End => return Ok(None),
                 Answer::Bye(left) => (at.left, at.link) = (Some(left), None),
-                Answer::Welcome(_) => {}
+                Answer::Welcome(_) => at.stage = Stage::Here,
             }
         }
+    }
+
+    fn go_to(&self, sampler: &DistributedSampler, place: Place) -> bool {
+        let at = &mut *self.lock();
+        (at.sampler, at.place) = (sampler.clone(), place);
+        let Some(connection) = at.link.as_ref().map(|link| Arc::clone(&link.connection)) else { return true };
+        if at.stage == Stage::Away {
+            return true;
+        }
+        at.stage = Stage::Away;
+        // Nobody is to wait for this rank, nor for room among what it has not taken.
+        let mut ended = !connection.send(&away(), None, &self.shared.stop).unwrap_or(false);
+        while let Ok(received) = connection.receive(&mut at.buffer, &self.shared.stop, Some(Duration::ZERO)) {
+            match received {
+                Received::Message(length, _) => {
+                    if let Ok((_, Answer::Bye(left))) = Answer::parse(at.buffer.get(..length).unwrap_or_default()) {
+                        (at.left, ended) = (Some(left), true);
+                        break;
+                    }
+                }
+                Received::Gone => {
+                    ended = true;
+                    break;
+                }
+                Received::Stopped | Received::TimedOut => break,
+            }
+        }
+        if ended {
+            at.link = None;
+        }
+        true
     }
 
     fn watched(&self) -> Weak<dyn Watched> {

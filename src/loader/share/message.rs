@@ -19,10 +19,14 @@ const LOST: u8 = 6;
 const END: u8 = 7;
 const BYE: u8 = 8;
 const WAITING: u8 = 9;
+const AWAY: u8 = 10;
 
-/// The first message of a rank.
+/// The first message of a rank, and the first one of each place that it goes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hello {
+    /// How many times this end of a connection has said so. What is answered has the same number, so that the rank
+    /// knows what was sent to it at a place before.
+    pub(super) visit: u64,
     pub(super) rank: u32,
     /// The state of its sampler.
     pub(super) state: State,
@@ -36,7 +40,7 @@ pub(super) struct Hello {
 impl Hello {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut message = Writer::tagged(HELLO);
-        message.number(PROTOCOL).text(VERSION).number(self.rank.into());
+        message.number(PROTOCOL).text(VERSION).number(self.visit).number(self.rank.into());
         let State { fingerprint, epoch, consumed } = self.state;
         message.number(fingerprint).number(epoch).number(consumed);
         message.number(self.place.epoch).number(self.place.batch).number(self.end.unwrap_or(u64::MAX));
@@ -56,6 +60,8 @@ pub(super) enum Request {
     Taken(u64, u64),
     /// It waits for its next batch.
     Waiting,
+    /// It goes to another place, and says where when it wants a batch from there.
+    Away,
 }
 
 impl Request {
@@ -72,6 +78,7 @@ impl Request {
                     return Err(Error::new(ErrorKind::InvalidArgument, message)
                         .with_hint("install the same version for all ranks"));
                 }
+                let visit = message.number()?;
                 let rank = u32::try_from(message.number()?).unwrap_or(u32::MAX);
                 let state =
                     State { fingerprint: message.number()?, epoch: message.number()?, consumed: message.number()? };
@@ -79,10 +86,11 @@ impl Request {
                 let end = Some(message.number()?).filter(|end| *end < u64::MAX);
                 let facts = (0..message.count()?).map(|_| Ok((message.text()?.to_owned(), message.text()?.to_owned())));
                 let facts = facts.collect::<Result<_>>()?;
-                Self::Hello(Hello { rank, state, place, end, facts })
+                Self::Hello(Hello { visit, rank, state, place, end, facts })
             }
             TAKEN => Self::Taken(message.number()?, message.number()?),
             WAITING => Self::Waiting,
+            AWAY => Self::Away,
             _ => return Err(unknown()),
         })
     }
@@ -96,6 +104,10 @@ pub(super) fn taken(batches: u64, bytes: u64) -> Vec<u8> {
 
 pub(super) fn waiting() -> Vec<u8> {
     Writer::tagged(WAITING).into_bytes()
+}
+
+pub(super) fn away() -> Vec<u8> {
+    Writer::tagged(AWAY).into_bytes()
 }
 
 /// What the reader says to a rank.
@@ -127,17 +139,19 @@ pub(super) struct Parcel {
 }
 
 impl Answer {
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
-        match self {
+    /// To a rank at a visit, which comes last in the message: before it is what a rank must understand to know why it
+    /// is refused.
+    pub(super) fn to_bytes(&self, visit: u64) -> Vec<u8> {
+        let mut message = match self {
             Self::Welcome(rank) => {
                 let mut message = Writer::tagged(WELCOME);
                 message.number((*rank).into());
-                message.into_bytes()
+                message
             }
             Self::Failed(error) => {
                 let mut message = Writer::tagged(FAILED);
                 message.error(error);
-                message.into_bytes()
+                message
             }
             Self::Batches(parcel) => {
                 let mut message = Writer::tagged(BATCHES);
@@ -145,26 +159,29 @@ impl Answer {
                 for number in numbers(&parcel.stats) {
                     message.number(number);
                 }
-                message.into_bytes()
+                message
             }
             Self::Lost(row_group, error) => {
                 let mut message = Writer::tagged(LOST);
                 message.number((*row_group).into()).error(error);
-                message.into_bytes()
+                message
             }
-            Self::End => Writer::tagged(END).into_bytes(),
+            Self::End => Writer::tagged(END),
             Self::Bye(left) => {
                 let mut message = Writer::tagged(BYE);
                 message.number((*left).into());
-                message.into_bytes()
+                message
             }
-        }
+        };
+        message.number(visit);
+        message.into_bytes()
     }
 
-    pub(super) fn parse(message: &[u8]) -> Result<Self> {
+    /// An answer, and the visit that it is for.
+    pub(super) fn parse(message: &[u8]) -> Result<(u64, Self)> {
         let mut message = Reader::new(message);
         let short = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-        Ok(match message.tag()? {
+        let answer = match message.tag()? {
             WELCOME => Self::Welcome(short(message.number()?)),
             FAILED => Self::Failed(message.error()?),
             BATCHES => {
@@ -180,7 +197,8 @@ impl Answer {
             END => Self::End,
             BYE => Self::Bye(short(message.number()?)),
             _ => return Err(unknown()),
-        })
+        };
+        Ok((message.number()?, answer))
     }
 }
 
@@ -295,6 +313,7 @@ mod tests {
 
     fn hello() -> Hello {
         Hello {
+            visit: 6,
             rank: 3,
             state: State { fingerprint: 1, epoch: 2, consumed: 3 },
             place: Place { epoch: 4, batch: 5 },
@@ -311,6 +330,7 @@ mod tests {
         }
         assert!(matches!(Request::parse(&taken(3, 4)).unwrap(), Request::Taken(3, 4)));
         assert!(matches!(Request::parse(&waiting()).unwrap(), Request::Waiting));
+        assert!(matches!(Request::parse(&away()).unwrap(), Request::Away));
     }
 
     #[test]
@@ -327,16 +347,15 @@ mod tests {
         let numbers = std::array::from_fn(|number| number as u64 + 1);
         let parcel = Parcel { stream: 1, length: 2, rows: 3, batches: 4, stats: stats(numbers) };
         assert_eq!(self::numbers(&parcel.stats), numbers);
-        let Answer::Batches(read) = Answer::parse(&Answer::Batches(parcel.clone()).to_bytes()).unwrap() else {
-            panic!()
-        };
+        let there_and_back = |answer: Answer| Answer::parse(&answer.to_bytes(8)).unwrap();
+        let (8, Answer::Batches(read)) = there_and_back(Answer::Batches(parcel.clone())) else { panic!() };
         assert_eq!(read, parcel);
-        assert!(matches!(Answer::parse(&Answer::Welcome(2).to_bytes()).unwrap(), Answer::Welcome(2)));
-        assert!(matches!(Answer::parse(&Answer::Bye(2).to_bytes()).unwrap(), Answer::Bye(2)));
-        assert!(matches!(Answer::parse(&Answer::End.to_bytes()).unwrap(), Answer::End));
+        assert!(matches!(there_and_back(Answer::Welcome(2)), (8, Answer::Welcome(2))));
+        assert!(matches!(there_and_back(Answer::Bye(2)), (8, Answer::Bye(2))));
+        assert!(matches!(there_and_back(Answer::End), (8, Answer::End)));
         let error = || Error::new(ErrorKind::Stale, "x").with_file("y");
-        let Answer::Lost(7, lost) = Answer::parse(&Answer::Lost(7, error()).to_bytes()).unwrap() else { panic!() };
-        let Answer::Failed(failed) = Answer::parse(&Answer::Failed(error()).to_bytes()).unwrap() else { panic!() };
+        let (8, Answer::Lost(7, lost)) = there_and_back(Answer::Lost(7, error())) else { panic!() };
+        let (8, Answer::Failed(failed)) = there_and_back(Answer::Failed(error())) else { panic!() };
         assert_eq!((lost.to_string(), failed.to_string()), (error().to_string(), error().to_string()));
     }
 

@@ -3,8 +3,8 @@
 //! One thread accepts ranks, each rank has one that listens to it, and one hands out what the engine delivers. What
 //! they share is behind one lock, which nobody holds while sending, reading or waiting.
 //!
-//! Whenever a rank joins, the engine is started anew, with every rank at the batch after the last one that was sent to
-//! it. So what a rank gets depends on its own place alone.
+//! Whenever a rank joins, or goes to another place, the engine is started anew, with every rank at the batch after the
+//! last one that was sent to it. So what a rank gets depends on its own place alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
@@ -29,7 +29,7 @@ use crate::{Error, ErrorKind, Result};
 /// How long a process that has connected may take to say which rank it is.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long ranks that go to another epoch together may take, one after the other.
+/// How long ranks that go to another place together may take, one after the other.
 const STRAGGLERS: Duration = Duration::from_millis(200);
 
 /// The most steps of a rank that go into one memory file, as many as the engine makes in one piece.
@@ -49,11 +49,19 @@ pub(super) struct Reader {
     sender: Option<JoinHandle<()>>,
 }
 
+/// How many ranks are to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meeting {
+    /// For the first time: their processes start one after the other.
+    First(usize),
+    /// They had another reader before, and come when they want a batch.
+    Again(usize),
+}
+
 #[derive(Debug)]
 struct Inner {
     seat: Seat,
-    /// How many ranks to wait for.
-    expected: usize,
+    meeting: Meeting,
     stop: Signal,
     state: Mutex<State>,
     changed: Condvar,
@@ -63,7 +71,11 @@ struct Inner {
 struct State {
     stop: bool,
     members: BTreeMap<u64, Member>,
+    /// Those that go to another place, and have not said where.
+    away: BTreeMap<u64, Member>,
     joined: u64,
+    /// An engine was started. Nobody is waited for any more who was not there.
+    begun: bool,
     /// A rank came since the engine was started.
     new: bool,
     /// The engine is to be started anew without waiting for anyone.
@@ -80,6 +92,7 @@ struct State {
 #[derive(Debug)]
 struct Member {
     rank: u32,
+    visit: u64,
     connection: Arc<Connection>,
     lane: Lane,
     /// Batches that were sent and not taken, and their bytes.
@@ -127,11 +140,13 @@ struct Run {
 
 impl Reader {
     /// Starts its threads.
-    pub(super) fn start(seat: Seat, listener: Listener, expected: usize) -> Result<Self> {
+    pub(super) fn start(seat: Seat, listener: Listener, meeting: Meeting) -> Result<Self> {
         let state = State {
             stop: false,
             members: BTreeMap::new(),
+            away: BTreeMap::new(),
             joined: 0,
+            begun: false,
             new: false,
             again: false,
             since: Instant::now(),
@@ -139,7 +154,7 @@ impl Reader {
             before: LoaderStats::default(),
             listeners: Vec::new(),
         };
-        let inner = Inner { seat, expected, stop: Signal::new()?, state: Mutex::new(state), changed: Condvar::new() };
+        let inner = Inner { seat, meeting, stop: Signal::new()?, state: Mutex::new(state), changed: Condvar::new() };
         let mut reader = Self { inner: Arc::new(inner), acceptor: None, sender: None };
         let inner = Arc::clone(&reader.inner);
         reader.acceptor = Some(thread("rowdex-share-accept", move || inner.accept(&listener))?);
@@ -198,17 +213,18 @@ impl Inner {
         if std::mem::replace(&mut state.stop, true) {
             return;
         }
-        let members = std::mem::take(&mut state.members);
+        let mut members = std::mem::take(&mut state.members);
+        members.append(&mut state.away);
         self.stop_engine(&state);
         drop(state);
         self.stop.set();
         self.changed.notify_all();
         let own = (self.seat.sampler.shard().rank(), std::process::id() as i32);
         let left = members.values().filter(|member| (member.rank, member.connection.peer()) != own).count();
-        let bye = Answer::Bye(left as u32).to_bytes();
+        let bye = Answer::Bye(left as u32);
         for member in members.into_values() {
             // Whoever does not get it sees that the connection ends.
-            let _ = member.connection.send(&bye, None, &self.stop);
+            let _ = member.connection.send(&bye.to_bytes(member.visit), None, &self.stop);
         }
     }
 
@@ -240,47 +256,71 @@ impl Inner {
 
     /// Listens to one rank for as long as it is there.
     fn listen(&self, connection: &Arc<Connection>) {
-        let mut buffer = Vec::new();
-        let hello = match connection.receive(&mut buffer, &self.stop, Some(PATIENCE)) {
-            Ok(Received::Message(length, _)) => Request::parse(buffer.get(..length).unwrap_or_default()),
-            _ => return,
-        };
-        let joined = hello.and_then(|request| match request {
-            Request::Hello(hello) => self.lane(&hello, connection.peer()).map(|lane| (hello, lane)),
-            Request::Taken(..) | Request::Waiting => {
-                Err(Error::new(ErrorKind::Internal, "a rank did not say which one it is"))
-            }
-        });
-        let (hello, lane) = match joined {
-            Ok(joined) => joined,
-            Err(error) => {
-                let _ = connection.send(&Answer::Failed(error).to_bytes(), None, &self.stop);
-                return;
-            }
-        };
-        let own = self.seat.sampler.shard().rank();
-        if !connection.send(&Answer::Welcome(own).to_bytes(), None, &self.stop).unwrap_or(false) {
-            return;
-        }
-        let member = self.join(&hello, lane, connection);
-        while let Ok(Received::Message(length, _)) = connection.receive(&mut buffer, &self.stop, None) {
+        let (mut buffer, mut member, mut patience) = (Vec::new(), None, Some(PATIENCE));
+        while let Ok(Received::Message(length, _)) = connection.receive(&mut buffer, &self.stop, patience.take()) {
             let request = Request::parse(buffer.get(..length).unwrap_or_default());
-            if let Some(member) = self.lock().members.get_mut(&member) {
-                match request {
-                    Ok(Request::Taken(batches, bytes)) => {
-                        member.batches = member.batches.saturating_sub(batches);
-                        member.bytes = member.bytes.saturating_sub(bytes);
-                    }
-                    // It may have been sent one meanwhile.
-                    Ok(Request::Waiting) => member.waits = member.batches == 0,
-                    Ok(Request::Hello(_)) | Err(_) => break,
+            member = match (request, member) {
+                (Ok(Request::Hello(hello)), _) => self.welcome(&hello, connection),
+                (Ok(request), Some(member)) => {
+                    self.hear(member, &request);
+                    Some(member)
                 }
+                (Ok(_), None) => {
+                    self.refuse(connection, 0, internal("a rank did not say which one it is"));
+                    None
+                }
+                (Err(error), _) => {
+                    self.refuse(connection, 0, error);
+                    None
+                }
+            };
+            if member.is_none() {
+                break;
             }
-            self.changed.notify_all();
         }
         if !self.stop.is_set() {
-            self.leave(member);
+            self.leave(connection);
         }
+    }
+
+    /// Takes note of what a rank says that has joined.
+    fn hear(&self, member: u64, request: &Request) {
+        let mut state = self.lock();
+        if let Request::Away = request {
+            let away = state.members.remove(&member);
+            state.away.extend(away.map(|away| (member, away)));
+        } else if let Some(member) = state.members.get_mut(&member) {
+            match *request {
+                Request::Taken(batches, bytes) => {
+                    member.batches = member.batches.saturating_sub(batches);
+                    member.bytes = member.bytes.saturating_sub(bytes);
+                }
+                // It may have been sent one meanwhile.
+                _ => member.waits = member.batches == 0,
+            }
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn refuse(&self, connection: &Connection, visit: u64, error: Error) {
+        let _ = connection.send(&Answer::Failed(error).to_bytes(visit), None, &self.stop);
+    }
+
+    /// Adds a rank, or lets it go on from another place; `None` if it is none of this group, or gone, or if
+    /// the reader ends.
+    fn welcome(&self, hello: &Hello, connection: &Arc<Connection>) -> Option<u64> {
+        let lane = match self.lane(hello, connection.peer()) {
+            Ok(lane) => lane,
+            Err(error) => {
+                self.refuse(connection, hello.visit, error);
+                return None;
+            }
+        };
+        // Before the first batch that is sent to it.
+        let welcome = Answer::Welcome(self.seat.sampler.shard().rank()).to_bytes(hello.visit);
+        let is_there = connection.send(&welcome, None, &self.stop).unwrap_or(false);
+        if is_there { self.join(hello, lane, connection) } else { None }
     }
 
     /// What a rank is to get, if it is one of this group.
@@ -311,17 +351,25 @@ impl Inner {
         Ok(Lane { sampler, epoch: hello.place.epoch, next: hello.place.batch, end: hello.end })
     }
 
-    /// Adds a rank. One that is there already has come anew, and its old connection ends.
-    fn join(&self, hello: &Hello, lane: Lane, connection: &Arc<Connection>) -> u64 {
+    /// Adds a rank. One that is there already has come anew: from another place, or as another loader, which takes the
+    /// place of the first.
+    fn join(&self, hello: &Hello, lane: Lane, connection: &Arc<Connection>) -> Option<u64> {
         let mut state = self.lock();
-        let older: Vec<u64> =
-            state.members.iter().filter(|(_, member)| member.rank == hello.rank).map(|(id, _)| *id).collect();
-        let older: Vec<Member> = older.iter().filter_map(|id| state.members.remove(id)).collect();
+        if state.stop {
+            drop(state);
+            // The others were told before it came.
+            let _ = connection.send(&Answer::Bye(1).to_bytes(hello.visit), None, &self.stop);
+            return None;
+        }
+        let same = |_: &u64, member: &mut Member| member.rank == hello.rank;
+        let mut older: Vec<Member> = state.members.extract_if(.., same).map(|(_, member)| member).collect();
+        older.extend(state.away.extract_if(.., same).map(|(_, member)| member));
+        older.retain(|member| !Arc::ptr_eq(&member.connection, connection));
         state.joined += 1;
         let id = state.joined;
         let connection = Arc::clone(connection);
-        let member =
-            Member { rank: hello.rank, connection, lane, batches: 0, bytes: 0, waits: true, lost: BTreeSet::new() };
+        let (rank, visit, lost) = (hello.rank, hello.visit, BTreeSet::new());
+        let member = Member { rank, visit, connection, lane, batches: 0, bytes: 0, waits: true, lost };
         let process = member.connection.peer();
         state.members.insert(id, member);
         (state.new, state.since) = (true, Instant::now());
@@ -332,13 +380,17 @@ impl Inner {
             let message = format!("another loader of rank {} (process {process}) has taken its place", hello.rank);
             let error = Error::new(ErrorKind::Closed, message)
                 .with_hint("give each of the loaders of a rank a share name of its own");
-            let _ = member.connection.send(&Answer::Failed(error).to_bytes(), None, &self.stop);
+            self.refuse(&member.connection, member.visit, error);
         }
-        id
+        Some(id)
     }
 
-    fn leave(&self, member: u64) {
-        self.lock().members.remove(&member);
+    fn leave(&self, connection: &Arc<Connection>) {
+        let mut state = self.lock();
+        let stays = |_: &u64, member: &mut Member| !Arc::ptr_eq(&member.connection, connection);
+        state.members.retain(stays);
+        state.away.retain(stays);
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -373,7 +425,7 @@ impl Inner {
             }
             state = self.changed.wait_timeout(state, most - waited).unwrap_or_else(PoisonError::into_inner).0;
         }
-        (state.new, state.again) = (false, false);
+        (state.new, state.again, state.begun) = (false, false, true);
         let (mut lanes, mut members): (Vec<Lane>, Vec<Vec<u64>>) = (Vec::new(), Vec::new());
         for (id, member) in &mut state.members {
             // Batches on their way will be taken; those that were planned for it come anew.
@@ -396,16 +448,20 @@ impl Inner {
     /// How long to wait after the last rank has come.
     fn patience(&self, state: &State) -> Duration {
         let most = self.seat.group.wait;
-        if state.members.len() < self.expected {
-            return most;
+        let here = state.members.len() + state.away.len();
+        match self.meeting {
+            Meeting::First(ranks) if !state.begun && here < ranks => return most,
+            Meeting::Again(ranks) if !state.begun && here < ranks => return most.min(STRAGGLERS),
+            _ => {}
         }
         let places = || state.members.values().map(Member::sent);
         let spread = places().max().unwrap_or(0) - places().min().unwrap_or(0);
-        // Ranks that are on their way to another epoch, and have not left the old one yet, are far from the others and
+        // Ranks that are on their way to another place, and have not left the old one yet, are far from the others and
         // do not wait for a batch.
-        match spread <= self.seat.group.drift || state.members.values().all(|member| member.waits) {
-            true => Duration::ZERO,
-            false => most.min(STRAGGLERS),
+        let are_on_their_way = spread > self.seat.group.drift && !state.members.values().all(|member| member.waits);
+        match are_on_their_way || !state.away.is_empty() {
+            true => most.min(STRAGGLERS),
+            false => Duration::ZERO,
         }
     }
 
@@ -562,7 +618,7 @@ impl Inner {
                 false => (last.epoch, last.step + 1),
             };
             let news = lost.iter().filter(|lost| member.lost.insert(lost.row_group)).cloned();
-            ready.push((*id, Arc::clone(&member.connection), news.collect::<Vec<_>>()));
+            ready.push((*id, member.visit, Arc::clone(&member.connection), news.collect::<Vec<_>>()));
         }
         let taken = || state.members.values().map(Member::taken);
         let stats = LoaderStats {
@@ -572,15 +628,16 @@ impl Inner {
         };
         drop(state);
         let parcel = Parcel { stream: placed.stream, length: placed.length, rows: rows as u64, batches: count, stats };
-        let message = Answer::Batches(parcel).to_bytes();
-        for (id, connection, lost) in ready {
+        let answer = Answer::Batches(parcel);
+        for (id, visit, connection, lost) in ready {
             let told = lost.into_iter().try_for_each(|lost| {
-                let message = Answer::Lost(lost.row_group, lost.error).to_bytes();
+                let message = Answer::Lost(lost.row_group, lost.error).to_bytes(visit);
                 connection.send(&message, None, &self.stop).map(|_| ())
             });
+            let message = answer.to_bytes(visit);
             match told.and_then(|()| connection.send(&message, Some(placed.file.as_fd()), &self.stop)) {
                 Ok(true) => {}
-                Ok(false) => self.leave(id),
+                Ok(false) => self.leave(&connection),
                 Err(error) => self.fail(&[id], &error),
             }
         }
@@ -589,12 +646,12 @@ impl Inner {
 
     /// Tells ranks that their run is over.
     fn end(&self, members: &[u64]) {
-        self.let_go(members, &Answer::End.to_bytes());
+        self.let_go(members, &Answer::End);
     }
 
     /// Tells ranks why they get nothing more.
     fn fail(&self, members: &[u64], error: &Error) {
-        self.let_go(members, &Answer::Failed(error.clone()).to_bytes());
+        self.let_go(members, &Answer::Failed(error.clone()));
     }
 
     /// As [`fail`](Self::fail), for the ranks of a lane or of all; the others go on.
@@ -604,13 +661,13 @@ impl Inner {
         self.lock().again = true;
     }
 
-    fn let_go(&self, members: &[u64], message: &[u8]) {
+    fn let_go(&self, members: &[u64], answer: &Answer) {
         let mut state = self.lock();
         let left: Vec<Member> = members.iter().filter_map(|id| state.members.remove(id)).collect();
         drop(state);
         for member in left {
             // If it is not there any more, nobody wants to know.
-            let _ = member.connection.send(message, None, &self.stop);
+            let _ = member.connection.send(&answer.to_bytes(member.visit), None, &self.stop);
         }
     }
 }

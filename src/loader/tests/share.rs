@@ -1,6 +1,6 @@
 //! Ranks of a machine that share one reader. They are threads here, and processes in `python/tests/test_share.py`.
 
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 
 use super::*;
@@ -19,8 +19,8 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
             worker.join().unwrap();
             result
         }
-        Err(_) if worker.is_finished() => std::panic::resume_unwind(worker.join().unwrap_err()),
-        Err(_) => panic!("it hangs"),
+        Err(RecvTimeoutError::Disconnected) => std::panic::resume_unwind(worker.join().unwrap_err()),
+        Err(RecvTimeoutError::Timeout) => panic!("it hangs"),
     }
 }
 
@@ -285,6 +285,93 @@ fn ranks_go_from_epoch_to_epoch_without_a_new_start_and_to_another_one_together(
             let batch = loader.next().unwrap().unwrap();
             assert_eq!((batch.epoch, batch.step), (5, 12));
         });
+    });
+}
+
+#[test]
+fn a_rank_that_goes_back_goes_on_reading_and_waits_for_nobody_who_is_there() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 10]));
+        let orders = orders(true, 400);
+        let options = Options { epochs: None, ..options(200 * ROW_BYTES, 2, 0) };
+        let samplers: Vec<_> = (0..3).map(|rank| sampler(&orders, rank, 3, 10, Tail::Wrap)).collect();
+        // Longer than the watchdog: nobody may wait for it.
+        let share = share(3).wait(Duration::from_secs(1000));
+        let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
+        let barrier = std::sync::Barrier::new(3);
+        all(loaders, |rank, mut loader| {
+            let take = |loader: &mut Loader, epoch: u64, steps: u64| {
+                for step in 0..steps {
+                    let batch = loader.next().unwrap().unwrap();
+                    assert_eq!((batch.epoch, batch.step), (epoch, step));
+                    assert_eq!(batch.row_ids, samplers[rank].plan(epoch).unwrap().batch(step).unwrap().rows);
+                }
+            };
+            // Whichever reads is among those who go back first, while the others ask for nothing.
+            for round in 0..3 {
+                loader.set_epoch(4 + round);
+                take(&mut loader, 4 + round, 14);
+                barrier.wait();
+                if rank as u64 == round {
+                    loader.set_epoch(round);
+                    take(&mut loader, round, 5);
+                }
+                barrier.wait();
+            }
+        });
+        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+    });
+}
+
+#[test]
+fn ranks_that_go_anywhere_at_any_time_get_the_batches_of_each_place() {
+    in_time(|| {
+        for seed in 0..6 {
+            let fake = Arc::new(Fake::new(&[37, 5, 60, 0, 41, 22, 8, 50]));
+            let orders = orders(seed % 2 == 0, fake.len());
+            let options = Options { epochs: None, ..options(fake.len() / 3 * ROW_BYTES, seed as usize % 3, 0) };
+            let samplers: Vec<_> = (0..3).map(|rank| sampler(&orders, rank, 3, 4, Tail::Wrap)).collect();
+            let share = share(3).drift([1, 4, 32][seed as usize / 2]).wait(Duration::from_millis(300));
+            let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
+            all(loaders, |rank, mut loader| {
+                let mut random = seed << 8 | rank as u64;
+                let mut draw = |below: u64| {
+                    random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    (random >> 33) % below
+                };
+                let steps = samplers[rank].steps();
+                let (mut epoch, mut step) = (0, 0);
+                for _ in 0..12 {
+                    for _ in 0..draw(30) {
+                        let batch = loader.next().unwrap().unwrap();
+                        assert_eq!((batch.epoch, batch.step), (epoch, step));
+                        assert_eq!(batch.row_ids, samplers[rank].plan(epoch).unwrap().batch(step).unwrap().rows);
+                        (epoch, step) = if batch.is_last() { (epoch + 1, 0) } else { (epoch, step + 1) };
+                    }
+                    let place = (draw(3), draw(steps - 1));
+                    let state = samplers[rank].state_after(place.0, place.1).unwrap();
+                    match draw(4) {
+                        0 => {
+                            // Another loader of this rank, while the others may read on with the reader of the first.
+                            let mut sampler = samplers[rank].clone();
+                            sampler.resume(&state).unwrap();
+                            loader = joining(&fake, &sampler, &options, &share);
+                            (epoch, step) = (place.0, place.1 + 1);
+                        }
+                        1 => {
+                            // One that is not resumed within: that would go on where it is.
+                            (epoch, step) = (place.0 + 4, 0);
+                            loader.set_epoch(epoch);
+                        }
+                        _ => {
+                            loader.resume(&state).unwrap();
+                            (epoch, step) = (place.0, place.1 + 1);
+                        }
+                    }
+                }
+            });
+            assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+        }
     });
 }
 
