@@ -43,7 +43,7 @@ def machine_of(root: pathlib.Path, **files: str) -> Machine:
 def run_doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "rowdex", "doctor", *arguments]
     environ = {**os.environ, **environment}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environ)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environ)
 
 
 def findings(report: doctor.Report, about: str) -> list[doctor.Finding]:
@@ -89,13 +89,13 @@ report = rowdex.doctor.examine()
 print(sorted({"torch", "numpy", "pyarrow", "ray"} & set(sys.modules)))
 print(report.sections["versions"]["packages"]["pyarrow"])
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["[]", pa.__version__], done.stderr
 
 
 def test_wrong_usage_is_told_with_status_2() -> None:
     assert run_doctor("a", "b").returncode == 2
-    done = subprocess.run([sys.executable, "-m", "rowdex", "build"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "rowdex", "build"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and "doctor" in done.stderr
 
 
@@ -127,7 +127,7 @@ def test_the_limit_of_open_files_is_that_of_the_process(folder: pathlib.Path, tm
         shutil.copy(folder / "part-0.parquet", tmp_path / f"{number}.parquet")
     rowdex.build(tmp_path, tmp_path / "many.rdx")
     command = f'ulimit -S -n 64; exec "{sys.executable}" -m rowdex doctor "{tmp_path / "many.rdx"}" --json'
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
     told = json.loads(done.stdout)
     assert told["limits"]["open_files"] == 64 and told["limits"]["data_files_kept_open"] == 16
     slow = [finding for finding in told["findings"] if finding["about"] == "limits"]
@@ -139,7 +139,7 @@ def test_the_processors_are_those_that_nproc_counts() -> None:
     program = "import rowdex.doctor as d; print(d.examine().sections['processors']['affinity'])"
     for prefix in ([], ["taskset", "-c", "0"]):
         nproc = subprocess.run([*prefix, "nproc"], capture_output=True, text=True, check=True)
-        done = subprocess.run([*prefix, sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*prefix, sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
         assert done.stdout == nproc.stdout
 
 

@@ -663,7 +663,7 @@ fn a_loader_dropped_at_any_time_leaves_no_thread_behind() {
             );
             let began = Instant::now();
             drop(loader);
-            assert!(began.elapsed() < Duration::from_millis(500));
+            assert!(began.elapsed() < Duration::from_secs(30), "it waits for a row group at most");
             assert_eq!(Arc::strong_count(&fake), 1);
         }
     }
