@@ -307,6 +307,12 @@ typedef struct rowdex_build_options {
   uint64_t slice;
   // Indexes one of so many slices of the sorted list of files alone, as a part of the whole. 0: all files.
   uint64_t slices;
+  // Columns of the files that are served by other names: their names in the files, which may have either.
+  const char *const *renames_from;
+  // The names that they are served by.
+  const char *const *renames_to;
+  // How many of each.
+  size_t num_renames;
 } rowdex_build_options;
 
 // What a build made.

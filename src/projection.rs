@@ -1,11 +1,15 @@
 //! Which columns to serve.
 
+mod renames;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 
 use crate::{Error, ErrorKind, Result};
+
+pub(crate) use renames::Renames;
 
 /// The columns to serve, resolved once against the dataset's schema.
 ///

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::temporal_conversions::timestamp_s_to_datetime;
 
+use crate::index::build_info::{quoted, renames_member};
 use crate::index::output::{self, Output};
 use crate::index::{ListedRows, root, view};
 use crate::order::{IdSet, Sample};
@@ -356,10 +357,11 @@ impl Select {
         let time = self.time.unwrap_or_else(SystemTime::now);
         format!(
             concat!(
-                r#"{{"rowdex":"{}","view":{{"base":{},"base_fingerprint":"{:016x}","base_rows":{},"#,
+                r#"{{"rowdex":"{}"{},"view":{{"base":{},"base_fingerprint":"{:016x}","base_rows":{},"#,
                 r#""source_rows":{},"choices":[{}],"rows":{},"time":{}}}}}"#
             ),
             env!("CARGO_PKG_VERSION"),
+            renames_member(base.renaming()),
             base.path().map_or_else(|| "null".to_owned(), |path| quoted(&from_view(output, path))),
             base.fingerprint(),
             base.len(),
@@ -438,21 +440,6 @@ fn is_one_place(one: &Path, other: &Path) -> bool {
         (Ok(one), Ok(other)) => one == other,
         _ => one == other,
     }
-}
-
-/// A JSON string.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 /// Like `2026-01-31T12:00:00Z`.

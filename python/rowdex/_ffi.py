@@ -150,6 +150,9 @@ class BuildOptions(Versioned):
         ("num_parts", c_size_t),
         ("slice", c_uint64),
         ("slices", c_uint64),
+        ("renames_from", POINTER(c_char_p)),
+        ("renames_to", POINTER(c_char_p)),
+        ("num_renames", c_size_t),
     ]
 
 

@@ -6,11 +6,23 @@ import ctypes
 import json
 import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from . import _ffi
-from ._library import Handle, PerProcess, call, count, library, located, optional_path, optional_text, path_bytes, texts
+from ._library import (
+    Handle,
+    PerProcess,
+    call,
+    count,
+    library,
+    located,
+    optional_path,
+    optional_text,
+    path_bytes,
+    text_bytes,
+    texts,
+)
 from .errors import OutOfRangeError, StaleError
 from .progress import Progress, told
 from .schema import Schema
@@ -80,6 +92,7 @@ def build(
     update: bool = False,
     footers: bool = True,
     partitions: bool = True,
+    rename: Mapping[str, str] | None = None,
     slice: tuple[int, int] | None = None,
     parts: Iterable[Path] = (),
     progress: Progress = None,
@@ -103,6 +116,9 @@ def build(
         update: Updates an existing index: its unchanged leading files keep their row ids.
         footers: Stores footers, so that nobody reads them again.
         partitions: Turns folders named ``key=value`` into columns.
+        rename: Serves columns of the files by other names: ``{"content": "text"}`` serves what some files call
+            ``content`` as ``text``. Only whole columns, in either schema mode. A file may have either name, not both.
+            An update goes on with the renames of the index.
         slice: ``(3, 64)`` indexes slice 3, counted from 0, of 64 of the sorted list of files alone, as a part of the
             whole.
         parts: Indexes of such slices: files that are as recorded there are not read. The index has the very bytes that
@@ -119,13 +135,15 @@ def build(
     if tables.is_table(inputs):
         return tables.build_table(
             inputs, output, root=root, rows_file=rows_file, threads=threads, overwrite=overwrite, update=update,
-            footers=footers, partitions=partitions, progress=progress, store=store,
+            footers=footers, partitions=partitions, rename=rename, progress=progress, store=store,
         )  # fmt: skip
     paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     encoded = [path_bytes(path) for path in paths]
     encoded_parts = [path_bytes(part) for part in parts]
     if slice is not None and not 0 <= slice[0] < slice[1]:
         raise ValueError(f"slice={slice}: there is no such slice; (0, 8) is the first of eight")
+    old_names = [text_bytes(name, "rename") for name in rename or ()]
+    new_names = [text_bytes(name, "rename") for name in (rename or {}).values()]
     options = _ffi.BuildOptions(
         inputs=texts(encoded),
         num_inputs=len(encoded),
@@ -142,6 +160,9 @@ def build(
         num_parts=len(encoded_parts),
         slice=slice[0] if slice else 0,
         slices=slice[1] if slice else 0,
+        renames_from=texts(old_names) if rename else None,
+        renames_to=texts(new_names) if rename else None,
+        num_renames=len(old_names),
     )
     report = _ffi.BuildReport()
     with told(progress, "indexing") as options.progress:
@@ -246,6 +267,15 @@ class Index:
         except (ValueError, LookupError, TypeError):
             return None
         return found if isinstance(found, dict) else None
+
+    @property
+    def renames(self) -> dict[str, str]:
+        """The columns that files call otherwise than they are served: names in files, with the served ones."""
+        try:
+            found = json.loads(_info(self._handle.get()).build_info.text())["renamed"]
+        except (ValueError, LookupError, TypeError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def verify(self) -> None:
         """Reads and checks every byte of the index again. :meth:`Dataset.verify` looks at the data files, too."""

@@ -161,3 +161,23 @@ def test_an_index_is_built_of_the_rows_that_a_parquet_list_of_an_engine_has(
     report = rowdex.build(folder, tmp_path / "some.rdx", rows_file=tmp_path / "list.parquet")
     assert (report.rows, report.source_rows) == (len(WANTED), ROWS)
     assert ids_of(tmp_path / "some.rdx") == WANTED
+
+
+def test_columns_are_served_by_other_names_and_views_keep_them(tmp_path: pathlib.Path) -> None:
+    old = pa.table({"content": ["a", "b"], "id": [0, 1]})
+    (tmp_path / "data").mkdir()
+    pq.write_table(old, tmp_path / "data/a.parquet")
+    pq.write_table(pa.table({"id": [2, 3], "text": ["c", None]}), tmp_path / "data/b.parquet")
+    with pytest.raises(rowdex.SchemaError, match="content"):
+        rowdex.build(tmp_path / "data", tmp_path / "i.rdx")
+    rowdex.build(tmp_path / "data", tmp_path / "i.rdx", rename={"content": "text"})
+    rowdex.select(tmp_path / "i.rdx", tmp_path / "view.rdx", where="text >= 'b'")
+    for name, texts in (("i.rdx", ["a", "b", "c", None]), ("view.rdx", ["b", "c"])):
+        assert rowdex.Index(tmp_path / name).renames == {"content": "text"}
+        with rowdex.Dataset(tmp_path / name) as dataset:
+            table = pa.record_batch(dataset.take(range(len(dataset))))
+            assert table.column("text").to_pylist() == texts and table.schema.names == ["text", "id"]
+    with pytest.raises(rowdex.ArgumentError, match="no file has the column"):
+        rowdex.build(tmp_path / "data", tmp_path / "no.rdx", rename={"contents": "text"}, schema_mode="union")
+    with pytest.raises(TypeError, match="rename is 3"):
+        rowdex.build(tmp_path / "data", tmp_path / "no.rdx", rename={"content": 3})  # type: ignore[dict-item]

@@ -93,6 +93,12 @@ pub struct rowdex_build_options {
     pub slice: u64,
     /// Indexes one of so many slices of the sorted list of files alone, as a part of the whole. 0: all files.
     pub slices: u64,
+    /// Columns of the files that are served by other names: their names in the files, which may have either.
+    pub renames_from: *const *const c_char,
+    /// The names that they are served by.
+    pub renames_to: *const *const c_char,
+    /// How many of each.
+    pub num_renames: usize,
 }
 
 // SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is
@@ -200,6 +206,17 @@ unsafe fn builder(options: &rowdex_build_options) -> Result<IndexBuilder> {
     // SAFETY: as above.
     let part = |part: &*const c_char| unsafe { handle::path(*part, "options.parts[…]") }.map(PathBuf::from);
     let parts = parts.iter().map(part).collect::<Result<Vec<_>>>()?;
+    // SAFETY: as above.
+    let from = unsafe { handle::slice(options.renames_from, options.num_renames, "options.renames_from") }?;
+    // SAFETY: as above.
+    let to = unsafe { handle::slice(options.renames_to, options.num_renames, "options.renames_to") }?;
+    let rename = |(from, to): (&*const c_char, &*const c_char)| {
+        // SAFETY: as above.
+        let from = unsafe { handle::text(*from, "options.renames_from[…]") }?;
+        // SAFETY: as above.
+        Ok((from, unsafe { handle::text(*to, "options.renames_to[…]") }?))
+    };
+    let renames = from.iter().zip(to).map(rename).collect::<Result<Vec<_>>>()?;
     let progress = Progress::new(options.progress, options.progress_userdata);
     let mut builder = IndexBuilder::new(inputs)
         .with_footers(options.no_footers == 0)
@@ -207,6 +224,7 @@ unsafe fn builder(options: &rowdex_build_options) -> Result<IndexBuilder> {
         .with_overwrite(options.overwrite != 0)
         .with_update(options.update != 0)
         .with_parts(parts)
+        .with_renames(renames)
         .with_progress(move |build| progress.tell(build.files_done, build.files, build.rows));
     // SAFETY: as above.
     if let Some(root) = unsafe { handle::optional_path(options.root) } {

@@ -203,7 +203,7 @@ fn name(place: &Place) -> String {
 fn first_file(index: &Index) -> Result<Option<FileMetadata>> {
     let Some(entry) = index.files().find(|entry| entry.rows() > 0) else { return Ok(None) };
     match index.footer(entry.index())? {
-        Some(footer) => FileMetadata::parse(entry.path(), &footer, entry.size()).map(Some),
+        Some(footer) => FileMetadata::parse(entry.path(), &footer, entry.size(), index.renaming()).map(Some),
         None => Ok(None),
     }
 }

@@ -91,9 +91,10 @@ impl Inner {
 
     /// What the footer says that was indexed, without a look at the file where the index has the footer.
     fn described(&self, number: u32) -> Option<FileMetadata> {
-        let entry = self.settings.index.file(number)?;
-        match self.settings.index.footer(number) {
-            Ok(Some(footer)) => FileMetadata::parse(entry.path(), &footer, entry.size()).ok(),
+        let index = &self.settings.index;
+        let entry = index.file(number)?;
+        match index.footer(number) {
+            Ok(Some(footer)) => FileMetadata::parse(entry.path(), &footer, entry.size(), index.renaming()).ok(),
             _ => Some(self.state().ok()?.files.get(number).ok()?.metadata.clone()),
         }
     }

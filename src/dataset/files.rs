@@ -115,7 +115,7 @@ impl FileTable {
                     self.read_footer(&entry, Some(&expected))?
                 }
             };
-            let metadata = FileMetadata::parse(entry.path(), &footer, entry.size())?;
+            let metadata = FileMetadata::parse(entry.path(), &footer, entry.size(), self.index.renaming())?;
             self.check_row_groups(&entry, &metadata)?;
             Ok(Weighed { value: OpenFile { metadata, content }, bytes: footer.len() as u64 * PARSED_SIZE })
         })

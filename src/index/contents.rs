@@ -18,6 +18,7 @@ use super::path::{MAX_PATH, check_path};
 use super::rows::{RowSet, container_len};
 use super::stored::IndexBytes;
 use super::{Root, RootKind, schema};
+use crate::projection::Renames;
 use crate::{Error, Result};
 
 /// The largest footer that is stored or given out, in bytes.
@@ -43,6 +44,7 @@ pub(super) struct Contents {
     /// Per file one value for each partition column.
     pub(super) partition_values: Table<StringRef>,
     pub(super) schema: SchemaRef,
+    pub(super) renames: Renames,
     pub(super) root: Root,
     pub(super) build_info: String,
     /// Stored footers, compressed. They are read when they are asked for.
@@ -106,6 +108,7 @@ impl Contents {
 
         let schema = schema::decode(&envelope.require(id::SCHEMA)?.bytes)?;
         let (partition_columns, partition_values) = partitions(envelope, files.as_slice().len(), text, &schema)?;
+        let renames = renames(envelope, text)?;
         let root = root(envelope, text)?;
         let build_info = envelope.get(id::BUILD_INFO).map(|section| self::text(section, "BUILD_INFO")).transpose()?;
         let build_info = build_info.unwrap_or_default().to_owned();
@@ -121,6 +124,7 @@ impl Contents {
             partition_columns,
             partition_values,
             schema,
+            renames,
             root,
             build_info,
             footers,
@@ -300,6 +304,22 @@ fn partitions(
     }
     refs.as_slice().iter().try_for_each(|&at| resolve(text, at).map(drop))?;
     Ok((names, refs))
+}
+
+fn renames(envelope: &Envelope, text: &str) -> Result<Renames> {
+    let Some(section) = envelope.get(id::RENAMES) else { return Ok(Renames::default()) };
+    let refs = Table::<StringRef>::new(section, section.bytes.len() as u64 / STRING_REF)?;
+    let (pairs, rest) = refs.as_slice().as_chunks::<2>();
+    if !rest.is_empty() || pairs.is_empty() {
+        return Err(invalid(format!("RENAMES has {} names, pairs expected", refs.as_slice().len())));
+    }
+    let name = |at: StringRef| match resolve(text, at)? {
+        Some(name) => Ok(name.to_owned()),
+        None => Err(invalid("a renamed column has no name")),
+    };
+    let pairs: Vec<(String, String)> =
+        pairs.iter().map(|&[old, new]| Ok((name(old)?, name(new)?))).collect::<Result<_>>()?;
+    Renames::new(pairs).map_err(|error| invalid(format!("RENAMES contradicts itself: {}", error.message())))
 }
 
 fn root(envelope: &Envelope, text: &str) -> Result<Root> {

@@ -42,6 +42,7 @@ pub(crate) mod id {
     pub(crate) const FOOTERS: u32 = 10;
     pub(crate) const ROW_SETS: u32 = 11;
     pub(crate) const ROW_SET_DATA: u32 = 12;
+    pub(crate) const RENAMES: u32 = 13;
 }
 
 /// What the sections of this version are called in messages; `None` for a section that this version does not know.
@@ -59,6 +60,7 @@ pub(crate) fn section_name(id: u32) -> Option<&'static str> {
         id::FOOTERS => "FOOTERS",
         id::ROW_SETS => "ROW_SETS",
         id::ROW_SET_DATA => "ROW_SET_DATA",
+        id::RENAMES => "RENAMES",
         _ => return None,
     })
 }

@@ -7,6 +7,7 @@
 //! Opening checks everything that a lookup relies on, so an [`Index`] that exists is a valid one and lookups cannot
 //! fail. Only the stored footers are left unread until they are asked for; [`Index::verify`] reads them too.
 
+pub(crate) mod build_info;
 pub mod builder;
 mod contents;
 mod format;
@@ -39,6 +40,7 @@ use self::contents::Contents;
 use self::format::{Envelope, FileRecord, RowGroupRecord, hash, invalid};
 use self::stored::IndexBytes;
 use crate::order::RowLayout;
+use crate::projection::Renames;
 use crate::source::place::{Place, shown};
 use crate::source::{FileStat, ObjectSource, StoreOptions};
 use crate::{Error, Result};
@@ -254,6 +256,15 @@ impl Index {
     /// The names of the columns whose value is constant in each file and comes from its path.
     pub fn partition_columns(&self) -> &[String] {
         &self.inner.contents.partition_columns
+    }
+
+    /// Columns that some files call otherwise than they are served: the name in the files, and the one that is served.
+    pub fn renames(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
+        self.inner.contents.renames.pairs().iter().map(|(old, new)| (old.as_str(), new.as_str()))
+    }
+
+    pub(crate) fn renaming(&self) -> &Renames {
+        &self.inner.contents.renames
     }
 
     /// Where the files were when the index was built.

@@ -8,6 +8,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use super::writer::{FooterRef, IndexWriter, NewFile, NewRowGroup, Summary};
 use super::{Root, RootKind};
 use crate::Result;
+use crate::projection::Renames;
 
 const ROW_GROUPS_PER_FILE: u32 = 100;
 
@@ -32,6 +33,12 @@ pub fn index(row_groups: u32, rows: u64, selection: Option<&dyn Fn(u64) -> Vec<u
     }
     let schema = Schema::new(vec![Arc::new(Field::new("value", DataType::Int64, false))]);
     let root = Root { kind: RootKind::RelativeToIndex, path: String::new() };
-    let summary = Summary { schema: &schema, partition_columns: &[], root: &root, build_info: "{}" };
+    let summary = Summary {
+        schema: &schema,
+        partition_columns: &[],
+        renames: &Renames::default(),
+        root: &root,
+        build_info: "{}",
+    };
     Ok(writer.finish(&summary)?.into_inner())
 }

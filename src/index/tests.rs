@@ -13,6 +13,9 @@ use super::format::*;
 use super::writer::*;
 use super::*;
 use crate::ErrorKind;
+use crate::projection::Renames;
+
+static NO_RENAMES: OnceLock<Renames> = OnceLock::new();
 
 fn schema() -> Schema {
     let fields = vec![
@@ -26,7 +29,8 @@ fn schema() -> Schema {
 }
 
 fn summary<'a>(schema: &'a Schema, partition_columns: &'a [String], root: &'a Root) -> Summary<'a> {
-    Summary { schema, partition_columns, root, build_info: "{\"version\":\"0.1.0\"}" }
+    let renames = NO_RENAMES.get_or_init(Renames::default);
+    Summary { schema, partition_columns, renames, root, build_info: "{\"version\":\"0.1.0\"}" }
 }
 
 fn relative_root() -> Root {
@@ -431,6 +435,36 @@ fn what_a_newer_minor_version_adds_is_passed_over() {
     let index = Index::from_bytes(forgery.seal()).unwrap();
     assert_eq!(index.build_info(), "");
     index.verify().unwrap();
+}
+
+#[test]
+fn renames_that_contradict_themselves_are_refused() {
+    let bytes = |pairs: &[(&str, &str)]| {
+        let pairs = pairs.iter().map(|(old, new)| ((*old).to_owned(), (*new).to_owned()));
+        let (schema, root, renames) = (schema(), relative_root(), Renames::new(pairs).unwrap());
+        let summary = Summary { renames: &renames, ..summary(&schema, &[], &root) };
+        IndexWriter::new(Cursor::new(Vec::new())).unwrap().finish(&summary).unwrap().into_inner()
+    };
+    let pairs = [("a", "tags"), ("b", "kind"), ("c", "kind")];
+    let index = Index::from_bytes(bytes(&pairs)).unwrap();
+    assert_eq!(index.renames().collect::<Vec<_>>(), pairs);
+    let refused = |message: &str, change: &dyn Fn(&mut [StringRef])| {
+        let mut forgery = Forgery::new(bytes(&pairs));
+        change(<[StringRef]>::mut_from_bytes(forgery.section(id::RENAMES)).unwrap());
+        assert_refused(forgery.seal(), ErrorKind::InvalidIndex, message);
+    };
+    refused("has no name", &|names| names[2] = StringRef::NONE);
+    refused("not in STRINGS", &|names| names[5].length = U32::new(1 << 20));
+    refused("twice", &|names| {
+        let (old, new) = (names[2], names[3]);
+        (names[4], names[5]) = (old, new);
+    });
+    refused("its own name", &|names| names[1] = names[0]);
+    refused("renamed itself", &|names| names[1] = names[2]);
+    refused("to nothing", &|names| names[1].length = U32::new(0));
+    let mut forgery = Forgery::new(bytes(&pairs));
+    forgery.section_record(id::RENAMES).length -= U64::new(8);
+    assert!(Index::from_bytes(forgery.seal()).is_err());
 }
 
 #[test]

@@ -171,7 +171,13 @@ pub(crate) fn write(out: &mut Output, base: &Index, rows: &IdSet, root: &Root, b
             })?;
         }
     }
-    let summary = Summary { schema: base.schema(), partition_columns: base.partition_columns(), root, build_info };
+    let summary = Summary {
+        schema: base.schema(),
+        partition_columns: base.partition_columns(),
+        renames: base.renaming(),
+        root,
+        build_info,
+    };
     let out = writer.finish(&summary)?;
     out.seek(SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))
 }

@@ -19,6 +19,7 @@ use super::format::{
 };
 use super::path::{MAX_PATH, check_path};
 use super::{Root, RootKind, rows, schema};
+use crate::projection::Renames;
 use crate::{Error, ErrorKind, Result};
 
 /// Changing it changes the bytes of every index.
@@ -52,6 +53,7 @@ pub(crate) struct NewRowGroup<'a> {
 pub(crate) struct Summary<'a> {
     pub(crate) schema: &'a Schema,
     pub(crate) partition_columns: &'a [String],
+    pub(crate) renames: &'a Renames,
     pub(crate) root: &'a Root,
     /// JSON text.
     pub(crate) build_info: &'a str,
@@ -280,6 +282,10 @@ impl<W: Write + Seek> IndexWriter<W> {
             partitions.push(self.string(name)?);
         }
         partitions.append(&mut self.partition_values);
+        let mut renames = Vec::with_capacity(2 * summary.renames.pairs().len());
+        for (old, new) in summary.renames.pairs() {
+            renames.extend([self.string(old)?, self.string(new)?]);
+        }
 
         let total = self.row_groups.last().map_or(0, |last| last.end.get());
         let (guide_shift, guide) = guide(&self.row_groups, total);
@@ -306,6 +312,10 @@ impl<W: Write + Seek> IndexWriter<W> {
             self.section(id::PARTITIONS, CRITICAL, &partitions)?;
         }
         self.section(id::ROOT, CRITICAL, &[root])?;
+        if !renames.is_empty() {
+            // A reader that does not know them would serve nulls.
+            self.section(id::RENAMES, CRITICAL, &renames)?;
+        }
         if !row_sets.is_empty() {
             self.section(id::ROW_SETS, CRITICAL, &row_sets)?;
             self.section(id::ROW_SET_DATA, CRITICAL, &row_set_data)?;

@@ -23,7 +23,7 @@ use super::seam::read_exactly;
 use super::thrift::{BINARY, I32, LIST, Reader, STRUCT};
 use super::types::{decodable, with_noted_zones, with_plain_intervals};
 use super::{FileBytes, internal_panic};
-use crate::projection::Projection;
+use crate::projection::{Projection, Renames};
 use crate::source::{FileStat, Source};
 use crate::{Error, ErrorKind, Result};
 
@@ -137,8 +137,10 @@ pub(crate) struct FileMetadata {
 struct Inner {
     path: String,
     file_size: u64,
-    /// The types that its writer noted.
+    /// The types that its writer noted, by the names that are served.
     schema: SchemaRef,
+    /// Its columns that are served by other names, and these names.
+    renamed: Vec<(String, String)>,
     /// How to decode it, to types that may be others.
     whole: ArrowReaderMetadata,
     /// For every field of the Arrow schema, its columns in the file.
@@ -160,7 +162,8 @@ struct Inner {
 type ReaderKey = (Option<usize>, Arc<[usize]>);
 
 impl FileMetadata {
-    /// Parses and checks the footer of `path`, without its 8-byte tail. `file_size` is the length of the file.
+    /// Parses and checks the footer of `path`, without its 8-byte tail. `file_size` is the length of the file. Its
+    /// columns are known by the new names from here on.
     ///
     /// Takes time in proportion to row groups times columns; about 1 µs for each.
     ///
@@ -168,7 +171,7 @@ impl FileMetadata {
     ///
     /// [`ErrorKind::InvalidParquet`] if the footer is malformed or contradicts itself or the file's length,
     /// [`ErrorKind::UnsupportedParquet`] if it uses something that cannot be read.
-    pub(crate) fn parse(path: &str, footer: &[u8], file_size: u64) -> Result<Self> {
+    pub(crate) fn parse(path: &str, footer: &[u8], file_size: u64, renames: &Renames) -> Result<Self> {
         let parse = || {
             look_ahead(footer)?;
             let options = ParquetMetaDataOptions::new().with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
@@ -176,6 +179,7 @@ impl FileMetadata {
             check(whole.metadata(), file_size)?;
             let schema = with_noted_zones(whole.schema(), whole.metadata());
             let whole = decoding_to(decodable(&schema), whole)?;
+            let (schema, renamed) = renames.apply(&schema);
             let leaves = match_leaves(&whole)?;
             let (mut measures, mut dictionaries) = (Vec::new(), Vec::new());
             for field in whole.schema().fields() {
@@ -189,6 +193,7 @@ impl FileMetadata {
                 path: path.to_owned(),
                 file_size,
                 schema,
+                renamed,
                 whole,
                 leaves,
                 measures,
@@ -218,9 +223,14 @@ impl FileMetadata {
         self.group(row_group).map_or(0, |group| group.num_rows() as u32)
     }
 
-    /// The file's own schema, with the Arrow types that its writer noted down.
+    /// The file's own schema, with the Arrow types that its writer noted down and the names that are served.
     pub(crate) fn arrow_schema(&self) -> &SchemaRef {
         &self.inner.schema
+    }
+
+    /// Pairs of the name that the file has for a column and the name that is served, where they differ.
+    pub(crate) fn renamed(&self) -> &[(String, String)] {
+        &self.inner.renamed
     }
 
     /// What the columns of one row group take in memory once decoded, in bytes: an estimate from the footer, which

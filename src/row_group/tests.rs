@@ -15,7 +15,7 @@ use super::footer::read_end;
 use super::guard::{self, Chunk, Refusal, Tally};
 use super::thrift::Reader;
 use super::*;
-use crate::projection::Projection;
+use crate::projection::{Projection, Renames};
 use crate::source::{FileStat, LocalSource, Source};
 
 /// Files in memory.
@@ -47,7 +47,7 @@ impl Source for Memory {
 
 pub(super) fn open(source: &dyn Source, path: &str) -> Result<FileMetadata> {
     let (_, footer) = read_end(source, path, source.footer_guess(), None)?;
-    FileMetadata::parse(path, &footer.bytes, footer.file_size)
+    FileMetadata::parse(path, &footer.bytes, footer.file_size, &Renames::default())
 }
 
 pub(super) fn write(batch: &RecordBatch, properties: WriterProperties) -> Memory {
@@ -457,7 +457,7 @@ fn a_schema_nested_without_end_is_refused_before_it_is_parsed() {
     let mut footer = vec![0x15, 2, 0x19, 0xfc, 0xa0, 0x8d, 0x06];
     (0..100_000).for_each(|_| footer.extend([0x48, 1, b'g', 0x15, 2, 0]));
     footer.extend([0x16, 0, 0x19, 0x0c, 0]);
-    let error = FileMetadata::parse("f", &footer, 1 << 30).unwrap_err();
+    let error = FileMetadata::parse("f", &footer, 1 << 30, &Renames::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsupportedParquet);
     assert!(error.message().contains("deep"), "{error}");
 }

@@ -52,6 +52,33 @@ static void slices_built_apart_are_joined_without_reading_footers_again(const ch
   FAILS(rowdex_index_build(joined, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "options.parts");
 }
 
+static void columns_are_served_by_other_names(const char *folder) {
+  char output[4096];
+  snprintf(output, sizeof output, "%s/renamed.rdx", folder);
+  remove(output);
+  const char *inputs[] = {in_folder(folder, "data")};
+  const char *from[] = {"id", NULL}, *to[] = {"number", "other"};
+  rowdex_build_options options = {.struct_size = sizeof options, .inputs = inputs, .num_inputs = 1, .overwrite = 1};
+  options.renames_from = from;
+  options.renames_to = to;
+  options.num_renames = 1;
+  OK(rowdex_index_build(output, &options, NULL, &error));
+  rowdex_index *index = NULL;
+  OK(rowdex_index_open(output, NULL, &index, &error));
+  rowdex_index_info info = {.struct_size = sizeof info};
+  OK(rowdex_index_get_info(index, &info, &error));
+  char told[4096];
+  snprintf(told, sizeof told, "%.*s", (int)info.build_info.len, info.build_info.data);
+  CHECK(strstr(told, "\"renamed\":{\"id\":\"number\"}") != NULL);
+  rowdex_index_free(index);
+  options.num_renames = 2;
+  FAILS(rowdex_index_build(output, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "renames_from[…]");
+  from[1] = "id";
+  FAILS(rowdex_index_build(output, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "and to \"other\"");
+  options.renames_to = NULL;
+  FAILS(rowdex_index_build(output, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "options.renames_to");
+}
+
 static void an_index_is_built_and_tells_of_itself(const char *folder) {
   char output[4096];
   snprintf(output, sizeof output, "%s/built.rdx", folder);
@@ -421,6 +448,7 @@ int main(int argc, char **argv) {
   CHECK(argc == 2);
   the_library_is_the_one_of_the_header();
   an_index_is_built_and_tells_of_itself(argv[1]);
+  columns_are_served_by_other_names(argv[1]);
   slices_built_apart_are_joined_without_reading_footers_again(argv[1]);
   an_index_opens_from_memory(argv[1]);
   rows_come_as_arrow_in_the_order_asked(argv[1]);

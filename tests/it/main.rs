@@ -11,5 +11,6 @@ mod index_bytes;
 mod mixed;
 mod open_files;
 mod oracle;
+mod renamed;
 #[cfg(all(feature = "cli", feature = "object-store"))]
 mod stores;

@@ -21,6 +21,7 @@ Examples:
   rowdex build data/ -o train.rdx
   rowdex build 'data/2024-*/*.parquet' more/extra.parquet -o train.rdx --root .
   rowdex build data/ -o train.rdx --update
+  rowdex build data/ -o train.rdx --schema union --rename content=text
   rowdex build s3://bucket/data/ -o s3://bucket/train.rdx
   rowdex build data/ -o subset.rdx --rows rows.csv
   rowdex build data/ -o parts/3.rdx --slice 3/64        on one of 64 machines, then on one of them:
@@ -57,6 +58,10 @@ pub(crate) struct BuildArgs {
     )]
     schema: SchemaMode,
 
+    /// Serve column OLD of the files as NEW: files may have either name.
+    #[arg(long, value_name = "OLD=NEW")]
+    rename: Vec<Rename>,
+
     /// Do not store the footers: a smaller index, but everyone who opens it reads them again.
     #[arg(long)]
     no_footers: bool,
@@ -87,6 +92,25 @@ pub(crate) struct BuildArgs {
 
     #[command(flatten)]
     json: JsonArg,
+}
+
+/// A column, and the name to serve it by.
+#[derive(Debug, Clone)]
+struct Rename {
+    old: String,
+    new: String,
+}
+
+impl FromStr for Rename {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((old, new)) if !new.contains('=') => Ok(Self { old: old.to_owned(), new: new.to_owned() }),
+            Some(_) => Err(format!("{text:?} has more than one `=`: rename such columns in Python or Rust")),
+            None => Err(format!("{text:?} has no new name: write text=content to serve column text as content")),
+        }
+    }
 }
 
 /// Which slice of the files, of how many.
@@ -164,6 +188,7 @@ fn builder(args: &BuildArgs) -> IndexBuilder {
         .with_schema_mode(args.schema)
         .with_footers(!args.no_footers)
         .with_partitions(!args.no_partitions)
+        .with_renames(args.rename.iter().map(|Rename { old, new }| (old, new)))
         .with_overwrite(args.force)
         .with_update(args.update)
         .with_parts(&args.parts)

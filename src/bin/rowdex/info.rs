@@ -1,5 +1,7 @@
 //! `rowdex info`: what is in an index.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::index::RootKind;
@@ -44,6 +46,7 @@ fn as_json(index: &Index, decoded_bytes: u64, data_bytes: u64) -> Result<(), Fai
         "footers": index.files().all(|file| file.has_footer()),
         "root": {"relative_to": relative_to(root.kind), "path": root.path},
         "partition_columns": index.partition_columns(),
+        "renamed": index.renames().collect::<BTreeMap<_, _>>(),
         "schema": index.schema().fields().iter().map(columns).collect::<Vec<_>>(),
         "fingerprint": format!("{:016x}", index.fingerprint()),
         "build": build_info(index),
@@ -72,6 +75,10 @@ fn as_text(index: &Index, decoded_bytes: u64, data_bytes: u64) -> Result<(), Fai
     ));
     if !index.partition_columns().is_empty() {
         lines.push(("partitions", index.partition_columns().join(", ")));
+    }
+    if index.renames().len() > 0 {
+        let renames = index.renames().map(|(old, new)| format!("{old} is served as {new}"));
+        lines.push(("renamed", renames.collect::<Vec<_>>().join(", ")));
     }
     lines.push(("fingerprint", format!("{:016x}", index.fingerprint())));
     match view_of::record(index) {

@@ -231,6 +231,11 @@ impl DiskCache {
         for (name, value) in &read.group.partitions {
             values.update(format!("{name:?}={value:?};").as_bytes());
         }
+        // Another index may serve other columns of the file by the same names.
+        let renamed = read.group.file.metadata.renamed();
+        if !renamed.is_empty() {
+            let _ = writeln!(identity, "renamed {renamed:?}");
+        }
         let rows = entry.selection().map(|set| {
             let mut rows = Xxh3Default::new();
             set.iter().for_each(|row| rows.update(&row.to_le_bytes()));

@@ -18,7 +18,7 @@ use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Schema, SchemaRef};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -26,10 +26,12 @@ use self::found::Found;
 use self::partition::Partitions;
 use self::parts::{Parts, slice_of};
 use self::schema::Merged;
+use super::build_info::renames_member;
 use super::output::{self, Output};
 use super::writer::{FooterCompressor, FooterRef, IndexWriter, NewFile, NewRowGroup, StoredFooter, Summary};
 use super::{FileEntry, Index, Root, root, view};
 use crate::pool::run_on;
+use crate::projection::{Projection, Renames, children, unknown};
 use crate::row_group::{FileMetadata, Footer, read_end};
 use crate::source::place::{Place, shown};
 use crate::source::{self, FileStat, Source, StoreOptions};
@@ -61,6 +63,7 @@ pub struct IndexBuilder {
     schema_mode: SchemaMode,
     footers: bool,
     partitions: bool,
+    renames: Vec<(String, String)>,
     threads: Option<usize>,
     overwrite: bool,
     update: bool,
@@ -126,6 +129,7 @@ impl IndexBuilder {
             schema_mode: SchemaMode::default(),
             footers: true,
             partitions: true,
+            renames: Vec::new(),
             threads: None,
             overwrite: false,
             update: false,
@@ -162,6 +166,17 @@ impl IndexBuilder {
     #[must_use]
     pub fn with_partitions(mut self, partitions: bool) -> Self {
         self.partitions = partitions;
+        self
+    }
+
+    /// Serves columns of the files by other names: pairs of the name in the files and the name to serve. Default: none.
+    ///
+    /// Only columns at the top level have other names, whatever the schema mode. A file may have either name, or, in a
+    /// union, neither; a file with both is an error, and so is a name that no file has. Several names may become one.
+    /// An update goes on with the renames of the index that it updates.
+    #[must_use]
+    pub fn with_renames(mut self, renames: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>) -> Self {
+        self.renames = renames.into_iter().map(|(old, new)| (old.into(), new.into())).collect();
         self
     }
 
@@ -247,6 +262,8 @@ impl IndexBuilder {
     pub fn build(&self, output: impl AsRef<Path>) -> Result<BuildReport> {
         let place = Place::of(&output)?;
         self.check_slice()?;
+        // Before anything is read.
+        Renames::new(self.renames.iter().cloned())?;
         let old = self.old_index(output.as_ref(), &place)?;
         let exists = |error: Error| match error.kind() {
             ErrorKind::AlreadyExists => Error::new(ErrorKind::AlreadyExists, "the index exists already")
@@ -353,12 +370,16 @@ impl IndexBuilder {
             found.paths.iter().map(String::as_str).filter(|path| !kept_paths.contains(path)).collect();
         let all = || kept_paths_in_order(old, kept).chain(fresh.iter().copied());
         let partitions = if self.partitions { Partitions::of(all())? } else { Partitions::default() };
+        let renames = self.all_renames(old.filter(|_| kept > 0), old)?;
 
         let pool = self.pool(source.is_remote())?;
         let mut build = Build {
             writer: IndexWriter::new(out)?,
             merged: Merged::new(self.schema_mode),
             partitions: &partitions,
+            renames: &renames,
+            // Those of the index that is updated were in its files.
+            renamed: old.iter().flat_map(|old| old.renames()).map(|(name, _)| name.to_owned()).collect(),
             compressor: self.footers.then(FooterCompressor::new).transpose()?,
             report: BuildReport {
                 files: 0,
@@ -393,17 +414,17 @@ impl IndexBuilder {
             let read = |compressor: &mut Result<Option<FooterCompressor>>, path: &&str| {
                 let compressor = compressor.as_mut().map_err(|error| error.clone())?;
                 if let (Some(old), Some(now)) = (old, unchanged.get(path))
-                    && let Some(known) = Scanned::known(old, now, compressor.as_mut())?
+                    && let Some(known) = Scanned::known(old, now, &renames, compressor.as_mut())?
                 {
                     return Ok((known, false));
                 }
                 let listed = found.listed.get(*path);
                 if let Some((part, now)) = parts.find(path, listed, source)
-                    && let Some(known) = Scanned::known(part, &now, compressor.as_mut())?
+                    && let Some(known) = Scanned::known(part, &now, &renames, compressor.as_mut())?
                 {
                     return Ok((known, false));
                 }
-                let read = Scanned::read(source, path, guess, listed, compressor.as_mut());
+                let read = Scanned::read(source, path, guess, listed, &renames, compressor.as_mut());
                 Ok((read.map_err(|error| located(not_there(error, found, path), path))?, true))
             };
             let scanned: Vec<Result<(Scanned, bool)>> =
@@ -428,6 +449,22 @@ impl IndexBuilder {
             progress(&build.report);
         }
         build.finish(&root, self)
+    }
+
+    /// The renames of the index that is updated, and those that were asked for. Of the files that are kept footers are
+    /// not read, so no column of theirs can get another name.
+    fn all_renames(&self, kept: Option<&Index>, old: Option<&Index>) -> Result<Renames> {
+        let before = old.map_or(&[][..], |old| old.renaming().pairs());
+        let more = || self.renames.iter().filter(|pair| !before.contains(pair));
+        if let Some((name, new)) =
+            more().find(|(name, _)| kept.is_some_and(|kept| kept.schema().column_with_name(name).is_some()))
+        {
+            let message = format!("the index serves this column, so an update cannot rename it to {new:?}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message)
+                .with_column(name)
+                .with_hint("build it anew (`--force`)"));
+        }
+        Renames::new(before.iter().chain(more()).cloned())
     }
 
     fn pool(&self, remote: bool) -> Result<ThreadPool> {
@@ -470,22 +507,34 @@ impl Scanned {
         path: &str,
         guess: u64,
         listed: Option<&FileStat>,
+        renames: &Renames,
         compressor: Option<&mut FooterCompressor>,
     ) -> Result<Self> {
         let (stat, footer) = read_end(source, path, guess, listed)?;
-        Self::parse(path, stat, footer, compressor)
+        Self::parse(path, stat, footer, renames, compressor)
     }
 
     /// From the stored footer of another index; `None` if it has none.
-    fn known(old: &Index, now: &Unchanged, compressor: Option<&mut FooterCompressor>) -> Result<Option<Self>> {
+    fn known(
+        old: &Index,
+        now: &Unchanged,
+        renames: &Renames,
+        compressor: Option<&mut FooterCompressor>,
+    ) -> Result<Option<Self>> {
         let Some(entry) = old.file(now.file) else { return Ok(None) };
         let Some(bytes) = old.footer(now.file)? else { return Ok(None) };
         let footer = Footer { bytes, hash: entry.footer_hash(), file_size: entry.size() };
-        Self::parse(entry.path(), now.stat.clone(), footer, compressor).map(Some)
+        Self::parse(entry.path(), now.stat.clone(), footer, renames, compressor).map(Some)
     }
 
-    fn parse(path: &str, stat: FileStat, footer: Footer, compressor: Option<&mut FooterCompressor>) -> Result<Self> {
-        let metadata = FileMetadata::parse(path, &footer.bytes, footer.file_size)?;
+    fn parse(
+        path: &str,
+        stat: FileStat,
+        footer: Footer,
+        renames: &Renames,
+        compressor: Option<&mut FooterCompressor>,
+    ) -> Result<Self> {
+        let metadata = FileMetadata::parse(path, &footer.bytes, footer.file_size, renames)?;
         let stored = compressor.map(|compressor| compressor.compress(&footer.bytes)).transpose();
         Ok(Self { stat, footer, metadata, stored: stored.map_err(|error| error.with_file(path))? })
     }
@@ -496,6 +545,9 @@ struct Build<'a> {
     writer: IndexWriter<&'a mut Output>,
     merged: Merged,
     partitions: &'a Partitions,
+    renames: &'a Renames,
+    /// The names of columns that were found in files and are served by others.
+    renamed: HashSet<String>,
     /// For footers that are kept; `None` for an index without footers.
     compressor: Option<FooterCompressor>,
     report: BuildReport,
@@ -504,7 +556,13 @@ struct Build<'a> {
 impl Build<'_> {
     fn add(&mut self, file: Scanned) -> Result<()> {
         let path = file.metadata.path();
-        self.merged.add(path, file.metadata.arrow_schema(), self.partitions)?;
+        let renamed = file.metadata.renamed();
+        self.merged.add(path, file.metadata.arrow_schema(), renamed, self.partitions)?;
+        for (old, _) in renamed {
+            if !self.renamed.contains(old) {
+                self.renamed.insert(old.clone());
+            }
+        }
         let footer = match &file.stored {
             Some(stored) => self.writer.push_footer(stored)?,
             None => FooterRef::not_stored(&file.footer.bytes),
@@ -575,20 +633,57 @@ impl Build<'_> {
 
     fn finish(mut self, root: &Root, builder: &IndexBuilder) -> Result<BuildReport> {
         let schema: Arc<Schema> = self.merged.finish(self.partitions)?;
+        self.check_renames(&schema, builder)?;
         // Only what the index follows from belongs here: a time of day would make equal builds unequal.
         let info = format!(
-            r#"{{"rowdex":"{}","schema":"{}","footers":{},"partitions":{},"selected":{}}}"#,
+            r#"{{"rowdex":"{}","schema":"{}","footers":{},"partitions":{},"selected":{}{}}}"#,
             env!("CARGO_PKG_VERSION"),
             builder.schema_mode,
             builder.footers,
             builder.partitions,
-            builder.rows.is_some()
+            builder.rows.is_some(),
+            renames_member(self.renames)
         );
-        let summary = Summary { schema: &schema, partition_columns: self.partitions.names(), root, build_info: &info };
+        let summary = Summary {
+            schema: &schema,
+            partition_columns: self.partitions.names(),
+            renames: self.renames,
+            root,
+            build_info: &info,
+        };
         let out = self.writer.finish(&summary)?;
         self.report.index_bytes =
             out.seek(SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))?;
         Ok(self.report)
+    }
+
+    /// Refuses names that no file has, and new ones that lead elsewhere.
+    fn check_renames(&self, schema: &SchemaRef, builder: &IndexBuilder) -> Result<()> {
+        let refuse = |name: &str, message: &'static str, hint: &str| {
+            Err(Error::new(ErrorKind::InvalidArgument, message).with_column(name).with_hint(hint.to_owned()))
+        };
+        for (old, new) in &builder.renames {
+            if let Some((above, _)) = new.split_once('.')
+                && schema.field_with_name(above).is_ok_and(|field| !children(field.data_type()).is_empty())
+            {
+                return refuse(new, "the new name is that of a field of a column", "give a name without dots");
+            }
+            // One slice need not have what the whole has.
+            if builder.slice.is_some() || self.renamed.contains(old) {
+                continue;
+            }
+            if self.partitions.names().contains(old) {
+                let message = "the column comes from the names of folders, and only columns of files can be renamed";
+                return refuse(old, message, "rename the folders");
+            }
+            if Projection::columns(schema, &[old]).is_ok() {
+                let message = "it is a field of a column, and only whole columns can be renamed";
+                return refuse(old, message, "leave it out");
+            }
+            let near = unknown(schema, old);
+            return refuse(old, "no file has the column that is to be renamed", near.hint().unwrap_or_default());
+        }
+        Ok(())
     }
 }
 

@@ -82,7 +82,14 @@ impl Merged {
         Ok(())
     }
 
-    pub(super) fn add(&mut self, path: &str, schema: &SchemaRef, partitions: &Partitions) -> Result<()> {
+    /// Adds the schema of a file, whose columns were renamed from these names to these.
+    pub(super) fn add(
+        &mut self,
+        path: &str,
+        schema: &SchemaRef,
+        renamed: &[(String, String)],
+        partitions: &Partitions,
+    ) -> Result<()> {
         if self.last.as_ref().is_some_and(|last| last == schema) {
             return Ok(());
         }
@@ -93,6 +100,19 @@ impl Merged {
                 .with_hint("leave partitions out (`--no-partitions`)"));
         }
         if let Some(repeated) = repeated(schema.fields()) {
+            let mut old = renamed.iter().filter(|(_, new)| new == repeated).map(|(old, _)| old);
+            if let Some(first) = old.next() {
+                let message = match old.next() {
+                    Some(second) => {
+                        format!("the file has the columns {first:?} and {second:?}, which both get this name")
+                    }
+                    None => format!("the file has this column, and another one, {first:?}, that gets its name"),
+                };
+                return Err(Error::new(ErrorKind::Schema, message)
+                    .with_file(path)
+                    .with_column(repeated)
+                    .with_hint(format!("rename {first:?} to a name that no file has, or not at all")));
+            }
             return Err(Error::new(ErrorKind::Schema, "two columns have this name")
                 .with_file(path)
                 .with_column(repeated)
@@ -120,9 +140,9 @@ impl Merged {
     }
 
     /// The schema of the index: the columns of the files, then those of their folders.
-    pub(super) fn finish(self, partitions: &Partitions) -> Result<SchemaRef> {
-        let (fields, metadata) = match self.schema {
-            Some((_, schema)) => (schema.fields, schema.metadata),
+    pub(super) fn finish(&self, partitions: &Partitions) -> Result<SchemaRef> {
+        let (fields, metadata) = match &self.schema {
+            Some((_, schema)) => (schema.fields.clone(), schema.metadata.clone()),
             None => (Fields::empty(), Default::default()),
         };
         let fields: Fields = fields.iter().cloned().chain(partitions.fields()).collect();
@@ -235,7 +255,7 @@ mod tests {
         let mut merged = Merged::new(mode);
         for (number, fields) in schemas.iter().enumerate() {
             let schema = Arc::new(Schema::new(fields.clone()));
-            merged.add(&format!("{number}.parquet"), &schema, &Partitions::default())?;
+            merged.add(&format!("{number}.parquet"), &schema, &[], &Partitions::default())?;
         }
         merged.finish(&Partitions::default())
     }

@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use serde_json::Value;
 
 use super::place::{Outcome, Place, rows_from};
@@ -77,6 +79,8 @@ fn cases() -> Vec<Case> {
     add("build", "update", "data -o train.rdx", "data -o train.rdx --update");
     add("build", "root", build, &format!("{build} --root ."));
     add("build", "schema", "uneven -o out.rdx", "uneven -o out.rdx --schema union");
+    let renamed = "named --schema union -o out.rdx";
+    add("build", "rename", renamed, &format!("{renamed} --rename key=id"));
     add("build", "no-footers", build, &format!("{build} --no-footers"));
     add("build", "no-partitions", "parted -o out.rdx", "parted -o out.rdx --no-partitions");
     add("build", "rows", build, &format!("{build} --rows rows.csv"));
@@ -282,6 +286,9 @@ fn place() -> Place {
     place.write("uneven/a.parquet", &rows_from(0, 10));
     place.write("uneven/b.parquet", &rows_from(10, 10).project(&[0, 1]).unwrap());
     place.write("parted/key=a/a.parquet", &rows_from(0, 10));
+    let named = rows_from(10, 10).project(&[0]).unwrap();
+    place.write("named/a.parquet", &rows_from(0, 10));
+    place.write("named/b.parquet", &RecordBatch::try_from_iter([("key", Arc::clone(named.column(0)))]).unwrap());
     place.write("stale/a.parquet", &rows_from(0, 200));
     place.run("build stale -o stale.rdx").succeeds();
     place.write("stale/a.parquet", &rows_from(0, 199));
