@@ -56,6 +56,7 @@ use self::plan::Counts;
 pub use self::plan::{BatchPlan, Batches, EpochPlan, RowIds, Sample, Samples};
 pub use self::shard::{ReplicaLayout, Shard, Tail};
 pub use self::state::State;
+pub(crate) use self::worker::PartOf;
 use crate::error::{Error, ErrorKind, Result};
 use crate::order::{EpochOrder, Order, Rotated};
 
@@ -75,6 +76,7 @@ pub struct DistributedSampler {
     rotation: Rotation,
     epoch: u64,
     resumed: Option<Resumed>,
+    part_of: Option<Arc<PartOf>>,
     recent: Recent,
 }
 
@@ -117,6 +119,7 @@ impl DistributedSampler {
             rotation: Rotation::Needed,
             epoch: 0,
             resumed: None,
+            part_of: None,
             recent: Recent::default(),
         };
         Ok(sampler.rotated_as_needed())
@@ -170,7 +173,8 @@ impl DistributedSampler {
         shard.share(self.orders.len() - self.start(self.epoch))?;
         let (given, orders) = (Arc::clone(&self.given), Arc::clone(&self.orders));
         let alike = shard.count() == self.shard.count() && shard.tail() == self.shard.tail();
-        let sampler = Self { given, orders, shard, recent: self.recent.share(), ..*self };
+        let part_of = self.part_of.clone();
+        let sampler = Self { given, orders, shard, part_of, recent: self.recent.share(), ..*self };
         // Another number of shards may need a rotation, or need none any more.
         Ok(if alike { sampler } else { sampler.rotated_as_needed() })
     }
@@ -195,6 +199,11 @@ impl DistributedSampler {
     /// The shard it serves.
     pub fn shard(&self) -> Shard {
         self.shard
+    }
+
+    /// The rank of which it serves a [worker](Self::worker)'s batches, if it does.
+    pub(crate) fn part_of(&self) -> Option<&PartOf> {
+        self.part_of.as_deref()
     }
 
     /// Rows per batch on this rank.
@@ -454,7 +463,7 @@ impl DistributedSampler {
 impl Clone for DistributedSampler {
     fn clone(&self) -> Self {
         let (given, orders) = (Arc::clone(&self.given), Arc::clone(&self.orders));
-        Self { given, orders, recent: Recent::default(), ..*self }
+        Self { given, orders, part_of: self.part_of.clone(), recent: Recent::default(), ..*self }
     }
 }
 

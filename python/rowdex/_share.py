@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import multiprocessing
+import multiprocessing.util
+import os
 import sys
 import weakref
 from typing import Any
@@ -12,6 +15,7 @@ from ._library import no_nul
 
 _numbers = itertools.count()
 _open: weakref.WeakSet[Any] = weakref.WeakSet()
+_told: set[int] = set()
 
 
 def options(
@@ -45,6 +49,10 @@ def options(
 def close_at_exit(loader: Any) -> None:
     """Lets the other ranks know when this process ends, which may read for them, so that they go on."""
     _open.add(loader)
+    if multiprocessing.parent_process() is not None and os.getpid() not in _told:
+        # What was registered with atexit does not run in all of these.
+        _told.add(os.getpid())
+        multiprocessing.util.Finalize(None, _close_all, exitpriority=100)
 
 
 @atexit.register

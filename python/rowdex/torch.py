@@ -18,7 +18,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch.utils.data
 from torch.utils.data._utils.collate import default_collate_fn_map
@@ -28,6 +28,8 @@ from ._arrays import Nulls
 from ._gathered import batch_of, dealt
 from ._iterations import Announced, announce
 from ._library import Handle, PerProcess, call, count, library, size
+from ._share import close_at_exit
+from ._share import options as share_options
 from .batch import Batch
 from .dataset import Dataset as _Dataset
 from .loader import Convert
@@ -410,6 +412,12 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
             (see :class:`BatchSampler` and :meth:`follow`). Default: 1 GiB.
         worker_threads: Threads of each worker then. Default: 1 in workers, 2 without them. 0: none.
         nulls, strings: As :meth:`rowdex.Batch.to_numpy` has them.
+        share: ``"machine"``: one reader makes the batches of a :class:`BatchSampler` or :class:`IterableDataset` for
+            the workers of all ranks on this machine. ``memory`` and ``worker_threads`` (default: 2) are then those of
+            the machine. What is served stays the same. All ranks need the same arguments and the same number of
+            workers, which should persist. Linux only.
+        share_name, share_job, share_ranks, share_drift: As :class:`rowdex.Loader` has them. A dataset that is used by
+            several ``DataLoader`` at a time, with samplers that differ, is to be made once for each of them.
         others: As :class:`rowdex.Dataset` has them.
     """
 
@@ -422,6 +430,11 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
         worker_threads: int | None = None,
         nulls: Nulls = "error",
         strings: str = "list",
+        share: Literal["machine"] | None = None,
+        share_name: str | None = None,
+        share_job: str | None = None,
+        share_ranks: int | None = None,
+        share_drift: int | None = None,
         **others: Any,
     ) -> None:
         count(worker_threads, "worker_threads")
@@ -431,6 +444,7 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
             "worker_threads": worker_threads,
             "nulls": nulls,
             "strings": strings,
+            "share": share_options(share, share_name, share_job, share_ranks, share_drift),
         }
         super().__init__(index, columns, **others)
 
@@ -477,6 +491,8 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
             sampler = torch.utils.data.DistributedSampler(dataset, seed=1)
             loader = DataLoader(dataset.follow(sampler), batch_size=256, sampler=sampler, num_workers=4)
         """
+        if self._torch["share"]:
+            raise TypeError("follow() of a dataset with share: only what a rowdex sampler hands out is shared")
         if isinstance(sampler, _DistributedSampler):
             raise TypeError(
                 "follow() is for PyTorch's own sampler: with rowdex's, use batch_sampler=rowdex.torch.BatchSampler(...)"
@@ -524,13 +540,22 @@ class _Stream:
         own = Handle(library.sampler_free, library.sampler_worker, sampler, first - steps_left(sampler).start, workers)
         options = dataset._torch
         threads = options["worker_threads"]
+        shared = options["share"]
         if threads is None:
-            threads = 2 if torch.utils.data.get_worker_info() is None else 1
+            threads = 2 if shared or torch.utils.data.get_worker_info() is None else 1
         memory = options["memory"] or 1 << 30
-        loader = _ffi.LoaderOptions(memory=max(memory // workers, 1), threads=count(threads, "threads"), epochs=epochs)
+        memory = memory if shared else max(memory // workers, 1)
+        loader = _ffi.LoaderOptions(memory=memory, threads=count(threads, "threads"), epochs=epochs, **shared)
         self._loader = Handle(library.loader_free, library.loader_new, dataset._pointer, own, ctypes.byref(loader))
         self._schema, self._first, self._workers = dataset.schema, first, workers
         self._steps = int(sampler_info(own).steps)
+        if shared:
+            close_at_exit(self)
+
+    def close(self) -> None:
+        """Ends what it does in this process."""
+        if not self._loader.inherited:
+            library.loader_close(self._loader)
 
     @property
     def next(self) -> tuple[int, int]:

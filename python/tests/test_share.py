@@ -19,7 +19,9 @@ import rowdex
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ranks share a reader on Linux only")
 
 PROGRAM = pathlib.Path(__file__).with_name("share_program.py")
-WATCHDOG = 120
+WORKERS = pathlib.Path(__file__).with_name("share_workers_program.py")
+# A machine may be busy, and import PyTorch in several processes at a time.
+WATCHDOG = 300
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT", "TORCHELASTIC_RUN_ID")
 
 
@@ -32,14 +34,17 @@ class Job:
         self.options = {"index": index, "world": world, "epochs": 2, "batch": 20, "memory": 1 << 20, **options}
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
 
-    def start(self, rank: int, *, shared: bool = True, environment: dict[str, str] | None = None, **more: Any) -> None:
+    def start(
+        self, rank: int, *, shared: bool = True, environment: dict[str, str] | None = None,
+        program: pathlib.Path = PROGRAM, **more: Any,
+    ) -> None:  # fmt: skip
         share = {"share": "machine", "share_job": self.name, "share_name": "train", "share_ranks": self.world}
         if environment is not None:
             share = {"share": "machine"}
         own = {"rank": rank, "note": str(self.note(rank)), "more": share if shared else {}}
         around = {name: value for name, value in os.environ.items() if name not in LAUNCHERS} | (environment or {})
         self.processes[rank] = subprocess.Popen(
-            [sys.executable, PROGRAM, json.dumps({**self.options, **own, **more})], env=around,
+            [sys.executable, program, json.dumps({**self.options, **own, **more})], env=around,
             stderr=(self.folder / f"errors-{rank}").open("w"),
         )  # fmt: skip
 
@@ -235,6 +240,48 @@ def test_nobody_waits_for_a_rank_that_has_closed_its_loader_because_of_its_child
     assert shared.lines(other, "step") == alone(job, 2)[other], shared.errors(other)
     assert shared.lines(closing, "child") and "closed" in shared.note(closing).read_text()
     assert shared.processes[closing].poll() is None
+
+
+def test_workers_of_all_ranks_share_a_reader_and_serve_what_they_would_alone(job: Any, index: str) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    before = addresses()
+    cases = [("persistent", "fork", True), ("others each epoch", "fork", False), ("iterable", "forkserver", True)]
+    shared = job(2, epochs=3, cases=cases)
+    for rank in range(2):
+        shared.start(rank, program=WORKERS)
+    shared.wait()
+    for rank in range(2):
+        sampler = rowdex.DistributedSampler(rowdex.Dataset(index), num_replicas=2, batch_size=20, seed=7, rank=rank)
+        epochs = [[json.dumps(batch.row_ids) for batch in sampler.batches()] for _ in range(3)]
+        rows = [f"{epoch} {step} {ids}" for epoch, batches in enumerate(epochs) for step, ids in enumerate(batches)]
+        expected = [f"{name} {batch}" for name, *_ in cases for batch in rows]
+        assert shared.lines(rank, "step") == expected and shared.ended(rank), shared.errors(rank)
+    assert addresses() == before
+
+
+def test_a_dataset_of_workers_takes_the_options_of_a_shared_reader(index: str) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    import rowdex.torch
+
+    with pytest.raises(ValueError, match="share_drift without share"):
+        rowdex.torch.Dataset(index, share_drift=3)
+    dataset = rowdex.torch.Dataset(index, share="machine", share_job="x", share_ranks=1)
+    with pytest.raises(TypeError, match="follow\\(\\) of a dataset with share"):
+        dataset.follow(None)  # type: ignore[arg-type]
+
+    def first(memory: str) -> Any:
+        own = rowdex.torch.Dataset(
+            index, memory=memory, share="machine", share_job=f"test {os.getpid()}", share_name="one", share_ranks=1
+        )
+        batches = rowdex.torch.BatchSampler(own, 16, num_replicas=1, rank=0)
+        return own, own.__getitems__(next(iter(batches))).batch.row_ids
+
+    kept, rows = first("1MiB")
+    assert len(rows) == 16
+    # So it is shared indeed.
+    with pytest.raises(rowdex.Error, match="its memory is 2097152, and not 1048576"):
+        first("2MiB")
+    del kept
 
 
 def test_arguments_that_make_no_sense_are_refused(index: str) -> None:

@@ -271,8 +271,9 @@ impl LoaderBuilder {
     /// Shares one reader with the loaders of the other ranks on this machine: each row group is decoded for all of
     /// them, and [memory](Self::memory) and [threads](Self::threads) are those of the machine. Default: no.
     ///
-    /// What each rank gets stays the same, to the bit. All ranks of the machine need the same arguments. Linux only.
-    /// See `docs/share.md`.
+    /// What each rank gets stays the same, to the bit. All ranks of the machine need the same arguments. With a
+    /// [worker's](DistributedSampler::worker) sampler the reader is that of all workers of all ranks. Linux only. See
+    /// `docs/share.md`.
     #[must_use]
     pub fn share(mut self, share: Share) -> Self {
         self.share = Some(share);

@@ -9,6 +9,27 @@ use super::shard::Shard;
 use crate::error::{Error, ErrorKind, Result};
 use crate::order::{EpochOrder, Order, fingerprint};
 
+/// What a worker's batches are a part of.
+#[derive(Debug)]
+pub(crate) struct PartOf {
+    /// The sampler of the worker's rank.
+    pub(crate) rank: DistributedSampler,
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there ranks do not share a reader"))]
+    pub(crate) worker: u64,
+    pub(crate) workers: u64,
+}
+
+impl PartOf {
+    /// The step of the rank, counted over epochs, that is step `step` of the worker.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn step_of_rank(&self, epoch: u64, step: u64) -> u64 {
+        let (steps, rank) = (self.rank.steps(), &self.rank);
+        let first = if rank.epoch() == epoch { steps - rank.steps_left() } else { 0 };
+        let step = step.saturating_mul(self.workers).saturating_add(self.worker + first);
+        epoch.saturating_mul(steps).saturating_add(step)
+    }
+}
+
 impl DistributedSampler {
     /// The batches of one of `workers` workers of this rank, as [`EpochPlan::batches_of_worker`] has them, as a sampler
     /// of their own: its step `i` is step `worker + i * workers` of this one, counted from the first that is left. So a
@@ -43,6 +64,7 @@ impl DistributedSampler {
             .map_err(|_| Error::new(ErrorKind::TooLarge, format!("batches of {} rows", self.batch_size)))?;
         let mut sampler = DistributedSampler::new(Arc::new(orders), Shard::new(0, 1)?, batch_size)?;
         sampler.set_epoch(self.epoch);
+        sampler.part_of = Some(Arc::new(PartOf { rank: self.clone(), worker, workers }));
         Ok(sampler)
     }
 }

@@ -115,10 +115,13 @@ impl Client {
     /// The message that says where this rank goes on.
     fn hello(&self, at: &mut At) -> Vec<u8> {
         at.visit += 1;
+        let (of, worker) = at.sampler.part_of().map_or((&at.sampler, 0), |part| (&part.rank, part.worker));
         let hello = Hello {
             visit: at.visit,
-            rank: at.sampler.shard().rank(),
-            state: at.sampler.state(),
+            rank: of.shard().rank(),
+            worker,
+            state: of.state(),
+            own: at.sampler.state(),
             place: at.place,
             end: self.seat.options.epochs,
             facts: self.seat.group.facts.clone(),
@@ -137,7 +140,7 @@ impl Client {
                     let connection = listener.connect()?;
                     let meeting = match at.left {
                         Some(left) => Meeting::Again(left as usize),
-                        None => Meeting::First(seat.group.ranks as usize),
+                        None => Meeting::First(seat.group.consumers(&at.sampler)),
                     };
                     let seat = Seat { sampler: at.sampler.clone(), place: at.place, ..seat.clone() };
                     let reader = Reader::start(seat, listener, meeting)?;

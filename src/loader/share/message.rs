@@ -28,8 +28,11 @@ pub(super) struct Hello {
     /// knows what was sent to it at a place before.
     pub(super) visit: u64,
     pub(super) rank: u32,
-    /// The state of its sampler.
+    /// Which of the rank's workers it is, if it is one.
+    pub(super) worker: u64,
+    /// The state of the rank's sampler, and that of its own.
     pub(super) state: State,
+    pub(super) own: State,
     /// The batch to begin with.
     pub(super) place: Place,
     /// The epoch that the run ends before.
@@ -41,8 +44,10 @@ impl Hello {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut message = Writer::tagged(HELLO);
         message.number(PROTOCOL).text(VERSION).number(self.visit).number(self.rank.into());
-        let State { fingerprint, epoch, consumed } = self.state;
-        message.number(fingerprint).number(epoch).number(consumed);
+        message.number(self.worker);
+        for State { fingerprint, epoch, consumed } in [self.state, self.own] {
+            message.number(fingerprint).number(epoch).number(consumed);
+        }
         message.number(self.place.epoch).number(self.place.batch).number(self.end.unwrap_or(u64::MAX));
         message.number(self.facts.len() as u64);
         for (name, value) in &self.facts {
@@ -80,13 +85,16 @@ impl Request {
                 }
                 let visit = message.number()?;
                 let rank = u32::try_from(message.number()?).unwrap_or(u32::MAX);
-                let state =
-                    State { fingerprint: message.number()?, epoch: message.number()?, consumed: message.number()? };
+                let worker = message.number()?;
+                let mut state = || {
+                    Ok(State { fingerprint: message.number()?, epoch: message.number()?, consumed: message.number()? })
+                };
+                let (state, own) = (state()?, state()?);
                 let place = Place { epoch: message.number()?, batch: message.number()? };
                 let end = Some(message.number()?).filter(|end| *end < u64::MAX);
                 let facts = (0..message.count()?).map(|_| Ok((message.text()?.to_owned(), message.text()?.to_owned())));
                 let facts = facts.collect::<Result<_>>()?;
-                Self::Hello(Hello { visit, rank, state, place, end, facts })
+                Self::Hello(Hello { visit, rank, worker, state, own, place, end, facts })
             }
             TAKEN => Self::Taken(message.number()?, message.number()?),
             WAITING => Self::Waiting,
@@ -315,7 +323,9 @@ mod tests {
         Hello {
             visit: 6,
             rank: 3,
+            worker: 9,
             state: State { fingerprint: 1, epoch: 2, consumed: 3 },
+            own: State { fingerprint: 4, epoch: 5, consumed: 6 },
             place: Place { epoch: 4, batch: 5 },
             end: None,
             facts: vec![("memory".to_owned(), "7".to_owned())],

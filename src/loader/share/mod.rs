@@ -117,6 +117,11 @@ impl Share {
             return Err(invalid("a loader of several ranks that shares a reader")
                 .with_hint("give each rank a loader of its own: those of a machine then share one reader"));
         };
+        // Workers are told apart when they meet.
+        let (workers, sampler) = match sampler.part_of() {
+            Some(part) => (part.workers.to_string(), &part.rank),
+            None => ("none".to_owned(), sampler),
+        };
         if self.drift == 0 {
             return Err(invalid("ranks that may drift 0 steps apart").with_hint("use 1 or more"));
         }
@@ -148,6 +153,7 @@ impl Share {
             ("read_ahead", number(options.read_ahead)),
             ("read_concurrency", number(options.read_concurrency)),
             ("number of ranks on this machine", ranks.to_string()),
+            ("number of workers", workers),
             ("drift", self.drift.to_string()),
         ];
         let facts = facts.map(|(name, value)| (name.to_owned(), value)).to_vec();
@@ -168,8 +174,10 @@ impl Share {
         Ok(ranks)
     }
 
-    /// The samplers of this machine's ranks, if their numbers follow each other.
+    /// The samplers of this machine's ranks, if their numbers follow each other; of whole ranks, too, where each has
+    /// workers.
     pub(super) fn ranks_of(&self, sampler: &DistributedSampler) -> Result<Vec<DistributedSampler>> {
+        let sampler = sampler.part_of().map_or(sampler, |part| &part.rank);
         let shard = sampler.shard();
         let ranks = self.ranks_here(shard)?;
         let first = shard.rank() / ranks * ranks;
@@ -214,6 +222,16 @@ pub(super) struct Group {
     facts: Vec<(String, String)>,
     /// The process that has used it; 0 before anyone has.
     process: AtomicU64,
+}
+
+#[cfg(target_os = "linux")]
+impl Group {
+    /// How many loaders are to be expected, of a rank's sampler or of one of its workers': a worker without a step asks
+    /// for none.
+    fn consumers(&self, sampler: &DistributedSampler) -> usize {
+        let workers = sampler.part_of().map_or(1, |part| part.workers.min(part.rank.steps_left()).max(1));
+        usize::try_from(workers.saturating_mul(self.ranks.into())).unwrap_or(usize::MAX)
+    }
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -92,6 +92,7 @@ struct State {
 #[derive(Debug)]
 struct Member {
     rank: u32,
+    worker: u64,
     visit: u64,
     connection: Arc<Connection>,
     lane: Lane,
@@ -109,16 +110,20 @@ impl Member {
         self.batches == 0 || (self.batches + batches <= drift && self.bytes + bytes <= window)
     }
 
-    /// The step that it takes next, counted over epochs.
+    /// The step of its rank that it takes next, counted over epochs.
     fn taken(&self) -> u64 {
-        self.sent().saturating_sub(self.batches)
+        self.sent().saturating_sub(self.batches.saturating_mul(workers(&self.lane.sampler)))
     }
 
-    /// The step that it is sent next, counted over epochs.
+    /// The step of its rank that it is sent next, counted over epochs.
     fn sent(&self) -> u64 {
         let Lane { sampler, epoch, next, .. } = &self.lane;
         let left = if sampler.epoch() == *epoch { sampler.steps_left() } else { sampler.steps() };
-        epoch.saturating_mul(sampler.steps()).saturating_add((*next).max(sampler.steps() - left))
+        let step = (*next).max(sampler.steps() - left);
+        match sampler.part_of() {
+            Some(part) => part.step_of_rank(*epoch, step),
+            None => epoch.saturating_mul(sampler.steps()).saturating_add(step),
+        }
     }
 }
 
@@ -219,13 +224,21 @@ impl Inner {
         drop(state);
         self.stop.set();
         self.changed.notify_all();
-        let own = (self.seat.sampler.shard().rank(), std::process::id() as i32);
-        let left = members.values().filter(|member| (member.rank, member.connection.peer()) != own).count();
+        let sampler = &self.seat.sampler;
+        let own = (self.rank(), sampler.part_of().map_or(0, |part| part.worker), std::process::id() as i32);
+        let others = |member: &&Member| (member.rank, member.worker, member.connection.peer()) != own;
+        let left = members.values().filter(others).count();
         let bye = Answer::Bye(left as u32);
         for member in members.into_values() {
             // Whoever does not get it sees that the connection ends.
             let _ = member.connection.send(&bye.to_bytes(member.visit), None, &self.stop);
         }
+    }
+
+    /// The rank that the reader is with.
+    fn rank(&self) -> u32 {
+        let sampler = &self.seat.sampler;
+        sampler.part_of().map_or(sampler, |part| &part.rank).shard().rank()
     }
 
     fn stop_engine(&self, state: &State) {
@@ -318,14 +331,15 @@ impl Inner {
             }
         };
         // Before the first batch that is sent to it.
-        let welcome = Answer::Welcome(self.seat.sampler.shard().rank()).to_bytes(hello.visit);
+        let welcome = Answer::Welcome(self.rank()).to_bytes(hello.visit);
         let is_there = connection.send(&welcome, None, &self.stop).unwrap_or(false);
         if is_there { self.join(hello, lane, connection) } else { None }
     }
 
     /// What a rank is to get, if it is one of this group.
     fn lane(&self, hello: &Hello, process: i32) -> Result<Lane> {
-        let own = &self.seat.sampler;
+        let part = self.seat.sampler.part_of();
+        let own = part.map_or(&self.seat.sampler, |part| &part.rank);
         let differs = self.seat.group.facts.iter().find_map(|(name, value)| {
             let other = hello.facts.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str());
             (other != Some(value)).then(|| (name, value, other.unwrap_or("none")))
@@ -348,6 +362,10 @@ impl Inner {
             .with_replicas(shard.replicas(), shard.layout())?;
         let mut sampler: DistributedSampler = own.with_shard(shard)?;
         sampler.resume(&hello.state)?;
+        if let Some(part) = part {
+            sampler = sampler.worker(hello.worker, part.workers)?;
+            sampler.resume(&hello.own)?;
+        }
         Ok(Lane { sampler, epoch: hello.place.epoch, next: hello.place.batch, end: hello.end })
     }
 
@@ -361,15 +379,15 @@ impl Inner {
             let _ = connection.send(&Answer::Bye(1).to_bytes(hello.visit), None, &self.stop);
             return None;
         }
-        let same = |_: &u64, member: &mut Member| member.rank == hello.rank;
+        let same = |_: &u64, member: &mut Member| (member.rank, member.worker) == (hello.rank, hello.worker);
         let mut older: Vec<Member> = state.members.extract_if(.., same).map(|(_, member)| member).collect();
         older.extend(state.away.extract_if(.., same).map(|(_, member)| member));
         older.retain(|member| !Arc::ptr_eq(&member.connection, connection));
         state.joined += 1;
         let id = state.joined;
         let connection = Arc::clone(connection);
-        let (rank, visit, lost) = (hello.rank, hello.visit, BTreeSet::new());
-        let member = Member { rank, visit, connection, lane, batches: 0, bytes: 0, waits: true, lost };
+        let (rank, worker, visit, lost) = (hello.rank, hello.worker, hello.visit, BTreeSet::new());
+        let member = Member { rank, worker, visit, connection, lane, batches: 0, bytes: 0, waits: true, lost };
         let process = member.connection.peer();
         state.members.insert(id, member);
         (state.new, state.since) = (true, Instant::now());
@@ -458,7 +476,8 @@ impl Inner {
         let spread = places().max().unwrap_or(0) - places().min().unwrap_or(0);
         // Ranks that are on their way to another place, and have not left the old one yet, are far from the others and
         // do not wait for a batch.
-        let are_on_their_way = spread > self.seat.group.drift && !state.members.values().all(|member| member.waits);
+        let drift = self.seat.group.drift.saturating_mul(workers(&self.seat.sampler));
+        let are_on_their_way = spread > drift && !state.members.values().all(|member| member.waits);
         match are_on_their_way || !state.away.is_empty() {
             true => most.min(STRAGGLERS),
             false => Duration::ZERO,
@@ -683,6 +702,11 @@ fn together(batches: &[Batch]) -> &[Batch] {
         (count, rows) = (count + 1, rows + batch.row_ids.len());
     }
     batches.get(..count).unwrap_or_default()
+}
+
+/// Among how many workers the steps of a rank are dealt.
+fn workers(sampler: &DistributedSampler) -> u64 {
+    sampler.part_of().map_or(1, |part| part.workers)
 }
 
 fn internal(message: &'static str) -> Error {

@@ -375,6 +375,103 @@ fn ranks_that_go_anywhere_at_any_time_get_the_batches_of_each_place() {
     });
 }
 
+/// A rank's batches in the order of their steps, which its workers make in turns, each a few ahead, as those of a
+/// `DataLoader` do.
+fn in_turns(workers: Vec<Loader>, whole: &DistributedSampler, epochs: std::ops::Range<u64>) -> u64 {
+    let count = workers.len();
+    let (begin, ends) = (whole.epoch(), epochs.end);
+    let mut served = 0;
+    thread::scope(|scope| {
+        let workers = workers.into_iter().map(|mut worker| {
+            let (send, receive) = std::sync::mpsc::sync_channel(1);
+            scope.spawn(move || while worker.try_next().unwrap().is_some_and(|batch| send.send(batch).is_ok()) {});
+            receive
+        });
+        let workers: Vec<_> = workers.collect();
+        for epoch in epochs {
+            let plan = whole.plan(epoch).unwrap();
+            let first = if epoch == begin { plan.first_step() } else { 0 };
+            for step in first..plan.steps() {
+                let batch = workers[(step - first) as usize % count].recv().unwrap();
+                let expected = plan.batch(step).unwrap();
+                assert_eq!((batch.epoch, &batch.row_ids), (epoch, &expected.rows), "step {step}");
+                assert_eq!(batch.step, (step - first) / count as u64);
+                assert_values(&batch);
+                served += 1;
+            }
+        }
+        assert!(ends > begin);
+    });
+    served
+}
+
+#[test]
+fn the_workers_of_all_ranks_share_one_reader() {
+    in_time(|| {
+        for (number, (ranks, workers, batch, drift)) in
+            [(2, 3, 7, 32), (1, 4, 5, 1), (3, 2, 40, 4), (2, 8, 50, 32)].into_iter().enumerate()
+        {
+            let fake = Arc::new(Fake::new(&[37, 5, 60, 0, 41, 22, 8, 50]));
+            let n = fake.len();
+            let orders = orders(number % 2 == 0, n);
+            let options = options(n / 3 * ROW_BYTES, number, 4);
+            let share = share(ranks).drift(drift);
+            let samplers: Vec<_> = (0..ranks).map(|rank| sampler(&orders, rank, ranks, batch, Tail::Wrap)).collect();
+            let open = |sampler: &DistributedSampler, options: &Options| -> Vec<Loader> {
+                let parts = (0..workers).map(|worker| sampler.worker(worker, workers).unwrap());
+                parts.map(|part| joining(&fake, &part, options, &share)).collect()
+            };
+            thread::scope(|scope| {
+                let ranks: Vec<_> = samplers
+                    .iter()
+                    .map(|sampler| {
+                        let workers = open(sampler, &options);
+                        scope.spawn(move || in_turns(workers, sampler, 0..4))
+                    })
+                    .collect();
+                for rank in ranks {
+                    assert_eq!(rank.join().unwrap(), 4 * samplers[0].steps());
+                }
+            });
+            // The rest of an epoch, of which workers have other numbers of steps.
+            let state = samplers[0].state_after(1, samplers[0].steps() / 3).unwrap();
+            let mut resumed = samplers.clone();
+            resumed.iter_mut().for_each(|sampler| sampler.resume(&state).unwrap());
+            let options = Options { epochs: Some(2), ..options };
+            thread::scope(|scope| {
+                for sampler in &resumed {
+                    let workers = open(sampler, &options);
+                    scope.spawn(move || assert_eq!(in_turns(workers, sampler, 1..2), sampler.steps_left()));
+                }
+            });
+            assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+        }
+    });
+}
+
+#[test]
+fn the_reader_of_all_workers_decodes_as_seldom_as_one_loader() {
+    in_time(|| {
+        let orders = orders(true, 2000);
+        let options = options(400 * ROW_BYTES, 2, 2);
+        let samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 10, Tail::Wrap)).collect();
+        let alone = Arc::new(Fake::new(&[100; 20]));
+        let mut one = Loader::new(alone.clone(), samplers.clone(), options.clone()).unwrap();
+        assert_eq!(one.by_ref().map(Result::unwrap).count(), 400);
+        let fake = Arc::new(Fake::new(&[100; 20]));
+        let share = share(2).drift(2);
+        thread::scope(|scope| {
+            for sampler in &samplers {
+                let parts = (0..4).map(|worker| sampler.worker(worker, 4).unwrap());
+                let workers = parts.map(|part| joining(&fake, &part, &options, &share)).collect();
+                scope.spawn(move || in_turns(workers, sampler, 0..2));
+            }
+        });
+        let (shared, alone) = (fake.decodes.load(Ordering::Relaxed), alone.decodes.load(Ordering::Relaxed));
+        assert!(shared <= alone * 3 / 2, "{shared} decodes, {alone} by one loader of all ranks");
+    });
+}
+
 #[test]
 fn a_rank_gets_no_further_ahead_than_it_may() {
     in_time(|| {
