@@ -560,12 +560,23 @@ typedef struct rowdex_select_options {
   const struct rowdex_store_options *store;
   // Keeps only rows that meet this condition in SQL, which reads the columns that it needs. NULL: all.
   const char *filter;
-  // Where the data is that the condition reads, instead of where the index says. NULL: there.
+  // Where the data is that a condition or split_by reads, instead of where the index says. NULL: there.
   const char *filter_root;
   // Is told how far the condition is: rows decided, rows in all, and 0. NULL: nobody is told.
   rowdex_progress progress;
   // The first argument of progress.
   void *progress_userdata;
+  // Keeps only this side of a split by hash, "train" or "validation", as rowdex_id_set_split has it. NULL: all.
+  const char *split_side;
+  // Splits by the values of this column, which is read, as rowdex_id_set_split_by does. NULL: by row id.
+  const char *split_by;
+  // The fraction of the rows, or of the keys, that is for validation, from 0 to 1.
+  double split_fraction;
+  // Another split for another seed.
+  uint64_t split_seed;
+  // 1 brings the view that is at `output` up to date with its base, by the choices that it records. Choices here
+  // must be zeros.
+  uint64_t update;
 } rowdex_select_options;
 
 // What was selected.
@@ -584,6 +595,8 @@ typedef struct rowdex_select_report {
   uint64_t unserved;
   // Length of the view in bytes.
   uint64_t index_bytes;
+  // Files whose rows stay as they were chosen, in an update: nothing was read of them.
+  uint64_t kept_files;
 } rowdex_select_report;
 
 // How rows were listed.
@@ -1231,6 +1244,11 @@ rowdex_status rowdex_id_set_fill(const struct rowdex_id_set *set,
 
 // Writes a view of an index to `output`: an index of the same files that serves only some of the rows. No data is
 // copied, and none is read but for a condition. The path holds what it held, or the whole view, at any moment.
+//
+// With `update` the view at `output` is brought up to date, after its base was by an update of rowdex_index_build:
+// rows of unchanged files stay as they were chosen, and the recorded choices are made again for all other files. Rows
+// of other views and sets of row ids are not recorded: a view that was made with them is refused. `base` is the base
+// as it is now; NULL: it is where the view recorded it.
 //
 // `report` may be NULL. A view without rows is an error.
 rowdex_status rowdex_select(const struct rowdex_index *base,

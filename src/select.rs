@@ -1,25 +1,28 @@
 //! Views: choosing the rows that an index serves, and writing that down as another index of the same files.
 
+mod choice;
+mod record;
+mod update;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 #[cfg(feature = "filter")]
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use arrow::temporal_conversions::timestamp_s_to_datetime;
-
-use crate::index::build_info::{quoted, renames_member};
+use self::choice::{Choice, List};
+use self::record::json_of_view;
+use self::update::{Carried, Left};
+#[cfg(feature = "filter")]
+use crate::dataset::{Filter, FilterProgress, FilterReport};
+#[cfg(feature = "filter")]
+use crate::index::build_info::quoted;
 use crate::index::output::{self, Output};
 use crate::index::{ListedRows, root, view};
-use crate::order::{IdSet, Sample};
+use crate::order::{IdSet, Side};
 use crate::source::StoreOptions;
 use crate::source::place::{Place, shown};
-#[cfg(feature = "filter")]
-use crate::{
-    Dataset,
-    dataset::{Filter, FilterProgress, FilterReport},
-};
-use crate::{Error, ErrorKind, Index, Result};
+use crate::{Dataset, Error, ErrorKind, Index, Result};
 
 /// Makes a view: an index of the same files that serves only some of the rows.
 ///
@@ -48,29 +51,11 @@ pub struct Select {
     overwrite: bool,
     store: StoreOptions,
     time: Option<SystemTime>,
-    #[cfg(feature = "filter")]
-    filters: Filters,
-}
-
-/// Conditions, and how the data is read that they are of.
-#[cfg(feature = "filter")]
-#[derive(Clone, Default)]
-struct Filters {
-    conditions: Vec<String>,
     root: Option<PathBuf>,
     threads: Option<usize>,
+    conditions: Vec<String>,
+    #[cfg(feature = "filter")]
     progress: Option<Arc<dyn Fn(FilterProgress) + Send + Sync>>,
-}
-
-/// One of the reasons to leave rows out.
-#[derive(Debug, Clone)]
-enum Choice {
-    Rows(PathBuf),
-    Skip(PathBuf),
-    Kept(IdSet, String),
-    And(Index),
-    Not(Index),
-    Sample { fraction: f64, seed: u64 },
 }
 
 /// What [`Select::write`] made.
@@ -89,6 +74,8 @@ pub struct SelectReport {
     pub unserved: u64,
     /// Length of the view in bytes.
     pub index_bytes: u64,
+    /// Files whose rows were chosen before, and taken over by [`Select::update`].
+    pub kept_files: u64,
     /// What deciding the conditions took, if there are any.
     #[cfg(feature = "filter")]
     pub filter: Option<FilterReport>,
@@ -104,8 +91,11 @@ impl Select {
             overwrite: false,
             store: StoreOptions::default(),
             time: None,
+            root: None,
+            threads: None,
+            conditions: Vec::new(),
             #[cfg(feature = "filter")]
-            filters: Filters::default(),
+            progress: None,
         }
     }
 
@@ -117,13 +107,13 @@ impl Select {
     /// Only the rows that a file lists, as [`Index::read_rows`] takes it.
     #[must_use]
     pub fn rows(self, list: impl Into<PathBuf>) -> Self {
-        self.choose(Choice::Rows(list.into()))
+        self.choose(Choice::Rows(List::new(list)))
     }
 
     /// None of the rows that a file lists.
     #[must_use]
     pub fn skip(self, list: impl Into<PathBuf>) -> Self {
-        self.choose(Choice::Skip(list.into()))
+        self.choose(Choice::Skip(List::new(list)))
     }
 
     /// Only these rows, by row id of the base. What is recorded of them is `note`.
@@ -160,6 +150,21 @@ impl Select {
         self.choose(Choice::Sample { fraction, seed })
     }
 
+    /// Only one side of a [`Split`](crate::order::Split) by row id of the base, with this fraction of the rows for
+    /// validation.
+    #[must_use]
+    pub fn split(self, side: Side, validation_fraction: f64, seed: u64) -> Self {
+        self.choose(Choice::Split { side, fraction: validation_fraction, seed, by: None })
+    }
+
+    /// Only one side of a [`Split`](crate::order::Split) by the values of a column, which is read of the rows that the
+    /// choices before leave: rows with equal values are on one side. See
+    /// [`Column::split`](crate::dataset::Column::split).
+    #[must_use]
+    pub fn split_by(self, column: impl Into<String>, side: Side, validation_fraction: f64, seed: u64) -> Self {
+        self.choose(Choice::Split { side, fraction: validation_fraction, seed, by: Some(column.into()) })
+    }
+
     /// Only rows that meet a condition in SQL, such as `lang = 'en' and length(text) > 200`.
     ///
     /// Conditions come last, so that values are read of rows alone that the other choices leave. `docs/select.md` says
@@ -167,25 +172,23 @@ impl Select {
     #[cfg(feature = "filter")]
     #[must_use]
     pub fn filter(mut self, condition: impl Into<String>) -> Self {
-        self.filters.conditions.push(condition.into());
+        self.conditions.push(condition.into());
         self
     }
 
-    /// Where the data is that conditions read, instead of where the index says. See
+    /// Where the data is that conditions and splits by a column read, instead of where the index says. See
     /// [`DatasetBuilder::with_root`](crate::DatasetBuilder::with_root).
-    #[cfg(feature = "filter")]
     #[must_use]
     pub fn with_root(mut self, root: impl Into<PathBuf>) -> Self {
-        self.filters.root = Some(root.into());
+        self.root = Some(root.into());
         self
     }
 
-    /// With how many threads conditions are decided. See
+    /// With how many threads conditions are decided and columns read. See
     /// [`DatasetBuilder::with_threads`](crate::DatasetBuilder::with_threads).
-    #[cfg(feature = "filter")]
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
-        self.filters.threads = Some(threads);
+        self.threads = Some(threads);
         self
     }
 
@@ -193,7 +196,7 @@ impl Select {
     #[cfg(feature = "filter")]
     #[must_use]
     pub fn with_progress(mut self, progress: impl Fn(FilterProgress) + Send + Sync + 'static) -> Self {
-        self.filters.progress = Some(Arc::new(progress));
+        self.progress = Some(Arc::new(progress));
         self
     }
 
@@ -227,7 +230,11 @@ impl Select {
     /// view would replace its base, and if the base is in memory and does not say where its files are; those of
     /// [`Index::read_rows`]; and with conditions, those of [`Dataset::filter`] and of reading.
     pub fn write(&self, output: impl AsRef<Path>) -> Result<SelectReport> {
-        let output = output.as_ref();
+        self.write_with(output.as_ref(), self.overwrite, &Carried::nothing(&self.base)?)
+    }
+
+    /// Writes the view; what is carried is not chosen again.
+    fn write_with(&self, output: &Path, overwrite: bool, carried: &Carried) -> Result<SelectReport> {
         let place = Place::of(output)?;
         let exists = |error: Error| match error.kind() {
             ErrorKind::AlreadyExists => Error::new(ErrorKind::AlreadyExists, "the index exists already")
@@ -235,37 +242,32 @@ impl Select {
                 .with_hint("overwrite it (`--force`) or choose another path"),
             _ => error,
         };
-        if self.base.path().is_some_and(|base| is_one_place(base, output)) {
-            return Err(Error::new(ErrorKind::InvalidArgument, "the view would replace the index that it is of")
-                .with_file(shown(output))
-                .with_hint("write it to another path, and rename it later if that is what you want"));
-        }
-        #[cfg(feature = "filter")]
-        let dataset = self.filtered()?;
+        self.check_place(output)?;
+        let dataset = self.dataset()?;
         #[cfg(feature = "filter")]
         let filter = match &dataset {
             // Before anything is read or written.
-            Some(dataset) => Some(dataset.filter_all(&self.filters.conditions)?),
-            None => None,
+            Some(dataset) if !self.conditions.is_empty() => Some(dataset.filter_all(&self.conditions)?),
+            _ => None,
         };
-        let mut file = Output::create(place.clone(), self.overwrite, &self.store).map_err(exists)?;
-        if place.url().is_some() && !self.overwrite && output::exists(&place, &self.store)? {
+        let mut file = Output::create(place.clone(), overwrite, &self.store).map_err(exists)?;
+        if place.url().is_some() && !overwrite && output::exists(&place, &self.store)? {
             return Err(exists(Error::new(ErrorKind::AlreadyExists, "")));
         }
         let mut told = Told::default();
-        let rows = self.chosen(&mut told)?;
+        let rows = self.chosen(&place, dataset.as_ref(), carried, &mut told)?;
         #[cfg(feature = "filter")]
         let (rows, filter) = match filter {
-            Some(filter) => self.matching(filter, rows, &mut told)?,
+            Some(filter) => self.matching(filter, rows, carried, &mut told)?,
             None => (rows, None),
         };
-        let rows = self.source(rows, &mut told)?;
+        let rows = self.source(rows, &mut told)?.union(&carried.source)?;
         if rows.is_empty() {
             let message = format!("none of {} rows is left to be served", self.base.len());
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("loosen the choices"));
         }
         let root = root::recorded(&place, &root::of(&self.base)?)?;
-        let info = self.provenance(&place, &told, rows.len());
+        let info = self.provenance(&place, &told.steps, rows.len());
         let written = view::write(&mut file, &self.base, &rows, &root, &info);
         let index_bytes = written.map_err(|error| match error.kind() {
             ErrorKind::Io => error.with_file(shown(output)),
@@ -279,22 +281,32 @@ impl Select {
             repeated: told.repeated,
             unserved: told.unserved,
             index_bytes,
+            kept_files: carried.files,
             #[cfg(feature = "filter")]
             filter,
         })
     }
 
-    /// What conditions are decided on, if there are any.
-    #[cfg(feature = "filter")]
-    fn filtered(&self) -> Result<Option<Dataset>> {
-        if self.filters.conditions.is_empty() {
+    /// Refuses to replace the base.
+    fn check_place(&self, output: &Path) -> Result<()> {
+        if self.base.path().is_some_and(|base| is_one_place(base, output)) {
+            return Err(Error::new(ErrorKind::InvalidArgument, "the view would replace the index that it is of")
+                .with_file(shown(output))
+                .with_hint("write it to another path, and rename it later if that is what you want"));
+        }
+        Ok(())
+    }
+
+    /// What is read for the choices, if values decide.
+    fn dataset(&self) -> Result<Option<Dataset>> {
+        if self.conditions.is_empty() && self.choices.iter().all(|choice| choice.column().is_none()) {
             return Ok(None);
         }
         let mut builder = Dataset::builder(self.base.clone()).with_store_options(self.store.clone());
-        if let Some(root) = &self.filters.root {
+        if let Some(root) = &self.root {
             builder = builder.with_root(root);
         }
-        if let Some(threads) = self.filters.threads {
+        if let Some(threads) = self.threads {
             builder = builder.with_threads(threads);
         }
         builder.open().map(Some)
@@ -302,39 +314,43 @@ impl Select {
 
     /// Those of the rows that meet the conditions.
     #[cfg(feature = "filter")]
-    fn matching(&self, filter: Filter<'_>, rows: IdSet, told: &mut Told) -> Result<(IdSet, Option<FilterReport>)> {
+    fn matching(
+        &self,
+        filter: Filter<'_>,
+        rows: IdSet,
+        carried: &Carried,
+        told: &mut Told,
+    ) -> Result<(IdSet, Option<FilterReport>)> {
         let progress = |at: FilterProgress| {
-            if let Some(progress) = &self.filters.progress {
+            if let Some(progress) = &self.progress {
                 progress(at);
             }
         };
         let (rows, report) = filter.of(&rows).run(&progress)?;
-        let conditions: Vec<String> =
-            self.filters.conditions.iter().map(|condition| format!("\"where\":{}", quoted(condition))).collect();
-        let (last, before) =
-            conditions.split_last().map_or((String::new(), &[][..]), |(last, all)| (last.clone(), all));
-        told.steps.extend(before.iter().map(|condition| format!("{{{condition}}}")));
-        told.steps.push(format!("{{{last},\"evaluated\":{},\"rows\":{}}}", report.rows_evaluated, rows.len()));
+        // They are decided together, so that only the last says what they left.
+        let last = self.conditions.len().saturating_sub(1);
+        for (at, condition) in self.conditions.iter().enumerate() {
+            let before = if at == last { carried.left(told.steps.len()) } else { None };
+            let left = before.map(|before| Left {
+                rows: before.rows.saturating_add(rows.len()),
+                evaluated: Some(before.evaluated.unwrap_or(0).saturating_add(report.rows_evaluated)),
+            });
+            told.step(format!("\"where\":{}", quoted(condition)), left);
+        }
         Ok((rows, Some(report)))
     }
 
-    /// The rows of the base that are left.
-    fn chosen(&self, told: &mut Told) -> Result<IdSet> {
-        let base = &self.base;
-        let mut rows = IdSet::all(base.len())?;
+    /// The rows of the base that are left, of those that are not carried.
+    fn chosen(&self, output: &Place, dataset: Option<&Dataset>, carried: &Carried, told: &mut Told) -> Result<IdSet> {
+        let mut rows = carried.fresh.clone();
         for choice in &self.choices {
-            let left = match choice {
-                Choice::Rows(list) => told.rows_of(base.read_rows(list)?),
-                Choice::Skip(list) => told.rows_of(base.read_rows(list)?).complement()?,
-                Choice::Kept(kept, _) => kept.clone(),
-                Choice::And(view) => base.rows_of(view)?,
-                Choice::Not(view) => base.rows_of(view)?.complement()?,
-                Choice::Sample { fraction, seed } => {
-                    base.of_source(&Sample::new(*fraction, *seed)?.rows(base.source_rows())?)?
-                }
-            };
+            let (left, list_hash) = choice.rows(&self.base, &rows, dataset, told)?;
             rows = rows.intersection(&left)?;
-            told.steps.push(format!("{{{},\"rows\":{}}}", choice.json(), rows.len()));
+            let before = carried.left(told.steps.len());
+            told.step(
+                choice.json(output, list_hash),
+                before.map(|before| Left { rows: before.rows.saturating_add(rows.len()), ..before }),
+            );
         }
         Ok(rows)
     }
@@ -346,30 +362,9 @@ impl Select {
         for view in &self.added {
             base.check_same_files(view)?;
             source = source.union(&view.served_source()?)?;
-            told.steps.push(format!("{{{},\"rows\":{}}}", json_of_view("or", view), source.len()));
+            told.step(json_of_view("or", view), Some(Left { rows: source.len(), evaluated: None }));
         }
         Ok(source)
-    }
-
-    /// What the view is made of, as JSON.
-    fn provenance(&self, output: &Place, told: &Told, rows: u64) -> String {
-        let base = &self.base;
-        let time = self.time.unwrap_or_else(SystemTime::now);
-        format!(
-            concat!(
-                r#"{{"rowdex":"{}"{},"view":{{"base":{},"base_fingerprint":"{:016x}","base_rows":{},"#,
-                r#""source_rows":{},"choices":[{}],"rows":{},"time":{}}}}}"#
-            ),
-            env!("CARGO_PKG_VERSION"),
-            renames_member(base.renaming()),
-            base.path().map_or_else(|| "null".to_owned(), |path| quoted(&from_view(output, path))),
-            base.fingerprint(),
-            base.len(),
-            base.source_rows(),
-            told.steps.join(","),
-            rows,
-            quoted(&rfc3339(time)),
-        )
     }
 }
 
@@ -389,19 +384,17 @@ impl Told {
         self.unserved += listed.unserved;
         listed.rows
     }
-}
 
-impl Choice {
-    /// As it is recorded: the members of a JSON object.
-    fn json(&self) -> String {
-        match self {
-            Self::Rows(list) => format!("\"rows_in\":{}", quoted(&list.display().to_string())),
-            Self::Skip(list) => format!("\"skip\":{}", quoted(&list.display().to_string())),
-            Self::Kept(_, note) => format!("\"kept\":{}", quoted(note)),
-            Self::And(view) => json_of_view("and", view),
-            Self::Not(view) => json_of_view("not", view),
-            Self::Sample { fraction, seed } => format!("\"sample\":{fraction},\"seed\":{seed}"),
+    /// Records a choice, and what it left where that is known.
+    fn step(&mut self, members: String, left: Option<Left>) {
+        let mut step = members;
+        for (name, count) in [("evaluated", left.and_then(|left| left.evaluated)), ("rows", left.map(|left| left.rows))]
+        {
+            if let Some(count) = count {
+                step.push_str(&format!(",\"{name}\":{count}"));
+            }
         }
+        self.steps.push(format!("{{{step}}}"));
     }
 }
 
@@ -415,38 +408,12 @@ impl fmt::Debug for Select {
     }
 }
 
-fn json_of_view(choice: &str, view: &Index) -> String {
-    let path = view.path().map_or_else(|| "null".to_owned(), |path| quoted(&shown(path)));
-    format!("\"{choice}\":{path},\"fingerprint\":\"{:016x}\"", view.fingerprint())
-}
-
-/// How the base is found from the folder of the view; as it was given where there is no such way.
-fn from_view(view: &Place, base: &Path) -> String {
-    let way = || {
-        let (Place::Local(view), Place::Local(base)) = (view, Place::of(base).ok()?) else { return None };
-        let folder = match view.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let way = root::relative(&folder.canonicalize().ok()?, &base.canonicalize().ok()?)?;
-        Some(way.to_str()?.replace(std::path::MAIN_SEPARATOR, "/"))
-    };
-    way().unwrap_or_else(|| shown(base))
-}
-
 /// Whether two paths lead to the same file, or are the same URL.
 fn is_one_place(one: &Path, other: &Path) -> bool {
     match (one.canonicalize(), other.canonicalize()) {
         (Ok(one), Ok(other)) => one == other,
         _ => one == other,
     }
-}
-
-/// Like `2026-01-31T12:00:00Z`.
-fn rfc3339(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let date = i64::try_from(seconds).ok().and_then(timestamp_s_to_datetime);
-    date.map_or_else(String::new, |date| format!("{}Z", date.to_string().replace(' ', "T")))
 }
 
 #[cfg(test)]

@@ -192,6 +192,11 @@ class SelectOptions(Versioned):
         ("filter_root", c_char_p),
         ("progress", Progress),
         ("progress_userdata", c_void_p),
+        ("split_side", c_char_p),
+        ("split_by", c_char_p),
+        ("split_fraction", c_double),
+        ("split_seed", c_uint64),
+        ("update", c_uint64),
     ]
 
 
@@ -204,6 +209,7 @@ class SelectReport(Versioned):
         ("repeated", c_uint64),
         ("unserved", c_uint64),
         ("index_bytes", c_uint64),
+        ("kept_files", c_uint64),
     ]
 
 

@@ -11,7 +11,7 @@ from . import _ffi
 from ._capsule import stream_pointer
 from ._library import Handle, call, library, optional_text, path_bytes
 from .index import Index, Path
-from .order import IdSet
+from .order import IdSet, Side
 from .progress import Progress, told
 from .store import StoreOptions, store_pointer
 
@@ -34,10 +34,12 @@ class SelectReport(NamedTuple):
     """Listed rows that are in the files and that the base does not serve."""
     index_bytes: int
     """Length of the view in bytes."""
+    kept_files: int
+    """Files whose rows stay as they were chosen, with ``update``: nothing was read of them."""
 
 
 def select(
-    base: Index | Path,
+    base: Index | Path | None,
     output: Path,
     *,
     rows: Rows | None = None,
@@ -49,16 +51,21 @@ def select(
     or_: Index | Path | Iterable[Index | Path] = (),
     sample: float | None = None,
     seed: int = 0,
+    split: Side | None = None,
+    split_fraction: float = 0.1,
+    split_by: str | None = None,
+    split_seed: int = 0,
     note: str | None = None,
     overwrite: bool = False,
+    update: bool = False,
     progress: Progress = None,
     store: StoreOptions | None = None,
 ) -> SelectReport:
     """Writes a view to ``output``: an index of the files of ``base`` that serves only some of the rows.
 
-    No data is copied, and none is read but for ``where``. Shards of a view are as equal as those of any index. The path
-    holds what it held, or the whole view, at any moment. Every choice leaves rows out; only ``or_`` adds rows, to what
-    all others leave.
+    No data is copied, and none is read but for ``where`` and ``split_by``. Shards of a view are as equal as those of
+    any index. The path holds what it held, or the whole view, at any moment. Every choice leaves rows out; only
+    ``or_`` adds rows, to what all others leave.
 
     Lists of rows come from any engine: a table with a column of files (``file``, ``filename``, ``file_path`` or
     ``path``) and one of rows within the file (``row_in_file``, ``file_row_number``, or ``row_index`` beside
@@ -70,14 +77,23 @@ def select(
         skip: Leaves out these rows.
         where: Keeps only rows that meet this condition in SQL, such as ``"lang = 'en' and length(text) > 200"``. Reads
             the columns that it needs of rows that the other choices leave, where the footers do not decide.
-        root: Where the data is that the condition reads, instead of where the index says.
+        root: Where the data is that ``where`` and ``split_by`` read, instead of where the index says.
         and_: Keeps only rows that these indexes of the same files serve, too.
         not_: Leaves out the rows that these indexes of the same files serve.
         or_: Adds the rows of these indexes of the same files.
         sample: Keeps this fraction of the rows, by a hash: a row stays in the sample when files are appended.
         seed: Another sample for another seed.
+        split: Keeps only this side of a split by hash, ``"train"`` or ``"validation"``, as :meth:`IdSet.split`.
+        split_fraction: The part that is for validation.
+        split_by: Splits by the values of this column, instead of by row id. Reads the column.
+        split_seed: Another split for another seed.
         note: Is recorded in the view as the reason for ``rows`` and ``skip``, where these are no files.
         overwrite: Replaces an existing file.
+        update: Brings the view at ``output`` up to date with its base, after ``rowdex.build(..., update=True)`` of
+            that. The choices are those that the view records, so none is given here. Rows of unchanged files stay as
+            they were chosen, and nothing is read of these files; row ids of unchanged leading files stay. ``base``
+            may be ``None``: it is where the view recorded it. Sets of row ids, tables and other views are not recorded:
+            a view that was made with them has to be made anew.
         progress: Of ``where``: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in
             any case, ``False`` never. A function is called with rows decided, rows in all, and 0.
         store: How the object store is talked to, if the view goes to one.
@@ -85,12 +101,23 @@ def select(
     Raises:
         ArgumentError, OutOfRangeError, AlreadyExistsError and others, naming the file.
     """
-    if root is not None and where is None:
-        raise ValueError("root says where the data is that a condition reads: give where, too")
+    reads = where is not None or split_by is not None or update
+    if root is not None and not reads:
+        raise ValueError("root says where the data is that a condition or split_by reads: give one of them, too")
+    if split_by is not None and split is None:
+        raise ValueError(f"split_by={split_by!r} without split: name a side, 'train' or 'validation'")
+    if update:
+        choices = {"rows": rows, "skip": skip, "where": where, "sample": sample, "split": split, "note": note}
+        choices.update({"and_": and_ or None, "not_": not_ or None, "or_": or_ or None})
+        if given := [name for name, choice in choices.items() if choice is not None]:
+            raise ValueError(f"update=True takes the choices from the view, and {given[0]} is given: leave it out")
+    elif base is None:
+        raise TypeError("base is None: name the index to select from; only update=True finds it by itself")
     if sample is not None and not 0 < sample <= 1:
         raise ValueError(f"sample is {sample}: use a fraction above 0, up to 1")
-    base = base if isinstance(base, Index) else Index(base, store=store)
-    handle = base._handle.get()
+    if isinstance(base, (str, os.PathLike)):
+        base = Index(base, store=store)
+    handle = None if base is None else base._handle.get()
     counts = [0, 0]
     kept: list[Handle] = []
     files: dict[str, bytes] = {}
@@ -109,7 +136,7 @@ def select(
         kept.append(found if name == "rows_file" else _set(library.id_set_complement, found))
     if len(kept) == 2:
         kept = [_set(library.id_set_intersection, *kept)]
-    if note is not None and not kept:
+    if note is not None and not kept and base is not None:
         kept = [IdSet.ranges(len(base), [(0, len(base))])._pointer]
     views = {name: _handles(given, store) for name, given in (("and", and_), ("not", not_), ("or", or_))}
     arrays = {
@@ -126,17 +153,22 @@ def select(
         store=store_pointer(store),
         filter=optional_text(where, "where"),
         filter_root=None if root is None else path_bytes(root),
+        split_side=optional_text(split, "split"),
+        split_by=optional_text(split_by, "split_by"),
+        split_fraction=float(split_fraction),
+        split_seed=split_seed % 2**64,
+        update=update,
         **{f"{name}_views": ctypes.addressof(array) for name, array in arrays.items()},
         **{f"num_{name}": len(given) for name, given in views.items()},
     )
     report = _ffi.SelectReport()
-    with told(progress if where is not None else False, "selecting", "rows") as options.progress:
+    with told(progress if where is not None or update else False, "selecting", "rows") as options.progress:
         call(library.select, handle, path_bytes(output), ctypes.byref(options), ctypes.byref(report))
     made = SelectReport(*(getattr(report, name) for name in SelectReport._fields))
     return made._replace(repeated=made.repeated + counts[0], unserved=made.unserved + counts[1])
 
 
-def listed(index: Handle, stream: Any) -> tuple[Handle, tuple[int, int]]:
+def listed(index: Handle | None, stream: Any) -> tuple[Handle, tuple[int, int]]:
     """The rows that an Arrow stream lists, how often any of them came again, and how many are not served."""
     info = _ffi.ListedInfo()
     owner, pointer = stream_pointer(stream)

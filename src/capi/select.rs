@@ -14,7 +14,8 @@ use super::id_set::{give, rowdex_id_set};
 use super::index::{Progress, rowdex_index, rowdex_progress};
 use super::store::{rowdex_store_options, store_options};
 use crate::select::{Select, SelectReport};
-use crate::{Error, ErrorKind, Result};
+use crate::source::StoreOptions;
+use crate::{Error, ErrorKind, Index, Result};
 
 /// Which rows a view serves. All zeros are all rows of the base. Every choice leaves rows out; only or_views adds rows,
 /// to what the others leave.
@@ -53,12 +54,23 @@ pub struct rowdex_select_options {
     pub store: *const rowdex_store_options,
     /// Keeps only rows that meet this condition in SQL, which reads the columns that it needs. NULL: all.
     pub filter: *const c_char,
-    /// Where the data is that the condition reads, instead of where the index says. NULL: there.
+    /// Where the data is that a condition or split_by reads, instead of where the index says. NULL: there.
     pub filter_root: *const c_char,
     /// Is told how far the condition is: rows decided, rows in all, and 0. NULL: nobody is told.
     pub progress: rowdex_progress,
     /// The first argument of progress.
     pub progress_userdata: *mut c_void,
+    /// Keeps only this side of a split by hash, "train" or "validation", as rowdex_id_set_split has it. NULL: all.
+    pub split_side: *const c_char,
+    /// Splits by the values of this column, which is read, as rowdex_id_set_split_by does. NULL: by row id.
+    pub split_by: *const c_char,
+    /// The fraction of the rows, or of the keys, that is for validation, from 0 to 1.
+    pub split_fraction: f64,
+    /// Another split for another seed.
+    pub split_seed: u64,
+    /// 1 brings the view that is at `output` up to date with its base, by the choices that it records. Choices here
+    /// must be zeros.
+    pub update: u64,
 }
 
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
@@ -82,6 +94,8 @@ pub struct rowdex_select_report {
     pub unserved: u64,
     /// Length of the view in bytes.
     pub index_bytes: u64,
+    /// Files whose rows stay as they were chosen, in an update: nothing was read of them.
+    pub kept_files: u64,
 }
 
 // SAFETY: repr(C) and integers of 8 bytes only.
@@ -89,13 +103,18 @@ unsafe impl Versioned for rowdex_select_report {}
 
 impl From<SelectReport> for rowdex_select_report {
     fn from(report: SelectReport) -> Self {
-        let SelectReport { rows, base_rows, source_rows, repeated, unserved, index_bytes, .. } = report;
-        Self { struct_size: 0, rows, base_rows, source_rows, repeated, unserved, index_bytes }
+        let SelectReport { rows, base_rows, source_rows, repeated, unserved, index_bytes, kept_files, .. } = report;
+        Self { struct_size: 0, rows, base_rows, source_rows, repeated, unserved, index_bytes, kept_files }
     }
 }
 
 /// Writes a view of an index to `output`: an index of the same files that serves only some of the rows. No data is
 /// copied, and none is read but for a condition. The path holds what it held, or the whole view, at any moment.
+///
+/// With `update` the view at `output` is brought up to date, after its base was by an update of rowdex_index_build:
+/// rows of unchanged files stay as they were chosen, and the recorded choices are made again for all other files. Rows
+/// of other views and sets of row ids are not recorded: a view that was made with them is refused. `base` is the base
+/// as it is now; NULL: it is where the view recorded it.
 ///
 /// `report` may be NULL. A view without rows is an error.
 #[unsafe(no_mangle)]
@@ -107,24 +126,41 @@ pub unsafe extern "C" fn rowdex_select(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let base = &require(base, "base")?.0;
         // SAFETY: the conventions of the header.
         let output = unsafe { handle::path(output, "output") }?;
         // SAFETY: as above.
         let options = unsafe { handle::options(options, "options") }?;
+        let base = match base {
+            // SAFETY: as above.
+            None if options.update != 0 => unsafe { recorded_base(output, &options) }?,
+            base => require(base, "base")?.0.clone(),
+        };
         // SAFETY: as above.
-        let select = unsafe { choices(Select::new(base.clone()), &options) }?;
+        let select = unsafe { choices(Select::new(base), &options) }?;
         let report = match report.is_null() {
             true => None,
             // SAFETY: as above.
             false => Some(unsafe { handle::struct_out(report, "report") }?),
         };
-        let selected = select.write(output)?;
+        let selected = if options.update != 0 { select.update(output) } else { select.write(output) }?;
         if let Some(report) = report {
             report.write(selected.into());
         }
         Ok(())
     })
+}
+
+/// The index that a view records as its base.
+///
+/// # Safety
+/// The pointers in `options` are as the header says.
+unsafe fn recorded_base(view: &Path, options: &rowdex_select_options) -> Result<Index> {
+    let store = match options.store.is_null() {
+        true => StoreOptions::default(),
+        // SAFETY: the caller's promise.
+        false => unsafe { store_options(options.store, "options.store") }?,
+    };
+    Index::open_with(view, &store)?.open_base(&store)
 }
 
 /// # Safety
@@ -164,11 +200,21 @@ unsafe fn choices(mut select: Select, options: &rowdex_select_options) -> Result
         select = select.sample(options.sample, options.sample_seed);
     }
     // SAFETY: as above.
-    if let Some(filter) = unsafe { handle::optional_text(options.filter, "options.filter") }? {
+    if let Some(side) = unsafe { handle::optional_text(options.split_side, "options.split_side") }? {
+        let (side, fraction, seed) = (side.parse()?, options.split_fraction, options.split_seed);
         // SAFETY: as above.
-        let root = unsafe { handle::optional_path(options.filter_root) };
-        select = filtered(select, filter, root, Progress::new(options.progress, options.progress_userdata))?;
+        select = match unsafe { handle::optional_text(options.split_by, "options.split_by") }? {
+            Some(column) => select.split_by(column, side, fraction, seed),
+            None => select.split(side, fraction, seed),
+        };
     }
+    // SAFETY: as above.
+    if let Some(root) = unsafe { handle::optional_path(options.filter_root) } {
+        select = select.with_root(root);
+    }
+    // SAFETY: as above.
+    let filter = unsafe { handle::optional_text(options.filter, "options.filter") }?;
+    select = filtered(select, filter, Progress::new(options.progress, options.progress_userdata))?;
     if !options.store.is_null() {
         // SAFETY: as above.
         select = select.with_store_options(unsafe { store_options(options.store, "options.store") }?);
@@ -177,22 +223,25 @@ unsafe fn choices(mut select: Select, options: &rowdex_select_options) -> Result
 }
 
 #[cfg(feature = "filter")]
-fn filtered(select: Select, filter: &str, root: Option<&Path>, progress: Progress) -> Result<Select> {
+fn filtered(select: Select, filter: Option<&str>, progress: Progress) -> Result<Select> {
     let progress = Mutex::new(progress);
-    let select = select.filter(filter).with_progress(move |at| {
+    let select = select.with_progress(move |at| {
         if let Ok(progress) = progress.lock() {
             progress.tell(at.rows_done, at.rows, 0);
         }
     });
-    Ok(match root {
-        Some(root) => select.with_root(root),
+    Ok(match filter {
+        Some(filter) => select.filter(filter),
         None => select,
     })
 }
 
 #[cfg(not(feature = "filter"))]
-fn filtered(_: Select, _: &str, _: Option<&Path>, _: Progress) -> Result<Select> {
-    Err(super::id_set::no_filters())
+fn filtered(select: Select, filter: Option<&str>, _: Progress) -> Result<Select> {
+    match filter {
+        Some(_) => Err(super::id_set::no_filters()),
+        None => Ok(select),
+    }
 }
 
 /// How rows were listed.

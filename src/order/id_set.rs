@@ -284,7 +284,7 @@ impl IdSet {
     }
 
     /// XXH3-64 of the number of rows and of the bounds of all maximal ranges, as 8 little-endian bytes each.
-    pub(super) fn content_hash(&self) -> u64 {
+    pub(crate) fn content_hash(&self) -> u64 {
         let mut hash = Xxh3Default::new();
         hash.update(&self.rows.to_le_bytes());
         for range in self.ranges() {

@@ -176,9 +176,41 @@ static void conditions_choose_rows(const char *folder) {
   rowdex_index_free(base);
 }
 
+/* No file was appended, so that every file is kept and the view stays as it is. */
+static void a_view_is_brought_up_to_date(const char *folder) {
+  rowdex_index *base = open_index(folder);
+  char path[4096];
+  snprintf(path, sizeof path, "%s/update-%d.rdx", folder, (int)getpid());
+  rowdex_select_options options = {.struct_size = sizeof options, .split_side = "train", .split_fraction = 0.5};
+  options.split_by = "id";
+  options.sample = 0.5;
+  rowdex_index *view = view_of(base, &options, path);
+  uint64_t rows = rowdex_index_len(view);
+  CHECK(rows > 0 && rows < rowdex_index_len(base) / 2);
+  rowdex_index_free(view);
+
+  rowdex_select_options update = {.struct_size = sizeof update, .update = 1};
+  rowdex_select_report report = {.struct_size = sizeof report};
+  OK(rowdex_select(base, path, &update, &report, &error));
+  CHECK(report.rows == rows && report.kept_files > 0);
+  report.kept_files = 0;
+  OK(rowdex_select(NULL, path, &update, &report, &error));
+  CHECK(report.rows == rows && report.kept_files > 0);
+  options.update = 1;
+  FAILS(rowdex_select(base, path, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "from the view");
+  options.update = 0;
+  options.overwrite = 1;
+  options.split_side = "test";
+  FAILS(rowdex_select(base, path, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "no side of a split");
+  remove(path);
+  FAILS(rowdex_select(NULL, path, &update, NULL, &error), ROWDEX_STATUS_NOT_FOUND, "update-");
+  rowdex_index_free(base);
+}
+
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   views_serve_what_was_chosen(argv[1]);
+  a_view_is_brought_up_to_date(argv[1]);
   conditions_choose_rows(argv[1]);
   return 0;
 }

@@ -24,6 +24,7 @@ mod row_choice;
 mod sampling;
 mod select;
 mod size;
+mod split_args;
 mod verify;
 mod view_of;
 mod where_cmd;

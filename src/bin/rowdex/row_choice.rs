@@ -6,12 +6,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rowdex::order::{IdSet, OrderSpec, Recipe, Side, Split};
+use rowdex::order::{IdSet, OrderSpec, Recipe};
 use rowdex::{Dataset, Index};
 
-use crate::args::named;
 use crate::condition::ConditionArgs;
 use crate::failure::Failure;
+use crate::split_args::SplitArgs;
 
 /// Which rows, and how often.
 #[derive(Debug, Clone, Args)]
@@ -24,21 +24,8 @@ pub(crate) struct RowChoiceArgs {
     #[command(flatten)]
     condition: ConditionArgs,
 
-    /// Serve only this side of a split by hash, `train` or `validation`. A row keeps its side when files are appended.
-    #[arg(long, value_name = "SIDE", value_parser = named::<Side>(&["train", "validation"]))]
-    split: Option<Side>,
-
-    /// The fraction of the rows, or of the keys, that is for validation.
-    #[arg(long, value_name = "F", default_value_t = 0.1, requires = "split")]
-    split_fraction: f64,
-
-    /// Split by the values of this column instead of by row id: rows with equal values are on one side.
-    #[arg(long, value_name = "COLUMN", requires = "split")]
-    split_by: Option<String>,
-
-    /// Another split for another seed. That of the shuffle (--seed) has nothing to do with it.
-    #[arg(long, value_name = "S", default_value_t = 0, requires = "split")]
-    split_seed: u64,
+    #[command(flatten)]
+    split: SplitArgs,
 
     /// Draw rows in proportion to the weights in this column, with replacement, instead of following an order.
     #[arg(long, value_name = "COLUMN", conflicts_with_all = ["order", "balance"])]
@@ -64,10 +51,7 @@ impl RowChoiceArgs {
     pub(crate) const ALL: Self = Self {
         skip: None,
         condition: ConditionArgs::NONE,
-        split: None,
-        split_fraction: 0.1,
-        split_by: None,
-        split_seed: 0,
+        split: SplitArgs::NONE,
         weights: None,
         without_replacement: false,
         balance: None,
@@ -81,12 +65,12 @@ impl RowChoiceArgs {
 
     /// Whether values of a column decide.
     fn reads_columns(&self) -> bool {
-        self.draws() || self.split_by.is_some() || !self.condition.is_empty()
+        self.draws() || self.split.reads_column() || !self.condition.is_empty()
     }
 
     /// What to order where nothing is known but the number of rows.
     pub(crate) fn recipe_without_index(&self, order: OrderSpec) -> Result<Recipe<'static>, Failure> {
-        if self.reads_columns() || self.skip.is_some() || self.split.is_some() || self.epoch_size.is_some() {
+        if self.reads_columns() || self.skip.is_some() || !self.split.is_empty() || self.epoch_size.is_some() {
             return Err(Failure::usage("rows can be chosen, weighted or balanced only with an index"));
         }
         Ok(Recipe::new(order))
@@ -134,14 +118,8 @@ impl RowChoiceArgs {
             Some(list) => Some(index.listed_rows(list)?.complement()?),
             None => None,
         };
-        if let Some(side) = self.split {
-            let split = Split::new(self.split_fraction, self.split_seed).map_err(Failure::usage)?;
-            kept = Some(match (&self.split_by, dataset, &kept) {
-                (Some(name), Some(dataset), Some(kept)) => dataset.column(name).of(kept).split(&split, side)?,
-                (Some(name), Some(dataset), None) => dataset.column(name).split(&split, side)?,
-                (_, _, Some(kept)) => split.rows(side, index.len())?.intersection(kept)?,
-                (_, _, None) => split.rows(side, index.len())?,
-            });
+        if let Some(rows) = self.split.rows(index, dataset, kept.as_ref())? {
+            kept = Some(rows);
         }
         // Last, because it reads what is left.
         if let Some(dataset) = dataset

@@ -1,22 +1,38 @@
 //! `rowdex select`: some rows of an index, as another index of the same files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
-use rowdex::order::{Side, Split};
 use rowdex::source::StoreOptions;
-use rowdex::{Dataset, Index, Select, SelectReport};
+use rowdex::{Index, Select, SelectReport};
 use serde_json::json;
 
-use crate::args::{IndexArg, JsonArg, RootArg, ThreadsArg, named};
+use crate::args::{JsonArg, RootArg, ThreadsArg};
 #[cfg(feature = "filter")]
 use crate::condition;
 use crate::condition::ConditionArgs;
 use crate::failure::{Failure, complain};
 use crate::output;
 use crate::size::Share;
+use crate::split_args::SplitArgs;
+
+/// What an update takes from the view.
+const CHOICES: [&str; 12] = [
+    "output",
+    "force",
+    "conditions",
+    "rows",
+    "skip",
+    "and",
+    "or",
+    "not",
+    "sample",
+    "split",
+    "split_fraction",
+    "split_seed",
+];
 
 #[derive(Debug, Args)]
 #[command(after_help = r#"Examples:
@@ -25,16 +41,23 @@ use crate::size::Share;
   rowdex select train.rdx --rows duckdb.parquet --sample 10% -o small.rdx
   rowdex select clean.rdx --and english.rdx --not seen.rdx -o next.rdx
   rowdex select train.rdx --split validation --split-by user -o validation.rdx
+  rowdex build data/ -o train.rdx --update && rowdex select --update english.rdx
 
 The result is an index of the same files, for every other command; no data is copied. All choices leave rows out of
 INDEX; only --or adds rows, to what the others leave. Conditions come last, and read what the others leave."#)]
 pub(crate) struct SelectArgs {
-    #[command(flatten)]
-    index: IndexArg,
+    /// The index to choose rows of, a file or a URL; with --update, the base of the view [default: as recorded].
+    #[arg(value_name = "INDEX", required_unless_present = "update")]
+    index: Option<PathBuf>,
 
     /// The index to write, a file or a URL.
-    #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "FILE", required_unless_present = "update")]
+    output: Option<PathBuf>,
+
+    /// Bring this view up to date with its base: rows of unchanged files stay as they were chosen, and the recorded
+    /// choices are made again for all others. Nothing is read of unchanged files.
+    #[arg(long, value_name = "VIEW", conflicts_with_all = CHOICES)]
+    update: Option<PathBuf>,
 
     /// Replace the output if there is one.
     #[arg(long)]
@@ -44,7 +67,7 @@ pub(crate) struct SelectArgs {
     condition: ConditionArgs,
 
     /// Say how the condition was decided: which columns were read, and what the footers decided.
-    #[arg(long, requires = "conditions")]
+    #[arg(long)]
     explain: bool,
 
     /// Keep only the rows listed in this file, in any order: Parquet or CSV with the columns `file` and `row_in_file`
@@ -79,21 +102,8 @@ pub(crate) struct SelectArgs {
     #[arg(long, value_name = "S", default_value_t = 0, requires = "sample")]
     sample_seed: u64,
 
-    /// Keep one side of a split by hash, `train` or `validation`.
-    #[arg(long, value_name = "SIDE", value_parser = named::<Side>(&["train", "validation"]))]
-    split: Option<Side>,
-
-    /// The fraction of the rows, or of the keys, that is for validation.
-    #[arg(long, value_name = "F", default_value_t = 0.1, requires = "split")]
-    split_fraction: f64,
-
-    /// Split by the values of this column instead of by row id: rows with equal values are on one side.
-    #[arg(long, value_name = "COLUMN", requires = "split")]
-    split_by: Option<String>,
-
-    /// Another split for another seed.
-    #[arg(long, value_name = "S", default_value_t = 0, requires = "split")]
-    split_seed: u64,
+    #[command(flatten)]
+    split: SplitArgs,
 
     #[command(flatten)]
     root: RootArg,
@@ -108,17 +118,21 @@ pub(crate) struct SelectArgs {
 pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
     let started = Instant::now();
     args.condition.check()?;
-    let base = args.index.open()?;
-    let report = write(args, select(args, &base)?)?;
+    if args.explain && args.condition.is_empty() && args.update.is_none() {
+        return Err(Failure::usage("--explain says how a condition was decided: give --where, too"));
+    }
+    let (base, output) = places(args)?;
+    let report = write(args, select(args, &base)?, output)?;
     if args.json.json {
         let told = json!({
-            "output": args.output.display().to_string(),
+            "output": output.display().to_string(),
             "rows": report.rows,
             "base_rows": report.base_rows,
             "source_rows": report.source_rows,
             "repeated": report.repeated,
             "unserved": report.unserved,
             "index_bytes": report.index_bytes,
+            "kept_files": report.kept_files,
             "seconds": started.elapsed().as_secs_f64(),
         });
         #[cfg(feature = "filter")]
@@ -135,12 +149,16 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
         complain(format!("{} more than once; each is served once", times(report.repeated, "listed")));
     }
     if report.unserved > 0 {
-        let index = args.index.index.display();
-        complain(format!("{} that {index} does not serve; they are passed over", times(report.unserved, "listed")));
+        let base = base.path().unwrap_or(Path::new("the base")).display();
+        complain(format!("{} that {base} does not serve; they are passed over", times(report.unserved, "listed")));
     }
+    let kept = match args.update {
+        Some(_) => format!("{} kept from the view before\n", output::counted(report.kept_files, "file")),
+        None => String::new(),
+    };
     output::print(&format!(
-        "{}: {} of {}, {}\n",
-        args.output.display(),
+        "{}: {} of {}, {}\n{kept}",
+        output.display(),
         output::counted(report.rows, "row"),
         HumanCount(report.base_rows),
         HumanBytes(report.index_bytes)
@@ -152,28 +170,36 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes the view; conditions are read for, with a progress bar.
+/// The base, and where the view goes.
+fn places(args: &SelectArgs) -> Result<(Index, &Path), Failure> {
+    let missing = || Failure::usage("name an index, and with -o the index to write");
+    Ok(match (&args.update, &args.index) {
+        (Some(view), Some(base)) => (Index::open(base)?, view),
+        (Some(view), None) => (Index::open(view)?.open_base(&StoreOptions::default())?, view),
+        (None, base) => {
+            let base = base.as_ref().ok_or_else(missing)?;
+            (Index::open(base)?, args.output.as_deref().ok_or_else(missing)?)
+        }
+    })
+}
+
+/// Writes the view or brings it up to date; what conditions need is read with a progress bar.
 #[cfg(feature = "filter")]
-fn write(args: &SelectArgs, mut select: Select) -> Result<SelectReport, Failure> {
+fn write(args: &SelectArgs, mut select: Select, output: &Path) -> Result<SelectReport, Failure> {
     for condition in args.condition.texts() {
         select = select.filter(condition);
     }
-    if let Some(root) = &args.root.root {
-        select = select.with_root(root);
-    }
-    if let Some(threads) = args.threads.threads {
-        select = select.with_threads(usize::from(threads));
-    }
     let bar = condition::bar();
     let shown = bar.clone();
-    let report = select.with_progress(move |progress| condition::show(&shown, progress)).write(&args.output);
+    select = select.with_progress(move |progress| condition::show(&shown, progress));
+    let report = if args.update.is_some() { select.update(output) } else { select.write(output) };
     bar.finish();
     Ok(report?)
 }
 
 #[cfg(not(feature = "filter"))]
-fn write(args: &SelectArgs, select: Select) -> Result<SelectReport, Failure> {
-    Ok(select.write(&args.output)?)
+fn write(args: &SelectArgs, select: Select, output: &Path) -> Result<SelectReport, Failure> {
+    Ok(if args.update.is_some() { select.update(output) } else { select.write(output) }?)
 }
 
 /// `3 rows are listed`.
@@ -187,6 +213,12 @@ fn select(args: &SelectArgs, base: &Index) -> Result<Select, Failure> {
     if let Ok(seconds) = std::env::var("SOURCE_DATE_EPOCH") {
         let time = seconds.parse().ok().and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
         select = select.with_time(time.ok_or_else(|| Failure::usage("SOURCE_DATE_EPOCH is no number of seconds"))?);
+    }
+    if let Some(root) = &args.root.root {
+        select = select.with_root(root);
+    }
+    if let Some(threads) = args.threads.threads {
+        select = select.with_threads(usize::from(threads));
     }
     for list in &args.rows {
         select = select.rows(list);
@@ -206,25 +238,5 @@ fn select(args: &SelectArgs, base: &Index) -> Result<Select, Failure> {
     if let Some(Share(fraction)) = args.sample {
         select = select.sample(fraction, args.sample_seed);
     }
-    if let Some(side) = args.split {
-        let split = Split::new(args.split_fraction, args.split_seed).map_err(Failure::usage)?;
-        let (rows, by) = match &args.split_by {
-            Some(column) => (dataset(args, base)?.column(column).split(&split, side)?, format!(" by {column}")),
-            None => (split.rows(side, base.len())?, String::new()),
-        };
-        let note = format!("split {side}{by}, {} for validation, seed {}", args.split_fraction, args.split_seed);
-        select = select.kept(rows, note);
-    }
-    Ok(select)
-}
-
-fn dataset(args: &SelectArgs, base: &Index) -> Result<Dataset, Failure> {
-    let mut builder = Dataset::builder(base.clone());
-    if let Some(root) = &args.root.root {
-        builder = builder.with_root(root);
-    }
-    if let Some(threads) = args.threads.threads {
-        builder = builder.with_threads(usize::from(threads));
-    }
-    Ok(builder.open()?)
+    args.split.choose(select)
 }

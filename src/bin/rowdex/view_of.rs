@@ -1,6 +1,6 @@
 //! What an index records of the index that it is a view of.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use rowdex::Index;
 use serde_json::Value;
@@ -28,25 +28,18 @@ pub(crate) enum Base {
 pub(crate) fn base(index: &Index) -> Option<Base> {
     let view = record(index)?;
     let recorded = view["base_fingerprint"].as_str()?.to_owned();
-    let Some(path) = base_path(index, &view) else { return Some(Base::NotThere) };
+    let Some(path) = index.recorded_base() else { return Some(Base::NotThere) };
     let shown = path.display();
     Some(match Index::open(&path) {
         Ok(base) if format!("{:016x}", base.fingerprint()) == recorded => Base::Same,
         Ok(_) => Base::Changed(format!(
-            "{shown} is not the index that the view was made of: it has other rows now (make the view anew)"
+            "{shown} is not the index that the view was made of: it has other rows now (bring the view up to date with \
+             `rowdex select --update {}`, or make it anew)",
+            index.path().unwrap_or(Path::new("VIEW")).display()
         )),
         Err(error) if error.kind() == rowdex::ErrorKind::NotFound => Base::NotThere,
         Err(error) => Base::Changed(format!("the index that the view was made of cannot be read: {error}")),
     })
-}
-
-/// Where the base is, seen from where the command runs.
-fn base_path(index: &Index, view: &Value) -> Option<PathBuf> {
-    let recorded = view["base"].as_str()?;
-    match recorded.contains("://") {
-        true => Some(PathBuf::from(recorded)),
-        false => Some(index.path()?.parent()?.join(recorded)),
-    }
 }
 
 /// The lines that say what a view is made of.
@@ -60,10 +53,13 @@ pub(crate) fn lines(index: &Index) -> Vec<(&'static str, String)> {
         ("made", text(&view["time"])),
     ];
     for choice in view["choices"].as_array().into_iter().flatten().filter_map(Value::as_object) {
-        let said = choice.iter().filter(|(name, _)| *name != "rows").map(|(name, value)| match value {
-            Value::String(text) => format!("{name} {text}"),
-            other => format!("{name} {other}"),
-        });
+        let said =
+            choice.iter().filter(|(name, _)| !["rows", "list_hash"].contains(&name.as_str())).map(|(name, value)| {
+                match value {
+                    Value::String(text) => format!("{name} {text}"),
+                    other => format!("{name} {other}"),
+                }
+            });
         let said: Vec<String> = said.collect();
         // Several conditions are decided at once, and only the last says what they left.
         let left = choice.get("rows").map_or_else(String::new, |rows| format!(": {} left", count(rows)));

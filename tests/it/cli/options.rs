@@ -90,6 +90,7 @@ fn cases() -> Vec<Case> {
     let select = "train.rdx -o out.rdx --json --skip skip.txt";
     add("select", "output", select, "train.rdx --output out-other.rdx --json --skip skip.txt");
     add("select", "force", "train.rdx --skip skip.txt -o there.rdx", "train.rdx --skip skip.txt -o there.rdx --force");
+    add("select", "update", select, "train.rdx --update there.rdx --json");
     add("select", "rows", select, &format!("{select} --rows rows.txt"));
     add("select", "skip", select, &format!("{select} --skip rows.csv"));
     let condition = &format!("{select} --where id<500");

@@ -254,3 +254,101 @@ fn rows_are_counted_by_condition_and_by_class() {
     assert_eq!(text, "rows   share  value\n   1  50.00%      0\n   1  50.00%      1\n");
     place.run("count train.rdx --by idd").fails().complains(&["did you mean \"id\"?"]);
 }
+
+/// Files are appended and one is changed, and `build --update` follows.
+fn grow(place: &Place) {
+    place.write("data/part-7.parquet", &super::place::rows_from(1003, 400));
+    place.run("build data -o train.rdx --update").succeeds();
+}
+
+#[test]
+fn a_view_is_brought_up_to_date_with_its_base() {
+    let place = Place::with_index();
+    fs::write(place.path("bad.txt"), "0..10\n").unwrap();
+    fs::create_dir(place.path("views")).unwrap();
+    let choices = "--skip bad.txt --sample 33.3% --split train --split-by id";
+    place.run(&format!("select train.rdx {choices} -o views/some.rdx")).succeeds();
+    let before = rows(&place, "views/some.rdx");
+    let stale = place.path("views/some.rdx");
+    grow(&place);
+    place.run("verify views/some.rdx").fails().complains(&["select --update views/some.rdx"]);
+    let text = place.run("select --update views/some.rdx").succeeds().text();
+    assert!(text.contains("of 1,403") && text.contains("5 files kept from the view before\n"), "{text}");
+    assert!(rows(&place, "views/some.rdx") > before);
+    let updated = fs::read(&stale).unwrap();
+    place.run(&format!("select train.rdx {choices} -o views/some.rdx --force")).succeeds();
+    assert!(updated == fs::read(&stale).unwrap(), "{}", place.run("info views/some.rdx").text());
+    assert_eq!(place.json("verify views/some.rdx")["base"], "same");
+    // A base that lies elsewhere by now is named.
+    fs::rename(place.path("train.rdx"), place.path("moved.rdx")).unwrap();
+    place.run("select --update views/some.rdx").fails().complains(&["train.rdx"]);
+    assert_eq!(place.json("select moved.rdx --update views/some.rdx")["kept_files"], 6);
+    assert_eq!(place.json("verify views/some.rdx")["base"], "same");
+}
+
+#[test]
+#[cfg(feature = "filter")]
+fn an_update_reads_new_files_alone() {
+    let place = Place::with_index();
+    place.run("select train.rdx --where id%2=0 -o even.rdx").succeeds();
+    grow(&place);
+    for file in ["part-0", "part-3"] {
+        fs::write(place.path(format!("data/{file}.parquet")), "gone").unwrap();
+    }
+    let report = place.json("select --update even.rdx --explain");
+    assert_eq!((&report["rows"], &report["kept_files"]), (&json!(502 + 199 + 1), &json!(5)));
+    assert_eq!((&report["filter"]["rows"], &report["filter"]["rows_evaluated"]), (&json!(400), &json!(400)));
+    let info = place.run("info even.rdx").succeeds().text();
+    assert!(info.contains("where id%2=0, evaluated 1403: 702 rows left\n"), "{info}");
+}
+
+#[test]
+fn an_update_that_cannot_be_says_what_to_write_instead() {
+    let place = Place::with_index();
+    fs::write(place.path("low.txt"), "0..600\n").unwrap();
+    place.run("select train.rdx --rows low.txt -o low.rdx").succeeds();
+    place.run("select train.rdx --and low.rdx -o and.rdx").succeeds();
+    for (arguments, words) in [
+        ("--update and.rdx", &["and.rdx", "low.rdx", "another view", "--force"][..]),
+        ("--update train.rdx", &["train.rdx", "not recorded which index"]),
+        ("train.rdx --update train.rdx", &["would replace"]),
+        ("--update nothing.rdx", &["nothing.rdx"]),
+        ("low.rdx --update and.rdx", &["and.rdx"]),
+    ] {
+        let outcome = place.run(&format!("select {arguments}")).fails();
+        assert_eq!(outcome.complains(words).stderr.lines().count(), 1);
+    }
+    let all = "-o x.rdx|--force|--where id<3|--rows low.txt|--skip low.txt|--and low.rdx|--or low.rdx|--not low.rdx|\
+               --sample 1%|--split train|--split train --split-by id";
+    for option in all.split('|') {
+        place.run(&format!("select --update low.rdx {option}")).exits_with_usage();
+    }
+}
+
+#[test]
+fn an_update_killed_at_any_moment_leaves_the_view_as_it_was_or_as_it_is_to_be() {
+    let place = Place::with_index();
+    let ids: String = (0..ROWS).step_by(2).map(|id| format!("{id}\n")).collect();
+    fs::write(place.path("even.txt"), ids.repeat(100)).unwrap();
+    place.run("select train.rdx --skip even.txt -o old.rdx").succeeds();
+    grow(&place);
+    let target = place.path("view.rdx");
+    fs::copy(place.path("old.rdx"), &target).unwrap();
+    let started = Instant::now();
+    place.run("select --update view.rdx").succeeds();
+    let whole = started.elapsed();
+    let (old, new) = (fs::read(place.path("old.rdx")).unwrap(), fs::read(&target).unwrap());
+    assert!(old != new);
+    let mut random = 7_u64;
+    for kill in 0..30_u32 {
+        fs::copy(place.path("old.rdx"), &target).unwrap();
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mut update = place.command("select --update view.rdx");
+        let mut update = update.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        sleep(whole.mul_f64(1.1 * (random >> 11) as f64 / (1_u64 << 53) as f64).min(Duration::from_millis(500)));
+        update.kill().unwrap();
+        update.wait().unwrap();
+        let left = fs::read(&target).unwrap();
+        assert!(left == old || left == new, "kill {kill} left {} bytes", left.len());
+    }
+}
