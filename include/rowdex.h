@@ -267,6 +267,11 @@ typedef struct rowdex_store_options {
   size_t num_config;
 } rowdex_store_options;
 
+// Is told one way in which files differ from the schema that is served. The text is gone when the call returns.
+//
+// It is called by the thread that builds, and must return: by no exception, and by no longjmp.
+typedef void (*rowdex_difference)(void *userdata, const char *text);
+
 // How an index is built. All zeros are the defaults, but for the inputs.
 typedef struct rowdex_build_options {
   // sizeof(rowdex_build_options)
@@ -313,6 +318,11 @@ typedef struct rowdex_build_options {
   const char *const *renames_to;
   // How many of each.
   size_t num_renames;
+  // Is told once of each way in which files differ from the schema that is served, when all files are known to fit
+  // together. NULL: nobody is told.
+  rowdex_difference difference;
+  // The first argument of difference.
+  void *difference_userdata;
 } rowdex_build_options;
 
 // What a build made.

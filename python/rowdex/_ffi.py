@@ -84,6 +84,7 @@ class ArrowArrayStream(Structure):
 
 
 Progress = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, c_uint64)
+Difference = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)
 
 
 class Str(Structure):
@@ -153,6 +154,8 @@ class BuildOptions(Versioned):
         ("renames_from", POINTER(c_char_p)),
         ("renames_to", POINTER(c_char_p)),
         ("num_renames", c_size_t),
+        ("difference", Difference),
+        ("difference_userdata", c_void_p),
     ]
 
 

@@ -52,6 +52,8 @@ class BuildReport(NamedTuple):
     """Requests sent to an object store for footers; 0 for local files."""
     footer_bytes: int
     """Bytes of the footers that were read."""
+    differences: tuple[str, ...] = ()
+    """In what files differ from the schema that is served: other names, missing columns, nulls, types and order."""
 
 
 class Location(NamedTuple):
@@ -165,9 +167,12 @@ def build(
         num_renames=len(old_names),
     )
     report = _ffi.BuildReport()
+    differences: list[str] = []
+    options.difference = _ffi.Difference(lambda _, text: differences.append(text.decode()))
     with told(progress, "indexing") as options.progress:
         call(library.index_build, path_bytes(output), ctypes.byref(options), ctypes.byref(report))
-    return BuildReport(*(getattr(report, name) for name in BuildReport._fields))
+    counts = {name: getattr(report, name) for name in BuildReport._fields if name != "differences"}
+    return BuildReport(**counts, differences=tuple(differences))
 
 
 class Index:

@@ -170,7 +170,11 @@ def test_columns_are_served_by_other_names_and_views_keep_them(tmp_path: pathlib
     pq.write_table(pa.table({"id": [2, 3], "text": ["c", None]}), tmp_path / "data/b.parquet")
     with pytest.raises(rowdex.SchemaError, match="content"):
         rowdex.build(tmp_path / "data", tmp_path / "i.rdx")
-    rowdex.build(tmp_path / "data", tmp_path / "i.rdx", rename={"content": "text"})
+    report = rowdex.build(tmp_path / "data", tmp_path / "i.rdx", rename={"content": "text"})
+    assert report.differences == (
+        "text: called content in a.parquet",
+        "the columns are in another order in b.parquet",
+    )
     rowdex.select(tmp_path / "i.rdx", tmp_path / "view.rdx", where="text >= 'b'")
     for name, texts in (("i.rdx", ["a", "b", "c", None]), ("view.rdx", ["b", "c"])):
         assert rowdex.Index(tmp_path / name).renames == {"content": "text"}

@@ -1,6 +1,6 @@
 //! Building an index and looking rows up in it.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CString, c_char, c_void};
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
 
@@ -24,6 +24,35 @@ pub struct rowdex_index(pub(super) Index);
 /// It is called by one thread at a time, not always the same one, and never after the call that it was given to has
 /// returned. It must return: by no exception, and by no longjmp.
 pub type rowdex_progress = Option<unsafe extern "C" fn(userdata: *mut c_void, files_done: u64, files: u64, rows: u64)>;
+
+/// Is told one way in which files differ from the schema that is served. The text is gone when the call returns.
+///
+/// It is called by the thread that builds, and must return: by no exception, and by no longjmp.
+pub type rowdex_difference = Option<unsafe extern "C" fn(userdata: *mut c_void, text: *const c_char)>;
+
+/// A callback that is told differences, with its userdata.
+#[derive(Clone, Copy)]
+struct Differences {
+    callback: rowdex_difference,
+    userdata: *mut c_void,
+}
+
+// SAFETY: the builder is not given to another thread, and calls it on its own.
+unsafe impl Send for Differences {}
+// SAFETY: as above.
+unsafe impl Sync for Differences {}
+
+impl Differences {
+    fn tell(&self, text: &str) {
+        // Names of columns may be any text.
+        let text = CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default();
+        if let Some(callback) = self.callback {
+            // SAFETY: a function of this type, by the caller's promise, with the userdata that came with it; the text
+            // lives until the function returns.
+            unsafe { callback(self.userdata, text.as_ptr()) }
+        }
+    }
+}
 
 /// A progress callback with its userdata.
 #[derive(Clone, Copy)]
@@ -99,6 +128,11 @@ pub struct rowdex_build_options {
     pub renames_to: *const *const c_char,
     /// How many of each.
     pub num_renames: usize,
+    /// Is told once of each way in which files differ from the schema that is served, when all files are known to fit
+    /// together. NULL: nobody is told.
+    pub difference: rowdex_difference,
+    /// The first argument of difference.
+    pub difference_userdata: *mut c_void,
 }
 
 // SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is
@@ -218,6 +252,7 @@ unsafe fn builder(options: &rowdex_build_options) -> Result<IndexBuilder> {
     };
     let renames = from.iter().zip(to).map(rename).collect::<Result<Vec<_>>>()?;
     let progress = Progress::new(options.progress, options.progress_userdata);
+    let differences = Differences { callback: options.difference, userdata: options.difference_userdata };
     let mut builder = IndexBuilder::new(inputs)
         .with_footers(options.no_footers == 0)
         .with_partitions(options.no_partitions == 0)
@@ -225,6 +260,7 @@ unsafe fn builder(options: &rowdex_build_options) -> Result<IndexBuilder> {
         .with_update(options.update != 0)
         .with_parts(parts)
         .with_renames(renames)
+        .with_differences(move |difference| differences.tell(&difference.to_string()))
         .with_progress(move |build| progress.tell(build.files_done, build.files, build.rows));
     // SAFETY: as above.
     if let Some(root) = unsafe { handle::optional_path(options.root) } {

@@ -52,6 +52,11 @@ static void slices_built_apart_are_joined_without_reading_footers_again(const ch
   FAILS(rowdex_index_build(joined, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "options.parts");
 }
 
+static void count_differences(void *count, const char *text) {
+  CHECK(strstr(text, "called id in ") != NULL);
+  ++*(int *)count;
+}
+
 static void columns_are_served_by_other_names(const char *folder) {
   char output[4096];
   snprintf(output, sizeof output, "%s/renamed.rdx", folder);
@@ -62,7 +67,11 @@ static void columns_are_served_by_other_names(const char *folder) {
   options.renames_from = from;
   options.renames_to = to;
   options.num_renames = 1;
+  int differences = 0;
+  options.difference = count_differences;
+  options.difference_userdata = &differences;
   OK(rowdex_index_build(output, &options, NULL, &error));
+  CHECK(differences == 1);
   rowdex_index *index = NULL;
   OK(rowdex_index_open(output, NULL, &index, &error));
   rowdex_index_info info = {.struct_size = sizeof info};

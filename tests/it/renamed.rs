@@ -166,6 +166,34 @@ fn a_renamed_column_is_no_difference_to_the_strict_mode() {
 }
 
 #[test]
+fn each_difference_is_told_once_however_many_files_there_are() {
+    let folder = TempDir::new().unwrap();
+    let file = |name: &str, columns: &[&'static str]| {
+        let shape = Shape { rows: 5, columns: columns.to_vec() };
+        write(&folder.path().join("data").join(name), &shape.batch(0, |name| name));
+    };
+    file("a.parquet", &["text", "tags"]);
+    file("b.parquet", &["words", "tags"]);
+    file("c.parquet", &["text", "tags"]);
+    let output = folder.path().join("i.rdx");
+    let build = |update| {
+        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let builder = IndexBuilder::new([folder.path().join("data")]).with_schema_mode(SchemaMode::Union);
+        let (builder, tell) = (builder.with_update(update).with_renames([("text", "words")]), Arc::clone(&told));
+        builder.with_differences(move |one| tell.lock().unwrap().push(one.to_string())).build(&output).unwrap();
+        told.lock().unwrap().clone()
+    };
+    assert_eq!(build(false), ["words: called text in 2 files, the first is a.parquet"]);
+    file("d.parquet", &["tags", "text", "n"]);
+    let expected = [
+        "words: called text in d.parquet",
+        "n: missing, so null, in 3 files, the first is a.parquet",
+        "the columns are in another order in d.parquet",
+    ];
+    assert_eq!(build(true), expected);
+}
+
+#[test]
 fn views_and_listed_rows_keep_the_names() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name);

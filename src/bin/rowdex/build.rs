@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
@@ -94,6 +95,9 @@ pub(crate) struct BuildArgs {
     json: JsonArg,
 }
 
+/// Ways in which files differ that are written as text.
+const DIFFERENCES_SHOWN: usize = 20;
+
 /// A column, and the name to serve it by.
 #[derive(Debug, Clone)]
 struct Rename {
@@ -143,9 +147,15 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
             bar.set_position(progress.files_done);
         }
     });
+    let differences = Arc::new(Mutex::new(Vec::new()));
+    let report = report.with_differences({
+        let differences = Arc::clone(&differences);
+        move |difference| differences.lock().unwrap_or_else(PoisonError::into_inner).push(difference.to_string())
+    });
     let report = report.build(&args.output);
     bar.finish();
     let report = report?;
+    let differences = std::mem::take(&mut *differences.lock().unwrap_or_else(PoisonError::into_inner));
 
     if args.json.json {
         return output::print_json(&json!({
@@ -159,6 +169,7 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
             "rows": report.rows,
             "source_rows": report.source_rows,
             "index_bytes": report.index_bytes,
+            "differences": differences,
             "seconds": started.elapsed().as_secs_f64(),
         }));
     }
@@ -179,6 +190,12 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
     }
     if args.update {
         text.push_str(&format!("{} kept from the index before\n", output::counted(report.kept_files, "file")));
+    }
+    for difference in differences.iter().take(DIFFERENCES_SHOWN) {
+        text.push_str(&format!("  {difference}\n"));
+    }
+    if differences.len() > DIFFERENCES_SHOWN {
+        text.push_str(&format!("  and {} more differences (--json)\n", differences.len() - DIFFERENCES_SHOWN));
     }
     output::print(&text)
 }

@@ -3,6 +3,7 @@
 //! Footers are read in parallel, a window of files at a time, and written out as they come, so memory does not grow
 //! with what the footers hold. What stays per file is its path and 72 bytes, per row group 24 bytes.
 
+mod difference;
 mod discover;
 mod found;
 mod listing;
@@ -37,6 +38,7 @@ use crate::source::place::{Place, shown};
 use crate::source::{self, FileStat, Source, StoreOptions};
 use crate::{Error, ErrorKind, Result};
 
+pub use self::difference::{DifferenceKind, SchemaDifference};
 pub use self::schema::SchemaMode;
 
 /// Files whose footers are in memory at once, for each thread.
@@ -72,6 +74,7 @@ pub struct IndexBuilder {
     slice: Option<(u64, u64)>,
     store: StoreOptions,
     progress: Box<Progress>,
+    differences: Box<dyn Fn(&SchemaDifference) + Send + Sync>,
 }
 
 type Progress = dyn Fn(BuildProgress) + Send + Sync;
@@ -138,6 +141,7 @@ impl IndexBuilder {
             slice: None,
             store: StoreOptions::default(),
             progress: Box::new(|_| ()),
+            differences: Box::new(|_| ()),
         }
     }
 
@@ -244,6 +248,14 @@ impl IndexBuilder {
     #[must_use]
     pub fn with_progress(mut self, progress: impl Fn(BuildProgress) + Send + Sync + 'static) -> Self {
         self.progress = Box::new(progress);
+        self
+    }
+
+    /// Is told each way in which files differ from the schema that is served, once, on the building thread, when all
+    /// files are known to fit together. Of an index that is updated, only the files that follow are compared.
+    #[must_use]
+    pub fn with_differences(mut self, differences: impl Fn(&SchemaDifference) + Send + Sync + 'static) -> Self {
+        self.differences = Box::new(differences);
         self
     }
 
@@ -634,6 +646,7 @@ impl Build<'_> {
     fn finish(mut self, root: &Root, builder: &IndexBuilder) -> Result<BuildReport> {
         let schema: Arc<Schema> = self.merged.finish(self.partitions)?;
         self.check_renames(&schema, builder)?;
+        self.merged.differences(&schema).iter().for_each(|difference| (builder.differences)(difference));
         // Only what the index follows from belongs here: a time of day would make equal builds unequal.
         let info = format!(
             r#"{{"rowdex":"{}","schema":"{}","footers":{},"partitions":{},"selected":{}{}}}"#,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 
+use super::difference::{Differences, SchemaDifference};
 use super::partition::Partitions;
 use crate::index::Index;
 use crate::row_group::widens;
@@ -53,6 +54,7 @@ pub(super) struct Merged {
     schema: Option<(String, Schema)>,
     /// Files in a row mostly have equal schemas, which need no merging again.
     last: Option<SchemaRef>,
+    differences: Differences,
 }
 
 /// Where two fields differ, and how.
@@ -63,7 +65,7 @@ struct Difference {
 
 impl Merged {
     pub(super) fn new(mode: SchemaMode) -> Self {
-        Self { mode, schema: None, last: None }
+        Self { mode, schema: None, last: None, differences: Differences::default() }
     }
 
     /// Goes on from an index of which `kept` files stay.
@@ -78,6 +80,7 @@ impl Merged {
         let own = old.schema().fields().iter().filter(|field| !partitions.names().contains(field.name())).cloned();
         let schema = Schema::new_with_metadata(own.collect::<Fields>(), old.schema().metadata().clone());
         let first = old.file(0).map_or_else(String::new, |file| file.path().to_owned());
+        self.differences.start_with(&schema, kept as u64, &first);
         self.schema = Some((first, schema));
         Ok(())
     }
@@ -91,6 +94,10 @@ impl Merged {
         partitions: &Partitions,
     ) -> Result<()> {
         if self.last.as_ref().is_some_and(|last| last == schema) {
+            match self.differences.is_like_last(renamed) {
+                true => self.differences.again(),
+                false => self.differences.add(path, schema, renamed),
+            }
             return Ok(());
         }
         if let Some(name) = partitions.names().iter().find(|name| schema.column_with_name(name).is_some()) {
@@ -135,8 +142,14 @@ impl Merged {
                 *merged = Schema::new_with_metadata(fields, metadata);
             }
         }
+        self.differences.add(path, schema, renamed);
         self.last = Some(schema.clone());
         Ok(())
+    }
+
+    /// In what files differ from the schema of the index.
+    pub(super) fn differences(self, served: &Schema) -> Vec<SchemaDifference> {
+        self.differences.told(served)
     }
 
     /// The schema of the index: the columns of the files, then those of their folders.
