@@ -856,7 +856,8 @@ typedef struct rowdex_loader_options {
   // measured. ROWDEX_NONE: none is read ahead.
   uint64_t read_concurrency;
   // "machine" shares one reader with the loaders of the other ranks on this machine: memory and threads are then the
-  // machine's, and must be the same on all ranks, as all else. NULL: each loader reads for itself.
+  // machine's, and must be the same on all ranks, as all else. With samplers of rowdex_sampler_worker that are all
+  // workers of all ranks. NULL: each loader reads for itself.
   const char *share;
   // With share: which of the loaders of a rank this is, the same on all ranks. NULL: the first, second, … of this
   // process that shares.
@@ -867,6 +868,10 @@ typedef struct rowdex_loader_options {
   uint64_t share_ranks;
   // With share: how many steps a rank may be ahead of another one, about. 0: 32, fewer of large batches.
   uint64_t share_drift;
+  // With share: what becomes of the other ranks when one dies, that is, ends without freeing or closing its loader.
+  // "continue" (NULL): they go on, unless it is the one that reads, and it may come back. "fail": they get an error
+  // that names it.
+  const char *share_on_death;
 } rowdex_loader_options;
 
 // What a loader will do.

@@ -397,6 +397,7 @@ class LoaderOptions(Versioned):
         ("share_job", c_char_p),
         ("share_ranks", c_uint64),
         ("share_drift", c_uint64),
+        ("share_on_death", c_char_p),
     ]
 
 

@@ -19,11 +19,14 @@ _told: set[int] = set()
 
 
 def options(
-    share: str | None, name: str | None, job: str | None, ranks: int | None, drift: int | None
+    share: str | None, name: str | None, job: str | None, ranks: int | None, drift: int | None, on_death: str | None
 ) -> dict[str, Any]:
     """The options of the library for these arguments of a loader."""
     if share is None:
-        given = {"share_name": name, "share_job": job, "share_ranks": ranks, "share_drift": drift}
+        given = {
+            "share_name": name, "share_job": job, "share_ranks": ranks, "share_drift": drift,
+            "share_on_death": on_death,
+        }  # fmt: skip
         unused = [argument for argument, value in given.items() if value is not None]
         if unused:
             raise ValueError(f"{', '.join(unused)} without share: add share='machine'")
@@ -35,6 +38,8 @@ def options(
     for argument, value in (("share_ranks", ranks), ("share_drift", drift)):
         if value is not None and not 0 < value < 2**31:
             raise ValueError(f"{argument} is {value}: use 1 or more")
+    if on_death not in (None, "continue", "fail"):
+        raise ValueError(f"share_on_death={on_death!r}: use 'continue' or 'fail'")
     # The ranks make their loaders in the same order.
     name = f"loader {next(_numbers)}" if name is None else name
     return {
@@ -43,6 +48,7 @@ def options(
         "share_job": None if job is None else no_nul(job.encode(), "share_job"),
         "share_ranks": ranks or 0,
         "share_drift": drift or 0,
+        "share_on_death": None if on_death is None else on_death.encode(),
     }
 
 

@@ -153,6 +153,9 @@ class Loader:
         share_ranks: With ``share``: how many ranks are on this machine. Default: what the launcher says.
         share_drift: With ``share``: how many steps a rank may be ahead of another one, about, before it waits. Default:
             32, fewer of large batches.
+        share_on_death: With ``share``: what becomes of the other ranks when one dies, that is, ends without closing its
+            loader or leaving Python. ``"continue"`` (default): they go on, unless it is the one that reads for them,
+            and it may come back. ``"fail"``: they raise an error that names its process.
         sampling: ``batch_size``, ``seed``, ``shuffle``, ``num_replicas``, ``rank`` and all else that
             :class:`DistributedSampler` takes. ``drop_last`` is what it is for a ``DataLoader``: it leaves out a short
             last batch, as ``drop_last_batch`` does. What becomes of rows that do not divide among the ranks, ``tail``
@@ -188,6 +191,7 @@ class Loader:
         share_job: str | None = None,
         share_ranks: int | None = None,
         share_drift: int | None = None,
+        share_on_death: Literal["continue", "fail"] | None = None,
         **sampling: Any,
     ) -> None:
         if not isinstance(dataset, Dataset):
@@ -227,7 +231,7 @@ class Loader:
             "fault_seed": fault_seed % 2**64,
             "views": views,
             "read_concurrency": count(read_concurrency, "read_concurrency"),
-            **_share.options(share, share_name, share_job, share_ranks, share_drift),
+            **_share.options(share, share_name, share_job, share_ranks, share_drift, share_on_death),
         }
         transforms = Transforms(dataset, output, decode=decode, collate=collate, pad=pad, map=map, pin=pin_memory)
         self._transforms = transforms

@@ -416,8 +416,9 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
             the workers of all ranks on this machine. ``memory`` and ``worker_threads`` (default: 2) are then those of
             the machine. What is served stays the same. All ranks need the same arguments and the same number of
             workers, which should persist. Linux only.
-        share_name, share_job, share_ranks, share_drift: As :class:`rowdex.Loader` has them. A dataset that is used by
-            several ``DataLoader`` at a time, with samplers that differ, is to be made once for each of them.
+        share_name, share_job, share_ranks, share_drift, share_on_death: As :class:`rowdex.Loader` has them. A dataset
+            that is used by several ``DataLoader`` at a time, with samplers that differ, is to be made once for each of
+            them.
         others: As :class:`rowdex.Dataset` has them.
     """
 
@@ -435,6 +436,7 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
         share_job: str | None = None,
         share_ranks: int | None = None,
         share_drift: int | None = None,
+        share_on_death: Literal["continue", "fail"] | None = None,
         **others: Any,
     ) -> None:
         count(worker_threads, "worker_threads")
@@ -444,7 +446,7 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
             "worker_threads": worker_threads,
             "nulls": nulls,
             "strings": strings,
-            "share": share_options(share, share_name, share_job, share_ranks, share_drift),
+            "share": share_options(share, share_name, share_job, share_ranks, share_drift, share_on_death),
         }
         super().__init__(index, columns, **others)
 

@@ -39,6 +39,8 @@ class Job:
         program: pathlib.Path = PROGRAM, **more: Any,
     ) -> None:  # fmt: skip
         share = {"share": "machine", "share_job": self.name, "share_name": "train", "share_ranks": self.world}
+        if "share_on_death" in self.options:
+            share["share_on_death"] = self.options["share_on_death"]
         if environment is not None:
             share = {"share": "machine"}
         own = {"rank": rank, "note": str(self.note(rank)), "more": share if shared else {}}
@@ -184,6 +186,28 @@ def test_when_another_rank_is_killed_the_others_go_on_and_it_comes_back_at_its_s
     assert [shared.lines(rank, "step") for rank in range(3)] == alone(job, 3), shared.errors(0)
 
 
+def test_when_another_rank_is_killed_the_others_fail_if_they_are_told_to(job: Any) -> None:
+    # More steps than ranks may be apart: an error comes after what was sent before.
+    shared = job(3, pause=0.002, epochs=8, share_on_death="fail")
+    shared.start(0)
+    # Who comes first reads.
+    time.sleep(1.0)
+    shared.start(1, kill=6)
+    shared.start(2)
+    shared.wait()
+    pid = shared.lines(1, "pid")[0]
+    for rank in (0, 2):
+        (error,) = shared.lines(rank, "error")
+        assert f"rank 1 (process {pid}) has died" in error and not shared.ended(rank)
+    # A rank that ends in good order ends nobody.
+    states = [shared.lines(rank, "step")[-1].split()[-1] for rank in range(3)]
+    for rank in range(3):
+        shared.start(rank, state=states[rank], **({"fail": 5} if rank == 1 else {}))
+    shared.wait()
+    expected = alone(job, 3, epochs=8)
+    assert [shared.lines(rank, "step") for rank in (0, 2)] == [expected[0], expected[2]], shared.errors(0)
+
+
 @pytest.mark.parametrize("how", ["leave", "fail"])
 def test_when_the_rank_that_reads_ends_early_another_one_reads_on(job: Any, how: str) -> None:
     shared = job(2, pause=0.002)
@@ -294,6 +318,8 @@ def test_arguments_that_make_no_sense_are_refused(index: str) -> None:
     refused(ValueError, "use 'machine'", share="rack")
     refused(ValueError, "share_name, share_drift without share", share_name="x", share_drift=3)
     refused(ValueError, "share_ranks is 0", share="machine", share_ranks=0)
+    refused(ValueError, "use 'continue' or 'fail'", share="machine", share_on_death="restart")
+    refused(ValueError, "share_on_death without share", share_on_death="fail")
     refused(ValueError, "a share_name with a NUL", share="machine", share_name="a\0b")
     refused(rowdex.Error, "no launcher has named the job", share="machine", share_ranks=2)
     refused(rowdex.Error, "how many ranks share this machine is not known", share="machine", share_job="x")

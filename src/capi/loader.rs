@@ -114,7 +114,8 @@ pub struct rowdex_loader_options {
     /// measured. ROWDEX_NONE: none is read ahead.
     pub read_concurrency: u64,
     /// "machine" shares one reader with the loaders of the other ranks on this machine: memory and threads are then the
-    /// machine's, and must be the same on all ranks, as all else. NULL: each loader reads for itself.
+    /// machine's, and must be the same on all ranks, as all else. With samplers of rowdex_sampler_worker that are all
+    /// workers of all ranks. NULL: each loader reads for itself.
     pub share: *const c_char,
     /// With share: which of the loaders of a rank this is, the same on all ranks. NULL: the first, second, … of this
     /// process that shares.
@@ -125,6 +126,10 @@ pub struct rowdex_loader_options {
     pub share_ranks: u64,
     /// With share: how many steps a rank may be ahead of another one, about. 0: 32, fewer of large batches.
     pub share_drift: u64,
+    /// With share: what becomes of the other ranks when one dies, that is, ends without freeing or closing its loader.
+    /// "continue" (NULL): they go on, unless it is the one that reads, and it may come back. "fail": they get an error
+    /// that names it.
+    pub share_on_death: *const c_char,
 }
 
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
@@ -218,11 +223,12 @@ unsafe fn builder(
 /// The pointers in `options` are as the header says.
 unsafe fn share(options: &rowdex_loader_options) -> Result<Option<Share>> {
     // SAFETY: the caller's promise.
-    let (with, name, job) = unsafe {
+    let (with, name, job, death) = unsafe {
         (
             handle::optional_text(options.share, "options.share")?,
             handle::optional_text(options.share_name, "options.share_name")?,
             handle::optional_text(options.share_job, "options.share_job")?,
+            handle::optional_text(options.share_on_death, "options.share_on_death")?,
         )
     };
     let (ranks, drift) = (bytes(options.share_ranks), bytes(options.share_drift));
@@ -232,13 +238,20 @@ unsafe fn share(options: &rowdex_loader_options) -> Result<Option<Share>> {
             return Err(handle::invalid(format!("nothing that ranks share a reader of is called {other:?}"))
                 .with_hint("use machine, or NULL"));
         }
-        None if name.is_some() || job.is_some() || ranks.is_some() || drift.is_some() => {
+        None if name.or(job).or(death).is_some() || ranks.or(drift).is_some() => {
             return Err(handle::invalid("options of a shared reader, which is not asked for")
                 .with_hint("set options.share to machine"));
         }
         None => return Ok(None),
     }
-    let mut share = Share::machine();
+    let mut share = match death {
+        None | Some("continue") => Share::machine(),
+        Some("fail") => Share::machine().fail_on_death(true),
+        Some(other) => {
+            return Err(handle::invalid(format!("nothing to do about the death of a rank is called {other:?}"))
+                .with_hint("use continue or fail"));
+        }
+    };
     if let Some(name) = name {
         share = share.name(name);
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::Seat;
-use super::message::{About, Answer, Hello, Parcel, away, taken, waiting};
+use super::message::{About, Answer, Hello, Parcel, away, leaving, taken, waiting};
 use super::reader::{Meeting, Reader, Stopper};
 use crate::loader::assemble::Assembled;
 use crate::loader::control::closed;
@@ -52,6 +52,8 @@ struct At {
     place: Place,
     /// How many ranks are left of those that met before.
     left: Option<u32>,
+    /// Why nobody is to go on, if that came while this rank went to another place.
+    died: Option<Error>,
     buffer: Vec<u8>,
 }
 
@@ -82,6 +84,7 @@ impl Watched for Shared {
         self.stop.set();
         let (connection, reader) = std::mem::take(&mut *self.ends());
         if let Some(connection) = connection.upgrade() {
+            let _ = connection.send(&leaving(), None, &self.stop);
             connection.end();
         }
         if let Some(reader) = reader {
@@ -100,11 +103,21 @@ impl Shared {
     }
 }
 
+/// A connection that ends without a word is that of a process that died.
+impl Drop for Client {
+    fn drop(&mut self) {
+        if let Some(link) = &self.lock().link {
+            let _ = link.connection.send(&leaving(), None, &self.shared.stop);
+        }
+    }
+}
+
 impl Client {
     pub(super) fn new(seat: Seat) -> Result<Self> {
         let shared = Shared { stop: Signal::new()?, stats: Mutex::default(), ends: Mutex::default() };
         let (sampler, place) = (seat.sampler.clone(), seat.place);
-        let at = At { link: None, stage: Stage::Away, visit: 0, sampler, place, left: None, buffer: Vec::new() };
+        let at =
+            At { link: None, stage: Stage::Away, visit: 0, sampler, place, left: None, died: None, buffer: Vec::new() };
         Ok(Self { seat, shared: Arc::new(shared), at: Mutex::new(at) })
     }
 
@@ -158,7 +171,10 @@ impl Client {
                             _ => Err(Error::new(ErrorKind::Internal, "the reader of this machine gave no welcome")),
                         };
                     }
-                    Received::Stopped => return Err(closed()),
+                    Received::Stopped => {
+                        let _ = connection.send(&leaving(), None, stop);
+                        return Err(closed());
+                    }
                     Received::Gone | Received::TimedOut => {}
                 }
             }
@@ -204,6 +220,9 @@ impl Client {
 impl Deliver for Client {
     fn next(&self) -> Result<Option<Assembled>> {
         let at = &mut *self.lock();
+        if let Some(error) = at.died.take() {
+            return Err(error);
+        }
         loop {
             if at.link.is_none() {
                 (at.link, at.stage) = (Some(self.join(at)?), Stage::Here);
@@ -239,7 +258,7 @@ impl Deliver for Client {
                 }
             };
             let (visit, answer) = Answer::parse(at.buffer.get(..length).unwrap_or_default())?;
-            if visit != at.visit && !matches!(answer, Answer::Bye(_)) {
+            if visit != at.visit && !matches!(answer, Answer::Bye(_) | Answer::Died(_)) {
                 // It is for the place where this rank was.
                 continue;
             }
@@ -255,7 +274,7 @@ impl Deliver for Client {
                     // Its error if rows are not to be replaced.
                     self.seat.faults.lose(row_group, error, &*self.seat.groups)?;
                 }
-                Answer::Failed(error) => return Err(error),
+                Answer::Failed(error) | Answer::Died(error) => return Err(error),
                 Answer::End => return Ok(None),
                 Answer::Bye(left) => (at.left, at.link) = (Some(left), None),
                 Answer::Welcome(_) => at.stage = Stage::Here,
@@ -275,12 +294,14 @@ impl Deliver for Client {
         let mut ended = !connection.send(&away(), None, &self.shared.stop).unwrap_or(false);
         while let Ok(received) = connection.receive(&mut at.buffer, &self.shared.stop, Some(Duration::ZERO)) {
             match received {
-                Received::Message(length, _) => {
-                    if let Ok((_, Answer::Bye(left))) = Answer::parse(at.buffer.get(..length).unwrap_or_default()) {
+                Received::Message(length, _) => match Answer::parse(at.buffer.get(..length).unwrap_or_default()) {
+                    Ok((_, Answer::Bye(left))) => {
                         (at.left, ended) = (Some(left), true);
                         break;
                     }
-                }
+                    Ok((_, Answer::Died(error))) => at.died = Some(error),
+                    _ => {}
+                },
                 Received::Gone => {
                     ended = true;
                     break;

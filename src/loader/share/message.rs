@@ -20,6 +20,8 @@ const END: u8 = 7;
 const BYE: u8 = 8;
 const WAITING: u8 = 9;
 const AWAY: u8 = 10;
+const LEAVING: u8 = 11;
+const DIED: u8 = 12;
 
 /// The first message of a rank, and the first one of each place that it goes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +69,8 @@ pub(super) enum Request {
     Waiting,
     /// It goes to another place, and says where when it wants a batch from there.
     Away,
+    /// It ends its connection, and does not die.
+    Leaving,
 }
 
 impl Request {
@@ -99,6 +103,7 @@ impl Request {
             TAKEN => Self::Taken(message.number()?, message.number()?),
             WAITING => Self::Waiting,
             AWAY => Self::Away,
+            LEAVING => Self::Leaving,
             _ => return Err(unknown()),
         })
     }
@@ -118,6 +123,10 @@ pub(super) fn away() -> Vec<u8> {
     Writer::tagged(AWAY).into_bytes()
 }
 
+pub(super) fn leaving() -> Vec<u8> {
+    Writer::tagged(LEAVING).into_bytes()
+}
+
 /// What the reader says to a rank.
 #[derive(Debug)]
 pub(super) enum Answer {
@@ -129,6 +138,8 @@ pub(super) enum Answer {
     Batches(Parcel),
     /// A row group is lost.
     Lost(u32, Error),
+    /// Another rank has died, and nobody is to go on without it. It is for a rank wherever that goes.
+    Died(Error),
     /// The run is over.
     End,
     /// The reader ends, and so many ranks may meet again.
@@ -174,6 +185,11 @@ impl Answer {
                 message.number((*row_group).into()).error(error);
                 message
             }
+            Self::Died(error) => {
+                let mut message = Writer::tagged(DIED);
+                message.error(error);
+                message
+            }
             Self::End => Writer::tagged(END),
             Self::Bye(left) => {
                 let mut message = Writer::tagged(BYE);
@@ -202,6 +218,7 @@ impl Answer {
                 Self::Batches(Parcel { stream, length, rows, batches, stats: stats(numbers) })
             }
             LOST => Self::Lost(short(message.number()?), message.error()?),
+            DIED => Self::Died(message.error()?),
             END => Self::End,
             BYE => Self::Bye(short(message.number()?)),
             _ => return Err(unknown()),
@@ -341,6 +358,7 @@ mod tests {
         assert!(matches!(Request::parse(&taken(3, 4)).unwrap(), Request::Taken(3, 4)));
         assert!(matches!(Request::parse(&waiting()).unwrap(), Request::Waiting));
         assert!(matches!(Request::parse(&away()).unwrap(), Request::Away));
+        assert!(matches!(Request::parse(&leaving()).unwrap(), Request::Leaving));
     }
 
     #[test]
@@ -366,6 +384,8 @@ mod tests {
         let error = || Error::new(ErrorKind::Stale, "x").with_file("y");
         let (8, Answer::Lost(7, lost)) = there_and_back(Answer::Lost(7, error())) else { panic!() };
         let (8, Answer::Failed(failed)) = there_and_back(Answer::Failed(error())) else { panic!() };
+        let (8, Answer::Died(died)) = there_and_back(Answer::Died(error())) else { panic!() };
+        assert_eq!(died.to_string(), failed.to_string());
         assert_eq!((lost.to_string(), failed.to_string()), (error().to_string(), error().to_string()));
     }
 

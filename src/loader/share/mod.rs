@@ -56,6 +56,7 @@ pub struct Share {
     name: String,
     ranks: Option<u32>,
     drift: usize,
+    fails: bool,
     wait: Duration,
 }
 
@@ -67,7 +68,7 @@ impl Share {
     pub fn machine() -> Self {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let name = format!("number {}", MADE.fetch_add(1, Ordering::Relaxed));
-        Self { job: None, name, ranks: None, drift: DRIFT, wait: WAIT }
+        Self { job: None, name, ranks: None, drift: DRIFT, fails: false, wait: WAIT }
     }
 
     /// Which of the job's loaders this is: the same on all ranks. A process that has several, such as one for training
@@ -94,6 +95,16 @@ impl Share {
     /// large that an eighth of the memory does not hold as many for each rank.
     pub fn drift(mut self, steps: usize) -> Self {
         self.drift = steps;
+        self
+    }
+
+    /// Whether a rank that dies ends the others, too: they get an error that names its process, after the batches that
+    /// were sent to them before. Default: no, they go on, and it may come back.
+    ///
+    /// A rank dies when its process ends without dropping or closing the loader. The others cannot go on if it is the
+    /// one that reads.
+    pub fn fail_on_death(mut self, fail: bool) -> Self {
+        self.fails = fail;
         self
     }
 
@@ -155,9 +166,18 @@ impl Share {
             ("number of ranks on this machine", ranks.to_string()),
             ("number of workers", workers),
             ("drift", self.drift.to_string()),
+            ("failing on the death of a rank", self.fails.to_string()),
         ];
         let facts = facts.map(|(name, value)| (name.to_owned(), value)).to_vec();
-        Ok(Group { address, ranks, drift: self.drift as u64, wait: self.wait, facts, process: AtomicU64::new(0) })
+        Ok(Group {
+            address,
+            ranks,
+            drift: self.drift as u64,
+            fails: self.fails,
+            wait: self.wait,
+            facts,
+            process: AtomicU64::new(0),
+        })
     }
 
     /// How many ranks are on this machine.
@@ -217,6 +237,8 @@ pub(super) struct Group {
     /// Ranks on this machine.
     ranks: u32,
     drift: u64,
+    /// Whether a rank that dies ends the others.
+    fails: bool,
     wait: Duration,
     /// What must be the same on all ranks, by name.
     facts: Vec<(String, String)>,

@@ -76,6 +76,8 @@ struct State {
     joined: u64,
     /// An engine was started. Nobody is waited for any more who was not there.
     begun: bool,
+    /// Why nobody is to go on.
+    died: Option<Error>,
     /// A rank came since the engine was started.
     new: bool,
     /// The engine is to be started anew without waiting for anyone.
@@ -152,6 +154,7 @@ impl Reader {
             away: BTreeMap::new(),
             joined: 0,
             begun: false,
+            died: None,
             new: false,
             again: false,
             since: Instant::now(),
@@ -270,10 +273,15 @@ impl Inner {
     /// Listens to one rank for as long as it is there.
     fn listen(&self, connection: &Arc<Connection>) {
         let (mut buffer, mut member, mut patience) = (Vec::new(), None, Some(PATIENCE));
+        let mut leaves = false;
         while let Ok(Received::Message(length, _)) = connection.receive(&mut buffer, &self.stop, patience.take()) {
             let request = Request::parse(buffer.get(..length).unwrap_or_default());
             member = match (request, member) {
                 (Ok(Request::Hello(hello)), _) => self.welcome(&hello, connection),
+                (Ok(Request::Leaving), _) => {
+                    leaves = true;
+                    None
+                }
                 (Ok(request), Some(member)) => {
                     self.hear(member, &request);
                     Some(member)
@@ -291,8 +299,34 @@ impl Inner {
                 break;
             }
         }
-        if !self.stop.is_set() {
-            self.leave(connection);
+        if self.stop.is_set() {
+            return;
+        }
+        match member.filter(|_| self.seat.group.fails && !leaves) {
+            Some(member) => self.die(member, connection),
+            None => self.leave(connection),
+        }
+    }
+
+    /// Ends all others because one has died.
+    fn die(&self, member: u64, connection: &Arc<Connection>) {
+        let mut state = self.lock();
+        let rank = state.members.get(&member).or_else(|| state.away.get(&member)).map(|member| member.rank);
+        // Another loader of its rank has taken the place of one that is not here any more.
+        let Some(rank) = rank else { return };
+        let process = connection.peer();
+        let message = format!("rank {rank} (process {process}) has died, which shared a reader with this rank");
+        let error = Error::new(ErrorKind::Io, message)
+            .with_hint("see how that process ended, and go on from the last state with all ranks");
+        let mut members = std::mem::take(&mut state.members);
+        members.append(&mut state.away);
+        state.died = Some(error.clone());
+        self.stop_engine(&state);
+        drop(state);
+        self.changed.notify_all();
+        for other in members.into_values().filter(|other| !Arc::ptr_eq(&other.connection, connection)) {
+            let told = Answer::Died(error.clone()).to_bytes(other.visit);
+            let _ = other.connection.send(&told, None, &self.stop);
         }
     }
 
@@ -323,7 +357,8 @@ impl Inner {
     /// Adds a rank, or lets it go on from another place; `None` if it is none of this group, or gone, or if
     /// the reader ends.
     fn welcome(&self, hello: &Hello, connection: &Arc<Connection>) -> Option<u64> {
-        let lane = match self.lane(hello, connection.peer()) {
+        let died = self.lock().died.clone();
+        let lane = match died.map_or_else(|| self.lane(hello, connection.peer()), Err) {
             Ok(lane) => lane,
             Err(error) => {
                 self.refuse(connection, hello.visit, error);
