@@ -16,12 +16,12 @@ use super::column::Ids;
 use super::files::{FileTable, OpenFile, OpenGroup};
 use super::reader::{FileReader, Slots, length_of};
 use crate::cache::{Cache, Weighed};
-use crate::filter::{Bounds, Condition, Predicate, Truth};
+use crate::filter::{Bounds, Condition, Lacks, Predicate, Truth};
 use crate::index::RowGroupEntry;
 use crate::order::IdSet;
 use crate::order::id_set::Builder;
 use crate::pool::run_on;
-use crate::row_group::{FileBytes, Home, Known, RowSink, Statistics};
+use crate::row_group::{BloomFilter, FileBytes, Home, Known, RowSink, Statistics};
 use crate::{Error, ErrorKind, Result};
 
 /// Rows that are evaluated at once. Their columns stay in the core's cache.
@@ -37,9 +37,9 @@ const STATISTICS_BYTES: u64 = 16 << 20;
 ///
 /// The condition is SQL: `docs/select.md` has all that it may say. A row is kept where it is true; null is not true.
 ///
-/// Row groups that the statistics of their footers decide alone are not read, nor are pages that the page index
-/// decides. Of the others, the columns of the condition are read and decoded once, on the dataset's threads and past
-/// its cache.
+/// Row groups that the statistics of their footers decide alone are not read, nor are those that Bloom filters decide,
+/// and pages that the page index decides. Of the others, the columns of the condition are read and decoded once, on the
+/// dataset's threads and past its cache.
 #[derive(Clone)]
 pub struct Filter<'a> {
     dataset: &'a Dataset,
@@ -68,17 +68,19 @@ pub struct FilterReport {
     pub kept: u64,
     /// Row groups that have rows to decide.
     pub row_groups: u64,
-    /// Row groups that no row is kept of, as the statistics of their footers tell.
+    /// Row groups that no row is kept of, as statistics or Bloom filters tell.
     pub row_groups_none: u64,
-    /// Row groups that all rows are kept of, as the statistics of their footers tell.
+    /// Row groups that all rows are kept of, as statistics or Bloom filters tell.
     pub row_groups_all: u64,
+    /// Row groups among these that statistics alone did not decide.
+    pub row_groups_by_bloom_filters: u64,
     /// Rows of the other row groups that their page indexes decide.
     pub rows_by_pages: u64,
     /// Rows that the condition was evaluated for.
     pub rows_evaluated: u64,
     /// The columns that it needs.
     pub columns: Vec<String>,
-    /// Bytes that were read of the data files, page indexes among them.
+    /// Bytes that were read of the data files, Bloom filters and page indexes among them.
     pub bytes_read: u64,
 }
 
@@ -117,8 +119,8 @@ impl<'a> Filter<'a> {
         Self { rows: Some(rows), ..self }
     }
 
-    /// Whether statistics of row groups and pages may decide what is not read. Default: yes. The rows are the
-    /// same.
+    /// Whether statistics of row groups and pages, and Bloom filters, may decide what is not read. Default: yes. The
+    /// rows are the same.
     #[must_use]
     pub fn with_pruning(self, prunes: bool) -> Self {
         Self { prunes, ..self }
@@ -200,6 +202,7 @@ impl<'a> Filter<'a> {
         report.kept = kept.len();
         report.row_groups_none = counts.none;
         report.row_groups_all = counts.all;
+        report.row_groups_by_bloom_filters = counts.by_filters;
         report.rows_evaluated = counts.evaluated;
         report.rows_by_pages = counts.by_pages;
         report.bytes_read = reader.counters().bytes_read;
@@ -232,7 +235,8 @@ impl<'a> Filter<'a> {
         let state = reader.inner.state()?;
         let group = &state.files.row_group(entry.index())?;
         let mut counts = Counts::default();
-        let truth = if self.prunes { pruner.row_group(group) } else { Truth::UNKNOWN };
+        let (truth, by_filters) = if self.prunes { pruner.row_group(group, reader) } else { (Truth::UNKNOWN, false) };
+        counts.by_filters = by_filters.into();
         if truth.is_never() {
             counts.none = 1;
             return Ok((Decided::None, counts));
@@ -313,6 +317,7 @@ struct Counts {
     all: u64,
     evaluated: u64,
     by_pages: u64,
+    by_filters: u64,
 }
 
 impl Counts {
@@ -322,6 +327,7 @@ impl Counts {
             all: self.all + other.all,
             evaluated: self.evaluated + other.evaluated,
             by_pages: self.by_pages + other.by_pages,
+            by_filters: self.by_filters + other.by_filters,
         }
     }
 }
@@ -385,8 +391,8 @@ impl<'a> Pruner<'a> {
         Self { files, predicate, statistics: Cache::new(STATISTICS_BYTES) }
     }
 
-    /// What the condition may come to in a row group.
-    fn row_group(&self, group: &OpenGroup<'_>) -> Truth {
+    /// What the condition may come to in a row group, and whether Bloom filters decided that.
+    fn row_group(&self, group: &OpenGroup<'_>, reader: &Dataset) -> (Truth, bool) {
         let terms = self.predicate.terms();
         let homes: Vec<Home<'_>> =
             terms.iter().map(|(path, _)| group.file.metadata.home(path, &group.partitions)).collect();
@@ -405,7 +411,63 @@ impl<'a> Pruner<'a> {
                 bounds(&known, rows)
             })
             .collect();
-        self.predicate.truth(&bounds)
+        let truth = self.predicate.truth(&bounds);
+        if is_decided(truth) {
+            return (truth, false);
+        }
+        match self.by_filters(group, reader, &homes, bounds) {
+            Some(truth) => (truth, true),
+            None => (truth, false),
+        }
+    }
+
+    /// What the condition comes to by Bloom filters, which are read as long as they may decide it.
+    fn by_filters(
+        &self,
+        group: &OpenGroup<'_>,
+        reader: &Dataset,
+        homes: &[Home<'_>],
+        mut bounds: Vec<Bounds>,
+    ) -> Option<Truth> {
+        let metadata = &group.file.metadata;
+        let place = |home: &Home<'_>| match home {
+            Home::Leaf(leaf, own) => metadata.filter_place(group.ordinal(), *leaf, own),
+            _ => None,
+        };
+        let filtered = |at: &usize| Some((*at, length_of(&[place(homes.get(*at)?)?])));
+        let filters: Vec<(usize, u64)> = self.predicate.equal().iter().filter_map(filtered).collect();
+        if filters.is_empty() {
+            return None;
+        }
+        // Nothing is gained by filters that are longer than the columns, nor by a request for little.
+        let columns = length_of(&metadata.chunks(group.ordinal(), reader.projection(), &group.partitions));
+        let mut left = if reader.is_remote() && columns < WORTH_ASKING { 0 } else { columns };
+        let state = reader.inner.state().ok()?;
+        let bytes = Counted { reader: &state.reader, file: &group.file };
+        for (number, (at, length)) in filters.iter().enumerate() {
+            let mut hoped = bounds.clone();
+            for (later, _) in &filters[number..] {
+                hoped[*later].lacks = Some(Lacks::new(|_| true));
+            }
+            if !is_decided(self.predicate.truth(&hoped)) {
+                return None;
+            }
+            left = left.checked_sub(*length)?;
+            let (Some(Home::Leaf(leaf, own)), Some((_, served))) = (homes.get(*at), self.predicate.terms().get(*at))
+            else {
+                return None;
+            };
+            if let Some(filter) = BloomFilter::read(metadata, &bytes, group.ordinal(), *leaf, own) {
+                let served = served.clone();
+                let lacks = move |value: &ScalarValue| value.to_array().is_ok_and(|one| filter.lacks(&one, &served));
+                bounds[*at].lacks = Some(Lacks::new(lacks));
+            }
+            let truth = self.predicate.truth(&bounds);
+            if is_decided(truth) {
+                return Some(truth);
+            }
+        }
+        None
     }
 
     /// What the condition may come to in the pages of a row group: the first row of each stretch of rows, and what it
@@ -483,6 +545,11 @@ impl<'a> Pruner<'a> {
     }
 }
 
+/// Whether no row is kept, or every one.
+fn is_decided(truth: Truth) -> bool {
+    truth.is_never() || truth.is_always()
+}
+
 /// The bytes of a file, counted as read.
 struct Counted<'a> {
     reader: &'a FileReader,
@@ -503,6 +570,7 @@ fn bounds(known: &Known, rows: u64) -> Bounds {
         max: scalar(&known.max),
         no_null: known.nulls == Some(0),
         all_null: known.nulls.is_some_and(|nulls| nulls >= rows),
+        lacks: None,
     }
 }
 

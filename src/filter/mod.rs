@@ -28,7 +28,7 @@ use datafusion_physical_expr::PhysicalExpr;
 
 use crate::{Error, ErrorKind, Result};
 
-pub(crate) use truth::{Bounds, Truth};
+pub(crate) use truth::{Bounds, Lacks, Truth};
 
 /// The stack that a condition is parsed and typed on, which calls itself for each level of nesting. Only what is
 /// touched takes memory.
@@ -53,6 +53,8 @@ pub(crate) struct Predicate {
     expr: Expr,
     evaluated: Arc<dyn PhysicalExpr>,
     terms: Vec<(Path, DataType)>,
+    /// Which of the terms are compared for equality.
+    equal: Vec<usize>,
 }
 
 impl Condition {
@@ -89,7 +91,8 @@ impl Condition {
             let expr = plan::logical(&self.parsed, &completed(schema, &self.schema))?;
             let evaluated = plan::physical(&expr, schema)?;
             let terms = truth::terms(&expr, schema);
-            Ok(Predicate { expr, evaluated, terms })
+            let equal = truth::equal(&expr, &terms);
+            Ok(Predicate { expr, evaluated, terms, equal })
         };
         on_a_deep_stack(plan).map_err(|error: Error| of(&self.texts.join(" and "), error))
     }
@@ -99,6 +102,11 @@ impl Predicate {
     /// What bounds are of use for, with the types that they are to have.
     pub(crate) fn terms(&self) -> &[(Path, DataType)] {
         &self.terms
+    }
+
+    /// Which terms are compared for equality with constants, so that it is of use to know values that they lack.
+    pub(crate) fn equal(&self) -> &[usize] {
+        &self.equal
     }
 
     /// What it may come to in rows whose values are within bounds, which come in the order of

@@ -4,6 +4,8 @@
 //! read, only where no value within the bounds would decide otherwise.
 
 use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::ScalarValue;
@@ -30,6 +32,24 @@ pub(crate) struct Bounds {
     pub(crate) max: Option<ScalarValue>,
     pub(crate) no_null: bool,
     pub(crate) all_null: bool,
+    /// Values that none equals.
+    pub(crate) lacks: Option<Lacks>,
+}
+
+/// Says of a value whether no value in some rows equals it.
+#[derive(Clone)]
+pub(crate) struct Lacks(Arc<dyn Fn(&ScalarValue) -> bool + Send + Sync>);
+
+impl Lacks {
+    pub(crate) fn new(lacks: impl Fn(&ScalarValue) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(lacks))
+    }
+}
+
+impl fmt::Debug for Lacks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lacks")
+    }
 }
 
 impl Truth {
@@ -109,6 +129,38 @@ pub(super) fn terms(expr: &Expr, schema: &SchemaRef) -> Vec<(Path, DataType)> {
         if let Some(data_type) = type_of(&path, schema).filter(|data_type| children(data_type).is_empty()) {
             found.push((path, data_type));
         }
+    });
+    found
+}
+
+/// Which of the terms are compared for equality with constants.
+pub(super) fn equal(expr: &Expr, terms: &[(Path, DataType)]) -> Vec<usize> {
+    fn walk(expr: &Expr, each: &mut dyn FnMut(&Expr)) {
+        match expr {
+            Expr::Alias(alias) => walk(&alias.expr, each),
+            Expr::Not(inner)
+            | Expr::IsTrue(inner)
+            | Expr::IsFalse(inner)
+            | Expr::IsNotTrue(inner)
+            | Expr::IsNotFalse(inner)
+            | Expr::IsUnknown(inner)
+            | Expr::IsNotUnknown(inner) => walk(inner, each),
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::And | Operator::Or, right }) => {
+                walk(left, each);
+                walk(right, each);
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq | Operator::NotEq, right }) => {
+                each(left);
+                each(right);
+            }
+            Expr::InList(InList { expr, .. }) => each(expr),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    walk(expr, &mut |tested| {
+        let at = term(tested).and_then(|path| terms.iter().position(|(known, _)| *known == path));
+        found.extend(at.filter(|at| !found.contains(at)));
     });
     found
 }
@@ -241,7 +293,12 @@ fn compared(own: &Bounds, op: Operator, value: &ScalarValue) -> Truth {
         Operator::Eq => (!all_less && !all_greater, !(all_from && all_up_to) || nan),
         _ => (!(all_from && all_up_to) || nan, !all_less && !all_greater),
     };
-    Truth { may_be_true, may_be_false, may_be_null }
+    let lacks = || own.lacks.as_ref().is_some_and(|lacks| lacks.0(plain(value)));
+    match op {
+        Operator::Eq if may_be_true && lacks() => Truth { may_be_true: false, may_be_false, may_be_null },
+        Operator::NotEq if may_be_false && lacks() => Truth { may_be_true, may_be_false: false, may_be_null },
+        _ => Truth { may_be_true, may_be_false, may_be_null },
+    }
 }
 
 /// What `like` may come to for values within bounds: a pattern says what values begin with.

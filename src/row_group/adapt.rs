@@ -131,7 +131,8 @@ pub(super) fn adapt(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -
 }
 
 /// A value that does not fit is an error, not a null.
-const STRICT: CastOptions<'_> = CastOptions { safe: false, format_options: arrow::util::display::FormatOptions::new() };
+pub(super) const STRICT: CastOptions<'_> =
+    CastOptions { safe: false, format_options: arrow::util::display::FormatOptions::new() };
 
 fn list<O: OffsetSizeTrait>(
     array: &ArrayRef,

@@ -212,6 +212,12 @@ impl FileMetadata {
         &self.inner.path
     }
 
+    /// Length of the file in bytes.
+    #[cfg(feature = "filter")]
+    pub(super) fn file_size(&self) -> u64 {
+        self.inner.file_size
+    }
+
     /// How many row groups the file has.
     pub(crate) fn num_row_groups(&self) -> usize {
         self.metadata().num_row_groups()

@@ -9,6 +9,8 @@
 //! group and, where it can be known, the column.
 
 mod adapt;
+#[cfg(feature = "filter")]
+mod bloom;
 mod columns;
 mod cost;
 mod decode;
@@ -31,6 +33,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::{Error, ErrorKind, Result};
 
 pub(crate) use adapt::{finish, widens};
+#[cfg(feature = "filter")]
+pub(crate) use bloom::BloomFilter;
 pub(crate) use columns::views_pay;
 pub(crate) use cost::{Likeness, ReadCost};
 pub(crate) use decode::{GroupDecoder, MAX_DECODED_BYTES, Rows};

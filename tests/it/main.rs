@@ -11,6 +11,8 @@ mod index_bytes;
 mod mixed;
 mod open_files;
 mod oracle;
+#[cfg(feature = "filter")]
+mod pruned;
 mod renamed;
 #[cfg(all(feature = "cli", feature = "object-store"))]
 mod stores;

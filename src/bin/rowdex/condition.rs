@@ -95,6 +95,7 @@ pub(crate) fn json(report: &FilterReport) -> serde_json::Value {
         "row_groups": report.row_groups,
         "row_groups_none": report.row_groups_none,
         "row_groups_all": report.row_groups_all,
+        "row_groups_by_bloom_filters": report.row_groups_by_bloom_filters,
         "rows_by_pages": report.rows_by_pages,
         "bytes_read": report.bytes_read,
     })
@@ -107,8 +108,12 @@ pub(crate) fn explained(report: &FilterReport) -> String {
     let none = "none";
     let columns = if report.columns.is_empty() { none.to_owned() } else { report.columns.join(", ") };
     let read = report.row_groups.saturating_sub(report.row_groups_none).saturating_sub(report.row_groups_all);
+    let filters = match report.row_groups_by_bloom_filters {
+        0 => String::new(),
+        some => format!(" and Bloom filters ({} of them by these)", HumanCount(some)),
+    };
     format!(
-        "  columns     {columns}\n  row groups  {}: {} left out and {} kept by statistics, {} read\n  \
+        "  columns     {columns}\n  row groups  {}: {} left out and {} kept by statistics{filters}, {} read\n  \
          rows        {} kept of {}, {} decided by pages, {} evaluated\n  read        {}\n",
         HumanCount(report.row_groups),
         HumanCount(report.row_groups_none),

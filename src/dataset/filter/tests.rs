@@ -2,6 +2,7 @@ use std::fs::File;
 
 use arrow::array::*;
 use arrow::datatypes::Int32Type;
+use arrow::temporal_conversions::timestamp_s_to_datetime;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use rand::rngs::ChaCha8Rng;
@@ -179,6 +180,222 @@ fn what_footers_decide_is_what_the_rows_decide() {
         }
     }
     assert!(decided > 200 && partly > 5 && by_pages > 1000, "{decided} {partly} {by_pages}");
+}
+
+/// Scattered values of many types, as a file with Bloom filters for all of them.
+fn scattered(rng: &mut ChaCha8Rng, count: usize) -> RecordBatch {
+    let ids: Vec<Option<i64>> =
+        (0..count).map(|_| (rng.random_range(0..12) > 0).then(|| rng.random_range(-300..300))).collect();
+    let text = |id: i64| {
+        if id % 9 == 0 { String::new() } else { format!("ä{id}{}", "x".repeat((id.unsigned_abs() % 40) as usize)) }
+    };
+    let float = |id: i64| match id % 11 {
+        0 => f64::NAN,
+        1 => -0.0,
+        2 => 0.0,
+        _ => id as f64 / 2.0,
+    };
+    fn of<T>(ids: &[Option<i64>], make: impl Fn(i64) -> T) -> impl Iterator<Item = Option<T>> {
+        ids.iter().map(move |id| id.map(&make))
+    }
+    let texts: Vec<Option<String>> = of(&ids, text).collect();
+    let raw: Vec<Option<Vec<u8>>> = of(&ids, |id| id.to_le_bytes().to_vec()).collect();
+    let fixed = FixedSizeBinaryArray::try_from_sparse_iter_with_size(raw.iter().cloned(), 8).unwrap();
+    let decimal = |precision| {
+        let values = Decimal128Array::from_iter(of(&ids, |id| i128::from(id) * 25));
+        Arc::new(values.with_precision_and_scale(precision, 2).unwrap()) as ArrayRef
+    };
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new(Int64Array::from(ids.clone()))),
+        ("small", Arc::new(Int16Array::from_iter(of(&ids, |id| id as i16)))),
+        ("byte", Arc::new(UInt8Array::from_iter(of(&ids, |id| id as u8)))),
+        ("word", Arc::new(UInt32Array::from_iter(of(&ids, |id| id as u32)))),
+        ("big", Arc::new(UInt64Array::from_iter(of(&ids, |id| id as u64)))),
+        ("x", Arc::new(Float64Array::from_iter(of(&ids, float)))),
+        ("y", Arc::new(Float32Array::from_iter(of(&ids, |id| float(id) as f32)))),
+        ("text", Arc::new(StringArray::from_iter(texts.iter().cloned()))),
+        ("long", Arc::new(LargeStringArray::from_iter(texts.iter().cloned()))),
+        ("kind", Arc::new(DictionaryArray::<Int32Type>::from_iter(texts.iter().map(|text| text.as_deref())))),
+        ("raw", Arc::new(BinaryArray::from_iter(raw.iter().cloned()))),
+        ("fixed", Arc::new(fixed)),
+        ("day", Arc::new(Date32Array::from_iter(of(&ids, |id| id as i32)))),
+        ("at", Arc::new(TimestampMicrosecondArray::from_iter(of(&ids, |id| id * 1_000_000)).with_timezone("UTC"))),
+        ("moment", Arc::new(TimestampMillisecondArray::from_iter(of(&ids, |id| id * 1_000)))),
+        ("cheap", decimal(8)),
+        ("price", decimal(17)),
+        ("dear", decimal(30)),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true))).unwrap()
+}
+
+fn write_with_filters(folder: &TempDir, name: &str, batch: &RecordBatch) -> std::path::PathBuf {
+    std::fs::create_dir_all(folder.path().join("data")).unwrap();
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(40)).set_bloom_filter_enabled(true);
+    let properties = properties.set_bloom_filter_max_ndv(60).set_dictionary_enabled(false).build();
+    let path = folder.path().join("data").join(name);
+    let mut writer = ArrowWriter::try_new(File::create(&path).unwrap(), batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    writer.close().unwrap();
+    path
+}
+
+/// A condition of equality, with a value that some rows have, or none.
+fn equality(rng: &mut ChaCha8Rng, depth: usize) -> String {
+    let id: i64 = rng.random_range(-310..310);
+    let text =
+        if id % 9 == 0 { String::new() } else { format!("ä{id}{}", "x".repeat((id.unsigned_abs() % 40) as usize)) };
+    let date = |id: i64| timestamp_s_to_datetime(id).unwrap().to_string();
+    let op = ["=", "=", "=", "<>"][rng.random_range(0..4)];
+    if depth > 0 && rng.random_range(0..2) == 0 {
+        let (a, b) = (equality(rng, depth - 1), equality(rng, depth - 1));
+        return match rng.random_range(0..4) {
+            0 => format!("({a}) or ({b})"),
+            1 => format!("not ({a})"),
+            2 => format!("({a}) and id < {id}"),
+            _ => format!("({a}) and ({b})"),
+        };
+    }
+    let hex: String = id.to_le_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    match rng.random_range(0..18) {
+        0 => format!("id {op} {id}"),
+        1 => format!("small {op} {id}"),
+        2 => format!("byte {op} {}", id as u8),
+        3 => format!("word {op} {}", id as u32),
+        4 => format!("big {op} {}", id as u64),
+        5 => format!("x {op} {}", id as f64 / 2.0),
+        6 => format!("y {op} {}", id as f64 / 2.0),
+        7 => format!("x {op} 0.0 or y {op} -0.0"),
+        8 => format!("text {op} '{text}'"),
+        9 => format!("long {op} '{text}' and kind {op} '{text}'"),
+        10 => format!("kind {op} '{text}'"),
+        11 => format!("raw {op} X'{hex}'"),
+        12 => format!("day {op} '{}'", date(id * 86_400).split(' ').next().unwrap()),
+        13 => format!("at {op} '{}Z'", date(id).replace(' ', "T")),
+        14 => format!("moment {op} '{}'", date(id)),
+        15 => format!("{} {op} {}", ["cheap", "price", "dear"][rng.random_range(0..3)], id as f64 / 4.0),
+        16 => format!("id in ({id}, {}, {}, {})", id + 2, id + 5, id + 9),
+        _ => format!("text not in ('{text}', 'no such text', 'nor this')"),
+    }
+}
+
+#[test]
+fn what_bloom_filters_decide_is_what_the_rows_decide() {
+    let (mut by_filters, mut kept) = (0, 0);
+    for seed in 0..3 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let folder = TempDir::new().unwrap();
+        for file in 0..3 {
+            let count = rng.random_range(60..300);
+            let mut batch = scattered(&mut rng, count);
+            if file == 1 {
+                // Narrower than the others.
+                use arrow::datatypes::DataType::{Decimal128, Float32, Int32, Utf8};
+                let narrow = |name: &str, to| arrow::compute::cast(batch.column_by_name(name).unwrap(), &to).unwrap();
+                let of = [("id", Int32), ("x", Float32), ("long", Utf8), ("price", Decimal128(9, 2))];
+                let of = of.map(|(name, to)| (name, narrow(name, to)));
+                let columns = batch.schema_ref().fields().iter().zip(batch.columns()).map(|(field, column)| {
+                    let other = of.iter().find(|(name, _)| name == field.name()).map(|(_, column)| column);
+                    (field.name().clone(), Arc::clone(other.unwrap_or(column)), true)
+                });
+                batch = RecordBatch::try_from_iter_with_nullable(columns.collect::<Vec<_>>()).unwrap();
+            }
+            write_with_filters(&folder, &format!("{file}.parquet"), &batch);
+        }
+        let index = folder.path().join("train.rdx");
+        IndexBuilder::new([folder.path().join("data")]).with_schema_mode(SchemaMode::Union).build(&index).unwrap();
+        let dataset = Dataset::builder(Index::open(index).unwrap()).with_threads(2).open().unwrap();
+        for _ in 0..80 {
+            let text = equality(&mut rng, 2);
+            let filter = dataset.filter(&text).unwrap_or_else(|error| panic!("{error}"));
+            let (read, _) = filter.clone().with_pruning(false).run(&|_| ()).unwrap_or_else(|error| panic!("{error}"));
+            let (pruned, report) = filter.run(&|_| ()).unwrap();
+            assert_eq!(read, pruned, "seed {seed}: {text}");
+            by_filters += report.row_groups_by_bloom_filters;
+            kept += report.kept;
+        }
+    }
+    assert!(by_filters > 300 && kept > 1000, "{by_filters} {kept}");
+}
+
+#[test]
+fn each_type_is_looked_up_in_its_bloom_filter() {
+    let folder = TempDir::new().unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let batch = scattered(&mut rng, 400);
+    write_with_filters(&folder, "a.parquet", &batch);
+    let index = folder.path().join("train.rdx");
+    IndexBuilder::new([folder.path().join("data")]).build(&index).unwrap();
+    let dataset = Dataset::open(index).unwrap();
+    for (name, value) in [
+        ("id", "17"),
+        ("small", "17"),
+        ("byte", "17"),
+        ("word", "17"),
+        ("x", "8.5"),
+        ("y", "8.5"),
+        ("text", "'ä17xxxxxxxxxxxxxxxxx'"),
+        ("long", "'ä17xxxxxxxxxxxxxxxxx'"),
+        ("kind", "'ä17xxxxxxxxxxxxxxxxx'"),
+        ("raw", "X'1100000000000000'"),
+        ("day", "'1970-01-18'"),
+        ("at", "'1970-01-01T00:00:17Z'"),
+        ("moment", "'1970-01-01T00:00:17'"),
+        ("cheap", "4.25"),
+        ("price", "4.25"),
+        ("dear", "4.25"),
+    ] {
+        let (kept, report) = dataset.filter(format!("{name} = {value}")).unwrap().run(&|_| ()).unwrap();
+        // Each of ten row groups has about one value of sixteen.
+        assert!(report.row_groups_by_bloom_filters >= 3, "{name}: {report:?}");
+        let (read, _) = dataset.filter(format!("{name} = {value}")).unwrap().with_pruning(false).run(&|_| ()).unwrap();
+        assert_eq!(kept, read, "{name}");
+    }
+    // Nothing that a filter could decide: it is not read.
+    let filtered = |condition: &str| dataset.filter(condition).unwrap().run(&|_| ()).unwrap().1;
+    let (either, alone) = (filtered("id = 17 or small % 2 = 1"), filtered("id > 17 or small % 2 = 1"));
+    assert_eq!((either.row_groups_by_bloom_filters, either.bytes_read), (0, alone.bytes_read));
+}
+
+#[test]
+fn damaged_bloom_filters_decide_nothing_wrong() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    let folder = TempDir::new().unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let batch = scattered(&mut rng, 200);
+    let path = write_with_filters(&folder, "a.parquet", &batch);
+    let sound = std::fs::read(&path).unwrap();
+    let metadata = SerializedFileReader::new(File::open(&path).unwrap()).unwrap().metadata().clone();
+    let places: Vec<(usize, usize)> = metadata
+        .row_groups()
+        .iter()
+        .flat_map(|group| group.columns())
+        .map(|column| (column.bloom_filter_offset().unwrap() as usize, column.bloom_filter_length().unwrap() as usize))
+        .collect();
+    let mut checked = 0;
+    for round in 0..12 {
+        let mut bytes = sound.clone();
+        for &(start, length) in &places {
+            match round {
+                // All of it, its header, or one byte of that.
+                0 => bytes[start..start + length].fill(0),
+                1 => bytes[start..start + length].fill(0xff),
+                2 => bytes[start + 2..start + length].fill(0),
+                _ => bytes[start + rng.random_range(0..12)] = rng.random(),
+            }
+        }
+        std::fs::write(&path, bytes).unwrap();
+        let index = folder.path().join(format!("{round}.rdx"));
+        IndexBuilder::new([folder.path().join("data")]).build(&index).unwrap();
+        let dataset = Dataset::open(index).unwrap();
+        for _ in 0..10 {
+            let text = equality(&mut rng, 1);
+            let filter = dataset.filter(&text).unwrap();
+            let (read, _) = filter.clone().with_pruning(false).run(&|_| ()).unwrap();
+            assert_eq!(read, filter.rows().unwrap(), "round {round}: {text}");
+            checked += read.len();
+        }
+    }
+    assert!(checked > 100);
 }
 
 #[test]
