@@ -1321,6 +1321,29 @@ rowdex_status rowdex_dataset_weights(const struct rowdex_dataset *dataset,
                                      size_t num_weights,
                                      struct rowdex_error **error);
 
+// The weights that a list of rows has in one of its columns, for the rows of an index: what an engine worked out, and
+// the weights of a rowdex_order_options are. `num_weights` must be just as many as there are rows.
+//
+// `path` is a table, or a folder of tables, with the columns of rowdex_id_set_listed; rows that the index does not
+// serve are passed over. Every row needs one weight, which is finite and not negative. `of` has the rows that are
+// asked for; NULL: all.
+rowdex_status rowdex_index_weights(const struct rowdex_index *index,
+                                   const char *path,
+                                   const char *column,
+                                   const struct rowdex_id_set *of,
+                                   double *weights,
+                                   size_t num_weights,
+                                   struct rowdex_error **error);
+
+// As rowdex_index_weights, from an Arrow stream, which is moved from and released whatever happens.
+rowdex_status rowdex_index_weights_stream(const struct rowdex_index *index,
+                                          struct ArrowArrayStream *stream,
+                                          const char *column,
+                                          const struct rowdex_id_set *of,
+                                          double *weights,
+                                          size_t num_weights,
+                                          struct rowdex_error **error);
+
 // Orders as they are described.
 rowdex_status rowdex_order_new(const struct rowdex_order_options *options,
                                struct rowdex_order **orders,

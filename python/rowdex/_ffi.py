@@ -560,6 +560,8 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "dataset_plan": (_STATUS, [_HANDLE, c_void_p, c_size_t, POINTER(AnnouncedOptions), _OUT]),
     "dataset_labels": (_STATUS, [_HANDLE, c_char_p, _HANDLE, _OUT]),
     "dataset_weights": (_STATUS, [_HANDLE, c_char_p, _HANDLE, c_void_p, c_size_t]),
+    "index_weights": (_STATUS, [_HANDLE, c_char_p, c_char_p, _HANDLE, c_void_p, c_size_t]),
+    "index_weights_stream": (_STATUS, [_HANDLE, c_void_p, c_char_p, _HANDLE, c_void_p, c_size_t]),
     "labels_get_info": (_STATUS, [_HANDLE, POINTER(LabelsInfo)]),
     "labels_class": (c_char_p, [_HANDLE, c_size_t]),
     "labels_free": (None, [_HANDLE]),

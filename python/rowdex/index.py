@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
 import json
 import operator
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _ffi
+from ._capsule import stream_pointer
 from ._library import (
     Handle,
     PerProcess,
@@ -27,6 +29,9 @@ from .errors import OutOfRangeError, StaleError
 from .progress import Progress, told
 from .schema import Schema
 from .store import StoreOptions, store_pointer
+
+if TYPE_CHECKING:
+    from .order import IdSet
 
 Path = str | os.PathLike[str]
 
@@ -281,6 +286,32 @@ class Index:
         except (ValueError, LookupError, TypeError):
             return {}
         return found if isinstance(found, dict) else {}
+
+    def weights(self, rows: Path | Any, column: str, of: IdSet | None = None) -> array.array[float]:
+        """The weights that a list of rows has in one of its columns, by row id: for :class:`rowdex.order.Weighted`.
+        Shape ``(rows,)``, float64.
+
+        The list is a Parquet or CSV file, a folder of these, or an object with ``__arrow_c_stream__``, in any order, as
+        :func:`rowdex.select` takes it. Rows that the index does not serve are passed over, so the list that a view was
+        made with will do: ``Weighted(Index("view.rdx").weights(table, "w"))``.
+
+        Args:
+            rows: The list. A column ``row_id`` in it counts in this index.
+            column: Numbers that are finite and not negative. Every row that is asked for has one.
+            of: The rows that are asked for. Default: all.
+
+        Raises:
+            ArgumentError: for a row without a weight, or with two; OutOfRangeError: for a row that is not there.
+        """
+        found = array.array("d", bytes(8 * (len(self) if of is None else len(of))))
+        rest = (text_bytes(column, "column name"), None if of is None else of._pointer, *found.buffer_info())
+        if hasattr(rows, "__arrow_c_stream__"):
+            owner, pointer = stream_pointer(rows)
+            call(library.index_weights_stream, self._handle.get(), pointer, *rest)
+            del owner
+        else:
+            call(library.index_weights, self._handle.get(), path_bytes(rows), *rest)
+        return found
 
     def verify(self) -> None:
         """Reads and checks every byte of the index again. :meth:`Dataset.verify` looks at the data files, too."""

@@ -238,3 +238,33 @@ def test_a_view_has_one_side_of_a_split(index: str, tmp_path: pathlib.Path) -> N
     assert sorted(sides[0] + sides[1]) == list(range(ROWS))
     with pytest.raises(rowdex.ArgumentError, match="test"):
         rowdex.select(index, tmp_path / "x.rdx", split="test")  # type: ignore[arg-type]
+
+
+def test_weights_of_a_list_are_those_of_the_rows_of_a_view(index: str, tmp_path: pathlib.Path) -> None:
+    view, path = tmp_path / "view.rdx", tmp_path / "list.parquet"
+    places = [(f"part-{i // 335}.parquet", i % 335, i / 8) for i in reversed(WANTED)]
+    files, rows, numbers = zip(*places)
+    table = pa.table({"file": files, "row_in_file": rows, "w": numbers})
+    pq.write_table(table, path)
+    rowdex.select(index, view, rows=path)
+    opened = rowdex.Index(view)
+    expected = [i / 8 for i in WANTED]
+    for rows_of in (table, table.to_reader(max_chunksize=7), path):
+        assert list(opened.weights(rows_of, "w")) == expected
+    assert list(opened.weights(table, "w", IdSet(len(opened), [3, 1]))) == [expected[1], expected[3]]
+    of_base = rowdex.Index(index).weights(pa.table({"row_id": WANTED, "w": expected}), "w", IdSet(ROWS, WANTED))
+    assert list(of_base) == expected
+
+    from rowdex.order import Weighted
+
+    with rowdex.Dataset(view) as dataset:
+        sampler = rowdex.DistributedSampler(dataset, batch_size=8, order=Weighted(opened.weights(path, "w")))
+        assert len(list(sampler)) == len(dataset)
+    with pytest.raises(rowdex.ArgumentError, match="row id 0 is not listed"):
+        rowdex.Index(index).weights(path, "w")
+    with pytest.raises(rowdex.ArgumentError, match="of use are file, row_in_file, w"):
+        opened.weights(table, "v")
+    with pytest.raises(rowdex.ArgumentError, match="list.parquet.*no such column"):
+        opened.weights(path, "v")
+    with pytest.raises(rowdex.ArgumentError, match="listed twice"):
+        opened.weights(pa.concat_tables([table, table]), "w")

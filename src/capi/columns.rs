@@ -4,12 +4,17 @@ use std::ffi::{CString, c_char};
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use arrow::ffi_stream::FFI_ArrowArrayStream;
+
 use super::dataset::rowdex_dataset;
 use super::error::{c_string, call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, out_param, require};
 use super::id_set::rowdex_id_set;
-use crate::Result;
+use super::index::rowdex_index;
+use super::select::stream_of;
 use crate::dataset::{Column, Labels};
+use crate::order::IdSet;
+use crate::{Index, Result};
 
 /// The classes of rows, by the values of a column. Concurrent use is fine.
 #[derive(Debug)]
@@ -137,4 +142,72 @@ pub unsafe extern "C" fn rowdex_dataset_weights(
         out.write_copy_of_slice(&weights);
         Ok(())
     })
+}
+
+/// The weights that a list of rows has in one of its columns, for the rows of an index: what an engine worked out, and
+/// the weights of a rowdex_order_options are. `num_weights` must be just as many as there are rows.
+///
+/// `path` is a table, or a folder of tables, with the columns of rowdex_id_set_listed; rows that the index does not
+/// serve are passed over. Every row needs one weight, which is finite and not negative. `of` has the rows that are
+/// asked for; NULL: all.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_index_weights(
+    index: Option<&rowdex_index>,
+    path: *const c_char,
+    column: *const c_char,
+    of: Option<&rowdex_id_set>,
+    weights: *mut f64,
+    num_weights: usize,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let path = unsafe { handle::path(path, "path") }?;
+        // SAFETY: as above.
+        let column = unsafe { handle::text(column, "column") }?;
+        // SAFETY: as above.
+        let out = unsafe { handle::buffer(weights, num_weights, "weights") }?;
+        fill(index, of, out, |index, of| index.read_weights(path, column, of))
+    })
+}
+
+/// As rowdex_index_weights, from an Arrow stream, which is moved from and released whatever happens.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_index_weights_stream(
+    index: Option<&rowdex_index>,
+    stream: *mut FFI_ArrowArrayStream,
+    column: *const c_char,
+    of: Option<&rowdex_id_set>,
+    weights: *mut f64,
+    num_weights: usize,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let reader = unsafe { stream_of(stream) }?;
+        // SAFETY: as above.
+        let column = unsafe { handle::text(column, "column") }?;
+        // SAFETY: as above.
+        let out = unsafe { handle::buffer(weights, num_weights, "weights") }?;
+        fill(index, of, out, |index, of| index.read_weights_of(reader, column, of))
+    })
+}
+
+fn fill(
+    index: Option<&rowdex_index>,
+    of: Option<&rowdex_id_set>,
+    out: &mut [MaybeUninit<f64>],
+    read: impl FnOnce(&Index, Option<&IdSet>) -> Result<Vec<f64>>,
+) -> Result<()> {
+    let index = &require(index, "index")?.0;
+    let rows = of.map_or(index.len(), |of| of.0.len());
+    if rows != out.len() as u64 {
+        return Err(handle::invalid(format!("room for {} weights, and there are {rows} rows", out.len())));
+    }
+    let weights = read(index, of.map(|of| &*of.0))?;
+    if weights.len() != out.len() {
+        return Err(handle::invalid(format!("{} weights for {rows} rows", weights.len())));
+    }
+    out.write_copy_of_slice(&weights);
+    Ok(())
 }

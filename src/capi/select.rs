@@ -272,20 +272,14 @@ pub unsafe extern "C" fn rowdex_id_set_listed_stream(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        if stream.is_null() || !stream.is_aligned() {
-            return Err(handle::null("stream"));
-        }
-        // SAFETY: the conventions of the header: a stream of whoever calls, which is marked as moved from.
-        let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream) };
+        // SAFETY: the conventions of the header.
+        let reader = unsafe { stream_of(stream) }?;
         let index = &require(index, "index")?.0;
         let info = match info.is_null() {
             true => None,
             // SAFETY: the conventions of the header.
             false => Some(unsafe { handle::struct_out(info, "info") }?),
         };
-        let reader = ArrowArrayStreamReader::try_new(stream).map_err(|error| {
-            Error::new(ErrorKind::InvalidArgument, format!("cannot read the stream: {error}")).with_source(error)
-        })?;
         give(set, || {
             let listed = index.read_rows_of(reader)?;
             if let Some(info) = info {
@@ -294,6 +288,21 @@ pub unsafe extern "C" fn rowdex_id_set_listed_stream(
             }
             Ok(listed.rows)
         })
+    })
+}
+
+/// Takes a stream over, which is released whatever happens.
+///
+/// # Safety
+/// The pointer is NULL or one to a stream of whoever calls, as the header says. It is marked as moved from.
+pub(super) unsafe fn stream_of(stream: *mut FFI_ArrowArrayStream) -> Result<ArrowArrayStreamReader> {
+    if stream.is_null() || !stream.is_aligned() {
+        return Err(handle::null("stream"));
+    }
+    // SAFETY: the caller's promise.
+    let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream) };
+    ArrowArrayStreamReader::try_new(stream).map_err(|error| {
+        Error::new(ErrorKind::InvalidArgument, format!("cannot read the stream: {error}")).with_source(error)
     })
 }
 

@@ -207,10 +207,39 @@ static void a_view_is_brought_up_to_date(const char *folder) {
   rowdex_index_free(base);
 }
 
+static void weights_come_from_a_list(const char *folder) {
+  rowdex_index *base = open_index(folder);
+  rowdex_range range = {2, 5};
+  rowdex_id_set *some = NULL;
+  OK(rowdex_id_set_from_ranges(DEMO_ROWS, &range, 1, &some, &error));
+  /* Row ids of any kind are numbers, too. */
+  list rows = {{4, 2, 3, 9}, 0, 0};
+  struct ArrowArrayStream stream = stream_of(&rows);
+  double weights[4];
+  OK(rowdex_index_weights_stream(base, &stream, "row_id", some, weights, 3, &error));
+  CHECK(rows.released && weights[0] == 2 && weights[1] == 3 && weights[2] == 4);
+  list few = {{4, 2, 9, 8}, 0, 0};
+  stream = stream_of(&few);
+  FAILS(rowdex_index_weights_stream(base, &stream, "row_id", some, weights, 3, &error),
+        ROWDEX_STATUS_INVALID_ARGUMENT, "row id 3 is not listed");
+  CHECK(few.released);
+  list again = {{4, 2, 9, 8}, 0, 0};
+  stream = stream_of(&again);
+  FAILS(rowdex_index_weights_stream(base, &stream, "row_id", some, weights, 4, &error),
+        ROWDEX_STATUS_INVALID_ARGUMENT, "room for 4");
+  CHECK(again.released);
+  FAILS(rowdex_index_weights(base, "nowhere.csv", "w", some, weights, 3, &error), ROWDEX_STATUS_NOT_FOUND, "nowhere");
+  FAILS(rowdex_index_weights(base, "nowhere.csv", NULL, some, weights, 3, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "column");
+  rowdex_id_set_free(some);
+  rowdex_index_free(base);
+}
+
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   views_serve_what_was_chosen(argv[1]);
   a_view_is_brought_up_to_date(argv[1]);
+  weights_come_from_a_list(argv[1]);
   conditions_choose_rows(argv[1]);
   return 0;
 }

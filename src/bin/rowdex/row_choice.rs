@@ -31,6 +31,11 @@ pub(crate) struct RowChoiceArgs {
     #[arg(long, value_name = "COLUMN", conflicts_with_all = ["order", "balance"])]
     weights: Option<String>,
 
+    /// Take the weights from the column of this list instead of the data: a table of rows in CSV or Parquet (see
+    /// `rowdex select --help`), or a folder of these. Every row that is served needs a weight there.
+    #[arg(long, value_name = "LIST", requires = "weights")]
+    weights_from: Option<PathBuf>,
+
     /// Draw no row twice in an epoch, which then ends with the last row that has a weight unless --epoch-size ends it
     /// before.
     #[arg(long, requires = "weights")]
@@ -53,6 +58,7 @@ impl RowChoiceArgs {
         condition: ConditionArgs::NONE,
         split: SplitArgs::NONE,
         weights: None,
+        weights_from: None,
         without_replacement: false,
         balance: None,
         epoch_size: None,
@@ -65,12 +71,18 @@ impl RowChoiceArgs {
 
     /// Whether values of a column decide.
     fn reads_columns(&self) -> bool {
-        self.draws() || self.split.reads_column() || !self.condition.is_empty()
+        let draws = self.draws() && self.weights_from.is_none();
+        draws || self.split.reads_column() || !self.condition.is_empty()
     }
 
     /// What to order where nothing is known but the number of rows.
     pub(crate) fn recipe_without_index(&self, order: OrderSpec) -> Result<Recipe<'static>, Failure> {
-        if self.reads_columns() || self.skip.is_some() || !self.split.is_empty() || self.epoch_size.is_some() {
+        if self.draws()
+            || self.reads_columns()
+            || self.skip.is_some()
+            || !self.split.is_empty()
+            || self.epoch_size.is_some()
+        {
             return Err(Failure::usage("rows can be chosen, weighted or balanced only with an index"));
         }
         Ok(Recipe::new(order))
@@ -100,7 +112,11 @@ impl RowChoiceArgs {
         };
         let recipe = match (&self.weights, &self.balance) {
             (Some(name), _) => {
-                Recipe::weighted(column(name)?.weights()?).with_column(name).with_replacement(!self.without_replacement)
+                let weights = match &self.weights_from {
+                    Some(list) => index.read_weights(list, name, kept.as_ref())?,
+                    None => column(name)?.weights()?,
+                };
+                Recipe::weighted(weights).with_column(name).with_replacement(!self.without_replacement)
             }
             (None, Some(name)) => Recipe::balanced(column(name)?.labels()?.codes().to_vec()).with_column(name),
             (None, None) => Recipe::new(order),

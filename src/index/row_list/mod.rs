@@ -3,6 +3,7 @@
 mod marks;
 mod names;
 mod table;
+mod weights;
 
 use std::ops::Range;
 use std::path::Path;
@@ -31,6 +32,9 @@ pub struct ListedRows {
     /// Listed rows that are in the files and that the index does not serve.
     pub unserved: u64,
 }
+
+/// What takes the rows of a list, a part at a time.
+type Each<'a> = &'a mut dyn FnMut(Listed, table::Weights) -> Result<()>;
 
 impl Index {
     /// The rows that a file lists, in any order; repeats count once. As [`read_rows`](Self::read_rows).
@@ -75,7 +79,7 @@ impl Index {
     pub fn read_rows(&self, list: impl AsRef<Path>) -> Result<ListedRows> {
         let list = list.as_ref();
         let read = || match table::is_table(list) {
-            true => self.collect(|each| table::read(list, each)),
+            true => self.collect(|each| table::read(list, None, each)),
             false => {
                 let text = fs::with_room(|| std::fs::read_to_string(list))
                     .map_err(|error| fs::error("cannot read the list of rows", error))?;
@@ -98,41 +102,50 @@ impl Index {
         &self,
         batches: impl IntoIterator<Item = Result<RecordBatch, ArrowError>>,
     ) -> Result<ListedRows> {
-        self.collect(|each| table::read_batches(batches, each))
+        self.collect(|each| table::read_batches(batches, None, each))
     }
 
-    fn collect(&self, read: impl FnOnce(&mut dyn FnMut(Listed) -> Result<()>) -> Result<()>) -> Result<ListedRows> {
+    fn collect(&self, read: impl FnOnce(Each<'_>) -> Result<()>) -> Result<ListedRows> {
         let mut marks = Marks::new(self.len());
-        let mut names = FileNames::new(self);
-        let places = Places::new(self);
         let mut unserved = 0;
-        read(&mut |listed| {
-            let mut mark = |id: Option<u64>| match id {
-                Some(id) => marks.set(id),
-                None => {
-                    unserved += 1;
-                    Ok(())
-                }
-            };
-            match listed {
-                Listed::Ids(ids) => ids.values().iter().try_for_each(|id| {
-                    if *id >= self.len() {
-                        return Err(out_of_range(format!("row id {id} is listed, and there are {} rows", self.len())));
-                    }
-                    mark(Some(*id))
-                }),
-                Listed::InFile { files, rows } => (0..rows.len()).try_for_each(|at| {
-                    let file = names.find(files.value(at))?;
-                    mark(places.in_file(file, rows.value(at))?)
-                }),
-                Listed::InGroup { files, groups, rows } => (0..rows.len()).try_for_each(|at| {
-                    let file = names.find(files.value(at))?;
-                    mark(places.in_group(file, groups.value(at), rows.value(at))?)
-                }),
+        self.visit(read, |id, _| match id {
+            Some(id) => marks.set(id),
+            None => {
+                unserved += 1;
+                Ok(())
             }
         })?;
         let (repeated, repeated_row) = marks.repeated();
         Ok(ListedRows { rows: marks.finish()?, repeated, repeated_row, unserved })
+    }
+
+    /// Calls `found` with the row id of every listed row, `None` where it is not served, and with its weight.
+    fn visit(
+        &self,
+        read: impl FnOnce(Each<'_>) -> Result<()>,
+        mut found: impl FnMut(Option<u64>, Option<f64>) -> Result<()>,
+    ) -> Result<()> {
+        let mut names = FileNames::new(self);
+        let places = Places::new(self);
+        read(&mut |listed, weights| {
+            let weight = |at: usize| weights.as_ref().map(|weights| weights.value(at));
+            match listed {
+                Listed::Ids(ids) => ids.values().iter().enumerate().try_for_each(|(at, id)| {
+                    if *id >= self.len() {
+                        return Err(out_of_range(format!("row id {id} is listed, and there are {} rows", self.len())));
+                    }
+                    found(Some(*id), weight(at))
+                }),
+                Listed::InFile { files, rows } => (0..rows.len()).try_for_each(|at| {
+                    let file = names.find(files.value(at))?;
+                    found(places.in_file(file, rows.value(at))?, weight(at))
+                }),
+                Listed::InGroup { files, groups, rows } => (0..rows.len()).try_for_each(|at| {
+                    let file = names.find(files.value(at))?;
+                    found(places.in_group(file, groups.value(at), rows.value(at))?, weight(at))
+                }),
+            }
+        })
     }
 
     fn listed_in(&self, text: &str) -> Result<Vec<Range<u64>>> {

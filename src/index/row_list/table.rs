@@ -5,11 +5,11 @@ use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt64Array};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray, UInt64Array};
 use arrow::compute::cast;
 use arrow::csv::ReaderBuilder;
 use arrow::csv::reader::Format;
-use arrow::datatypes::{DataType, Field, Schema, UInt64Type};
+use arrow::datatypes::{DataType, Field, Float64Type, Schema, UInt64Type};
 use arrow::error::ArrowError;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -43,6 +43,9 @@ pub(super) enum Listed {
     /// By file, row group, and row within the row group.
     InGroup { files: StringArray, groups: UInt64Array, rows: UInt64Array },
 }
+
+/// For each of these rows its weight, if weights were asked for.
+pub(super) type Weights = Option<Float64Array>;
 
 /// Which columns of a table say which rows.
 #[derive(Debug, PartialEq, Eq)]
@@ -79,15 +82,15 @@ impl Columns {
         }
     }
 
-    /// The columns at the top of the table that are needed.
-    fn roots(&self, schema: &Schema) -> Vec<usize> {
+    /// The columns at the top of the table that are needed, and that of weights where it is there.
+    fn roots(&self, schema: &Schema, weight: Option<&str>) -> Vec<usize> {
         let names: &[&str] = match self {
             Self::Ids => &["row_id"],
             Self::InFile { file, row } => &[file, row],
             Self::InGroup { file } => &[file, "row_group", "row"],
         };
         let root = |name: &&str| schema.index_of(name).or_else(|_| schema.index_of(METADATA)).ok();
-        names.iter().filter_map(root).collect()
+        names.iter().filter_map(root).chain(weight.and_then(|weight| schema.index_of(weight).ok())).collect()
     }
 }
 
@@ -122,13 +125,18 @@ fn kind(list: &Path) -> Option<Kind> {
     }
 }
 
-/// Reads a list, a part at a time, as it is: in any order and with repeats.
-pub(super) fn read(list: &Path, mut each: impl FnMut(Listed) -> Result<()>) -> Result<()> {
+/// Reads a list, a part at a time, as it is: in any order and with repeats; and the column of weights, if one is asked
+/// for.
+pub(super) fn read(
+    list: &Path,
+    weight: Option<&str>,
+    mut each: impl FnMut(Listed, Weights) -> Result<()>,
+) -> Result<()> {
     if !list.is_dir() {
-        return read_file(list, each);
+        return read_file(list, weight, each);
     }
     for part in parts(list)? {
-        read_file(&part, &mut each).map_err(|error| error.with_file(part.display().to_string()))?;
+        read_file(&part, weight, &mut each).map_err(|error| error.with_file(part.display().to_string()))?;
     }
     Ok(())
 }
@@ -153,27 +161,33 @@ fn parts(folder: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-fn read_file(list: &Path, each: impl FnMut(Listed) -> Result<()>) -> Result<()> {
+fn read_file(list: &Path, weight: Option<&str>, each: impl FnMut(Listed, Weights) -> Result<()>) -> Result<()> {
     let file = fs::open(list).map_err(|error| fs::error("cannot open the list of rows", error))?;
     match kind(list) {
-        Some(Kind::Csv) => read_batches(read_csv(file)?, each),
-        Some(Kind::Parquet) => read_batches(read_parquet(file)?, each),
+        Some(Kind::Csv) => read_batches(read_csv(file, weight)?, weight, each),
+        Some(Kind::Parquet) => read_batches(read_parquet(file, weight)?, weight, each),
         None => Err(Error::new(ErrorKind::InvalidArgument, "a table of rows is a .csv or a .parquet file")
             .with_hint("rename or convert the list")),
     }
 }
 
-fn read_parquet(file: File) -> Result<impl Iterator<Item = Result<RecordBatch, ArrowError>>> {
+fn read_parquet(
+    file: File,
+    weight: Option<&str>,
+) -> Result<impl Iterator<Item = Result<RecordBatch, ArrowError>> + use<>> {
     let invalid = |error: parquet::errors::ParquetError| {
         Error::new(ErrorKind::InvalidParquet, format!("cannot read the list of rows: {error}")).with_source(error)
     };
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(invalid)?;
-    let roots = Columns::of(builder.schema())?.roots(builder.schema());
+    let roots = Columns::of(builder.schema())?.roots(builder.schema(), weight);
     let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
     builder.with_projection(mask).with_batch_size(BATCH).build().map_err(invalid)
 }
 
-fn read_csv(mut file: File) -> Result<impl Iterator<Item = Result<RecordBatch, ArrowError>>> {
+fn read_csv(
+    mut file: File,
+    weight: Option<&str>,
+) -> Result<impl Iterator<Item = Result<RecordBatch, ArrowError>> + use<>> {
     let format = Format::default().with_header(true);
     let (schema, _) = format.infer_schema(&mut file, Some(1000)).map_err(unreadable)?;
     file.seek(SeekFrom::Start(0)).map_err(|error| Error::io("cannot read the list of rows", error))?;
@@ -183,7 +197,7 @@ fn read_csv(mut file: File) -> Result<impl Iterator<Item = Result<RecordBatch, A
         false => field.clone(),
     };
     let schema = Schema::new(schema.fields().iter().map(text).collect::<Vec<_>>());
-    let columns = Columns::of(&schema)?.roots(&schema);
+    let columns = Columns::of(&schema)?.roots(&schema, weight);
     let reader = ReaderBuilder::new(Arc::new(schema)).with_format(format).with_projection(columns);
     reader.with_batch_size(BATCH).build(file).map_err(unreadable)
 }
@@ -195,11 +209,13 @@ fn unreadable(error: ArrowError) -> Error {
 /// Hands over what each batch lists.
 pub(super) fn read_batches(
     batches: impl IntoIterator<Item = Result<RecordBatch, ArrowError>>,
-    mut each: impl FnMut(Listed) -> Result<()>,
+    weight: Option<&str>,
+    mut each: impl FnMut(Listed, Weights) -> Result<()>,
 ) -> Result<()> {
     for batch in batches {
         let batch = batch.map_err(unreadable)?;
-        each(match Columns::of(&batch.schema())? {
+        let weights = weight.map(|weight| weights(&batch, weight)).transpose()?;
+        let listed = match Columns::of(&batch.schema())? {
             Columns::Ids => Listed::Ids(numbers(&batch, "row_id")?),
             Columns::InFile { file, row } => {
                 Listed::InFile { files: names(&batch, file)?, rows: numbers(&batch, row)? }
@@ -209,9 +225,32 @@ pub(super) fn read_batches(
                 groups: numbers(&batch, "row_group")?,
                 rows: numbers(&batch, "row")?,
             },
-        })?;
+        };
+        each(listed, weights)?;
     }
     Ok(())
+}
+
+/// A number for each listed row.
+fn weights(batch: &RecordBatch, name: &str) -> Result<Float64Array> {
+    let wrong = |message: String, hint: &'static str| {
+        Err(Error::new(ErrorKind::InvalidArgument, message).with_column(name).with_hint(hint))
+    };
+    let Some(column) = batch.column_by_name(name) else {
+        let names: Vec<&str> = batch.schema_ref().fields().iter().map(|field| field.name().as_str()).collect();
+        return wrong(
+            format!("the list of rows has no such column; of use are {}", names.join(", ")),
+            "name its column of weights",
+        );
+    };
+    if !(column.data_type().is_numeric() || column.data_type() == &DataType::Boolean) {
+        return wrong(format!("values of type {} in the list of rows", column.data_type()), "weights are numbers");
+    }
+    let weights = cast(column, &DataType::Float64).map_err(|error| unreadable(error).with_column(name))?;
+    match weights.null_count() {
+        0 => Ok(weights.as_primitive::<Float64Type>().clone()),
+        _ => wrong("a listed row has no weight".to_owned(), "give it one, or leave the row out of the list"),
+    }
 }
 
 fn column(batch: &RecordBatch, name: &str, data_type: &DataType) -> Result<ArrayRef> {

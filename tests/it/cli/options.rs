@@ -61,6 +61,7 @@ fn sampling(command: &'static str, base: &str, rank: &str) -> Vec<Case> {
         with("split-by", "--split train", "--split-by user"),
         with("split-seed", "--split train", "--split-seed 3"),
         with("weights", "", "--weights weight"),
+        with("weights-from", "--weights weight", "--weights-from weights.csv"),
         with("without-replacement", "--weights weight", "--without-replacement"),
         with("balance", "", "--balance class"),
         with("epoch-size", "", "--epoch-size 700"),
@@ -304,6 +305,8 @@ fn place() -> Place {
     fs::write(place.path("rows.txt"), "100..500\n").unwrap();
     place.run("select train.rdx --rows rows.txt -o there.rdx").succeeds();
     fs::write(place.path("there.csv"), "").unwrap();
+    let weights: String = (0..1000).map(|id| format!("{id},{}\n", id % 3)).collect();
+    fs::write(place.path("weights.csv"), format!("row_id,weight\n{weights}")).unwrap();
     fs::write(place.path("there.svg"), "").unwrap();
     let list = |ids: Vec<u64>| ids.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>();
     fs::write(place.path("order.bin"), list((0..1000).rev().collect())).unwrap();

@@ -173,3 +173,39 @@ fn what_ranks_get_does_not_depend_on_the_loader() {
         assert_eq!(digests[0], digests[1], "{options}");
     }
 }
+
+#[test]
+fn weights_come_from_a_list_beside_the_data() {
+    let place = place();
+    // The weights that the data has, in another order and with rows that the view does not serve.
+    let lines = |ids: &mut dyn Iterator<Item = u64>| -> String {
+        ids.map(|id| format!("part-{}.parquet,{},{}\n", id / 500, id % 500, id % 4)).collect()
+    };
+    let header = "file,row_in_file,w\n";
+    fs::write(place.path("w.csv"), format!("{header}{}", lines(&mut (0..1000).rev()))).unwrap();
+    let ids = |options: &str| place.run(&format!("ids {options}")).succeeds().text();
+    let listed = "--weights w --weights-from w.csv";
+    assert_eq!(ids(&format!("train.rdx {listed}")), ids("train.rdx --weights weight"));
+    assert_eq!(ids(&format!("train.rdx {listed} --split train")), ids("train.rdx --weights weight --split train"));
+    fs::write(place.path("few.csv"), format!("{header}{}", lines(&mut (100..300)))).unwrap();
+    place.run("select train.rdx --rows few.csv -o few.rdx").succeeds();
+    for list in ["few.csv", "w.csv"] {
+        assert_eq!(ids(&format!("few.rdx --weights w --weights-from {list}")), ids("few.rdx --weights weight"));
+    }
+    for (list, words) in [
+        (format!("{header}{}", lines(&mut (0..999))), &["w.csv", "\"w\"", "row id 999 is not listed"][..]),
+        (format!("{header}{0}{0}", lines(&mut (0..1000))), &["row id 0 is listed twice"]),
+        (format!("{header}part-0.parquet,0,-1\n"), &["row id 0 has the weight -1"]),
+        (format!("{header}part-0.parquet,0,\npart-0.parquet,1,1\n"), &["\"w\"", "has no weight"]),
+        (format!("{header}part-0.parquet,0,much\n"), &["\"w\"", "Utf8"]),
+        ("file,row_in_file,v\npart-0.parquet,0,1\n".to_owned(), &["\"w\"", "no such column"]),
+        ("row_id,w\n1000,1\n".to_owned(), &["row id 1000", "1000 rows"]),
+    ] {
+        fs::write(place.path("w.csv"), list).unwrap();
+        place.run(&format!("ids train.rdx {listed}")).fails().complains(words);
+    }
+    fs::write(place.path("w.txt"), "1\n").unwrap();
+    place.run("ids train.rdx --weights w --weights-from w.txt").fails().complains(&["w.txt", "is a table"]);
+    place.run("ids train.rdx --weights-from w.csv").exits_with_usage();
+    place.run(&format!("ids --len 1000 {listed}")).exits_with_usage();
+}
