@@ -1,9 +1,10 @@
 """Delta Lake and Iceberg tables at a snapshot, through the packages ``deltalake`` and ``pyiceberg``.
 
 :func:`rowdex.build` takes a ``deltalake.DeltaTable``, a ``pyiceberg`` table or a scan of one, and indexes the files of
-its snapshot without the rows that deletion vectors and position deletes take away. What cannot be honoured is refused
-with its name: columns that were renamed, equality deletes, deletes in Puffin files, and partition values that neither
-the files nor their folders have.
+its snapshot without the rows that deletion vectors and position deletes take away. Columns of an Iceberg table that
+were renamed are served by their names now. What cannot be honoured is refused with its name: fields of structs that
+were renamed, columns that took the name of another, equality deletes, deletes in Puffin files, and partition values
+that neither the files nor their folders have.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Snapshot(NamedTuple):
     """Files, and numbers of their rows."""
     note: str
     """Which snapshot, as it is recorded."""
+    renamed: dict[str, str]
+    """Names of columns in files, from before they got those of the table."""
 
 
 def is_table(inputs: Any) -> bool:
@@ -58,12 +61,16 @@ def build_table(table: Any, output: Path, *, overwrite: bool = False, store: Any
     for name in ("rows_file", "update"):
         if options.pop(name, None):
             raise ArgumentError(f"{name} and a table: build the index of the table, then select from it")
+    if options.pop("rename", None):
+        message = "rename and a table: its columns have the names of the table"
+        raise ArgumentError(message, hint="rename them in the table")
     snapshot = _delta(table) if _package(table) == "deltalake" else _iceberg(table)
     if not snapshot.files:
         raise ArgumentError(f"{snapshot.note} has no files")
     options["partitions"] = snapshot.partitioned and options.get("partitions", True)
     # Files of one table may lack columns that were added later.
     options["schema_mode"] = "union"
+    options["rename"] = snapshot.renamed
     local = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", os.fspath(output)) is None
     folder = os.path.dirname(os.path.abspath(output)) if local else None
     work = tempfile.mkdtemp(prefix=f".{os.path.basename(os.fspath(output))[:50]}.tmp-", dir=folder)
@@ -128,7 +135,7 @@ def _delta(table: Any) -> Snapshot:
             for path, mask in zip(paths, masks, strict=True):
                 deleted.append((path.as_py(), [row for row, kept in enumerate(mask.as_py()) if not kept]))
     fields = [field.name for field in table.schema().fields]
-    return Snapshot(files, fields, bool(columns), [(path, rows) for path, rows in deleted if rows], note)
+    return Snapshot(files, fields, bool(columns), [(path, rows) for path, rows in deleted if rows], note, {})
 
 
 def _iceberg(table: Any) -> Snapshot:
@@ -151,26 +158,33 @@ def _iceberg(table: Any) -> Snapshot:
         raise ArgumentError(f"{note} cannot be read: {error}") from error
     schema = scan.projection()
     names = {field.field_id: field.name for field in schema.fields}
+    types = {field.field_id: field.field_type for field in schema.fields}
     defaults = {field.name for field in schema.fields if getattr(field, "initial_default", None) is not None}
     specs = scan.table_metadata.specs()
-    files, deleted, dropped = [], [], set()
+    files, deleted, dropped, unnumbered = [], [], set(), set()
+    renamed: dict[str, str] = {}
     for task in tasks:
         data = task.file
         if data.file_format != FileFormat.PARQUET:
             raise ArgumentError(f"{note} has a file that is not Parquet: {data.file_path}", file=data.file_path)
         with scan.io.new_input(data.file_path).open() as opened:
             fields = pq.read_schema(opened)
-        there = set(fields.names)
+        there = set()
         for field in fields:
-            number = int((field.metadata or {}).get(b"PARQUET:field_id", -1))
+            number = _field_id(field)
             known = names.get(number) if number >= 0 else field.name
             if known is None:
                 dropped.add(field.name)
-            elif known != field.name:
-                raise ArgumentError(
-                    f"{data.file_path} calls the column {known} of {note} {field.name}, from before it was renamed",
-                    file=data.file_path, column=known, hint="rewrite the files of the table",
-                )  # fmt: skip
+                continue
+            there.add(known)
+            if number < 0:
+                unnumbered.add(field.name)
+            elif renamed.setdefault(field.name, known) != known:
+                message = f"{data.file_path} has another column {field.name} than other files of {note}, {known}"
+                raise ArgumentError(message, file=data.file_path, column=known, hint="rewrite the files of the table")
+            elif below := _renamed_below(field.type, types[number]):
+                message = f"{data.file_path} calls a field of {known} {below}, from before it was renamed"
+                raise ArgumentError(message, file=data.file_path, column=known, hint="rewrite the files of the table")
         if clash := dropped & set(names.values()):
             message = f"{data.file_path} has another column {clash.pop()}, which was dropped"
             raise ArgumentError(message, file=data.file_path)
@@ -196,7 +210,40 @@ def _iceberg(table: Any) -> Snapshot:
         warnings.warn(
             f"{note}: its files still have columns that were dropped: {', '.join(sorted(dropped))}", stacklevel=4
         )
-    return Snapshot(files, list(names.values()), False, deleted, note)
+    renamed = {old: new for old, new in renamed.items() if old != new}
+    if clash := renamed.keys() & (dropped | unnumbered):
+        old = sorted(clash)[0]
+        message = f"{note} calls {old} in some files what is {renamed[old]} now, and has another column {old} in others"
+        raise ArgumentError(message, column=renamed[old], hint="rewrite the files of the table")
+    return Snapshot(files, list(names.values()), False, deleted, note, renamed)
+
+
+def _field_id(field: Any) -> int:
+    """The number that a field has in the table; -1 where the file has none."""
+    return int((field.metadata or {}).get(b"PARQUET:field_id", -1))
+
+
+def _renamed_below(own: Any, wanted: Any) -> str | None:
+    """The name that a file has for a field of structs, below a column, which is called otherwise in the table."""
+    import pyarrow as pa
+    from pyiceberg.types import ListType, MapType, StructType
+
+    pairs: list[tuple[Any, Any]] = []
+    if pa.types.is_struct(own) and isinstance(wanted, StructType):
+        fields = {field.field_id: field for field in wanted.fields}
+        for place in range(own.num_fields):
+            field = own.field(place)
+            if (known := fields.get(_field_id(field))) is not None:
+                if known.name != field.name:
+                    return str(field.name)
+                pairs.append((field.type, known.field_type))
+            elif _field_id(field) >= 0 and any(field.name == other.name for other in wanted.fields):
+                return str(field.name)
+    elif isinstance(wanted, ListType) and hasattr(own, "value_type"):
+        pairs.append((own.value_type, wanted.element_type))
+    elif isinstance(wanted, MapType) and pa.types.is_map(own):
+        pairs += [(own.key_type, wanted.key_type), (own.item_type, wanted.value_type)]
+    return next((found for pair in pairs if (found := _renamed_below(*pair))), None)
 
 
 __all__ = ["Snapshot", "build_table", "is_table"]

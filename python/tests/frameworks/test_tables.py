@@ -207,12 +207,42 @@ def test_iceberg_tables_that_cannot_be_honoured_are_refused(catalog: Any, tmp_pa
     for scan in (table.scan(row_filter="id > 3"), table.scan(limit=3), table.scan(selected_fields=("id",))):
         with pytest.raises(rowdex.ArgumentError, match="whole snapshot"):
             rowdex.build(scan, tmp_path / "i.rdx")
+    with pytest.raises(rowdex.ArgumentError, match="rename and a table"):
+        rowdex.build(table, tmp_path / "i.rdx", rename={"text": "words"})
     with table.update_schema() as update:
-        update.rename_column("text", "words")
-    with pytest.raises(rowdex.ArgumentError, match="calls the column words"):
-        rowdex.build(table, tmp_path / "i.rdx")
-    with table.update_schema() as update:
-        update.delete_column("words")
+        update.delete_column("text")
     with pytest.warns(UserWarning, match="dropped: text"):
         rowdex.build(table, tmp_path / "i.rdx")
     assert [row["id"] for row in rows_of(tmp_path / "i.rdx")] == list(range(10))
+
+
+def test_columns_of_an_iceberg_table_that_were_renamed_have_their_names_now(
+    catalog: Any, tmp_path: pathlib.Path
+) -> None:
+    table = catalog.create_table("some.table", schema=numbers(0, 1).schema)
+    table.append(numbers(0, 10))
+    for first, (old, new) in ((10, ("text", "words")), (20, ("words", "content"))):
+        with table.update_schema() as update:
+            update.rename_column(old, new)
+        table.append(numbers(first, 10).rename_columns(["id", new]))
+    rowdex.build(table, tmp_path / "i.rdx")
+    assert rows_of(tmp_path / "i.rdx") == expected(table.scan().to_arrow())
+    assert rowdex.Index(tmp_path / "i.rdx").renames == {"text": "content", "words": "content"}
+    # A file with another column by an old name: no name says which is which.
+    with table.update_schema() as update:
+        update.union_by_name(pa.schema([("text", pa.string())]))
+    table.append(numbers(30, 5).append_column("content", pa.array(["c"] * 5)))
+    with pytest.raises(rowdex.ArgumentError, match="has another column text than other files"):
+        rowdex.build(table, tmp_path / "no.rdx")
+
+
+def test_a_renamed_field_of_an_iceberg_struct_is_refused(catalog: Any, tmp_path: pathlib.Path) -> None:
+    rows = pa.table({"id": [1, 2], "meta": [{"lang": "en"}, {"lang": "fr"}]})
+    table = catalog.create_table("some.table", schema=rows.schema)
+    table.append(rows)
+    rowdex.build(table, tmp_path / "i.rdx")
+    assert rows_of(tmp_path / "i.rdx") == rows.to_pylist()
+    with table.update_schema() as update:
+        update.rename_column("meta.lang", "language")
+    with pytest.raises(rowdex.ArgumentError, match="calls a field of meta lang"):
+        rowdex.build(table, tmp_path / "no.rdx")
