@@ -202,6 +202,7 @@
 //! A library that reads local files needs none of them: `default-features = false`.
 
 mod bits;
+mod buffers;
 pub mod cache;
 #[cfg(all(feature = "capi", not(unix)))]
 compile_error!("the feature `capi` needs Unix: paths of C are bytes, as Unix has them");

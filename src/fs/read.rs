@@ -8,6 +8,7 @@ use std::path::Path;
 use bytes::Bytes;
 
 use super::{error, open};
+use crate::buffers;
 use crate::{Error, ErrorKind, Result};
 
 /// Opens what must be a file, and tells its length. Errors call it `what`, and are of kind `invalid` if it is something
@@ -38,19 +39,42 @@ pub(crate) fn read_regular(file: &File, length: u64, what: &str) -> Result<Bytes
 pub(crate) fn read_at(file: &File, range: Range<u64>) -> io::Result<Bytes> {
     let length = range.end.saturating_sub(range.start);
     let length = usize::try_from(length).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+    if let Some(buffers) = buffers::of_reads() {
+        let mut buffer = buffers.take_filled(length);
+        let read = until_full(length, |filled| read_into(file, &mut buffer[filled..], range.start + filled as u64))?;
+        buffer.truncate(read);
+        return Ok(buffers.lend(buffer));
+    }
     let mut buffer = Vec::with_capacity(length);
-    while buffer.len() < length {
-        let offset = range.start + buffer.len() as u64;
-        match read_some(file, &mut buffer, offset) {
+    until_full(length, |filled| read_some(file, &mut buffer, range.start + filled as u64))?;
+    // The allocator may give more than was asked for, and then more may have been read.
+    buffer.truncate(length);
+    Ok(buffer.into())
+}
+
+/// Reads until there are `length` bytes, or no more. `read` is told how many there are, and says how many came.
+fn until_full(length: usize, mut read: impl FnMut(usize) -> io::Result<usize>) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < length {
+        match read(filled) {
             Ok(0) => break,
-            Ok(_) => {}
+            Ok(more) => filled += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    // The allocator may give more than was asked for, and then more may have been read.
-    buffer.truncate(length);
-    Ok(buffer.into())
+    Ok(filled)
+}
+
+#[cfg(unix)]
+fn read_into(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    Ok(rustix::io::pread(file, buffer, offset)?)
+}
+
+/// `seek_read` moves the file's position, which nothing here relies on.
+#[cfg(windows)]
+fn read_into(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
 }
 
 /// Reads into what `buffer` has room for behind its end, which need not be cleared for that: clearing memory takes a
@@ -60,12 +84,11 @@ fn read_some(file: &File, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize
     Ok(rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), offset)?)
 }
 
-/// `seek_read` moves the file's position, which nothing here relies on.
 #[cfg(windows)]
 fn read_some(file: &File, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
     let filled = buffer.len();
     buffer.resize(buffer.capacity(), 0);
-    let read = std::os::windows::fs::FileExt::seek_read(file, &mut buffer[filled..], offset);
+    let read = read_into(file, &mut buffer[filled..], offset);
     buffer.truncate(filled + *read.as_ref().unwrap_or(&0));
     read
 }

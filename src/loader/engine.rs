@@ -25,6 +25,7 @@ use super::salvage::{lose, salvage};
 use super::schedule::{Extracted, Extraction, Limits, Measured, Outlook, Read, Schedule, Step, Task};
 use super::substitutes::Substitutes;
 use super::walk::{BatchRange, Walk};
+use crate::buffers::{self, Buffers};
 use crate::dataset::Prefetch;
 use crate::{Error, ErrorKind, Result};
 
@@ -41,6 +42,10 @@ pub(crate) struct Settings {
     pub(crate) seed: u64,
 }
 
+/// Bytes of buffers that may lie unused, and no more than the largest row group has: while one is decoded, what it
+/// needs of them is in use.
+const MOST_IDLE: u64 = 16 << 20;
+
 /// Threads that work a run off from a given batch on. Dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -55,6 +60,8 @@ struct Shared {
     inline: bool,
     groups: Arc<dyn Groups>,
     faults: Arc<Faults>,
+    /// For what is read and decompressed, while it is decoded.
+    buffers: Arc<Buffers<Vec<u8>>>,
     state: Mutex<State>,
     /// There may be something to do.
     work: Condvar,
@@ -114,6 +121,8 @@ impl Engine {
             reads: settings.read_concurrency.unwrap_or(usize::MAX),
             waits_for_reads: settings.threads > 0,
         };
+        let most_idle = MOST_IDLE.min(limits.excess) as usize;
+        buffers::announce(most_idle);
         let state = State {
             stop: false,
             schedule: Schedule::new(limits, lookahead),
@@ -130,6 +139,7 @@ impl Engine {
             inline: settings.threads == 0,
             groups,
             faults,
+            buffers: Arc::new(Buffers::keeping(most_idle)),
             state: Mutex::new(state),
             work: Condvar::new(),
             ready: Condvar::new(),
@@ -356,6 +366,7 @@ impl Shared {
         let lost = self.faults.lost_slots(group, &*self.groups);
         let is_lost = |slot: &u32| lost.iter().any(|lost| lost.contains(slot));
         let began = Instant::now();
+        let _buffers = buffers::enter(&self.buffers);
         let mut decodes = 0;
         let work = || match whole {
             Some(whole) => extract::from_whole(whole, slots, keep, &*self.groups),

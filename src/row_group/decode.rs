@@ -8,16 +8,17 @@ use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, FieldRef};
 use parquet::DecodeResult;
 use parquet::arrow::arrow_reader::RowSelection;
-use parquet::basic::Type;
+use parquet::basic::{Compression, Type};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
 use super::columns::{Origin, is_view, leaves_from, leaves_of, origins};
 use super::direct::ValuePlaces;
-use super::guard::{self, Chunk, Refusal, Tally};
+use super::guard::{self, Chunk, FilePage, Refusal, Tally};
 use super::masked::masked;
 use super::pages::Pages;
 use super::seam::read_exactly;
 use super::{FileBytes, FileMetadata, RowSink, adapt, caught, caught_panic, direct};
+use crate::buffers;
 use crate::projection::Projection;
 use crate::rows::{Chunks, Footprint, compact_sparse, record_batch};
 use crate::{Error, ErrorKind, Result};
@@ -111,7 +112,7 @@ impl GroupDecoder<'_> {
         };
         pages.batch_rows = pages.batch_rows.min(chunk_rows);
         let is_first = matches!(rows, Rows::Due(_)) && !self.file.has_value_places(self.row_group);
-        let places = is_first.then(|| self.find_values(&pages, group, &leaves));
+        let places = is_first.then(|| self.find_values(&pages, group));
         let done = self.decode_pages(&pages, &leaves, &origins, &[], selected, chunk_rows, bytes, &mut each);
         done.map_err(|error| self.blame(&pages, &leaves, error))?;
         if let Some(places) = places {
@@ -121,26 +122,9 @@ impl GroupDecoder<'_> {
     }
 
     /// Where the values of columns lie that can be read one by one.
-    fn find_values(&self, pages: &Pages, group: &RowGroupMetaData, leaves: &[usize]) -> Vec<(usize, ValuePlaces)> {
-        let find = |leaf: &usize| {
-            let column = group.column(*leaf);
-            if !direct::may_be_read_alone(column) {
-                return None;
-            }
-            let chunk = self.chunk(column, false);
-            let (start, length) = column.byte_range();
-            let (mut tally, mut found) = (Tally::default(), Vec::new());
-            for (range, bytes) in pages.ranges.iter().zip(&pages.bytes) {
-                if range.start >= start && range.end <= start + length {
-                    let mut note = |page: guard::Page| {
-                        found.push((range.start + page.body.start as u64, bytes.slice(page.body.clone()), page));
-                    };
-                    guard::walk(bytes, &chunk, &mut tally, &mut note).ok()?;
-                }
-            }
-            Some((*leaf, ValuePlaces::find(column, &found).filter(|_| !tally.has_rare)?))
-        };
-        leaves.iter().filter_map(find).collect()
+    fn find_values(&self, pages: &Pages, group: &RowGroupMetaData) -> Vec<(usize, ValuePlaces)> {
+        let alone = pages.found.iter().filter(|(leaf, _)| direct::may_be_read_alone(group.column(*leaf)));
+        alone.filter_map(|(leaf, found)| Some((*leaf, ValuePlaces::find(group.column(*leaf), found)?))).collect()
     }
 
     /// The columns whose due values are read one by one. They are decoded to views of what is read.
@@ -243,12 +227,14 @@ impl GroupDecoder<'_> {
         if let DecodeResult::NeedsData(ranges) = caught("the row group", || decoder.try_decode())? {
             let asked = ranges.iter().map(|range| range.end.saturating_sub(range.start));
             self.within_limit(asked.fold(0, u64::saturating_add))?;
-            pages.bytes = read_exactly(bytes, &ranges)?;
+            let read = || read_exactly(bytes, &ranges);
+            pages.bytes = if self.keeps_pages(group, leaves) { read()? } else { buffers::reading(read)? };
             pages.ranges = ranges;
         }
         let plan = self.look_into(&pages, group, leaves, selected.is_some(), count)?;
         pages.batch_rows = plan.batch_rows.clamp(1, count);
         pages.rare = plan.rare;
+        pages.found = plan.found;
         if !plan.views.is_empty() {
             let paged = paged.as_ref().map(|metadata| (self.row_group, metadata));
             pages.reader = self.file.reader(paged, &plan.views)?;
@@ -273,6 +259,7 @@ impl GroupDecoder<'_> {
             ranges: Vec::new(),
             bytes: Vec::new(),
             rare: Vec::new(),
+            found: Vec::new(),
             limit: self.max_decoded_bytes,
         })
     }
@@ -325,7 +312,7 @@ impl GroupDecoder<'_> {
         count: usize,
     ) -> Result<Plan> {
         let limit = self.max_decoded_bytes;
-        let mut plan = Plan { batch_rows: count, views: Vec::new(), rare: Vec::new() };
+        let mut plan = Plan { batch_rows: count, views: Vec::new(), rare: Vec::new(), found: Vec::new() };
         let mut total = 0u64;
         let wanted_views = self.wanted_views(leaves);
         for &leaf in leaves {
@@ -335,10 +322,14 @@ impl GroupDecoder<'_> {
             let nested = descriptor.max_rep_level() > 0;
             let chunk = self.chunk(column, selective && !nested);
             let (start, length) = column.byte_range();
-            let mut tally = Tally::default();
+            let (mut tally, mut found) = (Tally::default(), Vec::new());
             for (range, bytes) in pages.ranges.iter().zip(&pages.bytes) {
                 if range.start >= start && range.end <= start + length {
-                    guard::walk(bytes, &chunk, &mut tally, &mut |_| {}).map_err(refused).map_err(name)?;
+                    let mut note = |head: guard::Page| {
+                        let (at, body) = (range.start + head.start as u64, bytes.slice(head.body.clone()));
+                        found.push(FilePage { at, body, head });
+                    };
+                    guard::walk(bytes, &chunk, &mut tally, &mut note).map_err(refused).map_err(name)?;
                 }
             }
             if !selective && tally.values < count as u64 {
@@ -349,7 +340,10 @@ impl GroupDecoder<'_> {
                 let message = format!("its pages hold {} values, and the footer says {}", tally.values, chunk.values);
                 return Err(name(Error::new(ErrorKind::InvalidParquet, message)));
             }
-            if !direct::decodes(column.column_type(), &tally) {
+            if direct::decodes(column, &tally) {
+                found.sort_unstable_by_key(|page| page.at);
+                plan.found.push((leaf, found.into()));
+            } else {
                 plan.rare.push(leaf);
             }
             let touched = |values: u64| if selective && !nested { values.min(count as u64) } else { values };
@@ -378,7 +372,14 @@ impl GroupDecoder<'_> {
             }
         }
         self.within_limit(total)?;
+        plan.found.sort_unstable_by_key(|(leaf, _)| *leaf);
         Ok(plan)
+    }
+
+    /// Whether what is decoded may be views of the bytes that are read, rather than of pages that were decompressed.
+    fn keeps_pages(&self, group: &RowGroupMetaData, leaves: &[usize]) -> bool {
+        let views = self.wanted_views(leaves);
+        views.iter().any(|leaf| group.column(*leaf).compression() == Compression::UNCOMPRESSED)
     }
 
     /// What is known of a column chunk before its pages are walked; of some of its pages with `some`.
@@ -538,6 +539,8 @@ struct Plan {
     views: Vec<usize>,
     /// Columns with encodings that only the parquet crate decodes.
     rare: Vec<usize>,
+    /// The pages of the other columns.
+    found: Vec<(usize, Arc<[FilePage]>)>,
 }
 
 /// Whether so few rows are wanted that pages can be left out. With more than half of them hardly one can.

@@ -8,9 +8,11 @@
 use std::io::Read;
 use std::ops::Range;
 
+use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};
 
-use super::thrift::{FALSE, I32, Reader, STRUCT, TRUE};
+use super::thrift::{BINARY, FALSE, I32, I64, Reader, STRUCT, TRUE};
+use super::unpack::{self, Unpacker};
 
 /// Why a column chunk is not handed to the decoder.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,13 +77,27 @@ pub(super) struct Chunk {
 /// A page, as its header describes it.
 #[derive(Debug, Clone)]
 pub(super) struct Page {
-    /// Where what follows its header is among the bytes that were walked.
+    /// Where its header begins among the bytes that were walked.
+    pub(super) start: usize,
+    /// Where what follows its header is among them.
     pub(super) body: Range<usize>,
+    /// How many bytes that has when decompressed.
+    pub(super) expanded: usize,
     pub(super) checksum: Option<u32>,
     /// Nulls and lists without items included.
     pub(super) values: usize,
     pub(super) encoding: Encoding,
     pub(super) kind: PageKind,
+}
+
+/// A page of a file.
+#[derive(Debug)]
+pub(super) struct FilePage {
+    /// Where it begins in the file.
+    pub(super) at: u64,
+    /// What follows its header.
+    pub(super) body: Bytes,
+    pub(super) head: Page,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -93,6 +109,10 @@ pub(super) enum PageKind {
     Second {
         repetition_bytes: usize,
         definition_bytes: usize,
+        nulls: usize,
+        rows: usize,
+        /// Whether its values are not compressed, whatever the codec of its column chunk.
+        is_plain: bool,
     },
 }
 
@@ -110,24 +130,39 @@ struct Header {
     plain: bool,
     /// Of a version 2 page: bytes of its definition and of its repetition levels.
     level_bytes: [Option<i32>; 2],
+    /// Of a version 2 page: nulls and rows.
+    counts: [Option<i32>; 2],
     checksum: Option<i32>,
+    /// Whether there is something in it that no writer puts there, of which the parquet crate may think otherwise.
+    is_odd: bool,
 }
 
 impl Header {
     /// The page that lies there; `None` if it has something that only the parquet crate makes sense of.
-    fn page(&self, body: Range<usize>) -> Option<Page> {
+    fn page(&self, start: usize, body: Range<usize>) -> Option<Page> {
         let number = |number: Option<i32>| usize::try_from(number?).ok();
+        let of_levels = |encoding: Option<i32>| matches!(encoding, Some(RLE | BIT_PACKED));
         let kind = match self.kind? {
-            DICTIONARY_PAGE => PageKind::Dictionary,
-            DATA_PAGE if self.levels.is_none() => PageKind::First,
+            _ if self.is_odd => return None,
+            DICTIONARY_PAGE if self.levels.is_none() => PageKind::Dictionary,
+            DATA_PAGE if of_levels(self.level_encodings.0) && of_levels(self.level_encodings.1) => PageKind::First,
             DATA_PAGE_V2 => {
                 let [definition, repetition] = self.level_bytes;
-                PageKind::Second { repetition_bytes: number(repetition)?, definition_bytes: number(definition)? }
+                let [nulls, rows] = self.counts;
+                PageKind::Second {
+                    repetition_bytes: number(repetition)?,
+                    definition_bytes: number(definition)?,
+                    nulls: number(nulls)?,
+                    rows: number(rows)?,
+                    is_plain: self.plain,
+                }
             }
             _ => return None,
         };
         Some(Page {
+            start,
             body,
+            expanded: number(self.uncompressed)?,
             checksum: self.checksum.map(|checksum| checksum as u32),
             values: number(self.values)?,
             encoding: encoding(self.encoding?)?,
@@ -138,6 +173,8 @@ impl Header {
 
 /// The number of the encoding that levels have in all but old files.
 const RLE: i32 = 3;
+/// The one that they have in old files, and levels that are not there in some others.
+const BIT_PACKED: i32 = 4;
 
 const DATA_PAGE: i32 = 0;
 const INDEX_PAGE: i32 = 1;
@@ -168,7 +205,7 @@ pub(super) fn walk(bytes: &[u8], chunk: &Chunk, tally: &mut Tally, found: &mut d
         page(&header, &bytes[body..body + compressed], uncompressed, chunk, tally)?;
         // An index page says nothing of values.
         if header.kind != Some(INDEX_PAGE) {
-            match header.page(body..body + compressed) {
+            match header.page(at, body..body + compressed) {
                 Some(page) => found(page),
                 None => tally.has_rare = true,
             }
@@ -250,7 +287,10 @@ fn encoding(number: i32) -> Option<Encoding> {
 fn read_header(reader: &mut Reader<'_>) -> Option<Header> {
     let mut header = Header::default();
     let mut last = 0;
-    while let Some((kind, id)) = reader.field(&mut last)? {
+    loop {
+        let before = last;
+        let Some((kind, id)) = reader.field(&mut last)? else { return Some(header) };
+        header.is_odd |= id <= before;
         match (id, kind) {
             (1, I32) => header.kind = Some(reader.i32()?),
             (2, I32) => header.uncompressed = Some(reader.i32()?),
@@ -259,10 +299,12 @@ fn read_header(reader: &mut Reader<'_>) -> Option<Header> {
             (5 | 7 | 8, STRUCT) => read_details(reader, id, &mut header)?,
             // The same id with another type would be read as something else by a parser that does not look.
             (1..=3 | 5 | 7 | 8, _) => return None,
-            _ => reader.skip_value(kind)?,
+            _ => {
+                header.is_odd = true;
+                reader.skip_value(kind)?;
+            }
         }
     }
-    Some(header)
 }
 
 /// Reads the part of a header that belongs to one kind of page; only the part of the page's own kind counts.
@@ -273,10 +315,14 @@ fn read_details(reader: &mut Reader<'_>, part: i16, header: &mut Header) -> Opti
             7 => DICTIONARY_PAGE,
             _ => DATA_PAGE_V2,
         });
+    header.is_odd |= !mine;
     let encoding_id = if part == 8 { 4 } else { 2 };
     let mut levels = 0u64;
     let mut last = 0;
-    while let Some((kind, id)) = reader.field(&mut last)? {
+    loop {
+        let before = last;
+        let Some((kind, id)) = reader.field(&mut last)? else { break };
+        header.is_odd |= id <= before;
         match (id, kind) {
             (1, I32) => {
                 let values = reader.i32()?;
@@ -299,11 +345,19 @@ fn read_details(reader: &mut Reader<'_>, part: i16, header: &mut Header) -> Opti
                 header.level_bytes[id as usize - 5] = Some(bytes);
                 levels += u64::try_from(bytes).ok()?;
             }
+            (2 | 3, I32) if part == 8 => header.counts[id as usize - 2] = Some(reader.i32()?),
             (7, FALSE) if part == 8 => header.plain = true,
             (7, TRUE) if part == 8 => header.plain = false,
+            // Whether a dictionary is sorted.
+            (3, TRUE | FALSE) if part == 7 => {}
+            (5, STRUCT) if part == 5 => header.is_odd |= !are_statistics(reader)?,
+            (8, STRUCT) if part == 8 => header.is_odd |= !are_statistics(reader)?,
             (1, _) => return None,
             (id, _) if id == encoding_id => return None,
-            _ => reader.skip_value(kind)?,
+            _ => {
+                header.is_odd = true;
+                reader.skip_value(kind)?;
+            }
         }
     }
     if part == 8 {
@@ -311,6 +365,17 @@ fn read_details(reader: &mut Reader<'_>, part: i16, header: &mut Header) -> Opti
         header.levels = Some(levels);
     }
     Some(())
+}
+
+/// Passes by a structure, and says whether it has nothing but what statistics have.
+fn are_statistics(reader: &mut Reader<'_>) -> Option<bool> {
+    let (mut last, mut are) = (0, true);
+    loop {
+        let before = last;
+        let Some((kind, id)) = reader.field(&mut last)? else { return Some(are) };
+        are &= id > before && matches!((id, kind), (1 | 2 | 5 | 6, BINARY) | (3 | 4 | 9, I64) | (7 | 8, TRUE | FALSE));
+        reader.skip_value(kind)?;
+    }
 }
 
 /// Makes sure that decompressing cannot pass the size that the page declares.
@@ -362,30 +427,13 @@ fn expand<'a>(
     if plain || chunk.compression == Compression::UNCOMPRESSED {
         return Ok(packed.into());
     }
-    let read = |stream: &mut dyn Read| {
-        let mut out = Vec::new();
-        stream.take(declared).read_to_end(&mut out).map_err(|error| broken(&error))?;
-        Ok(out)
-    };
-    let size = declared as usize;
-    let out = match chunk.compression {
-        Compression::SNAPPY => {
-            let mut out = vec![0; size];
-            let count = snap::raw::Decoder::new().decompress(packed, &mut out).map_err(|error| broken(&error))?;
-            out.truncate(count);
-            out
-        }
-        Compression::GZIP(_) => read(&mut flate2::read::MultiGzDecoder::new(packed))?,
-        Compression::BROTLI(_) => read(&mut brotli::Decompressor::new(packed, 1 << 16))?,
-        Compression::ZSTD(_) => zstd::bulk::decompress(packed, size).map_err(|error| broken(&error))?,
-        Compression::LZ4_RAW => {
-            let mut out = vec![0; size];
-            let count = lz4_flex::block::decompress_into(packed, &mut out).map_err(|error| broken(&error))?;
-            out.truncate(count);
-            out
-        }
-        other => return Err(Refusal::Unsupported(format!("delta-encoded strings compressed as {other}"))),
-    };
+    if !unpack::knows(chunk.compression) {
+        return Err(Refusal::Unsupported(format!("delta-encoded strings compressed as {}", chunk.compression)));
+    }
+    let mut out = Vec::new();
+    Unpacker::default()
+        .unpack(chunk.compression, packed, declared as usize, &mut out)
+        .map_err(|error| broken(&error))?;
     Ok(out.into())
 }
 

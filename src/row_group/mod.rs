@@ -26,6 +26,7 @@ mod statistics;
 mod tests;
 mod thrift;
 mod types;
+mod unpack;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,7 +1,8 @@
 //! The bytes of pages that were fetched, decoded batch by batch.
 
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, RecordBatch};
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder
 use parquet::file::page_index::offset_index::PageLocation;
 
 use super::direct::{Column, GroupBytes, Shape};
+use super::guard::FilePage;
 use super::{caught, caught_panic};
 use crate::rows::take_rows;
 use crate::{Error, ErrorKind, Result};
@@ -27,6 +29,8 @@ pub(super) struct Pages {
     pub(super) bytes: Vec<Bytes>,
     /// Columns with encodings that only the parquet crate decodes.
     pub(super) rare: Vec<usize>,
+    /// The pages of the other columns, by the column's number.
+    pub(super) found: Vec<(usize, Arc<[FilePage]>)>,
     /// The levels of a page may not take more bytes than this.
     pub(super) limit: u64,
 }
@@ -196,8 +200,8 @@ impl Pages {
         let bytes = GroupBytes {
             group,
             locations: index.is_some().then_some(&locations as &dyn Fn(usize) -> Vec<PageLocation>),
-            ranges: &self.ranges,
-            bytes: &self.bytes,
+            pages: &self.found,
+            unpacker: Rc::default(),
             all_rows: self.selection.is_none(),
             limit: self.limit,
         };

@@ -7,6 +7,7 @@
 pub(super) const TRUE: u8 = 1;
 pub(super) const FALSE: u8 = 2;
 pub(super) const I32: u8 = 5;
+pub(super) const I64: u8 = 6;
 pub(super) const BINARY: u8 = 8;
 pub(super) const LIST: u8 = 9;
 pub(super) const STRUCT: u8 = 12;

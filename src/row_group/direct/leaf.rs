@@ -59,7 +59,7 @@ impl Leaf {
 
     /// Takes the dictionary if it comes next, and no page behind it, which may be one that was not read.
     fn take_dictionary(&mut self) -> Result<()> {
-        while self.pages.is_dictionary_next()? {
+        while self.pages.is_dictionary_next() {
             let Some(Step::Dictionary(bytes, count)) = self.pages.next()? else {
                 return Err(damaged("has a page of data in the place of its dictionary"));
             };
@@ -153,9 +153,9 @@ impl Flat {
         rows -= here;
         while rows > 0 {
             self.leaf.take_dictionary()?;
-            match self.leaf.pages.rows_next()? {
+            match self.leaf.pages.rows_next() {
                 Some(next) if next <= rows => {
-                    self.leaf.pages.skip_page()?;
+                    self.leaf.pages.skip_page();
                     self.rows_left = self.rows_left.saturating_sub(next);
                     rows -= next;
                 }
@@ -287,10 +287,10 @@ impl Lists {
                     self.leaf.take_dictionary()?;
                 }
                 if !keep
-                    && let Some(next) = self.leaf.pages.rows_next()?
+                    && let Some(next) = self.leaf.pages.rows_next()
                     && next <= rows
                 {
-                    self.leaf.pages.skip_page()?;
+                    self.leaf.pages.skip_page();
                     self.rows_left = self.rows_left.saturating_sub(next);
                     rows -= next;
                     continue;
@@ -317,7 +317,7 @@ impl Lists {
             self.is_last_empty = has_item.is_some_and(|has_item| !has_item.value(page.start(end - 1)));
         }
         while self.last != Last::Over && self.leaf.page.is_over() && self.leaf.pages.has_more() {
-            if self.leaf.pages.is_row_next()? || !self.open()? {
+            if self.leaf.pages.is_row_next() || !self.open()? {
                 self.last = Last::Over;
             }
         }

@@ -1,10 +1,11 @@
 //! Columns of the shapes that most files have, from the bytes of their pages straight to Arrow's buffers.
 //!
-//! The parquet crate reads the headers of pages, compares checksums and decompresses. What is done here is the rest:
-//! levels are taken as the runs that they are stored as, so that a page without nulls costs one comparison for its
-//! definition levels, and lists begin where the bits of the repetition levels are 0 (Melnik et al., "Dremel:
-//! Interactive Analysis of Web-Scale Datasets", VLDB 2010, §4.1). Values are written once, to where the array has
-//! them. Rows that are not wanted are passed by where they lie.
+//! Headers were read by [`guard`](super::guard), which leaves to the parquet crate whatever has an odd one. Here
+//! checksums are compared, and pages are decompressed to memory that is used again for the next ones. Then levels are
+//! taken as the runs that they are stored as, so that a page without nulls costs one comparison for its definition
+//! levels, and lists begin where the bits of the repetition levels are 0 (Melnik et al., "Dremel: Interactive Analysis
+//! of Web-Scale Datasets", VLDB 2010, §4.1). Values are written once, to where the array has them. Rows that are not
+//! wanted are passed by where they lie.
 //!
 //! Everything else is left to the parquet crate: other types, deeper nesting, rare encodings. Both give the same
 //! arrays, and tests compare them.
@@ -20,15 +21,15 @@ mod tests;
 mod texts;
 mod values;
 
-use std::ops::Range;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, FixedSizeListArray, GenericListArray, OffsetSizeTrait, StructArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
-use bytes::Bytes;
 use parquet::basic::{Encoding, Repetition};
-use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::schema::types::{SchemaDescriptor, Type};
 
@@ -36,16 +37,20 @@ use self::leaf::{Flat, KeptLists, Leaf, Lists};
 use self::pages::ColumnPages;
 pub(super) use self::places::{ValuePlaces, may_be_read_alone};
 use self::values::{Values, values_of};
-use super::guard::Tally;
+use super::guard::{FilePage, Tally};
+use super::unpack::{self, Unpacker};
 use crate::rows::take_rows;
 use crate::{Error, ErrorKind, Result};
 
 /// A path of more levels is left to the parquet crate.
 const MAX_LEVELS: i16 = 8;
 
-/// Whether all pages of a column chunk have encodings that are decoded here, according to their headers.
-pub(super) fn decodes(physical: parquet::basic::Type, tally: &Tally) -> bool {
-    !tally.has_rare && tally.encodings().all(|encoding: Encoding| values::decodes(physical, encoding))
+/// Whether all pages of a column chunk have a codec and encodings that are decoded here, according to their headers.
+pub(super) fn decodes(column: &ColumnChunkMetaData, tally: &Tally) -> bool {
+    let physical = column.column_type();
+    !tally.has_rare
+        && unpack::knows(column.compression())
+        && tally.encodings().all(|encoding: Encoding| values::decodes(physical, encoding))
 }
 
 /// How a column looks in its file.
@@ -197,8 +202,9 @@ pub(super) struct GroupBytes<'a> {
     pub(super) group: &'a RowGroupMetaData,
     /// Where the pages of each column are, if the file says so and not all of them are at hand.
     pub(super) locations: Option<&'a dyn Fn(usize) -> Vec<PageLocation>>,
-    pub(super) ranges: &'a [Range<u64>],
-    pub(super) bytes: &'a [Bytes],
+    /// The pages of each column that is decoded here, by the column's number.
+    pub(super) pages: &'a [(usize, Arc<[FilePage]>)],
+    pub(super) unpacker: Rc<RefCell<Unpacker>>,
     /// Whether all rows are wanted.
     pub(super) all_rows: bool,
     /// The levels of a page may not take more bytes than this.
@@ -209,13 +215,11 @@ impl GroupBytes<'_> {
     fn leaf(&self, leaf: usize, values: Option<Box<dyn Values>>) -> Result<Leaf> {
         let values = values.ok_or_else(|| Error::new(ErrorKind::Internal, "a column is not of the type chosen for"))?;
         let column = self.group.column(leaf);
-        let (start, length) = column.byte_range();
-        let at_hand = self.ranges.iter().cloned().zip(self.bytes.iter().cloned());
-        let mut pieces: Vec<_> =
-            at_hand.filter(|(range, _)| range.start >= start && range.end <= start + length).collect();
-        pieces.sort_unstable_by_key(|(range, _)| range.start);
-        let locations = self.locations.map(|locations| locations(leaf));
-        let pages = ColumnPages::new(column, pieces, self.group.num_rows() as usize, locations, !self.all_rows)?;
+        let found = self.pages.binary_search_by_key(&leaf, |(leaf, _)| *leaf).ok();
+        let found =
+            found.and_then(|place| self.pages.get(place)).map_or_else(|| [].into(), |(_, pages)| Arc::clone(pages));
+        let (locations, rows) = (self.locations.map(|locations| locations(leaf)), self.rows());
+        let pages = ColumnPages::new(column, found, Rc::clone(&self.unpacker), rows, locations, !self.all_rows);
         Ok(Leaf::new(pages, values, column.column_descr().max_def_level(), self.limit))
     }
 

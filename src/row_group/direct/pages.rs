@@ -1,33 +1,52 @@
 //! The pages of one column chunk, decompressed one at a time.
 
-use std::ops::Range;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
-use parquet::basic::Encoding;
-use parquet::column::page::{Page, PageReader};
+use flate2::Crc;
+use parquet::basic::{Compression, Encoding};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::page_index::offset_index::PageLocation;
-use parquet::file::reader::{ChunkReader, Length};
-use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::damaged;
 use crate::Result;
+use crate::buffers;
 use crate::row_group::caught;
+use crate::row_group::guard::{FilePage, PageKind};
+use crate::row_group::unpack::Unpacker;
 
 /// The pages of a column chunk, from front to back.
 pub(super) struct ColumnPages {
-    reader: SerializedPageReader<ChunkBytes>,
+    /// Those that are at hand, by their place in the file.
+    pages: Arc<[FilePage]>,
+    next: Next,
+    compression: Compression,
+    unpacker: Rc<RefCell<Unpacker>>,
     /// Highest repetition and definition level.
     levels: (i16, i16),
-    /// Whether the file says where its pages are, so that each begins with a row.
-    is_located: bool,
     /// Whether pages may be passed by unseen. Their headers may say other things than is in them, and where all pages
     /// are at hand that is found out.
     may_skip: bool,
     /// Entries that were not met yet, according to the footer.
     left: u64,
+}
+
+/// Which page comes next.
+enum Next {
+    /// They lie one after the other, and all are at hand.
+    InOrder(usize),
+    /// The file says where they are, so that each begins with a row.
+    Located {
+        /// Where the dictionary is, until it was passed.
+        dictionary: Option<u64>,
+        locations: VecDeque<PageLocation>,
+        /// Rows of the row group.
+        rows: usize,
+    },
 }
 
 /// What comes next in a column chunk.
@@ -52,22 +71,28 @@ pub(super) struct DataPage {
 }
 
 impl ColumnPages {
-    /// The pages of a column of a row group with `rows` rows, as far as their bytes are in `pieces`, whose ranges of
-    /// the file are sorted.
+    /// The pages of a column of a row group with `rows` rows, as far as they are at hand.
     pub(super) fn new(
         column: &ColumnChunkMetaData,
-        pieces: Vec<(Range<u64>, Bytes)>,
+        pages: Arc<[FilePage]>,
+        unpacker: Rc<RefCell<Unpacker>>,
         rows: usize,
         locations: Option<Vec<PageLocation>>,
         may_skip: bool,
-    ) -> Result<Self> {
-        let is_located = locations.is_some();
-        let reader = caught("the row group", || {
-            SerializedPageReader::new(Arc::new(ChunkBytes { pieces }), column, rows, locations)
-        })?;
+    ) -> Self {
+        let start = column.byte_range().0;
+        let next = match locations {
+            None => Next::InOrder(0),
+            Some(locations) => {
+                // What lies in front of the first page is a dictionary.
+                let has_dictionary = locations.first().is_some_and(|first| first.offset.unsigned_abs() != start);
+                Next::Located { dictionary: has_dictionary.then_some(start), locations: locations.into(), rows }
+            }
+        };
         let descriptor = column.column_descr();
         let levels = (descriptor.max_rep_level(), descriptor.max_def_level());
-        Ok(Self { reader, levels, is_located, may_skip, left: column.num_values().unsigned_abs() })
+        let (compression, left) = (column.compression(), column.num_values().unsigned_abs());
+        Self { pages, next, compression, unpacker, levels, may_skip, left }
     }
 
     /// Whether there are more entries, according to the footer.
@@ -79,76 +104,144 @@ impl ColumnPages {
         self.left
     }
 
-    /// Whether the next page begins with a row, as far as can be known before it is read.
-    pub(super) fn is_row_next(&mut self) -> Result<bool> {
-        if self.is_located {
-            return Ok(true);
+    /// The next page, if it is told by the order in which pages lie.
+    fn following(&self) -> Option<&FilePage> {
+        match self.next {
+            Next::InOrder(next) => self.pages.get(next),
+            Next::Located { .. } => None,
         }
-        let next = caught("the row group", || self.reader.peek_next_page())?;
+    }
+
+    /// Whether the next page begins with a row, as far as can be known before it is read.
+    pub(super) fn is_row_next(&self) -> bool {
         // In version 2, which counts rows, no page begins inside of one.
-        Ok(next.is_none_or(|page| page.num_rows.is_some()))
+        self.following().is_none_or(|page| matches!(page.head.kind, PageKind::Second { .. }))
     }
 
     /// Whether the next page is a dictionary.
-    pub(super) fn is_dictionary_next(&mut self) -> Result<bool> {
-        Ok(caught("the row group", || self.reader.peek_next_page())?.is_some_and(|page| page.is_dict))
+    pub(super) fn is_dictionary_next(&self) -> bool {
+        match &self.next {
+            Next::InOrder(_) => self.following().is_some_and(|page| matches!(page.head.kind, PageKind::Dictionary)),
+            Next::Located { dictionary, .. } => dictionary.is_some(),
+        }
     }
 
     /// How many rows the next page has, if it has data, begins with a row, and may be passed by unseen.
-    pub(super) fn rows_next(&mut self) -> Result<Option<usize>> {
-        if self.may_skip { self.rows_told() } else { Ok(None) }
+    pub(super) fn rows_next(&self) -> Option<usize> {
+        if self.may_skip { self.rows_told() } else { None }
     }
 
     /// How many rows the next page has, if it has data and begins with a row, as far as can be known before it is read.
-    fn rows_told(&mut self) -> Result<Option<usize>> {
-        let next = caught("the row group", || self.reader.peek_next_page())?;
-        let flat = self.levels.0 == 0;
-        Ok(next.filter(|page| !page.is_dict).and_then(|page| page.num_rows.or(page.num_levels.filter(|_| flat))))
+    fn rows_told(&self) -> Option<usize> {
+        match &self.next {
+            Next::InOrder(_) => {
+                let head = &self.following()?.head;
+                match head.kind {
+                    PageKind::Dictionary => None,
+                    PageKind::First => (self.levels.0 == 0).then_some(head.values),
+                    PageKind::Second { rows, .. } => Some(rows),
+                }
+            }
+            Next::Located { dictionary: Some(_), .. } => None,
+            Next::Located { dictionary: None, locations, rows } => {
+                let first = |location: &PageLocation| usize::try_from(location.first_row_index).ok();
+                let end = locations.get(1).map_or(Some(*rows), first);
+                end?.checked_sub(first(locations.front()?)?)
+            }
+        }
     }
 
     /// Passes by the next page without looking into it.
-    pub(super) fn skip_page(&mut self) -> Result<()> {
-        caught("the row group", || {
-            let entries = self.reader.peek_next_page()?.and_then(|page| page.num_levels).unwrap_or(0);
-            self.left = self.left.saturating_sub(entries as u64);
-            self.reader.skip_next_page()
-        })
+    pub(super) fn skip_page(&mut self) {
+        let entries = self.following().map_or(0, |page| page.head.values);
+        self.left = self.left.saturating_sub(entries as u64);
+        match &mut self.next {
+            Next::InOrder(next) => *next += 1,
+            Next::Located { dictionary, locations, .. } => {
+                if dictionary.take().is_none() {
+                    locations.pop_front();
+                }
+            }
+        }
+    }
+
+    /// The place of the next page among those at hand, which is then passed; `None` behind the last one.
+    fn pass(&mut self) -> Result<Option<usize>> {
+        let (at, size) = match &mut self.next {
+            Next::InOrder(next) => {
+                *next += 1;
+                return Ok(Some(*next - 1).filter(|next| *next < self.pages.len()));
+            }
+            Next::Located { dictionary, locations, .. } => match dictionary.take() {
+                Some(at) => (at, None),
+                None => match locations.pop_front() {
+                    Some(location) => {
+                        (location.offset.unsigned_abs(), usize::try_from(location.compressed_page_size).ok())
+                    }
+                    None => return Ok(None),
+                },
+            },
+        };
+        let found = self.pages.binary_search_by_key(&at, |page| page.at).ok();
+        let fits = |place: &usize| {
+            let head = self.pages.get(*place).map(|page| &page.head);
+            size.is_none_or(|size| head.is_some_and(|head| head.body.end - head.start == size))
+        };
+        match found.filter(fits) {
+            Some(place) => Ok(Some(place)),
+            None => Err(damaged("has another page where its index says that there is one")),
+        }
     }
 
     /// The next page; `None` behind the last one.
     pub(super) fn next(&mut self) -> Result<Option<Step>> {
-        let rows = if self.is_located { self.rows_told()? } else { None };
-        let Some(page) = caught("the row group", || self.reader.get_next_page())? else { return Ok(None) };
-        let page = match page {
-            Page::DictionaryPage { buf, num_values, encoding, .. } => {
+        let rows = if matches!(self.next, Next::Located { .. }) { self.rows_told() } else { None };
+        let Some(place) = self.pass()? else { return Ok(None) };
+        let Some(FilePage { body, head, .. }) = self.pages.get(place) else { return Ok(None) };
+        if head.checksum.is_some_and(|checksum| checksum != sum(body)) {
+            return caught("the row group", || Err(ParquetError::General("Page CRC checksum mismatch".into())));
+        }
+        let mut rest = body.clone();
+        let page = match head.kind {
+            PageKind::Dictionary => {
+                let encoding = head.encoding;
                 if !matches!(encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) {
                     return Err(damaged(format!("has a dictionary encoded as {encoding}")));
                 }
-                return Ok(Some(Step::Dictionary(buf, num_values as usize)));
+                let values = self.unpacked(rest, head.expanded, false)?;
+                return Ok(Some(Step::Dictionary(values, head.values)));
             }
-            Page::DataPage { buf, num_values, encoding, def_level_encoding, rep_level_encoding, .. } => {
-                let mut rest = buf;
-                let repetition = levels(&mut rest, self.levels.0, rep_level_encoding)?;
-                let definition = levels(&mut rest, self.levels.1, def_level_encoding)?;
-                let entries = num_values as usize;
-                DataPage { entries, repetition, definition, values: rest, encoding, most_values: entries, rows }
-            }
-            Page::DataPageV2 {
-                buf, num_values, encoding, num_nulls, def_levels_byte_len, rep_levels_byte_len, ..
-            } => {
-                let mut rest = buf;
-                let repetition = cut(&mut rest, rep_levels_byte_len as usize)?;
-                let definition = cut(&mut rest, def_levels_byte_len as usize)?;
-                let most_values = num_values
-                    .checked_sub(num_nulls)
-                    .ok_or_else(|| damaged(format!("has {num_nulls} nulls in a page of {num_values} values")))?;
+            PageKind::First => {
+                let mut rest = self.unpacked(rest, head.expanded, false)?;
+                // Columns with levels of other encodings are left to the parquet crate.
+                let repetition = levels(&mut rest, self.levels.0, Encoding::RLE)?;
+                let definition = levels(&mut rest, self.levels.1, Encoding::RLE)?;
                 DataPage {
-                    entries: num_values as usize,
+                    entries: head.values,
                     repetition,
                     definition,
                     values: rest,
-                    encoding,
-                    most_values: most_values as usize,
+                    encoding: head.encoding,
+                    most_values: head.values,
+                    rows,
+                }
+            }
+            PageKind::Second { repetition_bytes, definition_bytes, nulls, is_plain, .. } => {
+                let repetition = cut(&mut rest, repetition_bytes)?;
+                let definition = cut(&mut rest, definition_bytes)?;
+                let expanded = head.expanded.checked_sub(repetition_bytes + definition_bytes);
+                let expanded = expanded.ok_or_else(|| damaged("has a page of fewer bytes than its levels have"))?;
+                let most_values = head
+                    .values
+                    .checked_sub(nulls)
+                    .ok_or_else(|| damaged(format!("has {nulls} nulls in a page of {} values", head.values)))?;
+                DataPage {
+                    entries: head.values,
+                    repetition,
+                    definition,
+                    values: self.unpacked(rest, expanded, is_plain)?,
+                    encoding: head.encoding,
+                    most_values,
                     rows,
                 }
             }
@@ -156,6 +249,38 @@ impl ColumnPages {
         self.left = self.left.saturating_sub(page.entries as u64);
         Ok(Some(Step::Data(page)))
     }
+
+    /// What is in a page, which has so many bytes then.
+    fn unpacked(&self, packed: Bytes, size: usize, is_plain: bool) -> Result<Bytes> {
+        if is_plain || self.compression == Compression::UNCOMPRESSED {
+            return Ok(packed);
+        }
+        if size == 0 {
+            // No value is there, and writers differ in what they make of that.
+            return Ok(Bytes::new());
+        }
+        let buffers = buffers::current();
+        let mut page = buffers.as_ref().map_or_else(Vec::new, |buffers| buffers.take_any(size));
+        caught("the row group", || {
+            let mut unpacker = self.unpacker.borrow_mut();
+            unpacker
+                .unpack(self.compression, &packed, size, &mut page)
+                .map_err(|error| ParquetError::External(error.into()))
+        })?;
+        if page.len() != size {
+            return Err(damaged(format!("has a page of {} bytes where its header says {size}", page.len())));
+        }
+        Ok(match buffers {
+            Some(buffers) => buffers.lend(page),
+            None => page.into(),
+        })
+    }
+}
+
+pub(super) fn sum(bytes: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    crc.sum()
 }
 
 /// Takes the levels off the front of a page of version 1.
@@ -175,43 +300,4 @@ pub(super) fn cut(page: &mut Bytes, length: usize) -> Result<Bytes> {
         return Err(damaged("has a page that ends inside its levels"));
     }
     Ok(page.split_to(length))
-}
-
-/// The bytes of a column chunk that are at hand, each with its place in the file.
-struct ChunkBytes {
-    pieces: Vec<(Range<u64>, Bytes)>,
-}
-
-impl ChunkBytes {
-    /// The bytes from a place on, as far as they are at hand.
-    fn from(&self, at: u64) -> Result<Bytes, ParquetError> {
-        let next = self.pieces.partition_point(|(range, _)| range.start <= at);
-        let piece = next.checked_sub(1).and_then(|place| self.pieces.get(place));
-        let (range, bytes) = piece.ok_or_else(|| ParquetError::EOF("a page outside its column chunk".into()))?;
-        let offset = usize::try_from(at - range.start).ok().filter(|offset| *offset <= bytes.len());
-        let offset = offset.ok_or_else(|| ParquetError::EOF("a page outside its column chunk".into()))?;
-        Ok(bytes.slice(offset..))
-    }
-}
-
-impl Length for ChunkBytes {
-    fn len(&self) -> u64 {
-        self.pieces.last().map_or(0, |(range, _)| range.end)
-    }
-}
-
-impl ChunkReader for ChunkBytes {
-    type T = bytes::buf::Reader<Bytes>;
-
-    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(self.from(start)?.reader())
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        let mut bytes = self.from(start)?;
-        if length > bytes.len() {
-            return Err(ParquetError::EOF("a page goes beyond its column chunk".into()));
-        }
-        Ok(bytes.split_to(length))
-    }
 }

@@ -8,16 +8,14 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BinaryViewArray, StringViewArray, make_view};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
-use bytes::Bytes;
-use flate2::Crc;
 use parquet::basic::{Compression, Encoding, Type};
 use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::levels::Definitions;
-use super::pages::{cut, levels};
+use super::pages::{cut, levels, sum};
 use super::{cannot_be, damaged};
 use crate::row_group::FileBytes;
-use crate::row_group::guard::{Page, PageKind};
+use crate::row_group::guard::{FilePage, PageKind};
 use crate::row_group::seam::read_exactly;
 use crate::{Error, ErrorKind, Result};
 
@@ -53,13 +51,14 @@ pub(in crate::row_group) struct ValuePlaces {
 }
 
 impl ValuePlaces {
-    /// Finds the values in all pages of a column chunk, each with its place in the file and its bytes. `None` if there
-    /// is something about the pages that decoding them will tell, or if the values are not stored as they are.
-    pub(in crate::row_group) fn find(column: &ColumnChunkMetaData, pages: &[(u64, Bytes, Page)]) -> Option<Self> {
+    /// Finds the values in all pages of a column chunk. `None` if there is something about the pages that decoding them
+    /// will tell, or if the values are not stored as they are.
+    pub(in crate::row_group) fn find(column: &ColumnChunkMetaData, pages: &[FilePage]) -> Option<Self> {
         let highest = column.column_descr().max_def_level();
         let start = column.byte_range().0;
         let mut values = Vec::with_capacity(usize::try_from(column.num_values()).ok()?);
-        for (place, body, page) in pages {
+        for FilePage { at, body, head: page } in pages {
+            let place = at + (page.body.start - page.start) as u64;
             let mut rest = body.clone();
             let definition = match page.kind {
                 PageKind::Dictionary => return None,
@@ -133,10 +132,4 @@ impl ValuePlaces {
             _ => Arc::new(BinaryViewArray::try_new(views.into(), buffers, nulls).map_err(cannot_be)?),
         })
     }
-}
-
-fn sum(bytes: &[u8]) -> u32 {
-    let mut crc = Crc::new();
-    crc.update(bytes);
-    crc.sum()
 }

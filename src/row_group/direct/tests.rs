@@ -3,6 +3,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use arrow::array::*;
 use arrow::buffer::Buffer;
 use arrow::datatypes::*;
+use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
 use parquet::file::properties::{WriterProperties, WriterVersion};

@@ -20,11 +20,11 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::buffers::Buffers;
 use super::credentials::Credentials;
 use super::fault::{Fault, Sort};
 use super::meter::{Meter, Sent};
 use super::upload::in_parts;
+use crate::buffers::Buffers;
 use crate::source::place::{Scheme, Url};
 use crate::source::{Done, FileStat, Link, Pending, StoreOptions, Traffic};
 use crate::{Error, ErrorKind, Result};
@@ -39,6 +39,9 @@ const SILENCE: &str = "20 seconds";
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
+/// Bytes of buffers that may lie unused.
+const IDLE: usize = 64 << 20;
+
 /// An object larger than this is written in parts.
 const LARGE: usize = 64 << 20;
 
@@ -46,7 +49,7 @@ const LARGE: usize = 64 << 20;
 pub(super) struct Client {
     runtime: Option<Runtime>,
     shared: Arc<Shared>,
-    buffers: Arc<Buffers>,
+    buffers: Arc<Buffers<BytesMut>>,
 }
 
 /// What requests need.
@@ -91,7 +94,7 @@ impl Client {
             bytes: AtomicU64::new(0),
             meter: Meter::default(),
         });
-        Ok(Self { runtime: Some(runtime), shared, buffers: Arc::default() })
+        Ok(Self { runtime: Some(runtime), shared, buffers: Arc::new(Buffers::keeping(IDLE)) })
     }
 
     pub(super) fn traffic(&self) -> Traffic {
@@ -102,7 +105,7 @@ impl Client {
     }
 
     /// Where memory for parts comes from, and goes again.
-    pub(super) fn buffers(&self) -> &Arc<Buffers> {
+    pub(super) fn buffers(&self) -> &Arc<Buffers<BytesMut>> {
         &self.buffers
     }
 

@@ -5,7 +5,6 @@
 //! 1 MiB, and over all gaps that [`StoreOptions::with_gap`] permits; what is then longer than 8 MiB is fetched in equal
 //! parts of at most that length, because one connection is slower than the link.
 
-mod buffers;
 mod client;
 mod credentials;
 mod fault;
@@ -21,10 +20,10 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 
-use self::buffers::Buffers;
 use self::client::{Client, Part};
 use super::place::{Place, Url};
 use super::{FileStat, Link, Pending, Source, StoreOptions, Traffic, cut, short_read};
+use crate::buffers::Buffers;
 use crate::per_process::PerProcess;
 use crate::{Error, ErrorKind, Result};
 
@@ -222,7 +221,7 @@ fn count_parts(read: &Range<u64>) -> u64 {
 /// Equal parts, none longer than a request may be, which share one allocation.
 ///
 /// If it is not known that the file has so many bytes, nothing is allocated for them yet, and it stays one part.
-fn parts(read: &Range<u64>, known: bool, buffers: &Buffers) -> Vec<Part> {
+fn parts(read: &Range<u64>, known: bool, buffers: &Buffers<BytesMut>) -> Vec<Part> {
     let length = read.end - read.start;
     let Some(whole) = usize::try_from(length).ok().filter(|_| known) else {
         return vec![Part { range: read.clone(), body: BytesMut::new() }];

@@ -1,0 +1,67 @@
+//! Decompressing pages, each to memory of a size that is known.
+
+use std::io::{self, Read};
+
+use parquet::basic::Compression;
+
+/// Whether pages of this codec are decompressed here. The others are left to the parquet crate: the older of the two
+/// names of LZ4 stands for three layouts, which are told apart by trying.
+pub(super) fn knows(compression: Compression) -> bool {
+    use Compression::{BROTLI, GZIP, LZ4_RAW, SNAPPY, UNCOMPRESSED, ZSTD};
+    matches!(compression, UNCOMPRESSED | SNAPPY | GZIP(_) | BROTLI(_) | ZSTD(_) | LZ4_RAW)
+}
+
+/// Decompresses pages one after the other.
+#[derive(Default)]
+pub(super) struct Unpacker {
+    snappy: snap::raw::Decoder,
+    /// Made for the first page, because it takes some memory.
+    zstd: Option<zstd::bulk::Decompressor<'static>>,
+}
+
+impl Unpacker {
+    /// Puts what is packed, at most `size` bytes, in the place of what is in `out`.
+    pub(super) fn unpack(
+        &mut self,
+        compression: Compression,
+        packed: &[u8],
+        size: usize,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let length = match compression {
+            Compression::SNAPPY => {
+                out.resize(size, 0);
+                self.snappy.decompress(packed, out).map_err(io::Error::other)?
+            }
+            Compression::LZ4_RAW => {
+                out.resize(size, 0);
+                lz4_flex::block::decompress_into(packed, out).map_err(io::Error::other)?
+            }
+            Compression::ZSTD(_) => {
+                let zstd = match &mut self.zstd {
+                    Some(zstd) => zstd,
+                    none => none.insert(zstd::bulk::Decompressor::new()?),
+                };
+                // What it writes to need not be cleared.
+                out.clear();
+                out.reserve_exact(size);
+                zstd.decompress_to_buffer(packed, out)?
+            }
+            Compression::GZIP(_) => read(&mut flate2::read::MultiGzDecoder::new(packed), size, out)?,
+            Compression::BROTLI(_) => read(&mut brotli::Decompressor::new(packed, 1 << 16), size, out)?,
+            other => return Err(io::Error::new(io::ErrorKind::Unsupported, format!("compressed as {other}"))),
+        };
+        if length > size {
+            return Err(io::Error::other("there is more than its header says"));
+        }
+        out.truncate(length);
+        Ok(())
+    }
+}
+
+/// Reads what comes, and one byte too many if there are more than `size`.
+fn read(stream: &mut dyn Read, size: usize, out: &mut Vec<u8>) -> io::Result<usize> {
+    out.clear();
+    out.reserve_exact(size);
+    stream.take(size as u64 + 1).read_to_end(out)
+}
