@@ -176,6 +176,9 @@ typedef struct rowdex_announced rowdex_announced;
 // The rows of one step on one rank. Concurrent use is fine.
 typedef struct rowdex_batch rowdex_batch;
 
+// How many rows each class has, by the values of a column. Concurrent use is fine.
+typedef struct rowdex_counts rowdex_counts;
+
 // Rows by their row id. Concurrent use is fine, and so is freeing it while a loader uses it.
 typedef struct rowdex_dataset rowdex_dataset;
 
@@ -631,6 +634,22 @@ typedef struct rowdex_labels_info {
   // How many classes there are, ascending by their values.
   size_t num_classes;
 } rowdex_labels_info;
+
+// One class, and how many rows are of it.
+typedef struct rowdex_class_count {
+  // sizeof(rowdex_class_count), set by the caller.
+  size_t struct_size;
+  // What the value is: "boolean", "integer" (also the days of a date since 1970), "text", "bytes", or "null" for the
+  // rows without one.
+  const char *kind;
+  // The value: the bytes of texts and bytes as they are, and all else as text ("true", "-7"). No zero follows. It
+  // belongs to the counts.
+  const char *value;
+  // How many bytes that are.
+  size_t value_len;
+  // How many rows have it.
+  uint64_t rows;
+} rowdex_class_count;
 
 // Which rows come in which order, in epochs of which size. What is 0 or NULL has its default.
 //
@@ -1309,6 +1328,29 @@ const char *rowdex_labels_class(const struct rowdex_labels *labels, size_t class
 
 // Ends the life of labels and of their texts and numbers.
 void rowdex_labels_free(struct rowdex_labels *labels);
+
+// How many rows each class has, ascending by value, and last how many have no value, if any. Memory is in proportion
+// to the classes.
+//
+// `of` has the rows that are asked for, such as those of rowdex_id_set_filter; NULL: all. Types and reading are as for
+// rowdex_dataset_labels.
+rowdex_status rowdex_dataset_counts(const struct rowdex_dataset *dataset,
+                                    const char *column,
+                                    const struct rowdex_id_set *of,
+                                    struct rowdex_counts **counts,
+                                    struct rowdex_error **error);
+
+// How many classes there are, rows without a value among them.
+size_t rowdex_counts_len(const struct rowdex_counts *counts);
+
+// A class by its place, from 0 up to rowdex_counts_len.
+rowdex_status rowdex_counts_get(const struct rowdex_counts *counts,
+                                size_t place,
+                                struct rowdex_class_count *count,
+                                struct rowdex_error **error);
+
+// Ends the life of counts and of their values.
+void rowdex_counts_free(struct rowdex_counts *counts);
 
 // The weights of the rows: numbers of a column that are finite and not negative. `num_weights` must be just as many as
 // there are rows.

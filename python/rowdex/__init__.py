@@ -1,7 +1,7 @@
 """Parquet files as a map-style dataset for distributed training.
 
 - :func:`build` writes an index: every row of all files gets a number, its *row id*.
-- :func:`select` chooses rows of it, and writes them as another index of the same files.
+- :func:`select` chooses rows of it, and writes them as another index of the same files; :func:`count` counts rows.
 - :class:`Dataset` answers what is in a row, :class:`Index` where it is.
 - :class:`DistributedSampler` says which rows are whose: shuffled over all files, and exactly as many on every rank.
 - :class:`Loader` serves batches in that order, fast: it knows what comes, so it decodes row groups seldom.
@@ -50,7 +50,7 @@ from .store import StoreOptions
 from .tier import DiskTier, TierCounters
 
 from . import order  # isort: skip
-from .views import SelectReport, select  # isort: skip
+from .views import SelectReport, count, select  # isort: skip
 
 if not TYPE_CHECKING:
 
@@ -110,6 +110,7 @@ __all__ = [
     "TransformError",
     "VerifyReport",
     "build",
+    "count",
     "order",
     "scan_polars",
     "select",

@@ -328,6 +328,16 @@ class LabelsInfo(Versioned):
     ]
 
 
+class ClassCount(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("kind", c_char_p),
+        ("value", c_void_p),
+        ("value_len", c_size_t),
+        ("rows", c_uint64),
+    ]
+
+
 class VerifyInfo(Versioned):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -560,6 +570,10 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "dataset_plan": (_STATUS, [_HANDLE, c_void_p, c_size_t, POINTER(AnnouncedOptions), _OUT]),
     "dataset_labels": (_STATUS, [_HANDLE, c_char_p, _HANDLE, _OUT]),
     "dataset_weights": (_STATUS, [_HANDLE, c_char_p, _HANDLE, c_void_p, c_size_t]),
+    "dataset_counts": (_STATUS, [_HANDLE, c_char_p, _HANDLE, _OUT]),
+    "counts_len": (c_size_t, [_HANDLE]),
+    "counts_get": (_STATUS, [_HANDLE, c_size_t, POINTER(ClassCount)]),
+    "counts_free": (None, [_HANDLE]),
     "index_weights": (_STATUS, [_HANDLE, c_char_p, c_char_p, _HANDLE, c_void_p, c_size_t]),
     "index_weights_stream": (_STATUS, [_HANDLE, c_void_p, c_char_p, _HANDLE, c_void_p, c_size_t]),
     "labels_get_info": (_STATUS, [_HANDLE, POINTER(LabelsInfo)]),

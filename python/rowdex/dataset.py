@@ -5,8 +5,8 @@ from __future__ import annotations
 import array
 import ctypes
 import os
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
 from . import _capsule, _ffi
 from ._library import (
@@ -69,6 +69,18 @@ class VerifyReport(NamedTuple):
     """Rows that were decoded; 0 below ``"deep"``."""
     problems: list[Error]
     """What is wrong with each bad file."""
+
+
+Class = Union[bool, int, str, bytes, None]
+"""A value that rows are of one class by."""
+
+_CLASSES: dict[bytes, Callable[[bytes], Class]] = {
+    b"null": lambda value: None,
+    b"boolean": lambda value: value == b"true",
+    b"integer": int,
+    b"text": bytes.decode,
+    b"bytes": bytes,
+}
 
 
 class Labels(NamedTuple):
@@ -410,6 +422,30 @@ class Dataset:
             codes.frombytes(ctypes.string_at(info.codes, info.num_codes * codes.itemsize))
         classes = [library.labels_class(found, i).decode() for i in range(info.num_classes)]
         return Labels(codes, classes)
+
+    def counts(self, column: str, of: IdSet | None = None) -> dict[Class, int]:
+        """How many rows each class has: rows with equal values in a column are one. Ascending by value; ``None`` comes
+        last, with the rows that have no value. :func:`rowdex.count` counts without a dataset.
+
+        Args:
+            column: Integers, dates (in days since 1970), booleans, strings or binary, or dictionaries of them; a dotted
+                path for a nested field. It need not be among those served. It is read.
+            of: The rows that are asked for. Default: all.
+
+        Raises:
+            SchemaError: for another type, naming the column.
+        """
+        name = text_bytes(column, "column name")
+        found = Handle(
+            library.counts_free, library.dataset_counts, self._pointer, name, None if of is None else of._pointer
+        )
+        counts: dict[Class, int] = {}
+        count = _ffi.ClassCount()
+        for place in range(library.counts_len(found)):
+            call(library.counts_get, found, place, ctypes.byref(count))
+            value = ctypes.string_at(count.value, count.value_len) if count.value_len else b""
+            counts[_CLASSES[count.kind](value)] = count.rows
+        return counts
 
     def weights(self, column: str, of: IdSet | None = None) -> array.array[float]:
         """The numbers of a column, which need not be among those served: for :class:`rowdex.order.Weighted`. Shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union, overload
 
 from . import _ffi
 from ._capsule import stream_pointer
@@ -14,6 +14,9 @@ from .index import Index, Path
 from .order import IdSet, Side
 from .progress import Progress, told
 from .store import StoreOptions, store_pointer
+
+if TYPE_CHECKING:
+    from .dataset import Class
 
 Rows = Union[Path, IdSet, Any]
 """A file that lists rows, a set of them, or any object with ``__arrow_c_stream__``."""
@@ -168,6 +171,64 @@ def select(
     return made._replace(repeated=made.repeated + counts[0], unserved=made.unserved + counts[1])
 
 
+@overload
+def count(
+    index: Index | Path,
+    *,
+    where: str | None = None,
+    by: None = None,
+    root: Path | None = None,
+    threads: int | None = None,
+    store: StoreOptions | None = None,
+) -> int: ...
+
+
+@overload
+def count(
+    index: Index | Path,
+    *,
+    where: str | None = None,
+    by: str,
+    root: Path | None = None,
+    threads: int | None = None,
+    store: StoreOptions | None = None,
+) -> dict[Class, int]: ...
+
+
+def count(
+    index: Index | Path,
+    *,
+    where: str | None = None,
+    by: str | None = None,
+    root: Path | None = None,
+    threads: int | None = None,
+    store: StoreOptions | None = None,
+) -> int | dict[Class, int]:
+    """How many rows an index has, of those that meet a condition, and of each class: a quick look before training.
+
+    ``count("train.rdx")`` reads nothing. ``count("train.rdx", by="lang")`` is a dict such as
+    ``{"de": 120, "en": 900, None: 3}``, ascending by value, as :meth:`Dataset.counts` gives it.
+
+    Args:
+        index: The index, which may be a view.
+        where: Only rows that meet this condition in SQL, as :func:`select` takes it.
+        by: Counts the rows of each class: rows with equal values in this column are one.
+        root: Where the data is, instead of where the index says.
+        threads: Threads that decode.
+        store: How the object store is talked to, if index or data are in one.
+
+    Raises:
+        ArgumentError: What is wrong with the condition; SchemaError: for a column whose values are no classes.
+    """
+    from .dataset import Dataset
+
+    with Dataset(index, root=root, threads=threads, store=store) as dataset:
+        kept = None if where is None else IdSet.where(dataset, where)
+        if by is not None:
+            return dataset.counts(by, of=kept)
+        return len(dataset if kept is None else kept)
+
+
 def listed(index: Handle | None, stream: Any) -> tuple[Handle, tuple[int, int]]:
     """The rows that an Arrow stream lists, how often any of them came again, and how many are not served."""
     info = _ffi.ListedInfo()
@@ -186,4 +247,4 @@ def _handles(given: Index | Path | Iterable[Index | Path], store: StoreOptions |
     return [(view if isinstance(view, Index) else Index(view, store=store))._handle.get() for view in each]
 
 
-__all__ = ["Rows", "SelectReport", "select"]
+__all__ = ["Rows", "SelectReport", "count", "select"]

@@ -268,3 +268,35 @@ def test_weights_of_a_list_are_those_of_the_rows_of_a_view(index: str, tmp_path:
         opened.weights(path, "v")
     with pytest.raises(rowdex.ArgumentError, match="listed twice"):
         opened.weights(pa.concat_tables([table, table]), "w")
+
+
+def test_rows_are_counted_by_condition_and_by_class(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "data").mkdir()
+    columns: dict[str, Any] = {
+        "number": [3, -1, None, 3, 2**63 - 1],
+        "flag": [True, False, True, None, True],
+        "text": ["b", "", "ä\0x", None, "b"],
+        "raw": [b"\x00\xff", b"", b"a", b"a", None],
+        "real": [0.5] * 5,
+    }
+    pq.write_table(pa.table(columns), tmp_path / "data/a.parquet")
+    index = tmp_path / "i.rdx"
+    rowdex.build(tmp_path / "data", index)
+    assert rowdex.count(index) == 5 and rowdex.count(rowdex.Index(index), where="number = 3") == 2
+    for name in ("number", "flag", "text", "raw"):
+        found = rowdex.count(index, by=name)
+        expected = pa.table(columns).column(name).value_counts().to_pylist()
+        assert found == {each["values"]: each["counts"] for each in expected}
+        values = [value for value in found if value is not None]
+        assert values == sorted(values) and list(found)[-1] is None  # type: ignore[type-var]
+        assert all(type(value) is type(columns[name][0]) for value in values)
+    assert rowdex.count(index, where="number = 3", by="text") == {"b": 1, None: 1}
+    assert rowdex.count(index, where="number = 4", by="text") == {}
+    with pytest.raises(rowdex.SchemaError, match="real"):
+        rowdex.count(index, by="real")
+    with pytest.raises(rowdex.ArgumentError, match='did you mean "text"'):
+        rowdex.count(index, by="texts")
+    with pytest.raises(rowdex.ArgumentError, match='did you mean "text"'):
+        rowdex.count(index, where="texts = 'b'")
+    with pytest.raises(rowdex.Error, match="nowhere"):
+        rowdex.count(index, by="text", root=tmp_path / "nowhere")

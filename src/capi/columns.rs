@@ -1,6 +1,6 @@
 //! One column of all rows, for orders by weight and by class.
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::mem::MaybeUninit;
 use std::ptr;
 
@@ -12,9 +12,9 @@ use super::handle::{self, Versioned, out_param, require};
 use super::id_set::rowdex_id_set;
 use super::index::rowdex_index;
 use super::select::stream_of;
-use crate::dataset::{Column, Labels};
+use crate::dataset::{Class, Column, Labels};
 use crate::order::IdSet;
-use crate::{Index, Result};
+use crate::{Error, ErrorKind, Index, Result};
 
 /// The classes of rows, by the values of a column. Concurrent use is fine.
 #[derive(Debug)]
@@ -112,6 +112,117 @@ pub extern "C" fn rowdex_labels_class(labels: Option<&rowdex_labels>, class: usi
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_labels_free(labels: Option<Box<rowdex_labels>>) {
     handle::free(labels);
+}
+
+/// How many rows each class has, by the values of a column. Concurrent use is fine.
+#[derive(Debug)]
+pub struct rowdex_counts(Vec<ClassCount>);
+
+#[derive(Debug)]
+struct ClassCount {
+    kind: &'static CStr,
+    value: Vec<u8>,
+    rows: u64,
+}
+
+impl ClassCount {
+    fn of((class, rows): (Option<Class>, u64)) -> Self {
+        let kind = match &class {
+            None => c"null",
+            Some(Class::Bool(_)) => c"boolean",
+            Some(Class::Int(_)) => c"integer",
+            Some(Class::Text(_)) => c"text",
+            Some(Class::Bytes(_)) => c"bytes",
+        };
+        let value = match class {
+            None => Vec::new(),
+            Some(Class::Text(text)) => text.into_bytes(),
+            Some(Class::Bytes(bytes)) => bytes,
+            Some(other) => other.to_string().into_bytes(),
+        };
+        Self { kind, value, rows }
+    }
+}
+
+/// How many rows each class has, ascending by value, and last how many have no value, if any. Memory is in proportion
+/// to the classes.
+///
+/// `of` has the rows that are asked for, such as those of rowdex_id_set_filter; NULL: all. Types and reading are as for
+/// rowdex_dataset_labels.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_dataset_counts(
+    dataset: Option<&rowdex_dataset>,
+    column: *const c_char,
+    of: Option<&rowdex_id_set>,
+    counts: Option<&mut MaybeUninit<*mut rowdex_counts>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let out = out_param(counts, "counts")?;
+        // SAFETY: the conventions of the header.
+        let counts = unsafe { column_of(dataset, column, of) }?.counts()?;
+        out.write(handle::handle(rowdex_counts(counts.into_iter().map(ClassCount::of).collect())));
+        Ok(())
+    })
+}
+
+/// One class, and how many rows are of it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_class_count {
+    /// sizeof(rowdex_class_count), set by the caller.
+    pub struct_size: usize,
+    /// What the value is: "boolean", "integer" (also the days of a date since 1970), "text", "bytes", or "null" for the
+    /// rows without one.
+    pub kind: *const c_char,
+    /// The value: the bytes of texts and bytes as they are, and all else as text ("true", "-7"). No zero follows. It
+    /// belongs to the counts.
+    pub value: *const c_char,
+    /// How many bytes that are.
+    pub value_len: usize,
+    /// How many rows have it.
+    pub rows: u64,
+}
+
+// SAFETY: repr(C); integers and pointers of 8 bytes only.
+unsafe impl Versioned for rowdex_class_count {}
+
+/// How many classes there are, rows without a value among them.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_counts_len(counts: Option<&rowdex_counts>) -> usize {
+    counts.map_or(0, |counts| counts.0.len())
+}
+
+/// A class by its place, from 0 up to rowdex_counts_len.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_counts_get(
+    counts: Option<&rowdex_counts>,
+    place: usize,
+    count: *mut rowdex_class_count,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let counts = &require(counts, "counts")?.0;
+        // SAFETY: the conventions of the header.
+        let out = unsafe { handle::struct_out(count, "count") }?;
+        let found = counts.get(place).ok_or_else(|| {
+            Error::new(ErrorKind::OutOfRange, format!("class {place} is asked for, and there are {}", counts.len()))
+        })?;
+        out.write(rowdex_class_count {
+            struct_size: 0,
+            kind: found.kind.as_ptr(),
+            value: found.value.as_ptr().cast(),
+            value_len: found.value.len(),
+            rows: found.rows,
+        });
+        Ok(())
+    })
+}
+
+/// Ends the life of counts and of their values.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_counts_free(counts: Option<Box<rowdex_counts>>) {
+    handle::free(counts);
 }
 
 /// The weights of the rows: numbers of a column that are finite and not negative. `num_weights` must be just as many as

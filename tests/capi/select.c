@@ -235,11 +235,38 @@ static void weights_come_from_a_list(const char *folder) {
   rowdex_index_free(base);
 }
 
+static void rows_are_counted_by_class(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  rowdex_id_set *some = NULL;
+  OK(rowdex_id_set_filter(dataset, "label in ('good', 'fair')", NULL, &some, &error));
+  rowdex_counts *counts = NULL;
+  OK(rowdex_dataset_counts(dataset, "label", some, &counts, &error));
+  CHECK(rowdex_counts_len(counts) == 2 && rowdex_counts_len(NULL) == 0);
+  uint64_t rows = 0;
+  const char *labels[] = {"fair", "good"};
+  for (size_t place = 0; place < 2; place++) {
+    rowdex_class_count count = {.struct_size = sizeof count};
+    OK(rowdex_counts_get(counts, place, &count, &error));
+    CHECK(strcmp(count.kind, "text") == 0 && count.value_len == 4 && memcmp(count.value, labels[place], 4) == 0);
+    rows += count.rows;
+  }
+  CHECK(rows == rowdex_id_set_len(some));
+  rowdex_class_count beyond = {.struct_size = sizeof beyond};
+  FAILS(rowdex_counts_get(counts, 2, &beyond, &error), ROWDEX_STATUS_OUT_OF_RANGE, "there are 2");
+  FAILS(rowdex_dataset_counts(dataset, "labels", NULL, &counts, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "did you mean");
+  rowdex_counts_free(counts);
+  rowdex_counts_free(NULL);
+  rowdex_id_set_free(some);
+  rowdex_dataset_free(dataset);
+}
+
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   views_serve_what_was_chosen(argv[1]);
   a_view_is_brought_up_to_date(argv[1]);
   weights_come_from_a_list(argv[1]);
+  rows_are_counted_by_class(argv[1]);
   conditions_choose_rows(argv[1]);
   return 0;
 }
