@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pathlib
+import resource
 import signal
 import sys
 import time
@@ -18,25 +20,31 @@ def main() -> None:
     rank, world, epochs = options["rank"], options["world"], options["epochs"]
     dataset = rowdex.Dataset(options["index"])
     loader = rowdex.Loader(
-        dataset, batch_size=options["batch"], seed=7, rank=rank, num_replicas=world, output="python",
+        dataset, batch_size=options["batch"], seed=7, rank=rank, num_replicas=world,
+        output=options.get("output", "python"),
         memory=options["memory"], threads=1, **options["more"],
     )  # fmt: skip
     if options.get("state"):
         loader.load_state_dict({"state": options["state"]})
-    steps, note = 0, open(options["note"], "a", buffering=1)
+    steps, note, kept = 0, open(options["note"], "a", buffering=1), []
     print("pid", os.getpid(), file=note)
     try:
         while loader.epoch < epochs:
             epoch = loader.epoch
             for batch in loader:
                 steps += 1
-                digest = hashlib.sha1(repr(batch).encode()).hexdigest()
+                # Batches of Arrow are kept, with the memory that they are in.
+                kept += [batch] if options.get("output") == "arrow" else []
+                shown = batch.row_ids if options.get("output") == "arrow" else batch
+                digest = hashlib.sha1(repr(shown).encode()).hexdigest()
                 state = loader.state_dict()["state"]
                 print("step", epoch, digest, state, file=note)
                 if steps == options.get("kill"):
                     os.kill(os.getpid(), signal.SIGKILL)
                 if steps == options.get("fork"):
                     fork(loader, note)
+                if steps == options.get("limited"):
+                    limit(options["resource"])
                 if steps == options.get("leave"):
                     return
                 if steps == options.get("close"):
@@ -50,6 +58,15 @@ def main() -> None:
         print("error", error, file=note)
         return
     print("end", file=note)
+
+
+def limit(name: str) -> None:
+    """From now on no file can be opened, or no more memory had than a few MB."""
+    if name == "files":
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    else:
+        used = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (6 << 20), resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def fork(loader: rowdex.Loader, note: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -13,6 +14,8 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import rowdex
 
@@ -41,6 +44,8 @@ class Job:
         share = {"share": "machine", "share_job": self.name, "share_name": "train", "share_ranks": self.world}
         if "share_on_death" in self.options:
             share["share_on_death"] = self.options["share_on_death"]
+        if "share_drift" in self.options:
+            share["share_drift"] = self.options["share_drift"]
         if environment is not None:
             share = {"share": "machine"}
         own = {"rank": rank, "note": str(self.note(rank)), "more": share if shared else {}}
@@ -70,6 +75,14 @@ class Job:
             assert time.monotonic() < deadline and self.processes[rank].poll() is None, self.errors(rank)
             time.sleep(0.01)
 
+    def await_reader(self, rank: int) -> None:
+        """Waits until a rank reads for all, which is the first that comes."""
+        deadline = time.monotonic() + WATCHDOG
+        tasks = pathlib.Path(f"/proc/{self.processes[rank].pid}/task")
+        while not any(name.startswith("rowdex-share-ac") for name in names_in(tasks)):
+            assert time.monotonic() < deadline and self.processes[rank].poll() is None, self.errors(rank)
+            time.sleep(0.01)
+
     def errors(self, rank: int) -> str:
         return (self.folder / f"errors-{rank}").read_text() + "\n".join(self.lines(rank, "error"))
 
@@ -93,7 +106,7 @@ def job(index: str, tmp_path: pathlib.Path) -> Iterator[Any]:
     def make(world: int, **options: Any) -> Job:
         folder = tmp_path / str(len(jobs))
         folder.mkdir()
-        jobs.append(Job(index, folder, world, **options))
+        jobs.append(Job(options.pop("index", index), folder, world, **options))
         return jobs[-1]
 
     yield make
@@ -152,8 +165,7 @@ def test_two_jobs_on_a_machine_never_meet(job: Any) -> None:
 def test_when_the_reader_is_killed_every_rank_gets_an_error_that_says_so(job: Any) -> None:
     shared = job(3, pause=0.002)
     shared.start(0)
-    # Who comes first reads.
-    time.sleep(1.0)
+    shared.await_reader(0)
     shared.start(1)
     shared.start(2)
     for rank in (1, 2):
@@ -176,7 +188,7 @@ def test_when_the_reader_is_killed_every_rank_gets_an_error_that_says_so(job: An
 def test_when_another_rank_is_killed_the_others_go_on_and_it_comes_back_at_its_state(job: Any) -> None:
     shared = job(3, pause=0.002)
     shared.start(0)
-    time.sleep(1.0)
+    shared.await_reader(0)
     shared.start(1, kill=6)
     shared.start(2)
     shared.wait(1)
@@ -190,8 +202,7 @@ def test_when_another_rank_is_killed_the_others_fail_if_they_are_told_to(job: An
     # More steps than ranks may be apart: an error comes after what was sent before.
     shared = job(3, pause=0.002, epochs=8, share_on_death="fail")
     shared.start(0)
-    # Who comes first reads.
-    time.sleep(1.0)
+    shared.await_reader(0)
     shared.start(1, kill=6)
     shared.start(2)
     shared.wait()
@@ -212,11 +223,57 @@ def test_when_another_rank_is_killed_the_others_fail_if_they_are_told_to(job: An
 def test_when_the_rank_that_reads_ends_early_another_one_reads_on(job: Any, how: str) -> None:
     shared = job(2, pause=0.002)
     shared.start(0, **{how: 8})
-    time.sleep(1.0)
+    shared.await_reader(0)
     shared.start(1)
     shared.wait()
     assert shared.lines(1, "step") == alone(job, 2)[1], shared.errors(1)
     assert ("as planned" in shared.errors(0)) == (how == "fail")
+
+
+@pytest.fixture(scope="session")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Rows of 64 KiB."""
+    folder = tmp_path_factory.mktemp("wide")
+    rows = [bytes([row % 251]) * (64 << 10) for row in range(512)]
+    pq.write_table(pa.table({"wide": pa.array(rows, pa.binary())}), folder / "a.parquet", row_group_size=64)
+    rowdex.build(folder / "a.parquet", folder / "a.rdx")
+    return str(folder / "a.rdx")
+
+
+@pytest.mark.parametrize(
+    ("resource", "words"), [("files", "raise the number of files"), ("memory", "may have no more memory")]
+)
+def test_a_rank_that_runs_out_of_files_or_memory_is_told_so_and_the_other_one_goes_on(
+    job: Any, wide: str, resource: str, words: str
+) -> None:
+    # Batches of 8 MiB.
+    options = {"index": wide, "batch": 128, "memory": 64 << 20, "output": "arrow", "share_drift": 2, "epochs": 3}
+    shared = job(2, **options)
+    shared.start(0)
+    shared.await_reader(0)
+    shared.start(1, limited=3, resource=resource)
+    shared.wait()
+    (error,) = shared.lines(1, "error")
+    assert words in error and not shared.ended(1), error
+    assert len(shared.lines(1, "step")) < 6
+    expected = alone(job, 2, **options)
+    assert shared.lines(0, "step") == expected[0] and shared.ended(0), shared.errors(0)
+    shared.start(1, state=shared.lines(1, "step")[-1].split()[-1])
+    shared.wait()
+    assert shared.lines(1, "step") == expected[1], shared.errors(1)
+
+
+def test_a_reader_that_runs_out_of_files_says_so_or_leaves_it_to_another_rank(job: Any) -> None:
+    shared = job(2, pause=0.002, epochs=6)
+    shared.start(0, limited=4, resource="files")
+    shared.await_reader(0)
+    shared.start(1)
+    shared.wait()
+    (error,) = shared.lines(0, "error")
+    assert "raise the number of files" in error, error
+    found, expected = shared.lines(1, "step"), alone(job, 2, epochs=6)[1]
+    assert found == expected[: len(found)]
+    assert shared.ended(1) or "raise the number of files" in shared.errors(1), shared.errors(1)
 
 
 def test_a_rank_that_is_stopped_holds_the_others_up_and_nothing_is_lost(job: Any) -> None:
@@ -237,7 +294,7 @@ def test_a_rank_that_is_stopped_holds_the_others_up_and_nothing_is_lost(job: Any
 def test_a_forked_child_is_told_to_make_its_own_and_keeps_no_dead_reader_alive(job: Any) -> None:
     shared = job(2, pause=0.002)
     shared.start(0, fork=4, kill=9)
-    time.sleep(1.0)
+    shared.await_reader(0)
     shared.start(1)
     # The child has the sockets of its parent, and lives on.
     shared.wait()
@@ -258,7 +315,7 @@ def test_nobody_waits_for_a_rank_that_has_closed_its_loader_because_of_its_child
     closing, other = (0, 1) if reading else (1, 0)
     # Who comes first reads.
     shared.start(0, **({"fork": 4, "close": 8} if closing == 0 else {}))
-    time.sleep(1.0)
+    shared.await_reader(0)
     shared.start(1, **({"fork": 4, "close": 8} if closing == 1 else {}))
     shared.wait(other)
     assert shared.lines(other, "step") == alone(job, 2)[other], shared.errors(other)
@@ -353,8 +410,14 @@ def test_one_rank_alone_has_a_state_and_stats_as_without(index: str) -> None:
         shared.set_epoch(5)
         one.set_epoch(5)
         assert list(shared) == list(one)
-    assert not any(thread.startswith("rowdex-share") for thread in threads())
+    assert not any(thread.startswith("rowdex-share") for thread in names_in(pathlib.Path("/proc/self/task")))
 
 
-def threads() -> list[str]:
-    return [path.read_text() for path in pathlib.Path("/proc/self/task").glob("*/comm")]
+def names_in(tasks: pathlib.Path) -> list[str]:
+    """The names of the threads of a process, in /proc."""
+    names = []
+    for path in tasks.glob("*/comm"):
+        # Some end meanwhile.
+        with contextlib.suppress(OSError):
+            names.append(path.read_text())
+    return names
