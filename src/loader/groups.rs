@@ -13,7 +13,7 @@ use crate::index::RowGroupEntry;
 use crate::projection::Projection;
 use crate::row_group::{Likeness, ReadCost, RowSink, WholeBatch, finish};
 use crate::source::Link;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Index, Result};
 
 /// What is read for a group.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -214,9 +214,9 @@ impl Loadable for Dataset {}
 impl Loadable for MixedDataset {}
 
 pub(super) mod sealed {
-    use xxhash_rust::xxh3::xxh3_64;
+    use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-    use super::{Arc, Dataset, DatasetGroups, Groups, MixedDataset, MixedGroups};
+    use super::{Arc, Dataset, DatasetGroups, Groups, Index, MixedDataset, MixedGroups};
 
     /// The row groups of a dataset, which are nobody's business but the loader's.
     #[derive(Debug)]
@@ -226,7 +226,7 @@ pub(super) mod sealed {
         /// With `views`, strings and binary are served as such.
         fn row_groups(&self, views: bool) -> Opened;
 
-        /// Which rows these are: the fingerprints of the indexes.
+        /// Which rows these are: the fingerprints of the indexes, and what they call the columns of the files.
         fn fingerprint(&self) -> u64;
     }
 
@@ -236,7 +236,7 @@ pub(super) mod sealed {
         }
 
         fn fingerprint(&self) -> u64 {
-            self.index().fingerprint()
+            served(self.index())
         }
     }
 
@@ -246,8 +246,18 @@ pub(super) mod sealed {
         }
 
         fn fingerprint(&self) -> u64 {
-            let all = self.datasets().iter().flat_map(|dataset| dataset.index().fingerprint().to_le_bytes());
+            let all = self.datasets().iter().flat_map(|dataset| served(dataset.index()).to_le_bytes());
             xxh3_64(&all.collect::<Vec<_>>())
+        }
+    }
+
+    /// The fingerprint of an index. By another name the values of a column are others, so renames are part of it here.
+    fn served(index: &Index) -> u64 {
+        match index.renames().len() {
+            0 => index.fingerprint(),
+            _ => {
+                xxh3_64_with_seed(format!("{:?}", index.renames().collect::<Vec<_>>()).as_bytes(), index.fingerprint())
+            }
         }
     }
 }

@@ -251,3 +251,17 @@ fn units_end_where_a_file_or_a_dataset_does() {
     // Row groups that are large enough, or memory that is too small, change nothing.
     assert_eq!(joined(&dataset, false, 0).count(), dataset.index().num_row_groups());
 }
+
+#[test]
+fn rows_under_other_names_are_other_rows_to_ranks_that_share_a_reader() {
+    use groups::sealed::RowGroups;
+    let (dir, dataset) = small();
+    let renamed = dir.path().join("renamed.rdx");
+    IndexBuilder::new([dir.path()]).with_renames([("text", "words")]).build(&renamed).unwrap();
+    let renamed = Dataset::open(renamed).unwrap();
+    assert_eq!(dataset.index().fingerprint(), renamed.index().fingerprint());
+    assert_eq!(RowGroups::fingerprint(&dataset), dataset.index().fingerprint());
+    assert_ne!(RowGroups::fingerprint(&dataset), RowGroups::fingerprint(&renamed));
+    let mixed = |with: &Dataset| MixedDataset::new([with.clone(), dataset.clone()]);
+    assert_eq!(RowGroups::fingerprint(&mixed(&dataset).unwrap()), RowGroups::fingerprint(&mixed(&dataset).unwrap()));
+}

@@ -83,6 +83,28 @@ fn schemas_that_differ_name_both_files_and_the_field() {
 }
 
 #[test]
+fn renames_that_cannot_be_are_refused_in_one_line() {
+    let place = Place::with_data();
+    let build = "build data -o train.rdx --rename";
+    refused(&place, &format!("{build} labl=name"), &["labl", "no file has the column", "did you mean \"label\"?"]);
+    refused(
+        &place,
+        &format!("{build} label=score"),
+        &["score", "the file has this column", "rename \"label\" to a name"],
+    );
+    refused(&place, &format!("{build} label=a --rename label=b"), &["\"label\" is renamed to \"a\" and to \"b\""]);
+    refused(&place, &format!("{build} label=score --rename score=x"), &["rename \"label\" to \"x\""]);
+    refused(&place, &format!("{build} label="), &["\"label\" is renamed to nothing"]);
+    for wrong in ["label", "label=a=b"] {
+        place.run(&format!("{build} {wrong}")).exits_with_usage().complains(&["--rename <OLD=NEW>", wrong]);
+    }
+    place.run(&format!("{build} label=name")).succeeds();
+    let info = place.run("info train.rdx").succeeds().text();
+    assert!(info.contains("renamed      label is served as name\n"), "{info}");
+    assert_eq!(place.json("info train.rdx")["renamed"]["label"], "name");
+}
+
+#[test]
 fn files_that_vanished_or_changed_are_noticed() {
     let commands = ["get train.rdx 0", "epoch train.rdx", "verify train.rdx", "verify train.rdx --level deep"];
     let again = "build the index again";
