@@ -79,6 +79,9 @@ fi
 step "tests"
 cargo test --locked --all-features
 
+step "random and public files, with all columns left to the parquet crate"
+ROWDEX_DECODE=parquet cargo test --locked --all-features --test it -- oracle::random oracle::every_sound
+
 for features in "" "--no-default-features"; do
   step "tests of the library ${features:-with the default features}"
   # shellcheck disable=SC2086
