@@ -82,6 +82,39 @@ pub(crate) fn container_len(record: &RowSetRecord, rows: u64) -> Result<u64> {
     }
 }
 
+/// About `place` of `whole`, as a place among `len`. It only says where a search begins, so it need not be exact.
+fn proportion(place: u64, whole: u64, len: usize) -> usize {
+    (place as f64 / whole as f64 * len as f64) as usize
+}
+
+/// As `partition_point`, by a search that begins at `near` and widens: bisecting all of a large selection would miss
+/// the cache at each step.
+fn partition_near<T>(items: &[T], near: usize, is_before: impl Fn(&T) -> bool) -> usize {
+    let before = |at: usize| items.get(at).is_some_and(&is_before);
+    let (mut low, mut high, mut step);
+    if before(near) {
+        (low, step) = (near.saturating_add(1), 1_usize);
+        high = low;
+        while before(high) {
+            low = high.saturating_add(1);
+            high = low.saturating_add(step);
+            step = step.saturating_mul(2);
+        }
+        high = high.min(items.len());
+    } else {
+        (high, step) = (near.min(items.len()), 1_usize);
+        low = high;
+        while let Some(last) = low.checked_sub(1)
+            && !before(last)
+        {
+            high = last;
+            low = high.saturating_sub(step);
+            step = step.saturating_mul(2);
+        }
+    }
+    low.saturating_add(items.get(low..high).map_or(0, |items| items.partition_point(is_before)))
+}
+
 fn words(rows: u64) -> u64 {
     rows.div_ceil(WORD_BITS)
 }
@@ -189,21 +222,24 @@ impl<'a> RowSet<'a> {
         self.source_rows
     }
 
-    /// The row at `slot`; `None` at `len` and beyond. O(log of the container), without allocation.
+    /// The row at `slot`; `None` at `len` and beyond. O(log of the container), or O(1) where served rows are spread
+    /// evenly; without allocation.
     pub fn select(&self, slot: u64) -> Option<u64> {
         if slot >= self.len {
             return None;
         }
         match self.container {
             Container::Runs(runs) => {
-                let at = runs.partition_point(|run| u64::from(run.end.get()) <= slot);
+                let near = proportion(slot, self.len, runs.len());
+                let at = partition_near(runs, near, |run| u64::from(run.end.get()) <= slot);
                 let before = at.checked_sub(1).and_then(|at| runs.get(at)).map_or(0, |run| u64::from(run.end.get()));
                 Some(u64::from(runs.get(at)?.start.get()).saturating_add(slot.saturating_sub(before)))
             }
             Container::Offsets(offsets) => Some(u64::from(offsets.get(usize::try_from(slot).ok()?)?.get())),
             Container::Bitmap { ranks, words } => {
                 // The rank of the first block is 0, so one before the first greater rank always exists.
-                let block = ranks.partition_point(|rank| u64::from(rank.get()) <= slot).checked_sub(1)?;
+                let near = proportion(slot, self.len, ranks.len()).saturating_add(1);
+                let block = partition_near(ranks, near, |rank| u64::from(rank.get()) <= slot).checked_sub(1)?;
                 let mut left = slot.saturating_sub(u64::from(ranks.get(block)?.get()));
                 let first = block.saturating_mul(BLOCK_WORDS as usize);
                 for (at, word) in words.get(first..)?.iter().enumerate().take(BLOCK_WORDS as usize) {
@@ -227,14 +263,18 @@ impl<'a> RowSet<'a> {
         }
         match self.container {
             Container::Runs(runs) => {
-                let started = runs.partition_point(|run| u64::from(run.start.get()) < row);
+                let near = proportion(row, self.source_rows, runs.len());
+                let started = partition_near(runs, near, |run| u64::from(run.start.get()) < row);
                 let Some(run) = started.checked_sub(1).and_then(|at| runs.get(at)) else { return 0 };
                 let before =
                     started.checked_sub(2).and_then(|at| runs.get(at)).map_or(0, |run| u64::from(run.end.get()));
                 let end = u64::from(run.end.get());
                 before.saturating_add(row.saturating_sub(u64::from(run.start.get()))).min(end)
             }
-            Container::Offsets(offsets) => offsets.partition_point(|&offset| u64::from(offset.get()) < row) as u64,
+            Container::Offsets(offsets) => {
+                let near = proportion(row, self.source_rows, offsets.len());
+                partition_near(offsets, near, |&offset| u64::from(offset.get()) < row) as u64
+            }
             Container::Bitmap { ranks, words } => {
                 let block = row / BLOCK_BITS;
                 let rank = ranks.get(block as usize).map_or(0, |rank| u64::from(rank.get()));
@@ -442,6 +482,20 @@ mod tests {
         assert!(!set.contains(source_rows));
         let runs: Vec<_> = set.runs().collect();
         assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].start), "runs touch: {runs:?}");
+    }
+
+    #[test]
+    fn a_search_that_begins_anywhere_finds_what_bisecting_finds() {
+        for len in [0, 1, 2, 3, 7, 40] {
+            for ones in 0..=len {
+                let items: Vec<bool> = (0..len).map(|at| at < ones).collect();
+                for near in (0..len + 3).chain([usize::MAX - 1, usize::MAX]) {
+                    assert_eq!(partition_near(&items, near, |item| *item), ones, "{len} items from {near}");
+                }
+            }
+        }
+        assert_eq!(proportion(7, 0, 10), usize::MAX);
+        assert_eq!((proportion(0, 8, 4), proportion(7, 8, 4)), (0, 3));
     }
 
     #[test]
