@@ -332,8 +332,11 @@ impl GroupDecoder<'_> {
                     guard::walk(bytes, &chunk, &mut tally, &mut note).map_err(refused).map_err(name)?;
                 }
             }
-            if !selective && tally.values < count as u64 {
-                let message = format!("its pages hold {} values for {count} rows", tally.values);
+            // A header that miscounts values makes later rows others, or the parquet crate wait for values for ever.
+            let is_whole = !selective || pages.ranges.contains(&(start..start + length));
+            let rows = group.num_rows().unsigned_abs();
+            if is_whole && (tally.values < rows || (!nested && tally.values > rows)) {
+                let message = format!("its pages hold {} values for {rows} rows", tally.values);
                 return Err(name(Error::new(ErrorKind::InvalidParquet, message)));
             }
             if !selective && nested && tally.values < chunk.values {

@@ -110,7 +110,6 @@ pub(super) enum PageKind {
         repetition_bytes: usize,
         definition_bytes: usize,
         nulls: usize,
-        rows: usize,
         /// Whether its values are not compressed, whatever the codec of its column chunk.
         is_plain: bool,
     },
@@ -149,11 +148,11 @@ impl Header {
             DATA_PAGE_V2 => {
                 let [definition, repetition] = self.level_bytes;
                 let [nulls, rows] = self.counts;
+                number(rows)?;
                 PageKind::Second {
                     repetition_bytes: number(repetition)?,
                     definition_bytes: number(definition)?,
                     nulls: number(nulls)?,
-                    rows: number(rows)?,
                     is_plain: self.plain,
                 }
             }

@@ -10,7 +10,7 @@ use parquet::DecodeResult;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, RowSelection};
 use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder};
-use parquet::file::page_index::offset_index::PageLocation;
+use parquet::file::page_index::offset_index::{OffsetIndexMetaData, PageLocation};
 
 use super::direct::{Column, GroupBytes, Shape};
 use super::guard::FilePage;
@@ -179,10 +179,10 @@ impl Pages {
                 return Err(Error::new(ErrorKind::InvalidParquet, message));
             }
         }
-        if self.selection.is_some() {
+        if self.selection.is_some() && self.located().is_some() {
             return Ok(());
         }
-        if selected.is_some() {
+        if selected.is_some() || self.selection.is_some() {
             // What is behind the last row that is due may show that what was before is damaged.
             direct.iter_mut().flatten().try_for_each(|column| caught_panic(|| column.skip_rest()))?;
         }
@@ -193,7 +193,7 @@ impl Pages {
     fn direct(&self, leaves: &[usize], roots: &[usize]) -> Result<(Vec<Option<Column>>, Vec<usize>)> {
         let metadata = self.reader.metadata();
         let Some(group) = metadata.row_groups().get(self.group) else { return Ok((Vec::new(), leaves.to_vec())) };
-        let index = metadata.offset_index().and_then(|groups| groups.get(self.group));
+        let index = self.located();
         let locations = |leaf: usize| -> Vec<PageLocation> {
             index.and_then(|columns| columns.get(leaf)).map_or_else(Vec::new, |column| column.page_locations().clone())
         };
@@ -225,6 +225,11 @@ impl Pages {
             found.clear();
         }
         Ok((found, rest))
+    }
+
+    /// Where the pages of the row group are, if that was read.
+    fn located(&self) -> Option<&Vec<OffsetIndexMetaData>> {
+        self.reader.metadata().offset_index().and_then(|groups| groups.get(self.group))
     }
 
     pub(super) fn each_decoded(&self, leaves: &[usize], mut take: impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {

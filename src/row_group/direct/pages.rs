@@ -136,11 +136,10 @@ impl ColumnPages {
         match &self.next {
             Next::InOrder(_) => {
                 let head = &self.following()?.head;
-                match head.kind {
-                    PageKind::Dictionary => None,
-                    PageKind::First => (self.levels.0 == 0).then_some(head.values),
-                    PageKind::Second { rows, .. } => Some(rows),
-                }
+                // Values are compared with the footer. A count of rows is not, and if it were wrong, all rows behind
+                // would be others; so lists are counted.
+                let is_told = self.levels.0 == 0 && !matches!(head.kind, PageKind::Dictionary);
+                is_told.then_some(head.values)
             }
             Next::Located { dictionary: Some(_), .. } => None,
             Next::Located { dictionary: None, locations, rows } => {
