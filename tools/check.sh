@@ -116,6 +116,7 @@ else
 fi
 
 step "the main job"
-cargo run --locked --quiet -- demo
+# With the features that are built already.
+cargo run --locked --quiet --all-features -- demo
 
 step "all checks passed"

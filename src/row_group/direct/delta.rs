@@ -44,7 +44,11 @@ impl Delta {
     /// The integers of a page, which fit into `bits` bits.
     pub(super) fn new(bytes: Bytes, bits: u32) -> Result<Self> {
         let mut reader = Reader::new(&bytes);
-        let mut number = || reader.varint().and_then(|number| usize::try_from(number).ok()).ok_or_else(broken);
+        // As the parquet crate does, which takes them for signed ones.
+        let mut number = || {
+            let number = reader.varint().and_then(|number| i64::try_from(number).ok());
+            number.and_then(|number| usize::try_from(number).ok()).ok_or_else(broken)
+        };
         let (block, minis, left) = (number()?, number()?, number()?);
         let last = reader.zigzag().filter(|value| fits(*value, bits)).ok_or_else(broken)?;
         let at = reader.at();
