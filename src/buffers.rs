@@ -165,7 +165,7 @@ impl<M: Memory> Drop for Lent<M> {
 ///
 /// glibc maps blocks of 128 KiB and more anew each time, until a larger one that it mapped was freed. What is lent
 /// again and again is never freed, so it would not learn of it. Other allocators do not mind.
-pub(crate) fn announce(length: usize) {
+pub(crate) fn prime_allocator(length: usize) {
     drop(black_box(Vec::<u8>::with_capacity(length)));
 }
 

@@ -122,7 +122,7 @@ impl Engine {
             waits_for_reads: settings.threads > 0,
         };
         let most_idle = MOST_IDLE.min(limits.excess) as usize;
-        buffers::announce(most_idle);
+        buffers::prime_allocator(most_idle);
         let state = State {
             stop: false,
             schedule: Schedule::new(limits, lookahead),

@@ -136,8 +136,8 @@ impl ColumnPages {
         match &self.next {
             Next::InOrder(_) => {
                 let head = &self.following()?.head;
-                // Values are compared with the footer. A count of rows is not, and if it were wrong, all rows behind
-                // would be others; so lists are counted.
+                // Without lists a value is a row, and their sum was compared with the footer. A count of lists was not,
+                // and if it were wrong, all rows behind would be others; so lists are counted where they are.
                 let is_told = self.levels.0 == 0 && !matches!(head.kind, PageKind::Dictionary);
                 is_told.then_some(head.values)
             }
