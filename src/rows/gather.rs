@@ -10,13 +10,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, FixedSizeBinaryArray, GenericByteArray,
-    GenericByteViewArray, NullArray, OffsetSizeTrait, PrimitiveArray, RecordBatch, UInt32Array, downcast_primitive,
+    Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, GenericByteArray, GenericByteViewArray, NullArray,
+    OffsetSizeTrait, PrimitiveArray, RecordBatch, UInt32Array, downcast_primitive, downcast_primitive_array,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
-    ArrowNativeType, BinaryType, BinaryViewType, ByteArrayType, ByteViewType, DataType, LargeBinaryType, LargeUtf8Type,
-    SchemaRef, StringViewType, Utf8Type,
+    ArrowNativeType, BinaryType, BinaryViewType, ByteArrayType, ByteViewType, DataType, IntervalDayTime,
+    IntervalMonthDayNano, IntervalUnit, LargeBinaryType, LargeUtf8Type, SchemaRef, StringViewType, Utf8Type, i256,
 };
 use arrow::error::ArrowError;
 
@@ -151,57 +151,92 @@ pub(super) fn copy<P: Picks>(
     runs: &[P],
     wanted: &DataType,
 ) -> Result<Vec<ArrayRef>, ArrowError> {
-    macro_rules! fixed {
-        ($type:ty) => {
-            Ok(fixed::<$type, P>(arrays, runs))
-        };
-    }
-    downcast_primitive! {
-        arrays[0].data_type() => (fixed),
-        DataType::Utf8 => bytes::<Utf8Type, P>(arrays, runs),
-        DataType::Binary => bytes::<BinaryType, P>(arrays, runs),
-        DataType::LargeUtf8 => bytes::<LargeUtf8Type, P>(arrays, runs),
-        DataType::LargeBinary => bytes::<LargeBinaryType, P>(arrays, runs),
-        DataType::Utf8View => match wanted {
-            DataType::Utf8 => spelled_out::<StringViewType, Utf8Type, P>(arrays, runs),
-            DataType::LargeUtf8 => spelled_out::<StringViewType, LargeUtf8Type, P>(arrays, runs),
+    use DataType::*;
+    match arrays[0].data_type() {
+        // One loop for each width, rather than for each type: what the values mean does not matter to a copy.
+        Int8 | UInt8 => fixed::<u8, P>(arrays, runs),
+        Int16 | UInt16 | Float16 => fixed::<u16, P>(arrays, runs),
+        Int32 | UInt32 | Float32 | Date32 | Time32(_) | Interval(IntervalUnit::YearMonth) | Decimal32(_, _) => {
+            fixed::<u32, P>(arrays, runs)
+        }
+        Int64 | UInt64 | Float64 | Date64 | Time64(_) | Timestamp(_, _) | Duration(_) | Decimal64(_, _) => {
+            fixed::<u64, P>(arrays, runs)
+        }
+        Decimal128(_, _) => fixed::<i128, P>(arrays, runs),
+        Decimal256(_, _) => fixed::<i256, P>(arrays, runs),
+        Interval(IntervalUnit::DayTime) => fixed::<IntervalDayTime, P>(arrays, runs),
+        Interval(IntervalUnit::MonthDayNano) => fixed::<IntervalMonthDayNano, P>(arrays, runs),
+        Utf8 => bytes::<Utf8Type, P>(arrays, runs),
+        Binary => bytes::<BinaryType, P>(arrays, runs),
+        LargeUtf8 => bytes::<LargeUtf8Type, P>(arrays, runs),
+        LargeBinary => bytes::<LargeBinaryType, P>(arrays, runs),
+        Utf8View => match wanted {
+            Utf8 => spelled_out::<StringViewType, Utf8Type, P>(arrays, runs),
+            LargeUtf8 => spelled_out::<StringViewType, LargeUtf8Type, P>(arrays, runs),
             _ => by_arrow(arrays, runs),
         },
-        DataType::BinaryView => match wanted {
-            DataType::Binary => spelled_out::<BinaryViewType, BinaryType, P>(arrays, runs),
-            DataType::LargeBinary => spelled_out::<BinaryViewType, LargeBinaryType, P>(arrays, runs),
+        BinaryView => match wanted {
+            Binary => spelled_out::<BinaryViewType, BinaryType, P>(arrays, runs),
+            LargeBinary => spelled_out::<BinaryViewType, LargeBinaryType, P>(arrays, runs),
             _ => by_arrow(arrays, runs),
         },
-        DataType::Boolean => Ok(booleans(arrays, runs)),
-        DataType::FixedSizeBinary(width) => fixed_size_binary(arrays, *width, runs),
-        DataType::Null => Ok(runs.iter().map(|run| Arc::new(NullArray::new(run.count())) as ArrayRef).collect()),
-        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, _) => lists(arrays, runs),
-        DataType::ListView(_) | DataType::LargeListView(_) => list_views(arrays, runs),
-        DataType::Struct(fields) => structs(arrays, fields, runs),
-        DataType::Map(entries, sorted) => maps(arrays, entries, *sorted, runs),
-        DataType::Dictionary(_, _) => dictionaries(arrays, runs),
+        Boolean => Ok(booleans(arrays, runs)),
+        FixedSizeBinary(width) => fixed_size_binary(arrays, *width, runs),
+        Null => Ok(runs.iter().map(|run| Arc::new(NullArray::new(run.count())) as ArrayRef).collect()),
+        List(_) | LargeList(_) | FixedSizeList(_, _) => lists(arrays, runs),
+        ListView(_) | LargeListView(_) => list_views(arrays, runs),
+        Struct(fields) => structs(arrays, fields, runs),
+        Map(entries, sorted) => maps(arrays, entries, *sorted, runs),
+        Dictionary(_, _) => dictionaries(arrays, runs),
         _ => by_arrow(arrays, runs),
     }
 }
 
-fn fixed<T: ArrowPrimitiveType, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Vec<ArrayRef> {
-    let finish = |values: Vec<T::Native>, run: &P| -> ArrayRef {
-        let array = PrimitiveArray::<T>::new(values.into(), nulls(arrays, run));
-        Arc::new(array.with_data_type(arrays[0].data_type().clone()))
+/// Values of one width. `N` has that width, and no stricter alignment than the type of the values.
+fn fixed<N: ArrowNativeType, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
+    let finish = |values: Vec<N>, run: &P| {
+        primitive(arrays[0].data_type(), Buffer::from_vec(values), run.count(), nulls(arrays, run))
     };
     // One row of one row group is the most frequent wish, and needs no list of slices.
     if let ([only], [run]) = (arrays, runs)
         && P::SINGLE
     {
-        let values = &only.as_primitive::<T>().values()[..];
-        return vec![finish(run.rows().map(|(_, row)| values[row]).collect(), run)];
+        let values = native_values::<N>(*only);
+        return Ok(vec![finish(run.rows().map(|(_, row)| values[row]).collect(), run)?]);
     }
-    let values: Vec<&[T::Native]> = arrays.iter().map(|array| &array.as_primitive::<T>().values()[..]).collect();
+    let values: Vec<&[N]> = arrays.iter().map(|array| native_values(*array)).collect();
     let copied = |run: &P| match P::SINGLE {
         true => finish(run.rows().map(|(source, row)| values[source][row]).collect(), run),
         false => finish(concatenated(run.count(), run.spans().map(|(source, rows)| &values[source][rows])), run),
     };
     runs.iter().map(copied).collect()
+}
+
+/// The values of an array of a primitive type, as other numbers of the same width; none of any other type.
+fn native_values<N: ArrowNativeType>(array: &dyn Array) -> &[N] {
+    downcast_primitive_array!(
+        array => array.values().inner().typed_data(),
+        _ => &[],
+    )
+}
+
+/// An array of a primitive type, of `count` values.
+fn primitive(
+    data_type: &DataType,
+    values: Buffer,
+    count: usize,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, ArrowError> {
+    macro_rules! array {
+        ($type:ty) => {{
+            let array = PrimitiveArray::<$type>::try_new(ScalarBuffer::new(values, 0, count), nulls)?;
+            Ok(Arc::new(array.with_data_type(data_type.clone())))
+        }};
+    }
+    downcast_primitive! {
+        data_type => (array),
+        other => Err(ArrowError::InvalidArgumentError(format!("{other} is no primitive type"))),
+    }
 }
 
 fn bytes<T: ByteArrayType, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
