@@ -208,6 +208,7 @@ pub mod cache;
 compile_error!("the feature `capi` needs Unix: paths of C are bytes, as Unix has them");
 #[cfg(all(feature = "capi", unix))]
 mod capi;
+mod crew;
 pub mod dataset;
 pub mod error;
 #[cfg(feature = "filter")]

@@ -26,6 +26,7 @@ use super::schedule::{Extracted, Extraction, Limits, Measured, Outlook, Read, Sc
 use super::substitutes::Substitutes;
 use super::walk::{BatchRange, Walk};
 use crate::buffers::{self, Buffers};
+use crate::crew::{self, Crew};
 use crate::dataset::Prefetch;
 use crate::{Error, ErrorKind, Result};
 
@@ -46,6 +47,10 @@ pub(crate) struct Settings {
 /// needs of them is in use.
 const MOST_IDLE: u64 = 16 << 20;
 
+/// A row group with less to decode is not divided among threads: calling one takes microseconds, as decoding some tens
+/// of kilobytes does.
+const WORTH_HELP: u64 = 1 << 20;
+
 /// Threads that work a run off from a given batch on. Dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -62,6 +67,8 @@ struct Shared {
     faults: Arc<Faults>,
     /// For what is read and decompressed, while it is decoded.
     buffers: Arc<Buffers<Vec<u8>>>,
+    /// The threads, which help one that decodes when the schedule has nothing for them; `None` if there is no other.
+    crew: Option<Arc<Crew>>,
     state: Mutex<State>,
     /// There may be something to do.
     work: Condvar,
@@ -134,7 +141,8 @@ impl Engine {
             out: BTreeMap::new(),
             stats: LoaderStats::default(),
         };
-        let shared = Arc::new_cyclic(|me| Shared {
+        let shared = Arc::new_cyclic(|me: &Weak<Shared>| Shared {
+            crew: (settings.threads > 1).then(|| Arc::new(Crew::new(WORTH_HELP, wake(Weak::clone(me))))),
             me: Weak::clone(me),
             inline: settings.threads == 0,
             groups,
@@ -164,6 +172,17 @@ impl Engine {
         }
         drop(state);
         self.shared.work.notify_all();
+    }
+}
+
+/// Wakes the threads that wait for something to do.
+fn wake(shared: Weak<Shared>) -> impl Fn() + Send + Sync {
+    move || {
+        if let Some(shared) = shared.upgrade() {
+            // A thread that has just looked in vain waits once the lock is free, and not before.
+            drop(shared.lock());
+            shared.work.notify_all();
+        }
     }
 }
 
@@ -247,9 +266,29 @@ impl Shared {
                     self.run(work);
                     state = self.lock();
                 }
-                None => state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => match &self.crew {
+                    Some(crew) => state = self.help_or_wait(crew, state),
+                    None => state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+                },
             }
         }
+    }
+
+    /// Does a part of what another thread decodes, or waits for something to do.
+    fn help_or_wait<'a>(&'a self, crew: &Crew, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let Some(job) = crew.find() else {
+            let state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            crew.back();
+            return state;
+        };
+        drop(state);
+        let began = Instant::now();
+        let buffers = buffers::enter(&self.buffers);
+        job.help();
+        drop(buffers);
+        let mut state = self.lock();
+        state.stats.decoding += began.elapsed();
+        state
     }
 
     fn pick(&self, state: &mut State) -> Option<Work> {
@@ -367,6 +406,7 @@ impl Shared {
         let is_lost = |slot: &u32| lost.iter().any(|lost| lost.contains(slot));
         let began = Instant::now();
         let _buffers = buffers::enter(&self.buffers);
+        let _crew = self.crew.as_ref().map(crew::enter);
         let mut decodes = 0;
         let work = || match whole {
             Some(whole) => extract::from_whole(whole, slots, keep, &*self.groups),

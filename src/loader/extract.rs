@@ -11,8 +11,9 @@ use super::faults::row_group_of;
 use super::groups::Groups;
 use super::pick::{Picker, as_run, chunk_rows};
 use super::plan::{PIECES, is_part, is_sparse};
+use crate::crew;
 use crate::dataset::Prefetch;
-use crate::row_group::RowSink;
+use crate::row_group::{AHEAD_FROM, RowSink};
 use crate::rows::{self, ChunkBytes, Place, bytes_of, bytes_of_part};
 use crate::{Error, ErrorKind, Result};
 
@@ -143,7 +144,10 @@ pub(crate) fn from_file(
     let picked = picking.picker.finish(slots.len())?;
     let picking = picking.took + began.elapsed();
     let decoded_bytes = wanted.is_none().then_some(picked.decoded_bytes);
-    let staged_bytes = picked.staged_bytes;
+    let chunks = rows.div_ceil(chunk);
+    // The chunk behind the one that is picked from.
+    let ahead = crew::current().filter(|_| chunks >= AHEAD_FROM).map_or(0, |_| picked.decoded_bytes / chunks as u64);
+    let staged_bytes = picked.staged_bytes + ahead;
     Ok(Extracted { rows: picked.rows, stays: None, decoded_bytes, staged_bytes, picking, decodes })
 }
 

@@ -25,6 +25,7 @@ use crate::row_group::{self, RowSink};
 use crate::sampler::{Shard, Tail};
 use crate::source::{Done, Pending};
 
+mod help;
 #[cfg(target_os = "linux")]
 mod share;
 mod units;
@@ -49,6 +50,8 @@ struct Fake {
     decodes: AtomicU64,
     /// Of each group, the failed ones included.
     attempts: Vec<AtomicU64>,
+    /// What a thread offers to the others whenever it reads.
+    offered: Option<Arc<help::Offered>>,
 }
 
 /// What was asked for and has not arrived, in the order in which it was asked for.
@@ -74,6 +77,7 @@ impl Fake {
             panicking: BTreeSet::new(),
             decodes: AtomicU64::new(0),
             attempts: sizes.iter().map(|_| AtomicU64::new(0)).collect(),
+            offered: None,
         }
     }
 
@@ -152,6 +156,9 @@ impl Groups for Fake {
         assert!(prefetch.is_none_or(|prefetch| prefetch.has_arrived()), "a thread would wait for it");
         std::thread::sleep(self.delay);
         self.attempts[group as usize].fetch_add(1, Ordering::Relaxed);
+        if let Some(offered) = &self.offered {
+            offered.offer();
+        }
         assert!(!self.panicking.contains(&group), "a defect");
         if self.failing.contains(&group) && !self.repaired.load(Ordering::Relaxed) {
             return Err(Error::new(self.failing_with, "damaged").with_row_group(u64::from(group)));

@@ -22,6 +22,7 @@ mod pages;
 mod seam;
 #[cfg(feature = "filter")]
 mod statistics;
+mod team;
 #[cfg(test)]
 mod tests;
 mod thrift;
@@ -43,6 +44,7 @@ pub(crate) use footer::{FileMetadata, Footer, read_end};
 pub(crate) use seam::{FileBytes, RowSink, WholeBatch};
 #[cfg(feature = "filter")]
 pub(crate) use statistics::{Home, Known, Statistics};
+pub(crate) use team::AHEAD_FROM;
 
 /// Runs a step of the decoder, which may panic on bytes it does not expect.
 fn caught<T>(what: &str, step: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {

@@ -1,7 +1,6 @@
 //! The bytes of pages that were fetched, decoded batch by batch.
 
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, RecordBatch};
@@ -14,6 +13,7 @@ use parquet::file::page_index::offset_index::{OffsetIndexMetaData, PageLocation}
 
 use super::direct::{Column, GroupBytes, Shape};
 use super::guard::FilePage;
+use super::team::{AHEAD_FROM, Team};
 use super::{caught, caught_panic};
 use crate::rows::take_rows;
 use crate::{Error, ErrorKind, Result};
@@ -134,13 +134,16 @@ impl Pages {
         count: usize,
         mut take: impl FnMut(&[ArrayRef], usize) -> Result<()>,
     ) -> Result<()> {
-        let (mut direct, rest) = self.direct(leaves, roots)?;
+        let (direct, rest) = self.direct(leaves, roots)?;
         // Of what is read as a whole, the crate decodes all rows: passing by many of them takes it longer.
         let mut due = selected.filter(|_| self.selection.is_none() && !rest.is_empty()).map(Due::of);
+        let mut is_direct: Vec<bool> = direct.iter().map(Option::is_some).collect();
+        is_direct.resize(roots.len(), false);
+        let direct: Vec<Column> = direct.into_iter().flatten().collect();
         if direct.is_empty() && due.is_none() {
             return self.each_decoded(&rest, |batch| take(batch.columns(), batch.num_rows()));
         }
-        direct.resize_with(roots.len(), || None);
+        let team = Team::new(direct, self.expanded());
         let mut runs = Runs { selected, next: 0, passed: 0, found: Vec::new() };
         let mut with_direct = |decoded: &[ArrayRef], mut rows: usize| {
             let mut picked = Vec::new();
@@ -153,20 +156,23 @@ impl Pages {
                 picked = decoded.iter().map(|array| take_rows(array.as_ref(), slots)).collect::<Result<_>>()?;
             }
             let decoded = if picked.is_empty() { decoded } else { &picked };
-            let runs = runs.of(rows)?;
-            let mut columns = Vec::with_capacity(roots.len());
-            let mut decoded = decoded.iter();
-            for column in &mut direct {
-                match column {
-                    Some(column) => columns.push(caught_panic(|| column.next(runs))?),
-                    None => columns.extend(decoded.next().cloned()),
-                }
-            }
-            take(&columns, rows)
+            team.announce(runs.of(rows)?);
+            let (mut made, mut decoded) = (team.collect()?.into_iter(), decoded.iter().cloned());
+            let next = |is_direct: &bool| if *is_direct { made.next() } else { decoded.next() };
+            take(&is_direct.iter().filter_map(next).collect::<Vec<_>>(), rows)
         };
         if rest.is_empty() {
+            let ahead = team.may_have_help() && count.div_ceil(self.batch_rows) >= AHEAD_FROM;
+            let mut announced = 0;
             for start in (0..count).step_by(self.batch_rows) {
-                with_direct(&[], self.batch_rows.min(count - start))?;
+                let rows = self.batch_rows.min(count - start);
+                let end = if ahead { count.min(start + rows + self.batch_rows) } else { start + rows };
+                while announced < end {
+                    let next = self.batch_rows.min(count - announced);
+                    team.announce(runs.of(next)?);
+                    announced += next;
+                }
+                take(&team.collect()?, rows)?;
             }
         } else {
             self.each_decoded(&rest, |batch| with_direct(batch.columns(), batch.num_rows()))?;
@@ -182,11 +188,12 @@ impl Pages {
         if self.selection.is_some() && self.located().is_some() {
             return Ok(());
         }
+        let mut direct = team.into_columns();
         if selected.is_some() || self.selection.is_some() {
             // What is behind the last row that is due may show that what was before is damaged.
-            direct.iter_mut().flatten().try_for_each(|column| caught_panic(|| column.skip_rest()))?;
+            direct.iter_mut().try_for_each(|column| caught_panic(|| column.skip_rest()))?;
         }
-        direct.iter_mut().flatten().try_for_each(|column| caught_panic(|| column.end()))
+        direct.iter_mut().try_for_each(|column| caught_panic(|| column.end()))
     }
 
     /// For each of the fields, the column if it is decoded straight from its pages; and the leaves of the others.
@@ -201,7 +208,7 @@ impl Pages {
             group,
             locations: index.is_some().then_some(&locations as &dyn Fn(usize) -> Vec<PageLocation>),
             pages: &self.found,
-            unpacker: Rc::default(),
+            unpackers: Arc::default(),
             all_rows: self.selection.is_none(),
             limit: self.limit,
         };
@@ -225,6 +232,12 @@ impl Pages {
             found.clear();
         }
         Ok((found, rest))
+    }
+
+    /// Bytes of the pages that may be decoded here.
+    fn expanded(&self) -> u64 {
+        let pages = self.found.iter().flat_map(|(_, pages)| pages.iter());
+        pages.map(|page| page.head.expanded as u64).fold(0, u64::saturating_add)
     }
 
     /// Where the pages of the row group are, if that was read.

@@ -1,6 +1,7 @@
 //! Decompressing pages, each to memory of a size that is known.
 
 use std::io::{self, Read};
+use std::sync::{Mutex, PoisonError};
 
 use parquet::basic::Compression;
 
@@ -9,6 +10,21 @@ use parquet::basic::Compression;
 pub(super) fn knows(compression: Compression) -> bool {
     use Compression::{BROTLI, GZIP, LZ4_RAW, SNAPPY, UNCOMPRESSED, ZSTD};
     matches!(compression, UNCOMPRESSED | SNAPPY | GZIP(_) | BROTLI(_) | ZSTD(_) | LZ4_RAW)
+}
+
+/// What the threads that decode a row group decompress with, while none of them does.
+#[derive(Default)]
+pub(super) struct Unpackers(Mutex<Vec<Unpacker>>);
+
+impl Unpackers {
+    /// Lends one that no other thread has.
+    pub(super) fn with<T>(&self, step: impl FnOnce(&mut Unpacker) -> T) -> T {
+        let idle = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unpacker = idle().pop().unwrap_or_default();
+        let done = step(&mut unpacker);
+        idle().push(unpacker);
+        done
+    }
 }
 
 /// Decompresses pages one after the other.

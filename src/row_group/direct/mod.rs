@@ -21,8 +21,6 @@ mod tests;
 mod texts;
 mod values;
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, FixedSizeListArray, GenericListArray, OffsetSizeTrait, StructArray};
@@ -38,7 +36,7 @@ use self::pages::ColumnPages;
 pub(super) use self::places::{ValuePlaces, may_be_read_alone};
 use self::values::{Values, values_of};
 use super::guard::{FilePage, Tally};
-use super::unpack::{self, Unpacker};
+use super::unpack::{self, Unpackers};
 use crate::rows::take_rows;
 use crate::{Error, ErrorKind, Result};
 
@@ -204,7 +202,7 @@ pub(super) struct GroupBytes<'a> {
     pub(super) locations: Option<&'a dyn Fn(usize) -> Vec<PageLocation>>,
     /// The pages of each column that is decoded here, by the column's number.
     pub(super) pages: &'a [(usize, Arc<[FilePage]>)],
-    pub(super) unpacker: Rc<RefCell<Unpacker>>,
+    pub(super) unpackers: Arc<Unpackers>,
     /// Whether all rows are wanted.
     pub(super) all_rows: bool,
     /// The levels of a page may not take more bytes than this.
@@ -219,7 +217,7 @@ impl GroupBytes<'_> {
         let found =
             found.and_then(|place| self.pages.get(place)).map_or_else(|| [].into(), |(_, pages)| Arc::clone(pages));
         let (locations, rows) = (self.locations.map(|locations| locations(leaf)), self.rows());
-        let pages = ColumnPages::new(column, found, Rc::clone(&self.unpacker), rows, locations, !self.all_rows);
+        let pages = ColumnPages::new(column, found, Arc::clone(&self.unpackers), rows, locations, !self.all_rows);
         Ok(Leaf::new(pages, values, column.column_descr().max_def_level(), self.limit))
     }
 

@@ -1,8 +1,6 @@
 //! The pages of one column chunk, decompressed one at a time.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
@@ -17,7 +15,7 @@ use crate::Result;
 use crate::buffers;
 use crate::row_group::caught;
 use crate::row_group::guard::{FilePage, PageKind};
-use crate::row_group::unpack::Unpacker;
+use crate::row_group::unpack::Unpackers;
 
 /// The pages of a column chunk, from front to back.
 pub(super) struct ColumnPages {
@@ -25,7 +23,7 @@ pub(super) struct ColumnPages {
     pages: Arc<[FilePage]>,
     next: Next,
     compression: Compression,
-    unpacker: Rc<RefCell<Unpacker>>,
+    unpackers: Arc<Unpackers>,
     /// Highest repetition and definition level.
     levels: (i16, i16),
     /// Whether pages may be passed by unseen. Their headers may say other things than is in them, and where all pages
@@ -75,7 +73,7 @@ impl ColumnPages {
     pub(super) fn new(
         column: &ColumnChunkMetaData,
         pages: Arc<[FilePage]>,
-        unpacker: Rc<RefCell<Unpacker>>,
+        unpackers: Arc<Unpackers>,
         rows: usize,
         locations: Option<Vec<PageLocation>>,
         may_skip: bool,
@@ -92,7 +90,7 @@ impl ColumnPages {
         let descriptor = column.column_descr();
         let levels = (descriptor.max_rep_level(), descriptor.max_def_level());
         let (compression, left) = (column.compression(), column.num_values().unsigned_abs());
-        Self { pages, next, compression, unpacker, levels, may_skip, left }
+        Self { pages, next, compression, unpackers, levels, may_skip, left }
     }
 
     /// Whether there are more entries, according to the footer.
@@ -261,9 +259,8 @@ impl ColumnPages {
         let buffers = buffers::current();
         let mut page = buffers.as_ref().map_or_else(Vec::new, |buffers| buffers.take_any(size));
         caught("the row group", || {
-            let mut unpacker = self.unpacker.borrow_mut();
-            unpacker
-                .unpack(self.compression, &packed, size, &mut page)
+            self.unpackers
+                .with(|unpacker| unpacker.unpack(self.compression, &packed, size, &mut page))
                 .map_err(|error| ParquetError::External(error.into()))
         })?;
         if page.len() != size {

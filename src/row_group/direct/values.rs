@@ -15,7 +15,7 @@ use super::{Nulls, damaged, unspread};
 use crate::Result;
 
 /// The values of one column chunk, page by page. They are kept without the nulls between them until all are there.
-pub(super) trait Values: Debug {
+pub(super) trait Values: Debug + Send {
     /// Takes a dictionary of so many values.
     fn set_dictionary(&mut self, bytes: &Bytes, count: usize) -> Result<()>;
 
@@ -79,7 +79,7 @@ pub(super) fn unknown(encoding: Encoding) -> crate::Error {
 }
 
 /// Numbers of one width, whatever they stand for.
-trait Word: Copy + Default + Debug + 'static {
+trait Word: Copy + Default + Debug + Send + 'static {
     const WIDTH: usize;
 
     fn append_plain(bytes: &[u8], values: &mut Vec<Self>);
