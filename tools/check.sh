@@ -102,6 +102,9 @@ prepare capi bash tools/capi.sh
 
 step "the Python package"
 ready python
+# `rowdex serve`, which the tests above were run with.
+ROWDEX_COMMAND=$(realpath "${CARGO_TARGET_DIR:-target}/debug/rowdex")
+export ROWDEX_COMMAND
 bash tools/python.sh -q
 
 step "the C API"

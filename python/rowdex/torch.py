@@ -543,10 +543,11 @@ class _Stream:
         options = dataset._torch
         threads = options["worker_threads"]
         shared = options["share"]
-        if threads is None:
-            threads = 2 if shared or torch.utils.data.get_worker_info() is None else 1
-        memory = options["memory"] or 1 << 30
-        memory = memory if shared else max(memory // workers, 1)
+        # What nobody has chosen is the reader's own choice where one is shared.
+        if threads is None and not shared:
+            threads = 2 if torch.utils.data.get_worker_info() is None else 1
+        memory = options["memory"]
+        memory = memory if shared else max((memory or 1 << 30) // workers, 1)
         loader = _ffi.LoaderOptions(memory=memory, threads=count(threads, "threads"), epochs=epochs, **shared)
         self._loader = Handle(library.loader_free, library.loader_new, dataset._pointer, own, ctypes.byref(loader))
         self._schema, self._first, self._workers = dataset.schema, first, workers

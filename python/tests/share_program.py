@@ -22,7 +22,7 @@ def main() -> None:
     loader = rowdex.Loader(
         dataset, batch_size=options["batch"], seed=7, rank=rank, num_replicas=world,
         output=options.get("output", "python"),
-        memory=options["memory"], threads=1, **options["more"],
+        memory=options["memory"], threads=options.get("threads", 1), **options["more"],
     )  # fmt: skip
     if options.get("state"):
         loader.load_state_dict({"state": options["state"]})

@@ -26,7 +26,7 @@ class Case:
     def serve(self, workers: int, epoch: int, step: int, leave: int | None, state: str | None) -> str | None:
         """Serves from a place on, to the end or so many steps. Says the state then."""
         options = self.options
-        more = {**options["more"], "share_name": f"{self.name} {workers}"}
+        more = {**options["more"], "share_name": options.get("workers_name", f"{self.name} {workers}")}
         dataset = rowdex.torch.Dataset(
             options["index"], ["id", "x", "vector", "name"], memory=options["memory"], **more
         )

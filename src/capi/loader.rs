@@ -245,7 +245,8 @@ unsafe fn share(options: &rowdex_loader_options) -> Result<Option<Share>> {
         None => return Ok(None),
     }
     let mut share = match death {
-        None | Some("continue") => Share::machine(),
+        None => Share::machine(),
+        Some("continue") => Share::machine().fail_on_death(false),
         Some("fail") => Share::machine().fail_on_death(true),
         Some(other) => {
             return Err(handle::invalid(format!("nothing to do about the death of a rank is called {other:?}"))

@@ -81,7 +81,7 @@ use self::lookahead::Lookahead;
 #[cfg(feature = "capi")]
 pub(crate) use self::peek::Standing;
 pub use self::predict::Prediction;
-pub use self::share::Share;
+pub use self::share::{Server, Share};
 use self::walk::Epochs;
 use crate::sampler::{DistributedSampler, State};
 use crate::{Error, ErrorKind, Result};
@@ -175,6 +175,7 @@ pub struct LoaderBuilder {
 struct Options {
     memory: u64,
     threads: usize,
+    given: Given,
     read_ahead: Option<usize>,
     read_concurrency: Option<usize>,
     epochs: Option<u64>,
@@ -182,10 +183,18 @@ struct Options {
     group: Option<Arc<share::Group>>,
 }
 
+/// Which options were chosen.
+#[derive(Debug, Clone, Copy, Default)]
+struct Given {
+    memory: bool,
+    threads: bool,
+}
+
 impl Default for Options {
     fn default() -> Self {
+        let given = Given::default();
         let (read_ahead, read_concurrency, epochs, fault, group) = (None, None, None, Fault::Fail, None);
-        Self { memory: 1 << 30, threads: 2, read_ahead, read_concurrency, epochs, fault, group }
+        Self { memory: 1 << 30, threads: 2, given, read_ahead, read_concurrency, epochs, fault, group }
     }
 }
 
@@ -198,7 +207,7 @@ impl LoaderBuilder {
     /// within the horizon that is not decoded yet.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
-        self.options.memory = bytes;
+        (self.options.memory, self.options.given.memory) = (bytes, true);
         self
     }
 
@@ -207,7 +216,7 @@ impl LoaderBuilder {
     /// What is served does not depend on it. No thread exists before the first batch is asked for, nor after the end.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
-        self.options.threads = threads;
+        (self.options.threads, self.options.given.threads) = (threads, true);
         self
     }
 
@@ -311,9 +320,34 @@ impl LoaderBuilder {
     /// [share](Self::share) a reader: because it has several ranks itself, because neither the launcher nor the caller
     /// says which job this is and how many ranks are on this machine, or because this is not Linux.
     pub fn build(self) -> Result<Loader> {
+        self.made(false)
+    }
+
+    /// Serves the loaders of this machine's ranks that [share](Self::share) a reader: here is that reader, in a process
+    /// that is none of them. It takes the place where they meet at once, and so before any of them does.
+    ///
+    /// The sampler is that of any rank. Each loader goes on from its own state and to its own last epoch, which are
+    /// not those of this one. Whatever else decides what is served must be the same in all loaders; memory, threads,
+    /// [`read_ahead`](Self::read_ahead), [`read_concurrency`](Self::read_concurrency) and the options of [`Share`] are
+    /// the server's, which loaders leave out or give alike. Each rank may have as many
+    /// [workers](DistributedSampler::worker) as it likes. See `docs/share.md`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`build`](Self::build); `InvalidArgument` without `share`, and `AlreadyExists` if somebody reads for
+    /// these ranks already.
+    pub fn serve(self) -> Result<Server> {
+        match self.made(true)?.seat() {
+            Some(seat) => Server::start(seat),
+            None => Err(Error::new(ErrorKind::InvalidArgument, "a server without a job to serve")
+                .with_hint("say which ranks it is for: share(Share::machine().job(\"name\").ranks(8))")),
+        }
+    }
+
+    fn made(self, is_server: bool) -> Result<Loader> {
         let (groups, mut options) = (self.units(), self.options);
         if let Some(share) = self.share {
-            let group = share.resolve(self.dataset.fingerprint(), &*groups, &self.samplers, &options)?;
+            let group = share.resolve(is_server, self.dataset.fingerprint(), &*groups, &self.samplers, &options)?;
             options.group = Some(Arc::new(group));
         }
         Loader::new(groups, self.samplers, options)
@@ -582,16 +616,22 @@ impl Loader {
         Ok(true)
     }
 
+    /// What it is among those that share a reader, if it does.
+    fn seat(&self) -> Option<share::Seat> {
+        let (Some(group), [sampler]) = (&self.options.group, &*self.samplers) else { return None };
+        Some(share::Seat {
+            group: Arc::clone(group),
+            groups: Arc::clone(&self.groups),
+            faults: Arc::clone(&self.faults),
+            sampler: sampler.clone(),
+            options: self.options.clone(),
+            place: self.place,
+        })
+    }
+
     fn start(&self) -> Result<Box<dyn Deliver>> {
-        if let (Some(group), [sampler]) = (&self.options.group, &*self.samplers) {
-            return share::deliver(share::Seat {
-                group: Arc::clone(group),
-                groups: Arc::clone(&self.groups),
-                faults: Arc::clone(&self.faults),
-                sampler: sampler.clone(),
-                options: self.options.clone(),
-                place: self.place,
-            });
+        if let Some(seat) = self.seat() {
+            return share::deliver(seat);
         }
         let epochs = self.options.epochs.map(|epochs| epochs.saturating_sub(self.place.epoch));
         let first = self.samplers.first();

@@ -27,6 +27,8 @@ use crate::source::{Done, Pending};
 
 mod help;
 #[cfg(target_os = "linux")]
+mod served;
+#[cfg(target_os = "linux")]
 mod share;
 mod units;
 

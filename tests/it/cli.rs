@@ -17,5 +17,7 @@ mod prove;
 mod quality;
 mod row_choice;
 mod select;
+#[cfg(target_os = "linux")]
+mod serve;
 mod tier;
 mod where_cmd;

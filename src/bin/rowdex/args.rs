@@ -34,7 +34,8 @@ pub(crate) struct RootArg {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ThreadsArg {
-    /// Decode with this many threads [default: one per core, at most eight; 16 for data in a store, but for `epoch`].
+    /// Decode with this many threads [default: one per core, at most eight; 16 for data in a store, but for `epoch` and
+    /// `serve`].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
     pub(crate) threads: Option<u16>,
 }

@@ -14,6 +14,7 @@ use crate::plan::PlanArgs;
 use crate::prove::ProveArgs;
 use crate::quality::QualityArgs;
 use crate::select::SelectArgs;
+use crate::serve::ServeArgs;
 use crate::verify::VerifyArgs;
 use crate::where_cmd::WhereArgs;
 
@@ -56,6 +57,8 @@ pub(crate) enum Command {
     Get(GetArgs),
     /// Read whole epochs as the ranks of a training job would, and report what each rank got.
     Epoch(EpochArgs),
+    /// Read for the ranks of a training job on this machine, in a process of its own.
+    Serve(ServeArgs),
     /// Say what an epoch would cost within a memory budget, from the index alone.
     Plan(PlanArgs),
     /// Write the row ids that a rank is dealt, one a line.

@@ -10,29 +10,32 @@ use rowdex::order::{OrderSpec, Partition};
 use rowdex::sampler::ReplicaLayout;
 use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard, Tail};
 
+use crate::carousel::Carousel;
 use crate::epoch::{self, Reading, Report};
 use crate::failure::Failure;
 use crate::row_choice::RowChoiceArgs;
-use crate::sampling::{BatchArg, Rank, SamplingArgs};
+use crate::sampling::{BatchArg, DealingArgs, Rank, SamplingArgs};
 use crate::{demo_data, output};
 
 /// What four ranks would be given on their command lines. The batch size leaves a short last batch and the world size
 /// some pads, because that is where loaders go wrong.
 const PLAN: SamplingArgs = SamplingArgs {
-    order: OrderSpec::Global,
-    order_file: None,
-    permutation: false,
-    partition: Partition::Strided,
+    dealing: DealingArgs {
+        order: OrderSpec::Global,
+        order_file: None,
+        permutation: false,
+        partition: Partition::Strided,
+        seed: 42,
+        replicas: 1,
+        replica_layout: ReplicaLayout::Consecutive,
+        tail: Tail::Wrap,
+        row_choice: RowChoiceArgs::ALL,
+    },
     no_rotate: false,
-    seed: 42,
     epoch: 0,
     epochs: 2,
     world_size: 4,
     rank: Rank::All,
-    replicas: 1,
-    replica_layout: ReplicaLayout::Consecutive,
-    tail: Tail::Wrap,
-    row_choice: RowChoiceArgs::ALL,
 };
 
 const BATCH: BatchArg = BatchArg { batch_size: 384 };
@@ -72,8 +75,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         "3. Running {} ranks for {} epochs, batch size {}, every epoch shuffled over all files ...\n\n",
         PLAN.world_size, PLAN.epochs, BATCH.batch_size
     ))?;
-    let reading = Reading::Carousel { memory: MEMORY, threads: 2, read_concurrency: None, fault: Fault::Fail };
-    let report = epoch::read(&dataset, &PLAN, BATCH, reading, None, None)?;
+    let carousel = Carousel { memory: MEMORY, threads: 2, read_concurrency: None, fault: Fault::Fail };
+    let report = epoch::read(&dataset, &PLAN, BATCH, Reading::Carousel(carousel), None, None)?;
     output::print(&report.to_text())?;
     output::print(&format!("\n{}\n", verdict(&report)?))?;
 

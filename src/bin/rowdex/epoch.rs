@@ -8,17 +8,17 @@ use indicatif::{HumanBytes, HumanCount};
 use rowdex::dataset::TierCounters;
 use rowdex::loader::{Fault, LostGroup};
 use rowdex::sampler::{BatchPlan, EpochPlan, RowIds, State};
-use rowdex::{Batch, Dataset, DatasetBuilder, DistributedSampler, Loader};
+use rowdex::{Batch, Dataset, DistributedSampler, Loader};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::args::{DataArgs, IndexArg, JsonArg, TierArgs};
+use crate::args::{IndexArg, JsonArg};
+use crate::carousel::{Carousel, CarouselArgs};
 use crate::digest::Digest;
 use crate::failure::{Failure, complain};
 use crate::output;
 use crate::progress;
 use crate::sampling::{BatchArg, SamplingArgs};
-use crate::size::Memory;
 
 /// Row groups decoded more often than this in an epoch are worth a word.
 pub(crate) const MANY_PASSES: f64 = 4.0;
@@ -43,11 +43,6 @@ pub(crate) struct EpochArgs {
     #[command(flatten)]
     batch: BatchArg,
 
-    /// Keep at most this much of decoded row groups: bytes, a size like 4GiB, or a share like 25% of the chosen columns
-    /// when decoded.
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
-    memory: Memory,
-
     /// Go on from this state of an earlier run, whatever its number of ranks: a line `rowdex-state-v1:...`.
     #[arg(long, value_name = "STATE", conflicts_with = "epoch")]
     resume: Option<State>,
@@ -56,39 +51,16 @@ pub(crate) struct EpochArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
 
-    /// What to do about a row group that cannot be read: `fail`, or `substitute` each of its rows by another one that
-    /// can be read, the same on all ranks.
-    #[arg(long, value_name = "POLICY", value_enum, default_value_t = OnFault::Fail)]
-    on_fault: OnFault,
-
-    /// With `--on-fault substitute`: another seed takes other rows in the place of those that cannot be read [default:
-    /// 0].
-    #[arg(long, value_name = "S")]
-    fault_seed: Option<u64>,
-
     /// What reads the rows: `carousel` looks ahead in the order and keeps the rows that are due, `lru` keeps the row
     /// groups used last.
     #[arg(long, value_enum, default_value_t = Reader::Carousel)]
     loader: Reader,
 
-    /// With the carousel: read at most this many row groups of a store at once, instead of as many as hide its latency.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
-    read_concurrency: Option<u16>,
-
     #[command(flatten)]
-    data: DataArgs,
-
-    #[command(flatten)]
-    tier: TierArgs,
+    carousel: CarouselArgs,
 
     #[command(flatten)]
     json: JsonArg,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OnFault {
-    Fail,
-    Substitute,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -99,31 +71,16 @@ enum Reader {
 
 pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
     let index = args.index.open()?;
-    let decoded_bytes = args.data.open(index.clone(), None)?.decoded_bytes();
-    let memory = args.memory.bytes(decoded_bytes);
-    let fault = match args.on_fault {
-        OnFault::Fail if args.fault_seed.is_some() => {
-            return Err(Failure::usage(
-                "--fault-seed chooses substitutes: add `--on-fault substitute`, or leave it out",
-            ));
-        }
-        OnFault::Fail => Fault::Fail,
-        OnFault::Substitute => Fault::Substitute { seed: args.fault_seed.unwrap_or(0) },
-    };
+    let carousel = args.carousel.carousel(&index)?;
     let (dataset, reading) = match args.loader {
-        Reader::Lru if fault != Fault::Fail => {
+        Reader::Lru if carousel.fault != Fault::Fail => {
             return Err(Failure::usage("only the carousel substitutes rows that cannot be read (`--loader carousel`)"));
         }
-        Reader::Lru if args.read_concurrency.is_some() => {
+        Reader::Lru if carousel.read_concurrency.is_some() => {
             return Err(Failure::usage("only the carousel reads ahead: leave out --read-concurrency, or --loader lru"));
         }
-        Reader::Lru => (args.tier.open(args.data.builder(index, Some(memory)))?, Reading::Lru),
-        Reader::Carousel => {
-            let threads = args.data.threads.threads.map_or_else(DatasetBuilder::default_threads, usize::from);
-            let read_concurrency = args.read_concurrency.map(usize::from);
-            let reading = Reading::Carousel { memory, threads, read_concurrency, fault };
-            (args.tier.open(args.data.builder(index, Some(0)))?, reading)
-        }
+        Reader::Lru => (args.carousel.open(index, carousel.memory)?, Reading::Lru),
+        Reader::Carousel => (args.carousel.open(index, 0)?, Reading::Carousel(carousel)),
     };
     let report = read(&dataset, &args.sampling, args.batch, reading, args.resume.as_ref(), args.steps);
     if let Some(fault) = dataset.tier_fault() {
@@ -155,7 +112,7 @@ pub(crate) enum Reading {
     /// `Dataset::take`, with the dataset's own cache.
     Lru,
     /// The loader, within this many bytes.
-    Carousel { memory: u64, threads: usize, read_concurrency: Option<usize>, fault: Fault },
+    Carousel(Carousel),
 }
 
 /// What was served and what it cost. Counts of rows are of one epoch, the last; costs and digests are of all of them.
@@ -264,7 +221,7 @@ pub(crate) fn read(
     let mut state = ranks.first().map(|rank| rank.sampler.state());
     let mut bar = progress::EpochBar::new(dataset);
 
-    let mut loader = carousel(dataset, &ranks, end, reading)?;
+    let mut loader = loader(dataset, &ranks, end, reading)?;
     let before = dataset.counters();
     let started = Instant::now();
     let mut served = Served::new(dataset.len(), rows)?;
@@ -346,20 +303,11 @@ pub(crate) fn read(
 }
 
 /// A loader for all of these ranks; `None` where there are none, or for another way of reading.
-fn carousel(dataset: &Dataset, ranks: &[RankState], end: u64, reading: Reading) -> Result<Option<Loader>, Failure> {
-    let Reading::Carousel { memory, threads, read_concurrency, fault } = reading else { return Ok(None) };
+fn loader(dataset: &Dataset, ranks: &[RankState], end: u64, reading: Reading) -> Result<Option<Loader>, Failure> {
+    let Reading::Carousel(carousel) = reading else { return Ok(None) };
     let Some((first, others)) = ranks.split_first() else { return Ok(None) };
-    let loader = Loader::builder(dataset, first.sampler.clone())
-        .and_ranks(others.iter().map(|rank| rank.sampler.clone()))
-        .memory(memory)
-        .threads(threads)
-        .epochs(end)
-        .on_fault(fault);
-    let loader = match read_concurrency {
-        Some(row_groups) => loader.read_concurrency(row_groups),
-        None => loader,
-    };
-    Ok(Some(loader.build()?))
+    let loader = carousel.builder(dataset, first.sampler.clone());
+    Ok(Some(loader.and_ranks(others.iter().map(|rank| rank.sampler.clone())).epochs(end).build()?))
 }
 
 /// The next batch, which must be of just the rows that the sampler has next, but for those that another stands in for.

@@ -3,6 +3,7 @@
 
 mod args;
 mod build;
+mod carousel;
 mod cli;
 mod condition;
 mod count;
@@ -23,6 +24,8 @@ mod quality;
 mod row_choice;
 mod sampling;
 mod select;
+mod serve;
+mod signals;
 mod size;
 mod split_args;
 mod verify;
@@ -58,6 +61,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Locate(args) => locate::run(args),
         Command::Get(args) => get::run(args),
         Command::Epoch(args) => epoch::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Ids(args) => ids::run(args),
         Command::Prove(args) => prove::run(args),

@@ -11,7 +11,7 @@ use crate::args::{FilesArgs, IndexArg, JsonArg};
 use crate::epoch::MANY_PASSES;
 use crate::failure::Failure;
 use crate::output;
-use crate::sampling::{BatchArg, Chosen, Rank, SamplingArgs};
+use crate::sampling::{BatchArg, Chosen, DealingArgs, Rank, SamplingArgs};
 use crate::size::Memory;
 
 /// Shares of the decoded bytes that the table has.
@@ -172,10 +172,11 @@ impl<'a> Job<'a> {
         for order in ["blocks(16)", "blocks(4)", "blocks(1)"] {
             let Ok(order) = order.parse::<OrderSpec>() else { continue };
             let sampling = &self.args.sampling;
-            if self.dataset.len() > MOST_ROWS || order == sampling.order || !sampling.has_named_order() {
+            if self.dataset.len() > MOST_ROWS || order == sampling.dealing.order || !sampling.has_named_order() {
                 continue;
             }
-            let chosen = SamplingArgs { order, ..sampling.clone() }.choose(self.dataset)?;
+            let dealing = DealingArgs { order, ..sampling.dealing.clone() };
+            let chosen = SamplingArgs { dealing, ..sampling.clone() }.choose(self.dataset)?;
             let (loader, _) = builder(self.args, self.dataset, &chosen, self.args.ranks_per_node)?;
             let passes = loader.memory(self.memory).predict()?.passes;
             if passes < MANY_PASSES.min(told.passes) {

@@ -18,9 +18,9 @@ use crate::row_choice::RowChoiceArgs;
 /// More ranks than this in one process would take gigabytes just to be counted.
 const MOST_RANKS: u32 = 1 << 16;
 
-/// Who gets which rows when.
+/// Which row comes where, and how positions are dealt.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct SamplingArgs {
+pub(crate) struct DealingArgs {
     /// The order of the rows before they are dealt to the ranks: `sequential` takes them as they lie, `global` shuffles
     /// all among all, `blocks(K)` or `blocks:K` shuffles row groups and the rows of K of them at a time (`blocks:all`
     /// for all), `torch` is PyTorch's own shuffle.
@@ -49,30 +49,9 @@ pub(crate) struct SamplingArgs {
     )]
     pub(crate) partition: Partition,
 
-    /// Begin an order that never changes with the same row in every epoch, even if the tail then drops or repeats the
-    /// same rows each time.
-    #[arg(long)]
-    pub(crate) no_rotate: bool,
-
     /// The seed of the shuffle, the same on all ranks.
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub(crate) seed: u64,
-
-    /// The first epoch to run.
-    #[arg(long, value_name = "E", default_value_t = 0)]
-    pub(crate) epoch: u64,
-
-    /// How many epochs to run.
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) epochs: u64,
-
-    /// How many ranks there are.
-    #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) world_size: u32,
-
-    /// The rank to be, or `all` of them, step by step.
-    #[arg(long, value_name = "RANK", default_value = "all")]
-    pub(crate) rank: Rank,
 
     /// How many ranks get the same rows, as those of a model-parallel group must.
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -101,6 +80,34 @@ pub(crate) struct SamplingArgs {
     pub(crate) row_choice: RowChoiceArgs,
 }
 
+/// Who gets which rows when.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SamplingArgs {
+    #[command(flatten)]
+    pub(crate) dealing: DealingArgs,
+
+    /// Begin an order that never changes with the same row in every epoch, even if the tail then drops or repeats the
+    /// same rows each time.
+    #[arg(long)]
+    pub(crate) no_rotate: bool,
+
+    /// The first epoch to run.
+    #[arg(long, value_name = "E", default_value_t = 0)]
+    pub(crate) epoch: u64,
+
+    /// How many epochs to run.
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) epochs: u64,
+
+    /// How many ranks there are.
+    #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) world_size: u32,
+
+    /// The rank to be, or `all` of them, step by step.
+    #[arg(long, value_name = "RANK", default_value = "all")]
+    pub(crate) rank: Rank,
+}
+
 /// How many rows a step has.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct BatchArg {
@@ -123,6 +130,13 @@ pub(crate) struct Chosen {
     pub(crate) name: String,
 }
 
+impl DealingArgs {
+    /// For so many ranks, from epoch 0 on.
+    pub(crate) fn among(self, world_size: u32) -> SamplingArgs {
+        SamplingArgs { dealing: self, no_rotate: false, epoch: 0, epochs: 1, world_size, rank: Rank::All }
+    }
+}
+
 impl SamplingArgs {
     /// The orders over the rows of an index. A column that decides is read where the index says that the data is.
     pub(crate) fn orders(&self, index: &Index) -> Result<Arc<dyn Order>, Failure> {
@@ -140,18 +154,18 @@ impl SamplingArgs {
         index: &Index,
         dataset: impl FnOnce() -> Result<Dataset, Failure>,
     ) -> Result<Chosen, Failure> {
-        let (recipe, rows) = match &self.order_file {
+        let (recipe, rows) = match &self.dealing.order_file {
             Some(path) => (self.listed(path)?, index.len()),
-            None => self.row_choice.recipe(self.order, index, dataset)?,
+            None => self.dealing.row_choice.recipe(self.dealing.order, index, dataset)?,
         };
         self.made(recipe, &index.layout(), rows)
     }
 
     /// The orders over so many rows in one row group, of which nothing else is known.
     fn orders_over(&self, rows: u64) -> Result<Arc<dyn Order>, Failure> {
-        let recipe = match &self.order_file {
+        let recipe = match &self.dealing.order_file {
             Some(path) => self.listed(path)?,
-            None => self.row_choice.recipe_without_index(self.order)?,
+            None => self.dealing.row_choice.recipe_without_index(self.dealing.order)?,
         };
         Ok(self.made(recipe, &RowLayout::of_rows(rows), rows)?.orders)
     }
@@ -159,23 +173,23 @@ impl SamplingArgs {
     fn listed(&self, path: &Path) -> Result<Recipe<'static>, Failure> {
         let file = OrderFile::open(path).map_err(|error| error.with_file(path.display().to_string()))?;
         let recipe = Recipe::explicit_le_bytes(file).with_file(path.display().to_string());
-        Ok(recipe.with_permutation(self.permutation))
+        Ok(recipe.with_permutation(self.dealing.permutation))
     }
 
     fn made(&self, recipe: Recipe<'_>, layout: &RowLayout, rows: u64) -> Result<Chosen, Failure> {
         // The shard of whichever rank: all agree on how many shards there are.
-        let recipe = recipe.with_partition(self.partition, self.shard(0)?.count()).with_seed(self.seed);
+        let recipe = recipe.with_partition(self.dealing.partition, self.shard(0)?.count()).with_seed(self.dealing.seed);
         Ok(Chosen { orders: recipe.orders(layout)?, rows, name: recipe.to_string() })
     }
 
     fn shard(&self, rank: u32) -> Result<Shard, Failure> {
-        let shard = Shard::new(rank, self.world_size).map_err(Failure::usage)?.with_tail(self.tail);
-        shard.with_replicas(self.replicas, self.replica_layout).map_err(Failure::usage)
+        let shard = Shard::new(rank, self.world_size).map_err(Failure::usage)?.with_tail(self.dealing.tail);
+        shard.with_replicas(self.dealing.replicas, self.dealing.replica_layout).map_err(Failure::usage)
     }
 
     /// Whether `--order` decides, rather than a list, weights or classes.
     pub(crate) fn has_named_order(&self) -> bool {
-        self.order_file.is_none() && !self.row_choice.draws()
+        self.dealing.order_file.is_none() && !self.dealing.row_choice.draws()
     }
 
     /// The ranks that are asked for.

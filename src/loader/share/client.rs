@@ -72,8 +72,8 @@ enum Stage {
 struct Link {
     // Closed before the reader ends.
     connection: Arc<Connection>,
-    /// The rank that the reader is with.
-    host: u32,
+    /// The rank that the reader is with, unless it is with none.
+    host: Option<u32>,
     /// If that is this one.
     #[expect(dead_code, reason = "it reads until it is dropped")]
     reader: Option<Reader>,
@@ -128,11 +128,14 @@ impl Client {
     /// The message that says where this rank goes on.
     fn hello(&self, at: &mut At) -> Vec<u8> {
         at.visit += 1;
-        let (of, worker) = at.sampler.part_of().map_or((&at.sampler, 0), |part| (&part.rank, part.worker));
+        let part = at.sampler.part_of();
+        let (worker, workers) = part.map_or((0, 0), |part| (part.worker, part.workers));
+        let of = part.map_or(&at.sampler, |part| &part.rank);
         let hello = Hello {
             visit: at.visit,
             rank: of.shard().rank(),
             worker,
+            workers,
             state: of.state(),
             own: at.sampler.state(),
             place: at.place,
@@ -249,10 +252,10 @@ impl Deliver for Client {
                     continue;
                 }
                 Received::Gone | Received::TimedOut => {
-                    let message = format!(
-                        "the reader that this machine's ranks share has ended (process {}, rank {host})",
-                        connection.peer()
-                    );
+                    let host = host.map_or_else(|| "`rowdex serve`".to_owned(), |rank| format!("rank {rank}"));
+                    let process = connection.peer();
+                    let message =
+                        format!("the reader that this machine's ranks share has ended (process {process}, {host})");
                     return Err(Error::new(ErrorKind::Io, message)
                         .with_hint("see how that process ended, and go on from the last state"));
                 }

@@ -1,5 +1,6 @@
 //! What the loaders of a machine and their reader say to each other.
 
+use super::facts::Fact;
 use crate::loader::{Batch, LoaderStats, Place, Substituted};
 use crate::sampler::State;
 use crate::share::{Reader, Writer};
@@ -7,7 +8,7 @@ use crate::{Error, ErrorKind, Result};
 use std::time::Duration;
 
 /// Changes when messages change. Processes with another one are refused.
-const PROTOCOL: u64 = 1;
+const PROTOCOL: u64 = 2;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const HELLO: u8 = 1;
@@ -23,6 +24,9 @@ const AWAY: u8 = 10;
 const LEAVING: u8 = 11;
 const DIED: u8 = 12;
 
+/// More than any rank.
+const NO_RANK: u32 = u32::MAX;
+
 /// The first message of a rank, and the first one of each place that it goes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hello {
@@ -32,6 +36,8 @@ pub(super) struct Hello {
     pub(super) rank: u32,
     /// Which of the rank's workers it is, if it is one.
     pub(super) worker: u64,
+    /// How many workers the rank has; 0 if it has none.
+    pub(super) workers: u64,
     /// The state of the rank's sampler, and that of its own.
     pub(super) state: State,
     pub(super) own: State,
@@ -39,21 +45,21 @@ pub(super) struct Hello {
     pub(super) place: Place,
     /// The epoch that the run ends before.
     pub(super) end: Option<u64>,
-    pub(super) facts: Vec<(String, String)>,
+    pub(super) facts: Vec<Fact>,
 }
 
 impl Hello {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut message = Writer::tagged(HELLO);
         message.number(PROTOCOL).text(VERSION).number(self.visit).number(self.rank.into());
-        message.number(self.worker);
+        message.number(self.worker).number(self.workers);
         for State { fingerprint, epoch, consumed } in [self.state, self.own] {
             message.number(fingerprint).number(epoch).number(consumed);
         }
         message.number(self.place.epoch).number(self.place.batch).number(self.end.unwrap_or(u64::MAX));
         message.number(self.facts.len() as u64);
-        for (name, value) in &self.facts {
-            message.text(name).text(value);
+        for Fact { name, value, said } in &self.facts {
+            message.text(name).text(value).number((*said).into());
         }
         message.into_bytes()
     }
@@ -89,16 +95,19 @@ impl Request {
                 }
                 let visit = message.number()?;
                 let rank = u32::try_from(message.number()?).unwrap_or(u32::MAX);
-                let worker = message.number()?;
+                let (worker, workers) = (message.number()?, message.number()?);
                 let mut state = || {
                     Ok(State { fingerprint: message.number()?, epoch: message.number()?, consumed: message.number()? })
                 };
                 let (state, own) = (state()?, state()?);
                 let place = Place { epoch: message.number()?, batch: message.number()? };
                 let end = Some(message.number()?).filter(|end| *end < u64::MAX);
-                let facts = (0..message.count()?).map(|_| Ok((message.text()?.to_owned(), message.text()?.to_owned())));
+                let facts = (0..message.count()?).map(|_| {
+                    let (name, value) = (message.text()?, message.text()?);
+                    Ok(Fact::new(name, value, message.number()? != 0))
+                });
                 let facts = facts.collect::<Result<_>>()?;
-                Self::Hello(Hello { visit, rank, worker, state, own, place, end, facts })
+                Self::Hello(Hello { visit, rank, worker, workers, state, own, place, end, facts })
             }
             TAKEN => Self::Taken(message.number()?, message.number()?),
             WAITING => Self::Waiting,
@@ -130,8 +139,8 @@ pub(super) fn leaving() -> Vec<u8> {
 /// What the reader says to a rank.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// The rank that the reader is with.
-    Welcome(u32),
+    /// The rank that the reader is with, unless it is with none.
+    Welcome(Option<u32>),
     /// Nothing comes after it.
     Failed(Error),
     /// A file with batches comes along.
@@ -164,7 +173,7 @@ impl Answer {
         let mut message = match self {
             Self::Welcome(rank) => {
                 let mut message = Writer::tagged(WELCOME);
-                message.number((*rank).into());
+                message.number(rank.unwrap_or(NO_RANK).into());
                 message
             }
             Self::Failed(error) => {
@@ -206,7 +215,7 @@ impl Answer {
         let mut message = Reader::new(message);
         let short = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let answer = match message.tag()? {
-            WELCOME => Self::Welcome(short(message.number()?)),
+            WELCOME => Self::Welcome(Some(short(message.number()?)).filter(|rank| *rank != NO_RANK)),
             FAILED => Self::Failed(message.error()?),
             BATCHES => {
                 let (stream, length) = (message.number()?, message.number()?);
@@ -341,11 +350,12 @@ mod tests {
             visit: 6,
             rank: 3,
             worker: 9,
+            workers: 11,
             state: State { fingerprint: 1, epoch: 2, consumed: 3 },
             own: State { fingerprint: 4, epoch: 5, consumed: 6 },
             place: Place { epoch: 4, batch: 5 },
             end: None,
-            facts: vec![("memory".to_owned(), "7".to_owned())],
+            facts: vec![Fact::new("memory", "7", true), Fact::new("threads", "2", false)],
         }
     }
 
@@ -378,7 +388,10 @@ mod tests {
         let there_and_back = |answer: Answer| Answer::parse(&answer.to_bytes(8)).unwrap();
         let (8, Answer::Batches(read)) = there_and_back(Answer::Batches(parcel.clone())) else { panic!() };
         assert_eq!(read, parcel);
-        assert!(matches!(there_and_back(Answer::Welcome(2)), (8, Answer::Welcome(2))));
+        for rank in [Some(2), None] {
+            let (8, Answer::Welcome(read)) = there_and_back(Answer::Welcome(rank)) else { panic!() };
+            assert_eq!(read, rank);
+        }
         assert!(matches!(there_and_back(Answer::Bye(2)), (8, Answer::Bye(2))));
         assert!(matches!(there_and_back(Answer::End), (8, Answer::End)));
         let error = || Error::new(ErrorKind::Stale, "x").with_file("y");

@@ -6,12 +6,14 @@
 
 #[cfg(target_os = "linux")]
 mod client;
+mod facts;
 #[cfg(target_os = "linux")]
 mod lanes;
 #[cfg(target_os = "linux")]
 mod message;
 #[cfg(target_os = "linux")]
 mod reader;
+mod server;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +21,8 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::facts::{Fact, WORKERS};
+pub use self::server::Server;
 use super::deliver::Deliver;
 use super::faults::Faults;
 use super::groups::Groups;
@@ -55,8 +59,8 @@ pub struct Share {
     job: Option<String>,
     name: String,
     ranks: Option<u32>,
-    drift: usize,
-    fails: bool,
+    drift: Option<usize>,
+    fails: Option<bool>,
     wait: Duration,
 }
 
@@ -67,8 +71,9 @@ impl Share {
     /// Unless they are given [names](Self::name), loaders are told apart by the order in which a process calls this.
     pub fn machine() -> Self {
         static MADE: AtomicU64 = AtomicU64::new(0);
-        let name = format!("number {}", MADE.fetch_add(1, Ordering::Relaxed));
-        Self { job: None, name, ranks: None, drift: DRIFT, fails: false, wait: WAIT }
+        // As in Python, so that a process in another language may serve.
+        let name = format!("loader {}", MADE.fetch_add(1, Ordering::Relaxed));
+        Self { job: None, name, ranks: None, drift: None, fails: None, wait: WAIT }
     }
 
     /// Which of the job's loaders this is: the same on all ranks. A process that has several, such as one for training
@@ -94,7 +99,7 @@ impl Share {
     /// How many steps a rank may be ahead of another one, about; then it waits. Default: 32, fewer where batches are so
     /// large that an eighth of the memory does not hold as many for each rank.
     pub fn drift(mut self, steps: usize) -> Self {
-        self.drift = steps;
+        self.drift = Some(steps);
         self
     }
 
@@ -104,7 +109,7 @@ impl Share {
     /// A rank dies when its process ends without dropping or closing the loader. The others cannot go on if it is the
     /// one that reads.
     pub fn fail_on_death(mut self, fail: bool) -> Self {
-        self.fails = fail;
+        self.fails = Some(fail);
         self
     }
 
@@ -119,21 +124,24 @@ impl Share {
     /// What the loaders agree on, with what this process knows of its job.
     pub(super) fn resolve(
         &self,
+        is_server: bool,
         dataset: u64,
         groups: &dyn Groups,
         samplers: &[DistributedSampler],
         options: &Options,
     ) -> Result<Group> {
         let [sampler] = samplers else {
-            return Err(invalid("a loader of several ranks that shares a reader")
-                .with_hint("give each rank a loader of its own: those of a machine then share one reader"));
+            return Err(invalid("a loader of several ranks that shares a reader").with_hint(
+                "give one sampler, of any rank: each rank has a loader of its own, and these share a reader",
+            ));
         };
         // Workers are told apart when they meet.
         let (workers, sampler) = match sampler.part_of() {
             Some(part) => (part.workers.to_string(), &part.rank),
             None => ("none".to_owned(), sampler),
         };
-        if self.drift == 0 {
+        let drift = self.drift.unwrap_or(DRIFT);
+        if drift == 0 {
             return Err(invalid("ranks that may drift 0 steps apart").with_hint("use 1 or more"));
         }
         let shard = sampler.shard();
@@ -149,31 +157,35 @@ impl Share {
         };
         let number =
             |number: Option<usize>| number.map_or_else(|| "the default".to_owned(), |number| number.to_string());
+        let said = true;
+        let given = options.given;
+        let fails = self.fails.unwrap_or(false);
         let facts = [
-            ("dataset", format!("{dataset:016x}")),
-            ("columns", columns),
-            ("order", format!("{} {:016x}", sampler.given().name(), sampler.given().fingerprint())),
-            ("batch size", sampler.batch_size().to_string()),
-            ("drop_last_batch", sampler.drops_last_batch().to_string()),
-            ("world size", shard.world_size().to_string()),
-            ("tail", format!("{:?}", shard.tail())),
-            ("replicas", format!("{} {:?}", shard.replicas(), shard.layout())),
-            ("on_fault", format!("{:?}", options.fault)),
-            ("memory", options.memory.to_string()),
-            ("threads", options.threads.to_string()),
-            ("read_ahead", number(options.read_ahead)),
-            ("read_concurrency", number(options.read_concurrency)),
-            ("number of ranks on this machine", ranks.to_string()),
-            ("number of workers", workers),
-            ("drift", self.drift.to_string()),
-            ("failing on the death of a rank", self.fails.to_string()),
+            ("dataset", format!("{dataset:016x}"), said),
+            ("columns", columns, said),
+            ("order", format!("{} {:016x}", sampler.given().name(), sampler.given().fingerprint()), said),
+            ("batch size", sampler.batch_size().to_string(), said),
+            ("drop_last_batch", sampler.drops_last_batch().to_string(), said),
+            ("world size", shard.world_size().to_string(), said),
+            ("tail", format!("{:?}", shard.tail()), said),
+            ("replicas", format!("{} {:?}", shard.replicas(), shard.layout()), said),
+            ("on_fault", format!("{:?}", options.fault), said),
+            ("number of ranks on this machine", ranks.to_string(), said),
+            (WORKERS, workers, said),
+            ("memory", options.memory.to_string(), given.memory),
+            ("threads", options.threads.to_string(), given.threads),
+            ("read_ahead", number(options.read_ahead), options.read_ahead.is_some()),
+            ("read_concurrency", number(options.read_concurrency), options.read_concurrency.is_some()),
+            ("drift", drift.to_string(), self.drift.is_some()),
+            ("failing on the death of a rank", fails.to_string(), self.fails.is_some()),
         ];
-        let facts = facts.map(|(name, value)| (name.to_owned(), value)).to_vec();
+        let facts = facts.map(|(name, value, said)| Fact::new(name, value, said)).to_vec();
         Ok(Group {
             address,
             ranks,
-            drift: self.drift as u64,
-            fails: self.fails,
+            drift: drift as u64,
+            fails,
+            is_server,
             wait: self.wait,
             facts,
             process: AtomicU64::new(0),
@@ -240,8 +252,10 @@ pub(super) struct Group {
     /// Whether a rank that dies ends the others.
     fails: bool,
     wait: Duration,
-    /// What must be the same on all ranks, by name.
-    facts: Vec<(String, String)>,
+    /// Whether the reader is none of the ranks.
+    is_server: bool,
+    /// What must be the same on all ranks.
+    facts: Vec<Fact>,
     /// The process that has used it; 0 before anyone has.
     process: AtomicU64,
 }

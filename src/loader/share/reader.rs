@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Seat;
+use super::facts::{advice, difference};
 use super::lanes::{Lane, Lanes, Mark, Marks};
 use super::message::{Answer, Hello, Parcel, Request, describe};
 use crate::loader::assemble::Assembled;
@@ -56,6 +57,8 @@ pub(super) enum Meeting {
     First(usize),
     /// They had another reader before, and come when they want a batch.
     Again(usize),
+    /// Of whatever job has the name, one after another, with as many workers as they like.
+    Served,
 }
 
 #[derive(Debug)]
@@ -74,6 +77,10 @@ struct State {
     /// Those that go to another place, and have not said where.
     away: BTreeMap<u64, Member>,
     joined: u64,
+    /// Connections, whether they are of ranks that have joined or not.
+    connected: usize,
+    /// When the last one ended.
+    left: Instant,
     /// An engine was started. Nobody is waited for any more who was not there.
     begun: bool,
     /// Why nobody is to go on.
@@ -153,6 +160,8 @@ impl Reader {
             members: BTreeMap::new(),
             away: BTreeMap::new(),
             joined: 0,
+            connected: 0,
+            left: Instant::now(),
             begun: false,
             died: None,
             new: false,
@@ -169,6 +178,26 @@ impl Reader {
         let inner = Arc::clone(&reader.inner);
         reader.sender = Some(thread("rowdex-share-send", move || inner.send_all())?);
         Ok(reader)
+    }
+
+    /// How many loaders are connected.
+    pub(super) fn connected(&self) -> usize {
+        self.inner.lock().connected
+    }
+
+    /// For how long no loader has been connected, if one was before.
+    pub(super) fn deserted(&self) -> Option<Duration> {
+        let state = self.inner.lock();
+        (state.joined > 0 && state.connected == 0).then(|| state.left.elapsed())
+    }
+
+    /// What was done for all ranks.
+    pub(super) fn stats(&self) -> LoaderStats {
+        let state = self.inner.lock();
+        let engine = state.engine.as_ref().and_then(Weak::upgrade);
+        let before = state.before;
+        drop(state);
+        sum(&before, &engine.map_or_else(LoaderStats::default, |engine| engine.stats()))
     }
 
     /// What ends it, and does not wait for its threads.
@@ -229,7 +258,7 @@ impl Inner {
         self.changed.notify_all();
         let sampler = &self.seat.sampler;
         let own = (self.rank(), sampler.part_of().map_or(0, |part| part.worker), std::process::id() as i32);
-        let others = |member: &&Member| (member.rank, member.worker, member.connection.peer()) != own;
+        let others = |member: &&Member| (Some(member.rank), member.worker, member.connection.peer()) != own;
         let left = members.values().filter(others).count();
         let bye = Answer::Bye(left as u32);
         for member in members.into_values() {
@@ -238,10 +267,11 @@ impl Inner {
         }
     }
 
-    /// The rank that the reader is with.
-    fn rank(&self) -> u32 {
+    /// The rank that the reader is with, unless it is with none.
+    fn rank(&self) -> Option<u32> {
         let sampler = &self.seat.sampler;
-        sampler.part_of().map_or(sampler, |part| &part.rank).shard().rank()
+        let of = sampler.part_of().map_or(sampler, |part| &part.rank);
+        (!self.seat.group.is_server).then(|| of.shard().rank())
     }
 
     fn stop_engine(&self, state: &State) {
@@ -261,8 +291,8 @@ impl Inner {
                     continue;
                 }
             };
-            let inner = Arc::clone(self);
-            let listening = thread("rowdex-share-rank", move || inner.listen(&connection));
+            let here = Here::new(self);
+            let listening = thread("rowdex-share-rank", move || here.0.listen(&connection));
             let mut state = self.lock();
             state.listeners.retain(|thread| !thread.is_finished());
             // Without a thread the connection is closed, and whoever was at its end tries again.
@@ -373,23 +403,24 @@ impl Inner {
 
     /// What a rank is to get, if it is one of this group.
     fn lane(&self, hello: &Hello, process: i32) -> Result<Lane> {
-        let part = self.seat.sampler.part_of();
-        let own = part.map_or(&self.seat.sampler, |part| &part.rank);
-        let differs = self.seat.group.facts.iter().find_map(|(name, value)| {
-            let other = hello.facts.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str());
-            (other != Some(value)).then(|| (name, value, other.unwrap_or("none")))
-        });
-        if let Some((name, value, other)) = differs {
+        let own = self.seat.sampler.part_of().map_or(&self.seat.sampler, |part| &part.rank);
+        let is_server = self.seat.group.is_server;
+        if let Some((fact, other)) = difference(&self.seat.group.facts, &hello.facts, is_server) {
+            let host = self.rank().map_or_else(|| "`rowdex serve`".to_owned(), |rank| format!("rank {rank}"));
             let message = format!(
-                "rank {} (process {process}) cannot share a reader with rank {} (process {}): its {name} is {other}, \
-                 and not {value}",
+                "rank {} (process {process}) cannot share a reader with {host} (process {}): its {} is {other}, and \
+                 not {}",
                 hello.rank,
-                own.shard().rank(),
-                std::process::id()
+                std::process::id(),
+                fact.name,
+                fact.value,
             );
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(
-                "give the loaders of all ranks the same arguments, and each of the loaders of a rank a share name",
-            ));
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(match is_server {
+                true => advice(fact, other),
+                false => "give the loaders of all ranks the same arguments, and each of the loaders of a rank a share \
+                          name"
+                    .to_owned(),
+            }));
         }
         let shard = own.shard();
         let shard = Shard::new(hello.rank, shard.world_size())?
@@ -397,8 +428,8 @@ impl Inner {
             .with_replicas(shard.replicas(), shard.layout())?;
         let mut sampler: DistributedSampler = own.with_shard(shard)?;
         sampler.resume(&hello.state)?;
-        if let Some(part) = part {
-            sampler = sampler.worker(hello.worker, part.workers)?;
+        if hello.workers > 0 {
+            sampler = sampler.worker(hello.worker, hello.workers)?;
             sampler.resume(&hello.own)?;
         }
         Ok(Lane { sampler, epoch: hello.place.epoch, next: hello.place.batch, end: hello.end })
@@ -505,13 +536,21 @@ impl Inner {
         match self.meeting {
             Meeting::First(ranks) if !state.begun && here < ranks => return most,
             Meeting::Again(ranks) if !state.begun && here < ranks => return most.min(STRAGGLERS),
+            Meeting::Served if !state.begun => {
+                let members = state.members.values().chain(state.away.values());
+                let ranks = members.map(|member| self.seat.group.consumers(&member.lane.sampler)).max();
+                if here < ranks.unwrap_or(0) {
+                    return most;
+                }
+            }
             _ => {}
         }
         let places = || state.members.values().map(Member::sent);
         let spread = places().max().unwrap_or(0) - places().min().unwrap_or(0);
         // Ranks that are on their way to another place, and have not left the old one yet, are far from the others and
         // do not wait for a batch.
-        let drift = self.seat.group.drift.saturating_mul(workers(&self.seat.sampler));
+        let workers = state.members.values().map(|member| workers(&member.lane.sampler)).max().unwrap_or(1);
+        let drift = self.seat.group.drift.saturating_mul(workers);
         let are_on_their_way = spread > drift && !state.members.values().all(|member| member.waits);
         match are_on_their_way || !state.away.is_empty() {
             true => most.min(STRAGGLERS),
@@ -722,6 +761,27 @@ impl Inner {
         for member in left {
             // If it is not there any more, nobody wants to know.
             let _ = member.connection.send(&answer.to_bytes(member.visit), None, &self.stop);
+        }
+    }
+}
+
+/// A connection, for as long as somebody listens to it. What was decided for those who were there is over when nobody
+/// is any more.
+struct Here(Arc<Inner>);
+
+impl Here {
+    fn new(inner: &Arc<Inner>) -> Self {
+        inner.lock().connected += 1;
+        Self(Arc::clone(inner))
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.connected -= 1;
+        if state.connected == 0 {
+            (state.begun, state.died, state.left) = (false, None, Instant::now());
         }
     }
 }

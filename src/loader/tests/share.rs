@@ -8,7 +8,7 @@ use crate::loader::share::Share;
 use crate::sampler::ReplicaLayout;
 
 /// Fails if it is not done in time.
-fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(super) fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, waited) = channel();
     let worker = thread::spawn(move || {
         let _ = done.send(work());
@@ -25,20 +25,20 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
 }
 
 /// A group that no other test meets.
-fn share(ranks: u32) -> Share {
+pub(super) fn share(ranks: u32) -> Share {
     static JOBS: AtomicU64 = AtomicU64::new(0);
     let job = format!("test {} {}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
     Share::machine().job(job).name("test").ranks(ranks)
 }
 
-fn joining(fake: &Arc<Fake>, sampler: &DistributedSampler, options: &Options, share: &Share) -> Loader {
+pub(super) fn joining(fake: &Arc<Fake>, sampler: &DistributedSampler, options: &Options, share: &Share) -> Loader {
     let samplers = vec![sampler.clone()];
-    let group = share.resolve(1, &**fake, &samplers, options).unwrap();
+    let group = share.resolve(false, 1, &**fake, &samplers, options).unwrap();
     Loader::new(fake.clone(), samplers, Options { group: Some(Arc::new(group)), ..options.clone() }).unwrap()
 }
 
 /// What is served until the end, or until an error: batches are compared with what the order says.
-fn serve(loader: &mut Loader, sampler: &DistributedSampler, epochs: u64) -> Result<Vec<(u64, u64)>> {
+pub(super) fn serve(loader: &mut Loader, sampler: &DistributedSampler, epochs: u64) -> Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
     while let Some(batch) = loader.try_next()? {
         let plan = sampler.plan(batch.epoch).unwrap();
@@ -56,7 +56,7 @@ fn serve(loader: &mut Loader, sampler: &DistributedSampler, epochs: u64) -> Resu
 }
 
 /// All ranks at once, each on a thread.
-fn all<T: Send>(loaders: Vec<Loader>, work: impl Fn(usize, Loader) -> T + Sync) -> Vec<T> {
+pub(super) fn all<T: Send>(loaders: Vec<Loader>, work: impl Fn(usize, Loader) -> T + Sync) -> Vec<T> {
     let work = &work;
     thread::scope(|scope| {
         let ranks = loaders.into_iter().enumerate();
@@ -546,7 +546,7 @@ fn what_cannot_be_shared_is_refused_when_it_is_made() {
     let ranks: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 4, Tail::Wrap)).collect();
     let options = options(1 << 20, 1, 1);
     let refused = |share: Share, samplers: &[DistributedSampler], word: &str| {
-        let error = share.resolve(1, &*fake, samplers, &options).unwrap_err();
+        let error = share.resolve(false, 1, &*fake, samplers, &options).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(error.to_string().contains(word) && error.hint().is_some(), "{error}");
     };

@@ -12,12 +12,14 @@ use serde_json::Value;
 
 use super::place::{Outcome, Place, rows_from};
 use super::row_choice;
+#[cfg(target_os = "linux")]
+use super::serve;
 
 /// An option, the command line without it, and the one with it.
 type Case = (&'static str, &'static str, String, String);
 
 /// Options that have no effect on what a command writes, and why.
-const WITHOUT_A_TRACE: [(&str, &str, &str); 10] = [
+const WITHOUT_A_TRACE: [(&str, &str, &str); 15] = [
     ("count", "threads", "how many decode at once"),
     ("select", "threads", "how many decode at once"),
     ("build", "threads", "how many read footers at once"),
@@ -26,6 +28,11 @@ const WITHOUT_A_TRACE: [(&str, &str, &str); 10] = [
     ("get", "threads", "how many decode at once"),
     ("epoch", "threads", "how many decode at once"),
     ("epoch", "read-concurrency", "how many row groups of a store are read at once: tests/it/stores/reading.rs"),
+    ("serve", "read-concurrency", "how many row groups of a store are read at once: as with `epoch`"),
+    ("serve", "once", "when it ends: tests/it/cli/serve.rs"),
+    ("serve", "cache-dir", "what is left behind: tests/it/cli/serve.rs"),
+    ("serve", "cache-disk", "how much is left behind: as with `epoch`"),
+    ("serve", "cache-kind", "what is left behind: as with `epoch`"),
     ("plan", "staleness", "requests to a store: tests/it/stores/command.rs"),
     ("plan", "root", "requests to a store: tests/it/stores/command.rs"),
 ];
@@ -176,6 +183,25 @@ fn cases() -> Vec<Case> {
     add("where", "rank", &format!("{step} --world-size 3"), &format!("{step} --world-size 3 --rank 1"));
     add("where", "all", "train.rdx --step 0", "train.rdx --step 0 --all");
     add("where", "json", "train.rdx --step 0", step);
+    let serve = "train.rdx --job JOB --ranks 1 --threads 2";
+    add("serve", "job", serve, "train.rdx --job JOB-other --ranks 1 --threads 2");
+    add("serve", "name", serve, &format!("{serve} --name other"));
+    let two = "train.rdx --job JOB --ranks 2 --world-size 4 --threads 2";
+    add("serve", "ranks", &two.replace("--ranks 2", "--ranks 1"), two);
+    add("serve", "world-size", serve, &format!("{serve} --world-size 2"));
+    add("serve", "tail", serve, &format!("{serve} --tail drop"));
+    add("serve", "drift", serve, &format!("{serve} --drift 5"));
+    add("serve", "on-death", serve, &format!("{serve} --on-death fail"));
+    add("serve", "drop-last-batch", serve, &format!("{serve} --drop-last-batch"));
+    add("serve", "memory", serve, &format!("{serve} --memory 2GiB"));
+    add("serve", "threads", serve, "train.rdx --job JOB --ranks 1 --threads 3");
+    add("serve", "columns", serve, &format!("{serve} --columns id"));
+    add("serve", "root", serve, &format!("{serve} --root uneven"));
+    let stale = serve.replace("train", "stale");
+    add("serve", "staleness", &stale, &format!("{stale} --staleness off"));
+    add("serve", "on-fault", serve, &format!("{serve} --on-fault substitute"));
+    let substitute = format!("{serve} --on-fault substitute");
+    add("serve", "fault-seed", &substitute, &format!("{substitute} --fault-seed 5"));
     let quality = "train.rdx --json";
     add("quality", "order", quality, &format!("{quality} --order torch"));
     add("quality", "seed", quality, &format!("{quality} --seed 4"));
@@ -191,6 +217,9 @@ fn cases() -> Vec<Case> {
     let of_two = sampling("plan", &format!("{plan} --ranks-per-node 2"), "");
     cases.extend(of_two.into_iter().filter(|(_, option, ..)| *option == "replica-layout"));
     cases.extend(sampling("plan", plan, "").into_iter().filter(|(_, option, ..)| *option != "replica-layout"));
+    // They have cases of their own, or a server has them not.
+    let apart = ["no-rotate", "epoch", "epochs", "world-size", "tail"];
+    cases.extend(sampling("serve", serve, "").into_iter().filter(|(_, option, ..)| !apart.contains(option)));
     cases.extend(sampling("prove", prove, ""));
     // Where an epoch ends shows in its last steps.
     for (_, option, without, with) in sampling("where", step, "") {
@@ -247,6 +276,10 @@ fn run_afresh(place: &Place, arguments: &str) -> Outcome {
 
 /// What a command wrote: to stdout and stderr, and to files whose names begin with `out`.
 fn observe(place: &Place, arguments: &str) -> String {
+    #[cfg(target_os = "linux")]
+    if arguments.starts_with("serve") {
+        return serve::observe(place, arguments);
+    }
     let outcome = run_afresh(place, arguments);
     let stdout = match serde_json::from_slice::<Value>(&outcome.stdout) {
         Ok(mut json) => {

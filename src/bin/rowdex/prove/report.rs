@@ -21,7 +21,7 @@ impl Report<'_> {
     /// Each promise, and how it is known to hold.
     fn promises(&self) -> Vec<(&'static str, &'static str)> {
         let proof = self.proof;
-        let samples = match self.args.tail {
+        let samples = match self.args.dealing.tail {
             Tail::Uneven => "samples of any two ranks differ by one at most",
             _ => "every rank has the same number of samples",
         };
@@ -40,7 +40,7 @@ impl Report<'_> {
             Uses::AtMostOnce => promises.push(("no row twice, but for pads", by)),
             Uses::Any => {}
         }
-        if self.args.replicas > 1 {
+        if self.args.dealing.replicas > 1 {
             promises.push(("ranks of a replica group are dealt the same", "compared"));
         }
         if proof.workers > 0 {

@@ -1,0 +1,58 @@
+"""A rank of whose DataLoader a worker is killed: it notes what it gets. Started by test_share_workers.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import sys
+import time
+from typing import Any
+
+import rowdex
+import rowdex.torch
+from torch.utils.data import DataLoader
+
+# Longer than the watchdog of the test: an error that comes by it is none that came at once.
+TIMEOUT = 900
+
+
+def reads(pid: int) -> bool:
+    """Whether a process reads for all."""
+    names = pathlib.Path(f"/proc/{pid}/task").glob("*/comm")
+    return any(name.read_text().startswith("rowdex-share-ac") for name in names)
+
+
+def main() -> None:
+    options: dict[str, Any] = json.loads(sys.argv[1])
+    dataset = rowdex.torch.Dataset(options["index"], ["id"], memory=options["memory"], **options["more"])
+    batches = rowdex.torch.BatchSampler(
+        dataset, options["batch"], seed=7, rank=options["rank"], num_replicas=options["world"]
+    )
+    loader: Any = DataLoader(
+        dataset, batch_sampler=batches, num_workers=2, persistent_workers=True, timeout=TIMEOUT
+    )
+    steps, note = 0, open(options["note"], "a", buffering=1)
+    try:
+        for epoch in range(options["epochs"]):
+            served = iter(loader)
+            workers = [worker.pid for worker in served._workers]
+            if epoch == 0:
+                print("workers", *workers, file=note)
+            for batch in served:
+                print("step", epoch, json.dumps(batch["id"].tolist()), file=note)
+                steps += 1
+                if steps == 4 and "kill" in options:
+                    victim = next(pid for pid in workers if reads(pid) == (options["kill"] == "reader"))
+                    print("killed", victim, file=note)
+                    os.kill(victim, signal.SIGKILL)
+                time.sleep(options["pause"])
+    except (RuntimeError, OSError, EOFError, rowdex.Error) as error:
+        print("error", type(error).__name__, " ".join(str(error).split()), file=note)
+        return
+    print("end", file=note)
+
+
+if __name__ == "__main__":
+    main()

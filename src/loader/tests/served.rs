@@ -1,0 +1,173 @@
+//! Ranks of a machine with a server, which is none of them. It is in this process here, and in one of its own in
+//! `tests/it/cli/serve.rs` and `python/tests/test_serve.py`.
+
+use super::share::{all, in_time, joining, serve, share};
+use super::*;
+use crate::loader::share::{Server, Share};
+use crate::sampler::ReplicaLayout;
+
+fn serving(fake: &Arc<Fake>, sampler: &DistributedSampler, options: &Options, share: &Share) -> Result<Server> {
+    let samplers = vec![sampler.clone()];
+    let group = share.resolve(true, 1, &**fake, &samplers, options).unwrap();
+    let options = Options { group: Some(Arc::new(group)), ..options.clone() };
+    Server::start(Loader::new(fake.clone(), samplers, options).unwrap().seat().unwrap())
+}
+
+/// As a rank that chooses nothing but how many epochs there are.
+fn plain(epochs: u64) -> Options {
+    Options { epochs: Some(epochs), ..Options::default() }
+}
+
+#[test]
+fn a_server_gives_ranks_and_workers_one_job_after_another_what_they_would_have_read_themselves() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[37, 5, 60, 0, 41, 22, 8, 50]));
+        let orders = orders(true, fake.len());
+        let share = share(3).drift(5).wait(Duration::from_millis(300));
+        let samplers: Vec<_> = (0..3).map(|rank| sampler(&orders, rank, 3, 7, Tail::Wrap)).collect();
+        let server = serving(&fake, &samplers[1], &options(fake.len() / 3 * ROW_BYTES, 2, 0), &share).unwrap();
+        assert!(!server.is_deserted() && server.connected() == 0);
+        for job in 0..3_u64 {
+            // What is the server's own is not asked for, whatever a rank's defaults are.
+            let options = plain(job + 1);
+            let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
+            let served = all(loaders, |rank, mut loader| {
+                let first = loader.try_next().unwrap().unwrap();
+                assert_eq!(first.row_ids, samplers[rank].plan(0).unwrap().batch(0).unwrap().rows);
+                assert!(server.connected() > 0 && !server.is_deserted());
+                serve(&mut loader, &samplers[rank], job + 1).unwrap().len() as u64 + 1
+            });
+            assert_eq!(served, [samplers[0].steps() * (job + 1); 3]);
+            // Each rank with as many workers as it likes.
+            let workers = |rank: usize| [1, 2, 3][(rank + job as usize) % 3];
+            let parts = (0..3).flat_map(|rank| (0..workers(rank)).map(move |worker| (rank, worker)));
+            let parts: Vec<_> = parts
+                .map(|(rank, worker)| (rank, worker, samplers[rank].worker(worker, workers(rank)).unwrap()))
+                .collect();
+            let loaders = parts.iter().map(|(_, _, part)| joining(&fake, part, &plain(2), &share)).collect();
+            all(loaders, |at, mut loader| {
+                let (rank, worker, _) = &parts[at];
+                while let Some(batch) = loader.try_next().unwrap() {
+                    let plan = samplers[*rank].plan(batch.epoch).unwrap();
+                    let step = batch.step * workers(*rank) + worker;
+                    assert_eq!(batch.row_ids, plan.batch(step).unwrap().rows);
+                    assert_values(&batch);
+                }
+            });
+        }
+        assert!(server.stats().decodes > 0 && server.stats().rows > 0);
+        while !server.is_deserted() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(server);
+        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+    });
+}
+
+#[test]
+fn a_server_refuses_what_differs_and_says_which_option_to_give() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let orders = orders(true, 160);
+        let share = share(2).wait(Duration::from_millis(1));
+        let own = || sampler(&orders, 1, 2, 4, Tail::Wrap);
+        let _server = serving(&fake, &own(), &options(1 << 20, 3, 0), &share).unwrap();
+        let refused_by = |share: &Share, sampler: DistributedSampler, options: Options, words: [&str; 2]| {
+            let error = joining(&fake, &sampler, &options, share).try_next().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            let hint = error.hint().unwrap();
+            let text = error.to_string();
+            assert!(text.contains("cannot share a reader with `rowdex serve`") && text.contains(words[0]), "{text}");
+            assert!(hint.contains(words[1]), "{hint}");
+        };
+        let refused = |sampler, options: Options, words| refused_by(&share, sampler, options, words);
+        let mine = |batch, tail| sampler(&orders, 1, 2, batch, tail);
+        refused(mine(5, Tail::Wrap), plain(1), ["its batch size is 5, and not 4", "--batch-size 5"]);
+        refused(mine(4, Tail::Uneven), plain(1), ["its tail is Uneven", "--tail uneven"]);
+        refused(sampler(&orders, 1, 4, 4, Tail::Wrap), plain(1), ["world size is 4", "--world-size 4"]);
+        refused(own().with_drop_last_batch(true), plain(1), ["drop_last_batch is true", "--drop-last-batch"]);
+        let other: Arc<dyn Order> = Arc::new(Global::new(160, 8).unwrap());
+        refused(sampler(&other, 1, 2, 4, Tail::Wrap), plain(1), ["its order is global", "--seed"]);
+        let replicas = Shard::new(1, 2).unwrap().with_replicas(2, ReplicaLayout::Strided).unwrap();
+        let replicas = DistributedSampler::new(Arc::clone(&orders), replicas, 4).unwrap();
+        refused(replicas, plain(1), ["its replicas is 2", "--replicas 2 --replica-layout strided"]);
+        let fault = Fault::Substitute { seed: 61 };
+        refused(own(), Options { fault, ..plain(1) }, ["on_fault is Substitute", "substitute --fault-seed 61"]);
+        refused_by(&share.clone().ranks(1), own(), plain(1), ["number of ranks on this machine is 1", "--ranks 1"]);
+        // Its own, where they were chosen.
+        let given = |memory, threads| Given { memory, threads };
+        let memory = Options { memory: 7, given: given(true, false), ..plain(1) };
+        refused(own(), memory, ["its memory is 7, and not 1048576", "--memory 7"]);
+        let threads = Options { threads: 5, given: given(false, true), ..plain(1) };
+        refused(own(), threads, ["its threads is 5, and not 3", "--threads 5"]);
+        refused(own(), Options { read_ahead: Some(9), ..plain(1) }, ["read_ahead is 9", "leave it out"]);
+        let reads = Options { read_concurrency: Some(9), ..plain(1) };
+        refused(own(), reads, ["read_concurrency is 9", "--read-concurrency 9"]);
+        refused_by(&share.clone().drift(9), own(), plain(1), ["drift is 9", "--drift 9"]);
+        let fails = share.clone().fail_on_death(true);
+        refused_by(&fails, own(), plain(1), ["death of a rank is true", "--on-death fail"]);
+        let same = Options { memory: 1 << 20, threads: 3, given: given(true, true), ..plain(1) };
+        assert!(joining(&fake, &own(), &same, &share).next().unwrap().is_ok());
+    });
+}
+
+#[test]
+fn one_of_the_ranks_reads_on_when_their_server_ends() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 10]));
+        let orders = orders(true, 400);
+        let share = share(2).drift(2).wait(Duration::from_millis(300));
+        let samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 5, Tail::Wrap)).collect();
+        let server = serving(&fake, &samplers[0], &options(400 * ROW_BYTES, 1, 0), &share).unwrap();
+        let server = Mutex::new(Some(server));
+        let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &plain(2), &share)).collect();
+        all(loaders, |rank, mut loader| {
+            for step in 0..10 {
+                assert_eq!(loader.next().unwrap().unwrap().step, step);
+            }
+            if rank == 0 {
+                drop(server.lock().unwrap().take());
+            }
+            assert_eq!(serve(&mut loader, &samplers[rank], 2).unwrap().len(), 70);
+        });
+        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+    });
+}
+
+#[test]
+fn there_is_one_reader_for_a_job() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let sampler = sampler(&orders(true, 160), 0, 1, 4, Tail::Wrap);
+        let (options, share) = (options(1 << 20, 1, 1), share(1));
+        let refused = || {
+            let error = serving(&fake, &sampler, &options, &share).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+            let process = format!("process {}", std::process::id());
+            assert!(error.to_string().contains(&process) && error.hint().is_some(), "{error}");
+        };
+        let server = serving(&fake, &sampler, &options, &share).unwrap();
+        refused();
+        assert!(serving(&fake, &sampler, &options, &share.clone().name("other")).is_ok());
+        drop(server);
+        let mut loader = joining(&fake, &sampler, &options, &share);
+        loader.next().unwrap().unwrap();
+        refused();
+        assert_eq!(serve(&mut loader, &sampler, 1).unwrap().len(), 39, "nobody has noticed");
+    });
+}
+
+#[test]
+fn a_server_needs_to_know_whom_it_serves() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    let batch = Fake::new(&[4]).batch(0..4);
+    let mut writer = ArrowWriter::try_new(std::fs::File::create(&path).unwrap(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    IndexBuilder::new([&path]).build(folder.path().join("a.rdx")).unwrap();
+    let dataset = Dataset::open(folder.path().join("a.rdx")).unwrap();
+    let error = Loader::builder(&dataset, sampler(&orders(true, 4), 0, 1, 2, Tail::Wrap)).serve().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.to_string().contains("without a job"), "{error}");
+}

@@ -1,0 +1,249 @@
+//! `rowdex serve`: a process that reads for ranks, which are loaders of this process here and processes of their own in
+//! `python/tests/test_serve.py`.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rowdex::loader::{LoaderBuilder, Share};
+use rowdex::order::Global;
+use rowdex::{Batch, Dataset, DistributedSampler, Loader, Shard};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::place::Place;
+
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// Fails if it is not done in time.
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, waited) = channel();
+    let worker = thread::spawn(move || {
+        let _ = done.send(work());
+    });
+    match waited.recv_timeout(WATCHDOG) {
+        Ok(result) => result,
+        Err(RecvTimeoutError::Disconnected) => std::panic::resume_unwind(worker.join().unwrap_err()),
+        Err(RecvTimeoutError::Timeout) => panic!("it hangs"),
+    }
+}
+
+/// The name of a job that no other test has.
+fn job() -> String {
+    static JOBS: AtomicU64 = AtomicU64::new(0);
+    format!("test-{}-{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A server that takes ranks.
+struct Serving {
+    child: Child,
+    /// What it says when ranks may come.
+    line: String,
+    stdout: Option<BufReader<std::process::ChildStdout>>,
+}
+
+impl Serving {
+    /// Waits until ranks may come; what it wrote to stderr if it ends before.
+    fn start(place: &Place, arguments: &str) -> Result<Self, String> {
+        let mut command = place.command(arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let (line, stdout) = in_time(move || {
+            let mut line = String::new();
+            stdout.read_line(&mut line).unwrap();
+            (line, stdout)
+        });
+        let mut serving = Self { child, line, stdout: Some(stdout) };
+        if serving.line.is_empty() {
+            return Err(serving.end().2);
+        }
+        Ok(serving)
+    }
+
+    fn process(&self) -> String {
+        format!("process {}", self.child.id())
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for its end. How it ended, and what more it wrote.
+    fn end(&mut self) -> (ExitStatus, String, String) {
+        let begun = Instant::now();
+        let status = loop {
+            match self.child.try_wait().unwrap() {
+                Some(status) => break status,
+                None => assert!(begun.elapsed() < WATCHDOG, "it does not end"),
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        self.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (status, stdout, stderr)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn sampler(dataset: &Dataset, rank: u32, world: u32, batch: usize, seed: u64) -> DistributedSampler {
+    let order = Arc::new(Global::new(dataset.len(), seed).unwrap());
+    DistributedSampler::new(order, Shard::new(rank, world).unwrap(), batch).unwrap()
+}
+
+fn share(job: &str, ranks: u32) -> Share {
+    Share::machine().job(job).name("loader 0").ranks(ranks)
+}
+
+/// What `serve` of these arguments does to a rank that has all defaults and chooses the memory, the threads, how far
+/// ranks drift apart, and that they go on without one that dies. Processes are called P.
+pub(super) fn observe(place: &Place, arguments: &str) -> String {
+    let job = job();
+    let arguments = arguments.replace("JOB", &job);
+    let serving = match Serving::start(place, &arguments) {
+        Ok(serving) => serving,
+        Err(complaint) => return complaint,
+    };
+    let world = arguments.split("--world-size ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+    let world = world.filter(|world| *world > 2).unwrap_or(1);
+    let index = place.path(arguments.split(' ').nth(1).unwrap());
+    let process = serving.process();
+    in_time(move || {
+        let dataset = Dataset::open(index).unwrap();
+        let share = share(&job, 1).drift(32).fail_on_death(false);
+        let loader = Loader::builder(&dataset, sampler(&dataset, 0, world, 256, 0)).memory(1 << 30).threads(2);
+        let mut loader = loader.share(share).build().unwrap();
+        let first = match loader.try_next() {
+            Ok(batch) => format!("{:?}", batch.unwrap().row_ids),
+            Err(error) => error.to_string(),
+        };
+        drop(serving);
+        // Who has met it notices.
+        let then = loader.by_ref().take(1000).find_map(Result::err).map_or("goes on".to_owned(), |e| e.to_string());
+        let own = format!("process {}", std::process::id());
+        format!("{first}\n{then}").replace(&process, "P").replace(&own, "P")
+    })
+}
+
+/// What each rank gets from so many epochs.
+fn served(place: &Place, loader: impl Fn(LoaderBuilder) -> LoaderBuilder + Sync, ranks: u32) -> Vec<Vec<Batch>> {
+    let dataset = Dataset::open(place.path("train.rdx")).unwrap();
+    let rank = |rank| {
+        let builder = Loader::builder(&dataset, sampler(&dataset, rank, ranks, 16, 42)).epochs(3);
+        loader(builder).build().unwrap().map(Result::unwrap).collect()
+    };
+    thread::scope(|scope| {
+        let ranks: Vec<_> = (0..ranks).map(|number| scope.spawn(move || rank(number))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn ranks_get_what_they_would_have_read_themselves_and_a_server_ends_once_they_have_left() {
+    in_time(|| {
+        let place = Place::with_index();
+        for ranks in [2, 3] {
+            let job = job();
+            let more = "--batch-size 16 --seed 42 --memory 20% --threads 1 --cache-dir tier --cache-disk 10MiB --once";
+            let arguments = format!("serve train.rdx --job {job} --ranks {ranks} {more}");
+            let mut serving = Serving::start(&place, &arguments).unwrap();
+            assert!(serving.line.contains("1,003 rows") && serving.line.contains(&serving.process()));
+            let shared = served(&place, |builder| builder.share(share(&job, ranks)), ranks);
+            assert_eq!(shared, served(&place, |builder| builder, ranks));
+            assert!(std::fs::read_dir(place.path("tier")).unwrap().next().is_some(), "the server has decoded");
+            let (status, stdout, stderr) = serving.end();
+            assert!(status.success() && stderr.is_empty(), "{stderr}");
+            assert!(stdout.contains("served ") && stdout.contains("decoded"), "{stdout}");
+        }
+    });
+}
+
+#[test]
+fn another_rank_reads_on_when_the_server_is_asked_to_end() {
+    in_time(|| {
+        let place = Place::with_index();
+        for signal in [Signal::TERM, Signal::INT] {
+            let job = job();
+            let mut serving = start(&place, &job);
+            let dataset = Dataset::open(place.path("train.rdx")).unwrap();
+            let own = sampler(&dataset, 0, 1, 16, 42);
+            let alone: Vec<_> =
+                Loader::builder(&dataset, own.clone()).epochs(3).build().unwrap().map(Result::unwrap).collect();
+            let mut loader = Loader::builder(&dataset, own).epochs(3).share(share(&job, 1)).build().unwrap();
+            let mut found = vec![loader.next().unwrap().unwrap()];
+            serving.signal(signal);
+            let (status, _, stderr) = serving.end();
+            assert!(status.success() && stderr.contains("ended while 1 loader used it"), "{stderr}");
+            found.extend(loader.map(Result::unwrap));
+            assert_eq!(found, alone);
+        }
+    });
+}
+
+fn start(place: &Place, job: &str) -> Serving {
+    let more = "--batch-size 16 --seed 42 --threads 1 --drift 4";
+    Serving::start(place, &format!("serve train.rdx --job {job} --ranks 1 {more}")).unwrap()
+}
+
+#[test]
+fn a_server_that_is_killed_is_named_to_its_ranks_and_another_one_takes_its_place() {
+    in_time(|| {
+        let place = Place::with_index();
+        let job = job();
+        let serving = start(&place, &job);
+        let dataset = Dataset::open(place.path("train.rdx")).unwrap();
+        let own = sampler(&dataset, 0, 1, 16, 42);
+        let alone: Vec<_> =
+            Loader::builder(&dataset, own.clone()).epochs(3).build().unwrap().map(Result::unwrap).collect();
+        let mut loader = Loader::builder(&dataset, own).epochs(3).share(share(&job, 1)).build().unwrap();
+        let mut found = vec![loader.next().unwrap().unwrap()];
+        let words = format!("has ended ({}, `rowdex serve`)", serving.process());
+        // Kills it.
+        drop(serving);
+        let error = loop {
+            match loader.try_next() {
+                Ok(batch) => found.push(batch.unwrap()),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains(&words), "{error}");
+        let serving = start(&place, &job);
+        let state = loader.state();
+        loader.resume(&state).unwrap();
+        found.extend(loader.by_ref().map(Result::unwrap));
+        assert_eq!(found, alone);
+        drop(serving);
+    });
+}
+
+#[test]
+fn a_server_comes_before_the_ranks_and_is_the_only_one() {
+    in_time(|| {
+        let place = Place::with_index();
+        let job = job();
+        let arguments = format!("serve train.rdx --job {job} --ranks 1 --batch-size 16 --seed 42");
+        let dataset = Dataset::open(place.path("train.rdx")).unwrap();
+        let mut loader =
+            Loader::builder(&dataset, sampler(&dataset, 0, 1, 16, 42)).share(share(&job, 1)).build().unwrap();
+        loader.next().unwrap().unwrap();
+        let refused = |process: String| {
+            let outcome = place.run(&arguments).fails();
+            outcome.complains(&[&format!("{process} reads for this job already"), "before the ranks"]);
+        };
+        refused(format!("process {}", std::process::id()));
+        drop(loader);
+        let serving = Serving::start(&place, &arguments).unwrap();
+        refused(serving.process());
+        place.run("serve train.rdx --job x --ranks 3 --world-size 2").fails().complains(&["3 ranks on this machine"]);
+        place.run("serve train.rdx --ranks 3").exits_with_usage().complains(&["--job"]);
+    });
+}
