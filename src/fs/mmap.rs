@@ -4,16 +4,30 @@
 //! others could change. The contract that makes it sound: **an order file, an entry of a disk tier or a large index is
 //! replaced by rename, never modified in place.** This library writes them only that way. A file that is shortened
 //! under the map raises SIGBUS, and one that is overwritten under it gives wrong rows. So small files are read instead,
-//! see [`read_or_map`]. Memory files of other processes are mapped only if they are sealed, and need no contract.
+//! see [`read_or_map`]. Memory files of other processes are mapped only if they are sealed. Those that are sealed for
+//! good need no contract. For those that one process writes again, it is that **whoever maps one has a shared lock on
+//! the open file that it maps, and never takes it off, and that process writes only with the exclusive lock**.
 
 #![allow(unsafe_code)]
 
 use std::fs::File;
+#[cfg(target_os = "linux")]
+use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 use bytes::Bytes;
-use memmap2::{Mmap, MmapOptions};
+use memmap2::Mmap;
+#[cfg(target_os = "linux")]
+use memmap2::{Advice, MmapMut, MmapOptions};
+#[cfg(target_os = "linux")]
+use rustix::fs::{
+    FallocateFlags, FlockOperation, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, flock, ftruncate,
+};
 
+#[cfg(target_os = "linux")]
+use super::with_room;
 use super::{error, read_regular, regular};
 #[cfg(target_os = "linux")]
 use crate::Error;
@@ -48,29 +62,114 @@ pub(crate) fn map_file(file: &File, what: &str) -> Result<Bytes> {
     Ok(Bytes::from_owner(map))
 }
 
-/// Maps a memory file of another process, which must be sealed: nobody can change its bytes or its length any more.
+/// Maps the first bytes of a memory file of another process, which must be sealed: nobody can change its length, and
+/// nobody its bytes, but for the process that made it while no other has it.
 ///
 /// Writing to the map changes a copy of the page that is this process's own, as it does with any other memory that
 /// batches are in.
 #[cfg(target_os = "linux")]
-pub(crate) fn map_sealed(file: &File) -> Result<Bytes> {
-    use rustix::fs::{SealFlags, fcntl_get_seals};
-
-    let wanted = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
-    if !fcntl_get_seals(file).is_ok_and(|seals| seals.contains(wanted)) {
-        return Err(Error::new(ErrorKind::Internal, "a file from another process is not a sealed memory file"));
+pub(crate) fn map_sealed(file: &File, length: u64) -> Result<Bytes> {
+    let refused = |message| Err(Error::new(ErrorKind::Internal, message));
+    let sealed = SealFlags::SHRINK | SealFlags::GROW;
+    let seals = fcntl_get_seals(file).unwrap_or(SealFlags::empty());
+    if !seals.contains(sealed) || !seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
+        return refused("a file from another process is not a sealed memory file");
+    }
+    if !seals.contains(SealFlags::WRITE) && flock(file, FlockOperation::NonBlockingLockShared).is_err() {
+        return refused("a memory file from another process is being written");
     }
     let metadata = file.metadata().map_err(|cause| error("cannot inspect a memory file", cause))?;
-    if metadata.len() == 0 {
+    let length = match usize::try_from(length) {
+        Ok(length) if length as u64 <= metadata.len() => length,
+        _ => return refused("a memory file from another process is shorter than it should be"),
+    };
+    if length == 0 {
         return Ok(Bytes::new());
     }
-    // SAFETY: these seals can never be taken off. The first two keep the length, so no access is beyond the end. The
-    // third keeps every process from writing, and the kernel gives it only if no writable map is left. So the bytes
-    // stay what they are, whoever lives, dies or forks. The map is private, so writes through it are seen by nobody
-    // else and are made by nobody in this crate.
-    let map = unsafe { MmapOptions::new().populate().map_copy_read_only(file) };
+    // SAFETY: seals can never be taken off. The first two keep the length, so no access is beyond the end. With the
+    // third of them no process can write any more: the kernel gives it only if no writable map is left. With the fourth
+    // one process can, through a map that it made before. It does so only while it has the exclusive lock. This process
+    // has a shared one from before the map until the open file is gone, which every map of it keeps, also in a forked
+    // child, and it never takes it off. So the bytes stay what they are for as long as the map is there, whoever lives,
+    // dies or forks. The map is private, so writes through it are seen by nobody else and are made by nobody in this
+    // crate.
+    //
+    // Its pages are mapped as they are read, several at once: all at once takes longer.
+    let map = unsafe { MmapOptions::new().len(length).map_copy(file) };
     let map = map.map_err(|cause| error("cannot map a memory file", cause))?;
-    // Read-only until here, so that its pages were not copied but shared.
-    let map = map.make_mut().map_err(|cause| error("cannot map a memory file", cause))?;
     Ok(Bytes::from_owner(map))
+}
+
+/// A memory file that the process that made it writes again, once nobody else has it.
+///
+/// Whoever it is lent to gets an open file of its own with a shared lock. The kernel takes that off with the last
+/// reference: of a descriptor, of a message on its way, or of a map, in whichever processes those are. It does so when
+/// they die, too. The exclusive lock is to be had when all of them are gone.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub(crate) struct Rewritable {
+    file: OwnedFd,
+    map: MmapMut,
+    /// How many of its first bytes have a page in the map.
+    mapped: usize,
+}
+
+#[cfg(target_os = "linux")]
+impl Rewritable {
+    /// Of a memory file that nobody else has, which is made so long.
+    pub(crate) fn new(file: OwnedFd, length: usize) -> io::Result<Self> {
+        ftruncate(&file, length as u64)?;
+        // SAFETY: nobody else has the file, so nobody has a map that this one could change. `write` keeps the contract
+        // from here on.
+        let map = unsafe { MmapOptions::new().len(length).map_mut(file.as_raw_fd()) }?;
+        // A forked child has no business with it.
+        map.advise(Advice::DontFork)?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
+        fcntl_add_seals(&file, seals)?;
+        Ok(Self { file, map, mapped: 0 })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Whether nobody has it. Then nobody gets it before it is lent again.
+    pub(crate) fn is_back(&self) -> bool {
+        flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
+    }
+
+    /// Writes these pieces one behind the other; `false` if anybody has it, it is too short or there is no memory.
+    pub(crate) fn write(&mut self, pieces: &[&[u8]]) -> bool {
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if length > self.map.len() || !self.is_back() {
+            return false;
+        }
+        if self.mapped < length {
+            // Whoever writes to a map for which there is no memory ends.
+            let (from, more) = (self.mapped as u64, (length - self.mapped) as u64);
+            if fallocate(&self.file, FallocateFlags::empty(), from, more).is_err() {
+                return false;
+            }
+            // All at once, rather than each page as it is written for the first time. Older kernels cannot.
+            let _ = self.map.advise_range(Advice::PopulateWrite, 0, length);
+            self.mapped = length;
+        }
+        let mut left = &mut *self.map;
+        for piece in pieces {
+            let Some((to, rest)) = left.split_at_mut_checked(piece.len()) else { return false };
+            to.copy_from_slice(piece);
+            left = rest;
+        }
+        true
+    }
+
+    /// An open file to send to others, who may read it.
+    pub(crate) fn lend(&self) -> io::Result<OwnedFd> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let lent = with_room(|| File::open(&path))?;
+        flock(&self.file, FlockOperation::Unlock)?;
+        // Nobody but this process asks for the exclusive lock, and that after this.
+        flock(&lent, FlockOperation::NonBlockingLockShared)?;
+        Ok(lent.into())
+    }
 }

@@ -1,8 +1,9 @@
-//! Rows in memory files that never change again.
+//! Rows in memory files that never change while anybody has them.
 //!
-//! A file is written and then sealed for good, before anybody else sees it. So whoever maps it sees the same bytes for
-//! ever, whatever the process that wrote it does, or whatever becomes of it. The layout is an Arrow IPC stream (schema,
-//! dictionaries, one record batch) whose buffers begin at multiples of 64 bytes, and what the caller adds behind it.
+//! A small file is written and then sealed for good, before anybody else sees it. So whoever maps it sees the same
+//! bytes for ever, whatever the process that wrote it does, or whatever becomes of it. A large one is of a [`Pool`],
+//! which writes it again when nobody has it any more. The layout is an Arrow IPC stream (schema, dictionaries, one
+//! record batch) whose buffers begin at multiples of 64 bytes, and what the caller adds behind it.
 
 use std::fs::File;
 use std::io::IoSlice;
@@ -19,6 +20,7 @@ use bytes::Bytes;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::{Errno, pwritev, retry_on_intr};
 
+use super::pool::Pool;
 use crate::fs::mmap::map_sealed;
 use crate::rows::{compact, record_batch};
 use crate::{Error, ErrorKind, Result, fs};
@@ -36,27 +38,43 @@ pub(crate) struct Placed {
     pub(crate) length: u64,
 }
 
-/// Writes rows, and more behind them.
+/// Writes rows, and more behind them, to a file of the pool if they are large. The pool keeps at most `spare` bytes in
+/// files that nobody has.
 ///
-/// The rows are copied once, to the file. The kernel needs not clear pages that are written as a whole.
-pub(crate) fn put(rows: &RecordBatch, more: &[u8]) -> Result<Placed> {
+/// The rows are copied once, to the file. The kernel need not clear pages that are written as a whole.
+pub(crate) fn put(rows: &RecordBatch, more: &[u8], pool: &mut Pool, spare: u64) -> Result<Placed> {
     let rows = compact(rows.clone()).map_err(unwritten)?;
     let options = IpcWriteOptions::try_new(64, false, MetadataVersion::V5).map_err(unwritten)?;
     let mut encoder = StreamEncoder::try_new_with_options(rows.schema_ref(), options).map_err(unwritten)?;
     let mut pieces = encoder.encode(&rows).map_err(unwritten)?;
     pieces.extend(encoder.finish().map_err(unwritten)?);
     let stream = pieces.iter().map(|piece| piece.len() as u64).sum();
-    let made = fs::with_room(|| Ok(memfd_create("rowdex-batch", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?));
-    let file = made.map_err(|error| fs::error("cannot make a memory file for a batch", error))?;
     let slices: Vec<&[u8]> =
         pieces.iter().map(Buffer::as_slice).chain([more]).filter(|piece| !piece.is_empty()).collect();
-    let length = write(&file, &slices).map_err(|error| full(error, "write a batch to a memory file"))?;
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-    fcntl_add_seals(&file, seals).map_err(|error| fs::error("cannot seal a memory file", error.into()))?;
+    let length = stream + more.len() as u64;
+    let file = match pool.put(&slices, length, spare) {
+        Some(file) => file,
+        None => seal(&slices)?,
+    };
     Ok(Placed { file, stream, length })
 }
 
-fn write(file: &OwnedFd, pieces: &[&[u8]]) -> rustix::io::Result<u64> {
+/// A file that never changes again.
+fn seal(pieces: &[&[u8]]) -> Result<OwnedFd> {
+    let made = make("rowdex-batch");
+    let file = made.map_err(|error| fs::error("cannot make a memory file for a batch", error))?;
+    write(&file, pieces).map_err(|error| full(error, "write a batch to a memory file"))?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals).map_err(|error| fs::error("cannot seal a memory file", error.into()))?;
+    Ok(file)
+}
+
+pub(super) fn make(name: &str) -> std::io::Result<OwnedFd> {
+    fs::with_room(|| Ok(memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?))
+}
+
+/// Writes the pieces one behind the other to a file that is empty.
+pub(super) fn write(file: &OwnedFd, pieces: &[&[u8]]) -> rustix::io::Result<()> {
     let (mut at, mut skip, mut length) = (0, 0, 0_u64);
     while let Some(rest) = pieces.get(at..).filter(|rest| !rest.is_empty()) {
         let mut slices: Vec<IoSlice<'_>> = rest.iter().take(MOST_PIECES).map(|piece| IoSlice::new(piece)).collect();
@@ -73,13 +91,20 @@ fn write(file: &OwnedFd, pieces: &[&[u8]]) -> rustix::io::Result<u64> {
         }
         skip += written;
     }
-    Ok(length)
+    Ok(())
 }
 
-/// The rows of a file from another process, without a copy, and what is behind them. `rows` are as many as they should
-/// be; `schema` is what they should have.
-pub(crate) fn read(file: &File, stream: u64, schema: &SchemaRef, rows: usize) -> Result<(RecordBatch, Bytes)> {
-    let whole = map_sealed(file).map_err(|error| match error.kind() {
+/// The rows of a file from another process, without a copy, and what is behind them. They are the first `length` bytes
+/// of the file; those of the Arrow stream are the first `stream`. `rows` are as many as they should be; `schema` is
+/// what they should have.
+pub(crate) fn read(
+    file: &File,
+    stream: u64,
+    length: u64,
+    schema: &SchemaRef,
+    rows: usize,
+) -> Result<(RecordBatch, Bytes)> {
+    let whole = map_sealed(file, length).map_err(|error| match error.kind() {
         ErrorKind::Io => error.with_hint("the process or its container may have no more memory"),
         _ => error,
     })?;
@@ -142,36 +167,40 @@ mod tests {
         RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
     }
 
+    fn sealed(rows: &RecordBatch, more: &[u8]) -> Result<Placed> {
+        put(rows, more, &mut Pool::new(), 0)
+    }
+
     fn back(placed: Placed, rows: &RecordBatch) -> Result<(RecordBatch, Bytes)> {
-        read(&placed.file.into(), placed.stream, &rows.schema(), rows.num_rows())
+        read(&placed.file.into(), placed.stream, placed.length, &rows.schema(), rows.num_rows())
     }
 
     #[test]
     fn rows_come_back_as_they_were() {
         let all = rows(1000);
         for rows in [all.clone(), all.slice(0, 0), all.slice(17, 100), all.slice(999, 1)] {
-            let (read, more) = back(put(&rows, b"more").unwrap(), &rows).unwrap();
+            let (read, more) = back(sealed(&rows, b"more").unwrap(), &rows).unwrap();
             assert_eq!(read, rows);
             assert_eq!(&*more, b"more");
         }
         let none = record_batch(&Arc::new(Schema::empty()), vec![], 7).unwrap();
-        assert_eq!(back(put(&none, b"").unwrap(), &none).unwrap().0, none);
+        assert_eq!(back(sealed(&none, b"").unwrap(), &none).unwrap().0, none);
     }
 
     #[test]
     fn a_part_of_rows_takes_the_bytes_of_a_part() {
         let all = rows(10_000);
-        let (whole, part) = (put(&all, b"").unwrap(), put(&all.slice(3, 10), b"").unwrap());
+        let (whole, part) = (sealed(&all, b"").unwrap(), sealed(&all.slice(3, 10), b"").unwrap());
         assert!(part.length < 8 << 10 && whole.length > 100 << 10, "{} of {}", part.length, whole.length);
     }
 
     #[test]
     fn rows_are_not_copied_out_of_the_file() {
         let rows = rows(1000).project(&[0, 1, 2]).unwrap();
-        let placed = put(&rows, b"").unwrap();
-        let (file, stream) = (File::from(placed.file), placed.stream);
-        let before = map_sealed(&file).unwrap();
-        let (read, more) = self::read(&file, stream, &rows.schema(), 1000).unwrap();
+        let placed = sealed(&rows, b"").unwrap();
+        let (file, stream, length) = (File::from(placed.file), placed.stream, placed.length);
+        let before = map_sealed(&file, length).unwrap();
+        let (read, more) = self::read(&file, stream, length, &rows.schema(), 1000).unwrap();
         let map = more.as_ptr() as usize - stream as usize;
         for column in read.columns() {
             for buffer in column.to_data().buffers() {
@@ -184,7 +213,7 @@ mod tests {
 
     #[test]
     fn nobody_can_change_a_file_any_more() {
-        let placed = put(&rows(10), b"").unwrap();
+        let placed = sealed(&rows(10), b"").unwrap();
         assert_eq!(rustix::io::pwrite(&placed.file, b"x", 0), Err(Errno::PERM));
         assert_eq!(rustix::fs::ftruncate(&placed.file, 0), Err(Errno::PERM));
         assert_eq!(rustix::fs::ftruncate(&placed.file, 1 << 20), Err(Errno::PERM));
@@ -197,7 +226,7 @@ mod tests {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         fcntl_add_seals(&open, seals).unwrap();
         for file in [File::from(open), tempfile::tempfile().unwrap()] {
-            let error = read(&file, 50, &rows(1).schema(), 1).unwrap_err();
+            let error = read(&file, 50, 100, &rows(1).schema(), 1).unwrap_err();
             assert!(error.to_string().contains("sealed"), "{error}");
         }
     }
@@ -205,11 +234,25 @@ mod tests {
     #[test]
     fn a_file_with_other_contents_is_an_error() {
         let all = rows(10);
-        let stream = put(&all, b"").unwrap().stream;
-        let file = || File::from(put(&all, b"").unwrap().file);
-        assert!(read(&file(), stream + 1, &all.schema(), 10).is_err());
-        assert!(read(&file(), stream / 2, &all.schema(), 10).is_err());
-        assert!(read(&file(), stream, &all.schema(), 11).is_err());
-        assert!(read(&file(), stream, &all.project(&[0]).unwrap().schema(), 10).is_err());
+        let Placed { stream, length, .. } = sealed(&all, b"").unwrap();
+        let file = || File::from(sealed(&all, b"").unwrap().file);
+        assert!(read(&file(), stream + 1, length, &all.schema(), 10).is_err());
+        assert!(read(&file(), stream / 2, length, &all.schema(), 10).is_err());
+        assert!(read(&file(), stream, length + 1, &all.schema(), 10).is_err());
+        assert!(read(&file(), stream, length, &all.schema(), 11).is_err());
+        assert!(read(&file(), stream, length, &all.project(&[0]).unwrap().schema(), 10).is_err());
+    }
+
+    #[test]
+    fn large_rows_are_written_again_to_the_same_file() {
+        let (mut pool, mut files) = (Pool::new(), std::collections::BTreeSet::new());
+        for count in [60_000, 55_000, 61_000, 20_000, 63_000] {
+            let rows = rows(count);
+            let placed = put(&rows, b"more", &mut pool, u64::MAX).unwrap();
+            files.insert(rustix::fs::fstat(&placed.file).unwrap().st_ino);
+            let (read, more) = back(placed, &rows).unwrap();
+            assert_eq!((read, &*more), (rows, &b"more"[..]));
+        }
+        assert_eq!(files.len(), 1);
     }
 }

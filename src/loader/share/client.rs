@@ -196,7 +196,7 @@ impl Client {
     /// The batches of a memory file.
     fn unpack(&self, parcel: &Parcel, file: &std::fs::File, at: &mut At) -> Result<Assembled> {
         let rows = usize::try_from(parcel.rows).unwrap_or(usize::MAX);
-        let (whole, about) = read(file, parcel.stream, &self.seat.groups.served_schema(), rows)?;
+        let (whole, about) = read(file, parcel.stream, parcel.length, &self.seat.groups.served_schema(), rows)?;
         let whole = Arc::new(whole);
         let mut about = crate::share::Reader::new(&about);
         let (mut batches, mut first) = (Vec::new(), 0);

@@ -24,7 +24,7 @@ use crate::loader::faults::panicked;
 use crate::loader::{Batch, LoaderStats};
 use crate::rows::bytes_shown;
 use crate::sampler::{DistributedSampler, Shard};
-use crate::share::{Connection, Listener, Received, Signal, put};
+use crate::share::{Connection, Listener, Pool, Received, Signal, put};
 use crate::{Error, ErrorKind, Result};
 
 /// How long a process that has connected may take to say which rank it is.
@@ -149,7 +149,9 @@ struct Run {
     marks: Marks,
     /// The ranks of each lane.
     members: Vec<Vec<u64>>,
+    /// Bytes that may wait for a rank, and for all of them.
     window: u64,
+    windows: u64,
 }
 
 impl Reader {
@@ -480,8 +482,9 @@ impl Inner {
 
     /// Hands out batches for as long as the reader is there.
     fn send_all(&self) {
+        let mut pool = Pool::new();
         while let Some((lanes, members)) = self.wait_for_ranks() {
-            let served = catch_unwind(AssertUnwindSafe(|| self.serve(lanes, members)));
+            let served = catch_unwind(AssertUnwindSafe(|| self.serve(lanes, members, &mut pool)));
             if let Err(error) = served.unwrap_or_else(|_| Err(panicked("reading for several ranks"))) {
                 let all: Vec<u64> = self.lock().members.keys().copied().collect();
                 self.fail(&all, &error);
@@ -559,7 +562,7 @@ impl Inner {
     }
 
     /// Starts an engine and hands out what it delivers, until another one is needed.
-    fn serve(&self, lanes: Vec<Lane>, members: Vec<Vec<u64>>) -> Result<()> {
+    fn serve(&self, lanes: Vec<Lane>, members: Vec<Vec<u64>>, pool: &mut Pool) -> Result<()> {
         let seat = &self.seat;
         let options = &seat.options;
         let ranks: u64 = members.iter().map(|members| members.len() as u64).sum();
@@ -574,9 +577,9 @@ impl Inner {
         // A power of two, so that it divides how many batches are made in one piece.
         let stretch = 1 << most.ilog2();
         let walk = Lanes::new(lanes, stretch);
-        let run = Run { marks: walk.marks(), members, window };
+        let run = Run { marks: walk.marks(), members, window, windows: window.saturating_mul(ranks) };
         let settings = Settings {
-            memory: options.memory.saturating_sub(window.saturating_mul(ranks)).max(options.memory / 2),
+            memory: options.memory.saturating_sub(run.windows).max(options.memory / 2),
             threads: options.threads,
             read_ahead: options.read_ahead.map(|batches| batches.saturating_mul(run.members.len())),
             read_concurrency: options.read_concurrency,
@@ -590,17 +593,17 @@ impl Inner {
         }
         state.engine = Some(engine.watched());
         drop(state);
-        let done = self.run(&engine, &run);
+        let done = self.run(&engine, &run, pool);
         let mut state = self.lock();
         state.engine = None;
         state.before = sum(&state.before, &engine.stats());
         done
     }
 
-    fn run(&self, engine: &Engine, run: &Run) -> Result<()> {
+    fn run(&self, engine: &Engine, run: &Run, pool: &mut Pool) -> Result<()> {
         loop {
             let go = match engine.next() {
-                Ok(Some(assembled)) => self.hand_out(assembled, run, &engine.stats())?,
+                Ok(Some(assembled)) => self.hand_out(assembled, run, &engine.stats(), pool)?,
                 Ok(None) => {
                     let all: Vec<u64> = run.members.iter().flatten().copied().collect();
                     self.end(&all);
@@ -623,7 +626,7 @@ impl Inner {
     }
 
     /// Sends the batches of a segment to their ranks, those that lie together in one file.
-    fn hand_out(&self, assembled: Assembled, run: &Run, stats: &LoaderStats) -> Result<Go> {
+    fn hand_out(&self, assembled: Assembled, run: &Run, stats: &LoaderStats, pool: &mut Pool) -> Result<Go> {
         let Assembled { batches, error, .. } = assembled;
         let (mut marks, mut found) = (Vec::with_capacity(batches.len()), 0);
         while found < batches.len() {
@@ -642,7 +645,7 @@ impl Inner {
                 Mark::Batch(lane) => {
                     let same = marks.iter().take_while(|other| *other == mark).count();
                     let together = together(batches.get(..same).unwrap_or_default());
-                    if self.send(lane, together, run, stats)? == Go::Out {
+                    if self.send(lane, together, run, stats, pool)? == Go::Out {
                         return Ok(Go::Out);
                     }
                     let count = together.len().max(1);
@@ -665,7 +668,7 @@ impl Inner {
     }
 
     /// Sends batches of a lane to its ranks, once all of them have room.
-    fn send(&self, lane: usize, batches: &[Batch], run: &Run, stats: &LoaderStats) -> Result<Go> {
+    fn send(&self, lane: usize, batches: &[Batch], run: &Run, stats: &LoaderStats, pool: &mut Pool) -> Result<Go> {
         let (Some(first), Some(last)) = (batches.first(), batches.last()) else { return Ok(Go::On) };
         let rows = batches.iter().map(|batch| batch.row_ids.len()).sum();
         let joined = match batches.len() {
@@ -696,8 +699,9 @@ impl Inner {
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        let waiting: u64 = state.members.values().map(|member| member.bytes).sum();
         drop(state);
-        let placed = put(records, &describe(batches))?;
+        let placed = put(records, &describe(batches), pool, run.windows.saturating_sub(waiting))?;
         let lost = if self.seat.faults.substitutes() { self.seat.faults.lost_groups() } else { Vec::new() };
         let mut state = self.lock();
         let mut ready = Vec::with_capacity(of.len());
