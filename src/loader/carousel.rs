@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 
 use super::extract::is_one_run;
 use super::plan::{MIN_PIECE, POINTER};
-use crate::rows::{self, Footprint, Place, compact, forget_unseen, uncopied};
+use crate::rows::{self, Footprint, Place, compact, compact_pieces, forget_unseen, uncopied};
 use crate::{Error, ErrorKind, Result};
 
 /// Rows of one group in the order in which they are due: copied out, left in the chunk that they were decoded to, or
@@ -202,12 +202,13 @@ impl DueRows {
 
     /// Copies rows out of a decoded group, in the order given, into at most so many pieces.
     pub(crate) fn extract(batch: &RecordBatch, slots: Vec<u32>, pieces: usize) -> Result<Self> {
-        Self::cut(slots.len(), pieces, Footprint::default(), |rows| pick(batch, &slots[rows]))
+        let pieces = cut(slots.len(), pieces, |rows| rows::take(batch, &slots[rows]))?;
+        Ok(Self::of(compact_pieces(pieces).map_err(uncopied)?, Footprint::default()))
     }
 
     /// Picks rows out of a group that stays decoded, in one piece: the values of views are the group's.
     pub(crate) fn refer(batch: &RecordBatch, slots: Vec<u32>) -> Result<Self> {
-        Self::cut(slots.len(), 1, Footprint::without_values(), |_| rows::take(batch, &slots))
+        Ok(Self::of(cut(slots.len(), 1, |_| rows::take(batch, &slots))?, Footprint::without_values()))
     }
 
     /// Points at rows of a group that stays decoded, in the order given; nothing is copied before a batch is made of
@@ -232,23 +233,12 @@ impl DueRows {
         let Some(first) = batches.first() else {
             return Err(Error::new(ErrorKind::Internal, "rows of no batch at all"));
         };
-        let copy = |rows: Range<usize>| {
-            let rows = rows::gather(&batches, &places[rows], first.schema_ref())?;
-            if own { forget_unseen(rows) } else { compact(rows) }.map_err(uncopied)
+        let pieces = cut(places.len(), pieces, |rows| rows::gather(&batches, &places[rows], first.schema_ref()))?;
+        let pieces = match own {
+            true => pieces.into_iter().map(forget_unseen).collect(),
+            false => compact_pieces(pieces),
         };
-        Self::cut(places.len(), pieces, Footprint::default(), copy)
-    }
-
-    fn cut(
-        count: usize,
-        pieces: usize,
-        footprint: Footprint,
-        copy: impl Fn(Range<usize>) -> Result<RecordBatch>,
-    ) -> Result<Self> {
-        let piece = count.div_ceil(pieces.max(1)).max(MIN_PIECE);
-        let starts = (0..count).step_by(piece);
-        let pieces = starts.map(|start| copy(start..count.min(start + piece)));
-        Ok(Self::of(pieces.collect::<Result<Vec<_>>>()?, footprint))
+        Ok(Self::of(pieces.map_err(uncopied)?, Footprint::default()))
     }
 
     /// Rows that are due as they lie in these batches, which are pieces as they are.
@@ -283,6 +273,12 @@ impl DueRows {
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
+}
+
+/// So many rows in at most so many pieces, each of which `copy` makes of a range of them.
+fn cut(count: usize, pieces: usize, copy: impl Fn(Range<usize>) -> Result<RecordBatch>) -> Result<Vec<RecordBatch>> {
+    let piece = count.div_ceil(pieces.max(1)).max(MIN_PIECE);
+    (0..count).step_by(piece).map(|start| copy(start..count.min(start + piece))).collect()
 }
 
 /// Copies rows, so that they keep nothing else alive.

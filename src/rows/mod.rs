@@ -24,7 +24,7 @@ pub(crate) use dictionary::encode;
 pub(crate) use gather::{concat, copy_span, gather, gather_runs, join_exactly, take, take_rows};
 pub(crate) use memory::{ChunkBytes, Footprint, bytes_of, bytes_of_part, bytes_shown};
 pub(crate) use picks::Place;
-pub(crate) use views::{compact, compact_sparse, detach, forget_unseen, view_bytes};
+pub(crate) use views::{compact, compact_pieces, compact_sparse, detach, forget_unseen, view_bytes};
 
 /// A batch of `rows` rows, which must be said where there are no columns.
 pub(crate) fn record_batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, ArrowError> {

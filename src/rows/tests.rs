@@ -334,3 +334,46 @@ fn rows_without_columns_are_counted() {
     assert_eq!(take(&batch, &[1, 1, 1]).unwrap().num_rows(), 3);
     assert_eq!(gather(&[], &[], &schema).unwrap().num_rows(), 0);
 }
+
+#[test]
+fn pieces_share_one_copy_of_the_values_that_repeat_in_them() {
+    let words: Vec<String> = (0..10).map(|word| format!("word number {word:04} of a dictionary")).collect();
+    // Ten words, which two chunks show a thousand times each, behind bytes that nobody shows.
+    let chunk = |from: usize| -> ArrayRef {
+        let bytes = arrow::buffer::Buffer::from_vec(format!("unseen{}", words.concat()).into_bytes());
+        let length = words[0].len();
+        let view = |row: usize| {
+            let word = (from + row) % 12;
+            // Two of them are short and in their views, and every 7th is null.
+            match (row % 7, word) {
+                (0, _) => 0,
+                (_, 10 | 11) => arrow::array::make_view(b"short", 0, 0),
+                _ => arrow::array::make_view(words[word].as_bytes(), 0, (6 + word * length) as u32),
+            }
+        };
+        let views: Vec<u128> = (0..1000).map(view).collect();
+        let nulls = NullBuffer::new(BooleanBuffer::collect_bool(1000, |row| row % 7 != 0));
+        Arc::new(StringViewArray::try_new(views.into(), vec![bytes], Some(nulls)).unwrap())
+    };
+    let chunks: Vec<RecordBatch> =
+        [0, 5].map(|from| RecordBatch::try_from_iter_with_nullable([("word", chunk(from), true)]).unwrap()).into();
+    let sources: Vec<&RecordBatch> = chunks.iter().collect();
+    let places: Vec<Place> = (0..2000).map(|row| (row % 2, row * 7 % 1000)).collect();
+    let taken = |places: &[Place]| gather(&sources, places, chunks[0].schema_ref()).unwrap();
+    let expected = taken(&places);
+    let pieces = compact_pieces(places.chunks(100).map(taken).collect()).unwrap();
+    let joined = arrow::compute::concat_batches(chunks[0].schema_ref(), &pieces).unwrap();
+    assert_eq!(joined, expected);
+    let mut footprint = Footprint::default();
+    let bytes: u64 = pieces.iter().map(|piece| footprint.add(piece)).sum();
+    assert!(bytes <= 2000 * 16 + 2000 / 8 + 64 * 20 + 1000, "{bytes}");
+    let shown = pieces.iter().map(|piece| piece.column(0).as_string_view().data_buffers()[0].as_ptr());
+    assert!(chunks.iter().all(|chunk| {
+        let own = chunk.column(0).as_string_view().data_buffers()[0].as_ptr();
+        shown.clone().all(|shown| shown != own)
+    }));
+    // Values that do not repeat are copied alone.
+    let few = compact_pieces(vec![taken(&places[..4])]).unwrap();
+    assert_eq!(few[0], taken(&places[..4]));
+    assert!(bytes_of(&few[0]) < 512, "{}", bytes_of(&few[0]));
+}

@@ -1,5 +1,6 @@
 //! Views of strings and bytes, which keep the whole buffers alive that their values lie in.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray, RecordBatch};
@@ -9,20 +10,40 @@ use arrow::error::ArrowError;
 
 use super::record_batch;
 
+/// A value of no more bytes is in its view.
+const INLINE: u32 = 12;
+
 /// Copies the values that views show, so that the batch keeps no other memory alive. Free of charge without views.
 pub(crate) fn compact(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
-    if !batch.columns().iter().any(|column| is_view(column.data_type())) {
-        return Ok(batch);
+    let compacted = compact_pieces(vec![batch])?.pop();
+    compacted.ok_or_else(|| ArrowError::ComputeError("a batch that is gone".into()))
+}
+
+/// As [`compact`] for the pieces of one batch, which have columns of the same types. Values that repeat, because they
+/// come out of a dictionary, are copied once for all pieces, which share them then.
+pub(crate) fn compact_pieces(mut pieces: Vec<RecordBatch>) -> Result<Vec<RecordBatch>, ArrowError> {
+    let Some(schema) = pieces.first().map(|piece| Arc::clone(piece.schema_ref())) else { return Ok(pieces) };
+    let with_views: Vec<usize> =
+        (0..schema.fields().len()).filter(|column| is_view(schema.field(*column).data_type())).collect();
+    if with_views.is_empty() {
+        return Ok(pieces);
     }
-    let columns = batch.columns().iter().map(detach).collect::<Result<Vec<_>, _>>()?;
-    record_batch(batch.schema_ref(), columns, batch.num_rows())
+    let mut columns: Vec<Vec<ArrayRef>> = pieces.iter().map(|piece| piece.columns().to_vec()).collect();
+    let rows: Vec<usize> = pieces.drain(..).map(|piece| piece.num_rows()).collect();
+    for column in with_views {
+        let mut of_pieces: Vec<&mut ArrayRef> =
+            columns.iter_mut().filter_map(|columns| columns.get_mut(column)).collect();
+        match schema.field(column).data_type() {
+            DataType::Utf8View => copy_shown::<StringViewType>(&mut of_pieces)?,
+            _ => copy_shown::<BinaryViewType>(&mut of_pieces)?,
+        }
+    }
+    columns.into_iter().zip(rows).map(|(columns, rows)| record_batch(&schema, columns, rows)).collect()
 }
 
 /// Lets go of the memory that no view shows, of views whose values have memory of their own each. Copies no values.
 pub(crate) fn forget_unseen(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
     fn forget<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> Result<ArrayRef, ArrowError> {
-        /// A value of no more bytes is in its view.
-        const INLINE: u32 = 12;
         /// Where a view has the number of its buffer.
         const BUFFER: u32 = 64;
         let mut places = vec![u32::MAX; array.data_buffers().len()];
@@ -58,19 +79,57 @@ pub(crate) fn forget_unseen(batch: RecordBatch) -> Result<RecordBatch, ArrowErro
 
 /// Copies what views show: the values, or the buffers that have them where those are shorter.
 pub(crate) fn detach(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    fn copy<T: ByteViewType + ?Sized>(views: &GenericByteViewArray<T>) -> Result<ArrayRef, ArrowError> {
-        if shown(views) <= held(views) {
-            return Ok(Arc::new(views.gc()));
-        }
-        let buffers: Vec<Buffer> = views.data_buffers().iter().map(|buffer| Buffer::from(buffer.to_vec())).collect();
-        let nulls = views.nulls().cloned();
-        Ok(Arc::new(GenericByteViewArray::<T>::try_new(views.views().clone(), buffers, nulls)?))
-    }
+    let mut detached = Arc::clone(array);
     match array.data_type() {
-        DataType::Utf8View => copy(array.as_byte_view::<StringViewType>()),
-        DataType::BinaryView => copy(array.as_byte_view::<BinaryViewType>()),
-        _ => Ok(Arc::clone(array)),
+        DataType::Utf8View => copy_shown::<StringViewType>(&mut [&mut detached])?,
+        DataType::BinaryView => copy_shown::<BinaryViewType>(&mut [&mut detached])?,
+        _ => {}
     }
+    Ok(detached)
+}
+
+/// As [`detach`], for arrays of views whose values may lie in the same buffers. These are then copied once.
+fn copy_shown<T: ByteViewType>(arrays: &mut [&mut ArrayRef]) -> Result<(), ArrowError> {
+    /// Where a view has the number of its buffer, and its place there.
+    const BUFFER: u32 = 64;
+    const PLACE: u32 = 96;
+    let key = |buffer: &Buffer| (buffer.as_ptr() as usize, buffer.len());
+    let (mut begins, mut buffers, mut length, mut values) = (HashMap::new(), Vec::new(), 0_u64, 0);
+    for array in arrays.iter().map(|array| array.as_byte_view::<T>()) {
+        values +=
+            array.views().iter().map(|view| *view as u32).filter(|length| *length > INLINE).map(u64::from).sum::<u64>();
+        for buffer in array.data_buffers() {
+            begins.entry(key(buffer)).or_insert_with(|| {
+                buffers.push(buffer.clone());
+                length += buffer.len() as u64;
+                (length - buffer.len() as u64) as u32
+            });
+        }
+    }
+    // Pieces are let go of one after the other, and what they share with the last of them.
+    let alone = if arrays.len() > 1 { values / 2 } else { values };
+    if alone <= length || i32::try_from(length).is_err() {
+        arrays.iter_mut().for_each(|array| **array = Arc::new(array.as_byte_view::<T>().gc()));
+        return Ok(());
+    }
+    let copied = Buffer::from_vec(buffers.iter().map(|buffer| buffer.as_slice()).collect::<Vec<_>>().concat());
+    for array in arrays {
+        let found = array.as_byte_view::<T>();
+        let begins: Vec<u32> =
+            found.data_buffers().iter().map(|buffer| begins.get(&key(buffer)).copied().unwrap_or(0)).collect();
+        let moved = |(row, &view): (usize, &u128)| {
+            if found.is_null(row) || view as u32 <= INLINE {
+                return if found.is_null(row) { 0 } else { view };
+            }
+            let begin = begins.get((view >> BUFFER) as u32 as usize).copied().unwrap_or(0);
+            let place = ((view >> PLACE) as u32).saturating_add(begin);
+            view & ((1 << BUFFER) - 1) | u128::from(place) << PLACE
+        };
+        let views: Vec<u128> = found.views().iter().enumerate().map(moved).collect();
+        let nulls = found.nulls().cloned();
+        **array = Arc::new(GenericByteViewArray::<T>::try_new(views.into(), vec![copied.clone()], nulls)?);
+    }
+    Ok(())
 }
 
 /// Copies the values of views that keep far more alive than they show, as a few rows out of large pages do.

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryArray, Int64Array, RecordBatch};
+use arrow::array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
@@ -77,6 +77,38 @@ fn a_plan_comes_true() {
         // In order, a chunk of a group is in memory until its last row was served.
         let chunks = if options.contains("sequential") { 2.0 * decoded } else { 0.0 };
         near(&told["peak_held_bytes"], number(&real["peak_held_bytes"]), chunks, &format!("{what}: peak_held_bytes"));
+    }
+}
+
+#[test]
+fn a_plan_comes_true_for_words_that_repeat() {
+    let place = Place::new();
+    fs::create_dir(place.path("data")).unwrap();
+    let word = |row: usize| format!("a word of more than twelve bytes, {}", row * 7919 % 10);
+    let rows = 8 * 16_000;
+    let columns: [(&str, ArrayRef); 2] = [
+        ("id", Arc::new(Int64Array::from_iter_values(0..rows as i64))),
+        ("word", Arc::new(StringArray::from_iter_values((0..rows).map(word)))),
+    ];
+    for compression in [Compression::SNAPPY, Compression::UNCOMPRESSED] {
+        let batch = RecordBatch::try_from_iter(columns.clone()).unwrap();
+        let properties =
+            WriterProperties::builder().set_max_row_group_row_count(Some(16_000)).set_compression(compression).build();
+        let out = File::create(place.path("data/0.parquet")).unwrap();
+        let mut writer = ArrowWriter::try_new(out, batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        place.run("build data -o train.rdx --force").succeeds();
+        let whole = place.json("epoch train.rdx --memory 150% --epochs 4");
+        for memory in ["10%", "25%"] {
+            let told = place.json(&format!("plan train.rdx --memory {memory}"));
+            let real = place.json(&format!("epoch train.rdx --memory {memory} --epochs 4"));
+            // Words are held once for all rows that show them, as they are when decoded.
+            let steady = (number(&real["epochs"][1]["decodes"]) + number(&real["epochs"][2]["decodes"])) / 2.0;
+            near(&told["decodes"], steady, 2.0, &format!("--memory {memory} {compression}: decodes"));
+            near(&told["peak_held_bytes"], number(&real["peak_held_bytes"]), 0.0, &format!("--memory {memory}: peak"));
+            assert_eq!(real["ranks"][0]["digest"], whole["ranks"][0]["digest"], "--memory {memory}");
+        }
     }
 }
 
