@@ -123,6 +123,15 @@ impl Error {
         self
     }
 
+    /// Says which row ids there are of so many rows.
+    #[must_use]
+    pub(crate) fn with_row_ids(self, rows: u64) -> Self {
+        self.with_hint(match rows.checked_sub(1) {
+            Some(last) => format!("row ids are 0 to {last}"),
+            None => "there are no rows".to_owned(),
+        })
+    }
+
     /// Says in which of several datasets it happened, whose files may have the same names.
     #[must_use]
     pub(crate) fn within_dataset(mut self, number: usize) -> Self {

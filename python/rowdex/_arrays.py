@@ -385,6 +385,9 @@ def to_torch(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "mM":
             value = value.view("int64")
+        elif value.dtype.char in "qQ":
+            # Another name of numpy's for the same integers of 64 bits, which PyTorch does not know.
+            value = value.view(value.dtype.str)
         return torch.from_numpy(value)
     if isinstance(value, dict):
         return {name: to_torch(part) for name, part in value.items()}

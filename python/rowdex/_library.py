@@ -153,7 +153,7 @@ def texts(values: list[bytes]) -> Any:
     return (ctypes.c_char_p * len(values))(*values)
 
 
-def path_bytes(path: str | os.PathLike[str]) -> bytes:
+def path_bytes(path: str | bytes | os.PathLike[str]) -> bytes:
     """A path as the library wants it."""
     return no_nul(os.fsencode(path), "path")
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ._arrays import Codes, Masked, Ragged, to_torch
+from ._arrays import Codes, Masked, Ragged, _is_tensor, to_torch
 from .batch import Batch
 from .dataset import Dataset
 from .errors import TransformError
@@ -45,7 +45,8 @@ class Transforms:
         self.decode = _functions("decode", decode, dataset)
         self._collate = _functions("collate", collate, dataset)
         self._pads, self._pad_all = _pads(pad, dataset)
-        self._map = [] if map is None else list(map) if isinstance(map, Iterable) else [map]
+        # A function may be iterable, too, as torch.nn.Sequential is.
+        self._map = [] if map is None else list(map) if isinstance(map, Iterable) and not callable(map) else [map]
         for function in self._map:
             if not callable(function):
                 raise TypeError(f"map={function!r}: give a function of a batch, or a list of them")
@@ -194,8 +195,8 @@ def _pads(pad: Any, dataset: Dataset) -> tuple[dict[str, Pad], Pad | None]:
 
 
 def stacked(values: list[Any], output: str, name: str) -> Any:
-    """Values of rows as one: numbers and arrays of one shape as an array or tensor, lists and arrays of one dimension
-    as a :class:`Ragged`, and all else as a list."""
+    """Values of rows as one: numbers and arrays of one shape as an array or tensor, lists of numbers and arrays of one
+    dimension as a :class:`Ragged`, and all else as a list."""
     if output == "python" or not values:
         return values
     import numpy as np
@@ -203,29 +204,58 @@ def stacked(values: list[Any], output: str, name: str) -> Any:
     first = values[0]
     if isinstance(first, (bool, int, float, np.generic)) and not isinstance(first, (np.str_, np.bytes_)):
         numbers = np.asarray(values)
-        if numbers.dtype.kind not in "biuf":
+        # Integers that no 64 bits have room for together would be rounded.
+        rounded = numbers.dtype.kind == "f" and all(isinstance(value, int) for value in values)
+        if numbers.dtype.kind not in "biuf" or rounded:
             return values
         return to_torch(numbers) if output == "torch" else numbers
-    if not _is_array(first) and not (isinstance(first, list) and all(isinstance(v, list) for v in values)):
+    if all(map(_is_tensor, values)):
+        return _of_tensors(values, output, name)
+    lists = isinstance(first, list) and all(isinstance(value, list) for value in values)
+    if not lists and not _is_array(first):
         return values
-    arrays = [value.numpy() if hasattr(value, "numpy") else np.asarray(value) for value in values]
-    shapes = {array.shape for array in arrays}
-    if arrays[0].ndim == 1:
+    try:
+        arrays = [value.numpy() if _is_tensor(value) else np.asarray(value) for value in values]
+    except ValueError:
+        raise _no_batch(name, "nested lists of different lengths") from None
+    if any(array.dtype.kind not in ("biuf" if lists else "biufcmM") for array in arrays):
+        return values
+    if all(array.ndim == 1 for array in arrays):
         return _ragged(arrays, output)
-    if len(shapes) > 1:
-        told = " and ".join(map(str, sorted(shapes, key=str)[:2]))
-        raise ValueError(
-            f"column {name!r} was decoded to arrays of shapes {told}, which are no batch: make them alike, "
-            f"as Image(size=…) does, or keep a list, collate={{{name!r}: list}}"
-        )
+    _check_shapes(arrays, name)
     return to_torch(np.stack(arrays)) if output == "torch" else np.stack(arrays)
+
+
+def _of_tensors(tensors: list[Any], output: str, name: str) -> Any:
+    """Tensors as they are, whatever their types and devices."""
+    import torch
+
+    if all(tensor.ndim == 1 for tensor in tensors):
+        lengths = torch.tensor([0, *map(len, tensors)])
+        # Empty ones have no type of their own.
+        full = [tensor for tensor in tensors if len(tensor)] or tensors[:1]
+        found = Ragged(torch.cat(full), lengths.cumsum(0))
+        return Ragged(*(part.numpy() for part in found)) if output == "numpy" else found
+    _check_shapes(tensors, name)
+    return torch.stack(tensors).numpy() if output == "numpy" else torch.stack(tensors)
+
+
+def _check_shapes(arrays: list[Any], name: str) -> None:
+    shapes = {tuple(array.shape) for array in arrays}
+    if len(shapes) > 1:
+        raise _no_batch(name, f"arrays of shapes {' and '.join(map(str, sorted(shapes, key=str)[:2]))}")
+
+
+def _no_batch(name: str, what: str) -> ValueError:
+    return ValueError(
+        f"column {name!r} was decoded to {what}, which are no batch: make them alike, as Image(size=…) does, or keep "
+        f"a list, collate={{{name!r}: list}}"
+    )
 
 
 def _ragged(arrays: list[Any], output: str) -> Any:
     import numpy as np
 
-    if any(array.ndim != 1 for array in arrays):
-        raise ValueError("some values are lists and others are not")
     lengths = [len(array) for array in arrays]
     offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -236,7 +266,9 @@ def _ragged(arrays: list[Any], output: str) -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    return hasattr(value, "__array__") and hasattr(value, "shape") and len(value.shape) > 0
+    import numpy as np
+
+    return hasattr(value, "__array__") and hasattr(value, "shape") and not isinstance(value, np.generic)
 
 
 def _has_device() -> bool:

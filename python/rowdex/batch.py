@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _capsule, _ffi, _values
 from ._arrays import Nulls, in_rows, reader, to_torch
 from ._library import Handle, call, library
-from .schema import Schema
+from .schema import Schema, column_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +112,14 @@ class Batch:
     def __getitem__(self, key: str | int) -> Any:
         if isinstance(key, str):
             return self.to_numpy([key])[key]
-        row = key + self.num_rows if key < 0 else key
+        try:
+            row = operator.index(key)
+        except TypeError:
+            raise TypeError(
+                f"batch[{key!r}]: use the name of a column or the number of a row; several rows are a part of a "
+                "column, batch['label'][:3], or batch.to_pylist()[:3]"
+            ) from None
+        row = row + self.num_rows if row < 0 else row
         if not 0 <= row < self.num_rows:
             raise IndexError(f"row {key} of a batch of {self.num_rows}")
         return self._rows(row, 1)[0]
@@ -201,6 +209,7 @@ class Batch:
         fields = list(enumerate(self._schema.fields))
         if columns is None:
             return fields
+        columns = column_list(columns)
         by_name = {field.name: (i, field) for i, field in fields}
         unknown = [name for name in columns if name not in by_name]
         if unknown:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import array
 import ctypes
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
 from . import _capsule, _ffi
@@ -28,7 +28,7 @@ from .batch import Batch
 from .errors import Error
 from .index import Index, Path, row_id
 from .progress import Progress, told
-from .schema import Schema
+from .schema import Schema, column_list
 from .steps import LoaderStep
 from .store import StoreOptions, store_pointer
 from .tier import DiskTier, TierCounters, tier_pointer
@@ -90,14 +90,6 @@ class Labels(NamedTuple):
     """The class of each row, as its place in :attr:`classes`. Shape ``(rows,)``, uint32."""
     classes: list[str]
     """The values as text, in the order of the values; bytes in hexadecimal."""
-
-
-def column_list(columns: Any) -> list[str]:
-    """The names of columns that were asked for."""
-    found: list[Any] = [] if isinstance(columns, (str, bytes)) else list(columns)
-    if isinstance(columns, (str, bytes)) or not all(isinstance(name, str) for name in found):
-        raise TypeError(f"columns={columns!r}: give a list of names")
-    return found
 
 
 class Dataset:
@@ -317,7 +309,7 @@ class Dataset:
             return self.take(range(*rows.indices(len(self))))
         if hasattr(rows, "__index__") and not isinstance(rows, bool) and not getattr(rows, "shape", ()):
             return self._samples(self.take([rows]))[0]
-        if rows is None or isinstance(rows, (str, float, bool)) or rows is ...:
+        if rows is None or isinstance(rows, (str, bytes, float, bool)) or rows is ...:
             raise TypeError(
                 f"dataset[{rows!r}]: use a row id, a slice, or several row ids; a column is "
                 "dataset[...].to_numpy()[name]"
@@ -470,6 +462,8 @@ class Dataset:
     def _row_ids(self, rows: Any) -> array.array[int]:
         if hasattr(rows, "__array__") or hasattr(rows, "__array_interface__"):
             rows = self._checked(rows)
+        elif isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
+            raise TypeError(f"row ids {rows!r}: use a sequence of integers")
         elif not isinstance(rows, (list, tuple, range)):
             rows = list(rows)
         if not isinstance(rows, range) and rows and isinstance(rows[0], bool):

@@ -144,9 +144,7 @@ def build(
             inputs, output, root=root, rows_file=rows_file, threads=threads, overwrite=overwrite, update=update,
             footers=footers, partitions=partitions, rename=rename, progress=progress, store=store,
         )  # fmt: skip
-    paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
-    encoded = [path_bytes(path) for path in paths]
-    encoded_parts = [path_bytes(part) for part in parts]
+    encoded, encoded_parts = _paths(inputs, "inputs"), _paths(parts, "parts")
     if slice is not None and not 0 <= slice[0] < slice[1]:
         raise ValueError(f"slice={slice}: there is no such slice; (0, 8) is the first of eight")
     old_names = [text_bytes(name, "rename") for name in rename or ()]
@@ -178,6 +176,15 @@ def build(
         call(library.index_build, path_bytes(output), ctypes.byref(options), ctypes.byref(report))
     counts = {name: getattr(report, name) for name in BuildReport._fields if name != "differences"}
     return BuildReport(**counts, differences=tuple(differences))
+
+
+def _paths(given: Any, name: str) -> list[bytes]:
+    """One path or several."""
+    one = isinstance(given, (str, bytes, os.PathLike)) or not isinstance(given, Iterable)
+    paths: list[Any] = [given] if one else list(given)
+    if not all(isinstance(path, (str, bytes, os.PathLike)) for path in paths):
+        raise TypeError(f"{name} are {given!r}: give a path, or several")
+    return [path_bytes(path) for path in paths]
 
 
 class Index:

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from . import _capsule, _ffi
+
+
+def column_list(columns: Any) -> list[str]:
+    """The names of columns that were asked for."""
+    several = isinstance(columns, Iterable) and not isinstance(columns, (str, bytes))
+    found: list[Any] = list(columns) if several else [None]
+    if not all(isinstance(name, str) for name in found):
+        raise TypeError(f"columns={columns!r}: give a list of names")
+    return found
 
 
 class Field(NamedTuple):

@@ -116,6 +116,8 @@ def select(
             raise ValueError(f"update=True takes the choices from the view, and {given[0]} is given: leave it out")
     elif base is None:
         raise TypeError("base is None: name the index to select from; only update=True finds it by itself")
+    if isinstance(sample, str):
+        raise TypeError(f"sample is {sample!r}: use a fraction such as 0.1")
     if sample is not None and not 0 < sample <= 1:
         raise ValueError(f"sample is {sample}: use a fraction above 0, up to 1")
     if isinstance(base, (str, os.PathLike)):
@@ -133,9 +135,14 @@ def select(
             found, (repeated, unserved) = listed(handle, chosen)
             counts[0] += repeated
             counts[1] += unserved
-        else:
+        elif isinstance(chosen, (str, bytes, os.PathLike)):
             files[name] = path_bytes(chosen)
             continue
+        else:
+            raise TypeError(
+                f"{name.partition('_')[0]} is a {type(chosen).__name__}: give a table, a file that lists rows, or for "
+                "row ids rowdex.order.IdSet(len(base), ids)"
+            )
         kept.append(found if name == "rows_file" else _set(library.id_set_complement, found))
     if len(kept) == 2:
         kept = [_set(library.id_set_intersection, *kept)]

@@ -27,7 +27,7 @@ def test_a_list_of_booleans_is_a_mask_as_an_array_of_them_is(dataset: rowdex.Dat
         dataset[[*mask[1:], 5]]
 
 
-@pytest.mark.parametrize("row", [True, False, None, ..., 1.0, "id"])
+@pytest.mark.parametrize("row", [True, False, None, ..., 1.0, "id", b"id"])
 def test_what_is_no_row_id_is_refused(dataset: rowdex.Dataset, row: Any) -> None:
     with pytest.raises(TypeError, match="use a row id, a slice, or several row ids"):
         dataset[row]
@@ -39,12 +39,61 @@ def test_row_ids_that_are_no_integers_are_refused(dataset: rowdex.Dataset) -> No
             dataset[rows]
 
 
-@pytest.mark.parametrize("columns", ["id", b"id", [0], [None], [b"id"]])
+@pytest.mark.parametrize("rows", ["12", b"12", 5, None])
+def test_rows_are_a_sequence_of_row_ids(dataset: rowdex.Dataset, rows: Any) -> None:
+    with dataset.plan([1, 2]) as announced:
+        for call in (dataset.take, dataset.plan, announced.take, announced.announce):
+            with pytest.raises(TypeError, match="use a sequence of integers"):
+                call(rows)
+
+
+@pytest.mark.parametrize("columns", ["id", b"id", [0], [None], [b"id"], 5])
 def test_columns_are_a_list_of_names(dataset: rowdex.Dataset, index: str, columns: Any) -> None:
+    batch = dataset[:3]
+    for call in (dataset.select, batch.to_numpy, batch.to_torch, batch.to_pydict):
+        with pytest.raises(TypeError, match="give a list of names"):
+            call(columns)
     with pytest.raises(TypeError, match="give a list of names"):
         rowdex.Dataset(index, columns=columns)
-    with pytest.raises(TypeError, match="give a list of names"):
-        dataset.select(columns)
+
+
+def test_a_part_of_a_batch_is_a_column_or_a_row(dataset: rowdex.Dataset) -> None:
+    batch = dataset[10:20]
+    assert batch[np.int64(3)]["id"] == batch[3]["id"] == batch[-7]["id"] == batch["id"][3] == 13
+    for part in (slice(0, 2), None, 1.0, [0, 1], b"id"):
+        with pytest.raises(TypeError, match="use the name of a column or the number of a row"):
+            batch[part]  # type: ignore[index]
+
+
+def test_files_to_index_are_paths(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    for wrong in (None, 5, [None], [folder, 5]):
+        for options in ({"inputs": wrong}, {"inputs": folder, "parts": wrong}):
+            with pytest.raises(TypeError, match="(inputs|parts) are .*: give a path, or several"):
+                rowdex.build(output=tmp_path / "no.rdx", **options)  # type: ignore[arg-type]
+    part = tmp_path / "part.rdx"
+    assert rowdex.build(str(folder).encode(), part, slice=(0, 1)).rows == len(rowdex.Index(folder / "train.rdx"))
+    assert rowdex.build(folder, tmp_path / "whole.rdx", parts=str(part)).read_files == 0
+
+
+def test_choices_of_a_view_that_are_no_lists_are_refused(index: str, tmp_path: pathlib.Path) -> None:
+    for name in ("rows", "skip"):
+        for wrong in ([1, 2], np.array([1, 2]), 5):
+            with pytest.raises(TypeError, match=f"{name} is a .*: give a table, .* rowdex.order.IdSet"):
+                rowdex.select(index, tmp_path / "no.rdx", **{name: wrong})
+    with pytest.raises(TypeError, match="sample is '10%': use a fraction"):
+        rowdex.select(index, tmp_path / "no.rdx", sample="10%")  # type: ignore[arg-type]
+
+
+def test_an_index_never_takes_the_place_of_data(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    copy = tmp_path / "copy.parquet"
+    copy.write_bytes((folder / "part-0.parquet").read_bytes())
+    for write in (
+        lambda: rowdex.build(copy, copy, overwrite=True),
+        lambda: rowdex.select(folder / "train.rdx", copy, sample=0.5, overwrite=True),
+    ):
+        with pytest.raises(rowdex.ArgumentError, match="would replace a Parquet file"):
+            write()
+    assert copy.read_bytes() == (folder / "part-0.parquet").read_bytes()
 
 
 @pytest.mark.parametrize(

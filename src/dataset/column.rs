@@ -139,7 +139,7 @@ impl<'a> Column<'a> {
         self.each_array(|entry, ids, array| {
             let numeric = array.data_type().is_numeric() || array.data_type() == &DataType::Boolean;
             if !numeric {
-                return Err(self.unfit(&array, "a weight"));
+                return Err(self.unfit(&array, "weight", "numbers or booleans"));
             }
             let numbers = cast(&array, &DataType::Float64).map_err(|error| self.unreadable(error))?;
             for (at, weight) in numbers.as_primitive::<Float64Type>().iter().enumerate() {
@@ -204,7 +204,7 @@ impl<'a> Column<'a> {
                 DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
                     DataType::LargeBinary
                 }
-                _ => return Err(self.unfit(&array, &format!("a {what}"))),
+                _ => return Err(self.unfit(&array, what, "integers, booleans, dates, strings or binary")),
             };
             let mut values = cast(&array, &plain).map_err(|error| self.unreadable(error))?;
             if plain == DataType::Int32 {
@@ -273,10 +273,10 @@ impl<'a> Column<'a> {
         Ok(())
     }
 
-    fn unfit(&self, array: &ArrayRef, what: &str) -> Error {
-        Error::new(ErrorKind::Schema, format!("a value of type {} can not be {what}", array.data_type()))
+    fn unfit(&self, array: &ArrayRef, what: &str, fit: &str) -> Error {
+        Error::new(ErrorKind::Schema, format!("a value of type {} can not be a {what}", array.data_type()))
             .with_column(&self.name)
-            .with_hint("use a column of integers, booleans or strings")
+            .with_hint(format!("use a column of {fit}"))
     }
 
     fn unreadable(&self, error: arrow::error::ArrowError) -> Error {
@@ -551,6 +551,8 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Schema);
             assert_eq!((error.file(), error.row_group()), (Some("a.parquet"), Some(0)));
         }
+        let advice = dataset.column("text").weights().unwrap_err().hint().map(str::to_owned);
+        assert_eq!(advice.as_deref(), Some("use a column of numbers or booleans"));
     }
 
     #[test]

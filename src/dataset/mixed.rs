@@ -152,7 +152,7 @@ impl MixedDataset {
     fn out_of_range(&self, row: u64) -> Error {
         let len = self.len();
         Error::new(ErrorKind::OutOfRange, format!("row id {row} of {} datasets of {len} rows", self.datasets.len()))
-            .with_hint(format!("row ids are 0 to {}", len.saturating_sub(1)))
+            .with_row_ids(len)
     }
 }
 

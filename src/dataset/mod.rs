@@ -340,8 +340,7 @@ impl Dataset {
 
     pub(crate) fn out_of_range(&self, row: u64) -> Error {
         let len = self.len();
-        Error::new(ErrorKind::OutOfRange, format!("row id {row} of a dataset of {len} rows"))
-            .with_hint(format!("row ids are 0 to {}", len.saturating_sub(1)))
+        Error::new(ErrorKind::OutOfRange, format!("row id {row} of a dataset of {len} rows")).with_row_ids(len)
     }
 }
 

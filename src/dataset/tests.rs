@@ -64,6 +64,15 @@ fn ids(batch: &RecordBatch) -> Vec<i64> {
 }
 
 #[test]
+fn row_ids_of_no_rows_are_refused_as_such() {
+    let folder = TempDir::new().unwrap();
+    write(&folder.path().join("a.parquet"), &batch(0, 0), 10);
+    IndexBuilder::new([folder.path().join("a.parquet")]).build(folder.path().join("i.rdx")).unwrap();
+    let error = Dataset::open(folder.path().join("i.rdx")).unwrap().get(0).unwrap_err();
+    assert_eq!((error.kind(), error.hint()), (ErrorKind::OutOfRange, Some("there are no rows")), "{error}");
+}
+
+#[test]
 fn every_row_is_what_was_written() {
     let folder = corpus();
     let dataset = open(&folder).open().unwrap();

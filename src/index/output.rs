@@ -4,7 +4,7 @@ use std::io::{self, Cursor, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use super::Index;
-use crate::fs::atomic::AtomicFile;
+use crate::fs::{self, atomic::AtomicFile};
 use crate::source::place::{Place, Url};
 use crate::source::{ObjectSource, StoreOptions};
 use crate::{Error, ErrorKind, Result};
@@ -25,7 +25,12 @@ pub(crate) enum Output {
 impl Output {
     pub(crate) fn create(place: Place, overwrite: bool, options: &StoreOptions) -> Result<Self> {
         match place {
-            Place::Local(path) => AtomicFile::create(path, overwrite).map(Self::File),
+            Place::Local(path) => {
+                if overwrite {
+                    refuse_parquet(&path)?;
+                }
+                AtomicFile::create(path, overwrite).map(Self::File)
+            }
             Place::Remote(url) => {
                 if url.key.is_empty() || url.key.ends_with('/') {
                     return Err(Error::new(ErrorKind::InvalidArgument, "the URL names no object to write")
@@ -53,6 +58,21 @@ impl Output {
             }
         }
     }
+}
+
+/// Refuses to replace a Parquet file, whose rows would be gone: whoever names one as the output meant another path.
+fn refuse_parquet(path: &Path) -> Result<()> {
+    // What is not there, or cannot be opened, is told when the output is put in its place.
+    let Ok((file, _)) = fs::regular(path, "the file", ErrorKind::InvalidArgument) else { return Ok(()) };
+    let is_parquet = fs::read_at(&file, 0..4).is_ok_and(|start| matches!(start.as_ref(), b"PAR1" | b"PARE"));
+    if is_parquet { Err(is_data(&path.display().to_string())) } else { Ok(()) }
+}
+
+/// The output of a build or of a choice of rows is a data file.
+pub(crate) fn is_data(path: &str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, "the index would replace a Parquet file")
+        .with_file(path)
+        .with_hint("name another path for the index, such as train.rdx")
 }
 
 /// Whether there is something at the place.

@@ -185,8 +185,7 @@ impl Announced {
             let place = self.ids.end() + at as u64;
             let row = rows.get(at).copied().unwrap_or_default();
             let message = format!("row id {row}, announced at place {place}, of a dataset of {len} rows");
-            return Err(Error::new(ErrorKind::OutOfRange, message)
-                .with_hint(format!("row ids are 0 to {}", len.saturating_sub(1))));
+            return Err(Error::new(ErrorKind::OutOfRange, message).with_row_ids(len));
         }
         self.stats.announced += rows.len() as u64;
         let rows = Arc::new(rows);

@@ -68,8 +68,7 @@ impl IdSet {
                     1 => format!("row id {} of {rows} rows", range.start),
                     _ => format!("row ids {}..{} of {rows} rows", range.start, range.end),
                 };
-                return Err(Error::new(ErrorKind::OutOfRange, message)
-                    .with_hint(format!("row ids are 0 to {}", rows.saturating_sub(1))));
+                return Err(Error::new(ErrorKind::OutOfRange, message).with_row_ids(rows));
             }
         }
         ranges.sort_unstable_by_key(|range| range.start);

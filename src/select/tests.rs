@@ -159,6 +159,11 @@ fn choices_that_cannot_be_are_refused() {
     let error = over.write(folder.path().join("../").join(folder.path()).join("all.rdx")).unwrap_err();
     assert!(error.to_string().contains("would replace"), "{error}");
     assert_eq!(open(&folder, "all.rdx").len(), 1730);
+    let file = folder.path().join("data/a.parquet");
+    let before = std::fs::read(&file).unwrap();
+    let error = Select::new(all.clone()).sample(0.5, 0).with_overwrite(true).write(&file).unwrap_err();
+    assert!(error.to_string().contains("would replace a Parquet file"), "{error}");
+    assert_eq!(std::fs::read(&file).unwrap(), before);
     append(&folder, "a", 0..900);
     let other = folder.path().join("other.rdx");
     IndexBuilder::new([folder.path().join("data")]).build(&other).unwrap();

@@ -320,6 +320,56 @@ def test_decoded_values_become_arrays_lists_and_ragged_lists(dataset: Any) -> No
     assert python["name"][:2] == ["ROW 0", "ROW 1"] and python["id"][:2] == [0, 1]
 
 
+def test_decoded_tensors_keep_their_types_and_scalars_become_one_array(dataset: Any) -> None:
+    torch = need("torch")
+    first = ids(next(iter(loader_of(dataset))))
+
+    def decoded(function: Any, output: str = "torch") -> Any:
+        return next(iter(loader_of(dataset, output=output, decode={"label": function}, map_threads=0)))["label"]
+
+    halves = decoded(lambda value: torch.full((2, 2), value, dtype=torch.bfloat16))
+    assert halves.dtype == torch.bfloat16 and halves[:, 0, 0].tolist() == [row % 5 for row in first]
+    lists = decoded(lambda value: torch.ones(value, dtype=torch.bfloat16) if value else torch.ones(0))
+    assert lists.values.dtype == torch.bfloat16 and lists.offsets.diff().tolist() == [row % 5 for row in first]
+    for scalar in (torch.tensor, np.array):
+        assert decoded(scalar).tolist() == decoded(scalar, "numpy").tolist() == [row % 5 for row in first]
+
+
+def test_decoded_lists_of_no_numbers_stay_lists_and_no_integer_is_rounded(dataset: Any) -> None:
+    first = ids(next(iter(loader_of(dataset))))
+    for function in (
+        lambda value: ["word"] * value,
+        lambda value: [None, 1.5][: value % 3],
+        lambda value: [{"a": value}],
+        lambda value: 2**63 + value if value % 2 else -value,
+    ):
+        for output in ("numpy", "torch"):
+            loader = loader_of(dataset, output=output, decode={"label": function}, map_threads=0)
+            assert next(iter(loader))["label"] == [function(row % 5) for row in first]
+
+
+def test_decoded_lists_of_lists_make_an_array_or_an_error_that_says_what_to_write(dataset: Any) -> None:
+    def decoded(function: Any, **options: Any) -> Any:
+        return next(iter(loader_of(dataset, decode={"label": function}, map_threads=0, **options)))["label"]
+
+    assert decoded(lambda value: [[value, 1]] * 3).shape == (32, 3, 2)
+    for function in (lambda value: [[1] * value, [2]], lambda value: [[1, 2]] * value):
+        with pytest.raises(rowdex.TransformError, match="'label' was decoded to .*, which are no batch.*collate"):
+            decoded(function)
+        assert len(decoded(function, collate={"label": list})) == 32
+
+
+def test_a_function_that_is_iterable_is_called_as_a_whole(dataset: Any) -> None:
+    class Both:
+        def __iter__(self) -> Any:
+            raise AssertionError("a function is called, and not looked into")
+
+        def __call__(self, batch: Any) -> Any:
+            return len(batch["id"])
+
+    assert next(iter(loader_of(dataset, map=Both()))) == 32
+
+
 @pytest.mark.parametrize("output", ["numpy", "torch"])
 def test_lists_are_padded_as_torch_pads_them(dataset: Any, output: str) -> None:
     torch = need("torch")

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::Schema;
+use arrow::datatypes::{DataType, Schema};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::FileWriter;
 use arrow::json::writer::JsonArray;
@@ -36,7 +36,8 @@ pub(crate) struct GetArgs {
     #[command(flatten)]
     rows: RowsArg,
 
-    /// How to write the rows [default: by the extension of --output, else table]. `arrow` is an Arrow IPC file.
+    /// How to write the rows [default: by the extension of --output, else table]. `arrow` is an Arrow IPC file. `json`
+    /// has null in the place of NaN and infinities, which JSON cannot say.
     #[arg(long, value_enum)]
     format: Option<Format>,
 
@@ -97,15 +98,39 @@ fn by_extension(output: Option<&Path>) -> Format {
 
 /// Refuses what a format has no way to say before anything is read.
 fn check(format: Format, schema: &Schema) -> Result<(), Failure> {
-    if format != Format::Csv {
-        return Ok(());
-    }
-    match schema.fields().iter().find(|field| field.data_type().is_nested()) {
+    let (name, other, unfit): (_, _, fn(&DataType) -> bool) = match format {
+        Format::Csv => ("CSV", "json", DataType::is_nested),
+        Format::Json => ("JSON", "arrow", has_keys_that_are_no_text),
+        Format::Table | Format::Arrow | Format::Parquet => return Ok(()),
+    };
+    match schema.fields().iter().find(|field| unfit(field.data_type())) {
         None => Ok(()),
-        Some(field) => Err(Error::new(ErrorKind::InvalidArgument, format!("CSV cannot hold a {}", field.data_type()))
-            .with_column(field.name())
-            .with_hint("choose other columns (`--columns`) or another format (`--format json`)")
-            .into()),
+        Some(field) => {
+            Err(Error::new(ErrorKind::InvalidArgument, format!("{name} cannot hold a {}", field.data_type()))
+                .with_column(field.name())
+                .with_hint(format!("choose other columns (`--columns`) or another format (`--format {other}`)"))
+                .into())
+        }
+    }
+}
+
+/// Whether there are maps in the type whose keys are no text, as those of a JSON object are.
+fn has_keys_that_are_no_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(parts) => {
+                parts.first().is_some_and(|key| !key.data_type().is_string())
+                    || parts.iter().any(|part| has_keys_that_are_no_text(part.data_type()))
+            }
+            _ => false,
+        },
+        DataType::Struct(parts) => parts.iter().any(|part| has_keys_that_are_no_text(part.data_type())),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _) => has_keys_that_are_no_text(item.data_type()),
+        _ => false,
     }
 }
 

@@ -19,6 +19,14 @@ pub(super) struct Found {
     pub(super) listed: HashMap<String, FileStat>,
 }
 
+impl Found {
+    /// Whether an object of a store is one of the files.
+    pub(super) fn has(&self, place: &Place) -> bool {
+        let (Place::Remote(root), Place::Remote(url)) = (&self.root, place) else { return false };
+        self.paths.iter().any(|path| root.join(path).is_some_and(|file| file.key == url.key)) && root.same_store(url)
+    }
+}
+
 pub(super) fn has_extension(path: &Path) -> bool {
     path.extension()
         .and_then(|extension| extension.to_str())

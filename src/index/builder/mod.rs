@@ -289,6 +289,9 @@ impl IndexBuilder {
             return Err(exists(Error::new(ErrorKind::AlreadyExists, "")));
         }
         let mut found = discover::discover(&self.inputs, self.root.as_deref(), &self.store)?;
+        if found.has(&place) {
+            return Err(output::is_data(&shown(output.as_ref())));
+        }
         if let Some((slice, slices)) = self.slice {
             let own = slice_of(found.paths.len(), slice, slices);
             found.paths = found.paths.drain(own).collect();

@@ -74,6 +74,37 @@ fn an_existing_index_is_kept_unless_overwriting_was_asked_for() {
 }
 
 #[test]
+fn an_index_never_takes_the_place_of_a_parquet_file() {
+    let folder = TempDir::new().unwrap();
+    data(folder.path(), &[("a.parquet", 5), ("b.parquet", 5)]);
+    std::fs::write(folder.path().join("encrypted"), b"PARE and so on").unwrap();
+    let builder = IndexBuilder::new([folder.path().join("a.parquet")]).with_overwrite(true);
+    for name in ["a.parquet", "b.parquet", "encrypted"] {
+        let output = folder.path().join(name);
+        let before = std::fs::read(&output).unwrap();
+        let error = builder.build(&output).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.message()),
+            (ErrorKind::InvalidArgument, "the index would replace a Parquet file")
+        );
+        assert!(error.file().unwrap().ends_with(name) && error.hint().unwrap().contains("train.rdx"), "{error}");
+        assert_eq!(std::fs::read(&output).unwrap(), before);
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn an_index_never_takes_the_place_of_an_object_that_it_is_of() {
+    let place = |url: &str| Place::of(url).unwrap();
+    let paths = vec!["a.parquet".to_owned(), "b/c.parquet".to_owned()];
+    let found = Found { root: place("s3://bucket/data"), paths, listed: HashMap::new() };
+    assert!(found.has(&place("s3://bucket/data/a.parquet")) && found.has(&place("s3://bucket/data/b/c.parquet")));
+    for other in ["s3://bucket/a.parquet", "s3://bucket/data/a.rdx", "gs://bucket/data/a.parquet", "/data/a.parquet"] {
+        assert!(!found.has(&place(other)), "{other}");
+    }
+}
+
+#[test]
 fn a_failed_build_leaves_the_old_index_and_nothing_else() {
     let folder = TempDir::new().unwrap();
     data(folder.path(), &[("a.parquet", 5)]);

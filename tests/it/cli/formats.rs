@@ -4,9 +4,12 @@ use std::fs::File;
 use std::io::Cursor;
 use std::sync::Arc;
 
-use arrow::array::{Float64Array, Int64Array, RecordBatch, RecordBatchReader, StringArray, UInt64Array};
+use arrow::array::{
+    Array, ArrayRef, Float64Array, Int64Array, Int64Builder, MapBuilder, RecordBatch, RecordBatchReader, StringArray,
+    StringBuilder, StructArray, UInt64Array,
+};
 use arrow::compute::{concat_batches, take_record_batch};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Fields, Schema};
 use arrow::ipc::reader::FileReader;
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -85,6 +88,23 @@ fn csv_refuses_nested_columns_before_it_reads_any() {
     let place = Place::with_index();
     let refused = place.run("get train.rdx 0 --format csv").fails();
     refused.complains(&["\"tags\"", "List", "--columns", "--format json"]);
+}
+
+#[test]
+fn json_refuses_maps_whose_keys_are_no_text_before_it_reads_any() {
+    let place = Place::new();
+    let mut maps = MapBuilder::new(None, Int64Builder::new(), StringBuilder::new());
+    maps.keys().append_value(1);
+    maps.values().append_value("one");
+    maps.append(true).unwrap();
+    let maps = maps.finish();
+    let map = Arc::new(Field::new("map", maps.data_type().clone(), true));
+    let deep = StructArray::new(Fields::from(vec![map]), vec![Arc::new(maps)], None);
+    place.write("a.parquet", &RecordBatch::try_from_iter([("deep", Arc::new(deep) as ArrayRef)]).unwrap());
+    place.run("build a.parquet -o a.rdx").succeeds();
+    let refused = place.run("get a.rdx 0 --format json").fails();
+    assert!(refused.stdout.is_empty());
+    refused.complains(&["\"deep\"", "JSON cannot hold", "--columns", "--format arrow"]);
 }
 
 #[test]
