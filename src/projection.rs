@@ -2,7 +2,7 @@
 
 mod renames;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
@@ -68,13 +68,14 @@ impl Projection {
             wide => Arc::new(field.as_ref().clone().with_data_type(wide)),
         });
         let output = Arc::new(Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone()));
-        let occurrence = columns
-            .iter()
-            .map(|&column| {
-                let name = schema.field(column).name();
-                schema.fields()[..column].iter().filter(|field| field.name() == name).count()
-            })
-            .collect();
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        let before = schema.fields().iter().map(|field| {
+            let seen = seen.entry(field.name()).or_default();
+            *seen += 1;
+            *seen - 1
+        });
+        let before: Vec<usize> = before.collect();
+        let occurrence = columns.iter().map(|&column| before[column]).collect();
         Self { internal: Arc::clone(&output), output, occurrence }
     }
 
@@ -110,11 +111,23 @@ impl Projection {
         &self.internal
     }
 
-    /// The place in `fields` of the column that output column `column` is served from.
-    pub(crate) fn place_in(&self, fields: &Fields, column: usize) -> Option<usize> {
-        let name = self.output.field(column).name();
-        let same_name = fields.iter().enumerate().filter(|(_, field)| field.name() == name);
-        same_name.map(|(place, _)| place).nth(self.occurrence[column])
+    /// For every output column, the place in `fields` of the column that it is served from, if that is there.
+    pub(crate) fn places_in(&self, fields: &Fields) -> Vec<Option<usize>> {
+        /// So few are compared faster than hashed.
+        const FEW: usize = 16;
+        let wanted = self.output.fields().iter().zip(self.occurrence.iter());
+        if fields.len() <= FEW || wanted.len() <= 1 {
+            let place = |(field, occurrence): (&FieldRef, &usize)| {
+                let same_name = fields.iter().enumerate().filter(|(_, known)| known.name() == field.name());
+                same_name.map(|(place, _)| place).nth(*occurrence)
+            };
+            return wanted.map(place).collect();
+        }
+        let mut by_name: HashMap<&str, Vec<usize>> = HashMap::with_capacity(fields.len());
+        for (place, field) in fields.iter().enumerate() {
+            by_name.entry(field.name()).or_default().push(place);
+        }
+        wanted.map(|(field, occurrence)| by_name.get(field.name().as_str())?.get(*occurrence).copied()).collect()
     }
 }
 
@@ -458,8 +471,27 @@ mod tests {
     fn of_columns_with_one_name_each_keeps_its_turn() {
         let schema = Arc::new(Schema::new(vec![field("a", DataType::Int8), field("a", DataType::Int16)]));
         let projection = Projection::all(&schema);
-        assert_eq!(projection.place_in(schema.fields(), 0), Some(0));
-        assert_eq!(projection.place_in(schema.fields(), 1), Some(1));
+        assert_eq!(projection.places_in(schema.fields()), [Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn columns_are_found_by_name_and_turn_however_many_there_are() {
+        for (len, names) in [(5, 3), (16, 16), (17, 17), (40, 40), (60, 7), (300, 100)] {
+            let named = |place: usize| format!("c{}", place * 37 % names);
+            let fields: Vec<FieldRef> =
+                (0..len).map(|place| Arc::new(Field::new(named(place), DataType::Int8, true))).collect();
+            let projection = Projection::all(&Arc::new(Schema::new(fields.clone())));
+            // Files have them in another order, and lack some.
+            let file: Fields = fields.iter().rev().skip(len / 10).cloned().collect();
+            let (mut turns, mut expected) = (HashMap::new(), Vec::new());
+            for field in &fields {
+                let turn = turns.entry(field.name()).or_insert(0);
+                let places = (0..file.len()).filter(|place| file[*place].name() == field.name());
+                expected.push(places.collect::<Vec<_>>().get(*turn).copied());
+                *turn += 1;
+            }
+            assert_eq!(projection.places_in(&file), expected, "{len} {names}");
+        }
     }
 
     #[test]

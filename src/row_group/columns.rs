@@ -1,5 +1,7 @@
 //! Which columns of a file the columns of a projection are made of.
 
+use std::ops::Range;
+
 use arrow::datatypes::{DataType, Field};
 
 use super::FileMetadata;
@@ -47,17 +49,22 @@ pub(super) fn leaf_count(data_type: &DataType) -> usize {
     }
 }
 
+/// Whether one of the leaves, which are sorted, is in this range.
+pub(super) fn has_some_of(leaves: &[usize], range: &Range<usize>) -> bool {
+    leaves.get(leaves.partition_point(|leaf| *leaf < range.start)).is_some_and(|leaf| *leaf < range.end)
+}
+
 /// Where each output column comes from.
 pub(super) fn origins<'a>(
     file: &FileMetadata,
     projection: &Projection,
     partitions: &[(&str, Option<&'a str>)],
 ) -> Vec<Origin<'a>> {
-    let output = projection.output().fields().iter().enumerate();
+    let output = projection.output().fields().iter().zip(projection.places_in(file.arrow_schema().fields()));
     output
-        .map(|(column, field)| match partitions.iter().find(|(name, _)| name == field.name()) {
+        .map(|(field, place)| match partitions.iter().find(|(name, _)| name == field.name()) {
             Some((_, value)) => Origin::Partition(*value),
-            None => projection.place_in(file.arrow_schema().fields(), column).map_or(Origin::Missing, Origin::File),
+            None => place.map_or(Origin::Missing, Origin::File),
         })
         .collect()
 }

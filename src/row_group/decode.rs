@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, FieldRef};
+use bytes::Bytes;
 use parquet::DecodeResult;
 use parquet::arrow::arrow_reader::RowSelection;
 use parquet::basic::{Compression, Type};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
-use super::columns::{Origin, is_view, leaves_from, leaves_of, origins};
+use super::columns::{Origin, has_some_of, is_view, leaves_from, leaves_of, origins};
 use super::direct::ValuePlaces;
 use super::guard::{self, Chunk, FilePage, Refusal, Tally};
 use super::masked::masked;
@@ -99,7 +100,7 @@ impl GroupDecoder<'_> {
             let mut left = count;
             loop {
                 let rows = left.min(chunk_rows);
-                each(self.batch(self.columns(&origins, &[], &[], rows)?, rows)?)?;
+                each(self.batch(self.columns(&self.sources(&origins, &[], &[]), &[], rows)?, rows)?)?;
                 left -= rows;
                 if left == 0 {
                     return Ok(decoded);
@@ -142,7 +143,7 @@ impl GroupDecoder<'_> {
             let own = self.file.leaves(root);
             let leaf = own.start;
             let places = self.file.value_places(self.row_group, leaf).filter(|places| places.rows() == rows)?;
-            let fits = own.len() == 1 && views.contains(&leaf) && is_view(field.data_type());
+            let fits = own.len() == 1 && views.binary_search(&leaf).is_ok() && is_view(field.data_type());
             fits.then(|| Alone { root, leaf, places, data_type: field.data_type().clone() })
         };
         let mut found: Vec<Alone<'_>> =
@@ -174,9 +175,10 @@ impl GroupDecoder<'_> {
             sink.take(chunk)
         };
         if leaves.is_empty() {
+            let sources = self.sources(origins, &[], alone);
             for rows in due.chunks(chunk_rows) {
-                let (roots, columns) = self.with_alone(&[], &[], alone, rows, bytes)?;
-                each(self.batch(self.columns(origins, &roots, &columns, rows.len())?, rows.len())?)?;
+                let columns = self.with_alone(&[], alone, rows, bytes)?;
+                each(self.batch(self.columns(&sources, &columns, rows.len())?, rows.len())?)?;
             }
             return Ok(decoded);
         }
@@ -188,22 +190,20 @@ impl GroupDecoder<'_> {
         Ok(decoded)
     }
 
-    /// The decoded columns of `roots`, and those that are read alone, of these rows.
+    /// The decoded columns, and behind them those that are read alone, of these rows.
     fn with_alone(
         &self,
-        roots: &[usize],
         decoded: &[ArrayRef],
         alone: &[Alone<'_>],
         rows: &[u32],
         bytes: &dyn FileBytes,
-    ) -> Result<(Vec<usize>, Vec<ArrayRef>)> {
-        let (mut roots, mut columns) = (roots.to_vec(), decoded.to_vec());
+    ) -> Result<Vec<ArrayRef>> {
+        let mut columns = decoded.to_vec();
         for Alone { root, places, data_type, .. } in alone {
             let name = || self.file.arrow_schema().field(*root).name();
             columns.push(places.read(rows, bytes, data_type).map_err(|error| error.with_column(name()))?);
-            roots.push(*root);
         }
-        Ok((roots, columns))
+        Ok(columns)
     }
 
     /// Reads the pages that hold the wanted rows, and makes sure that they can be decoded within the limit.
@@ -315,6 +315,8 @@ impl GroupDecoder<'_> {
         let mut plan = Plan { batch_rows: count, views: Vec::new(), rare: Vec::new(), found: Vec::new() };
         let mut total = 0u64;
         let wanted_views = self.wanted_views(leaves);
+        let mut in_order: Vec<(&Range<u64>, &Bytes)> = pages.ranges.iter().zip(&pages.bytes).collect();
+        in_order.sort_by_key(|(range, _)| range.start);
         for &leaf in leaves {
             let column = group.column(leaf);
             let name = |error: Error| error.with_column(column.column_path().string());
@@ -322,9 +324,11 @@ impl GroupDecoder<'_> {
             let nested = descriptor.max_rep_level() > 0;
             let chunk = self.chunk(column, selective && !nested);
             let (start, length) = column.byte_range();
-            let (mut tally, mut found) = (Tally::default(), Vec::new());
-            for (range, bytes) in pages.ranges.iter().zip(&pages.bytes) {
-                if range.start >= start && range.end <= start + length {
+            let (mut tally, mut found, mut is_whole) = (Tally::default(), Vec::new(), !selective);
+            let own = in_order.partition_point(|(range, _)| range.start < start);
+            for (range, bytes) in in_order[own..].iter().take_while(|(range, _)| range.start < start + length) {
+                if range.end <= start + length {
+                    is_whole |= **range == (start..start + length);
                     let mut note = |head: guard::Page| {
                         let (at, body) = (range.start + head.start as u64, bytes.slice(head.body.clone()));
                         found.push(FilePage { at, body, head });
@@ -333,7 +337,6 @@ impl GroupDecoder<'_> {
                 }
             }
             // A header that miscounts values makes later rows others, or the parquet crate wait for values for ever.
-            let is_whole = !selective || pages.ranges.contains(&(start..start + length));
             let rows = group.num_rows().unsigned_abs();
             if is_whole && (tally.values < rows || (!nested && tally.values > rows)) {
                 let message = format!("its pages hold {} values for {rows} rows", tally.values);
@@ -364,7 +367,9 @@ impl GroupDecoder<'_> {
                 // Every reference to the dictionary is spelled out unless the values are views of it. How long they
                 // are cannot be seen from here, so if it could be too much, views come first and are measured.
                 let spelled_out = touched(tally.referring).saturating_mul(tally.dictionary);
-                if wanted_views.contains(&leaf) || (spelled_out > limit && self.file.can_explode(leaf, &tally)) {
+                if wanted_views.binary_search(&leaf).is_ok()
+                    || (spelled_out > limit && self.file.can_explode(leaf, &tally))
+                {
                     plan.views.push(leaf);
                 }
             }
@@ -398,13 +403,20 @@ impl GroupDecoder<'_> {
         }
     }
 
-    /// The columns that the projection keeps as views.
+    /// The columns that the projection keeps as views, sorted.
     fn wanted_views(&self, leaves: &[usize]) -> Vec<usize> {
         let file = self.file.arrow_schema().fields();
         let internal = self.projection.internal().fields().iter().enumerate();
-        let viewed = internal.filter(|(_, field)| is_view(field.data_type()));
-        let places = viewed.filter_map(|(column, _)| self.projection.place_in(file, column));
-        places.flat_map(|place| self.file.leaves(place)).filter(|leaf| leaves.contains(leaf)).collect()
+        let viewed: Vec<usize> = internal.filter(|(_, field)| is_view(field.data_type())).map(|(at, _)| at).collect();
+        if viewed.is_empty() {
+            return Vec::new();
+        }
+        let places = self.projection.places_in(file);
+        let places = viewed.into_iter().filter_map(|column| places.get(column).copied().flatten());
+        let own = places.flat_map(|place| self.file.leaves(place));
+        let mut views: Vec<usize> = own.filter(|leaf| leaves.binary_search(leaf).is_ok()).collect();
+        views.sort_unstable();
+        views
     }
 
     /// Decodes what was fetched, batch by batch, and stops when a chunk becomes too much. Of the columns `alone` the
@@ -423,6 +435,7 @@ impl GroupDecoder<'_> {
     ) -> Result<()> {
         let count = selected.map_or(self.file.row_group_rows(self.row_group) as usize, <[u32]>::len);
         let roots = self.roots(leaves);
+        let sources = self.sources(origins, &roots, alone);
         let (mut footprint, mut bytes) = (Footprint::default(), 0_u64);
         // What is due of a row group need not be copied to chunks of one length.
         let is_due = selected.is_some() && pages.selection.is_none();
@@ -433,15 +446,12 @@ impl GroupDecoder<'_> {
             let first = seen;
             seen += rows;
             let here = selected.and_then(|selected| selected.get(first..seen)).unwrap_or_default();
-            let (roots, batch) = match alone {
-                [] => (Cow::from(&roots), Cow::from(batch)),
-                alone => {
-                    let (roots, batch) = self.with_alone(&roots, batch, alone, here, bytes_of_file)?;
-                    (Cow::from(roots), Cow::from(batch))
-                }
+            let batch = match alone {
+                [] => Cow::from(batch),
+                alone => Cow::from(self.with_alone(batch, alone, here, bytes_of_file)?),
             };
             let part = caught_panic(|| {
-                let mut columns = self.columns(origins, &roots, &batch, rows)?;
+                let mut columns = self.columns(&sources, &batch, rows)?;
                 if pages.selection.is_some() {
                     columns.iter_mut().for_each(compact_sparse);
                 }
@@ -489,42 +499,56 @@ impl GroupDecoder<'_> {
     /// The fields of the file that have some of the leaves.
     fn roots(&self, leaves: &[usize]) -> Vec<usize> {
         let all = 0..self.file.arrow_schema().fields().len();
-        all.filter(|&root| leaves.iter().any(|leaf| self.file.leaves(root).contains(leaf))).collect()
+        all.filter(|&root| has_some_of(leaves, &self.file.leaves(root))).collect()
     }
 
-    /// The output columns, from the decoded columns of the file's fields `roots`.
-    fn columns(
-        &self,
-        origins: &[Origin<'_>],
-        roots: &[usize],
-        decoded: &[ArrayRef],
-        rows: usize,
-    ) -> Result<Vec<ArrayRef>> {
+    /// What the output columns are made of, where the file's fields `roots` are decoded, and behind them those that are
+    /// read alone.
+    fn sources<'a>(&self, origins: &[Origin<'a>], roots: &[usize], alone: &[Alone<'_>]) -> Vec<Made<'a>> {
+        let of_root = |place: usize| {
+            let alone = || Some(roots.len() + alone.iter().position(|alone| alone.root == place)?);
+            roots.binary_search(&place).ok().or_else(alone)
+        };
+        let made = |origin: &Origin<'a>| match *origin {
+            Origin::Partition(value) => Made::Constant(value),
+            // Of a group without columns, or of no rows at all, there is nothing to decode.
+            Origin::File(place) => of_root(place).map_or(Made::Null, Made::Decoded),
+            Origin::Missing => Made::Null,
+        };
+        origins.iter().map(made).collect()
+    }
+
+    /// The output columns, from the decoded columns of the file.
+    fn columns(&self, sources: &[Made<'_>], decoded: &[ArrayRef], rows: usize) -> Result<Vec<ArrayRef>> {
         let limit = self.max_decoded_bytes;
-        let column = |(origin, field): (&Origin<'_>, &FieldRef)| {
-            let array = match *origin {
-                Origin::Partition(value) => adapt::constant(value, field, rows, limit)?,
-                Origin::Missing => new_null_array(field.data_type(), rows),
-                Origin::File(place) => match roots.iter().position(|root| *root == place) {
-                    Some(at) => {
-                        let array =
-                            decoded.get(at).ok_or_else(|| Error::new(ErrorKind::Internal, "a column is lost"))?;
-                        adapt::adapt(&masked(array, field.name())?, field.data_type(), field.name(), limit)?
-                    }
-                    // A group without columns, or no rows at all: there is nothing to decode.
-                    None => new_null_array(field.data_type(), rows),
-                },
+        let column = |(made, field): (&Made<'_>, &FieldRef)| {
+            let array = match *made {
+                Made::Constant(value) => adapt::constant(value, field, rows, limit)?,
+                Made::Null => new_null_array(field.data_type(), rows),
+                Made::Decoded(place) => {
+                    let array =
+                        decoded.get(place).ok_or_else(|| Error::new(ErrorKind::Internal, "a column is lost"))?;
+                    adapt::adapt(&masked(array, field.name())?, field.data_type(), field.name(), limit)?
+                }
             };
             adapt::check_nulls(&array, field)?;
             Ok(array)
         };
-        origins.iter().zip(self.projection.internal().fields()).map(column).collect()
+        sources.iter().zip(self.projection.internal().fields()).map(column).collect()
     }
 
     fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
         record_batch(self.projection.internal(), columns, rows)
             .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()).with_source(error))
     }
+}
+
+/// What an output column is made of.
+enum Made<'a> {
+    Constant(Option<&'a str>),
+    Null,
+    /// A decoded column of the file, by its place among them.
+    Decoded(usize),
 }
 
 /// A column of which only the due values are read.

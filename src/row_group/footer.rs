@@ -16,7 +16,7 @@ use parquet::file::metadata::{
     RowGroupMetaData,
 };
 
-use super::columns::{leaf_count, leaves_of};
+use super::columns::{has_some_of, leaf_count, leaves_of};
 use super::direct::ValuePlaces;
 use super::guard::Tally;
 use super::seam::read_exactly;
@@ -737,7 +737,7 @@ fn with_views(schema: &SchemaRef, leaves: &[Range<usize>], views: &[usize]) -> S
                 DataType::Dictionary(_, values) => values,
                 other => other,
             };
-            let view = crate::projection::view_of(plain).filter(|_| views.contains(&leaf));
+            let view = crate::projection::view_of(plain).filter(|_| views.binary_search(&leaf).is_ok());
             return view.unwrap_or_else(|| data_type.clone());
         }
         let changed = children.iter().map(|child| {
@@ -747,7 +747,7 @@ fn with_views(schema: &SchemaRef, leaves: &[Range<usize>], views: &[usize]) -> S
         crate::projection::with_children(data_type, changed.collect())
     }
     let fields = schema.fields().iter().zip(leaves).map(|(field, leaves)| {
-        if !views.iter().any(|view| leaves.contains(view)) {
+        if !has_some_of(views, leaves) {
             return Arc::clone(field);
         }
         let data_type = change(field.data_type(), &mut leaves.start.clone(), views);

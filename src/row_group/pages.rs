@@ -27,7 +27,7 @@ pub(super) struct Pages {
     pub(super) batch_rows: usize,
     pub(super) ranges: Vec<Range<u64>>,
     pub(super) bytes: Vec<Bytes>,
-    /// Columns with encodings that only the parquet crate decodes.
+    /// Columns with encodings that only the parquet crate decodes, sorted.
     pub(super) rare: Vec<usize>,
     /// The pages of the other columns, by the column's number.
     pub(super) found: Vec<(usize, Arc<[FilePage]>)>,
@@ -215,16 +215,17 @@ impl Pages {
         let schema = self.reader.parquet_schema();
         let (mut found, mut rest) = (Vec::with_capacity(roots.len()), Vec::new());
         for &root in roots {
-            let own = |leaf: &usize| schema.get_column_root_idx(*leaf) == root;
-            let own: Vec<usize> = leaves.iter().copied().filter(own).collect();
-            let field = self.reader.schema().fields().get(root);
-            let field = field.filter(|_| !is_left_to_parquet() && !own.iter().any(|leaf| self.rare.contains(leaf)));
-            let shape = field.and_then(|field| Some((field, Shape::of(schema, root, &own, field)?)));
+            let start = leaves.partition_point(|leaf| schema.get_column_root_idx(*leaf) < root);
+            let own = leaves.get(start..).unwrap_or_default();
+            let own = &own[..own.partition_point(|leaf| schema.get_column_root_idx(*leaf) == root)];
+            let is_rare = own.iter().any(|leaf| self.rare.binary_search(leaf).is_ok());
+            let field = self.reader.schema().fields().get(root).filter(|_| !is_left_to_parquet() && !is_rare);
+            let shape = field.and_then(|field| Some((field, Shape::of(schema, root, own, field)?)));
             match shape {
                 Some((field, shape)) => found.push(Some(Column::new(shape, field.name(), &bytes)?)),
                 None => {
                     found.push(None);
-                    rest.extend(own);
+                    rest.extend_from_slice(own);
                 }
             }
         }

@@ -35,6 +35,7 @@ use self::leaf::{Flat, KeptLists, Leaf, Lists};
 use self::pages::ColumnPages;
 pub(super) use self::places::{ValuePlaces, may_be_read_alone};
 use self::values::{Values, values_of};
+use super::columns::has_some_of;
 use super::guard::{FilePage, Tally};
 use super::unpack::{self, Unpackers};
 use crate::rows::take_rows;
@@ -82,14 +83,18 @@ pub(super) enum Tree {
 }
 
 impl Shape {
-    /// The shape of the root field `root`, of which `leaves` are wanted, if it is one that is decoded here.
+    /// The shape of the root field `root`, of which `leaves` are wanted, in the file's order, if it is one that is
+    /// decoded here.
     pub(super) fn of(schema: &SchemaDescriptor, root: usize, leaves: &[usize], field: &Field) -> Option<Self> {
         let (item, size) = match field.data_type() {
             DataType::List(item) | DataType::LargeList(item) => (item, 1),
             DataType::FixedSizeList(item, size) => (item, *size),
             _ => {
                 let node = schema.root_schema().get_fields().get(root)?;
-                let mut next = (0..schema.num_columns()).find(|leaf| schema.get_column_root_idx(*leaf) == root)?;
+                let mut next = *leaves.first().filter(|leaf| schema.get_column_root_idx(**leaf) == root)?;
+                while next > 0 && schema.get_column_root_idx(next - 1) == root {
+                    next -= 1;
+                }
                 let walk = &mut Walk { schema, leaves, next: &mut next };
                 return walk.tree(node, field, 0, Vec::new(), true).map(Shape::Flat);
             }
@@ -158,7 +163,7 @@ impl Walk<'_> {
         let (mut kept, mut children) = (Vec::new(), Vec::new());
         for (node, field) in nodes.iter().zip(fields) {
             let leaves = *self.next..*self.next + leaf_count(node);
-            if !leaves.clone().any(|leaf| self.leaves.contains(&leaf)) {
+            if !has_some_of(self.leaves, &leaves) {
                 *self.next = leaves.end;
                 continue;
             }
