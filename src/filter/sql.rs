@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use arrow::datatypes::{DataType, FieldRef, Fields, SchemaRef};
 use datafusion_expr::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart,
-    UnaryOperator, Value, visit_expressions_mut,
+    AccessExpr, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart,
+    UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions_mut,
 };
 use datafusion_expr::sqlparser::dialect::GenericDialect;
 use datafusion_expr::sqlparser::keywords::Keyword;
@@ -90,6 +90,7 @@ pub(super) fn parse(text: &str, schema: &SchemaRef) -> Result<Expr> {
         }
         other => return Err(wrong(format!("`{other}` does not follow from what comes before it"))),
     }
+    let _ = parsed.visit(&mut FieldsOfItems);
     let refused = visit_expressions_mut(&mut parsed, |expr| match resolve(expr, schema) {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => ControlFlow::Break(error),
@@ -97,6 +98,26 @@ pub(super) fn parse(text: &str, schema: &SchemaRef) -> Result<Expr> {
     match refused {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(parsed),
+    }
+}
+
+/// Writes the field in `list[1].field` as `list[1]['field']`: otherwise it would be taken for a column.
+struct FieldsOfItems;
+
+impl VisitorMut for FieldsOfItems {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::CompoundFieldAccess { access_chain, .. } = expr {
+            for access in access_chain {
+                if let AccessExpr::Dot(field) = access
+                    && let Expr::Identifier(name) = field
+                {
+                    *field = Expr::Value(Value::SingleQuotedString(std::mem::take(&mut name.value)).into());
+                }
+            }
+        }
+        ControlFlow::Continue(())
     }
 }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use arrow::array::*;
-use arrow::buffer::NullBuffer;
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Fields, Int32Type, Schema};
 
 use super::*;
@@ -43,6 +43,21 @@ fn batch() -> RecordBatch {
             None => tags.append(false),
         }
     }
+    // A field of its items has the name of a column.
+    let x = Arc::new(Field::new("x", DataType::Int64, true));
+    let items = StructArray::from(vec![
+        (Arc::new(Field::new("id", DataType::Int64, true)), Arc::new(Int64Array::from(vec![5, 7, 9])) as ArrayRef),
+        (
+            Arc::new(Field::new("deep", DataType::Struct(vec![Arc::clone(&x)].into()), true)),
+            Arc::new(StructArray::from(vec![(x, Arc::new(Int64Array::from(vec![1, 6, 6])) as ArrayRef)])) as ArrayRef,
+        ),
+    ]);
+    let pairs = ListArray::new(
+        Arc::new(Field::new("item", items.data_type().clone(), true)),
+        OffsetBuffer::from_lengths([2, 0, 0, 1]),
+        Arc::new(items),
+        Some(NullBuffer::from(vec![true, true, false, true])),
+    );
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("id", Arc::new(Int64Array::from(vec![0, 1, 2, 3]))),
         ("Text", Arc::new(StringArray::from(vec![Some("Äbc"), Some("abc"), None, Some("xyz%")]))),
@@ -57,6 +72,7 @@ fn batch() -> RecordBatch {
         ("tokens", Arc::new(tokens)),
         ("tags", Arc::new(tags.finish())),
         ("meta", Arc::new(meta)),
+        ("pairs", Arc::new(pairs)),
         ("a.b", Arc::new(Int64Array::from(vec![5, 6, 7, 8]))),
         ("raw", Arc::new(BinaryArray::from(vec![&b"\x00"[..], b"ab", b"", b"z"]))),
         ("kind", Arc::new(["x", "y", "x", "z"].into_iter().collect::<DictionaryArray<Int32Type>>())),
@@ -144,6 +160,11 @@ fn conditions_are_those_that_people_write() {
         ("meta.LANG = 'de' and meta.score > 1", &[1]),
         ("meta['lang'] = 'de'", &[1]),
         ("meta.deep.x = 2", &[1]),
+        ("pairs[1].id = 5", &[0]),
+        ("pairs[1]['id'] = 5", &[0]),
+        ("pairs[2].deep.x = 6", &[0]),
+        ("(meta).deep.x = 2", &[1]),
+        ("(meta.deep).x = 2", &[1]),
         ("meta is null", &[3]),
         ("meta.lang is null", &[3]),
         ("meta.deep.x is null", &[2, 3]),
@@ -218,6 +239,7 @@ fn what_is_no_condition_is_one_clear_line() {
         ("txt = 'en'", "did you mean \"Text\"?"),
         ("meta.lagn = 'en'", "meta.lang"),
         ("meta['lagn'] = 'en'", "lagn"),
+        ("pairs[1].lagn = 5", "lagn"),
         ("id.x = 1", "no such column"),
         ("text = \"en\"", "single quotes"),
         ("text = `en`", "en"),
