@@ -2,7 +2,7 @@
 
     python tools/share_soak.py SECONDS [SEED]
 
-It goes on in rounds of half a minute, each of another sort: ranks with loaders, ranks with DataLoaders that have
+It goes on in rounds of about a minute, each of another sort: ranks with loaders, ranks with DataLoaders that have
 workers, and either of them with `rowdex serve` (if ROWDEX_COMMAND names the command, or PATH has it). Ranks go to other
 epochs, to states within epochs and to new loaders, each whenever it likes. Ranks, workers and servers are killed,
 stopped and started again; a rank goes on from the last state that it noted. Each batch must be the one that a loader of
@@ -198,6 +198,8 @@ class Round:
         self.ranks: dict[int, subprocess.Popen[bytes]] = {}
         self.server: subprocess.Popen[bytes] | None = None
         self.moved: dict[int, tuple[int, float]] = {}
+        # When to try to have a server again.
+        self.due = 0.0
 
     def count(self, what: str) -> None:
         self.soak.counts[what] = self.soak.counts.get(what, 0) + 1
@@ -243,7 +245,11 @@ class Round:
                 # A rank that reads was there before.
                 told = (self.folder / "server").read_text().splitlines()[-1]
                 assert self.server.returncode == 1 and "reads for this job already" in told, told
-            self.serve()
+            if self.due == 0:
+                self.due = time.monotonic() + self.random.uniform(0, 6)
+            if self.server is None or time.monotonic() > self.due:
+                self.due = 0.0
+                self.serve()
         for number in range(WORLD):
             process = self.ranks.get(number)
             if process is None or process.poll() is not None:
@@ -262,10 +268,14 @@ class Round:
                 errors = [(self.folder / f"errors-{other}").read_text()[-4000:] for other in range(WORLD)]
                 raise AssertionError(f"rank {number} of {self.folder.name} hangs\n" + "\n\n".join(errors))
 
+    def written(self) -> int:
+        """How many bytes the ranks have noted, about 150 for each batch."""
+        return sum(note.stat().st_size for note in self.folder.glob("rank-*"))
+
     def harm(self) -> None:
         """Kills somebody, or stops one for a while."""
         victim, what = self.ranks[self.random.randrange(WORLD)], "rank"
-        if self.server is not None and self.random.random() < 0.4:
+        if self.server is not None and self.server.poll() is None and self.random.random() < 0.4:
             victim, what = self.server, "server"
         chance = self.random.random()
         if chance < (0.2 if self.workers else 0.5):
@@ -286,8 +296,12 @@ class Round:
         end = time.monotonic() + seconds
         try:
             while time.monotonic() < end:
+                # However slow the machine is, something is served between two blows.
+                enough, patience = self.written() + self.random.randrange(20_000), time.monotonic() + STILL
+                while self.written() < enough and time.monotonic() < min(end, patience):
+                    self.look()
+                    time.sleep(0.2)
                 self.look()
-                time.sleep(self.random.uniform(0.1, 6 if self.workers else 2))
                 self.harm()
         finally:
             for process in [*self.ranks.values(), *([self.server] if self.server else [])]:
@@ -353,7 +367,7 @@ class Soak:
             self.random.shuffle(sorts)
             for workers, served in sorts:
                 if (left := end - time.monotonic()) > 1:
-                    Round(self, number, workers, served).run(min(left, self.random.uniform(10, 40)))
+                    Round(self, number, workers, served).run(min(left, self.random.uniform(20, 90 if workers else 40)))
                     number += 1
                     told = ", ".join(f"{self.counts[what]} {what}" for what in sorted(self.counts))
                     print(f"{number} rounds: {told}", flush=True)
@@ -364,6 +378,8 @@ def main() -> None:
         rank(json.loads(sys.argv[2]))
         return
     seconds, seed = float(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    # Whoever ends it ends what it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before its time"))
     with tempfile.TemporaryDirectory() as name:
         Soak(pathlib.Path(name), seed).run(seconds)
     print("all batches as alone, nothing hung, and nothing is left")
