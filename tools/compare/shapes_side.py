@@ -10,8 +10,8 @@ DATA holds the sets that tools/compare/shapes.py writes, and the benchmark sets 
     batches     what a batch costs its consumer: seconds of CPU of the thread that iterates, everything in memory.
 
 Both sides take turns in one process, so a machine whose speed drifts is fair to both. Printed are the medians of the
-rates and of the ratios, the seconds of CPU time for a million rows, and the loader's own peak of memory as a share of
-what it may have.
+rates and of the ratios, the seconds of CPU time for a million rows, the loader's own peak of memory as a share of what
+it may have, and what its threads spent their time on. The seconds of CPU include the consumer.
 """
 
 from __future__ import annotations
@@ -83,8 +83,17 @@ def shuffled(name: str, data: pathlib.Path, index: str, groups: int) -> None:
         passes = stats.decodes / groups / (TURNS + 1)
         peak = stats.peak_bytes / memory
         found_text = told(found, "rowdex", "take")
+        spent = {
+            "decoding": stats.decoding,
+            "picking": stats.extracting,
+            "assembling": stats.assembling,
+            "planning": stats.planning,
+        }
+        parts = ", ".join(f"{part} {time / max(sum(spent.values()), 1e-9):.0%}" for part, time in spent.items())
         print(
-            f"{name} {share} %: {found_text}, {passes:.2f} passes an epoch, peak {peak:.2f} of the memory", flush=True
+            f"{name} {share} %: {found_text}, {passes:.2f} passes an epoch, peak {peak:.2f} of the memory; of the time "
+            f"of its threads {parts}",
+            flush=True,
         )
         loader.close()
 
