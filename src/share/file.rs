@@ -54,19 +54,29 @@ pub(crate) fn put(rows: &RecordBatch, more: &[u8], pool: &mut Pool, spare: u64) 
     let length = stream + more.len() as u64;
     let file = match pool.put(&slices, length, spare) {
         Some(file) => file,
-        None => seal(&slices)?,
+        None => write_once(&slices)?,
     };
     Ok(Placed { file, stream, length })
 }
 
 /// A file that never changes again.
-fn seal(pieces: &[&[u8]]) -> Result<OwnedFd> {
+fn write_once(pieces: &[&[u8]]) -> Result<OwnedFd> {
     let made = make("rowdex-batch");
     let file = made.map_err(|error| fs::error("cannot make a memory file for a batch", error))?;
     write(&file, pieces).map_err(|error| full(error, "write a batch to a memory file"))?;
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-    fcntl_add_seals(&file, seals).map_err(|error| fs::error("cannot seal a memory file", error.into()))?;
+    seal(&file).map_err(|error| fs::error("cannot seal a memory file", error.into()))?;
     Ok(file)
+}
+
+/// Seals a file for good, to which there never was a map.
+fn seal(file: &OwnedFd) -> rustix::io::Result<()> {
+    let length = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    match fcntl_add_seals(file, length | SealFlags::WRITE) {
+        // The kernel itself has a reference to one of the pages, for whatever reason, and cannot tell that from one to
+        // write with. Without a map nobody can write with this seal, either.
+        Err(Errno::BUSY) => fcntl_add_seals(file, length | SealFlags::FUTURE_WRITE),
+        done => done,
+    }
 }
 
 pub(super) fn make(name: &str) -> std::io::Result<OwnedFd> {
@@ -217,6 +227,23 @@ mod tests {
         assert_eq!(rustix::io::pwrite(&placed.file, b"x", 0), Err(Errno::PERM));
         assert_eq!(rustix::fs::ftruncate(&placed.file, 0), Err(Errno::PERM));
         assert_eq!(rustix::fs::ftruncate(&placed.file, 1 << 20), Err(Errno::PERM));
+    }
+
+    #[test]
+    fn a_file_is_sealed_while_the_kernel_has_one_of_its_pages() {
+        let file = make("x").unwrap();
+        write(&file, &[&[7; 8192]]).unwrap();
+        // The pages themselves are in the pipe, until it is read.
+        let (mut read, into) = std::io::pipe().unwrap();
+        assert_eq!(rustix::fs::sendfile(into, &file, Some(&mut 0), 8192), Ok(8192));
+        let for_good = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+        assert_eq!(fcntl_add_seals(&file, for_good), Err(Errno::BUSY));
+        seal(&file).unwrap();
+        assert_eq!(rustix::io::pwrite(&file, b"x", 0), Err(Errno::PERM));
+        assert_eq!(map_sealed(&File::from(file), 8192).unwrap(), [7; 8192][..]);
+        let mut piped = Vec::new();
+        std::io::Read::read_to_end(&mut read, &mut piped).unwrap();
+        assert_eq!(piped, [7; 8192]);
     }
 
     #[test]
