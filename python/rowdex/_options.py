@@ -4,7 +4,8 @@ those of other loaders."""
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import operator
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 _ELSEWHERE = {
@@ -42,6 +43,17 @@ def check(given: Iterable[str], known: Iterable[str], maker: str) -> None:
             close = difflib.get_close_matches(name, names, 1)
             hint = _ELSEWHERE.get(name) or (f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}")
             raise TypeError(f"{name}: {maker} has no such option; {hint}")
+
+
+def lengths(pad: Any) -> dict[str, int]:
+    """The length that the lists of each column are padded to, where batches are of one shape."""
+    if pad is None:
+        return {}
+    if not isinstance(pad, Mapping) or not all(hasattr(length, "__index__") for length in pad.values()):
+        raise TypeError(
+            f"pad={pad!r}: batches are of one shape, so give a length for each column of lists, pad={{'tokens': 512}}"
+        )
+    return {name: operator.index(length) for name, length in pad.items()}
 
 
 def of_batches(sampling: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import grain
 from . import _ffi
 from ._arrays import Codes, Masked, Nulls, Ragged, cut
 from ._library import Handle, PerProcess, call, count, library, size
+from ._options import lengths
 from .batch import Batch
 from .dataset import Dataset
 from .errors import SchemaError
@@ -35,7 +36,7 @@ class _Rows:
     """How batches become what Grain is given."""
 
     def __init__(self, nulls: Nulls, pad: Mapping[str, int] | None, fill: Any) -> None:
-        self.nulls, self.pad, self.fill = nulls, dict(pad or {}), fill
+        self.nulls, self.pad, self.fill = nulls, lengths(pad), fill
         self._convert = Convert("numpy", nulls, "list")
 
     def check(self, dataset: Dataset) -> None:

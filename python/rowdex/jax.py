@@ -20,7 +20,8 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from ._arrays import Ragged
+from ._arrays import Masked, Ragged
+from ._options import lengths
 from .dataset import Dataset
 from .errors import SchemaError
 from .loader import Loader as _Loader
@@ -70,7 +71,7 @@ class Loader(_Loader):
         if valid is not None and (valid == pads or valid in dataset.column_names):
             raise ValueError(f"there is a column called {valid!r}: choose another name")
         self._last, self._valid, self._sharding = last, valid, sharding
-        self._pad, self._fill, self._given_pads = dict(pad or {}), fill, pads
+        self._pad, self._fill, self._given_pads = lengths(pad), fill, pads
         super().__init__(dataset, sampler, output="numpy", pads=pads or _PADS, **others)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -98,6 +99,8 @@ _PADS = "rowdex.pads"
 
 def _filled(name: str, value: Any, lack: int, filled: bool) -> Any:
     """A column with so many more rows, copies of the first one; or zeros, where there is none."""
+    if isinstance(value, Masked):
+        raise SchemaError(f"column {name!r} has values and a mask: use nulls='fill', or take one in map=", column=name)
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufc":
         kind = "lists of different lengths: give pad, or" if isinstance(value, Ragged) else "no numbers:"
         raise SchemaError(f"column {name!r} has {kind} leave it out of the columns of the dataset", column=name)
@@ -116,10 +119,30 @@ def arrays(batch: Mapping[str, Any], sharding: Any = None) -> dict[str, Any]:
     all processes.
 
     Numbers of 64 bits become such of 32, unless ``jax_enable_x64`` is set, as JAX has it.
+
+    Raises:
+        SchemaError: for an integer that 32 bits have no room for, naming the column. JAX would cut its upper bits off.
     """
+    for name, value in batch.items():
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iu":
+            _check_range(name, value)
     if sharding is None:
         return {name: jax.numpy.asarray(value) for name, value in batch.items()}
     return {name: jax.make_array_from_process_local_data(sharding, np.asarray(value)) for name, value in batch.items()}
+
+
+def _check_range(name: str, integers: Any) -> None:
+    kept = jax.dtypes.canonicalize_dtype(integers.dtype)
+    if kept.itemsize == integers.dtype.itemsize or not integers.size:
+        return
+    bounds = np.iinfo(kept)
+    for value in (integers.min(), integers.max()):
+        if not bounds.min <= value <= bounds.max:
+            raise SchemaError(
+                f"column {name!r}: JAX has no room for {value} in {kept}: set jax_enable_x64, or leave the column out",
+                column=name,
+                hint="set jax_enable_x64, or leave the column out",
+            )
 
 
 __all__ = ["Loader", "arrays"]

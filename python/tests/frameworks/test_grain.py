@@ -83,6 +83,8 @@ def test_lists_of_other_lengths_and_unknown_columns_are_refused_with_what_to_do(
         rowdex_grain.Source(dataset, pad={"tokens": 2})[3]
     with pytest.raises(rowdex.SchemaError, match="no lists of different lengths"):
         rowdex_grain.Source(dataset, pad={"id": 2})[3]
+    with pytest.raises(TypeError, match="give a length for each column of lists"):
+        rowdex_grain.Source(dataset, pad="longest")
     with pytest.raises(TypeError, match="give it a rowdex.Dataset"):
         rowdex_grain.Source(index)
 

@@ -11,6 +11,8 @@ import sys
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import rowdex
 
@@ -108,6 +110,30 @@ def test_lists_are_padded_and_what_is_no_number_is_refused_with_what_to_do(index
         next(iter(rowdex_jax.Loader(rowdex.Dataset(index, columns=["name"]), batch_size=8)))
     with pytest.raises(ValueError, match="use 'fill', 'drop' or 'short'"):
         rowdex_jax.Loader(dataset, batch_size=8, last="pad")  # type: ignore[arg-type]
+    for pad in ("longest", 4, {"tokens": "longest"}, ["tokens"]):
+        with pytest.raises(TypeError, match="give a length for each column of lists"):
+            rowdex_jax.Loader(dataset, batch_size=8, pad=pad)  # type: ignore[arg-type]
+    four: Any = np.int64(4)
+    masked = rowdex_jax.Loader(dataset, batch_size=8, nulls="mask", pad={"tokens": four})
+    with pytest.raises(rowdex.SchemaError, match="'id' has values and a mask: use nulls='fill'"):
+        next(iter(masked))
+
+
+def test_integers_that_jax_has_no_room_for_are_refused_and_never_cut(tmp_path: pathlib.Path) -> None:
+    columns = {"low": [-(2**31), 2**31 - 1], "high": [0, 2**31], "deep": [-(2**31) - 1, 0]}
+    unsigned = {"u": pa.array([0, 2**32 - 1], pa.uint64()), "v": pa.array([0, 2**32], pa.uint64())}
+    pq.write_table(pa.table({**columns, **unsigned}), tmp_path / "a.parquet")
+    rowdex.build(tmp_path, tmp_path / "i.rdx")
+    for name, fits in {"low": True, "high": False, "deep": False, "u": True, "v": False}.items():
+        loader = rowdex_jax.Loader(rowdex.Dataset(tmp_path / "i.rdx", columns=[name]), batch_size=2, shuffle=False)
+        if fits:
+            wanted = (columns | {"u": [0, 2**32 - 1]})[name]
+            assert next(iter(loader))[name].tolist() == wanted
+        else:
+            with pytest.raises(rowdex.SchemaError, match=f"'{name}': JAX has no room for .* jax_enable_x64"):
+                next(iter(loader))
+            with jax.enable_x64(True):
+                assert len(next(iter(loader))[name]) == 2
 
 
 def test_the_program_of_the_page_runs(
