@@ -118,7 +118,8 @@ impl Engine {
     ) -> Result<Self> {
         let sizes: Vec<GroupSize> = (0..groups.count()).map(|group| groups.size(group)).collect();
         let lookahead = Lookahead::new(&*groups, settings.memory, settings.threads, settings.read_concurrency);
-        let plan = Plan::new(&sizes, settings.memory - lookahead.reserve(), settings.batch_rows, settings.seed);
+        let mut plan = Plan::new(&sizes, settings.memory - lookahead.reserve(), settings.batch_rows, settings.seed);
+        plan.set_aside((0..groups.count()).map(|group| groups.places_bytes(group)).sum());
         let driver = Driver::new(plan, walk);
         let limits = Limits {
             memory: settings.memory,
@@ -458,6 +459,7 @@ impl Shared {
                 done.stays = brought.stays.as_ref().map(|(_, bytes)| *bytes);
                 done.decoded = brought.decoded_bytes.map(|bytes| (self.groups.size(group).bytes, bytes));
                 done.staged = brought.staged_bytes;
+                done.places = brought.places_bytes;
                 (brought.rows, brought.stays)
             }
             Err(error) => (DueRows::failed(error, rows), None),

@@ -31,12 +31,22 @@ pub(crate) struct Extracted {
     pub(crate) picking: Duration,
     /// Row groups that were decoded.
     pub(crate) decodes: u64,
+    /// Bytes that are kept from now on of where long values of the group lie.
+    pub(crate) places_bytes: u64,
 }
 
 impl Extracted {
     /// Rows that were got in some other way, which says nothing of the group.
     pub(crate) fn of_rows(rows: DueRows) -> Self {
-        Self { rows, stays: None, decoded_bytes: None, staged_bytes: 0, picking: Duration::ZERO, decodes: 0 }
+        Self {
+            rows,
+            stays: None,
+            decoded_bytes: None,
+            staged_bytes: 0,
+            picking: Duration::ZERO,
+            decodes: 0,
+            places_bytes: 0,
+        }
     }
 }
 
@@ -148,7 +158,7 @@ pub(crate) fn from_file(
     // The chunk behind the one that is picked from.
     let ahead = crew::current().filter(|_| chunks >= AHEAD_FROM).map_or(0, |_| picked.decoded_bytes / chunks as u64);
     let staged_bytes = picked.staged_bytes + ahead;
-    Ok(Extracted { rows: picked.rows, stays: None, decoded_bytes, staged_bytes, picking, decodes })
+    Ok(Extracted { decoded_bytes, staged_bytes, picking, decodes, ..Extracted::of_rows(picked.rows) })
 }
 
 /// Whether of a group that does not stay only the rows are decoded that are wanted, which are so many.
@@ -167,7 +177,7 @@ fn due_from_file(groups: &dyn Groups, group: u32, slots: Vec<u32>, prefetch: Opt
     let mut chunks = Collected { chunk_rows: chunk_rows(size.rows, size.bytes), ..Collected::default() };
     groups.read_due(group, &wanted, prefetch, &mut chunks)?;
     let began = Instant::now();
-    let Collected { chunks, own, .. } = chunks;
+    let Collected { chunks, own, places_bytes, .. } = chunks;
     let mut places: Vec<Place> = Vec::with_capacity(wanted.len());
     for (number, chunk) in (0..).zip(&chunks) {
         places.extend((0..chunk.num_rows() as u32).map(|row| (number, row)));
@@ -183,7 +193,7 @@ fn due_from_file(groups: &dyn Groups, group: u32, slots: Vec<u32>, prefetch: Opt
         let places: Vec<Place> = ranks.iter().filter_map(|rank| places.get(*rank as usize).copied()).collect();
         DueRows::merge(&chunks, &places, PIECES, own)?
     };
-    Ok(Extracted { picking: began.elapsed(), staged_bytes, decodes: 1, ..Extracted::of_rows(rows) })
+    Ok(Extracted { picking: began.elapsed(), staged_bytes, decodes: 1, places_bytes, ..Extracted::of_rows(rows) })
 }
 
 /// A group that stays without the rows that are lost. Each of these has some other row in its place, never due.
@@ -237,6 +247,7 @@ struct Collected {
     chunks: Vec<RecordBatch>,
     /// Whether each value that views show has memory of its own.
     own: bool,
+    places_bytes: u64,
 }
 
 impl RowSink for Collected {
@@ -246,6 +257,10 @@ impl RowSink for Collected {
 
     fn values_are_own(&mut self) {
         self.own = true;
+    }
+
+    fn places_are_kept(&mut self, bytes: u64) {
+        self.places_bytes = bytes;
     }
 
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {

@@ -109,6 +109,13 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
         false
     }
 
+    /// Bytes of memory that are kept, once rows of a group were decoded [alone](Self::decodes_due), of where its long
+    /// values lie.
+    fn places_bytes(&self, group: u32) -> u64 {
+        let _ = group;
+        0
+    }
+
     /// As [`read`](Self::read), of rows of a group that is read as a whole, if it [decodes such](Self::decodes_due).
     /// Chunks may have any number of rows up to what the sink asks for.
     fn read_due(&self, group: u32, slots: &[u32], prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
@@ -286,6 +293,9 @@ impl DatasetGroups {
     }
 }
 
+/// With shorter rows there are no values that are read one by one, and nothing need be looked up.
+const LONG_ROW: u64 = 4 << 10;
+
 /// About how many bytes the served rows take, with all columns.
 fn served(group: &RowGroupEntry<'_>) -> f64 {
     group.decoded_bytes() as f64 * group.rows() as f64 / group.source_rows().max(1) as f64
@@ -387,14 +397,21 @@ impl Groups for DatasetGroups {
     }
 
     fn reads_alone(&self, group: u32) -> bool {
-        /// With shorter rows there are no such values, and nothing need be looked up.
-        const LONG: u64 = 4 << 10;
         let size = self.size(group);
-        if size.bytes / size.rows.max(1) < LONG || self.is_remote() {
+        if size.bytes / size.rows.max(1) < LONG_ROW || self.is_remote() {
             return false;
         }
         let costs = self.costs.get_or_init(|| self.dataset.read_costs());
         costs.get(group as usize).is_some_and(ReadCost::is_read_alone)
+    }
+
+    fn places_bytes(&self, group: u32) -> u64 {
+        let size = self.size(group);
+        if size.bytes / size.rows.max(1) < LONG_ROW || self.is_remote() || !self.decodes_due(group) {
+            return 0;
+        }
+        let costs = self.costs.get_or_init(|| self.dataset.read_costs());
+        costs.get(group as usize).map_or(0, |cost| cost.places)
     }
 
     fn read_due(&self, group: u32, slots: &[u32], prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
@@ -450,6 +467,10 @@ impl RowSink for Finishing<'_> {
 
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {
         self.sink.take(finish(&chunk, self.schema)?)
+    }
+
+    fn places_are_kept(&mut self, bytes: u64) {
+        self.sink.places_are_kept(bytes);
     }
 }
 
@@ -563,6 +584,10 @@ impl Groups for MixedGroups {
 
     fn reads_alone(&self, group: u32) -> bool {
         self.part(group).is_some_and(|(_, part, own)| part.reads_alone(own))
+    }
+
+    fn places_bytes(&self, group: u32) -> u64 {
+        self.part(group).map_or(0, |(_, part, own)| part.places_bytes(own))
     }
 
     fn read_due(&self, group: u32, slots: &[u32], prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {

@@ -143,7 +143,8 @@ pub struct LoaderStats {
     pub substituted: u64,
     /// Rows put into batches; some of them may wait to be asked for.
     pub rows: u64,
-    /// Bytes held now: rows on the carousel, row groups that stay, those being decoded, and batches that wait.
+    /// Bytes held now: rows on the carousel, row groups that stay, those being decoded, batches that wait, and the
+    /// places of long values that are read one by one.
     pub held_bytes: u64,
     /// The most that was ever held.
     pub peak_bytes: u64,

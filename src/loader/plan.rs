@@ -345,6 +345,14 @@ impl Plan {
         self.tune();
     }
 
+    /// Holds so many bytes less, because something is kept of all groups that do not stay decoded.
+    pub(crate) fn set_aside(&mut self, bytes: u64) {
+        if bytes > 0 && !self.keeps_all() {
+            self.memory -= (bytes as f64).min(self.memory / 2.0);
+            self.tune();
+        }
+    }
+
     /// Whether all groups stay decoded.
     pub(crate) fn keeps_all(&self) -> bool {
         self.tuned.stay >= 1.0

@@ -81,6 +81,7 @@ fn simulate(
     let rows: u64 = sizes.iter().map(|size| size.rows).sum();
     let scale = (rows / ROWS).min(rows / (sizes.len() as u64 * GROUP_ROWS).max(1)).max(1);
     let scaled: Vec<GroupSize> = sizes.iter().map(|size| scaled(size, scale)).collect();
+    let places: u64 = (0..groups.count()).map(|group| groups.places_bytes(group)).sum();
     let fewer = scaled.iter().map(|size| size.rows).sum();
     // Of these orders alone a shorter one is known to behave alike.
     let orders: Option<Arc<dyn Order>> = match first.given().name() {
@@ -89,7 +90,8 @@ fn simulate(
         _ => None,
     };
     let Some(orders) = orders else {
-        let plan = Plan::new(&sizes, memory, batch, first.orders().fingerprint());
+        let mut plan = Plan::new(&sizes, memory, batch, first.orders().fingerprint());
+        plan.set_aside(places);
         let run = Run { groups, sizes: &sizes, scale: 1, memory, threads };
         return run.of(plan, samplers, |row| groups.locate(row));
     };
@@ -108,7 +110,8 @@ fn simulate(
         let start = ends.get(group)? - scaled.get(group)?.rows;
         Some((group as u32, (row - start) as u32))
     };
-    let plan = Plan::new(&scaled, memory / scale, batch, orders.fingerprint());
+    let mut plan = Plan::new(&scaled, memory / scale, batch, orders.fingerprint());
+    plan.set_aside(places / scale);
     let run = Run { groups, sizes: &scaled, scale, memory: memory / scale, threads };
     run.of(plan, &samplers, locate)
 }
@@ -204,7 +207,7 @@ impl Run<'_> {
             requests,
             first_batch_decodes: 0,
             units: 0,
-            peak_bytes: self.peak(&driver.plan).saturating_mul(self.scale),
+            peak_bytes: self.peak(&driver.plan, &met).saturating_mul(self.scale),
         })
     }
 
@@ -238,13 +241,18 @@ impl Run<'_> {
     }
 
     /// The threads run ahead until the memory is full, with a group on top; or until all is held, or as much as may be
-    /// planned ahead.
-    fn peak(&self, plan: &Plan) -> u64 {
+    /// planned ahead. Of the groups `met` it is kept where long values lie.
+    fn peak(&self, plan: &Plan, met: &HashSet<u32>) -> u64 {
         let largest = self.sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0);
         let waiting = plan.segment_bytes().saturating_mul(plan.segments_ready() as u64 + 1);
         // Groups that are decoded come with the rows picked out of them.
         let threads = self.threads.max(1) as u64;
         let decoding = if plan.keeps_all() { 0 } else { largest.saturating_mul(2 * threads) };
-        plan.peak().saturating_add(waiting).saturating_add(decoding).min(self.memory.saturating_add(largest))
+        let places = met.iter().map(|group| self.groups.places_bytes(*group)).sum::<u64>() / self.scale;
+        plan.peak()
+            .saturating_add(waiting)
+            .saturating_add(decoding)
+            .saturating_add(places)
+            .min(self.memory.saturating_add(largest))
     }
 }

@@ -118,6 +118,8 @@ pub(crate) struct Extracted {
     pub(crate) decoded: Option<(u64, u64)>,
     /// About how many bytes besides the rows were in memory at the worst moment.
     pub(crate) staged: u64,
+    /// Bytes that are kept from now on of where long values of the row group lie.
+    pub(crate) places: u64,
 }
 
 /// Decides what is done next.
@@ -137,7 +139,7 @@ pub(crate) struct Schedule {
 /// Bytes in memory, and of what.
 #[derive(Debug, Default)]
 struct Memory {
-    /// Rows on the carousel, row groups that stay decoded, and batches that wait.
+    /// Rows on the carousel, row groups that stay decoded, batches that wait, and where long values lie.
     held: u64,
     /// Set aside for extractions under way.
     in_flight: u64,
@@ -191,6 +193,8 @@ struct Extractions {
     busy: BTreeSet<u32>,
     /// Row groups that stayed decoded, and their bytes.
     stayed: BTreeMap<u32, u64>,
+    /// Row groups of which it is kept where long values lie, and the bytes of that.
+    places: BTreeMap<u32, u64>,
     /// Row groups decoded so far.
     decodes: u64,
 }
@@ -452,9 +456,13 @@ impl Schedule {
         }
         self.running -= 1;
         self.memory.in_flight -= needs;
-        let Extractions { busy, stayed: stays, decodes, .. } = &mut self.extractions;
+        let Extractions { busy, stayed: stays, decodes, places, .. } = &mut self.extractions;
         busy.remove(&extract.group);
         *decodes += done.decodes;
+        if done.places > 0 {
+            let before = places.insert(extract.group, done.places).unwrap_or(0);
+            self.memory.held = self.memory.held + done.places - before;
+        }
         if let Some((estimate, real)) = done.decoded {
             self.planning.measured.push(Measured::Decoded(estimate, real));
         }

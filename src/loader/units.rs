@@ -186,6 +186,11 @@ impl Groups for Units {
         row_groups.len() == 1 && self.groups.reads_alone(row_groups.start)
     }
 
+    fn places_bytes(&self, unit: u32) -> u64 {
+        let row_groups = self.row_groups(unit);
+        if row_groups.len() == 1 { self.groups.places_bytes(row_groups.start) } else { 0 }
+    }
+
     fn read_due(&self, unit: u32, slots: &[u32], prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
         self.groups.read_due(self.row_groups(unit).start, slots, prefetch, sink)
     }

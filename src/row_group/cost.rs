@@ -17,6 +17,8 @@ pub(crate) struct ReadCost {
     fixed: u64,
     /// The part of them of which only due values are read, once it was found where they lie.
     alone: u64,
+    /// Bytes of memory that are kept of where they lie.
+    pub(crate) places: u64,
     /// Data pages of a column, about; 1 where the file does not say where its pages are.
     pages: f64,
     rows: u64,
@@ -125,6 +127,7 @@ impl ReadCost {
             bytes: scaled(self.bytes),
             fixed: scaled(self.fixed),
             alone: scaled(self.alone),
+            places: scaled(self.places),
             pages: (self.pages * share).max(1.0),
             rows,
             columns: Arc::clone(&self.columns),
@@ -149,6 +152,7 @@ impl FileMetadata {
             cost.fixed = cost.fixed.saturating_add(dictionary);
             if super::direct::may_be_read_alone(column) {
                 cost.alone = cost.alone.saturating_add(bytes);
+                cost.places = cost.places.saturating_add(rows.saturating_mul(super::direct::PLACE));
             }
             pages += bytes as f64 * data_pages;
             columns.push(ColumnCost { range: start..start.saturating_add(bytes), dictionary, pages: data_pages });
@@ -245,8 +249,15 @@ mod tests {
     #[test]
     fn rows_at_random_touch_a_page_each_until_they_have_them_all() {
         let column = ColumnCost { range: 4..1104, dictionary: 100, pages: 100.0 };
-        let cost =
-            ReadCost { bytes: 1100, fixed: 100, alone: 0, pages: 100.0, rows: 100_000, columns: [column].into() };
+        let cost = ReadCost {
+            bytes: 1100,
+            fixed: 100,
+            alone: 0,
+            places: 0,
+            pages: 100.0,
+            rows: 100_000,
+            columns: [column].into(),
+        };
         assert_eq!(cost.of_rows(0, 0), 0);
         assert_eq!(cost.of_rows(1, 1), 110);
         assert!((190..200).contains(&cost.of_rows(10, 10)));

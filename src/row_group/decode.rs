@@ -112,19 +112,25 @@ impl GroupDecoder<'_> {
             _ => self.fetch(group, &leaves, selected, count, bytes)?,
         };
         pages.batch_rows = pages.batch_rows.min(chunk_rows);
-        let is_first = matches!(rows, Rows::Due(_)) && !self.file.has_value_places(self.row_group);
-        let places = is_first.then(|| self.find_values(&pages, group));
+        let is_due = matches!(rows, Rows::Due(_)) && bytes.is_near() && !Pages::is_left_to_parquet();
+        let is_first = is_due && !self.file.has_value_places(self.row_group);
+        let places = is_first.then(|| self.find_values(&pages, group, &leaves));
         let done = self.decode_pages(&pages, &leaves, &origins, &[], selected, chunk_rows, bytes, &mut each);
         done.map_err(|error| self.blame(&pages, &leaves, error))?;
         if let Some(places) = places {
             self.file.note_value_places(self.row_group, places);
         }
+        if is_due {
+            sink.places_are_kept(self.file.value_places_bytes(self.row_group));
+        }
         Ok(decoded)
     }
 
     /// Where the values of columns lie that can be read one by one.
-    fn find_values(&self, pages: &Pages, group: &RowGroupMetaData) -> Vec<(usize, ValuePlaces)> {
-        let alone = pages.found.iter().filter(|(leaf, _)| direct::may_be_read_alone(group.column(*leaf)));
+    fn find_values(&self, pages: &Pages, group: &RowGroupMetaData, leaves: &[usize]) -> Vec<(usize, ValuePlaces)> {
+        let views = self.wanted_views(leaves);
+        let own = pages.found.iter().filter(|(leaf, _)| views.binary_search(leaf).is_ok());
+        let alone = own.filter(|(leaf, _)| direct::may_be_read_alone(group.column(*leaf)));
         alone.filter_map(|(leaf, found)| Some((*leaf, ValuePlaces::find(group.column(*leaf), found)?))).collect()
     }
 
@@ -169,6 +175,7 @@ impl GroupDecoder<'_> {
         if views.count() == alone.len() {
             sink.values_are_own();
         }
+        sink.places_are_kept(self.file.value_places_bytes(self.row_group));
         let mut decoded = 0_u64;
         let mut each = |chunk: RecordBatch| {
             decoded = decoded.saturating_add(chunk.get_array_memory_size() as u64);

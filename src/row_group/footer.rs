@@ -354,6 +354,12 @@ impl FileMetadata {
         self.inner.values.get(row_group).is_none_or(|known| known.get().is_some())
     }
 
+    /// Bytes of memory that are kept of where values of a row group lie.
+    pub(super) fn value_places_bytes(&self, row_group: usize) -> u64 {
+        let known = self.inner.values.get(row_group).and_then(OnceLock::get);
+        known.map_or(0, |known| known.iter().map(|(_, places)| places.bytes()).sum())
+    }
+
     /// Notes where the values of columns of a row group lie. Columns that are noted later are left out.
     pub(super) fn note_value_places(&self, row_group: usize, places: Vec<(usize, ValuePlaces)>) {
         if let Some(known) = self.inner.values.get(row_group) {

@@ -45,6 +45,11 @@ pub(crate) trait RowSink {
     /// Hears, before chunks come, that each value that their views show has memory of its own.
     fn values_are_own(&mut self) {}
 
+    /// Hears how many bytes of memory are kept of where long values of the row group lie, once that was found.
+    fn places_are_kept(&mut self, bytes: u64) {
+        let _ = bytes;
+    }
+
     /// Takes the next chunk. One comes at least, even without rows.
     ///
     /// A chunk that is dropped before the next one comes never adds up to the row group in memory, and is still in the

@@ -33,7 +33,7 @@ use parquet::schema::types::{SchemaDescriptor, Type};
 
 use self::leaf::{Flat, KeptLists, Leaf, Lists};
 use self::pages::ColumnPages;
-pub(super) use self::places::{ValuePlaces, may_be_read_alone};
+pub(super) use self::places::{PLACE, ValuePlaces, may_be_read_alone};
 use self::values::{Values, values_of};
 use super::columns::has_some_of;
 use super::guard::{FilePage, Tally};

@@ -28,6 +28,9 @@ const NULL: u32 = u32::MAX;
 /// Bytes in front of each value, which say how long it is.
 const PREFIX: u64 = 4;
 
+/// Bytes that are kept of where a value lies.
+pub(in crate::row_group) const PLACE: u64 = size_of::<(u32, u32)>() as u64;
+
 /// Whether the values of a column chunk may be read one by one, according to the footer.
 pub(in crate::row_group) fn may_be_read_alone(column: &ColumnChunkMetaData) -> bool {
     let descriptor = column.column_descr();
@@ -96,6 +99,11 @@ impl ValuePlaces {
     /// How many rows there are.
     pub(in crate::row_group) fn rows(&self) -> usize {
         self.values.len()
+    }
+
+    /// Bytes of memory that this takes.
+    pub(in crate::row_group) fn bytes(&self) -> u64 {
+        (self.values.capacity() as u64).saturating_mul(PLACE)
     }
 
     /// The values of these rows, as views of what is read for them. Each is read to memory of its own, so that it can
