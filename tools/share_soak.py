@@ -51,6 +51,10 @@ def digest(ids: list[int], names: list[str]) -> str:
     return hashlib.sha1(repr([ids, names]).encode()).hexdigest()
 
 
+def is_expected(error: Exception) -> bool:
+    return isinstance(error, EOFError) or any(words in str(error) for words in EXPECTED)
+
+
 # A rank, in a process of its own.
 
 
@@ -151,7 +155,7 @@ class WorkersRank(Rank):
             try:
                 self.serve_with(loader, batches)
             except (RuntimeError, OSError, EOFError, rowdex.Error) as error:
-                if not any(words in str(error) for words in EXPECTED) and not isinstance(error, EOFError):
+                if not is_expected(error):
                     raise
                 print("told", " ".join(str(error).split()), file=self.note)
 
@@ -178,10 +182,11 @@ def rank(options: dict[str, Any]) -> None:
     one = (WorkersRank if options["workers"] else LoaderRank)(options)
     try:
         one.serve()
-    except rowdex.Error as error:
-        if not any(words in str(error) for words in EXPECTED):
+    except (RuntimeError, OSError, EOFError, rowdex.Error) as error:
+        # PyTorch raises that a worker was killed wherever the program is, also where it handles another error.
+        if not is_expected(error):
             raise
-        print("told", error, file=one.note)
+        print("told", " ".join(str(error).split()), file=one.note)
 
 
 # The soak.
