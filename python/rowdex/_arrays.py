@@ -48,18 +48,37 @@ class Ragged(NamedTuple):
             raise ValueError(
                 f"a list of {longest} items is longer than {width}: choose a greater length, or cut the lists first"
             )
+        import numpy as np
+
         shape = (len(lengths), width, *values.shape[1:])
         if _is_tensor(values):
             import torch
 
+            if not values.dtype.is_floating_point:
+                check_fill(np, fill, np.dtype(str(values.dtype).partition(".")[2]))
             found = torch.full(shape, fill, dtype=values.dtype)
             found[torch.arange(width) < lengths[:, None]] = values
             return found
-        import numpy as np
-
+        check_fill(np, fill, values.dtype)
         padded = np.full(shape, fill, dtype=values.dtype)
         padded[np.arange(width) < lengths[:, None]] = values
         return padded
+
+
+def check_fill(np: Any, fill: Any, dtype: Any) -> None:
+    """Refuses what would be another number among integers or booleans.
+
+    Raises:
+        ValueError: naming it and the type.
+    """
+    if dtype.kind not in "biu":
+        return
+    try:
+        fits = float(fill).is_integer() and bool(np.array(fill).astype(dtype) == fill)
+    except (TypeError, ValueError, OverflowError):
+        fits = False
+    if not fits:
+        raise ValueError(f"fill={fill!r} is no value of {dtype}: choose another, or bring the lists to another type")
 
 
 class Codes(NamedTuple):

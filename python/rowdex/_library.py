@@ -179,6 +179,16 @@ def optional_text(value: str | None, name: str) -> bytes | None:
     return None if value is None else text_bytes(value, name)
 
 
+def optional_set(of: Any) -> Handle | None:
+    """The rows that are asked for. Other objects have pointers, too, which the library would take for one of a set."""
+    if of is None:
+        return None
+    if not getattr(of, "_is_id_set", False):
+        raise TypeError(f"of is a {type(of).__name__}: use an IdSet, such as rowdex.order.IdSet(len(dataset), row_ids)")
+    pointer: Handle = of._pointer
+    return pointer
+
+
 def text_bytes(value: str, name: str) -> bytes:
     """A text as the library wants it."""
     if not isinstance(value, str):

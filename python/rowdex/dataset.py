@@ -18,6 +18,7 @@ from ._library import (
     library,
     located,
     optional_path,
+    optional_set,
     optional_text,
     size,
     text_bytes,
@@ -405,7 +406,7 @@ class Dataset:
         """
         name = text_bytes(column, "column name")
         found = Handle(
-            library.labels_free, library.dataset_labels, self._pointer, name, None if of is None else of._pointer
+            library.labels_free, library.dataset_labels, self._pointer, name, optional_set(of)
         )
         info = _ffi.LabelsInfo()
         call(library.labels_get_info, found, ctypes.byref(info))
@@ -429,7 +430,7 @@ class Dataset:
         """
         name = text_bytes(column, "column name")
         found = Handle(
-            library.counts_free, library.dataset_counts, self._pointer, name, None if of is None else of._pointer
+            library.counts_free, library.dataset_counts, self._pointer, name, optional_set(of)
         )
         counts: dict[Class, int] = {}
         count = _ffi.ClassCount()
@@ -446,17 +447,10 @@ class Dataset:
         Raises:
             ArgumentError: for a row without a value, or one that is negative, infinite or not a number.
         """
+        kept, name = optional_set(of), text_bytes(column, "column name")
         rows = len(self) if of is None else len(of)
         found = array.array("d", bytes(8 * rows))
-        name = text_bytes(column, "column name")
-        call(
-            library.dataset_weights,
-            self._pointer,
-            name,
-            None if of is None else of._pointer,
-            found.buffer_info()[0],
-            rows,
-        )
+        call(library.dataset_weights, self._pointer, name, kept, found.buffer_info()[0], rows)
         return found
 
     def _row_ids(self, rows: Any) -> array.array[int]:

@@ -20,6 +20,7 @@ from ._library import (
     library,
     located,
     optional_path,
+    optional_set,
     optional_text,
     path_bytes,
     text_bytes,
@@ -310,8 +311,9 @@ class Index:
         Raises:
             ArgumentError: for a row without a weight, or with two; OutOfRangeError: for a row that is not there.
         """
+        kept = optional_set(of)
         found = array.array("d", bytes(8 * (len(self) if of is None else len(of))))
-        rest = (text_bytes(column, "column name"), None if of is None else of._pointer, *found.buffer_info())
+        rest = (text_bytes(column, "column name"), kept, *found.buffer_info())
         if hasattr(rows, "__arrow_c_stream__"):
             owner, pointer = stream_pointer(rows)
             call(library.index_weights_stream, self._handle.get(), pointer, *rest)

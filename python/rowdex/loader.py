@@ -200,6 +200,11 @@ class Loader:
             raise TypeError(f"a Loader of {type(dataset).__name__}: give it a rowdex.Dataset")
         if sampler is None:
             sampler = sampler_of(dataset, type(self).__name__, _OPTIONS, **sampling)
+        elif not isinstance(sampler, DistributedSampler):
+            raise TypeError(
+                f"sampler={sampler!r}: give a rowdex.DistributedSampler, or batch_size=, seed= and the like; for "
+                "another sampler there are order=rowdex.order.Explicit(ids) and rowdex.torch.Dataset in a DataLoader"
+            )
         elif sampling:
             raise TypeError(f"{', '.join(sampling)}: give these to the sampler, or no sampler")
         if sampler.batch_size is None:
@@ -465,7 +470,7 @@ class Loader:
         """Goes on with the first batch of ``epoch``. What was read ahead is dropped, unless that is what comes next
         anyway. An epoch that was resumed goes on where it was.
         """
-        epoch_number(epoch)
+        epoch = epoch_number(epoch)
         if self._begun is not None and self._begun[0] == epoch:
             return
         if self._loaded_epoch is not None:

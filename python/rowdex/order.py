@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
 from . import _ffi
-from ._library import Handle, PerProcess, call, library, no_nul, path_bytes, text_bytes
+from ._library import Handle, PerProcess, call, library, no_nul, optional_set, path_bytes, text_bytes
 from ._numbers import Numbers
 from .index import Index, Path
 
@@ -320,6 +320,8 @@ class IdSet:
     the dataset.
     """
 
+    _is_id_set = True
+
     def __init__(self, rows: int, ids: Any) -> None:
         """These row ids, out of ``rows`` rows, in any order; repeats count once."""
         self._set(("ids", rows, Numbers("Q", ids)))
@@ -357,8 +359,9 @@ class IdSet:
         return IdSet(len(index), made.ids())
 
     @staticmethod
-    def view(index: Index | Dataset, view: Index) -> IdSet:
+    def view(index: Index | Dataset, view: Index | Path) -> IdSet:
         """The rows of an index that a view of the same files serves, too."""
+        view = view if isinstance(view, Index) else Index(view)
         return IdSet._of("view", index if isinstance(index, Index) else index.index, view)
 
     @staticmethod
@@ -439,15 +442,15 @@ class IdSet:
                 library.id_set_split_by,
                 dataset._pointer,
                 column,
-                None if of is None else of._pointer,
+                optional_set(of),
                 side,
                 fraction,
                 seed,
             )
         if kind == "where":
             dataset, condition, of = arguments
-            of = None if of is None else of._pointer
-            return made(library.id_set_filter, dataset._pointer, text_bytes(condition, "condition"), of)
+            condition = text_bytes(condition, "condition")
+            return made(library.id_set_filter, dataset._pointer, condition, optional_set(of))
         if kind == "view":
             index, view = arguments
             return made(library.id_set_of_view, index._handle.get(), view._handle.get())
@@ -493,9 +496,13 @@ class IdSet:
         return IdSet._of("complement", self)
 
     def __and__(self, other: IdSet) -> IdSet:
+        if not isinstance(other, IdSet):
+            return NotImplemented
         return IdSet._of("intersection", self, other)
 
     def __or__(self, other: IdSet) -> IdSet:
+        if not isinstance(other, IdSet):
+            return NotImplemented
         return IdSet._of("union", self, other)
 
     def _portable(self) -> tuple[Any, ...]:

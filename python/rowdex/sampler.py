@@ -300,7 +300,7 @@ class DistributedSampler:
         """Makes the next iteration serve ``epoch``. An epoch that was resumed stays resumed if it is the current one
         already.
         """
-        epoch_number(epoch)
+        epoch = epoch_number(epoch)
         if self._served[1] is None and self._epoch == self._resumed_epoch:
             refuse_earlier(epoch, self._epoch)
         if epoch != self._epoch:
@@ -484,9 +484,10 @@ def steps_left(sampler: Handle) -> range:
 
 def epoch_number(epoch: int) -> int:
     """An epoch as the library wants it."""
-    if not 0 <= epoch < 2**64:
-        raise ValueError(f"epoch {epoch}: epochs count from 0")
-    return epoch
+    number = whole(epoch, "epoch")
+    if not 0 <= number < 2**64:
+        raise ValueError(f"epoch {epoch}: epochs count from 0 to 2^64 - 1")
+    return number
 
 
 def refuse_earlier(epoch: int, resumed: int) -> None:

@@ -55,6 +55,9 @@ class StoreOptions(NamedTuple):
 
 def store_pointer(options: StoreOptions | None) -> Any:
     """What the library is told: a pointer, or nothing."""
+    if options is not None and not isinstance(options, StoreOptions):
+        # Not what it is, which may have secrets.
+        raise TypeError(f"store is a {type(options).__name__}: give rowdex.StoreOptions(config={{…}})")
     return None if options is None else ctypes.pointer(options._struct())
 
 

@@ -60,6 +60,8 @@ class TierCounters(NamedTuple):
 
 def tier_pointer(tier: DiskTier | None) -> Any:
     """What the library is told: a pointer, or nothing."""
+    if tier is not None and not isinstance(tier, DiskTier):
+        raise TypeError(f"disk_tier is {tier!r}: give a rowdex.DiskTier(folder, bytes)")
     return None if tier is None else ctypes.pointer(tier._struct())
 
 

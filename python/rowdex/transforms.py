@@ -18,11 +18,12 @@ import importlib
 import importlib.util
 import io
 import json
+import operator
 import struct
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _ffi, _values
-from ._arrays import Ragged
+from ._arrays import Ragged, check_fill
 
 if TYPE_CHECKING:
     from .dataset import Dataset
@@ -70,7 +71,7 @@ class Image:
             raise ValueError(f"decoder={decoder!r}: use {', '.join(map(repr, _DECODERS))}")
         if size is not None and decoder not in (None, "pillow"):
             raise ValueError(f"size= and decoder={decoder!r}: only 'pillow' scales")
-        if size is not None and (len(size) != 2 or min(size) < 1):
+        if size is not None and (not isinstance(size, (tuple, list)) or len(size) != 2 or min(size) < 1):
             raise ValueError(f"size={size!r}: give height and width")
         self._mode, self._layout, self._size = mode, layout, size
         self._decoders = _installed("pillow" if size is not None else decoder)
@@ -156,6 +157,8 @@ class Pad:
         cut: bool = False,
         mask: str | None = None,
     ) -> None:
+        if not isinstance(length, (str, bool)) and hasattr(length, "__index__"):
+            length = operator.index(length)
         if length != "longest" and (not isinstance(length, int) or isinstance(length, bool) or length < 0):
             raise ValueError(f"pad to {length!r}: use 'longest' or a number of items")
         if side not in ("right", "left"):
@@ -194,6 +197,7 @@ class Pad:
         values = values[items < np.repeat(kept, lengths)]
         places = np.arange(width)
         there = places < kept[:, None] if self._side == "right" else places >= width - kept[:, None]
+        check_fill(np, self._fill, values.dtype)
         found = np.full((len(lengths), width, *values.shape[1:]), self._fill, dtype=values.dtype)
         found[there] = values
         return found, there

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rowdex
+import rowdex.transforms
 from rowdex import _options
 
 torch = pytest.importorskip("torch")
@@ -82,6 +83,75 @@ def test_choices_of_a_view_that_are_no_lists_are_refused(index: str, tmp_path: p
                 rowdex.select(index, tmp_path / "no.rdx", **{name: wrong})
     with pytest.raises(TypeError, match="sample is '10%': use a fraction"):
         rowdex.select(index, tmp_path / "no.rdx", sample="10%")  # type: ignore[arg-type]
+
+
+def test_what_is_no_set_of_rows_is_never_taken_for_one(dataset: rowdex.Dataset, index: str) -> None:
+    rows = rowdex.order.IdSet(len(dataset), [1, 2, 3])
+    for wrong in (dataset, dataset.index, [1, 2], rowdex.Loader(dataset, batch_size=8), 5):
+        calls: list[Any] = [
+            lambda: dataset.labels("label", of=wrong), lambda: dataset.counts("label", of=wrong),
+            lambda: dataset.weights("label", of=wrong), lambda: rowdex.order.IdSet.where(dataset, "id > 3", of=wrong),
+            lambda: rowdex.order.IdSet.split(dataset, "train", by="id", of=wrong),
+            lambda: rowdex.order.Subset("global", wrong), lambda: rows & wrong, lambda: rows | wrong,
+        ]  # fmt: skip
+        for call in calls:
+            with pytest.raises(TypeError, match="IdSet"):
+                call()
+    assert list(rowdex.order.IdSet.view(dataset, index) & rows) == [1, 2, 3]
+    for other in (rows, dataset):
+        with pytest.raises(TypeError, match="expected str, bytes or os.PathLike"):
+            rowdex.order.IdSet.view(dataset, other)  # type: ignore[arg-type]
+
+
+def test_what_is_no_sampler_tier_or_store_is_refused_by_name(dataset: rowdex.Dataset, index: str) -> None:
+    class Rows(torch.utils.data.Dataset[int]):
+        def __len__(self) -> int:
+            return len(dataset)
+
+    stock = torch.utils.data.DistributedSampler(Rows(), 1, 0)
+    for sampler in (32, stock, rowdex.torch.BatchSampler(dataset, 8)):
+        with pytest.raises(TypeError, match="give a rowdex.DistributedSampler, or batch_size="):
+            rowdex.Loader(dataset, sampler)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"give a rowdex.DiskTier\(folder, bytes\)"):
+        rowdex.Dataset(index, disk_tier="/nvme")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="store is a dict: give rowdex.StoreOptions") as raised:
+        rowdex.Dataset(index, store={"key": "secret"})  # type: ignore[arg-type]
+    assert "secret" not in str(raised.value)
+    with pytest.raises(TypeError, match="give its index"):
+        rowdex.count(dataset)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("epoch", ["1", None, 1.5, [1]])
+def test_an_epoch_is_a_whole_number(dataset: rowdex.Dataset, epoch: Any) -> None:
+    for served in (rowdex.Loader(dataset, batch_size=8), rowdex.DistributedSampler(dataset)):
+        with pytest.raises(TypeError, match="^epoch is .*: use a whole number"):
+            served.set_epoch(epoch)
+        for beyond in (-1, 2**64):
+            with pytest.raises(ValueError, match="epochs count from 0 to"):
+                served.set_epoch(beyond)
+        served.set_epoch(np.int64(3))  # type: ignore[arg-type]
+        assert served.epoch == 3
+
+
+def test_lists_are_filled_with_no_other_number_than_was_asked_for() -> None:
+    for dtype, fills, refused in (
+        ("uint8", [0, 255, np.int64(7), 3.0], [-1, 256, 1.5, float("nan"), "a", None]),
+        ("int64", [-100, 2**63 - 1, True], [2**63, 0.5, float("inf"), 2**70]),
+        ("bool", [False, 1], [2, -1]),
+        ("float32", [float("nan"), -1, 0.1], []),
+    ):
+        numpy = rowdex.Ragged(np.array([1, 0, 1], dtype), np.array([0, 2, 3]))
+        tensors = rowdex.Ragged(torch.from_numpy(numpy.values), torch.from_numpy(numpy.offsets))
+        for lists in (numpy, tensors):
+            for fill in fills:
+                found = lists.padded(fill, 3)
+                assert found.tolist()[0][:2] == [1, 0]
+                assert np.isclose(float(found[1, 2]), float(fill), rtol=1e-6, equal_nan=True)
+                assert rowdex.transforms.Pad(np.int64(3), fill=fill)(lists)[0].shape == (2, 3)  # type: ignore[arg-type]
+            for fill in refused:
+                for pad in (lists.padded, lambda fill, length: rowdex.transforms.Pad(length, fill=fill)(lists)):
+                    with pytest.raises(ValueError, match="is no value of"):
+                        pad(fill, 3)
 
 
 def test_an_index_never_takes_the_place_of_data(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
