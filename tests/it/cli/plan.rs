@@ -74,9 +74,15 @@ fn a_plan_comes_true() {
         near(&told["passes"], steady("passes"), 0.05, &format!("{what}: passes"));
         // On a busy machine threads read more or less of the next epoch before one ends.
         near(&told["bytes_read"], steady("bytes_read"), 4.0 * group, &format!("{what}: bytes_read"));
-        // In order, a chunk of a group is in memory until its last row was served.
-        let chunks = if options.contains("sequential") { 2.0 * decoded } else { 0.0 };
-        near(&told["peak_held_bytes"], number(&real["peak_held_bytes"]), chunks, &format!("{what}: peak_held_bytes"));
+        // In order, a chunk of a group is in memory until its last row was served. Where all groups are brought in to
+        // stay, threads on a busy machine are ahead of batches by some extractions: two threads have two under way, and
+        // five planned.
+        let more = match memory {
+            _ if options.contains("sequential") => 2.0 * decoded,
+            "150%" => 7.0 * number(&told["peak_held_bytes"]) / GROUPS as f64,
+            _ => 0.0,
+        };
+        near(&told["peak_held_bytes"], number(&real["peak_held_bytes"]), more, &format!("{what}: peak_held_bytes"));
     }
 }
 
