@@ -207,6 +207,7 @@ class Loader:
             )
         elif sampling:
             raise TypeError(f"{', '.join(sampling)}: give these to the sampler, or no sampler")
+        sampler.spec.check_rows(dataset)
         if sampler.batch_size is None:
             raise ValueError("no batch size: give batch_size, to the sampler if there is one")
         added = [name for name in (row_ids, pads, substituted) if name is not None]

@@ -84,11 +84,20 @@ class SamplerSpec(NamedTuple):
                 call(library.sampler_resume, sampler, no_nul(self.resumed.encode(), "state"))
             yield sampler
 
-    def _orders(self, dataset: Dataset | None) -> Handle:
-        if dataset is not None and len(dataset) != self.rows:
+    def check_rows(self, dataset: Dataset) -> None:
+        """Refuses a dataset of another number of rows, of which it would leave rows out.
+
+        Raises:
+            ValueError: naming both numbers.
+        """
+        if len(dataset) != self.rows:
             raise ValueError(
                 f"a sampler of {self.rows} rows for a dataset of {len(dataset)}: make it with this dataset"
             )
+
+    def _orders(self, dataset: Dataset | None) -> Handle:
+        if dataset is not None:
+            self.check_rows(dataset)
         return open_order(self.order, Context(dataset, self.rows, self.seed % 2**64))
 
     def _sampler(self, orders: Handle) -> Handle:

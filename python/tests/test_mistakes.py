@@ -121,6 +121,15 @@ def test_what_is_no_sampler_tier_or_store_is_refused_by_name(dataset: rowdex.Dat
         rowdex.count(dataset)  # type: ignore[call-overload]
 
 
+def test_a_sampler_of_another_number_of_rows_is_refused(dataset: rowdex.Dataset) -> None:
+    for rows in (len(dataset) - 1, len(dataset) + 1, 0):
+        sampler = rowdex.DistributedSampler(range(rows), 2, 0, batch_size=8)
+        with pytest.raises(ValueError, match=f"a sampler of {rows} rows for a dataset of {len(dataset)}"):
+            rowdex.Loader(dataset, sampler)
+    sampler = rowdex.DistributedSampler(range(len(dataset)), 2, 0, batch_size=8)
+    assert len(rowdex.Loader(dataset, sampler)) == sampler.steps
+
+
 @pytest.mark.parametrize("epoch", ["1", None, 1.5, [1]])
 def test_an_epoch_is_a_whole_number(dataset: rowdex.Dataset, epoch: Any) -> None:
     for served in (rowdex.Loader(dataset, batch_size=8), rowdex.DistributedSampler(dataset)):
