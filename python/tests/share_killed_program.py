@@ -24,6 +24,14 @@ def reads(pid: int) -> bool:
     return any(name.read_text().startswith("rowdex-share-ac") for name in names)
 
 
+def await_steps(note: pathlib.Path, steps: int) -> None:
+    """Waits until another rank has noted so many."""
+    deadline = time.monotonic() + 280
+    while not note.exists() or note.read_text().count("step ") < steps:
+        assert time.monotonic() < deadline, "the other rank does not come"
+        time.sleep(0.01)
+
+
 def main() -> None:
     options: dict[str, Any] = json.loads(sys.argv[1])
     dataset = rowdex.torch.Dataset(options["index"], ["id"], memory=options["memory"], **options["more"])
@@ -44,6 +52,7 @@ def main() -> None:
                 print("step", epoch, json.dumps(batch["id"].tolist()), file=note)
                 steps += 1
                 if steps == 4 and "kill" in options:
+                    await_steps(pathlib.Path(options["after"]), 2)
                     victim = next(pid for pid in workers if reads(pid) == (options["kill"] == "reader"))
                     print("killed", victim, file=note)
                     os.kill(victim, signal.SIGKILL)
