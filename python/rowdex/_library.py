@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 def exception_of(error: Any) -> Error:
     """The exception for a ``rowdex_error``, which is not freed."""
+
     def text(value: bytes | None) -> str | None:
         return None if value is None else value.decode(errors="replace")
 
@@ -214,15 +215,26 @@ def count(value: int | None, name: str) -> int:
     return _ffi.NONE if value == 0 else value
 
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+# As on the command line: a bare "K" is a KiB.
+_UNITS = {
+    **{"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12},
+    **{
+        unit: 2**power
+        for power, prefix in ((10, "k"), (20, "m"), (30, "g"), (40, "t"))
+        for unit in (prefix, f"{prefix}i", f"{prefix}ib")
+    },
+}
 
 
 def size(value: int | str | None, name: str) -> int:
-    """A number of bytes for an option in which 0 stands for the default: ``4 << 30``, or a text such as ``"4GiB"``."""
+    """A number of bytes for an option in which 0 stands for the default: ``4 << 30``, or a text such as ``"4GiB"``.
+
+    ``"4GB"`` is 4 * 10**9, ``"4GiB"``, ``"4Gi"`` and ``"4G"`` are 4 * 2**30.
+    """
     if value is None:
         return 0
     if isinstance(value, str):
-        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?i?)b?\s*", value, re.IGNORECASE)
+        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?i?b?)\s*", value, re.IGNORECASE)
         unit = _UNITS.get(found[2].lower()) if found else None
         if found is None or unit is None:
             raise ValueError(f"{name} is {value!r}: use a number of bytes, or a text such as '4GiB' or '512MB'")

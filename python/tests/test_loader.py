@@ -81,7 +81,15 @@ def test_rank_and_world_come_from_the_environment(dataset: Any, monkeypatch: pyt
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("4GiB", 4 << 30), ("512 MB", 512 * 10**6), ("1.5kib", 1536), ("100", 100), ("7b", 7), ("2T", 2 * 10**12)],
+    [
+        ("4GiB", 4 << 30),
+        ("512 MB", 512 * 10**6),
+        ("1.5kib", 1536),
+        ("100", 100),
+        ("7b", 7),
+        ("2T", 2 << 40),
+        ("4Gi", 4 << 30),
+    ],
 )
 def test_memory_may_be_a_text(dataset: Any, text: str, size: int) -> None:
     assert bytes_of(text, "memory") == size

@@ -64,10 +64,10 @@ fn bytes(text: &str) -> Result<u64, String> {
         "mb" => 1000_u64.pow(2),
         "gb" => 1000_u64.pow(3),
         "tb" => 1000_u64.pow(4),
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "t" | "tib" => 1 << 40,
+        "k" | "ki" | "kib" => 1 << 10,
+        "m" | "mi" | "mib" => 1 << 20,
+        "g" | "gi" | "gib" => 1 << 30,
+        "t" | "ti" | "tib" => 1 << 40,
         _ => return Err(bad()),
     };
     let too_large = || format!("{text:?} is more bytes than there can be");
@@ -117,6 +117,7 @@ mod tests {
             ("4gib", 4 << 30),
             ("1.5 KiB", 1536),
             ("2T", 2 << 40),
+            ("4Gi", 4 << 30),
             ("18446744073709551615", u64::MAX),
         ];
         for (text, bytes) in cases {
