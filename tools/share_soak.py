@@ -32,6 +32,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import rowdex
 
+# By a signal: killed, or asked to end before it listens to signals, or asked twice.
+ENDED = (-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGTERM)
 WORLD, WORKERS, EPOCHS, BATCH, ROWS = 3, 2, 3, 40, 12_000
 STILL = 120
 MARK = "ROWDEX_SOAK"
@@ -246,7 +248,7 @@ class Round:
     def look(self) -> None:
         """Starts what has ended, and fails if something hangs."""
         if self.served and (self.server is None or self.server.poll() is not None):
-            if self.server is not None and self.server.returncode not in (0, -signal.SIGKILL):
+            if self.server is not None and self.server.returncode not in (0, *ENDED):
                 # A rank that reads was there before.
                 told = (self.folder / "server").read_text().splitlines()[-1]
                 assert self.server.returncode == 1 and "reads for this job already" in told, told
