@@ -7,7 +7,8 @@ workers, and either of them with `rowdex serve` (if ROWDEX_COMMAND names the com
 epochs, to states within epochs and to new loaders, each whenever it likes. Ranks, workers and servers are killed,
 stopped and started again; a rank goes on from the last state that it noted. Each batch must be the one that a loader of
 its own gives the rank at that place. Nothing may hang: a rank that notes nothing for two minutes writes where its
-threads are, and ends the soak. No process may be left by a round, and no file.
+threads are, and ends the soak. No process may be left by a round, and no file. On a failure, the folder with the notes
+of the ranks is kept.
 """
 
 from __future__ import annotations
@@ -317,12 +318,26 @@ class Round:
         self.soak.nothing_left()
         for number in range(WORLD):
             for epoch, step, found, *_ in self.lines(number, "step"):
-                expected = self.soak.expected[number][int(epoch), int(step)]
-                assert found == expected, f"rank {number} got another batch at {epoch}, {step}"
+                self.compare(number, (int(epoch), int(step)), found)
                 self.count("batch")
             for what in ("seek", "told", "worker"):
                 for _ in self.lines(number, what):
                     self.count({"seek": "went elsewhere", "told": "told", "worker": "worker killed"}[what])
+
+
+    def compare(self, rank: int, place: tuple[int, int], found: str) -> None:
+        """Fails if the batch is not that of the place, and says whose it is and what the rank did before."""
+        if found == self.soak.expected[rank][place]:
+            return
+        whose = [(other, at) for other in range(WORLD) for at, one in self.soak.expected[other].items() if one == found]
+        notes = (self.folder / f"rank-{rank}").read_text().splitlines()
+        wrong = next(at for at, line in enumerate(notes) if line.startswith(f"step {place[0]} {place[1]} {found}"))
+        raise AssertionError(
+            f"rank {rank} of {self.folder} got another batch at {place}: "
+            + (f"that of rank and place {whose}" if whose else "one that belongs nowhere, so its values are wrong")
+            + f". Workers: {self.workers}, served: {self.served}. Its notes:\n"
+            + "\n".join(notes[max(0, wrong - 12) : wrong + 5])
+        )
 
 
 class Soak:
@@ -387,8 +402,13 @@ def main() -> None:
     seconds, seed = float(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
     # Whoever ends it ends what it has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before its time"))
-    with tempfile.TemporaryDirectory() as name:
-        Soak(pathlib.Path(name), seed).run(seconds)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="share-soak-"))
+    try:
+        Soak(folder, seed).run(seconds)
+    except BaseException:
+        print(f"what the ranks noted is kept in {folder}; the seed was {seed}", file=sys.stderr, flush=True)
+        raise
+    shutil.rmtree(folder)
     print("all batches as alone, nothing hung, and nothing is left")
 
 

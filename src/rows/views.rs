@@ -13,6 +13,10 @@ use super::record_batch;
 /// A value of no more bytes is in its view.
 const INLINE: u32 = 12;
 
+/// Where a longer one has the number of its buffer, and its place there.
+const BUFFER: u32 = 64;
+const PLACE: u32 = 96;
+
 /// Copies the values that views show, so that the batch keeps no other memory alive. Free of charge without views.
 pub(crate) fn compact(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
     let compacted = compact_pieces(vec![batch])?.pop();
@@ -44,8 +48,6 @@ pub(crate) fn compact_pieces(mut pieces: Vec<RecordBatch>) -> Result<Vec<RecordB
 /// Lets go of the memory that no view shows, of views whose values have memory of their own each. Copies no values.
 pub(crate) fn forget_unseen(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
     fn forget<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> Result<ArrayRef, ArrowError> {
-        /// Where a view has the number of its buffer.
-        const BUFFER: u32 = 64;
         let mut places = vec![u32::MAX; array.data_buffers().len()];
         let mut kept: Vec<Buffer> = Vec::new();
         let mut views = Vec::with_capacity(array.len());
@@ -90,9 +92,6 @@ pub(crate) fn detach(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
 
 /// As [`detach`], for arrays of views whose values may lie in the same buffers. These are then copied once.
 fn copy_shown<T: ByteViewType>(arrays: &mut [&mut ArrayRef]) -> Result<(), ArrowError> {
-    /// Where a view has the number of its buffer, and its place there.
-    const BUFFER: u32 = 64;
-    const PLACE: u32 = 96;
     let key = |buffer: &Buffer| (buffer.as_ptr() as usize, buffer.len());
     let (mut begins, mut buffers, mut length, mut values) = (HashMap::new(), Vec::new(), 0_u64, 0);
     for array in arrays.iter().map(|array| array.as_byte_view::<T>()) {
