@@ -22,7 +22,7 @@ use super::groups::Groups;
 use super::lookahead::Lookahead;
 use super::plan::{GroupSize, PIECES, Plan};
 use super::salvage::{lose, salvage};
-use super::schedule::{Extracted, Extraction, Limits, Measured, Outlook, Read, Schedule, Step, Task};
+use super::schedule::{Extracted, Extraction, Limits, Measured, Outlook, Read, Schedule, Step, Task, excess};
 use super::substitutes::Substitutes;
 use super::walk::{BatchRange, Walk};
 use crate::buffers::{self, Buffers};
@@ -123,7 +123,7 @@ impl Engine {
         let driver = Driver::new(plan, walk);
         let limits = Limits {
             memory: settings.memory,
-            excess: sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0),
+            excess: excess(&sizes, settings.memory, settings.threads),
             extractions_planned: 2 * settings.threads + 1,
             batches_waiting: settings.read_ahead,
             reads: settings.read_concurrency.unwrap_or(usize::MAX),

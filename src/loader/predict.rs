@@ -8,6 +8,7 @@ use super::extract::decodes_due;
 use super::faults::{out_of_range, row_group_of};
 use super::groups::{Fetch, Groups, Near};
 use super::plan::{Extract, GroupSize, Plan};
+use super::schedule::excess;
 use super::walk::Epochs;
 use crate::Result;
 use crate::order::{Global, Order, Sequential};
@@ -240,8 +241,8 @@ impl Run<'_> {
         self.groups.fetch(group, Some((rows * self.scale, runs)))
     }
 
-    /// The threads run ahead until the memory is full, with a group on top; or until all is held, or as much as may be
-    /// planned ahead. Of the groups `met` it is kept where long values lie.
+    /// The threads run ahead until the memory and what may exceed it are full; or until all is held, or as much as may
+    /// be planned ahead. Of the groups `met` it is kept where long values lie.
     fn peak(&self, plan: &Plan, met: &HashSet<u32>) -> u64 {
         let largest = self.sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0);
         let waiting = plan.segment_bytes().saturating_mul(plan.segments_ready() as u64 + 1);
@@ -253,6 +254,6 @@ impl Run<'_> {
             .saturating_add(waiting)
             .saturating_add(decoding)
             .saturating_add(places)
-            .min(self.memory.saturating_add(largest))
+            .min(self.memory.saturating_add(excess(self.sizes, self.memory, self.threads)))
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::lookahead::{Found, Lookahead};
-use super::plan::Extract;
+use super::plan::{Extract, GroupSize};
 use crate::source::Link;
 
 /// Segments of more epochs than the consumer's and so many are not planned before it takes some: preparing an epoch may
@@ -23,7 +23,7 @@ const EPOCHS_AHEAD: u64 = 2;
 pub(crate) struct Limits {
     /// Bytes that may be in memory.
     pub(crate) memory: u64,
-    /// By how much that may be exceeded: rows fill the memory, and the largest row group must be decoded besides them.
+    /// By how much that may be exceeded, as [`excess`] has it.
     pub(crate) excess: u64,
     /// How many extractions are planned before the first of them has begun, those that are read ahead left out.
     pub(crate) extractions_planned: usize,
@@ -33,6 +33,14 @@ pub(crate) struct Limits {
     pub(crate) reads: usize,
     /// Whether an extraction waits for what is read ahead for it, while other things are done.
     pub(crate) waits_for_reads: bool,
+}
+
+/// By how much a loader with so many threads may exceed its memory: rows fill it, and the largest row group must be
+/// decoded besides them. So that the other threads need not wait for that, each may have one more within an eighth.
+pub(crate) fn excess(sizes: &[GroupSize], memory: u64, threads: usize) -> u64 {
+    let largest = sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0);
+    let others = largest.saturating_mul(threads.saturating_sub(1) as u64);
+    largest.saturating_add(others.min(memory / 8))
 }
 
 /// What to do next.

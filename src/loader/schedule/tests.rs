@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::loader::driver::{Driver, Planned};
-use crate::loader::plan::{GroupSize, Plan};
+use crate::loader::plan::Plan;
 use crate::loader::walk::Epochs;
 use crate::order::{Global, Order, Sequential};
 use crate::sampler::{DistributedSampler, Shard};
@@ -228,7 +228,7 @@ proptest! {
         let lookahead = Lookahead::of(store.map(|_| largest), memory, threads, store.flatten());
         let limits = Limits {
             memory,
-            excess: largest,
+            excess: excess(&groups, memory, threads),
             extractions_planned: 2 * threads + 1,
             batches_waiting,
             reads: store.flatten().unwrap_or(usize::MAX),
