@@ -432,6 +432,11 @@ impl DistributedSampler {
         self.counts(self.orders.len())
     }
 
+    /// The first step that is left of an epoch.
+    pub(crate) fn first_step(&self, epoch: u64) -> u64 {
+        self.whole().steps - self.left(epoch).steps
+    }
+
     /// What is left of an epoch.
     fn left(&self, epoch: u64) -> Counts {
         self.counts(self.orders.len().saturating_sub(self.start(epoch)))

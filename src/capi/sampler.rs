@@ -306,7 +306,7 @@ pub unsafe extern "C" fn rowdex_sampler_state(
         let buffer = unsafe { handle::buffer(buffer.cast(), capacity, "buffer") }?;
         let mut at = DistributedSampler::clone(&sampler);
         at.set_epoch(epoch);
-        let first = at.steps() - at.steps_left();
+        let first = at.first_step(at.epoch());
         let state = match step.checked_sub(1) {
             Some(before) if step != first => at.state_after(epoch, before)?,
             None if first > 0 => {

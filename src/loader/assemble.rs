@@ -123,7 +123,7 @@ impl<'a> Places<'a> {
 
 fn fill(groups: &dyn Groups, range: &BatchRange, claimed: &Claimed, batches: &mut Vec<Batch>) -> Result<()> {
     let mut places = Places::new(groups, claimed);
-    let mut plans: Vec<(u32, BatchPlan, Vec<Substituted>)> =
+    let mut plans: Vec<(u64, u32, BatchPlan, Vec<Substituted>)> =
         Vec::with_capacity((range.batches.end - range.batches.start) as usize);
     let mut ends = Vec::with_capacity(plans.capacity());
     let (mut error, mut replaced) = (None, &*range.replaced);
@@ -132,7 +132,7 @@ fn fill(groups: &dyn Groups, range: &BatchRange, claimed: &Claimed, batches: &mu
         let rank = range.plans.fill(b, &mut plan)?;
         let end = places.places.len() + plan.rows.len();
         match places.add(&mut plan.rows, &mut replaced) {
-            Ok(substituted) => plans.push((rank, plan, substituted)),
+            Ok(substituted) => plans.push((b, rank, plan, substituted)),
             Err(why) => {
                 error = Some(why);
                 break;
@@ -174,13 +174,13 @@ fn fill(groups: &dyn Groups, range: &BatchRange, claimed: &Claimed, batches: &mu
         let records = if finished { records } else { groups.output(&records)? };
         let whole = Arc::new(records);
         let mut first = 0;
-        for (rank, plan, substituted) in plans.by_ref().take(stretch.batches) {
+        for (b, rank, plan, substituted) in plans.by_ref().take(stretch.batches) {
             let rows = plan.rows.len();
             let records = if rows == whole.num_rows() { (*whole).clone() } else { whole.slice(first, rows) };
             batches.push(Batch {
                 epoch: plan.epoch,
                 step: plan.step,
-                steps: range.plans.steps(),
+                steps: range.plans.steps(b),
                 rank,
                 records,
                 row_ids: plan.rows,

@@ -146,7 +146,7 @@ impl Batches for Portions {
         self.rows.len().div_ceil(self.portion) as u64
     }
 
-    fn steps(&self) -> u64 {
+    fn steps(&self, _: u64) -> u64 {
         self.count()
     }
 

@@ -410,6 +410,17 @@ struct Place {
     batch: u64,
 }
 
+#[cfg(target_os = "linux")]
+impl Place {
+    /// The one after a batch, where there is one rank.
+    fn after(batch: &Batch) -> Self {
+        match batch.is_last() {
+            true => Place { epoch: batch.epoch.saturating_add(1), batch: 0 },
+            false => Place { epoch: batch.epoch, batch: batch.step + 1 },
+        }
+    }
+}
+
 /// What delivers batches, and the process that its threads are in.
 #[derive(Debug)]
 struct Owned<E> {

@@ -77,7 +77,7 @@ impl Loader {
         for sampler in &mut samplers {
             sampler.set_epoch(epoch);
         }
-        let first = samplers.first().map_or(0, |sampler| sampler.steps() - sampler.steps_left());
+        let first = samplers.first().map_or(0, |sampler| sampler.first_step(epoch));
         let state = match (samplers.first(), step.checked_sub(1)) {
             (Some(sampler), Some(before)) if step > first => sampler.state_after(epoch, before)?,
             (Some(sampler), _) if step == first => sampler.state(),
@@ -96,8 +96,7 @@ impl Loader {
     /// The step that the next batch is of.
     pub(crate) fn next_step(&self) -> u64 {
         let Some(sampler) = self.samplers.first() else { return 0 };
-        let left = if sampler.epoch() == self.place.epoch { sampler.steps_left() } else { sampler.steps() };
-        (sampler.steps() - left).max(self.place.batch / self.samplers.len() as u64)
+        sampler.first_step(self.place.epoch).max(self.place.batch / self.samplers.len() as u64)
     }
 
     fn expect(&self, epoch: u64, step: u64) -> Result<()> {

@@ -12,8 +12,8 @@ pub(crate) trait Batches: Debug + Send + Sync {
     /// Their numbers are below this.
     fn count(&self) -> u64;
 
-    /// How many steps the epoch has that they are of.
-    fn steps(&self) -> u64;
+    /// How many steps the epoch of batch `b` has for whom it is for: a worker may have more of them than another one.
+    fn steps(&self, b: u64) -> u64;
 
     /// Writes batch `b` over `batch` and returns the rank that it is for.
     fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32>;
@@ -48,6 +48,10 @@ impl EpochPlans {
         Ok(Self { ranks })
     }
 
+    fn steps(&self) -> u64 {
+        self.ranks.first().map_or(0, EpochPlan::steps)
+    }
+
     /// The first batch that is left of the epoch.
     fn first(&self) -> u64 {
         self.ranks.first().map_or(0, EpochPlan::first_step).saturating_mul(self.ranks.len() as u64)
@@ -57,11 +61,11 @@ impl EpochPlans {
 /// Batch `b` is that of rank `b mod ranks` at step `b / ranks`, counted from the beginning of the epoch.
 impl Batches for EpochPlans {
     fn count(&self) -> u64 {
-        self.steps().saturating_mul(self.ranks.len() as u64)
+        EpochPlans::steps(self).saturating_mul(self.ranks.len() as u64)
     }
 
-    fn steps(&self) -> u64 {
-        self.ranks.first().map_or(0, EpochPlan::steps)
+    fn steps(&self, _: u64) -> u64 {
+        EpochPlans::steps(self)
     }
 
     fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32> {
@@ -119,7 +123,7 @@ impl Epochs {
                 return Ok(Some(plans));
             }
             // After an epoch without a step there are only such.
-            let Some(epoch) = self.epoch.checked_add(1).filter(|_| plans.steps() > 0) else {
+            let Some(epoch) = self.epoch.checked_add(1).filter(|_| plans.count() > 0) else {
                 self.left = Some(0);
                 return Ok(None);
             };

@@ -203,17 +203,18 @@ impl Client {
         let rank = at.sampler.shard().rank();
         for _ in 0..parcel.batches {
             let About { epoch, step, steps, row_ids, substituted, pads } = About::parse(&mut about, rows - first)?;
+            let due = (at.place.epoch, at.place.batch.max(at.sampler.first_step(at.place.epoch)));
+            if (epoch, step) != due {
+                let message = format!("the reader sent step {step} of epoch {epoch}, and not {} of {}", due.1, due.0);
+                return Err(Error::new(ErrorKind::Internal, message));
+            }
             let count = row_ids.len();
             let records = if count == rows { (*whole).clone() } else { whole.slice(first, count) };
             let part = Part::of(&whole, first);
-            batches.push(Batch { epoch, step, steps, rank, records, row_ids, substituted, pads, part });
+            let batch = Batch { epoch, step, steps, rank, records, row_ids, substituted, pads, part };
+            at.place = Place::after(&batch);
+            batches.push(batch);
             first += count;
-        }
-        if let Some(last) = batches.last() {
-            at.place = match last.is_last() {
-                true => Place { epoch: last.epoch.saturating_add(1), batch: 0 },
-                false => Place { epoch: last.epoch, batch: last.step + 1 },
-            };
         }
         *self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner) = parcel.stats;
         Ok(Assembled { batches, bytes: parcel.length, rows: parcel.rows, error: None })

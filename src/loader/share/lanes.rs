@@ -150,7 +150,6 @@ impl Lanes {
 /// The batches of a range, which may be of several lanes.
 #[derive(Debug)]
 struct Several {
-    steps: u64,
     batches: Vec<(Arc<EpochPlan>, u64)>,
 }
 
@@ -159,8 +158,8 @@ impl Batches for Several {
         self.batches.len() as u64
     }
 
-    fn steps(&self) -> u64 {
-        self.steps
+    fn steps(&self, b: u64) -> u64 {
+        self.batches.get(b as usize).map_or(0, |(plan, _)| plan.steps())
     }
 
     fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32> {
@@ -201,9 +200,9 @@ impl Walk for Lanes {
             batches.push((plan, step));
             self.marks.lock().marks.push_back(Mark::Batch(lane));
         }
-        let (Some(epoch), Some((first, _))) = (of, batches.first()) else { return Ok(None) };
-        let (steps, count) = (first.steps(), batches.len() as u64);
-        let plans = Arc::new(Several { steps, batches });
+        let Some(epoch) = of.filter(|_| !batches.is_empty()) else { return Ok(None) };
+        let count = batches.len() as u64;
+        let plans = Arc::new(Several { batches });
         Ok(Some(BatchRange { epoch, plans, batches: 0..count, replaced: Vec::new() }))
     }
 

@@ -21,7 +21,7 @@ use crate::loader::assemble::Assembled;
 use crate::loader::deliver::{Deliver, Watched};
 use crate::loader::engine::{Engine, Settings};
 use crate::loader::faults::panicked;
-use crate::loader::{Batch, LoaderStats};
+use crate::loader::{Batch, LoaderStats, Place};
 use crate::rows::bytes_shown;
 use crate::sampler::{DistributedSampler, Shard};
 use crate::share::{Connection, Listener, Pool, Received, Signal, put};
@@ -127,8 +127,7 @@ impl Member {
     /// The step of its rank that it is sent next, counted over epochs.
     fn sent(&self) -> u64 {
         let Lane { sampler, epoch, next, .. } = &self.lane;
-        let left = if sampler.epoch() == *epoch { sampler.steps_left() } else { sampler.steps() };
-        let step = (*next).max(sampler.steps() - left);
+        let step = (*next).max(sampler.first_step(*epoch));
         match sampler.part_of() {
             Some(part) => part.step_of_rank(*epoch, step),
             None => epoch.saturating_mul(sampler.steps()).saturating_add(step),
@@ -710,10 +709,8 @@ impl Inner {
             member.batches += count;
             member.waits = false;
             member.bytes += placed.length;
-            (member.lane.epoch, member.lane.next) = match last.is_last() {
-                true => (last.epoch.saturating_add(1), 0),
-                false => (last.epoch, last.step + 1),
-            };
+            let Place { epoch, batch } = Place::after(last);
+            (member.lane.epoch, member.lane.next) = (epoch, batch);
             let news = lost.iter().filter(|lost| member.lost.insert(lost.row_group)).cloned();
             ready.push((*id, member.visit, Arc::clone(&member.connection), news.collect::<Vec<_>>()));
         }

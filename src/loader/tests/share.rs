@@ -375,6 +375,52 @@ fn ranks_that_go_anywhere_at_any_time_get_the_batches_of_each_place() {
     });
 }
 
+#[test]
+fn workers_that_go_anywhere_get_the_batches_of_each_place_though_each_has_another_number_of_steps() {
+    in_time(|| {
+        for seed in 0..6 {
+            let fake = Arc::new(Fake::new(&[370, 50, 600, 0, 410, 220, 80, 500]));
+            let orders = orders(seed % 2 == 0, fake.len());
+            let options = Options { epochs: None, ..options(fake.len() * ROW_BYTES, seed as usize % 3, 0) };
+            let share = share(2).drift([4, 16, 32][seed as usize / 2]).wait(Duration::from_millis(300));
+            let mut samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 4, Tail::Wrap)).collect();
+            // One that has little left of the epoch besides one that has all of it.
+            let state = samplers[1].state_after(0, samplers[1].steps() - 14).unwrap();
+            samplers[1].resume(&state).unwrap();
+            let parts: Vec<_> =
+                samplers.iter().flat_map(|rank| (0..4).map(|worker| rank.worker(worker, 4).unwrap())).collect();
+            let loaders = (0..).zip(&parts).map(|(number, part)| {
+                let options = Options { epochs: (number >= 4).then_some(1), ..options.clone() };
+                joining(&fake, part, &options, &share)
+            });
+            all(loaders.collect(), |number, mut loader| {
+                let part = &parts[number];
+                let mut random = seed << 8 | number as u64;
+                let mut draw = |below: u64| {
+                    random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    (random >> 33) % below
+                };
+                let epochs = if number < 4 { 3 } else { 1 };
+                for _ in 0..6 {
+                    // The beginning of an epoch is where a worker stands that takes a step for the last one.
+                    let (mut epoch, mut step) = (draw(epochs), if draw(2) == 0 { 0 } else { draw(part.steps()) });
+                    loader.seek(epoch, step).unwrap();
+                    for _ in 0..1 + draw(60) {
+                        if epoch == epochs {
+                            break;
+                        }
+                        let batch = loader.next().unwrap().unwrap();
+                        assert_eq!((batch.epoch, batch.step, batch.steps), (epoch, step, part.steps()));
+                        assert_eq!(batch.row_ids, part.plan(epoch).unwrap().batch(step).unwrap().rows);
+                        (epoch, step) = if batch.is_last() { (epoch + 1, 0) } else { (epoch, step + 1) };
+                    }
+                }
+            });
+            assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+        }
+    });
+}
+
 /// A rank's batches in the order of their steps, which its workers make in turns, each a few ahead, as those of a
 /// `DataLoader` do.
 fn in_turns(workers: Vec<Loader>, whole: &DistributedSampler, epochs: std::ops::Range<u64>) -> u64 {
@@ -384,7 +430,14 @@ fn in_turns(workers: Vec<Loader>, whole: &DistributedSampler, epochs: std::ops::
     thread::scope(|scope| {
         let workers = workers.into_iter().map(|mut worker| {
             let (send, receive) = std::sync::mpsc::sync_channel(1);
-            scope.spawn(move || while worker.try_next().unwrap().is_some_and(|batch| send.send(batch).is_ok()) {});
+            scope.spawn(move || {
+                while let Some(batch) = worker.try_next().unwrap() {
+                    assert_eq!(batch.steps, worker.steps(), "those of this worker");
+                    if send.send(batch).is_err() {
+                        break;
+                    }
+                }
+            });
             receive
         });
         let workers: Vec<_> = workers.collect();
@@ -411,7 +464,7 @@ fn the_workers_of_all_ranks_share_one_reader() {
         for (number, (ranks, workers, batch, drift)) in
             [(2, 3, 7, 32), (1, 4, 5, 1), (3, 2, 40, 4), (2, 8, 50, 32)].into_iter().enumerate()
         {
-            let fake = Arc::new(Fake::new(&[37, 5, 60, 0, 41, 22, 8, 50]));
+            let fake = Arc::new(Fake::new(&[370, 50, 600, 0, 410, 220, 80, 500]));
             let n = fake.len();
             let orders = orders(number % 2 == 0, n);
             let options = options(n / 3 * ROW_BYTES, number, 4);
