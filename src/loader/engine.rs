@@ -22,7 +22,7 @@ use super::groups::Groups;
 use super::lookahead::Lookahead;
 use super::plan::{GroupSize, PIECES, Plan};
 use super::salvage::{lose, salvage};
-use super::schedule::{Extracted, Extraction, Limits, Measured, Outlook, Read, Schedule, Step, Task, excess};
+use super::schedule::{Extracted, Extraction, Limits, Measured, Outlook, Read, Schedule, Step, Task};
 use super::substitutes::Substitutes;
 use super::walk::{BatchRange, Walk};
 use crate::buffers::{self, Buffers};
@@ -120,17 +120,17 @@ impl Engine {
         let lookahead = Lookahead::new(&*groups, settings.memory, settings.threads, settings.read_concurrency);
         let mut plan = Plan::new(&sizes, settings.memory - lookahead.reserve(), settings.batch_rows, settings.seed);
         plan.set_aside((0..groups.count()).map(|group| groups.places_bytes(group)).sum());
-        let driver = Driver::new(plan, walk);
         let limits = Limits {
             memory: settings.memory,
-            excess: excess(&sizes, settings.memory, settings.threads),
+            threads: settings.threads,
             extractions_planned: 2 * settings.threads + 1,
             batches_waiting: settings.read_ahead,
             reads: settings.read_concurrency.unwrap_or(usize::MAX),
             waits_for_reads: settings.threads > 0,
         };
-        let most_idle = MOST_IDLE.min(limits.excess) as usize;
+        let most_idle = MOST_IDLE.min(plan.largest()) as usize;
         buffers::prime_allocator(most_idle);
+        let driver = Driver::new(plan, walk);
         let state = State {
             stop: false,
             schedule: Schedule::new(limits, lookahead),
@@ -371,6 +371,7 @@ impl Shared {
             segments_ready: driver.plan.segments_ready(),
             segment_bytes: driver.plan.segment_bytes(),
             held: driver.plan.held(),
+            largest: driver.plan.largest(),
         };
         let mut state = self.lock();
         state.stats.planning += began.elapsed();

@@ -270,6 +270,11 @@ impl Plan {
         early.min(self.tuned.segment as u64).max(1)
     }
 
+    /// About how many bytes the largest row group takes when decoded.
+    pub(crate) fn largest(&self) -> u64 {
+        (self.largest * self.decoded.value) as u64
+    }
+
     /// How many segments may wait for the consumer.
     pub(crate) fn segments_ready(&self) -> usize {
         if self.batch_rows as f64 * self.tuned.row > self.memory / SEGMENTS { 1 } else { 2 }

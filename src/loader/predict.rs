@@ -244,7 +244,7 @@ impl Run<'_> {
     /// The threads run ahead until the memory and what may exceed it are full; or until all is held, or as much as may
     /// be planned ahead. Of the groups `met` it is kept where long values lie.
     fn peak(&self, plan: &Plan, met: &HashSet<u32>) -> u64 {
-        let largest = self.sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0);
+        let largest = plan.largest();
         let waiting = plan.segment_bytes().saturating_mul(plan.segments_ready() as u64 + 1);
         // Groups that are decoded come with the rows picked out of them.
         let threads = self.threads.max(1) as u64;
@@ -254,6 +254,6 @@ impl Run<'_> {
             .saturating_add(waiting)
             .saturating_add(decoding)
             .saturating_add(places)
-            .min(self.memory.saturating_add(excess(self.sizes, self.memory, self.threads)))
+            .min(self.memory.saturating_add(excess(largest, self.memory, self.threads)))
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::lookahead::{Found, Lookahead};
-use super::plan::{Extract, GroupSize};
+use super::plan::Extract;
 use crate::source::Link;
 
 /// Segments of more epochs than the consumer's and so many are not planned before it takes some: preparing an epoch may
@@ -23,8 +23,8 @@ const EPOCHS_AHEAD: u64 = 2;
 pub(crate) struct Limits {
     /// Bytes that may be in memory.
     pub(crate) memory: u64,
-    /// By how much that may be exceeded, as [`excess`] has it.
-    pub(crate) excess: u64,
+    /// How many decode at once.
+    pub(crate) threads: usize,
     /// How many extractions are planned before the first of them has begun, those that are read ahead left out.
     pub(crate) extractions_planned: usize,
     /// Batches that may wait for the consumer; `None` leaves it to the plan.
@@ -36,11 +36,11 @@ pub(crate) struct Limits {
 }
 
 /// By how much a loader with so many threads may exceed its memory: rows fill it, and the largest row group must be
-/// decoded besides them. So that the other threads need not wait for that, each may have one more within an eighth.
-pub(crate) fn excess(sizes: &[GroupSize], memory: u64, threads: usize) -> u64 {
-    let largest = sizes.iter().map(|size| size.bytes.max(size.cost)).max().unwrap_or(0);
+/// decoded besides them. So that the other threads need not wait for that, each may have another one, within an eighth
+/// of the memory and one row group.
+pub(crate) fn excess(largest: u64, memory: u64, threads: usize) -> u64 {
     let others = largest.saturating_mul(threads.saturating_sub(1) as u64);
-    largest.saturating_add(others.min(memory / 8))
+    largest.saturating_add(others.min(largest.saturating_add(memory / 8)))
 }
 
 /// What to do next.
@@ -88,6 +88,8 @@ pub(crate) struct Outlook {
     pub(crate) segment_bytes: u64,
     /// What rows will take in memory when all that is planned was done.
     pub(crate) held: u64,
+    /// About how many bytes the largest row group takes when decoded.
+    pub(crate) largest: u64,
 }
 
 /// A read to start ahead of the extraction of the same number.
@@ -309,6 +311,15 @@ impl Schedule {
         })
     }
 
+    fn excess(&self) -> u64 {
+        excess(self.planning.outlook.largest, self.limits.memory, self.limits.threads)
+    }
+
+    /// The most that may be in memory, unless something else must be done.
+    fn most(&self) -> u64 {
+        self.limits.memory.saturating_add(self.excess())
+    }
+
     /// How many segments may be planned before their rows are there.
     fn segments_planned(&self) -> usize {
         // So far ahead that the memory, not the plan, is what holds the threads up.
@@ -322,7 +333,7 @@ impl Schedule {
         // there would never be a second one to decode meanwhile.
         let (read, decoded) = self.reads.expansion;
         let decoded = u128::from(ahead) * u128::from(decoded.max(1)) / u128::from(read.max(1));
-        let segments = (decoded + u128::from(self.limits.excess)) / u128::from(outlook.segment_bytes.max(1));
+        let segments = (decoded + u128::from(self.excess())) / u128::from(outlook.segment_bytes.max(1));
         SEGMENTS_PLANNED + usize::try_from(segments).unwrap_or(usize::MAX).min(1 << 12)
     }
 
@@ -331,7 +342,7 @@ impl Schedule {
             && self.memory.read_ahead < self.reads.lookahead.bytes(self.planning.outlook.held)
             // More rows than planned may be held for a while, and the plan follows slowly when more is to be on its
             // way.
-            && self.memory.total() < self.limits.memory + self.limits.excess
+            && self.memory.total() < self.most()
     }
 
     /// The next read to start. Starting it takes a moment, so that comes before all that takes longer, one at a time.
@@ -374,7 +385,7 @@ impl Schedule {
         let outlook = &self.planning.outlook;
         let segments = outlook.segments_ready.saturating_sub(self.segments.ready.len()) as u64;
         let needed = self.memory.total() + needs + segments * outlook.segment_bytes;
-        if !must && needed > self.limits.memory + self.limits.excess {
+        if !must && needed > self.most() {
             return None;
         }
         let read = self.reads.under_way.get(number).copied();

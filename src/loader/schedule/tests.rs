@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::loader::driver::{Driver, Planned};
-use crate::loader::plan::Plan;
+use crate::loader::plan::{GroupSize, Plan};
 use crate::loader::walk::Epochs;
 use crate::order::{Global, Order, Sequential};
 use crate::sampler::{DistributedSampler, Shard};
@@ -142,6 +142,7 @@ impl World {
             segments_ready: driver.plan.segments_ready(),
             segment_bytes: driver.plan.segment_bytes(),
             held: driver.plan.held(),
+            largest: driver.plan.largest(),
         };
         let step = match step {
             Planned::Walked => Step::Walked,
@@ -228,7 +229,7 @@ proptest! {
         let lookahead = Lookahead::of(store.map(|_| largest), memory, threads, store.flatten());
         let limits = Limits {
             memory,
-            excess: excess(&groups, memory, threads),
+            threads,
             extractions_planned: 2 * threads + 1,
             batches_waiting,
             reads: store.flatten().unwrap_or(usize::MAX),
