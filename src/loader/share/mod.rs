@@ -97,7 +97,7 @@ impl Share {
     }
 
     /// How many steps a rank may be ahead of another one, about; then it waits. Default: 32, fewer where batches are so
-    /// large that an eighth of the memory does not hold as many for each rank.
+    /// large that a sixteenth of the memory does not hold as many for each rank.
     pub fn drift(mut self, steps: usize) -> Self {
         self.drift = Some(steps);
         self

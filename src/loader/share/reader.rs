@@ -40,7 +40,7 @@ const MOST_TOGETHER: u64 = 16;
 const MOST_BYTES_TOGETHER: u64 = 1 << 20;
 
 /// Windows take at most this part of the memory, unless that is less than a batch for each rank.
-const WINDOWS: u64 = 8;
+const WINDOWS: u64 = 16;
 
 /// Reads for whoever connects, until it is dropped. Then those who are left are told to meet again.
 #[derive(Debug)]
