@@ -202,6 +202,8 @@ const SEGMENT_BYTES: f64 = (1 << 20) as f64;
 const SEGMENTS: f64 = 128.0;
 /// Segments that are being assembled or wait for the consumer, whose rows are in memory but no longer on the carousel.
 const UNDER_WAY: f64 = 3.0;
+/// Of segments that are a larger part of the memory than this, only one may wait.
+const LARGE: f64 = 12.0;
 /// An extraction is cut into at most this many pieces, which are freed one by one.
 pub(crate) const PIECES: usize = 64;
 /// Fewer rows are not worth a piece: their arrays' headers would take more memory than freeing them early saves.
@@ -277,7 +279,8 @@ impl Plan {
 
     /// How many segments may wait for the consumer.
     pub(crate) fn segments_ready(&self) -> usize {
-        if self.batch_rows as f64 * self.tuned.row > self.memory / SEGMENTS { 1 } else { 2 }
+        // As many as are reserved for, besides the one that the consumer has.
+        if self.tuned.segment * self.tuned.row > self.memory / LARGE { 1 } else { 2 }
     }
 
     /// About how many bytes the batches of a segment take.

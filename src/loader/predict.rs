@@ -250,10 +250,11 @@ impl Run<'_> {
         let threads = self.threads.max(1) as u64;
         let decoding = if plan.keeps_all() { 0 } else { largest.saturating_mul(2 * threads) };
         let places = met.iter().map(|group| self.groups.places_bytes(*group)).sum::<u64>() / self.scale;
-        plan.peak()
-            .saturating_add(waiting)
-            .saturating_add(decoding)
-            .saturating_add(places)
+        let needed = plan.peak().saturating_add(waiting).saturating_add(decoding).saturating_add(places);
+        // Each thread may assemble a segment if there is memory that nobody needs.
+        let assembling = plan.segment_bytes().saturating_mul(threads - 1);
+        needed
+            .saturating_add(assembling.min(self.memory.saturating_sub(needed)))
             .min(self.memory.saturating_add(excess(largest, self.memory, self.threads)))
     }
 }

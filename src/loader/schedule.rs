@@ -284,7 +284,14 @@ impl Schedule {
     fn has_room(&self) -> bool {
         let Segments { ready, assembling, .. } = &self.segments;
         match self.limits.batches_waiting {
-            None => ready.len() + assembling < self.planning.outlook.segments_ready,
+            None => {
+                let Outlook { segments_ready, segment_bytes, .. } = self.planning.outlook;
+                // More at once where threads have nothing else to do and there is memory that nobody needs.
+                let free = self.limits.memory.saturating_sub(self.memory.total());
+                let fits = segment_bytes.saturating_mul(*assembling as u64 + 1) <= free;
+                ready.len() + assembling < segments_ready
+                    || (fits && ready.len() < segments_ready && *assembling < self.limits.threads)
+            }
             Some(limit) => {
                 let waiting: usize = ready.values().map(|(_, batches)| batches).sum();
                 *assembling == 0 && (waiting < limit || ready.is_empty())

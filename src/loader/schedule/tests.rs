@@ -39,6 +39,8 @@ struct World {
     /// Bytes of the segments that were assembled and not taken.
     ready: BTreeMap<u64, u64>,
     assembled: u64,
+    /// The most that were being assembled at once.
+    most_assembling: usize,
     served: u64,
     peak: u64,
     random: u64,
@@ -83,6 +85,8 @@ impl World {
                 }
             }
             self.under_way.push(task);
+            let assembling = self.under_way.iter().filter(|task| matches!(task, Task::Assemble(_))).count();
+            self.most_assembling = self.most_assembling.max(assembling);
             self.check();
         }
     }
@@ -203,29 +207,40 @@ impl World {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
+/// What a [`World`] is made of.
+struct Made<'a> {
+    sizes: &'a [u64],
+    memory: u64,
+    batch: usize,
+    global: bool,
+    threads: usize,
+    batches_waiting: Option<usize>,
+    store: Option<Option<usize>>,
+    random: u64,
+}
 
-    #[test]
-    fn every_segment_is_assembled_once_in_order_within_the_memory_and_nothing_waits_for_ever(
-        sizes in prop::collection::vec(0u64..80, 1..20),
-        part in prop::sample::select(vec![0.0, 0.1, 0.3, 0.6, 1.0, 3.0]),
-        batch in 1usize..40,
-        global: bool,
-        threads in 0usize..5,
-        batches_waiting in prop::option::of(0usize..6),
-        store in prop::option::of(prop::option::of(1usize..5)),
-        random: u64,
-    ) {
-        const RUN: u64 = 3;
+/// Epochs of a run.
+const RUN: u64 = 3;
+
+/// Bytes that are kept of where long values of a row group lie, if it has any.
+fn places(sizes: &[u64], group: usize) -> u64 {
+    if group % 3 == 1 { sizes[group] * ROW / 64 } else { 0 }
+}
+
+impl Made<'_> {
+    fn world(&self) -> World {
+        let Self { sizes, memory, batch, global, threads, batches_waiting, store, random } = *self;
         let rows: u64 = sizes.iter().sum();
-        let ends = sizes.iter().scan(0, |end, rows| { *end += rows; Some(*end) }).collect();
+        let ends = sizes
+            .iter()
+            .scan(0, |end, rows| {
+                *end += rows;
+                Some(*end)
+            })
+            .collect();
         let groups: Vec<GroupSize> =
             sizes.iter().map(|rows| GroupSize { rows: *rows, bytes: rows * ROW, cost: rows * ROW }).collect();
         let largest = sizes.iter().max().unwrap() * ROW;
-        let places = |group: usize| if group % 3 == 1 { sizes[group] * ROW / 64 } else { 0 };
-        let all_places = (0..sizes.len()).map(places).sum();
-        let memory = (rows as f64 * ROW as f64 * part) as u64;
         let lookahead = Lookahead::of(store.map(|_| largest), memory, threads, store.flatten());
         let limits = Limits {
             memory,
@@ -239,9 +254,9 @@ proptest! {
             if global { Arc::new(Global::new(rows, 7).unwrap()) } else { Arc::new(Sequential::new(rows).unwrap()) };
         let sampler = DistributedSampler::new(orders, Shard::new(0, 1).unwrap(), batch).unwrap();
         let mut plan = Plan::new(&groups, memory - lookahead.reserve(), (batch as u64).min(rows.max(1)), 7);
-        plan.set_aside(all_places);
+        plan.set_aside((0..sizes.len()).map(|group| places(sizes, group)).sum());
         let driver = Driver::new(plan, Box::new(Epochs::new(vec![sampler].into(), 0, 0, Some(RUN))));
-        let mut world = World {
+        World {
             schedule: Schedule::new(limits, lookahead),
             driver: Some(driver),
             ends,
@@ -260,20 +275,82 @@ proptest! {
             read_ahead: BTreeMap::new(),
             ready: BTreeMap::new(),
             assembled: 0,
+            most_assembling: 0,
             served: 0,
             peak: 0,
             random,
-        };
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_segment_is_assembled_once_in_order_within_the_memory_and_nothing_waits_for_ever(
+        sizes in prop::collection::vec(0u64..80, 1..20),
+        part in prop::sample::select(vec![0.0, 0.1, 0.3, 0.6, 1.0, 3.0]),
+        batch in 1usize..40,
+        global: bool,
+        threads in 0usize..5,
+        batches_waiting in prop::option::of(0usize..6),
+        store in prop::option::of(prop::option::of(1usize..5)),
+        random: u64,
+    ) {
+        let rows: u64 = sizes.iter().sum();
+        let largest = sizes.iter().max().unwrap() * ROW;
+        let all_places: u64 = (0..sizes.len()).map(|group| places(&sizes, group)).sum();
+        let memory = (rows as f64 * ROW as f64 * part) as u64;
+        let sizes = &sizes[..];
+        let mut world = Made { sizes, memory, batch, global, threads, batches_waiting, store, random }.world();
         while !world.step() {}
         prop_assert_eq!(world.served, RUN * rows);
         prop_assert_eq!(world.assembled, world.planned);
         prop_assert_eq!(world.done.len() as u64, world.begun);
-        let kept: u64 = world.places.iter().map(|group| places(*group as usize)).sum();
+        let kept: u64 = world.places.iter().map(|group| places(sizes, *group as usize)).sum();
         prop_assert_eq!((world.held, world.set_aside, world.read_ahead.len()), (kept, 0, 0));
         prop_assert_eq!(world.schedule.bytes().1, world.peak);
         // An eighth, as rows come and go, and two row groups, or the rows of two batches where these take more.
         let batches = 2 * (batch as u64).min(rows) * ROW;
         let most = memory + memory / 8 + (2 * largest).max(batches) + largest + all_places;
         prop_assert!(world.peak <= most, "{} of {}", world.peak, most);
+    }
+}
+
+#[test]
+fn threads_assemble_at_once_where_the_memory_has_room_for_what_they_make() {
+    let sizes = [100; 20];
+    // The batch's part of the memory, and how many are assembled at once by so many threads.
+    for (part, threads, most) in [(2, 4, 1), (40, 1, 1), (40, 2, 2), (40, 4, 4)] {
+        for random in 0..4 {
+            let batch = 100;
+            let memory = batch as u64 * ROW * part;
+            let made = Made {
+                sizes: &sizes,
+                memory,
+                batch,
+                global: true,
+                threads,
+                batches_waiting: None,
+                store: None,
+                random,
+            };
+            let mut world = made.world();
+            loop {
+                // Assembling takes longer than all else.
+                world.begin();
+                let quick = world.under_way.iter().position(|task| !matches!(task, Task::Assemble(_)));
+                if let Some(task) = quick.map(|task| world.under_way.swap_remove(task)) {
+                    world.finish(task);
+                } else if world.step() {
+                    break;
+                }
+            }
+            assert_eq!(
+                (world.served, world.most_assembling),
+                (RUN * 2000, most),
+                "{part} batches fit, {threads} threads"
+            );
+        }
     }
 }
