@@ -36,6 +36,8 @@ def announce() -> None:
 
     @functools.wraps(make)
     def __init__(self: Any, loader: Any, *arguments: Any, **options: Any) -> None:
+        # Its __del__ looks at this, also where nothing was begun.
+        self._shutdown = True
         _sharded.check(loader)
         make(self, loader, *arguments, **options)
         _tell(self, loader)

@@ -25,6 +25,11 @@ def check(loader: Any) -> None:
             f"a DataLoader that makes batches of {loader.batch_size} of the batches of an IterableDataset of rowdex: "
             "write DataLoader(dataset, batch_size=None), and give the dataset the batch size"
         )
+    if loader.num_workers > 1 and not getattr(loader, "in_order", True) and _is_shared(loader):
+        raise RuntimeError(
+            "in_order=False with share='machine': steps belong to workers, as ranks of the shared reader, and would go "
+            "to any of them: leave out one of the two"
+        )
     for above, ours in _chains(loader):
         shards = ours._shards
         if shards == 1:
@@ -45,6 +50,12 @@ def check(loader: Any) -> None:
                 f"{kind.__module__}.{kind.__name__} takes one of {_wrapper_shards(wrappers[0])} shards of this {name}, "
                 f"which is one of {shards} shards already: every rank would get a part of its part. {REMEDY}"
             )
+
+
+def _is_shared(loader: Any) -> bool:
+    """Whether the steps of a sampler of rowdex go to workers that share a reader."""
+    shared = getattr(loader.dataset, "_torch", {}).get("share")
+    return bool(shared) and any(hasattr(type(ours), "state_after") for _, ours in _chains(loader))
 
 
 def _wrapper_shards(wrapper: Any) -> int:

@@ -66,7 +66,7 @@ class DataModule(LightningDataModule):
 
     def _training(self, source: Source) -> Any:
         if isinstance(source, Dataset):
-            loader: Any = _Loader(
+            loader: Any = self._kind(_Loader)(
                 source, batch_size=self._batch_size, seed=self._seed, **self._sampling, **self._options_of("train")
             )
         else:
@@ -84,7 +84,11 @@ class DataModule(LightningDataModule):
         if not isinstance(source, Dataset):
             return source()
         size = self._evaluation_batch_size
-        return Loader(source, batch_size=size, shuffle=False, tail="uneven", **self._options_of(stage))
+        return self._kind(Loader)(source, batch_size=size, shuffle=False, tail="uneven", **self._options_of(stage))
+
+    def _kind(self, usual: type[Loader]) -> type[Loader]:
+        """What loaders are to be: with ``overfit_batches`` those that serve the same batches in every epoch."""
+        return _SameBatches if getattr(self.trainer, "overfit_batches", 0) else usual
 
     def _go_on(self, loader: Loader) -> None:
         """Goes on from the checkpoint that the trainer has just read, if there is one.
@@ -116,6 +120,22 @@ class _Loader(Loader):
     def sampler(self) -> DistributedSampler:
         """A copy of its sampler: what happens to it does nothing to the loader."""
         return self._sampler_copy()
+
+
+class _SameBatches(Loader):
+    """A loader of which every epoch is the first one, and that says nothing of a sampler: where batches are to be
+    overfitted, Lightning replaces each sampler that is not PyTorch's ``SequentialSampler``.
+    """
+
+    def _begin(self) -> Any:
+        self._loaded_epoch = None
+        self.set_epoch(0)
+        return super()._begin()
+
+    @property
+    def sampler(self) -> DistributedSampler:
+        """There is none to be seen."""
+        raise AttributeError("sampler")
 
 
 class FabricLoader(_Loader, torch.utils.data.DataLoader):  # type: ignore[misc,type-arg]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 import warnings
 import weakref
 from collections.abc import Iterator, Sequence
@@ -591,9 +592,15 @@ class _StepReader:
         self._opened: dict[SamplerSpec, OpenSampler] = {}
         self._stream: _Stream | None = None
         self._misses = 0
+        # A DataLoader without workers reads in the thread that iterates, and there may be several of these.
+        self._lock = threading.Lock()
 
     def serve(self, step: Step) -> Batch:
         """The batch of a step."""
+        with self._lock:
+            return self._serve(step)
+
+    def _serve(self, step: Step) -> Batch:
         workers = _workers()
         opened = self._open(step.spec)
         begin = steps_left(opened.sampler(step.resumed)).start
@@ -618,11 +625,12 @@ class _StepReader:
 
     def follow(self, sampler: _Followed, rows: list[int]) -> Batch:
         """The batch of rows that PyTorch's sampler asked for."""
-        found = self._guess(sampler, rows) if self._misses < 3 and rows else None
-        if found is None:
-            return self._dataset.take(rows)
-        self._misses = 0
-        return self.serve(found)
+        with self._lock:
+            found = self._guess(sampler, rows) if self._misses < 3 and rows else None
+            if found is not None:
+                self._misses = 0
+                return self._serve(found)
+        return self._dataset.take(rows)
 
     def _guess(self, sampler: _Followed, rows: list[int]) -> Step | None:
         info = torch.utils.data.get_worker_info()

@@ -49,6 +49,7 @@ class TrainerMixin:
     def __init__(self, *arguments: Any, rowdex_options: dict[str, Any] | None = None, **options: Any) -> None:
         self._rowdex_options = dict(rowdex_options or {})
         self._rowdex_saved: str | None = None
+        self._rowdex_evaluations = 0
         kept = {}
         if any(kind.__module__.partition(".")[0] == "trl" for kind in type(self).__mro__):
             # TRL's trainers look at the first row of a datasets.Dataset, and take nothing else.
@@ -93,6 +94,10 @@ class TrainerMixin:
         # What the ranks' batches are gathered to is then in the order of the dataset, as everybody expects.
         ids = in_order(len(test_dataset), _accelerate.ranks()[0], size)
         options |= {"batch_size": size, "order": Explicit(ids), "rotation": False}
+        if options.get("share_name") is not None:
+            # The loader of training has the name as it is, and a rank may be at the next evaluation already.
+            self._rowdex_evaluations += 1
+            options["share_name"] += f" evaluation {self._rowdex_evaluations}"
         return self._rowdex_loader(test_dataset, options, training=False)
 
     def _rowdex_loader(self, dataset: Dataset, options: dict[str, Any], training: bool) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import multiprocessing
 import os
 import pathlib
@@ -253,6 +254,45 @@ def test_stateful_data_loaders_go_on_where_they_were(torch_dataset: Any, workers
     second = loader()
     second.load_state_dict(state)
     assert begun + ids(second) == whole
+
+
+@pytest.mark.parametrize("stock", [False, True])
+def test_threads_that_iterate_over_one_dataset_at_once_get_their_own_batches(index: str, stock: bool) -> None:
+    dataset = rowdex.torch.Dataset(index, ["id"])
+    if stock:
+        dataset.follow(DistributedSampler(dataset, num_replicas=1, rank=0, seed=1))
+
+    def epoch(number: int) -> list[list[int]]:
+        options: dict[str, Any]
+        if stock:
+            sampler: Any = DistributedSampler(dataset, num_replicas=1, rank=0, seed=1)
+            options = {"sampler": sampler, "batch_size": 9}
+        else:
+            sampler = rowdex.torch.BatchSampler(dataset, 9, seed=1)
+            options = {"batch_sampler": sampler}
+        sampler.set_epoch(number)
+        return ids(DataLoader(dataset, **options))
+
+    alone = [epoch(number) for number in range(2)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(2) as threads:
+            for _ in range(3):
+                assert list(threads.map(epoch, range(2), timeout=WATCHDOG)) == alone
+    finally:
+        sys.setswitchinterval(interval)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ranks share a reader on Linux only")
+def test_steps_that_go_to_any_worker_are_refused_where_workers_share_a_reader(index: str) -> None:
+    dataset = rowdex.torch.Dataset(index, ["id"], share="machine", share_job="any worker", share_ranks=1)
+    batches = rowdex.torch.BatchSampler(dataset, 10)
+    with pytest.raises(RuntimeError, match="in_order=False with share='machine'.*leave out one"):
+        iter(DataLoader(dataset, batch_sampler=batches, num_workers=2, in_order=False))
+    # Rows of other samplers are not shared.
+    rows = DataLoader(dataset, batch_size=100, num_workers=2, in_order=False, timeout=WATCHDOG)
+    assert sorted(row for batch in ids(rows) for row in batch) == list(range(ROWS))
 
 
 def test_errors_of_workers_are_of_their_own_kind(index: str) -> None:

@@ -127,6 +127,14 @@ def evaluates(index: str) -> dict[str, Any]:
     return {"during": during, "validated": model.evaluated, "predicted": predicted}
 
 
+def overfits(index: str) -> dict[str, Any]:
+    """Three batches of training and validation, in each of three epochs."""
+    model = Model()
+    run = trainer(max_epochs=3, overfit_batches=3)
+    run.fit(model, datamodule=module(index, val=rowdex.Dataset(index)))
+    return {"found": model.epochs, "plain": plain(index, 1), "evaluated": model.evaluated}
+
+
 def shares(index: str) -> dict[str, Any]:
     """All loaders of a rank under one name, and windows of a batch: validation is within the epochs of training."""
     model = Model()

@@ -91,6 +91,16 @@ def test_evaluation_serves_every_row_once_with_equal_steps(jobs: Jobs) -> None:
         assert sorted(row for rank in ranks for batch in rank[name] for row in batch) == list(range(ROWS))
 
 
+def test_batches_to_overfit_are_the_same_ones_in_every_epoch(jobs: Jobs) -> None:
+    ranks = jobs.run("overfits", index=INDEX)
+    for rank in ranks:
+        assert rank["found"] == [rank["plain"][0][:3]] * 3
+        assert rank["evaluated"] == rank["evaluated"][:3] * 3
+    assert not {row for batch in ranks[0]["found"][0] for row in batch} & {
+        row for batch in ranks[1]["found"][0] for row in batch
+    }
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ranks share a reader on Linux")
 def test_ranks_share_the_readers_of_training_and_validation(jobs: Jobs) -> None:
     ranks = jobs.run("shares", index=INDEX)

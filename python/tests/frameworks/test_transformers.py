@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import pathlib
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -61,6 +62,18 @@ def test_a_trainer_goes_on_within_the_second_epoch_and_nowhere_else(
 def test_predictions_are_of_every_row_in_order(jobs: Jobs, kind: str, world: int) -> None:
     for rows in jobs.run("evaluates", world=world, index=INDEX, kind=kind):
         assert rows == list(range(ROWS))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ranks share a reader on Linux")
+def test_ranks_share_the_readers_of_training_and_evaluation_under_one_name(jobs: Jobs) -> None:
+    ranks = jobs.run("shares", index=INDEX)
+    steps = -(-ROWS // 200)
+    for rank in ranks:
+        assert rank["found"] == rank["plain"] and len(rank["evaluated"]) >= 2 * steps
+    for time in range(2):
+        part = slice(time * steps, (time + 1) * steps)
+        served = collections.Counter(row for rank in ranks for batch in rank["evaluated"][part] for row in batch)
+        assert set(served) == set(range(ROWS)) and sum(served.values()) == ROWS + 1
 
 
 def test_a_dataset_without_the_mixin_is_trained_on_and_a_sharded_one_is_refused(

@@ -40,7 +40,8 @@ class Noting(transformers.Trainer):  # type: ignore[misc]
     """Notes the rows of every step."""
 
     def compute_loss(self, model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:
-        self.__dict__.setdefault("noted", []).append(inputs.pop("id").tolist())
+        noted = self.__dict__.setdefault("noted" if model.training else "evaluated", [])
+        noted.append(inputs.pop("id").tolist())
         return super().compute_loss(model, inputs, *arguments, **options)
 
 
@@ -88,6 +89,20 @@ def evaluates(index: str, kind: str) -> list[int]:
     run.prediction_step = step
     gathered = run.predict(run.train_dataset).label_ids.tolist()
     return gathered
+
+
+def shares(index: str) -> Any:
+    """Evaluates twice within an epoch, with loaders of one name."""
+    options = {"map": tokens, "share": "machine", "share_name": "all", "share_job": os.getcwd(), "share_ranks": 2}
+    arguments = transformers.TrainingArguments(
+        "out", use_cpu=True, seed=3, per_device_train_batch_size=SIZE, per_device_eval_batch_size=100, report_to=[],
+        disable_tqdm=True, remove_unused_columns=False, num_train_epochs=1, eval_strategy="steps", eval_steps=30,
+        prediction_loss_only=True, dataloader_pin_memory=False, save_strategy="no",
+    )  # fmt: skip
+    data = rowdex.Dataset(index, COLUMNS)
+    run = Trainer(model(), arguments, train_dataset=data, eval_dataset=data, rowdex_options=options)
+    run.train()
+    return {"found": run.noted, "plain": plain(index, 1)[0], "evaluated": run.evaluated}
 
 
 def iterable(index: str) -> str:
