@@ -7,6 +7,7 @@
 //! DataFusion parses, types, simplifies and evaluates. What it leaves to the engine around it is decided here: which
 //! expressions are conditions, how names are found, and what division by zero, NaN and negative zero are.
 
+mod apart;
 mod canonical;
 mod nullable;
 mod plan;

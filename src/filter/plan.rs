@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -24,6 +25,7 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::BinaryExpr as PhysicalBinary;
 use datafusion_sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 
+use super::apart::simplified;
 use super::canonical::canonical;
 use super::truth::term;
 use super::{Path, nullable, unfit};
@@ -137,13 +139,14 @@ pub(super) fn logical(parsed: &[ast::Expr], schema: &SchemaRef) -> Result<Expr> 
     let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_schema(Arc::clone(&own)).build());
     let mut all: Option<Expr> = None;
     for condition in parsed {
+        let digits = digits(condition);
         let expr = planner
             .sql_to_expr(condition.clone(), &own, &mut PlannerContext::new())
             .and_then(|expr| expr.transform_up(unaliased).map(|done| done.data))
             .map_err(|error| unfit("it cannot be understood", &error))?;
         check(&expr, &own)?;
         let expr = expr
-            .transform_up(|expr| adapted(expr, &own))
+            .transform_up(|expr| adapted(expr, &own, &digits))
             .map(|done| done.data)
             .and_then(|expr| simplifier.coerce(expr, &own))
             .map_err(|error| unfit("its types do not fit", &error))?;
@@ -160,14 +163,14 @@ pub(super) fn logical(parsed: &[ast::Expr], schema: &SchemaRef) -> Result<Expr> 
             .transform_down(worked_out)
             .map(|done| done.data)
             .map_err(|error| unfit("it cannot be worked out", &error))?;
-        let expr = simplifier.simplify(expr).map_err(|error| unfit("it cannot be simplified", &error))?;
+        let expr = simplified(expr, &simplifier).map_err(|error| unfit("it cannot be simplified", &error))?;
         all = Some(match all {
             Some(before) => before.and(expr),
             None => expr,
         });
     }
     let all = all.unwrap_or_else(|| lit(true));
-    simplifier.simplify(balanced(all)).map(balanced).map_err(|error| unfit("it cannot be simplified", &error))
+    simplified(balanced(all), &simplifier).map(balanced).map_err(|error| unfit("it cannot be simplified", &error))
 }
 
 fn compares(op: Operator) -> bool {
@@ -265,24 +268,24 @@ fn incomparable(a: &Expr, b: &Expr, schema: &DFSchema) -> Option<Error> {
 
 /// Brings numbers that are written in the condition to the type that they are compared with, and makes division by zero
 /// null.
-fn adapted(expr: Expr, schema: &DFSchema) -> Fallible<Transformed<Expr>> {
-    let number = |of: &Expr, value: Expr| -> Expr {
+fn adapted(expr: Expr, schema: &DFSchema, digits: &Digits) -> Fallible<Transformed<Expr>> {
+    let number = |of: &Expr, value: Expr| -> Fallible<Expr> {
         match of.get_type(schema) {
-            Ok(data_type) => written_as(value, &data_type),
-            Err(_) => value,
+            Ok(data_type) => written_as(value, &data_type, digits),
+            Err(_) => Ok(value),
         }
     };
     Ok(match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
-            let (new_right, new_left) = (number(&left, *right.clone()), number(&right, *left));
+            let (new_right, new_left) = (number(&left, *right.clone())?, number(&right, *left)?);
             Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(new_left), op, Box::new(new_right))))
         }
         Expr::Between(Between { expr, negated, low, high }) => {
-            let (low, high) = (number(&expr, *low), number(&expr, *high));
+            let (low, high) = (number(&expr, *low)?, number(&expr, *high)?);
             Transformed::yes(Expr::Between(Between::new(expr, negated, Box::new(low), Box::new(high))))
         }
         Expr::InList(InList { expr, list, negated }) => {
-            let list = list.into_iter().map(|value| number(&expr, value)).collect();
+            let list = list.into_iter().map(|value| number(&expr, value)).collect::<Fallible<_>>()?;
             Transformed::yes(Expr::InList(InList::new(expr, list, negated)))
         }
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Divide | Operator::Modulo), right })
@@ -300,19 +303,50 @@ fn zero_of(value: &ScalarValue) -> ScalarValue {
     ScalarValue::new_zero(&value.data_type()).unwrap_or(ScalarValue::Null)
 }
 
+/// Numbers as they are written in a condition, by the bits of the 64-bit float that the planner makes of them.
+type Digits = HashMap<u64, Vec<String>>;
+
+fn digits(condition: &ast::Expr) -> Digits {
+    let mut found = Digits::new();
+    let _: ControlFlow<()> = ast::visit_expressions(condition, |expr| {
+        if let ast::Expr::Value(value) = expr
+            && let ast::Value::Number(text, _) = &value.value
+            && let Ok(number) = text.parse::<f64>()
+        {
+            let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+            let exact = format!("{}.{}", whole.trim_start_matches('0'), part.trim_end_matches('0'));
+            let known = found.entry(number.to_bits()).or_default();
+            if !known.contains(&exact) {
+                known.push(exact);
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    found
+}
+
 /// A number with a point is what the column would have for these digits, not a neighbour of it.
-fn written_as(value: Expr, data_type: &DataType) -> Expr {
-    let Expr::Literal(ScalarValue::Float64(Some(number)), metadata) = &value else { return value };
+fn written_as(value: Expr, data_type: &DataType, digits: &Digits) -> Fallible<Expr> {
+    let Expr::Literal(ScalarValue::Float64(Some(number)), metadata) = &value else { return Ok(value) };
     let new = match data_type {
         DataType::Float32 => Some(ScalarValue::Float32(Some(*number as f32))),
         DataType::Float16 => ScalarValue::Float64(Some(*number)).cast_to(&DataType::Float16).ok(),
-        of if of.is_decimal() && number.is_finite() => decimal(&number.to_string()),
+        of if of.is_decimal() && number.is_finite() => match digits.get(&number.abs().to_bits()).map(Vec::as_slice) {
+            Some([a, b, ..]) => {
+                return plan_err!("the numbers {a} and {b} are told apart only as text: put them in single quotes");
+            }
+            Some([exact]) if exact.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') => {
+                let sign = if number.is_sign_negative() { "-" } else { "" };
+                decimal(&format!("{sign}{exact}"))
+            }
+            _ => decimal(&number.to_string()),
+        },
         _ => None,
     };
-    match new {
+    Ok(match new {
         Some(new) => Expr::Literal(new, metadata.clone()),
         None => value,
-    }
+    })
 }
 
 /// Digits with a point as a decimal of just as many digits.

@@ -329,6 +329,65 @@ fn values_that_cannot_be_evaluated_are_errors_and_not_rows() {
 }
 
 #[test]
+fn numbers_beside_decimals_have_all_the_digits_that_are_written() {
+    let data_type = DataType::Decimal128(38, 2);
+    let whole = 2_500_000_000_000_000_000_000_i128;
+    let exact = vec![whole + 25, -whole, 10, whole + 100];
+    let column = Decimal128Array::from(exact).with_data_type(data_type);
+    let batch = RecordBatch::try_from_iter([("wide", Arc::new(column) as ArrayRef)]).unwrap();
+    let kept = |text: &str| -> Result<Vec<usize>> {
+        let condition = Condition::parse(&[text.to_owned()], &batch.schema())?;
+        Ok(condition.over(&batch.schema())?.rows(&batch)?.set_indices().collect())
+    };
+    let cases: &[(&str, &[usize])] = &[
+        ("wide = 25000000000000000000.25", &[0]),
+        ("wide = 25000000000000000000.250", &[0]),
+        ("wide = -25000000000000000000.00", &[1]),
+        ("wide <= -25000000000000000000.25", &[]),
+        ("wide in (25000000000000000001, 0.1)", &[2, 3]),
+        ("25000000000000000000.26 > wide and wide > 1e3", &[0]),
+        ("wide = .1", &[2]),
+        ("wide between '25000000000000000000.25' and '25000000000000000000.26'", &[0]),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(kept(text).unwrap_or_else(|error| panic!("{text}: {error}")), *expected, "{text}");
+    }
+    let error = kept("wide > 25000000000000000000.24 and wide < 25000000000000000000.26").unwrap_err();
+    assert!(error.to_string().contains("single quotes"), "{error}");
+}
+
+/// `n` is 10, 0, null and -7.
+#[test]
+fn lists_of_values_are_null_where_the_value_is_or_where_they_have_a_null() {
+    let cases: &[(&str, &[usize])] = &[
+        ("not (n in (1, 10) and n in (3, 4))", &[0, 1, 3]),
+        ("not (n in (1, 2, 3, 10) and n in (4, 5, 6, 7))", &[0, 1, 3]),
+        ("(n in (1, 2, 3, 10) and n in (4, 5, 6, 7)) is null", &[2]),
+        ("n not in (1, 2) or n not in (3, 4)", &[0, 1, 3]),
+        ("n not in (1, 2, 3, 4) or n not in (5, 6, 7, 8)", &[0, 1, 3]),
+        ("not (n in (1, 2) and n not in (1, 2, 3))", &[0, 1, 3]),
+        ("not (n in (0, 10, null) and n not in (0, 10))", &[0, 1]),
+        ("n in (0, 10) and n not in (3, null)", &[]),
+        ("n not in (3, null) or n not in (0, 1)", &[0, 3]),
+        ("not (n in (0, null) and n in (0, 10))", &[3]),
+        ("not ((n = 1 or n = 10) and (n = 3 or n = 4))", &[0, 1, 3]),
+        ("not ((n = 1 or n = 2 or n = 3 or n = 10) and (n = 5 or n = 6 or n = 7 or n = 8))", &[0, 1, 3]),
+        ("n in (id + 10) and n in (10 + id)", &[0]),
+        ("n in (id + 10, 5) and n in (10 + id, 6)", &[0]),
+        ("case when n in (1, 2) and n in (3, 4) then false else n is null end", &[2]),
+        ("coalesce(n in (1, 2) and n in (3, 4), true)", &[2]),
+        ("(n in (1, 2) and n in (3, 4)) = false", &[0, 1, 3]),
+        ("not (Text ~ '^(abc|b)$' and Text ~ '^(c|d)$')", &[0, 1, 3]),
+        ("x not in (0.0) or x not in (-0.0)", &[2, 3]),
+        ("x in (0.0, 1) and x in (-0.0, 2)", &[0, 1]),
+        ("not (n = 10) and not (n in (0, 3))", &[3]),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(kept(text).unwrap_or_else(|error| panic!("{text}: {error}")), *expected, "{text}");
+    }
+}
+
+#[test]
 fn long_chains_and_long_lists_are_evaluated() {
     let chain: Vec<String> = (0..1900).map(|id| format!("id = {}", id * 2)).collect();
     // Each has two operators.
