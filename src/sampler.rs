@@ -196,6 +196,11 @@ impl DistributedSampler {
         &self.given
     }
 
+    /// Whether it serves all rows as they lie in the index.
+    pub(crate) fn serves_all_in_order(&self) -> bool {
+        self.shard.count() == 1 && self.part_of.is_none() && self.given.name() == "sequential"
+    }
+
     /// The shard it serves.
     pub fn shard(&self) -> Shard {
         self.shard

@@ -4,11 +4,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use arrow::datatypes::Field;
+
 use super::{Dataset, Inner, Settings, Staleness, State};
 use crate::index::{Index, root};
 use crate::per_process::PerProcess;
 use crate::projection::Projection;
-use crate::row_group::{FileMetadata, MAX_DECODED_BYTES, views_pay};
+use crate::row_group::{FileMetadata, MAX_DECODED_BYTES, views_pay, views_save_nothing};
 use crate::source::place::{Place, shown};
 use crate::source::{self, Source, StoreOptions};
 use crate::tier::DiskTier;
@@ -152,9 +154,13 @@ impl DatasetBuilder {
             Some(columns) => Projection::columns(schema, columns)?,
             None => Projection::all(schema),
         };
-        let projection = match first_file(&self.index)? {
-            Some(file) => projection.with_views(|field| views_pay(&file, field)),
-            None => projection,
+        let (projection, in_order) = match first_file(&self.index)? {
+            Some(file) => {
+                let in_order = |field: &Field| views_pay(&file, field) && !views_save_nothing(&file, field);
+                let in_order = projection.clone().with_views(in_order);
+                (projection.with_views(|field| views_pay(&file, field)), in_order)
+            }
+            None => (projection.clone(), projection),
         };
         if self.tier.is_some() && self.staleness == Staleness::Off {
             return Err(Error::new(ErrorKind::InvalidArgument, "a disk tier, and files that are not compared")
@@ -179,6 +185,7 @@ impl DatasetBuilder {
             index: self.index,
             source,
             projection,
+            in_order,
             staleness: self.staleness,
             max_decoded_bytes: self.max_decoded_bytes,
             cache_bytes: self.cache_bytes,

@@ -85,6 +85,8 @@ struct Settings {
     index: Index,
     source: Arc<dyn Source>,
     projection: Projection,
+    /// The same for rows that are served as they lie.
+    in_order: Projection,
     staleness: Staleness,
     max_decoded_bytes: u64,
     cache_bytes: u64,
@@ -268,6 +270,11 @@ impl Dataset {
     /// What is served, and how it is decoded: long strings and binary as views.
     pub(crate) fn projection(&self) -> &Projection {
         &self.inner.settings.projection
+    }
+
+    /// What is served, and how it is decoded where rows are served as they lie.
+    pub(crate) fn projection_in_order(&self) -> &Projection {
+        &self.inner.settings.in_order
     }
 
     /// Brings rows to the types served, in memory of their own.

@@ -145,6 +145,12 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
         whole.into_batch()
     }
 
+    /// The same, for a loader that serves all rows as they lie, if there is something to gain: values that others keep
+    /// as views are decoded to where batches show them.
+    fn in_order(&self) -> Option<Arc<dyn Groups>> {
+        None
+    }
+
     /// Whether strings and binary are served as views, whose values batches share with what is held.
     fn shares_values(&self) -> bool {
         false
@@ -420,6 +426,15 @@ impl Groups for DatasetGroups {
 
     fn read_run(&self, parts: &[RunPart], prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
         self.dataset.read_run(parts, &self.projection, prefetch, sink)
+    }
+
+    fn in_order(&self) -> Option<Arc<dyn Groups>> {
+        let projection = self.dataset.projection_in_order();
+        // Entries of the disk tier are of the other types.
+        if self.views || self.dataset.has_disk_tier() || projection.internal() == self.projection.internal() {
+            return None;
+        }
+        Some(Arc::new(Self { projection: projection.clone(), ..Self::new(self.dataset.clone(), false) }))
     }
 
     fn shares_values(&self) -> bool {

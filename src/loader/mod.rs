@@ -356,7 +356,11 @@ impl LoaderBuilder {
 
     /// What is read at once: small row groups together, unless the order takes them one by one.
     fn units(&self) -> Arc<dyn Groups> {
-        let groups = Arc::clone(&self.groups);
+        let in_order = match &self.samplers[..] {
+            [sampler] if self.share.is_none() && sampler.serves_all_in_order() => self.groups.in_order(),
+            _ => None,
+        };
+        let groups = in_order.unwrap_or_else(|| Arc::clone(&self.groups));
         match self.samplers.iter().any(|sampler| sampler.orders().follows_row_groups()) {
             true => groups,
             false => units::joined(groups, self.options.memory),

@@ -26,6 +26,7 @@ use crate::sampler::{Shard, Tail};
 use crate::source::{Done, Pending};
 
 mod help;
+mod in_order;
 mod places;
 #[cfg(target_os = "linux")]
 mod served;

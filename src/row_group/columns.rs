@@ -15,14 +15,33 @@ use crate::projection::{Projection, children, view_of};
 pub(crate) fn views_pay(file: &FileMetadata, field: &Field) -> bool {
     const LONG: i64 = 64;
     const REFERENCE: i64 = 4;
-    let place = file.arrow_schema().fields().iter().position(|known| known.name() == field.name());
-    let (Some(place), Some(_)) = (place, view_of(field.data_type())) else { return false };
-    let leaf = file.leaves(place).start;
+    let Some(leaf) = leaf_of(file, field) else { return false };
     let columns = || file.metadata().row_groups().iter().map(|group| group.column(leaf));
     let values = columns().map(|column| column.num_values()).fold(0, i64::saturating_add).max(1);
     let bytes = columns().map(|column| column.uncompressed_size()).fold(0, i64::saturating_add);
     let dictionary = columns().all(|column| column.dictionary_page_offset().is_some());
     bytes / values >= LONG || (dictionary && bytes / values < REFERENCE)
+}
+
+/// Whether the values of a string or binary column take about as little memory one behind the other as views do, by
+/// what the file says of their lengths. Rows that are served as they lie are then shown where they were decoded to,
+/// while views would be copied to each batch. One file speaks for its dataset.
+pub(crate) fn views_save_nothing(file: &FileMetadata, field: &Field) -> bool {
+    /// With an offset that is a little more than a view.
+    const SHORT: i64 = 16;
+    let Some(leaf) = leaf_of(file, field) else { return false };
+    let columns = || file.metadata().row_groups().iter().map(|group| group.column(leaf));
+    let values = columns().map(|column| column.num_values()).fold(0, i64::saturating_add);
+    let mut lengths = columns().map(|column| column.unencoded_byte_array_data_bytes());
+    let bytes = lengths.try_fold(0_i64, |sum, bytes| Some(sum.saturating_add(bytes?)));
+    bytes.is_some_and(|bytes| (0..=values.saturating_mul(SHORT)).contains(&bytes))
+}
+
+/// The column of the file that has the values of a string or binary field.
+fn leaf_of(file: &FileMetadata, field: &Field) -> Option<usize> {
+    view_of(field.data_type())?;
+    let place = file.arrow_schema().fields().iter().position(|known| known.name() == field.name())?;
+    Some(file.leaves(place).start)
 }
 
 /// Where an output column comes from.

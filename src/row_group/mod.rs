@@ -37,7 +37,7 @@ use crate::{Error, ErrorKind, Result};
 pub(crate) use adapt::{finish, widens};
 #[cfg(feature = "filter")]
 pub(crate) use bloom::BloomFilter;
-pub(crate) use columns::views_pay;
+pub(crate) use columns::{views_pay, views_save_nothing};
 pub(crate) use cost::{Likeness, ReadCost};
 pub(crate) use decode::{GroupDecoder, MAX_DECODED_BYTES, Rows};
 pub(crate) use footer::{FileMetadata, Footer, read_end};
