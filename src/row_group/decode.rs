@@ -108,8 +108,8 @@ impl GroupDecoder<'_> {
             }
         }
         let mut pages = match rows {
-            Rows::Due(_) => self.fetch(group, &leaves, None, total as usize, bytes)?,
-            _ => self.fetch(group, &leaves, selected, count, bytes)?,
+            Rows::Due(_) => self.fetch(group, &leaves, None, total as usize, false, bytes)?,
+            _ => self.fetch(group, &leaves, selected, count, selected.is_none(), bytes)?,
         };
         pages.batch_rows = pages.batch_rows.min(chunk_rows);
         let is_due = matches!(rows, Rows::Due(_)) && bytes.is_near() && !Pages::is_left_to_parquet();
@@ -190,7 +190,7 @@ impl GroupDecoder<'_> {
             return Ok(decoded);
         }
         let total = self.file.row_group_rows(self.row_group) as usize;
-        let mut pages = self.fetch(group, leaves, None, total, bytes)?;
+        let mut pages = self.fetch(group, leaves, None, total, false, bytes)?;
         pages.batch_rows = pages.batch_rows.min(chunk_rows);
         let done = self.decode_pages(&pages, leaves, origins, alone, Some(due), chunk_rows, bytes, &mut each);
         done.map_err(|error| self.blame(&pages, leaves, error))?;
@@ -213,13 +213,15 @@ impl GroupDecoder<'_> {
         Ok(columns)
     }
 
-    /// Reads the pages that hold the wanted rows, and makes sure that they can be decoded within the limit.
+    /// Reads the pages that hold the wanted rows, and makes sure that they can be decoded within the limit. With `all`
+    /// every row of them is.
     fn fetch(
         &self,
         group: &RowGroupMetaData,
         leaves: &[usize],
         selected: Option<&[u32]>,
         count: usize,
+        all: bool,
         bytes: &dyn FileBytes,
     ) -> Result<Pages> {
         if selected.is_none() {
@@ -238,7 +240,7 @@ impl GroupDecoder<'_> {
             pages.bytes = if self.keeps_pages(group, leaves) { read()? } else { buffers::reading(read)? };
             pages.ranges = ranges;
         }
-        let plan = self.look_into(&pages, group, leaves, selected.is_some(), count)?;
+        let plan = self.look_into(&pages, group, leaves, selected.is_some(), count, all)?;
         pages.batch_rows = plan.batch_rows.clamp(1, count);
         pages.rare = plan.rare;
         pages.found = plan.found;
@@ -317,6 +319,7 @@ impl GroupDecoder<'_> {
         leaves: &[usize],
         selective: bool,
         count: usize,
+        all: bool,
     ) -> Result<Plan> {
         let limit = self.max_decoded_bytes;
         let mut plan = Plan { batch_rows: count, views: Vec::new(), rare: Vec::new(), found: Vec::new() };
@@ -372,10 +375,13 @@ impl GroupDecoder<'_> {
                     bytes = bytes.saturating_add(tally.data).saturating_add(tally.dictionary);
                 }
                 // Every reference to the dictionary is spelled out unless the values are views of it. How long they
-                // are cannot be seen from here, so if it could be too much, views come first and are measured.
+                // are cannot be seen from here, so if it could be too much, views come first and are measured, unless
+                // what decodes them measures them before it copies them.
                 let spelled_out = touched(tally.referring).saturating_mul(tally.dictionary);
                 if wanted_views.binary_search(&leaf).is_ok()
-                    || (spelled_out > limit && self.file.can_explode(leaf, &tally))
+                    || (spelled_out > limit
+                        && self.file.can_explode(leaf, &tally)
+                        && !(all && direct::decodes(column, &tally) && pages.decodes_root(leaf)))
                 {
                     plan.views.push(leaf);
                 }

@@ -110,6 +110,15 @@ impl Pages {
         is_left_to_parquet()
     }
 
+    /// Whether a column is a root field of its own, of a type that is decoded here.
+    pub(super) fn decodes_root(&self, leaf: usize) -> bool {
+        let schema = self.reader.parquet_schema();
+        let root = schema.get_column_root_idx(leaf);
+        let field = self.reader.schema().fields().get(root).filter(|_| !is_left_to_parquet());
+        let is_root = schema.root_schema().get_fields().get(root).is_some_and(|node| node.is_primitive());
+        is_root && field.is_some_and(|field| Shape::of(schema, root, &[leaf], field).is_some())
+    }
+
     pub(super) fn decoder(&self, leaves: &[usize]) -> Result<ParquetPushDecoder> {
         let mask = ProjectionMask::leaves(self.reader.parquet_schema(), leaves.iter().copied());
         caught("the row group", || {

@@ -13,6 +13,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersi
 
 use super::footer::read_end;
 use super::guard::{self, Chunk, Refusal, Tally};
+use super::pages::LEFT_TO_PARQUET;
 use super::thrift::Reader;
 use super::*;
 use crate::projection::{Projection, Renames};
@@ -569,6 +570,36 @@ fn a_value_repeated_through_a_dictionary_counts_as_often_as_it_appears() {
     assert_eq!(finish(&few, plain.output()).unwrap(), batch.slice(0, 3));
     let some = decode(&source, &file, 0, &plain, &[], Rows::Selected(&[0, 7]), options).unwrap();
     assert_eq!(some.batch, batch.slice(0, 2));
+}
+
+#[test]
+fn values_of_a_dictionary_are_measured_as_they_are_and_not_as_they_could_be() {
+    let long = "x".repeat(1 << 20);
+    let word = |row: usize| match row % 50 {
+        7 => Some(long.clone()),
+        9 => None,
+        _ => Some(format!("word {}", row % 3)),
+    };
+    let strings: ArrayRef = Arc::new((0..200).map(word).collect::<StringArray>());
+    let batch = RecordBatch::try_from_iter_with_nullable([("s", strings, true)]).unwrap();
+    let properties = WriterProperties::builder().set_dictionary_page_size_limit(4 << 20).build();
+    let source = write(&batch, properties);
+    let file = open(&source, "f").unwrap();
+    let plain = Projection::all(&batch.schema());
+    for left_to_parquet in [false, true] {
+        LEFT_TO_PARQUET.set(left_to_parquet);
+        // The longest value is 200 MiB in as many rows, and 4 MiB in those that have it.
+        let decoded = decode(&source, &file, 0, &plain, &[], Rows::All, 16 << 20).unwrap();
+        assert_eq!(decoded.batch, batch);
+        let error = decode(&source, &file, 0, &plain, &[], Rows::All, 3 << 20).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+        for rows in [Rows::Selected(&[7, 57]), Rows::Due(&[7, 57])] {
+            let some = decode(&source, &file, 0, &plain, &[], rows, 16 << 20).unwrap();
+            assert_eq!(some.batch.column(0).len(), 2);
+            assert_eq!(some.batch.column(0).as_string::<i32>().value(1), long);
+        }
+    }
+    LEFT_TO_PARQUET.set(false);
 }
 
 #[test]

@@ -104,7 +104,7 @@ impl Shape {
             return None;
         }
         let column = schema.column(leaf);
-        values_of(column.physical_type(), item.data_type())?;
+        values_of(column.physical_type(), item.data_type(), 0)?;
         let empty = i16::from(is_optional(schema.get_column_root(leaf)));
         let value = empty + 1 + i16::from(is_optional(column.self_type()));
         let fits = (column.max_rep_level(), column.max_def_level()) == (1, value);
@@ -148,7 +148,7 @@ impl Walk<'_> {
             *self.next += 1;
             let column = (leaf < self.schema.num_columns()).then(|| self.schema.column(leaf))?;
             let fits = (column.max_rep_level(), column.max_def_level()) == (0, level) && level <= MAX_LEVELS;
-            values_of(column.physical_type(), field.data_type())?;
+            values_of(column.physical_type(), field.data_type(), 0)?;
             let data_type = field.data_type().clone();
             return fits.then_some(Tree::Leaf { leaf, data_type, is_nullable: is_optional, above });
         }
@@ -210,7 +210,7 @@ pub(super) struct GroupBytes<'a> {
     pub(super) unpackers: Arc<Unpackers>,
     /// Whether all rows are wanted.
     pub(super) all_rows: bool,
-    /// The levels of a page may not take more bytes than this.
+    /// The levels of a page may not take more bytes than this, and neither may the strings of a column.
     pub(super) limit: u64,
 }
 
@@ -277,7 +277,7 @@ impl Column {
                     DataType::FixedSizeList(_, size) => usize::try_from(size).ok(),
                     _ => None,
                 };
-                let leaf = bytes.leaf(leaf, values_of(physical, item.data_type()));
+                let leaf = bytes.leaf(leaf, values_of(physical, item.data_type(), bytes.limit));
                 let all_rows = bytes.all_rows;
                 leaf.map(|leaf| {
                     let lists = Box::new(Lists::new(leaf, bytes.rows(), empty, fixed));
@@ -362,7 +362,7 @@ impl Branch {
         Ok(match tree {
             Tree::Leaf { leaf, data_type, is_nullable, above } => {
                 let physical = bytes.group.column(leaf).column_type();
-                let leaf = bytes.leaf(leaf, values_of(physical, &data_type))?;
+                let leaf = bytes.leaf(leaf, values_of(physical, &data_type, bytes.limit))?;
                 Self::Leaf(Box::new(Flat::new(leaf, bytes.rows(), is_nullable, &above)))
             }
             Tree::Struct { fields, is_optional, children } => {

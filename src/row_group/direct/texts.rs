@@ -27,6 +27,8 @@ pub(super) struct Texts<O> {
     expected: usize,
     /// References of the values that are being read, kept for their memory.
     references: Vec<u32>,
+    /// The values of a dictionary may not take more bytes than this when they are spelled out.
+    limit: u64,
 }
 
 #[derive(Debug)]
@@ -57,9 +59,10 @@ const MOST_AHEAD: usize = 64 << 20;
 const SHORT: usize = 16;
 
 impl<O: OffsetSizeTrait> Texts<O> {
-    pub(super) fn new(is_text: bool) -> Self {
+    pub(super) fn new(is_text: bool, limit: u64) -> Self {
         let (offsets, data, references) = (vec![O::default()], Vec::new(), Vec::new());
-        Self { is_text, dictionary: None, page: Page::Plain(Bytes::new()), offsets, data, expected: 0, references }
+        let page = Page::Plain(Bytes::new());
+        Self { is_text, dictionary: None, page, offsets, data, expected: 0, references, limit }
     }
 }
 
@@ -169,7 +172,7 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
     }
 
     fn read(&mut self, count: usize) -> Result<()> {
-        let Self { dictionary, page, offsets, data, expected, references: kept, .. } = self;
+        let Self { dictionary, page, offsets, data, expected, references: kept, limit, .. } = self;
         let first = offsets.len();
         let start = data.len();
         match page {
@@ -219,6 +222,13 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
                     values.get(*reference as usize).map(|value| value.1 as usize).ok_or_else(|| beyond(*reference))
                 };
                 let length = push_lengths(offsets, start, kept.iter().map(length_of))?;
+                // A few bytes can stand for as many as the dictionary likes.
+                let bytes_of_all = (start as u64).saturating_add(length as u64);
+                if bytes_of_all > *limit {
+                    let message = format!("its values take {bytes_of_all} bytes or more, and {limit} are possible");
+                    return Err(Error::new(ErrorKind::TooLarge, message)
+                        .with_hint("allow more memory, ask for fewer columns, or write smaller row groups"));
+                }
                 make_room(data, length, count, expected);
                 data.resize(start + length + SHORT, 0);
                 let mut begin = start;

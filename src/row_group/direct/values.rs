@@ -57,7 +57,9 @@ pub(super) fn decodes(physical: Type, encoding: Encoding) -> bool {
 }
 
 /// What decodes the values of a column to this Arrow type, if that is done here.
-pub(super) fn values_of(physical: Type, data_type: &DataType) -> Option<Box<dyn Values>> {
+///
+/// Values that a dictionary has once take at most `limit` bytes when they are spelled out.
+pub(super) fn values_of(physical: Type, data_type: &DataType, limit: u64) -> Option<Box<dyn Values>> {
     use DataType::*;
     match (physical, data_type) {
         (Type::INT32, Int8 | Int16 | Int32 | UInt8 | UInt16 | UInt32 | Date32 | Time32(_) | Decimal32(_, _))
@@ -65,8 +67,10 @@ pub(super) fn values_of(physical: Type, data_type: &DataType) -> Option<Box<dyn 
         (Type::INT64, Int64 | UInt64 | Date64 | Time64(_) | Timestamp(_, _) | Duration(_) | Decimal64(_, _))
         | (Type::DOUBLE, Float64) => Some(Box::new(Fixed::<u64>::new(data_type))),
         (Type::BOOLEAN, Boolean) => Some(Box::new(Flags::default())),
-        (Type::BYTE_ARRAY, Utf8 | Binary) => Some(Box::new(Texts::<i32>::new(*data_type == Utf8))),
-        (Type::BYTE_ARRAY, LargeUtf8 | LargeBinary) => Some(Box::new(Texts::<i64>::new(*data_type == LargeUtf8))),
+        (Type::BYTE_ARRAY, Utf8 | Binary) => Some(Box::new(Texts::<i32>::new(*data_type == Utf8, limit))),
+        (Type::BYTE_ARRAY, LargeUtf8 | LargeBinary) => {
+            Some(Box::new(Texts::<i64>::new(*data_type == LargeUtf8, limit)))
+        }
         _ => None,
     }
 }
