@@ -82,7 +82,10 @@ def check_fill(np: Any, fill: Any, dtype: Any) -> None:
 
 
 class Codes(NamedTuple):
-    """Values of a dictionary: that of row ``i`` is ``categories[codes[i]]``."""
+    """Values of a dictionary: that of row ``i`` is ``categories[codes[i]]``.
+
+    Nulls that are filled have a category of their own, the last one.
+    """
 
     codes: Any
     """Shape ``(rows,)``."""
@@ -134,7 +137,7 @@ def reader(field: Field, nulls: Nulls, strings: str, column: str | None = None) 
                 column=column,
                 hint="ask for nulls='mask' or nulls='fill', or take the column as Arrow",
             )
-        found = _fill(np, present(array, owner, start, count), valid)
+        found = _fill(np, present(array, owner, start, count), valid, nulls == "mask")
         return Masked(found, valid) if nulls == "mask" else found
 
     return read
@@ -152,8 +155,12 @@ def _bits(np: Any, array: Any, buffer: int, start: int, count: int) -> Any:
     return np.unpackbits(data, bitorder="little")[start % 8 : start % 8 + count].view(bool)
 
 
-def _fill(np: Any, found: Any, valid: Any) -> Any:
-    """The values with NaN, NaT, zeros, None or empty lists at the nulls. Never in the buffers that others may share."""
+def _fill(np: Any, found: Any, valid: Any, masked: bool = False) -> Any:
+    """The values with NaN, NaT, zeros, None or empty lists at the nulls. Never in the buffers that others may share.
+
+    Where a mask tells the nulls, their codes are 0. Elsewhere a null gets a category of its own, because the first one
+    is a value.
+    """
     if valid.all():
         return found
     if isinstance(found, np.ndarray):
@@ -171,12 +178,29 @@ def _fill(np: Any, found: Any, valid: Any) -> Any:
             _ends(np, np.where(valid, lengths, 0), found.offsets.dtype),
         )
     if isinstance(found, Codes):
-        return Codes(np.where(valid, found.codes, np.asarray(0, dtype=found.codes.dtype)), found.categories)
+        at, categories = (0, found.categories) if masked else _with_null(np, found.categories)
+        return Codes(np.where(valid, found.codes, np.asarray(at, dtype=found.codes.dtype)), categories)
     if isinstance(found, dict):
-        return {name: _fill(np, part, valid) for name, part in found.items()}
+        return {name: _fill(np, part, valid, masked) for name, part in found.items()}
     if isinstance(found, Masked):
-        return Masked(_fill(np, found.values, valid), found.valid & valid)
+        return Masked(_fill(np, found.values, valid, True), found.valid & valid)
     return [value if there else None for value, there in zip(found, valid)]
+
+
+def _with_null(np: Any, categories: Any) -> tuple[int, Any]:
+    """The categories with one more, which is what fills a null, and its code."""
+    count = _rows_of(categories)
+    if isinstance(categories, Ragged):
+        return count, Ragged(categories.values, np.append(categories.offsets, categories.offsets[-1:]))
+    if isinstance(categories, np.ndarray):
+        more = np.concatenate([categories, np.zeros((1, *categories.shape[1:]), dtype=categories.dtype)])
+        return count, _fill(np, more, np.arange(count + 1) < count)
+    return count, [*categories, None]
+
+
+def _rows_of(categories: Any) -> int:
+    """How many categories there are: a tuple of values and offsets is as long as its offsets say."""
+    return len(categories.offsets) - 1 if isinstance(categories, Ragged) else len(categories)
 
 
 def _keep(np: Any, value: Any, kept: Any) -> Any:
@@ -510,7 +534,7 @@ def _joined_codes(parts: list[Codes]) -> Codes:
     for part in parts:
         wide = part.codes.long() if _is_tensor(part.codes) else part.codes.astype("int64")
         codes.append(wide + before)
-        before += len(part.categories)
+        before += _rows_of(part.categories)
     whole, narrow = joined(codes), parts[0].codes.dtype
     if _is_tensor(whole):
         import torch
@@ -533,7 +557,7 @@ def in_rows(value: Any, rows: int) -> list[Any]:
     if isinstance(value, Masked):
         return [part if there else None for part, there in zip(in_rows(value.values, rows), value.valid)]
     if isinstance(value, Codes):
-        names = in_rows(value.categories, len(value.categories))
+        names = in_rows(value.categories, _rows_of(value.categories))
         return [names[code] if names else None for code in value.codes]
     if isinstance(value, Ragged):
         ends = value.offsets.tolist()

@@ -186,6 +186,35 @@ def test_dictionaries_are_codes_and_structs_dicts(tmp_path: pathlib.Path) -> Non
     assert found["s"]["a"].tolist() == [0, 1, 2] and found["s"]["b"] == ["0", "1", "2"]
 
 
+@pytest.mark.parametrize("strings", ["list", "offsets"])
+def test_a_null_of_a_dictionary_is_filled_with_no_value_of_it(strings: str, tmp_path: pathlib.Path) -> None:
+    words = pa.array(["x", None, "y", None]).dictionary_encode()
+    numbers = pa.array([1.5, None, 2.5, None]).dictionary_encode()
+    lists = pa.array([["x", None], ["y"], None, []], pa.list_(pa.string()))
+    lists = lists.cast(pa.list_(pa.dictionary(pa.int32(), pa.string())))
+    below = pa.StructArray.from_arrays([words, numbers], ["w", "n"], mask=pa.array([False, False, True, False]))
+    table = pa.table({"w": words, "n": numbers, "l": lists, "s": below})
+    found = served(table, tmp_path).to_numpy(nulls="fill", strings=strings)
+    none: list[int] | None = [] if strings == "offsets" else None
+
+    def values(codes: rowdex.Codes) -> list[object]:
+        categories = codes.categories
+        if isinstance(categories, rowdex.Ragged):
+            ends = categories.offsets.tolist()
+            categories = [categories.values[a:b].tolist() for a, b in zip(ends, ends[1:])]
+        return [categories[code] for code in codes.codes]
+
+    x, y = ([ord("x")], [ord("y")]) if strings == "offsets" else ("x", "y")
+    assert values(found["w"]) == [x, none, y, none]
+    assert values(found["l"].values) == [x, none, y] and found["l"].offsets.tolist() == [0, 2, 3, 3, 3]
+    assert values(found["s"]["w"]) == [x, none, none, none]
+    assert [str(value) for value in values(found["n"])] == ["1.5", "nan", "2.5", "nan"]
+    masked = served(table, tmp_path).to_numpy(["w", "l"], nulls="mask", strings=strings)
+    assert masked["w"].valid.tolist() == [True, False, True, False]
+    assert max(masked["w"].values.codes.tolist()) == 1, "a mask tells the nulls: there is no category for them"
+    assert values(masked["l"].values.values) == [x, none, y]
+
+
 @pytest.mark.parametrize("kind", [kind for kind in TYPES if kind != "null"])
 def test_nulls_are_an_error_unless_filled_or_masked(kind: str, tmp_path: pathlib.Path) -> None:
     batch = served(pa.table({"c": TYPES[kind]}), tmp_path)
