@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import inspect
 import os
+import sys
+import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -228,6 +230,8 @@ class Loader:
         if views and strings == "offsets":
             raise ValueError("views=True and strings='offsets': views have no offsets; leave out one of them")
         self.dataset = dataset
+        self._made_in = os.getpid()
+        self._told_epoch = False
         # A sampler of its own, at the place where the given one is.
         self._sampler = object.__new__(DistributedSampler)
         self._sampler.__setstate__(sampler.__getstate__())
@@ -381,12 +385,35 @@ class Loader:
     def _begin(self) -> tuple[Handle, int, int]:
         """Begins an epoch. Returns the loader of the library, the epoch and its first step."""
         self._sampler._check_world()
+        self._check_worker()
         loader, begun = self._loader.get(), _ffi.LoaderInfo()
         call(library.loader_begin_epoch, loader, ctypes.byref(begun))
         self._loaded_epoch = None
         self._begun = (int(begun.epoch), int(begun.step))
         self._iterations += 1
         return loader, *self._begun
+
+    def _check_worker(self) -> None:
+        """Refuses to serve all batches of a rank in each of several workers of a ``DataLoader``."""
+        data = sys.modules.get("torch.utils.data")
+        worker = None if data is None else data.get_worker_info()
+        if worker is None:
+            return
+        inherited = self._made_in != os.getpid()
+        if worker.num_workers > 1 and (inherited or any(self._sampler._assumed)):
+            raise RuntimeError(
+                f"a {type(self).__name__} in one of the {worker.num_workers} workers of a DataLoader: each of them"
+                " would serve every batch of this rank. Use rowdex.torch.IterableDataset, which deals batches to"
+                " workers, or num_workers=0 and map= of the loader; or make a loader in each worker, with"
+                " num_replicas and rank of its own"
+            )
+        if inherited and not self._told_epoch and self._iterations == 0:
+            warnings.warn(
+                f"this {type(self).__name__} was copied to the worker of a DataLoader, and every worker that is started"
+                " begins with the same epoch: use persistent_workers=True, call set_epoch() of the loader before each "
+                "epoch, or use rowdex.torch.IterableDataset",
+                stacklevel=4,
+            )
 
     def _from(self, epoch: int, step: int) -> Iterator[Any]:
         """The batches of an epoch from a step on."""
@@ -472,6 +499,7 @@ class Loader:
         anyway. An epoch that was resumed goes on where it was.
         """
         epoch = epoch_number(epoch)
+        self._told_epoch = True
         if self._begun is not None and self._begun[0] == epoch:
             return
         if self._loaded_epoch is not None:

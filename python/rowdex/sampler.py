@@ -59,6 +59,10 @@ class SamplerSpec(NamedTuple):
     def __index__(self) -> int:
         raise TypeError(STEPS_ARE_NO_ROWS)
 
+    def __lt__(self, other: object) -> bool:
+        # How PyTorch's ConcatDataset begins to look at a row id.
+        raise TypeError(STEPS_ARE_NO_ROWS)
+
     def open(self, dataset: Dataset | None) -> OpenSampler:
         """The samplers that it describes. Orders that go by row groups need the dataset."""
         orders = self._orders(dataset)

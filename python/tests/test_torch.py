@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import rowdex
 
-from .conftest import REPOSITORY, ROWS
+from .conftest import REPOSITORY, ROWS, run_python
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -256,6 +256,67 @@ def test_stateful_data_loaders_go_on_where_they_were(torch_dataset: Any, workers
     assert begun + ids(second) == whole
 
 
+class Doubled(torch.utils.data.IterableDataset):  # type: ignore[misc]
+    """A loader in a dataset of somebody's own; ``make`` makes it in the worker."""
+
+    def __init__(self, loader: Any = None, make: Any = None) -> None:
+        self.loader, self.make = loader, make
+
+    def __iter__(self) -> Any:
+        for batch in self.loader if self.make is None else self.make():
+            yield batch["id"] * 2
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_a_loader_that_each_of_several_workers_would_serve_whole_is_refused(index: str, method: str) -> None:
+    def batches(dataset: Any, workers: int, **options: Any) -> Any:
+        return DataLoader(
+            dataset, batch_size=None, num_workers=workers, timeout=WATCHDOG, multiprocessing_context=method, **options
+        )
+
+    loader = rowdex.Loader(rowdex.Dataset(index, ["id"]), batch_size=64, seed=1)
+    with pytest.raises(RuntimeError, match="one of the 2 workers.*rowdex.torch.IterableDataset"):
+        next(iter(batches(Doubled(loader), 2)))
+    # One worker serves them all, and goes on with the next epoch if it persists.
+    persists = batches(Doubled(loader), 1, persistent_workers=True)
+    assert [[(ids // 2).tolist() for ids in persists] for _ in range(2)] == [ids(loader) for _ in range(2)]
+
+
+def test_loaders_that_workers_make_for_shards_of_their_own_serve_every_row_once(index: str) -> None:
+    def make(**sharding: int) -> Any:
+        return rowdex.Loader(rowdex.Dataset(index, ["id"]), batch_size=64, tail="uneven", **sharding)
+
+    def shard() -> Any:
+        worker = torch.utils.data.get_worker_info()
+        return make(num_replicas=worker.num_workers, rank=worker.id)
+
+    options: dict[str, Any] = {"batch_size": None, "num_workers": 2, "timeout": WATCHDOG}
+    served = DataLoader(Doubled(make=shard), multiprocessing_context="fork", **options)
+    assert sorted(row for rows in served for row in rows.tolist()) == list(range(0, 2 * ROWS, 2))
+    with pytest.raises(RuntimeError, match="one of the 2 workers"):
+        next(iter(DataLoader(Doubled(make=make), multiprocessing_context="fork", **options)))
+
+
+def test_a_loader_in_a_worker_that_begins_every_epoch_anew_says_so(index: str) -> None:
+    program = """
+import sys, rowdex, torch
+from torch.utils.data import DataLoader, IterableDataset
+class Own(IterableDataset):
+    def __init__(self, loader):
+        self.loader = loader
+    def __iter__(self):
+        return iter(self.loader)
+loader = rowdex.Loader(rowdex.Dataset(sys.argv[1], ["id"]), batch_size=500, seed=1)
+if sys.argv[2] == "told":
+    loader.set_epoch(1)
+for batch in DataLoader(Own(loader), batch_size=None, num_workers=1, multiprocessing_context="fork", timeout=60):
+    pass
+"""
+    assert "persistent_workers=True" in run_python(program, index, "not told", timeout=WATCHDOG).stderr
+    told = run_python(program, index, "told", timeout=WATCHDOG)
+    assert told.returncode == 0 and "persistent_workers=True" not in told.stderr
+
+
 @pytest.mark.parametrize("stock", [False, True])
 def test_threads_that_iterate_over_one_dataset_at_once_get_their_own_batches(index: str, stock: bool) -> None:
     dataset = rowdex.torch.Dataset(index, ["id"])
@@ -369,6 +430,9 @@ def test_misuse_is_refused(torch_dataset: Any) -> None:
     other = rowdex.torch.BatchSampler(range(7), 2)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="7 rows"):
         next(iter(DataLoader(torch_dataset, batch_sampler=other)))
+    for joined in (torch_dataset + torch_dataset, torch.utils.data.Subset(torch_dataset, range(5))):
+        with pytest.raises(TypeError, match="hands out steps, and no row ids"):
+            next(iter(DataLoader(joined, batch_sampler=rowdex.torch.BatchSampler(torch_dataset, 10))))
 
 
 def test_rowdexs_sampler_is_one_of_pytorchs_and_a_sampler_of_it_is_refused(index: str) -> None:
