@@ -4,6 +4,8 @@ pickle."""
 from __future__ import annotations
 
 import array
+import multiprocessing
+import multiprocessing.util
 import os
 import weakref
 from typing import Any
@@ -94,6 +96,9 @@ class Numbers:
                 ) from error
             self._path = path
             weakref.finalize(self, _remove, path, os.getpid())
+            if multiprocessing.parent_process() is not None:
+                # What weakref runs at the end of a program does not run in these.
+                multiprocessing.util.Finalize(self, _remove, (path, os.getpid()), exitpriority=-10)
         return self._path
 
 

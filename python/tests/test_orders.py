@@ -251,6 +251,29 @@ def test_long_lists_travel_in_a_file_that_goes_with_them() -> None:
     assert set(glob.glob(pattern)) <= before
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_the_files_of_long_lists_go_with_processes_that_multiprocessing_started(tmp_path: pathlib.Path) -> None:
+    program = """
+import glob, multiprocessing, os, pickle, rowdex, sys
+kept = []
+def work(pipe):
+    # As a global of the process is kept to its end.
+    kept.append(rowdex.order.Explicit(range(1000)))
+    pickle.dumps(kept[0])
+    pipe.send(len(glob.glob(os.path.join(os.environ["TMPDIR"], "rowdex-*.numbers"))))
+context = multiprocessing.get_context("fork")
+ours, theirs = context.Pipe()
+process = context.Process(target=work, args=(theirs,))
+process.start()
+assert ours.poll(30) and ours.recv() == 1
+process.join(30)
+assert process.exitcode == 0
+"""
+    done = run_python(program, TMPDIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert os.listdir(tmp_path) == []
+
+
 def test_the_launcher_says_which_rank_this_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [
         "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
