@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import rowdex
+from rowdex._arrays import joined
 
 from .conftest import REPOSITORY, run_python
 
@@ -122,6 +123,7 @@ def test_python_values_need_no_numpy(tmp_path: pathlib.Path) -> None:
 import sys
 sys.modules["numpy"] = None
 import rowdex
+from rowdex._arrays import joined
 batch = rowdex.Dataset(sys.argv[1])[:]
 assert batch.to_pydict()["uint64"] == [1, None, 2**64 - 1] and len(list(batch)) == 3
 assert not {"torch", "pyarrow"} & set(sys.modules)
@@ -213,6 +215,17 @@ def test_a_null_of_a_dictionary_is_filled_with_no_value_of_it(strings: str, tmp_
     assert masked["w"].valid.tolist() == [True, False, True, False]
     assert max(masked["w"].values.codes.tolist()) == 1, "a mask tells the nulls: there is no category for them"
     assert values(masked["l"].values.values) == [x, none, y]
+
+
+@pytest.mark.parametrize("strings", ["list", "offsets"])
+def test_joined_dictionaries_have_the_values_of_their_parts(strings: str, tmp_path: pathlib.Path) -> None:
+    batch = served(pa.table({"c": pa.array(["x", "zz", "y", "x"]).dictionary_encode()}), tmp_path)
+    whole = batch.to_numpy(strings=strings)["c"]
+    codes, categories = joined([whole, whole])
+    if isinstance(categories, rowdex.Ragged):
+        ends = categories.offsets.tolist()
+        categories = [bytes(categories.values[a:b]).decode() for a, b in zip(ends, ends[1:])]
+    assert [categories[code] for code in codes] == ["x", "zz", "y", "x"] * 2
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TYPES if kind != "null"])
