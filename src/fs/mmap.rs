@@ -16,6 +16,8 @@ use std::io;
 #[cfg(target_os = "linux")]
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use memmap2::Mmap;
@@ -105,13 +107,19 @@ pub(crate) fn map_sealed(file: &File, length: u64) -> Result<Bytes> {
 /// The kernel clears each page when it is touched for the first time: megabytes in pages of 4 KiB take it longer than
 /// copying them does, and in pages of 2 MiB a seventh of that. Only pages that lie in the vector as a whole are asked
 /// for, so it takes no more memory. Where the system has no large pages to give, nothing changes.
+///
+/// Each range that is asked for within memory of the allocator may be one more map of the process, of which there are
+/// at most 65,530 unless the system's administrator says otherwise. So that is done only so many times; what was asked
+/// for stays so when the allocator uses it again.
 pub(crate) fn prefer_large_pages<T>(memory: &mut Vec<T>) {
     #[cfg(target_os = "linux")]
     {
         /// Of nearly all machines. Where large pages are larger, there are none in so small a range.
         const LARGE: usize = 2 << 20;
+        /// Blocks as large as this have a map of their own, which ends with them.
+        const OWN_MAP: usize = 32 << 20;
         let (start, length) = (memory.as_mut_ptr().cast::<u8>(), memory.capacity().saturating_mul(size_of::<T>()));
-        if length < LARGE {
+        if length < LARGE || (length < OWN_MAP && !may_ask()) {
             return;
         }
         let skipped = start.align_offset(LARGE);
@@ -124,6 +132,13 @@ pub(crate) fn prefer_large_pages<T>(memory: &mut Vec<T>) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = memory;
+}
+
+/// Whether there have not been too many ranges with large pages.
+#[cfg(target_os = "linux")]
+fn may_ask() -> bool {
+    static LEFT: AtomicU32 = AtomicU32::new(8 << 10);
+    LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
 /// A memory file that the process that made it writes again, once nobody else has it.
