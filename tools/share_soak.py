@@ -95,7 +95,8 @@ class Rank:
             epoch = (epoch + 1 + self.random.randrange(EPOCHS - 1)) % EPOCHS
             self.place, self.state = (epoch, 0), None
             return "epoch", epoch
-        self.place, self.state = self.random.choice(self.seen[-200:])
+        # Nor what comes after the last epoch, which is the first one again.
+        self.place, self.state = self.random.choice([seen for seen in self.seen[-200:] if seen[0][0] < EPOCHS])
         return "state", self.state
 
     def wrap(self) -> bool:

@@ -66,7 +66,13 @@ pub(crate) fn from_whole(
         // their tables are in the core's caches then, which pays for the copy.
         (true, false) => DueRows::extract(&whole, slots, 1)?,
         (false, _) => match as_run(&slots, whole.num_rows()).filter(|_| may_lie(groups)) {
-            Some(run) => DueRows::run(vec![whole.slice(run.start, run.len())]),
+            Some(run) => {
+                let run = whole.slice(run.start, run.len());
+                match rows::show_what_they_keep(std::slice::from_ref(&run)) {
+                    true => DueRows::run(vec![run]),
+                    false => DueRows::extract(&whole, slots, PIECES)?,
+                }
+            }
             None => DueRows::extract(&whole, slots, PIECES)?,
         },
     };
@@ -187,7 +193,7 @@ fn due_from_file(groups: &dyn Groups, group: u32, slots: Vec<u32>, prefetch: Opt
     }
     let mut footprint = ChunkBytes::default();
     let staged_bytes: u64 = chunks.iter().map(|chunk| footprint.add(chunk)).sum();
-    let rows = if may_lie(groups) && is_one_run(&ranks) {
+    let rows = if may_lie(groups) && is_one_run(&ranks) && rows::show_what_they_keep(&chunks) {
         DueRows::run(chunks)
     } else {
         let places: Vec<Place> = ranks.iter().filter_map(|rank| places.get(*rank as usize).copied()).collect();

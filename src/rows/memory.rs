@@ -39,6 +39,15 @@ pub(crate) fn bytes_shown(batch: &RecordBatch) -> u64 {
     Footprint::without_values().add(batch) + shown.sum::<u64>()
 }
 
+/// Whether the values that views of batches keep alive are mostly values that they show.
+pub(crate) fn show_what_they_keep(batches: &[RecordBatch]) -> bool {
+    let (mut all, mut others) = (Footprint::default(), Footprint::without_values());
+    let total = |footprint: &mut Footprint| batches.iter().map(|batch| footprint.add(batch)).sum::<u64>();
+    let kept = total(&mut all).saturating_sub(total(&mut others));
+    let columns = batches.iter().flat_map(RecordBatch::columns);
+    kept / 2 <= columns.filter_map(|column| view_bytes(column.as_ref())).sum()
+}
+
 /// Counts what arrays add to the memory that is kept alive by the arrays counted before.
 ///
 /// All arrays must be alive for as long as it counts: the allocator gives the address of a freed buffer to the next

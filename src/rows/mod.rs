@@ -22,7 +22,7 @@ use crate::{Error, ErrorKind};
 pub(crate) use chunks::Chunks;
 pub(crate) use dictionary::encode;
 pub(crate) use gather::{concat, copy_span, gather, gather_runs, join_exactly, take, take_rows};
-pub(crate) use memory::{ChunkBytes, Footprint, bytes_of, bytes_of_part, bytes_shown};
+pub(crate) use memory::{ChunkBytes, Footprint, bytes_of, bytes_of_part, bytes_shown, show_what_they_keep};
 pub(crate) use picks::Place;
 pub(crate) use views::{compact, compact_pieces, compact_sparse, detach, forget_unseen, view_bytes};
 

@@ -55,6 +55,24 @@ fn where_long_values_lie_is_held_as_long_as_the_loader_and_nothing_else_is() {
 }
 
 #[test]
+fn a_few_rows_of_a_row_group_keep_none_of_its_other_values() {
+    for threads in [0, 2] {
+        let (_dir, dataset) = images();
+        let group = dataset.decoded_bytes() / GROUPS;
+        let memory = dataset.decoded_bytes() * 3 / 10;
+        // A batch takes all rows of a row group and one or a few of the next.
+        let sampler = sampler(&orders(false, ROWS), 0, 1, GROUP_ROWS as usize + 1, Tail::Wrap);
+        let loader = Loader::builder(&dataset, sampler).memory(memory).threads(threads).epochs(2);
+        let mut loader = loader.build().unwrap();
+        while let Some(batch) = loader.try_next().unwrap() {
+            assert_eq!(batch.records, dataset.take(&batch.row_ids).unwrap());
+            let stats = loader.stats();
+            assert!(stats.peak_bytes <= memory + memory / 8 + 3 * group, "{stats:?}, row groups of {group}");
+        }
+    }
+}
+
+#[test]
 fn places_are_planned_for_unless_all_row_groups_stay() {
     let (_dir, dataset) = images();
     let groups = groups::DatasetGroups::new(dataset.clone(), false);
