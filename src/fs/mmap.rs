@@ -1,4 +1,4 @@
-//! The only memory maps, and what else the kernel is told about memory.
+//! The only memory maps.
 //!
 //! The map of a file is shared by every process that opens the same file and costs no copy, but it reads a file that
 //! others could change. The contract that makes it sound: **an order file, an entry of a disk tier or a large index is
@@ -16,8 +16,6 @@ use std::io;
 #[cfg(target_os = "linux")]
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
-#[cfg(target_os = "linux")]
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use memmap2::Mmap;
@@ -102,45 +100,6 @@ pub(crate) fn map_sealed(file: &File, length: u64) -> Result<Bytes> {
     Ok(Bytes::from_owner(map))
 }
 
-/// Asks the kernel for large pages where a vector has megabytes of room. Call it before they are filled.
-///
-/// The kernel clears each page when it is touched for the first time: megabytes in pages of 4 KiB take it longer than
-/// copying them does, and in pages of 2 MiB a seventh of that. Only pages that lie in the vector as a whole are asked
-/// for, so it takes no more memory. Where the system has no large pages to give, nothing changes.
-///
-/// Each range that is asked for within memory of the allocator may be one more map of the process, of which there are
-/// at most 65,530 unless the system's administrator says otherwise. So that is done only so many times; what was asked
-/// for stays so when the allocator uses it again.
-pub(crate) fn prefer_large_pages<T>(memory: &mut Vec<T>) {
-    #[cfg(target_os = "linux")]
-    {
-        /// Of nearly all machines. Where large pages are larger, there are none in so small a range.
-        const LARGE: usize = 2 << 20;
-        /// Blocks as large as this have a map of their own, which ends with them.
-        const OWN_MAP: usize = 32 << 20;
-        let (start, length) = (memory.as_mut_ptr().cast::<u8>(), memory.capacity().saturating_mul(size_of::<T>()));
-        if length < LARGE || (length < OWN_MAP && !may_ask()) {
-            return;
-        }
-        let skipped = start.align_offset(LARGE);
-        let whole = length.saturating_sub(skipped) / LARGE * LARGE;
-        if whole > 0 {
-            // SAFETY: the range lies within memory that the vector owns, and this advice changes no byte of it and
-            // takes no page off it.
-            let _ = unsafe { libc::madvise(start.wrapping_add(skipped).cast(), whole, libc::MADV_HUGEPAGE) };
-        }
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = memory;
-}
-
-/// Whether there have not been too many ranges with large pages.
-#[cfg(target_os = "linux")]
-fn may_ask() -> bool {
-    static LEFT: AtomicU32 = AtomicU32::new(8 << 10);
-    LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
-}
-
 /// A memory file that the process that made it writes again, once nobody else has it.
 ///
 /// Whoever it is lent to gets an open file of its own with a shared lock. The kernel takes that off with the last
@@ -212,43 +171,5 @@ impl Rewritable {
         // Nobody but this process asks for the exclusive lock, and that after this.
         flock(&lent, FlockOperation::NonBlockingLockShared)?;
         Ok(lent.into())
-    }
-}
-
-#[cfg(test)]
-#[cfg(target_os = "linux")]
-mod tests {
-    use super::*;
-
-    /// Whether the kernel was asked for large pages where this byte is.
-    fn is_advised(place: *const u8) -> bool {
-        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-        let mut here = false;
-        for line in maps.lines() {
-            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
-            let number = |text: &str| usize::from_str_radix(text, 16).ok();
-            if let Some((start, end)) = range.and_then(|(start, end)| Some((number(start)?, number(end)?))) {
-                here = (start..end).contains(&place.addr());
-            } else if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| here) {
-                return flags.split(' ').any(|flag| flag == "hg");
-            }
-        }
-        false
-    }
-
-    #[test]
-    fn large_pages_are_asked_for_where_they_fit_and_change_no_byte() {
-        let has_large_pages = Path::new("/sys/kernel/mm/transparent_hugepage").exists();
-        for (bytes, fit) in [(64 << 20, true), (1 << 20, false), (0, false)] {
-            let mut memory: Vec<u32> = Vec::with_capacity(bytes / 4);
-            memory.extend(0..bytes as u32 / 8);
-            prefer_large_pages(&mut memory);
-            memory.extend(bytes as u32 / 8..bytes as u32 / 4);
-            assert!(memory.iter().copied().eq(0..bytes as u32 / 4));
-            if fit {
-                assert_eq!(is_advised(memory.as_ptr().wrapping_add(memory.len() / 2).cast()), has_large_pages);
-            }
-        }
-        prefer_large_pages(&mut vec![(); 1 << 30]);
     }
 }

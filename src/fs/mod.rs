@@ -5,7 +5,6 @@ pub(crate) mod mmap;
 mod open_files;
 mod read;
 
-pub(crate) use mmap::prefer_large_pages;
 pub(crate) use open_files::{OpenFiles, most_open, open, with_room};
 pub(crate) use read::{read_at, read_regular, regular};
 

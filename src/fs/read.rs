@@ -7,7 +7,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use super::{error, open, prefer_large_pages};
+use super::{error, open};
 use crate::buffers;
 use crate::{Error, ErrorKind, Result};
 
@@ -41,13 +41,11 @@ pub(crate) fn read_at(file: &File, range: Range<u64>) -> io::Result<Bytes> {
     let length = usize::try_from(length).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
     if let Some(buffers) = buffers::of_reads() {
         let mut buffer = buffers.take_filled(length);
-        prefer_large_pages(&mut buffer);
         let read = until_full(length, |filled| read_into(file, &mut buffer[filled..], range.start + filled as u64))?;
         buffer.truncate(read);
         return Ok(buffers.lend(buffer));
     }
     let mut buffer = Vec::with_capacity(length);
-    prefer_large_pages(&mut buffer);
     until_full(length, |filled| read_some(file, &mut buffer, range.start + filled as u64))?;
     // The allocator may give more than was asked for, and then more may have been read.
     buffer.truncate(length);

@@ -25,7 +25,6 @@ use super::memory::{Footprint, bytes_of_array};
 use super::nested::{list_views, lists, maps, structs};
 use super::picks::{Picks, Place, Spans};
 use super::{record_batch, uncopied};
-use crate::fs::prefer_large_pages;
 use crate::{Error, ErrorKind, Result};
 
 /// The rows at `places`, in that order. All batches have the same schema, and places are inside them. Views become
@@ -326,7 +325,6 @@ fn by_arrow<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>
 
 fn concatenated<'a, T: Copy + 'a>(total: usize, spans: impl Iterator<Item = &'a [T]>) -> Vec<T> {
     let mut all = Vec::with_capacity(total);
-    prefer_large_pages(&mut all);
     spans.for_each(|span| all.extend_from_slice(span));
     all
 }

@@ -11,7 +11,6 @@ use super::delta::Delta;
 use super::hybrid::{Hybrid, Piece};
 use super::values::{Values, beyond, no_dictionary, references, short, unknown};
 use super::{Nulls, cannot_be, damaged, unspread};
-use crate::fs::prefer_large_pages;
 use crate::{Error, ErrorKind, Result};
 
 /// Values of any length.
@@ -77,7 +76,6 @@ fn make_room(data: &mut Vec<u8>, length: usize, count: usize, expected: &mut usi
     // No more than growing to twice the size would take, or what all of a first page has.
     let rest = usize::try_from(rest + rest / 64).unwrap_or(usize::MAX).min(data.len().max(length).max(MOST_AHEAD));
     data.reserve_exact(needed.saturating_add(rest));
-    prefer_large_pages(data);
 }
 
 /// The length of the value at the front of `bytes`, and what follows the length.

@@ -13,7 +13,6 @@ use super::hybrid::{Hybrid, Piece};
 use super::texts::Texts;
 use super::{Nulls, damaged, unspread};
 use crate::Result;
-use crate::fs::prefer_large_pages;
 
 /// The values of one column chunk, page by page. They are kept without the nulls between them until all are there.
 pub(super) trait Values: Debug + Send {
@@ -190,7 +189,6 @@ impl<T: Word> Values for Fixed<T> {
 
     fn reserve(&mut self, count: usize) {
         self.values.reserve_exact(count);
-        prefer_large_pages(&mut self.values);
     }
 
     fn read(&mut self, count: usize) -> Result<()> {
