@@ -376,6 +376,7 @@ fn ranks_that_go_anywhere_at_any_time_get_the_batches_of_each_place() {
 }
 
 #[test]
+#[cfg(feature = "capi")]
 fn workers_that_go_anywhere_get_the_batches_of_each_place_though_each_has_another_number_of_steps() {
     in_time(|| {
         for seed in 0..6 {
