@@ -199,7 +199,9 @@ struct Extractions {
     /// All before this one are done, and these after it.
     done_before: u64,
     done: BTreeSet<u64>,
-    /// Row groups that are being decoded to stay.
+    /// Row groups that rows are being got from, unless they stayed decoded.
+    under_way: BTreeSet<u32>,
+    /// Those of them that are being decoded to stay.
     busy: BTreeSet<u32>,
     /// Row groups that stayed decoded, and their bytes.
     stayed: BTreeMap<u32, u64>,
@@ -375,10 +377,12 @@ impl Schedule {
     }
 
     fn next_extraction(&mut self) -> Option<Task> {
-        let Extractions { planned, stayed, busy, .. } = &self.extractions;
+        let Extractions { planned, stayed, under_way, .. } = &self.extractions;
         let (number, extract) = planned.front()?;
         let stayed = stayed.contains_key(&extract.group);
-        if self.reads.starting == Some(*number) || !stayed && busy.contains(&extract.group) {
+        // A row group is read by one thread at a time: what that leaves behind, on disk or in memory, is there for the
+        // next one.
+        if self.reads.starting == Some(*number) || !stayed && under_way.contains(&extract.group) {
             return None;
         }
         let needs = match stayed {
@@ -413,6 +417,9 @@ impl Schedule {
         }
         self.memory.in_flight += needs;
         self.memory.note_peak();
+        if !stayed {
+            self.extractions.under_way.insert(extract.group);
+        }
         if !stayed && extract.keep {
             self.extractions.busy.insert(extract.group);
         }
@@ -482,7 +489,10 @@ impl Schedule {
         }
         self.running -= 1;
         self.memory.in_flight -= needs;
-        let Extractions { busy, stayed: stays, decodes, places, .. } = &mut self.extractions;
+        let Extractions { under_way, busy, stayed: stays, decodes, places, .. } = &mut self.extractions;
+        if !stayed {
+            under_way.remove(&extract.group);
+        }
         busy.remove(&extract.group);
         *decodes += done.decodes;
         if done.places > 0 {
