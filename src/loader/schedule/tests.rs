@@ -75,7 +75,11 @@ impl World {
                         if other.extract.group == extract.group && other.extract.keep && !other.stayed)
                     };
                     assert!(*stayed || !self.under_way.iter().any(to_stay), "decoded twice");
-                    let reads = |task: &Task| matches!(task, Task::Extract(other) if other.extract.group == extract.group && !other.stayed);
+                    let group = extract.group;
+                    let reads = |task: &Task| match task {
+                        Task::Extract(other) => other.extract.group == group && !other.stayed,
+                        _ => false,
+                    };
                     assert!(*stayed || !self.under_way.iter().any(reads), "read by two threads at once");
                     self.read_ahead.remove(number);
                     self.reads.retain(|read| read != number);
