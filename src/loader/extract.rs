@@ -65,16 +65,14 @@ pub(crate) fn from_whole(
         // Narrow values are found faster in a row group at a time than in all of them for each batch: their pages and
         // their tables are in the core's caches then, which pays for the copy.
         (true, false) => DueRows::extract(&whole, slots, 1)?,
-        (false, _) => match as_run(&slots, whole.num_rows()).filter(|_| may_lie(groups)) {
-            Some(run) => {
-                let run = whole.slice(run.start, run.len());
-                match rows::show_what_they_keep(std::slice::from_ref(&run)) {
-                    true => DueRows::run(vec![run]),
-                    false => DueRows::extract(&whole, slots, PIECES)?,
-                }
+        (false, _) => {
+            let run = as_run(&slots, whole.num_rows()).filter(|_| may_lie(groups));
+            let run = run.map(|run| vec![whole.slice(run.start, run.len())]);
+            match run.filter(|run| rows::show_what_they_keep(run)) {
+                Some(run) => DueRows::run(run),
+                None => DueRows::extract(&whole, slots, PIECES)?,
             }
-            None => DueRows::extract(&whole, slots, PIECES)?,
-        },
+        }
     };
     let stays = stays.then_some((whole, bytes));
     Ok(Extracted { stays, picking: began.elapsed(), ..Extracted::of_rows(rows) })

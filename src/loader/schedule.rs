@@ -199,10 +199,8 @@ struct Extractions {
     /// All before this one are done, and these after it.
     done_before: u64,
     done: BTreeSet<u64>,
-    /// Row groups that rows are being got from, unless they stayed decoded.
-    under_way: BTreeSet<u32>,
-    /// Those of them that are being decoded to stay.
-    busy: BTreeSet<u32>,
+    /// Row groups that are being decoded, and whether they stay.
+    under_way: BTreeMap<u32, bool>,
     /// Row groups that stayed decoded, and their bytes.
     stayed: BTreeMap<u32, u64>,
     /// Row groups of which it is kept where long values lie, and the bytes of that.
@@ -360,11 +358,11 @@ impl Schedule {
             return None;
         }
         while self.may_read_ahead() {
-            let Extractions { planned, stayed, busy, .. } = &self.extractions;
+            let Extractions { planned, stayed, under_way, .. } = &self.extractions;
             let (number, extract) = planned.iter().find(|(number, _)| *number >= self.reads.next)?;
             self.reads.next = number + 1;
             let group = extract.group;
-            let held = stayed.contains_key(&group) || busy.contains(&group);
+            let held = stayed.contains_key(&group) || under_way.get(&group) == Some(&true);
             let kept_before =
                 |(other, before): &&(u64, Extract)| other < number && before.group == group && before.keep;
             if !(held || planned.iter().any(|planned| kept_before(&planned))) {
@@ -382,7 +380,7 @@ impl Schedule {
         let stayed = stayed.contains_key(&extract.group);
         // A row group is read by one thread at a time: what that leaves behind, on disk or in memory, is there for the
         // next one.
-        if self.reads.starting == Some(*number) || !stayed && under_way.contains(&extract.group) {
+        if self.reads.starting == Some(*number) || !stayed && under_way.contains_key(&extract.group) {
             return None;
         }
         let needs = match stayed {
@@ -418,10 +416,7 @@ impl Schedule {
         self.memory.in_flight += needs;
         self.memory.note_peak();
         if !stayed {
-            self.extractions.under_way.insert(extract.group);
-        }
-        if !stayed && extract.keep {
-            self.extractions.busy.insert(extract.group);
+            self.extractions.under_way.insert(extract.group, extract.keep);
         }
         Some(Task::Extract(Extraction { number, extract, stayed, needs, found }))
     }
@@ -489,11 +484,10 @@ impl Schedule {
         }
         self.running -= 1;
         self.memory.in_flight -= needs;
-        let Extractions { under_way, busy, stayed: stays, decodes, places, .. } = &mut self.extractions;
+        let Extractions { under_way, stayed: stays, decodes, places, .. } = &mut self.extractions;
         if !stayed {
             under_way.remove(&extract.group);
         }
-        busy.remove(&extract.group);
         *decodes += done.decodes;
         if done.places > 0 {
             let before = places.insert(extract.group, done.places).unwrap_or(0);

@@ -48,10 +48,6 @@ impl EpochPlans {
         Ok(Self { ranks })
     }
 
-    fn steps(&self) -> u64 {
-        self.ranks.first().map_or(0, EpochPlan::steps)
-    }
-
     /// The first batch that is left of the epoch.
     fn first(&self) -> u64 {
         self.ranks.first().map_or(0, EpochPlan::first_step).saturating_mul(self.ranks.len() as u64)
@@ -61,11 +57,11 @@ impl EpochPlans {
 /// Batch `b` is that of rank `b mod ranks` at step `b / ranks`, counted from the beginning of the epoch.
 impl Batches for EpochPlans {
     fn count(&self) -> u64 {
-        EpochPlans::steps(self).saturating_mul(self.ranks.len() as u64)
+        self.steps(0).saturating_mul(self.ranks.len() as u64)
     }
 
     fn steps(&self, _: u64) -> u64 {
-        EpochPlans::steps(self)
+        self.ranks.first().map_or(0, EpochPlan::steps)
     }
 
     fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32> {
