@@ -203,7 +203,8 @@ def build(
 
     Each task lists the files, reads the footers of a slice of them, and returns an index of that. The caller joins
     these, which reads no footer again; files that changed meanwhile it reads itself. All machines must see the data by
-    the same paths or URLs; ``output`` is written here.
+    the same paths or URLs; ``output`` is written here. When a task fails, its error is raised at once; the other tasks
+    end by themselves, and what they return is dropped.
 
     Args:
         inputs, output, schema_mode, root, partitions, threads, store: As :func:`rowdex.build` has them.
@@ -240,10 +241,9 @@ def build(
                         file.write(ray.get(done))
                     del running[done]
         except ray.exceptions.RayTaskError as error:
+            # The other tasks are left to end by themselves. Ray (2.60) ends the whole program, without a word, when a
+            # task is cancelled whose result is just arriving ("Tried to complete task that was not pending").
             raise error.cause from error
-        finally:
-            for left in running:
-                ray.cancel(left)
         return _build(paths, output, parts=parts, **shared, **others)
 
 
