@@ -160,6 +160,8 @@ enum rowdex_status
   ROWDEX_STATUS_INTERNAL = 14,
   // The handle was closed, before the call or meanwhile by another thread.
   ROWDEX_STATUS_CLOSED = 15,
+  // Nothing came within the time to wait. Nothing is lost: call again.
+  ROWDEX_STATUS_TIMED_OUT = 16,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -891,6 +893,10 @@ typedef struct rowdex_loader_options {
   // "continue" (NULL): they go on, unless it is the one that reads, and it may come back. "fail": they get an error
   // that names it.
   const char *share_on_death;
+  // How many milliseconds rowdex_loader_next, rowdex_loader_peek and rowdex_loader_advance wait for a batch before
+  // they return ROWDEX_STATUS_TIMED_OUT: call again, nothing is lost. For callers whose signal handlers run between
+  // calls. 0: without end, as streams always do.
+  uint64_t max_wait;
 } rowdex_loader_options;
 
 // What a loader will do.

@@ -41,6 +41,8 @@ pub enum ErrorKind {
     StateMismatch,
     /// What was asked was closed before, or meanwhile by another thread.
     Closed,
+    /// Nothing came within the time to wait. It is not over: ask again.
+    TimedOut,
     /// A defect of this library; please report it.
     Internal,
 }

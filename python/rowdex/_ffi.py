@@ -389,7 +389,16 @@ class LoaderInfo(Versioned):
     ]
 
 
+# ROWDEX_STATUS_TIMED_OUT
+TIMED_OUT = 16
+# Milliseconds that a call waits for a batch.
+_MAX_WAIT = 100
+
+
 class LoaderOptions(Versioned):
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(max_wait=_MAX_WAIT, **fields)
+
     _fields_ = [
         ("struct_size", c_size_t),
         ("memory", c_uint64),
@@ -408,6 +417,7 @@ class LoaderOptions(Versioned):
         ("share_ranks", c_uint64),
         ("share_drift", c_uint64),
         ("share_on_death", c_char_p),
+        ("max_wait", c_uint64),
     ]
 
 

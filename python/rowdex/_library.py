@@ -48,12 +48,15 @@ def _in_python(text: str) -> str:
 
 
 def call(function: Any, *arguments: Any) -> None:
-    """Calls what returns a status, and raises its error."""
+    """Calls what returns a status, and raises its error. What takes long comes back now and then, and is called again:
+    Python runs signal handlers, such as that of Ctrl-C, between two calls.
+    """
     error = ctypes.c_void_p()
-    if function(*arguments, ctypes.byref(error)):
-        raised = exception_of(error)
+    while status := function(*arguments, ctypes.byref(error)):
+        raised = None if status == _ffi.TIMED_OUT else exception_of(error)
         library.error_free(error)
-        raise raised
+        if raised is not None:
+            raise raised
 
 
 class Handle:

@@ -9,6 +9,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -329,6 +330,37 @@ def test_nobody_waits_for_a_rank_that_has_closed_its_loader_because_of_its_child
     assert shared.lines(other, "step") == alone(job, 2)[other], shared.errors(other)
     assert shared.lines(closing, "child") and "closed" in shared.note(closing).read_text()
     assert shared.processes[closing].poll() is None
+
+
+def test_signal_handlers_run_while_a_batch_is_waited_for_and_the_loader_goes_on(index: str) -> None:
+    class Late(BaseException):
+        pass
+
+    def handler(*_: Any) -> None:
+        raise Late
+
+    dataset = rowdex.Dataset(index, columns=["id"])
+    shared = {"share": "machine", "share_job": f"signals-{os.getpid()}", "share_ranks": 2}
+    ranks = [
+        rowdex.Loader(dataset, batch_size=100, num_replicas=2, rank=rank, output="numpy", **shared) for rank in range(2)
+    ]
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        for _ in range(2):
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with pytest.raises(Late):
+                next(iter(ranks[0]))  # for which the other rank is missing
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    alone = rowdex.Loader(dataset, batch_size=100, num_replicas=2, rank=0, output="numpy")
+    for epoch in range(2):
+        other = threading.Thread(target=lambda: [None for _ in ranks[1]])
+        other.start()
+        assert ranks[0].epoch == alone.epoch == epoch
+        assert [batch["id"].tolist() for batch in ranks[0]] == [batch["id"].tolist() for batch in alone]
+        other.join()
+    for loader in (*ranks, alone):
+        loader.close()
 
 
 def test_workers_of_all_ranks_share_a_reader_and_serve_what_they_would_alone(job: Any, index: str) -> None:

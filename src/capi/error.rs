@@ -45,6 +45,8 @@ pub enum rowdex_status {
     Internal = 14,
     /// The handle was closed, before the call or meanwhile by another thread.
     Closed = 15,
+    /// Nothing came within the time to wait. Nothing is lost: call again.
+    TimedOut = 16,
 }
 
 impl From<ErrorKind> for rowdex_status {
@@ -65,6 +67,7 @@ impl From<ErrorKind> for rowdex_status {
             ErrorKind::StateMismatch => Self::StateMismatch,
             ErrorKind::Internal => Self::Internal,
             ErrorKind::Closed => Self::Closed,
+            ErrorKind::TimedOut => Self::TimedOut,
         }
     }
 }

@@ -22,7 +22,7 @@ use super::option::{Count, bytes, count};
 use super::sampler::rowdex_sampler;
 use crate::loader::{Control, Fault, LoaderBuilder, LoaderStats, Prediction, Share, Standing, closed};
 use crate::sampler::DistributedSampler;
-use crate::{Loader, Result};
+use crate::{ErrorKind, Loader, Result};
 
 /// Serves batches in the order of a sampler, epoch after epoch.
 ///
@@ -130,6 +130,10 @@ pub struct rowdex_loader_options {
     /// "continue" (NULL): they go on, unless it is the one that reads, and it may come back. "fail": they get an error
     /// that names it.
     pub share_on_death: *const c_char,
+    /// How many milliseconds rowdex_loader_next, rowdex_loader_peek and rowdex_loader_advance wait for a batch before
+    /// they return ROWDEX_STATUS_TIMED_OUT: call again, nothing is lost. For callers whose signal handlers run between
+    /// calls. 0: without end, as streams always do.
+    pub max_wait: u64,
 }
 
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
@@ -204,6 +208,9 @@ unsafe fn builder(
     }
     if let Some(epochs) = bytes(options.epochs) {
         builder = builder.epochs(epochs);
+    }
+    if options.max_wait != 0 {
+        builder = builder.max_wait(Duration::from_millis(options.max_wait));
     }
     // SAFETY: as above.
     if let Some(share) = unsafe { share(&options) }? {
@@ -486,7 +493,12 @@ impl Iterator for Stream {
 
     fn next(&mut self) -> Option<Self::Item> {
         // Caught here, because a panic would end the process in Arrow's callback.
-        let next = catch(|| self.served.with(Loader::try_next));
+        let next = loop {
+            match catch(|| self.served.with(Loader::try_next)) {
+                Err(error) if error.kind() == ErrorKind::TimedOut => {}
+                next => break next,
+            }
+        };
         next.transpose().map(|batch| match batch {
             Ok(batch) => Ok(batch.records),
             Err(error) => Err(ArrowError::from_external_error(Box::new(error))),

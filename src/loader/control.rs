@@ -66,3 +66,7 @@ impl Control {
 pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the loader was closed").with_hint("make another one to go on")
 }
+
+pub(crate) fn timed_out() -> Error {
+    Error::new(ErrorKind::TimedOut, "no batch came within the time to wait").with_hint("ask again: nothing is lost")
+}

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::Weak;
+use std::time::Instant;
 
 use super::assemble::Assembled;
 use super::{LoaderStats, Place};
@@ -10,8 +11,9 @@ use crate::sampler::DistributedSampler;
 
 /// Delivers the batches of a run one after another, from a given batch on. Dropping it ends what it does.
 pub(crate) trait Deliver: Debug + Send + Sync {
-    /// The next segment; `None` at the end of the run. Waits for it.
-    fn next(&self) -> Result<Option<Assembled>>;
+    /// The next segment; `None` at the end of the run. Waits for it, and if it is to come by a certain time and does
+    /// not, returns the error `TimedOut`: it is still to come then.
+    fn next(&self, until: Option<Instant>) -> Result<Option<Assembled>>;
 
     /// Goes on from another place of a sampler, which differs from the one before in its state alone. `false` if it
     /// cannot: whoever wants that makes another one.

@@ -13,7 +13,7 @@ use std::time::Instant;
 use super::LoaderStats;
 use super::assemble::{Assembled, assemble};
 use super::carousel::{Carousel, Claimed, DueRows, Whole};
-use super::control::closed;
+use super::control::{closed, timed_out};
 use super::deliver::{Deliver, Watched};
 use super::driver::{Driver, Planned};
 use super::extract;
@@ -189,9 +189,11 @@ fn wake(shared: Weak<Shared>) -> impl Fn() + Send + Sync {
 
 impl Deliver for Engine {
     /// Works for it if there are no threads.
-    fn next(&self) -> Result<Option<Assembled>> {
+    fn next(&self, until: Option<Instant>) -> Result<Option<Assembled>> {
         let shared = &*self.shared;
         let mut state = shared.lock();
+        // Whoever never waits gets its batches, too, if it asks often enough.
+        let mut worked = false;
         loop {
             let number = state.schedule.next_out();
             if let Some(assembled) = state.out.remove(&number) {
@@ -205,15 +207,23 @@ impl Deliver for Engine {
             if state.stop {
                 return Err(closed());
             }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let is_too_late = left.is_some_and(|left| left.is_zero());
+            if is_too_late && (worked || !shared.inline) {
+                return Err(timed_out());
+            }
             if shared.inline {
                 let Some(work) = shared.pick(&mut state) else {
                     return Err(Error::new(ErrorKind::Internal, "the loader has nothing to do and is not done"));
                 };
                 drop(state);
                 shared.run(work);
-                state = shared.lock();
+                (state, worked) = (shared.lock(), true);
             } else {
-                state = shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = match left {
+                    None => shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner),
+                    Some(left) => shared.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+                };
             }
         }
     }

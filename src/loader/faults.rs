@@ -181,6 +181,7 @@ fn is_of_the_data(kind: ErrorKind) -> bool {
         | ErrorKind::InvalidArgument
         | ErrorKind::StateMismatch
         | ErrorKind::Closed
+        | ErrorKind::TimedOut
         | ErrorKind::Internal => false,
     }
 }

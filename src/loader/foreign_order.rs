@@ -281,7 +281,7 @@ impl Announced {
                 self.control.watch(engine.watched())?;
                 self.engine = Some(Owned::new(engine));
             }
-            let next = self.engine().map_or(Ok(None), Deliver::next)?;
+            let next = self.engine().map_or(Ok(None), |engine| engine.next(None))?;
             let Some(assembled) = next else {
                 return Err(Error::new(ErrorKind::Internal, "announced rows are missing"));
             };

@@ -62,7 +62,7 @@ mod walk;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
@@ -180,6 +180,7 @@ struct Options {
     read_ahead: Option<usize>,
     read_concurrency: Option<usize>,
     epochs: Option<u64>,
+    max_wait: Option<Duration>,
     fault: Fault,
     group: Option<Arc<share::Group>>,
 }
@@ -193,9 +194,17 @@ struct Given {
 
 impl Default for Options {
     fn default() -> Self {
-        let given = Given::default();
-        let (read_ahead, read_concurrency, epochs, fault, group) = (None, None, None, Fault::Fail, None);
-        Self { memory: 1 << 30, threads: 2, given, read_ahead, read_concurrency, epochs, fault, group }
+        Self {
+            memory: 1 << 30,
+            threads: 2,
+            given: Given::default(),
+            read_ahead: None,
+            read_concurrency: None,
+            epochs: None,
+            max_wait: None,
+            fault: Fault::Fail,
+            group: None,
+        }
     }
 }
 
@@ -246,6 +255,17 @@ impl LoaderBuilder {
     #[must_use]
     pub fn epochs(mut self, epochs: u64) -> Self {
         self.options.epochs = Some(epochs);
+        self
+    }
+
+    /// How long to wait for a batch. Whoever asks for one that is not there by then gets an error of the kind
+    /// [`TimedOut`](ErrorKind::TimedOut), and may do something else and ask again: nothing is lost. Default: for ever.
+    ///
+    /// A loader without threads finishes the row group at hand first. Meeting the other ranks of a shared reader, which
+    /// answers at once unless it is stopped, is waited for in any case.
+    #[must_use]
+    pub fn max_wait(mut self, most: Duration) -> Self {
+        self.options.max_wait = Some(most);
         self
     }
 
@@ -621,8 +641,9 @@ impl Loader {
             self.engine = Some(Owned::new(engine));
         }
         let Some(engine) = self.engine.as_ref().and_then(|owned| owned.engine.as_ref()) else { return Ok(false) };
+        let until = self.options.max_wait.and_then(|most| Instant::now().checked_add(most));
         while self.waiting.is_empty() {
-            let Some(assembled) = engine.next()? else { return Ok(false) };
+            let Some(assembled) = engine.next(until)? else { return Ok(false) };
             self.waiting.extend(assembled.batches);
             self.error = assembled.error;
             if let Some(error) = self.error.take_if(|_| self.waiting.is_empty()) {
@@ -684,7 +705,8 @@ impl Loader {
 }
 
 impl Loader {
-    /// The next batch; `None` at the end of the run. After an error, the same error each time.
+    /// The next batch; `None` at the end of the run. After an error, the same error each time, but for
+    /// [`TimedOut`](ErrorKind::TimedOut), which comes only with [`max_wait`](LoaderBuilder::max_wait).
     ///
     /// # Errors
     ///
@@ -721,6 +743,7 @@ impl Loader {
                 (self.over, self.engine) = (Some(Over::Ended), None);
                 Ok(false)
             }
+            Err(error) if is_to_come(&error) => Err(error),
             // Threads of a loader that was closed may take long to end, and are not waited for here.
             Err(error) if self.control.is_closed() => {
                 self.over = Some(Over::Failed(error.clone()));
@@ -753,6 +776,11 @@ impl Iterator for Loader {
     }
 }
 
+/// Whether it says that a batch is not there yet.
+fn is_to_come(error: &Error) -> bool {
+    error.kind() == ErrorKind::TimedOut
+}
+
 /// The batches of one epoch, from [`Loader::epoch`].
 #[derive(Debug)]
 pub struct Epoch<'a> {
@@ -781,7 +809,7 @@ impl Iterator for Epoch<'_> {
             return None;
         }
         let next = self.loader.serve(Some(self.epoch)).transpose();
-        self.ended = !matches!(next, Some(Ok(_)));
+        self.ended = !matches!(&next, Some(Ok(_))) && !matches!(&next, Some(Err(error)) if is_to_come(error));
         if next.is_none() {
             // An epoch without a batch is over before it has begun: what comes next is of a later one.
             self.loader.place = Place { epoch: self.epoch.saturating_add(1), batch: 0 };

@@ -415,6 +415,29 @@ fn a_loader_that_was_closed_says_so_and_its_iterators_end() {
 }
 
 #[test]
+fn whoever_waits_for_a_limited_time_gets_the_same_batches() {
+    let fake = Arc::new(Fake::new(&[37, 5, 60, 0, 41, 22]));
+    for (name, orders) in sorts(fake.len()) {
+        for (threads, most) in [(0, Duration::ZERO), (2, Duration::ZERO), (2, Duration::from_micros(50))] {
+            let options = |max_wait| Options { max_wait, ..options(60 * ROW_BYTES, threads, 2) };
+            let mut whole = loader(&fake, &orders, 7, options(None));
+            let mut asked = loader(&fake, &orders, 7, options(Some(most)));
+            for _ in 0..2 {
+                // An epoch goes on after it has said that nothing is there yet.
+                let mut asked = asked.epoch();
+                for due in whole.epoch() {
+                    let batch = asked.find(|batch| !matches!(batch, Err(error) if is_to_come(error)));
+                    let (batch, due) = (batch.unwrap().unwrap(), due.unwrap());
+                    assert_eq!((batch.epoch, batch.step, batch.records), (due.epoch, due.step, due.records), "{name}");
+                }
+                assert!(asked.all(|batch| matches!(batch, Err(error) if is_to_come(&error))), "{name}");
+            }
+            assert_eq!(asked.epoch().count(), 0);
+        }
+    }
+}
+
+#[test]
 fn a_forked_child_gets_the_batches_before_an_error_that_its_parent_was_told_of() {
     let mut fake = Fake::new(&[40; 4]);
     fake.failing.insert(3);

@@ -9,7 +9,7 @@ pub(crate) const MOST_MESSAGE: usize = 64 << 10;
 const MOST_TEXT: usize = 8 << 10;
 
 /// Their places are their numbers in a message: new ones go to the end.
-const KINDS: [ErrorKind; 15] = [
+const KINDS: [ErrorKind; 16] = [
     ErrorKind::Internal,
     ErrorKind::Io,
     ErrorKind::NotFound,
@@ -25,6 +25,7 @@ const KINDS: [ErrorKind; 15] = [
     ErrorKind::TooLarge,
     ErrorKind::StateMismatch,
     ErrorKind::Closed,
+    ErrorKind::TimedOut,
 ];
 
 /// Writes a message.

@@ -309,6 +309,7 @@ static void make_a_loader(void) {
       .num_more_ranks = below(8) == 0,
       .on_fault = below(8) ? NULL : word(),
       .views = below(4) == 0,
+      .max_wait = below(4) == 0 ? below(5) : 0,
   };
   rowdex_loader *loader = NULL;
   rowdex_error *error = NULL;

@@ -1,4 +1,6 @@
 /* Each part of the library does its work: build, locate, get, take, sample, load. */
+#include <unistd.h>
+
 #include "check.h"
 
 static void the_library_is_the_one_of_the_header(void) {
@@ -342,6 +344,48 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
   rowdex_dataset_free(dataset);
 }
 
+/* The ranks of a shared reader wait for each other, so nothing comes before both have asked. */
+static void a_wait_may_be_limited_and_goes_on_with_the_next_call(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  char job[64];
+  snprintf(job, sizeof job, "capi-waits-%ld", (long)getpid());
+  rowdex_loader_options options = {
+      .struct_size = sizeof options, .share = "machine", .share_job = job, .share_ranks = 2, .max_wait = 10,
+  };
+  rowdex_sampler *samplers[2];
+  rowdex_loader *loaders[2];
+  for (uint32_t rank = 0; rank < 2; rank++) {
+    samplers[rank] = new_sampler(dataset, "global", rank, 2, 100);
+    OK(rowdex_loader_new(dataset, samplers[rank], &options, &loaders[rank], &error));
+  }
+  rowdex_batch *batch = NULL;
+  for (int i = 0; i < 3; i++) {
+    FAILS(rowdex_loader_next(loaders[0], &batch, &error), ROWDEX_STATUS_TIMED_OUT, "within the time");
+    FAILS(rowdex_loader_peek(loaders[0], 0, 0, 1, &batch, &error), ROWDEX_STATUS_TIMED_OUT, "within the time");
+  }
+  uint64_t served[2] = {0, 0};
+  for (uint32_t rank = 0; served[0] < 10 || served[1] < 10; rank = 1 - rank) {
+    rowdex_error *late = NULL;
+    rowdex_status status = rowdex_loader_next(loaders[rank], &batch, &late);
+    if (status == ROWDEX_STATUS_TIMED_OUT) {
+      rowdex_error_free(late);
+      continue;
+    }
+    CHECK(status == ROWDEX_STATUS_OK);
+    rowdex_batch_info info = {.struct_size = sizeof info};
+    OK(rowdex_batch_get_info(batch, &info, &error));
+    uint64_t rows[100];
+    OK(rowdex_sampler_batch(samplers[rank], 0, served[rank], rows, 100, &(size_t){0}, NULL, &error));
+    CHECK(info.step == served[rank]++ && memcmp(rows, info.row_ids, sizeof rows) == 0);
+    rowdex_batch_free(batch);
+  }
+  for (int rank = 0; rank < 2; rank++) {
+    rowdex_loader_free(loaders[rank]);
+    rowdex_sampler_free(samplers[rank]);
+  }
+  rowdex_dataset_free(dataset);
+}
+
 static void batches_are_looked_at_before_they_are_handed_out(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
   rowdex_sampler *sampler = new_sampler(dataset, "global", 1, 4, 100);
@@ -465,6 +509,7 @@ int main(int argc, char **argv) {
   two_ranks_share_all_rows(argv[1]);
   orders_need_no_data();
   a_loader_serves_what_the_sampler_says_and_resumes(argv[1]);
+  a_wait_may_be_limited_and_goes_on_with_the_next_call(argv[1]);
   batches_are_looked_at_before_they_are_handed_out(argv[1]);
   files_are_verified(argv[1]);
   row_groups_are_kept_on_a_local_disk(argv[1]);

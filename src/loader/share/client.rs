@@ -10,7 +10,7 @@ use super::Seat;
 use super::message::{About, Answer, Hello, Parcel, away, leaving, taken, waiting};
 use super::reader::{Meeting, Reader, Stopper};
 use crate::loader::assemble::Assembled;
-use crate::loader::control::closed;
+use crate::loader::control::{closed, timed_out};
 use crate::loader::deliver::{Deliver, Watched};
 use crate::loader::part::Part;
 use crate::loader::{Batch, LoaderStats, Place};
@@ -47,6 +47,8 @@ struct At {
     stage: Stage,
     /// How many times a reader was told where this rank is.
     visit: u64,
+    /// The reader was told that this rank waits, and nothing came since.
+    waits: bool,
     sampler: DistributedSampler,
     /// The batch after the last one that came.
     place: Place,
@@ -116,8 +118,17 @@ impl Client {
     pub(super) fn new(seat: Seat) -> Result<Self> {
         let shared = Shared { stop: Signal::new()?, stats: Mutex::default(), ends: Mutex::default() };
         let (sampler, place) = (seat.sampler.clone(), seat.place);
-        let at =
-            At { link: None, stage: Stage::Away, visit: 0, sampler, place, left: None, died: None, buffer: Vec::new() };
+        let at = At {
+            link: None,
+            stage: Stage::Away,
+            visit: 0,
+            waits: false,
+            sampler,
+            place,
+            left: None,
+            died: None,
+            buffer: Vec::new(),
+        };
         Ok(Self { seat, shared: Arc::new(shared), at: Mutex::new(at) })
     }
 
@@ -128,6 +139,7 @@ impl Client {
     /// The message that says where this rank goes on.
     fn hello(&self, at: &mut At) -> Vec<u8> {
         at.visit += 1;
+        at.waits = false;
         let part = at.sampler.part_of();
         let (worker, workers) = part.map_or((0, 0), |part| (part.worker, part.workers));
         let of = part.map_or(&at.sampler, |part| &part.rank);
@@ -222,7 +234,7 @@ impl Client {
 }
 
 impl Deliver for Client {
-    fn next(&self) -> Result<Option<Assembled>> {
+    fn next(&self, until: Option<Instant>) -> Result<Option<Assembled>> {
         let at = &mut *self.lock();
         if let Some(error) = at.died.take() {
             return Err(error);
@@ -240,9 +252,17 @@ impl Deliver for Client {
             }
             let mut received = connection.receive(&mut at.buffer, &self.shared.stop, Some(Duration::ZERO))?;
             if matches!(received, Received::TimedOut) {
-                connection.send(&waiting(), None, &self.shared.stop)?;
-                received = connection.receive(&mut at.buffer, &self.shared.stop, None)?;
+                if !at.waits {
+                    connection.send(&waiting(), None, &self.shared.stop)?;
+                    at.waits = true;
+                }
+                let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+                received = connection.receive(&mut at.buffer, &self.shared.stop, left)?;
+                if matches!(received, Received::TimedOut) {
+                    return Err(timed_out());
+                }
             }
+            at.waits = false;
             let (length, file) = match received {
                 Received::Message(length, file) => (length, file),
                 Received::Stopped => return Err(closed()),

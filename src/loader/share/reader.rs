@@ -601,7 +601,7 @@ impl Inner {
 
     fn run(&self, engine: &Engine, run: &Run, pool: &mut Pool) -> Result<()> {
         loop {
-            let go = match engine.next() {
+            let go = match engine.next(None) {
                 Ok(Some(assembled)) => self.hand_out(assembled, run, &engine.stats(), pool)?,
                 Ok(None) => {
                     let all: Vec<u64> = run.members.iter().flatten().copied().collect();

@@ -646,6 +646,44 @@ fn a_rank_that_waits_is_ended_by_another_thread() {
 }
 
 #[test]
+fn a_rank_that_waits_for_a_limited_time_asks_again_and_loses_nothing() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let orders = orders(true, 160);
+        let options = Options { max_wait: Some(Duration::from_millis(1)), ..options(1 << 20, 1, 2) };
+        let share = share(2).drift(2).wait(Duration::from_secs(1000));
+        let samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 4, Tail::Wrap)).collect();
+        let mut first = joining(&fake, &samplers[0], &options, &share);
+        for _ in 0..3 {
+            let error = first.try_next().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}: the other rank is not there");
+        }
+        let loaders = vec![first, joining(&fake, &samplers[1], &options, &share)];
+        let late = all(loaders, |rank, mut loader| {
+            let (mut late, mut served) = (0, 0);
+            loop {
+                let batch = match loader.try_next() {
+                    Err(error) if error.kind() == ErrorKind::TimedOut => {
+                        late += 1;
+                        continue;
+                    }
+                    batch => batch.unwrap(),
+                };
+                let Some(batch) = batch else { break };
+                assert_eq!((batch.epoch, batch.step), (served / 20, served % 20));
+                let plan = samplers[rank].plan(batch.epoch).unwrap();
+                assert_eq!(batch.row_ids, plan.batch(batch.step).unwrap().rows);
+                served += 1;
+                thread::sleep(Duration::from_millis(3 * rank as u64));
+            }
+            assert_eq!(served, 40);
+            late
+        });
+        assert!(late[0] > 0, "it is ahead by as much as it may, and waits for the other one");
+    });
+}
+
+#[test]
 fn a_forked_child_of_a_rank_is_told_to_make_a_loader_of_its_own() {
     in_time(|| {
         let fake = Arc::new(Fake::new(&[40; 4]));
