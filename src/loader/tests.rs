@@ -9,7 +9,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
 use parquet::arrow::ArrowWriter;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use proptest::prelude::*;
 
 use super::groups::Fetch;
@@ -234,6 +234,24 @@ fn check(loader: &mut Loader, samplers: &mut [DistributedSampler], epochs: u64) 
     }
     assert!(loader.next().is_none());
     assert!(loader.next().is_none());
+}
+
+/// The dataset of one file, which lies in the folder.
+fn one_file<const N: usize>(
+    columns: [(&str, ArrayRef); N],
+    group_rows: u64,
+    properties: WriterPropertiesBuilder,
+) -> (tempfile::TempDir, Dataset) {
+    let dir = tempfile::tempdir().unwrap();
+    let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap();
+    let properties = properties.set_max_row_group_row_count(Some(group_rows as usize)).build();
+    let out = std::fs::File::create(dir.path().join("rows.parquet")).unwrap();
+    let mut writer = ArrowWriter::try_new(out, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let index = dir.path().join("rows.rdx");
+    IndexBuilder::new([dir.path()]).build(&index).unwrap();
+    (dir, Dataset::open(index).unwrap())
 }
 
 fn assert_values(batch: &Batch) {

@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
-use rowdex::{Dataset, Error, ErrorKind};
+use rowdex::{Dataset, Error, ErrorKind, Index};
 
 use crate::args::{DataArgs, IndexArg, RowsArg, TierArgs};
 use crate::failure::{Failure, complain};
@@ -72,6 +72,12 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
     let dataset = args.tier.open(args.data.builder(index.clone(), None))?;
     check(format, dataset.schema())?;
     let mut sink = match &args.output {
+        Some(path) if args.force && is_read(path, &index) => {
+            return Err(Error::new(ErrorKind::InvalidArgument, "the rows would replace what they are read from")
+                .with_file(path.display().to_string())
+                .with_hint("name another file for them")
+                .into());
+        }
         Some(path) => Sink::file(path, args.force)?,
         None => Sink::stdout(),
     };
@@ -84,6 +90,14 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
     }
     written?;
     sink.commit()
+}
+
+/// Whether a file is the index or one of its data files, as far as its path and its size tell.
+fn is_read(path: &Path, index: &Index) -> bool {
+    let Ok(path) = path.canonicalize() else { return false };
+    let size = path.metadata().map_or(0, |metadata| metadata.len());
+    let is_index = index.path().and_then(|index| index.canonicalize().ok()).is_some_and(|index| index == path);
+    is_index || index.files().any(|file| file.size() == size && path.ends_with(file.path()))
 }
 
 fn by_extension(output: Option<&Path>) -> Format {

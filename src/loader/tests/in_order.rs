@@ -8,21 +8,12 @@ const ROWS: u64 = GROUPS * GROUP_ROWS;
 
 /// Words that repeat, of which some are null, and their row ids.
 fn words() -> (tempfile::TempDir, Dataset) {
-    let dir = tempfile::tempdir().unwrap();
     let word = |row: u64| (row % 11 != 3).then(|| format!("word {}", row % 7 * 1000));
     let columns: [(&str, ArrayRef); 2] = [
         ("id", Arc::new(UInt64Array::from_iter_values(0..ROWS))),
         ("word", Arc::new((0..ROWS).map(word).collect::<StringArray>())),
     ];
-    let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap();
-    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(GROUP_ROWS as usize)).build();
-    let out = std::fs::File::create(dir.path().join("words.parquet")).unwrap();
-    let mut writer = ArrowWriter::try_new(out, batch.schema(), Some(properties)).unwrap();
-    writer.write(&batch).unwrap();
-    writer.close().unwrap();
-    let index = dir.path().join("words.rdx");
-    IndexBuilder::new([dir.path()]).build(&index).unwrap();
-    (dir, Dataset::open(index).unwrap())
+    one_file(columns, GROUP_ROWS, WriterProperties::builder())
 }
 
 #[test]

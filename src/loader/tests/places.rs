@@ -12,23 +12,12 @@ const PLACE: u64 = 8;
 
 /// Values of about 6,000 bytes that are not compressed, in row groups of 64 rows, and their row ids.
 fn images() -> (tempfile::TempDir, Dataset) {
-    let dir = tempfile::tempdir().unwrap();
     let value = |row: u64| vec![row as u8; 5500 + row as usize * 7 % 1000];
     let columns: [(&str, ArrayRef); 2] = [
         ("image", Arc::new((0..ROWS).map(|row| (row % 9 != 2).then(|| value(row))).collect::<BinaryArray>())),
         ("id", Arc::new(UInt64Array::from_iter_values(0..ROWS))),
     ];
-    let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap();
-    let properties = WriterProperties::builder()
-        .set_max_row_group_row_count(Some(GROUP_ROWS as usize))
-        .set_dictionary_enabled(false);
-    let out = std::fs::File::create(dir.path().join("images.parquet")).unwrap();
-    let mut writer = ArrowWriter::try_new(out, batch.schema(), Some(properties.build())).unwrap();
-    writer.write(&batch).unwrap();
-    writer.close().unwrap();
-    let index = dir.path().join("images.rdx");
-    IndexBuilder::new([dir.path()]).build(&index).unwrap();
-    (dir, Dataset::open(index).unwrap())
+    one_file(columns, GROUP_ROWS, WriterProperties::builder().set_dictionary_enabled(false))
 }
 
 #[test]

@@ -140,6 +140,17 @@ fn an_output_that_exists_is_kept_unless_told_to_replace_it() {
 }
 
 #[test]
+fn an_output_never_takes_the_place_of_what_it_is_read_from() {
+    let place = Place::with_index();
+    for path in ["data/part-4.parquet", "train.rdx"] {
+        let before = std::fs::read(place.path(path)).unwrap();
+        let told = ["would replace what they are read from", path, "another file"];
+        place.run(&format!("get train.rdx 1 --format parquet --output {path} --force")).fails().complains(&told);
+        assert_eq!(std::fs::read(place.path(path)).unwrap(), before);
+    }
+}
+
+#[test]
 fn an_output_that_cannot_be_finished_is_not_there() {
     let place = Place::with_index();
     std::fs::remove_file(place.path("data/part-4.parquet")).unwrap();
