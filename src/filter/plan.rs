@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::DataType::{Time32, Time64};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, DataFusionError, ScalarValue, TableReference, plan_err};
@@ -18,7 +19,7 @@ use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::sqlparser::ast;
 use datafusion_expr::{
     AggregateUDF, ColumnarValue, Expr, ExprSchemable, HigherOrderUDF, Operator, ScalarUDF, TableSource, Volatility,
-    WindowUDF, lit,
+    WindowUDF, cast, lit,
 };
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_physical_expr::PhysicalExpr;
@@ -277,15 +278,18 @@ fn adapted(expr: Expr, schema: &DFSchema, digits: &Digits) -> Fallible<Transform
     };
     Ok(match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
-            let (new_right, new_left) = (number(&left, *right.clone())?, number(&right, *left)?);
-            Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(new_left), op, Box::new(new_right))))
+            let (mut right, mut left) = (number(&left, *right.clone())?, number(&right, *left)?);
+            alike([&mut left, &mut right], schema);
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right))))
         }
-        Expr::Between(Between { expr, negated, low, high }) => {
-            let (low, high) = (number(&expr, *low)?, number(&expr, *high)?);
+        Expr::Between(Between { mut expr, negated, low, high }) => {
+            let (mut low, mut high) = (number(&expr, *low)?, number(&expr, *high)?);
+            alike([&mut expr, &mut low, &mut high], schema);
             Transformed::yes(Expr::Between(Between::new(expr, negated, Box::new(low), Box::new(high))))
         }
-        Expr::InList(InList { expr, list, negated }) => {
-            let list = list.into_iter().map(|value| number(&expr, value)).collect::<Fallible<_>>()?;
+        Expr::InList(InList { mut expr, list, negated }) => {
+            let mut list = list.into_iter().map(|value| number(&expr, value)).collect::<Fallible<Vec<_>>>()?;
+            alike(std::iter::once(&mut *expr).chain(&mut list), schema);
             Transformed::yes(Expr::InList(InList::new(expr, list, negated)))
         }
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Divide | Operator::Modulo), right })
@@ -297,6 +301,17 @@ fn adapted(expr: Expr, schema: &DFSchema, digits: &Digits) -> Fallible<Transform
         }
         other => Transformed::no(other),
     })
+}
+
+/// Brings times of day to nanoseconds where they are not all of one unit: DataFusion compares none of different units.
+fn alike<'a>(compared: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) {
+    let time = |expr: &Expr| expr.get_type(schema).ok().filter(|of| matches!(of, Time32(_) | Time64(_)));
+    let times: Vec<_> = compared.into_iter().filter_map(|expr| time(expr).map(|of| (expr, of))).collect();
+    let is_one = times.windows(2).all(|two| matches!(two, [(_, a), (_, b)] if a == b));
+    let finest = Time64(TimeUnit::Nanosecond);
+    for (expr, _) in times.into_iter().filter(|(_, of)| !is_one && *of != finest) {
+        *expr = cast(std::mem::take(expr), finest.clone());
+    }
 }
 
 fn zero_of(value: &ScalarValue) -> ScalarValue {
