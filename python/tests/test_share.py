@@ -340,14 +340,15 @@ def test_signal_handlers_run_while_a_batch_is_waited_for_and_the_loader_goes_on(
         raise Late
 
     dataset = rowdex.Dataset(index, columns=["id"])
-    shared = {"share": "machine", "share_job": f"signals-{os.getpid()}", "share_ranks": 2}
+    shared = {"share": "machine", "share_name": "it", "share_job": f"signals-{os.getpid()}", "share_ranks": 2}
     ranks = [
         rowdex.Loader(dataset, batch_size=100, num_replicas=2, rank=rank, output="numpy", **shared) for rank in range(2)
     ]
+    assert ranks[0].stats["rows"] == 0  # it is made, and has begun nothing
     before = signal.signal(signal.SIGALRM, handler)
     try:
         for _ in range(2):
-            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            signal.setitimer(signal.ITIMER_REAL, 1)
             with pytest.raises(Late):
                 next(iter(ranks[0]))  # for which the other rank is missing
     finally:
