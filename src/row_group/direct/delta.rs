@@ -41,7 +41,8 @@ fn broken() -> crate::Error {
 }
 
 impl Delta {
-    /// The integers of a page, which fit into `bits` bits.
+    /// The integers of a page, of which all that is written fits into `bits` bits. Not so for values of 32 bits that
+    /// DuckDB writes, whose differences take up to 33: they are read with 64, and cut.
     pub(super) fn new(bytes: Bytes, bits: u32) -> Result<Self> {
         let mut reader = Reader::new(&bytes);
         // As the parquet crate does, which takes them for signed ones.
@@ -54,7 +55,9 @@ impl Delta {
         let at = reader.at();
         let values_in_mini = block.checked_div(minis).ok_or_else(broken)?;
         // A difference takes no bits where all are alike, so a block of any length takes no more bytes than its widths.
-        if block == 0 || block % 128 != 0 || block % minis != 0 || values_in_mini % 32 != 0 || minis > bytes.len() {
+        // The first value is in the header: a page of one value or none has no block.
+        let too_many = left > 1 && minis > bytes.len();
+        if block == 0 || block % 128 != 0 || block % minis != 0 || values_in_mini % 32 != 0 || too_many {
             return Err(broken());
         }
         let mini = Mini::default();

@@ -181,7 +181,7 @@ impl<T: Word> Values for Fixed<T> {
             Encoding::PLAIN => Page::Plain(bytes),
             Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY => Page::Dictionary(references(bytes)?),
             Encoding::BYTE_STREAM_SPLIT => Page::Split { stride: bytes.len() / T::WIDTH, bytes, at: 0 },
-            Encoding::DELTA_BINARY_PACKED => Page::Delta(Delta::new(bytes, T::WIDTH as u32 * 8)?),
+            Encoding::DELTA_BINARY_PACKED => Page::Delta(Delta::new(bytes, u64::BITS)?),
             other => return Err(unknown(other)),
         };
         Ok(())
