@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Union
 
 from ._arrays import Masked
 from .batch import Batch
@@ -16,29 +16,48 @@ if TYPE_CHECKING:
 
 _NUMBERS = frozenset("cCsSiIlLefgb")
 _FLOATS = frozenset("efg")
+_UNKNOWN = -1
+
+Categories = Union[Iterable[str], Mapping[str, Iterable[Any]]]
+"""Names of features that are categories; or of each, which categories there are, in the order of their numbers."""
 
 
 class Matrix:
     """What makes a matrix of some columns of a batch: a row for each row, and a column for each number of a row.
 
-    Vectors of a fixed size become as many columns. Nulls become NaN. Categories become the numbers of the classes of
-    :meth:`rowdex.Dataset.labels`, which are the same in every batch and on every rank.
+    Vectors of a fixed size become as many columns. Nulls become NaN. Categories become their places among those that
+    are given, or else among the classes of :meth:`rowdex.Dataset.labels`: the same in every batch and on every rank. A
+    category that is not among those that are given becomes NaN.
     """
 
-    def __init__(self, dataset: Dataset, columns: Sequence[str], categories: Iterable[str], dtype: str) -> None:
+    def __init__(self, dataset: Dataset, columns: Sequence[str], categories: Categories, dtype: str) -> None:
         import numpy as np
 
         fields = {field.name: field for field in dataset.schema.fields}
+        given = _given(categories)
         self._dtype = np.dtype(dtype)
-        self._parts = [(_known(fields, name), name in set(categories)) for name in columns]
+        self._parts = [(_known(fields, name), name in given) for name in columns]
+        for name in given:
+            if name not in columns:
+                raise ValueError(f"categories: no feature is called {name!r}; there are {', '.join(columns)}")
         self._codes: dict[str, Any] = {}
+        self.categories: dict[str, list[str]] = {}
+        """The categories of each feature that has some, in the order of their numbers."""
         self.names: list[str] = []
         """What the columns of the matrix are called: ``"x"``, and ``"v_0"``, ``"v_1"`` for a vector ``v``."""
         self.categorical: list[bool] = []
         """Which of them are numbers of categories."""
         for field, is_category in self._parts:
             if is_category:
-                self._codes[field.name] = np.frombuffer(dataset.labels(field.name).codes, dtype=np.uint32)
+                labels = dataset.labels(field.name)
+                codes = np.frombuffer(labels.codes, dtype=np.int32)
+                known = given[field.name]
+                if known is not None:
+                    place = {category: number for number, category in enumerate(known)}
+                    numbers = np.array([place.get(category, _UNKNOWN) for category in labels.classes], dtype=np.int32)
+                    codes = numbers[codes]
+                self._codes[field.name] = codes
+                self.categories[field.name] = list(labels.classes) if known is None else known
             width = 1 if is_category else _width(field)
             single = is_category or not field.format.startswith("+w:")
             self.names += [field.name] if single else [f"{field.name}_{i}" for i in range(width)]
@@ -57,13 +76,30 @@ class Matrix:
         at = 0
         for field, is_category in self._parts:
             if is_category:
-                value = self._codes[field.name][np.asarray(batch.row_ids, dtype=np.int64)]
+                codes = self._codes[field.name][np.asarray(batch.row_ids, dtype=np.int64)]
+                value = np.where(codes == _UNKNOWN, np.nan, codes)
             else:
                 value = numbers(batch, field)
             width = 1 if value.ndim == 1 else value.shape[1]
             found[:, at : at + width] = value.reshape(len(batch), width)
             at += width
         return found
+
+
+def _given(categories: Categories) -> dict[str, list[str] | None]:
+    """The features that are categories, and which ones these are, if that is given."""
+    if isinstance(categories, str):
+        raise TypeError(f"categories={categories!r}: give a list of names, [{categories!r}]")
+    if not isinstance(categories, Mapping):
+        return dict.fromkeys(categories)
+    found: dict[str, list[str] | None] = {}
+    for name, known in categories.items():
+        if isinstance(known, str):
+            raise TypeError(f"categories of {name!r}: give a list of them, not {known!r}")
+        found[name] = texts = [str(category) for category in known]
+        if len(set(texts)) < len(texts):
+            raise ValueError(f"categories of {name!r}: one is named twice")
+    return found
 
 
 def numbers(batch: Batch, field: Field) -> Any:

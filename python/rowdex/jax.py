@@ -72,12 +72,20 @@ class Loader(_Loader):
             raise ValueError(f"there is a column called {valid!r}: choose another name")
         self._last, self._valid, self._sharding = last, valid, sharding
         self._pad, self._fill, self._given_pads = lengths(pad), fill, pads
+        if pads is None and others.get("map") is not None:
+            functions = others["map"]
+            functions = [functions] if callable(functions) else list(functions)
+            others["map"] = [_WithoutPads(function) for function in functions]
         super().__init__(dataset, sampler, output="numpy", pads=pads or _PADS, **others)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return map(self._arrays, super().__iter__())
 
     def _arrays(self, batch: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(batch, dict):
+            raise TypeError(f"map returned {type(batch).__name__}: return a dict of columns, of which arrays are made")
+        if self._given_pads is not None and self._given_pads not in batch:
+            raise KeyError(f"map took out the column of pads {self._given_pads!r}: keep it, or leave out pads")
         pads = batch[_PADS] if self._given_pads is None else batch[self._given_pads]
         if self._given_pads is None:
             del batch[_PADS]
@@ -95,6 +103,18 @@ class Loader(_Loader):
 
 
 _PADS = "rowdex.pads"
+
+
+class _WithoutPads:
+    """A function of a batch that does not see which rows are pads, as nobody has asked for that column."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def __call__(self, batch: dict[str, Any]) -> Any:
+        pads = batch.pop(_PADS)
+        found = self._function(batch)
+        return {**found, _PADS: pads} if isinstance(found, dict) else found
 
 
 def _filled(name: str, value: Any, lack: int, filled: bool) -> Any:

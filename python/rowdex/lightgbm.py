@@ -37,6 +37,9 @@ class Sequence(lightgbm.Sequence):
         without: Other columns that are no features, such as weights.
         categories: Features that are categories: strings, integers, dates or booleans without nulls. Each is read once
             beforehand and takes four bytes a row. Give ``categorical_feature=sequence.categorical`` to the dataset.
+            Each dataset numbers its own ones; so for rows that are validated, tested or predicted give
+            :attr:`categories` of the sequence that the model was trained on, a dict of names and lists. What is not in
+            a list is a missing value.
         batch_rows: Rows in a slice. Default: 65,536, or as many as make 32 MiB.
         rank, num_replicas: Serves one of so many consecutive pieces, which differ by one row at most: for distributed
             training with ``pre_partition=True``.
@@ -52,7 +55,7 @@ class Sequence(lightgbm.Sequence):
         *,
         label: str | None = None,
         without: _SequenceOf[str] = (),
-        categories: _SequenceOf[str] = (),
+        categories: _matrix.Categories = (),
         batch_rows: int | None = None,
         rank: int = 0,
         num_replicas: int = 1,
@@ -78,6 +81,11 @@ class Sequence(lightgbm.Sequence):
     def categorical(self) -> list[str]:
         """Which of them are categories."""
         return [name for name, category in zip(self._matrix.names, self._matrix.categorical) if category]
+
+    @property
+    def categories(self) -> dict[str, list[str]]:
+        """The categories of each feature that has some, in the order of their numbers."""
+        return {name: list(known) for name, known in self._matrix.categories.items()}
 
     def __len__(self) -> int:
         return len(self._piece)

@@ -40,7 +40,9 @@ class DataIter(xgboost.DataIter):
         qid: The column that says which rows belong to one query. They must follow each other. A batch ends with a
             query, so that no query is in two.
         categories: Features that are categories: strings, integers, dates or booleans without nulls. Each is read once
-            beforehand and takes four bytes a row. Give ``enable_categorical=True`` to the matrix.
+            beforehand and takes four bytes a row. Give ``enable_categorical=True`` to the matrix. Each dataset numbers
+            its own ones; so for rows that are validated, tested or predicted give :attr:`categories` of the iterator
+            that the model was trained on, a dict of names and lists. What is not in a list is a missing value.
         batch_rows: Rows in a batch. Default: 131,072, or as many as make 128 MiB of ``float32``.
         memory: Bytes of decoded rows to hold at most, besides the batch. Default: 1 GiB.
         threads: Threads that read ahead. Default: 2.
@@ -62,7 +64,7 @@ class DataIter(xgboost.DataIter):
         label_lower_bound: str | None = None,
         label_upper_bound: str | None = None,
         qid: str | None = None,
-        categories: Sequence[str] = (),
+        categories: _matrix.Categories = (),
         batch_rows: int | None = None,
         memory: int | str | None = None,
         threads: int | None = None,
@@ -97,6 +99,11 @@ class DataIter(xgboost.DataIter):
         # So that mistakes show here.
         self._begin()
         self._batches: Iterator[dict[str, Any]] | None = None
+
+    @property
+    def categories(self) -> dict[str, list[str]]:
+        """The categories of each feature that has some, in the order of their numbers."""
+        return {name: list(known) for name, known in self._matrix.categories.items()}
 
     def _begin(self) -> Handle:
         (rank, world_size), (memory, threads) = self._piece, self._reading

@@ -208,6 +208,31 @@ def test_an_error_of_the_data_reaches_whoever_makes_the_matrix(mixed: Any) -> No
         xgboost.QuantileDMatrix(iterator(dataset, label="i", features=["a"], categories=[]))
 
 
+def test_categories_of_another_dataset_have_the_numbers_of_the_first(mixed: Any, tmp_path: pathlib.Path) -> None:
+    dataset, _ = mixed
+    cities = ["Łódź", "Oslo", "Kyoto", "Łódź"]
+    pq.write_table(pa.table({"city": cities, "a": [0.0] * 4}), tmp_path / "other.parquet")
+    rowdex.build(tmp_path / "other.parquet", tmp_path / "other.rdx")
+    other = rowdex.Dataset(tmp_path / "other.rdx")
+    options: dict[str, Any] = {"features": ["city", "a"], "label": None}
+    for first in (iterator(dataset), sequence(dataset)):
+        assert first.categories == {"city": ["Bonn", "Kyoto", "Łódź"]}
+        kept = json.loads(json.dumps(first.categories))
+        rows: list[Any] = []
+        again = iterator(other, weight=None, categories=kept, **options)
+        assert again.next(lambda data, **_: rows.append(data)) and again.categories == kept
+        rows.append(sequence(other, categories=kept, **options)[0:4])
+        for found in rows:
+            assert np.array_equal(found, [[2, 0], [np.nan, 0], [1, 0], [2, 0]], equal_nan=True)
+    for make in (iterator, sequence):
+        with pytest.raises(ValueError, match="no feature is called 'cty'; there are a, i, v, flag, city"):
+            make(dataset, categories=["cty"])
+        with pytest.raises(TypeError, match=r"give a list of names, \['city'\]"):
+            make(dataset, categories="city")
+        with pytest.raises(ValueError, match="'city': one is named twice"):
+            make(dataset, categories={"city": ["Bonn", "Bonn"]})
+
+
 def sequence(dataset: Any, **options: Any) -> Any:
     need("lightgbm")
     import rowdex.lightgbm

@@ -84,6 +84,24 @@ def test_a_short_last_batch_is_filled_dropped_or_served(rows: Any, last: Any, st
     assert valid == plain(rows, **sampling)[:steps]
 
 
+def test_a_function_of_a_batch_may_return_other_columns_and_sees_none_that_nobody_asked_for(rows: Any) -> None:
+    def doubled(batch: dict[str, Any]) -> dict[str, Any]:
+        assert "rowdex.pads" not in batch
+        return {"twice": batch["id"] * 2}
+
+    for functions in (doubled, [doubled, dict]):
+        loader = rowdex_jax.Loader(rows, batch_size=256, order="sequential", map=functions, valid="counts")
+        batches = list(loader)
+        assert all(set(batch) == {"twice", "counts"} for batch in batches)
+        found = [int(value) for batch in batches for value in batch["twice"][batch["counts"]]]
+        assert found == [2 * row for row in range(len(rows))]
+    # A function that returns something else, or without a column that was asked for.
+    with pytest.raises(KeyError, match="map took out the column of pads 'pad'"):
+        next(iter(rowdex_jax.Loader(rows, batch_size=256, map=lambda batch: {"id": batch["id"]}, pads="pad")))
+    with pytest.raises(TypeError, match="map returned list: return a dict"):
+        next(iter(rowdex_jax.Loader(rows, batch_size=256, map=list)))
+
+
 def test_a_state_goes_on_in_mid_epoch_and_with_another_number_of_processes(rows: Any) -> None:
     whole = rowdex_jax.Loader(rows, batch_size=128, seed=3, num_replicas=1, rank=0)
     steps = iter(whole)
