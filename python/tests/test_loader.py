@@ -327,6 +327,26 @@ def test_outputs_are_named(dataset: Any) -> None:
     assert isinstance(next(iter(loader_of(dataset)))["x"], np.ndarray)
 
 
+@pytest.mark.parametrize("make", [pa.ListViewArray, pa.LargeListViewArray])
+@pytest.mark.parametrize("item", [pa.int32(), pa.float64(), pa.string()])
+def test_list_views_of_codes_and_of_items_with_other_names_are_served(
+    tmp_path: pathlib.Path, make: Any, item: pa.DataType
+) -> None:
+    codes = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, None], pa.int32()), pa.array([1, 2]).cast(item))
+    size = pa.int32() if make is pa.ListViewArray else pa.int64()
+    written = pa.table({"lists": make.from_arrays(pa.array([0, 2, 3], size), pa.array([2, 1, 1], size), codes)})
+    for name, compliant in (("a", True), ("b", False)):
+        # The items are called element in one file, and item in the other one.
+        pq.write_table(written, tmp_path / f"{name}.parquet", use_compliant_nested_type=compliant)
+    for mode in ("strict", "union"):
+        rowdex.build(tmp_path, tmp_path / "lists.rdx", schema_mode=mode, overwrite=True)
+        with rowdex.Dataset(tmp_path / "lists.rdx") as dataset:
+            assert pa.table(dataset)["lists"].to_pylist() == 2 * written["lists"].to_pylist()
+            with rowdex.Loader(dataset, batch_size=4, order="sequential", output="arrow") as loader:
+                served = [value for batch in loader for value in pa.table(batch)["lists"].to_pylist()]
+            assert served == 2 * written["lists"].to_pylist()
+
+
 @pytest.mark.parametrize("memory", [1, 1 << 20])
 def test_list_views_are_served_as_lists_are(tmp_path: pathlib.Path, memory: int) -> None:
     lists = [None if row % 5 == 0 else list(range(row % 4)) for row in range(60)]

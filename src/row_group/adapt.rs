@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, RecordBatch,
-    StringArray, StructArray, UInt32Array, new_null_array,
+    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, GenericListViewArray, MapArray, OffsetSizeTrait,
+    RecordBatch, StringArray, StructArray, UInt32Array, new_null_array,
 };
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
@@ -90,6 +90,8 @@ pub(super) fn adapt(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -
         }
         (DataType::List(_), DataType::List(field)) => list::<i32>(array, field, below, mismatch),
         (DataType::LargeList(_), DataType::LargeList(field)) => list::<i64>(array, field, below, mismatch),
+        (DataType::ListView(_), DataType::ListView(field)) => list_view::<i32>(array, field, below, mismatch),
+        (DataType::LargeListView(_), DataType::LargeListView(field)) => list_view::<i64>(array, field, below, mismatch),
         (DataType::FixedSizeList(_, have), DataType::FixedSizeList(field, size)) if have == size => {
             let array = array.as_fixed_size_list();
             let values = below(array.values(), field)?;
@@ -144,6 +146,19 @@ fn list<O: OffsetSizeTrait>(
     let values = below(array.values(), field)?;
     let adapted =
         GenericListArray::<O>::try_new(Arc::clone(field), array.offsets().clone(), values, array.nulls().cloned());
+    Ok(Arc::new(adapted.map_err(mismatch)?))
+}
+
+fn list_view<O: OffsetSizeTrait>(
+    array: &ArrayRef,
+    field: &FieldRef,
+    below: impl Fn(&ArrayRef, &FieldRef) -> Result<ArrayRef>,
+    mismatch: impl Fn(ArrowError) -> Error,
+) -> Result<ArrayRef> {
+    let array = array.as_list_view::<O>();
+    let values = below(array.values(), field)?;
+    let (offsets, sizes, nulls) = (array.offsets().clone(), array.sizes().clone(), array.nulls().cloned());
+    let adapted = GenericListViewArray::<O>::try_new(Arc::clone(field), offsets, sizes, values, nulls);
     Ok(Arc::new(adapted.map_err(mismatch)?))
 }
 

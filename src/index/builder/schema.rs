@@ -200,7 +200,7 @@ fn merge_field(ours: &FieldRef, theirs: &FieldRef, mode: SchemaMode) -> Result<F
 
 /// `Err(None)` if it is these types themselves that do not fit.
 fn merge_types(ours: &DataType, theirs: &DataType, mode: SchemaMode) -> Result<DataType, Option<Difference>> {
-    use DataType::{Dictionary, FixedSizeList, LargeList, List, Map, Struct};
+    use DataType::{Dictionary, FixedSizeList, LargeList, LargeListView, List, ListView, Map, Struct};
     let field = |a: &FieldRef, b: &FieldRef| {
         // The names of list items say nothing: writers call them element, item or array.
         let b = Arc::new(b.as_ref().clone().with_name(a.name()));
@@ -211,6 +211,8 @@ fn merge_types(ours: &DataType, theirs: &DataType, mode: SchemaMode) -> Result<D
         (Struct(a), Struct(b)) => Ok(Struct(merge_fields(a, b, mode, false).map_err(Some)?)),
         (List(a), List(b)) => Ok(List(field(a, b)?)),
         (LargeList(a), LargeList(b)) => Ok(LargeList(field(a, b)?)),
+        (ListView(a), ListView(b)) => Ok(ListView(field(a, b)?)),
+        (LargeListView(a), LargeListView(b)) => Ok(LargeListView(field(a, b)?)),
         (FixedSizeList(a, n), FixedSizeList(b, m)) if n == m => Ok(FixedSizeList(field(a, b)?, *n)),
         (Map(a, x), Map(b, y)) if x == y => Ok(Map(field(a, b)?, *x)),
         // Writers choose keys by how many values a file has, so their width is no difference in type.
