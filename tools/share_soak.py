@@ -20,6 +20,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -316,7 +317,7 @@ class Round:
             for process in [*self.ranks.values(), *([self.server] if self.server else [])]:
                 process.kill()
                 process.wait()
-        self.soak.nothing_left()
+        self.soak.nothing_left(self.folder)
         for number in range(WORLD):
             for epoch, step, found, *_ in self.lines(number, "step"):
                 self.compare(number, (int(epoch), int(step)), found)
@@ -373,11 +374,29 @@ class Soak:
                     found.append(f"{path.name} {(path / 'cmdline').read_bytes()[:200]!r}")
         return found
 
-    def nothing_left(self) -> None:
+    def end_orphans(self, round: pathlib.Path, processes: list[int]) -> None:
+        """Ends workers that wait for PyTorch, and not in rowdex.
+
+        A worker of PyTorch compares the number of its parent process with what that was when the worker began. If the
+        rank was killed before that, the worker waits for ever for what it is to serve.
+        """
+        for process in processes:
+            before = {path: path.stat().st_size for path in round.glob("errors-*")}
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGUSR1)
+                time.sleep(1)
+                written = "".join(path.read_bytes()[size:].decode(errors="replace") for path, size in before.items())
+                if "in _worker_loop" in written and not re.search(r"rowdex/\w+\.py", written):
+                    os.kill(process, signal.SIGKILL)
+                    self.counts["orphan of PyTorch"] = self.counts.get("orphan of PyTorch", 0) + 1
+
+    def nothing_left(self, round: pathlib.Path) -> None:
         deadline = time.monotonic() + STILL
         # Workers notice within a few seconds that their rank is gone.
         while left := self.processes():
             assert time.monotonic() < deadline, left
+            if time.monotonic() > deadline - STILL / 2:
+                self.end_orphans(round, [int(process.split()[0]) for process in left])
             time.sleep(0.2)
         files = [name for name in [*os.listdir(self.folder / "tmp"), *set(os.listdir("/dev/shm")) - self.shm]]
         left = [name for name in files if "rowdex" in name]
