@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Union
 
 from ._arrays import Masked
 from .batch import Batch
-from .dataset import Dataset
-from .errors import SchemaError
+from .dataset import Dataset, Labels
+from .errors import ArgumentError, SchemaError
 from .schema import Field
 
 if TYPE_CHECKING:
@@ -49,13 +49,12 @@ class Matrix:
         """Which of them are numbers of categories."""
         for field, is_category in self._parts:
             if is_category:
-                labels = dataset.labels(field.name)
+                labels = _labels(dataset, field.name)
                 codes = np.frombuffer(labels.codes, dtype=np.int32)
                 known = given[field.name]
                 if known is not None:
                     place = {category: number for number, category in enumerate(known)}
-                    numbers = np.array([place.get(category, _UNKNOWN) for category in labels.classes], dtype=np.int32)
-                    codes = numbers[codes]
+                    codes = np.array([place.get(one, _UNKNOWN) for one in labels.classes], dtype=np.int32)[codes]
                 self._codes[field.name] = codes
                 self.categories[field.name] = list(labels.classes) if known is None else known
             width = 1 if is_category else _width(field)
@@ -102,6 +101,14 @@ def _given(categories: Categories) -> dict[str, list[str] | None]:
     return found
 
 
+def _labels(dataset: Dataset, name: str) -> Labels:
+    try:
+        return dataset.labels(name)
+    except ArgumentError as error:
+        message = f"column {name!r} of categories has nulls, and a category is a value: {error}"
+        raise SchemaError(message, column=name, hint="fill them, or leave the column out") from error
+
+
 def numbers(batch: Batch, field: Field) -> Any:
     """A column of numbers, or of vectors of them, with NaN for nulls. Shape ``(rows,)`` or ``(rows, size)``."""
     import numpy as np
@@ -116,6 +123,18 @@ def numbers(batch: Batch, field: Field) -> Any:
     if found.valid.all():
         return found.values
     return np.where(found.valid, found.values.astype(np.float64), np.nan)
+
+
+def check_numbers(dataset: Dataset, names: Iterable[str]) -> None:
+    """Refuses a label or the like that has no numbers.
+
+    Raises:
+        KeyError: if there is no such column; SchemaError: if it has something else.
+    """
+    fields = {field.name: field for field in dataset.schema.fields}
+    for name in names:
+        if not is_numbers(_known(fields, name)):
+            raise SchemaError(f"column {name!r} has no numbers, as labels, weights and queries have", column=name)
 
 
 def is_numbers(field: Field) -> bool:

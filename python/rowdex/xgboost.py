@@ -50,7 +50,7 @@ class DataIter(xgboost.DataIter):
         options: ``cache_prefix``, ``release_data``, ``on_host`` and the like, as ``xgboost.DataIter`` has them.
 
     Raises:
-        SchemaError: if a feature has no numbers, or a label or weight is null; it names the column.
+        SchemaError: if a feature, label or weight has no numbers, or a label or weight is null; it names the column.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class DataIter(xgboost.DataIter):
         self._meta = {argument: column for argument, column in meta.items() if column is not None}
         self._qid = qid
         others = [*labels, *self._meta.values(), qid]
+        _matrix.check_numbers(dataset, [name for name in others if name is not None])
         self._matrix = _matrix.Matrix(dataset, _matrix.chosen(dataset, features, others), categories, "float32")
         read = [*self._matrix.columns, *(name for name in others if name is not None)]
         self._dataset = dataset.select(list(dict.fromkeys(read)))

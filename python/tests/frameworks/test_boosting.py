@@ -197,6 +197,11 @@ def test_a_feature_that_has_no_numbers_is_an_error_that_says_what_to_write(mixed
     with pytest.raises(rowdex.SchemaError, match="column 'i'.*null"):
         batches = iterator(dataset, label="i", features=["a"], categories=[])
         batches.next(lambda **_: None)
+    for named in ({"label": "blob"}, {"weight": "city"}, {"qid": "city"}):
+        with pytest.raises(rowdex.SchemaError, match="has no numbers, as labels"):
+            iterator(dataset, categories=[], **{"features": ["a"], **named})
+    with pytest.raises(rowdex.SchemaError, match="column 'i' of categories has nulls"):
+        iterator(dataset, categories=["i"])
     with pytest.raises(ValueError, match="qid with several workers"):
         iterator(dataset, qid="query", rank=0, num_replicas=2)
 
