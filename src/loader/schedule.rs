@@ -375,12 +375,11 @@ impl Schedule {
     }
 
     fn next_extraction(&mut self) -> Option<Task> {
-        let Extractions { planned, stayed, under_way, .. } = &self.extractions;
-        let (number, extract) = planned.front()?;
+        let Extractions { planned, stayed, .. } = &self.extractions;
+        let at = self.first_free()?;
+        let (number, extract) = planned.get(at)?;
         let stayed = stayed.contains_key(&extract.group);
-        // A row group is read by one thread at a time: what that leaves behind, on disk or in memory, is there for the
-        // next one.
-        if self.reads.starting == Some(*number) || !stayed && under_way.contains_key(&extract.group) {
+        if self.reads.starting == Some(*number) {
             return None;
         }
         let needs = match stayed {
@@ -405,7 +404,7 @@ impl Schedule {
             }
             return None;
         }
-        let (number, extract) = self.extractions.planned.pop_front()?;
+        let (number, extract) = self.extractions.planned.remove(at)?;
         self.running += 1;
         let found = self.found(number);
         if let Some((bytes, _)) = self.reads.under_way.remove(&number) {
@@ -419,6 +418,18 @@ impl Schedule {
             self.extractions.under_way.insert(extract.group, extract.keep);
         }
         Some(Task::Extract(Extraction { number, extract, stayed, needs, found }))
+    }
+
+    /// Where the first extraction is that waits for no row group that is being decoded.
+    ///
+    /// A row group is read by one thread at a time: what that leaves behind, on disk or in memory, is there for the
+    /// next one. Extractions from other row groups do not wait for it: in the files' order those from one row group
+    /// follow each other.
+    fn first_free(&self) -> Option<usize> {
+        let Extractions { planned, stayed, under_way, .. } = &self.extractions;
+        planned
+            .iter()
+            .position(|(_, extract)| stayed.contains_key(&extract.group) || !under_way.contains_key(&extract.group))
     }
 
     /// What an extraction finds of what was read ahead.

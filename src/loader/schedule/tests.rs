@@ -27,9 +27,12 @@ struct World {
     /// Rows of the segments that were planned, by number, and how many of which row group they are made of.
     segments: BTreeMap<u64, Vec<(u32, u32)>>,
     planned: u64,
-    /// How many extractions have begun, and which of them are done.
-    begun: u64,
+    /// The row groups of the extractions that were planned, which of these have begun, and which are done.
+    extractions: Vec<u32>,
+    begun: BTreeSet<u64>,
     done: BTreeSet<u64>,
+    /// The most row groups that were being decoded at once.
+    most_decoding: usize,
     stayed: BTreeMap<u32, u64>,
     places: BTreeSet<u32>,
     /// What is in memory, as counted here.
@@ -44,6 +47,14 @@ struct World {
     served: u64,
     peak: u64,
     random: u64,
+}
+
+/// The row group that a task decodes.
+fn decodes(task: &Task) -> Option<u32> {
+    match task {
+        Task::Extract(extraction) if !extraction.stayed => Some(extraction.extract.group),
+        _ => None,
+    }
 }
 
 impl World {
@@ -63,11 +74,16 @@ impl World {
         {
             match &task {
                 Task::Plan(_) => assert!(self.driver.is_some(), "the plan is asked twice at once"),
-                Task::Read(read) => assert!(self.remote && read.number >= self.begun, "a read that comes too late"),
+                Task::Read(read) => {
+                    assert!(self.remote && !self.begun.contains(&read.number), "a read that comes too late");
+                }
                 Task::Extract(extraction) => {
                     let Extraction { number, extract, stayed, needs, .. } = extraction;
-                    assert_eq!(*number, self.begun, "extractions begin in the order in which they were planned");
-                    self.begun += 1;
+                    assert!(self.begun.insert(*number), "an extraction begins twice");
+                    for (earlier, group) in (0..*number).zip(&self.extractions) {
+                        let waits = self.under_way.iter().any(|task| decodes(task) == Some(*group));
+                        assert!(waits || self.begun.contains(&earlier), "extractions begin in the order of the plan");
+                    }
                     assert_eq!(*stayed, self.stayed.contains_key(&extract.group));
                     assert!(self.threads == 0 || !self.reads.contains(number), "a thread would wait for the store");
                     let to_stay = |task: &Task| {
@@ -75,11 +91,7 @@ impl World {
                         if other.extract.group == extract.group && other.extract.keep && !other.stayed)
                     };
                     assert!(*stayed || !self.under_way.iter().any(to_stay), "decoded twice");
-                    let group = extract.group;
-                    let reads = |task: &Task| match task {
-                        Task::Extract(other) => other.extract.group == group && !other.stayed,
-                        _ => false,
-                    };
+                    let reads = |task: &Task| decodes(task) == Some(extract.group);
                     assert!(*stayed || !self.under_way.iter().any(reads), "read by two threads at once");
                     self.read_ahead.remove(number);
                     self.reads.retain(|read| read != number);
@@ -93,6 +105,7 @@ impl World {
             self.under_way.push(task);
             let assembling = self.under_way.iter().filter(|task| matches!(task, Task::Assemble(_))).count();
             self.most_assembling = self.most_assembling.max(assembling);
+            self.most_decoding = self.most_decoding.max(self.under_way.iter().filter_map(decodes).count());
             self.check();
         }
     }
@@ -156,7 +169,10 @@ impl World {
         };
         let step = match step {
             Planned::Walked => Step::Walked,
-            Planned::Extract(extract) => Step::Extract(extract),
+            Planned::Extract(extract) => {
+                self.extractions.push(extract.group);
+                Step::Extract(extract)
+            }
             Planned::Segment(span, segment) => {
                 self.segments.insert(self.planned, segment.parts);
                 self.planned += 1;
@@ -272,8 +288,10 @@ impl Made<'_> {
             reads: Vec::new(),
             segments: BTreeMap::new(),
             planned: 0,
-            begun: 0,
+            extractions: Vec::new(),
+            begun: BTreeSet::new(),
             done: BTreeSet::new(),
+            most_decoding: 0,
             stayed: BTreeMap::new(),
             places: BTreeSet::new(),
             held: 0,
@@ -312,7 +330,8 @@ proptest! {
         while !world.step() {}
         prop_assert_eq!(world.served, RUN * rows);
         prop_assert_eq!(world.assembled, world.planned);
-        prop_assert_eq!(world.done.len() as u64, world.begun);
+        prop_assert_eq!(&world.done, &world.begun);
+        prop_assert_eq!(world.done.len(), world.extractions.len());
         let kept: u64 = world.places.iter().map(|group| places(sizes, *group as usize)).sum();
         prop_assert_eq!((world.held, world.set_aside, world.read_ahead.len()), (kept, 0, 0));
         prop_assert_eq!(world.schedule.bytes().1, world.peak);
@@ -358,5 +377,27 @@ fn threads_assemble_at_once_where_the_memory_has_room_for_what_they_make() {
                 "{part} batches fit, {threads} threads"
             );
         }
+    }
+}
+
+#[test]
+fn in_the_files_order_each_thread_decodes_a_row_group_even_if_all_of_them_stay() {
+    let sizes = [100; 20];
+    for (part, threads) in [(0.5, 2), (1.0, 2), (3.0, 2), (3.0, 3)] {
+        let memory = (sizes.len() as f64 * 100.0 * ROW as f64 * part) as u64;
+        let (batches_waiting, store) = (None, None);
+        let made = Made { sizes: &sizes, memory, batch: 10, global: false, threads, batches_waiting, store, random: 1 };
+        let mut world = made.world();
+        loop {
+            // Decoding takes longer than all else.
+            world.begin();
+            let quick = world.under_way.iter().position(|task| decodes(task).is_none());
+            if let Some(task) = quick.map(|task| world.under_way.swap_remove(task)) {
+                world.finish(task);
+            } else if world.step() {
+                break;
+            }
+        }
+        assert_eq!((world.served, world.most_decoding), (RUN * 2000, threads), "with memory for {part} of the rows");
     }
 }
