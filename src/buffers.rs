@@ -174,6 +174,31 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Buffers<Vec<u8>>>>> = const { RefCell::new(None) };
     /// Whether what it reads is soon let go.
     static READS: Cell<bool> = const { Cell::new(false) };
+    /// Buffers for the batches that this thread makes.
+    static BATCHES: RefCell<Option<Arc<Buffers<Vec<u8>>>>> = const { RefCell::new(None) };
+}
+
+/// Makes batches whose long values go to these buffers, which come back when the consumer lets go of a batch.
+pub(crate) fn making_batches<T>(buffers: &Arc<Buffers<Vec<u8>>>, make: impl FnOnce() -> T) -> T {
+    struct Reset;
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            BATCHES.set(None);
+        }
+    }
+    let _reset = Reset;
+    BATCHES.set(Some(Arc::clone(buffers)));
+    make()
+}
+
+/// The spans one after the other, `length` bytes in all, if they are long and of a batch that this thread makes.
+pub(crate) fn batch_bytes<'a>(length: usize, spans: impl Iterator<Item = &'a [u8]>) -> Option<Bytes> {
+    let buffers = if length < SMALL { None } else { BATCHES.with(|buffers| buffers.borrow().clone()) }?;
+    // Lengths differ a little from batch to batch, so a buffer of just this one would hardly ever be used again.
+    let mut all = buffers.find(length).unwrap_or_else(|| Vec::with_capacity(length + length / 16));
+    all.clear();
+    spans.for_each(|span| all.extend_from_slice(span));
+    Some(buffers.lend(all))
 }
 
 /// While it lives, its thread has buffers at hand.
@@ -248,6 +273,24 @@ mod tests {
         drop(buffers.lend(again));
         let filled = buffers.take_filled((1 << 20) - 100);
         assert_eq!((filled.as_ptr(), filled.len()), (place, (1 << 20) - 100));
+    }
+
+    #[test]
+    fn a_batch_is_made_in_memory_of_one_that_was_let_go() {
+        let buffers = buffers();
+        let span = vec![7; 1 << 19];
+        let make = |spans: usize| {
+            let length = spans * span.len();
+            making_batches(&buffers, || batch_bytes(length, std::iter::repeat_n(&span[..], spans)))
+        };
+        let (first, second) = (make(2).unwrap(), make(2).unwrap());
+        let place = first.as_ptr();
+        assert_eq!((first.len(), second.len()), (1 << 20, 1 << 20));
+        drop(first);
+        let third = make(2).unwrap();
+        assert!(third.as_ptr() == place && second.as_ptr() != place && third.iter().all(|byte| *byte == 7));
+        assert!(batch_bytes(1 << 20, [&span[..], &span].into_iter()).is_none(), "not of a batch");
+        assert!(making_batches(&buffers, || batch_bytes(3, [&b"abc"[..]].into_iter())).is_none(), "short");
     }
 
     #[cfg(feature = "object-store")]

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int32Builder, Int64Array, ListBuilder, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, BooleanArray, Int32Builder, Int64Array, ListBuilder, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
@@ -28,14 +28,14 @@ const CONSTANT: u64 = 3 << 20;
 /// What a dataset keeps of the files that it has read from.
 const LEFT: u64 = 128 << 10;
 
-/// Numbers, short and long strings and lists: about 290 bytes a row.
-fn write(folder: &Path) {
+/// Numbers, short and long strings and lists, about 290 bytes a row; or only what is narrow, about 50.
+fn write(path: &Path, batch: fn(std::ops::Range<i64>) -> RecordBatch) {
     let schema = batch(0..1).schema();
     let properties = WriterProperties::builder()
         .set_max_row_group_row_count(Some(GROUP_ROWS as usize))
         .set_compression(Compression::SNAPPY)
         .build();
-    let file = std::fs::File::create(folder.join("a.parquet")).unwrap();
+    let file = std::fs::File::create(path).unwrap();
     let mut writer = ArrowWriter::try_new(file, schema, Some(properties)).unwrap();
     for group in 0..GROUPS {
         writer.write(&batch(group * GROUP_ROWS..(group + 1) * GROUP_ROWS)).unwrap();
@@ -43,10 +43,24 @@ fn write(folder: &Path) {
     writer.close().unwrap();
 }
 
+fn mixed(row: i64) -> u64 {
+    (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn narrow(rows: std::ops::Range<i64>) -> RecordBatch {
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new(Int64Array::from_iter_values(rows.clone()))),
+        ("maybe", Arc::new(rows.clone().map(|row| (row % 7 > 0).then_some(row)).collect::<Int64Array>())),
+        ("flag", Arc::new(rows.clone().map(|row| Some(row % 3 == 0)).collect::<BooleanArray>())),
+        ("word", Arc::new(StringArray::from_iter_values(rows.clone().map(|row| format!("{:x}", mixed(row) >> 30))))),
+        ("text", Arc::new(StringArray::from_iter_values(rows.map(|row| format!("{:012x}", mixed(row) >> 16))))),
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
 fn batch(rows: std::ops::Range<i64>) -> RecordBatch {
     let mut lists = ListBuilder::new(Int32Builder::new());
     rows.clone().for_each(|row| lists.append_value((0..row as i32 % 40).map(Some)));
-    let mixed = |row: i64| (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("id", Arc::new(Int64Array::from_iter_values(rows.clone()))),
         ("short", Arc::new(StringArray::from_iter_values(rows.clone().map(|row| format!("{:x}", mixed(row)))))),
@@ -65,12 +79,20 @@ fn loader(dataset: &Dataset, memory: u64, threads: usize, epochs: u64) -> Loader
 #[test]
 fn a_loader_takes_the_memory_it_was_given_one_row_group_and_little_more_and_gives_all_of_it_back() {
     let folder = tempfile::tempdir().unwrap();
-    write(folder.path());
-    let index = folder.path().join("a.rdx");
-    IndexBuilder::new([folder.path().join("a.parquet")]).build(&index).unwrap();
+    let indexed = |name: &str, batch| {
+        let (path, index) = (folder.path().join(format!("{name}.parquet")), folder.path().join(format!("{name}.rdx")));
+        write(&path, batch);
+        IndexBuilder::new([path]).build(&index).unwrap();
+        index
+    };
+    let index = indexed("a", batch);
     let dataset = Dataset::open(&index).unwrap();
     let all = [(10, 0, 3), (10, 2, 10), (25, 1, 3), (25, 4, 3), (50, 2, 3), (75, 2, 3), (150, 2, 3)];
     check(&dataset, &all);
+    // Row groups that stay are packed.
+    let packed = Dataset::open(indexed("narrow", narrow)).unwrap();
+    check(&packed, &[(25, 2, 3), (60, 2, 3), (90, 2, 3), (100, 2, 3), (150, 0, 3), (150, 2, 3)]);
+    drop(packed);
     // What is mapped is not the loader's memory, and what is picked from it is.
     let tier = DiskTier::new(folder.path().join("tier"), 1 << 30);
     let kept = Dataset::builder(Index::open(&index).unwrap()).with_disk_tier(tier).open().unwrap();

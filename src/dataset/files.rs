@@ -37,6 +37,17 @@ impl OpenFile {
         }
     }
 
+    /// The same with memory of its own for each range.
+    pub(super) fn read_each(&self, source: &dyn Source, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        match &self.content {
+            Some(content) => source.read_each_unchanged(self.metadata.path(), content, ranges),
+            None => {
+                let each = ranges.iter().map(|range| self.read(source, std::slice::from_ref(range)));
+                each.map(|read| read.map(|read| read.into_iter().next().unwrap_or_default())).collect()
+            }
+        }
+    }
+
     /// Starts reading ranges of the file, where reading ahead gains something.
     pub(super) fn begin(&self, source: &dyn Source, ranges: &[Range<u64>]) -> Option<Pending<Vec<Bytes>>> {
         source.begin(self.metadata.path(), self.content.as_ref()?, ranges)

@@ -208,16 +208,27 @@ struct OpenBytes<'a> {
     read: Cell<u64>,
 }
 
-impl FileBytes for OpenBytes<'_> {
-    fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+impl OpenBytes<'_> {
+    /// The bytes that are in memory, or those that are `read`.
+    fn at_hand_or(&self, ranges: &[Range<u64>], read: impl FnOnce() -> Result<Vec<Bytes>>) -> Result<Vec<Bytes>> {
         let (bytes, is_of_the_file) = match self.at_hand.cut(ranges) {
             Some(bytes) => (bytes, self.at_hand.is_read()),
-            None => (self.file.read(self.source, ranges)?, true),
+            None => (read()?, true),
         };
         if is_of_the_file {
             self.read.set(self.read.get() + bytes.iter().map(|bytes| bytes.len() as u64).sum::<u64>());
         }
         Ok(bytes)
+    }
+}
+
+impl FileBytes for OpenBytes<'_> {
+    fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.at_hand_or(ranges, || self.file.read(self.source, ranges))
+    }
+
+    fn read_each(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.at_hand_or(ranges, || self.file.read_each(self.source, ranges))
     }
 
     fn is_near(&self) -> bool {

@@ -12,7 +12,9 @@ use super::faults::Substituted;
 use super::groups::{Groups, Near};
 use super::part::Part;
 use super::walk::BatchRange;
-use crate::rows::{Place, bytes_of_part, bytes_shown, copy_span, gather_runs, record_batch, uncopied};
+use crate::rows::{
+    Packed, Place, Runs, bytes_of_part, bytes_shown, copy_span, gather_runs, record_batch, uncopied, unpack,
+};
 use crate::sampler::BatchPlan;
 use crate::{Error, ErrorKind, Result};
 
@@ -63,14 +65,15 @@ struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    fn new(groups: &'a dyn Groups, claimed: &'a Claimed) -> Self {
+    /// The places of rows that were claimed, in these slices.
+    fn new(groups: &'a dyn Groups, claimed: &'a Claimed, slices: Vec<&'a Slice>) -> Self {
         let mut cursors = vec![LOST; groups.count() as usize];
-        let mut slices = Vec::with_capacity(claimed.parts.len());
+        let mut next = 0;
         for (group, part) in &claimed.parts {
-            let slice = slices.len() as u32;
-            slices.extend(&part.slices);
+            let slice = next;
+            next += part.slices.len() as u32;
             if let Some(cursor) = cursors.get_mut(*group as usize) {
-                *cursor = Cursor { slice, row: 0, end: slices.len() as u32 };
+                *cursor = Cursor { slice, row: 0, end: next };
             }
         }
         Self { groups, near: Near::default(), claimed, slices, cursors, places: Vec::new() }
@@ -122,7 +125,18 @@ impl<'a> Places<'a> {
 }
 
 fn fill(groups: &dyn Groups, range: &BatchRange, claimed: &Claimed, batches: &mut Vec<Batch>) -> Result<()> {
-    let mut places = Places::new(groups, claimed);
+    let slices: Vec<&Slice> = claimed.parts.iter().flat_map(|(_, part)| &part.slices).collect();
+    let packed = all_packed(&slices);
+    // Groups that are packed and groups that are not may be due at once while the plan learns what rows take.
+    let unpacked: Vec<Option<Slice>> = match packed {
+        Some(_) => Vec::new(),
+        None => slices.iter().map(|slice| slice.unpacked(&groups.schema())).collect::<Result<_>>()?,
+    };
+    let slices = match packed {
+        Some(_) => slices,
+        None => slices.into_iter().zip(&unpacked).map(|(slice, unpacked)| unpacked.as_ref().unwrap_or(slice)).collect(),
+    };
+    let mut places = Places::new(groups, claimed, slices);
     let mut plans: Vec<(u64, u32, BatchPlan, Vec<Substituted>)> =
         Vec::with_capacity((range.batches.end - range.batches.start) as usize);
     let mut ends = Vec::with_capacity(plans.capacity());
@@ -143,18 +157,26 @@ fn fill(groups: &dyn Groups, range: &BatchRange, claimed: &Claimed, batches: &mu
     let starts = std::iter::once(0).chain(ends.iter().copied());
     let runs: Vec<Range<usize>> = starts.zip(&ends).map(|(start, &end)| start..end).collect();
     let stretches = stretches(&runs, &places);
+    let scattered = stretches.iter().filter(|stretch| stretch.together.is_none() && packed.is_none());
+    let scattered = Runs::of(scattered.map(|stretch| &places.places[stretch.places.clone()]));
     let (schema, served) = (groups.schema(), groups.served_schema());
     let mut columns: Vec<Vec<ArrayRef>> = vec![Vec::with_capacity(schema.fields().len()); stretches.len()];
     let mut finished = true;
-    for (column, (field, wanted)) in schema.fields().iter().zip(served.fields()).enumerate() {
+    if let Some(packed) = &packed {
+        for (columns, stretch) in columns.iter_mut().zip(&stretches) {
+            *columns = unpack(packed, &places.places[stretch.places.clone()], &served)?;
+        }
+    }
+    let in_columns = if packed.is_some() { 0 } else { schema.fields().len() };
+    for (column, (field, wanted)) in schema.fields().iter().zip(served.fields()).enumerate().take(in_columns) {
         let shows = field.data_type() == wanted.data_type() && !is_view(wanted);
-        let scattered = stretches.iter().filter(|stretch| stretch.together.is_none());
-        let scattered: Vec<&[Place]> = scattered.map(|stretch| &places.places[stretch.places.clone()]).collect();
         let mut copied = gather(&places.slices, &scattered, column, wanted)?.into_iter();
         for (columns, stretch) in columns.iter_mut().zip(&stretches) {
             let array = match stretch.together {
                 Some(Together { slice, row, shown }) => {
-                    let (whole, row) = (places.slices[slice as usize].batch.column(column), row as usize);
+                    let whole = places.slices[slice as usize].columns().and_then(|batch| batch.columns().get(column));
+                    let whole = whole.ok_or_else(|| Error::new(ErrorKind::Internal, "rows without a column"))?;
+                    let row = row as usize;
                     match shows && shown {
                         true => whole.slice(row, stretch.places.len()),
                         false => copy_span(whole, row..row + stretch.places.len(), wanted.data_type())
@@ -245,16 +267,22 @@ fn goes_on(stretch: &Stretch, together: Option<Together>) -> bool {
 }
 
 /// A batch that shows rows where they lie keeps at most so many times its rows in memory.
-const MOST_SHOWN: usize = 64;
+pub(crate) const MOST_SHOWN: usize = 64;
 
 /// Where a batch begins whose rows lie one after the other in one piece.
 fn together(run: &[Place], slices: &[&Slice]) -> Option<Together> {
     let (&(slice, row), &(last_slice, last_row)) = (run.first()?, run.last()?);
-    let piece = slices.get(slice as usize).filter(|piece| piece.is_contiguous())?;
+    let piece = slices.get(slice as usize).filter(|piece| piece.is_contiguous() && piece.columns().is_some())?;
     let close = slice == last_slice && u64::from(last_row) == u64::from(row) + run.len() as u64 - 1;
-    let shown = run.len().saturating_mul(MOST_SHOWN) >= piece.batch.num_rows();
+    let shown = run.len().saturating_mul(MOST_SHOWN) >= piece.held.num_rows();
     let in_order = close && (row..).zip(run).all(|(row, place)| *place == (slice, row));
     in_order.then_some(Together { slice, row, shown })
+}
+
+/// The packed rows of all slices, if all are, and alike.
+fn all_packed<'a>(slices: &[&'a Slice]) -> Option<Vec<&'a Packed>> {
+    let packed: Option<Vec<&Packed>> = slices.iter().map(|slice| slice.packed()).collect();
+    packed.filter(|packed| packed.first().is_some_and(|first| packed.iter().all(|other| other.is_like(first))))
 }
 
 fn is_view(field: &Field) -> bool {
@@ -262,11 +290,13 @@ fn is_view(field: &Field) -> bool {
 }
 
 /// One column of all batches, each of which is a run of places.
-fn gather(slices: &[&Slice], runs: &[&[Place]], column: usize, wanted: &Field) -> Result<Vec<ArrayRef>> {
-    if slices.is_empty() || runs.is_empty() {
-        return Ok(runs.iter().map(|_| new_empty_array(wanted.data_type())).collect());
+fn gather(slices: &[&Slice], runs: &Runs<'_>, column: usize, wanted: &Field) -> Result<Vec<ArrayRef>> {
+    if slices.is_empty() || runs.len() == 0 {
+        return Ok(vec![new_empty_array(wanted.data_type()); runs.len()]);
     }
-    let sources: Vec<&dyn Array> = slices.iter().map(|slice| slice.batch.column(column).as_ref()).collect();
+    let arrays = slices.iter().map(|slice| slice.columns()?.columns().get(column).map(AsRef::as_ref));
+    let sources: Option<Vec<&dyn Array>> = arrays.collect();
+    let sources = sources.ok_or_else(|| Error::new(ErrorKind::Internal, "rows without a column"))?;
     gather_runs(&sources, runs, wanted.data_type()).map_err(|error| error.with_column(wanted.name()))
 }
 

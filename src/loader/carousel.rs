@@ -5,11 +5,39 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 
 use super::extract::is_one_run;
 use super::plan::{MIN_PIECE, POINTER};
-use crate::rows::{self, Footprint, Place, compact, compact_pieces, forget_unseen, uncopied};
+use crate::rows::{self, Footprint, Packed, Place, compact, compact_pieces, forget_unseen, uncopied};
 use crate::{Error, ErrorKind, Result};
+
+/// Rows in memory.
+#[derive(Debug, Clone)]
+pub(crate) enum Held {
+    /// Column by column.
+    Columns(Arc<RecordBatch>),
+    /// Row by row, which only a group is that stays.
+    Packed(Arc<Packed>),
+}
+
+impl Held {
+    pub(crate) fn num_rows(&self) -> usize {
+        match self {
+            Self::Columns(batch) => batch.num_rows(),
+            Self::Packed(packed) => packed.num_rows(),
+        }
+    }
+
+    /// The rows at these slots, in that order, in columns of this schema, which is that of decoded rows. They keep
+    /// nothing else alive.
+    pub(crate) fn take(&self, slots: &[u32], schema: &SchemaRef) -> Result<RecordBatch> {
+        match self {
+            Self::Columns(batch) => pick(batch, slots),
+            Self::Packed(packed) => packed.take(slots, schema),
+        }
+    }
+}
 
 /// Rows of one group in the order in which they are due: copied out, left in the chunk that they were decoded to, or
 /// pointed at in a group that stays decoded.
@@ -18,7 +46,7 @@ use crate::{Error, ErrorKind, Result};
 /// several pieces share, such as the pages of views, goes with the last of them, which counts it.
 #[derive(Debug)]
 struct Piece {
-    batch: Arc<RecordBatch>,
+    held: Held,
     lie: Lie,
     /// The row ids, where they are not those that were asked for.
     ids: Option<Arc<[u64]>>,
@@ -59,9 +87,9 @@ pub(crate) struct DueRows {
 
 /// Rows of a piece, in the order in which they are due. Often there is just one, so no array is sliced before it must
 /// be.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Slice {
-    pub(crate) batch: Arc<RecordBatch>,
+    pub(crate) held: Held,
     /// Where in the piece they begin, and how many they are.
     pub(crate) first: usize,
     pub(crate) rows: usize,
@@ -70,7 +98,7 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
-    /// Where in `batch` a row is.
+    /// Where in `held` a row is.
     pub(crate) fn place(&self, row: usize) -> u32 {
         match &self.lie {
             Lie::Slots(slots) => slots.get(self.first + row).copied().unwrap_or(u32::MAX),
@@ -78,7 +106,32 @@ impl Slice {
         }
     }
 
-    /// Whether the rows lie in `batch` one after the other.
+    /// The columns that the rows lie in.
+    pub(crate) fn columns(&self) -> Option<&RecordBatch> {
+        match &self.held {
+            Held::Columns(batch) => Some(batch),
+            Held::Packed(_) => None,
+        }
+    }
+
+    /// What the rows lie in, if that is packed.
+    pub(crate) fn packed(&self) -> Option<&Packed> {
+        match &self.held {
+            Held::Columns(_) => None,
+            Held::Packed(packed) => Some(packed),
+        }
+    }
+
+    /// The same rows in columns, if they are packed.
+    pub(crate) fn unpacked(&self, schema: &SchemaRef) -> Result<Option<Self>> {
+        let Held::Packed(packed) = &self.held else { return Ok(None) };
+        let slots: Vec<u32> = (0..self.rows).map(|row| self.place(row)).collect();
+        let held = Held::Columns(Arc::new(packed.take(&slots, schema)?));
+        let ids = self.ids.as_ref().and_then(|ids| ids.get(self.first..self.first + self.rows)).map(Arc::from);
+        Ok(Some(Self { held, first: 0, rows: self.rows, lie: Lie::Run { start: 0, rows: self.rows }, ids }))
+    }
+
+    /// Whether the rows lie in `held` one after the other.
     pub(crate) fn is_contiguous(&self) -> bool {
         matches!(self.lie, Lie::Run { .. })
     }
@@ -113,7 +166,7 @@ pub(crate) struct Claimed {
 }
 
 /// A group that stays decoded, and its bytes.
-pub(crate) type Whole = (Arc<RecordBatch>, u64);
+pub(crate) type Whole = (Held, u64);
 
 #[derive(Debug, Default)]
 pub(crate) struct Carousel {
@@ -171,8 +224,8 @@ impl Carousel {
                 break;
             };
             let count = rows.min(piece.rows() - piece.used);
-            let (batch, lie, ids) = (Arc::clone(&piece.batch), piece.lie.clone(), piece.ids.clone());
-            part.slices.push(Slice { batch, first: piece.used, rows: count, lie, ids });
+            let (held, lie, ids) = (piece.held.clone(), piece.lie.clone(), piece.ids.clone());
+            part.slices.push(Slice { held, first: piece.used, rows: count, lie, ids });
             piece.used += count;
             rows -= count;
             if piece.used == piece.rows() {
@@ -200,6 +253,11 @@ impl DueRows {
         Self { error: Some(error), left: self.left + rows, ..self }
     }
 
+    /// Copies rows out of a group that was packed, in the order given, into at most so many pieces.
+    pub(crate) fn unpack(packed: &Packed, slots: &[u32], pieces: usize, schema: &SchemaRef) -> Result<Self> {
+        Ok(Self::of(cut(slots.len(), pieces, |rows| packed.take(&slots[rows], schema))?, Footprint::default()))
+    }
+
     /// Copies rows out of a decoded group, in the order given, into at most so many pieces.
     pub(crate) fn extract(batch: &RecordBatch, slots: Vec<u32>, pieces: usize) -> Result<Self> {
         let pieces = cut(slots.len(), pieces, |rows| rows::take(batch, &slots[rows]))?;
@@ -213,8 +271,8 @@ impl DueRows {
 
     /// Points at rows of a group that stays decoded, in the order given; nothing is copied before a batch is made of
     /// them.
-    pub(crate) fn point(batch: Arc<RecordBatch>, slots: Vec<u32>) -> Result<Self> {
-        if slots.iter().any(|&slot| slot as usize >= batch.num_rows()) {
+    pub(crate) fn point(held: Held, slots: Vec<u32>) -> Result<Self> {
+        if slots.iter().any(|&slot| slot as usize >= held.num_rows()) {
             return Err(Error::new(ErrorKind::Internal, "fewer rows than a row group has"));
         }
         let left = slots.len();
@@ -222,7 +280,7 @@ impl DueRows {
             Some(&start) if is_one_run(&slots) => (Lie::Run { start: start as usize, rows: left }, 0),
             _ => (Lie::Slots(slots.into()), POINTER * left as u64),
         };
-        let piece = Piece { batch, lie, ids: None, used: 0, bytes };
+        let piece = Piece { held, lie, ids: None, used: 0, bytes };
         Ok(Self { pieces: VecDeque::from([piece]), error: None, left, bytes })
     }
 
@@ -250,12 +308,13 @@ impl DueRows {
         let left = batches.iter().map(RecordBatch::num_rows).sum();
         let piece = |batch: RecordBatch| {
             let lie = Lie::Run { start: 0, rows: batch.num_rows() };
-            Piece { batch: Arc::new(batch), lie, ids: None, used: 0, bytes: 0 }
+            Piece { held: Held::Columns(Arc::new(batch)), lie, ids: None, used: 0, bytes: 0 }
         };
-        let mut pieces: VecDeque<Piece> = batches.into_iter().map(piece).collect();
         // A buffer that several pieces share is freed with the last of them.
-        for piece in pieces.iter_mut().rev() {
-            piece.bytes = footprint.add(&piece.batch);
+        let mut bytes: Vec<u64> = batches.iter().rev().map(|batch| footprint.add(batch)).collect();
+        let mut pieces: VecDeque<Piece> = batches.into_iter().map(piece).collect();
+        for (piece, bytes) in pieces.iter_mut().zip(bytes.drain(..).rev()) {
+            piece.bytes = bytes;
         }
         let bytes = pieces.iter().map(|piece| piece.bytes).sum();
         Self { pieces, error: None, left, bytes }

@@ -45,7 +45,13 @@ pub(crate) struct Settings {
 
 /// Bytes of buffers that may lie unused, and no more than the largest row group has: while one is decoded, what it
 /// needs of them is in use.
-const MOST_IDLE: u64 = 16 << 20;
+const MOST_IDLE: u64 = 64 << 20;
+
+/// Segments whose batches may have come back from the consumer and wait to be filled again.
+const BATCHES_IDLE: u64 = 2;
+
+/// A block of more bytes is not worth telling the allocator of: few batches have as many.
+const MOST_PRIMED: u64 = 16 << 20;
 
 /// A row group with less to decode is not divided among threads: calling one takes microseconds, as decoding some tens
 /// of kilobytes does.
@@ -65,8 +71,11 @@ struct Shared {
     inline: bool,
     groups: Arc<dyn Groups>,
     faults: Arc<Faults>,
+    batch_rows: u64,
     /// For what is read and decompressed, while it is decoded.
     buffers: Arc<Buffers<Vec<u8>>>,
+    /// For the long values of batches.
+    batches: Arc<Buffers<Vec<u8>>>,
     /// The threads, which help one that decodes when the schedule has nothing for them; `None` if there is no other.
     crew: Option<Arc<Crew>>,
     state: Mutex<State>,
@@ -129,7 +138,8 @@ impl Engine {
             waits_for_reads: settings.threads > 0,
         };
         let most_idle = MOST_IDLE.min(plan.largest()) as usize;
-        buffers::prime_allocator(most_idle);
+        let batches_idle = MOST_IDLE.min(plan.segment_bytes().saturating_mul(BATCHES_IDLE)) as usize;
+        buffers::prime_allocator(MOST_PRIMED.min(plan.largest()) as usize);
         let driver = Driver::new(plan, walk);
         let state = State {
             stop: false,
@@ -148,7 +158,9 @@ impl Engine {
             inline: settings.threads == 0,
             groups,
             faults,
+            batch_rows: settings.batch_rows,
             buffers: Arc::new(Buffers::keeping(most_idle)),
+            batches: Arc::new(Buffers::keeping(batches_idle)),
             state: Mutex::new(state),
             work: Condvar::new(),
             ready: Condvar::new(),
@@ -422,14 +434,14 @@ impl Shared {
         let mut decodes = 0;
         let work = || match whole {
             Some(whole) => extract::from_whole(whole, slots, keep, &*self.groups),
-            None => extract::from_file(&*self.groups, group, slots, keep, &lost, prefetch),
+            None => extract::from_file(&*self.groups, group, slots, keep, &lost, prefetch, self.batch_rows),
         };
         let tried = lost.is_empty() || !due.iter().any(is_lost);
         let result = tried.then(|| catch_unwind(AssertUnwindSafe(work)));
         let result =
             result.map(|result| result.unwrap_or_else(|_| Err(undecoded(self.groups.row_groups(group).start))));
         let replaced = |decodes: &mut u64| {
-            let whole = |group| self.lock().carousel.whole(group).map(|(batch, _)| batch);
+            let whole = |group| self.lock().carousel.whole(group).map(|(held, _)| held);
             let pieces = if keep { 1 } else { PIECES };
             Substitutes::new(&*self.groups, &self.faults, &whole)
                 .rows(group, &due, pieces, decodes)
@@ -485,7 +497,8 @@ impl Shared {
 
     fn assemble(&self, segment: u64, range: &BatchRange, claimed: Claimed) {
         let began = Instant::now();
-        let assembled = catch_unwind(AssertUnwindSafe(|| assemble(&*self.groups, range, &claimed)));
+        let make = || buffers::making_batches(&self.batches, || assemble(&*self.groups, range, &claimed));
+        let assembled = catch_unwind(AssertUnwindSafe(make));
         let assembled = assembled.unwrap_or_else(|_| Assembled {
             batches: Vec::new(),
             bytes: 0,

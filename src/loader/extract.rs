@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 
-use super::carousel::{DueRows, Whole};
+use super::assemble::MOST_SHOWN;
+use super::carousel::{DueRows, Held, Whole};
 use super::faults::row_group_of;
 use super::groups::Groups;
 use super::pick::{Picker, as_run, chunk_rows};
@@ -14,7 +15,7 @@ use super::plan::{PIECES, is_part, is_sparse};
 use crate::crew;
 use crate::dataset::Prefetch;
 use crate::row_group::{AHEAD_FROM, RowSink};
-use crate::rows::{self, ChunkBytes, Place, bytes_of, bytes_of_part};
+use crate::rows::{self, ChunkBytes, Layout, Packer, Place, bytes_of, bytes_of_part};
 use crate::{Error, ErrorKind, Result};
 
 /// Rows got out of a group, and what that took.
@@ -59,18 +60,24 @@ pub(crate) fn from_whole(
     groups: &dyn Groups,
 ) -> Result<Extracted> {
     let began = Instant::now();
-    let rows = match (stays, groups.shares_values()) {
-        (true, _) if is_wide(&whole, bytes) || is_one_run(&slots) => DueRows::point(Arc::clone(&whole), slots)?,
-        (true, true) => DueRows::refer(&whole, slots)?,
+    let rows = match (&whole, stays) {
+        (Held::Packed(_), true) => DueRows::point(whole.clone(), slots)?,
+        (Held::Packed(packed), false) => DueRows::unpack(packed, &slots, PIECES, &groups.schema())?,
+        (Held::Columns(batch), true)
+            if has_long_values(bytes, batch.num_rows() as u64, batch.num_columns()) || is_one_run(&slots) =>
+        {
+            DueRows::point(whole.clone(), slots)?
+        }
+        (Held::Columns(batch), true) if groups.shares_values() => DueRows::refer(batch, slots)?,
         // Narrow values are found faster in a row group at a time than in all of them for each batch: their pages and
         // their tables are in the core's caches then, which pays for the copy.
-        (true, false) => DueRows::extract(&whole, slots, 1)?,
-        (false, _) => {
-            let run = as_run(&slots, whole.num_rows()).filter(|_| may_lie(groups));
-            let run = run.map(|run| vec![whole.slice(run.start, run.len())]);
+        (Held::Columns(batch), true) => DueRows::extract(batch, slots, 1)?,
+        (Held::Columns(batch), false) => {
+            let run = as_run(&slots, batch.num_rows()).filter(|_| may_lie(groups));
+            let run = run.map(|run| vec![batch.slice(run.start, run.len())]);
             match run.filter(|run| rows::show_what_they_keep(run)) {
                 Some(run) => DueRows::run(run),
-                None => DueRows::extract(&whole, slots, PIECES)?,
+                None => DueRows::extract(batch, slots, PIECES)?,
             }
         }
     };
@@ -118,7 +125,8 @@ pub(crate) fn wanted(
     Some(read)
 }
 
-/// Reads a group and gets the rows at these slots out of it, in the order given. None of them is `lost`.
+/// Reads a group and gets the rows at these slots out of it, in the order given. None of them is `lost`. They are
+/// served in batches of so many rows.
 ///
 /// What is read is decoded in chunks, unless it stays or is no larger than one.
 pub(crate) fn from_file(
@@ -128,6 +136,7 @@ pub(crate) fn from_file(
     stays: bool,
     lost: &[Range<u32>],
     prefetch: Option<Prefetch>,
+    batch_rows: u64,
 ) -> Result<Extracted> {
     let size = groups.size(group);
     if stays && !lost.is_empty() {
@@ -138,17 +147,28 @@ pub(crate) fn from_file(
     }
     let wanted = wanted(groups, group, &mut slots, stays, lost);
     let rows = wanted.as_ref().map_or(size.rows as usize, Vec::len);
-    let chunk = chunk_rows(size.rows, size.bytes);
+    let run = as_run(&slots, rows).filter(|_| may_lie(groups));
+    let chunk = match run.is_some() {
+        true => run_chunk_rows(rows, chunk_rows(size.rows, size.bytes), batch_rows),
+        false => chunk_rows(size.rows, size.bytes),
+    };
     let decodes = groups.decodes(group, wanted.as_deref());
     if stays || rows <= chunk {
-        let batch = match stays {
-            true => read_to_stay(groups, group, wanted.as_deref(), prefetch)?,
-            false => groups.read_whole(group, wanted.as_deref(), prefetch)?,
+        let layout = layout_of(groups, group, &slots).filter(|_| stays);
+        let (whole, bytes, staged_bytes) = match layout {
+            Some(layout) => read_packed(groups, group, wanted.as_deref(), prefetch, layout, rows)?,
+            None => {
+                let batch = match stays {
+                    true => read_to_stay(groups, group, wanted.as_deref(), prefetch)?,
+                    false => groups.read_whole(group, wanted.as_deref(), prefetch)?,
+                };
+                let bytes = bytes_of(&batch);
+                (Held::Columns(Arc::new(batch)), bytes, bytes)
+            }
         };
-        let bytes = bytes_of(&batch);
-        let extracted = from_whole((Arc::new(batch), bytes), slots, stays, groups)?;
+        let extracted = from_whole((whole, bytes), slots, stays, groups)?;
         let decoded_bytes = wanted.is_none().then_some(bytes);
-        return Ok(Extracted { decoded_bytes, staged_bytes: bytes, decodes, ..extracted });
+        return Ok(Extracted { decoded_bytes, staged_bytes, decodes, ..extracted });
     }
     let began = Instant::now();
     let picker = Picker::new(&slots, rows, chunk, may_lie(groups));
@@ -163,6 +183,14 @@ pub(crate) fn from_file(
     let ahead = crew::current().filter(|_| chunks >= AHEAD_FROM).map_or(0, |_| picked.decoded_bytes / chunks as u64);
     let staged_bytes = picked.staged_bytes + ahead;
     Ok(Extracted { decoded_bytes, staged_bytes, picking, decodes, ..Extracted::of_rows(picked.rows) })
+}
+
+/// Rows of a chunk that nothing is picked from, so that it need not be in the core's cache: fewer chunks are faster,
+/// and each is let go on its own. Of no more rows than a batch may keep in memory.
+fn run_chunk_rows(rows: usize, least: usize, batch_rows: u64) -> usize {
+    const CHUNKS: usize = 4;
+    let shown = usize::try_from(batch_rows).unwrap_or(usize::MAX).saturating_mul(MOST_SHOWN);
+    (rows / CHUNKS).min(shown).max(least)
 }
 
 /// Whether of a group that does not stay only the rows are decoded that are wanted, which are so many.
@@ -221,7 +249,7 @@ fn beside_lost(
     });
     let whole = rows::take(&batch, &filled.collect::<Vec<_>>())?;
     let bytes = bytes_of(&whole);
-    let extracted = from_whole((Arc::new(whole), bytes), slots, true, groups)?;
+    let extracted = from_whole((Held::Columns(Arc::new(whole)), bytes), slots, true, groups)?;
     let decodes = groups.decodes(group, Some(&sound));
     Ok(Extracted { staged_bytes: bytes, decodes, ..extracted })
 }
@@ -241,6 +269,85 @@ fn read_to_stay(
         Ok([only]) if groups.chunks_are_own() && bytes_of(&only) <= bytes_of_part(&only) / 16 * 17 => Ok(only),
         Ok(only) => rows::join_exactly(&schema, only.into()),
         Err(chunks) => rows::join_exactly(&schema, chunks),
+    }
+}
+
+/// How the rows of a group that stays are packed, if its values are narrow and these rows are picked from anywhere in
+/// it: rows that follow each other are served as they lie in columns.
+fn layout_of(groups: &dyn Groups, group: u32, slots: &[u32]) -> Option<Arc<Layout>> {
+    /// Rows that follow each other, in the mean.
+    const RUN: usize = 8;
+    let (schema, size) = (groups.schema(), groups.size(group));
+    if has_long_values(size.bytes, size.rows, schema.fields().len()) {
+        return None;
+    }
+    let breaks = slots.windows(2).filter(|pair| pair[0].checked_add(1) != Some(pair[1])).count();
+    if slots.len() > 1 && breaks * RUN < slots.len() {
+        return None;
+    }
+    Layout::of(&schema, &groups.served_schema())
+}
+
+/// Reads rows of a group, which are so many, and packs them chunk by chunk, unless they would take much more memory
+/// so. Also tells how many bytes they take, and took at most.
+fn read_packed(
+    groups: &dyn Groups,
+    group: u32,
+    slots: Option<&[u32]>,
+    prefetch: Option<Prefetch>,
+    layout: Arc<Layout>,
+    rows: usize,
+) -> Result<(Held, u64, u64)> {
+    /// A chunk is in memory besides the rows that are packed: the smaller, the less is.
+    const PART: usize = 4;
+    let size = groups.size(group);
+    let chunk_rows = chunk_rows(size.rows, size.bytes).div_ceil(PART);
+    let mut packing = Packing { layout, rows, chunk_rows, packer: None, columns: Vec::new(), largest: 0 };
+    groups.read(group, slots, prefetch, &mut packing)?;
+    let Packing { packer, columns, largest, .. } = packing;
+    let (held, bytes) = match packer {
+        Some(packer) => {
+            let packed = packer.finish();
+            let bytes = packed.bytes();
+            (Held::Packed(Arc::new(packed)), bytes)
+        }
+        None => {
+            let batch = rows::join_exactly(&groups.schema(), columns)?;
+            let bytes = bytes_of(&batch);
+            (Held::Columns(Arc::new(batch)), bytes)
+        }
+    };
+    Ok((held, bytes, bytes + largest))
+}
+
+/// Packs the rows of each chunk, if the first of them says that it pays.
+struct Packing {
+    layout: Arc<Layout>,
+    rows: usize,
+    chunk_rows: usize,
+    packer: Option<Packer>,
+    /// The chunks, if they are not packed.
+    columns: Vec<RecordBatch>,
+    largest: u64,
+}
+
+impl RowSink for Packing {
+    fn chunk_rows(&self) -> usize {
+        self.chunk_rows
+    }
+
+    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
+        self.largest = self.largest.max(bytes_of_part(&chunk));
+        if self.packer.is_none() && self.columns.is_empty() && self.layout.is_worth(&chunk) {
+            self.packer = Some(Packer::new(Arc::clone(&self.layout), self.rows));
+        }
+        match &mut self.packer {
+            Some(packer) => packer.push(&chunk),
+            None => {
+                self.columns.push(chunk);
+                Ok(())
+            }
+        }
     }
 }
 
@@ -305,10 +412,10 @@ pub(crate) fn is_one_run(slots: &[u32]) -> bool {
 }
 
 /// Whether values are so long that finding each on its own costs little beside copying it.
-fn is_wide(batch: &RecordBatch, bytes: u64) -> bool {
+fn has_long_values(bytes: u64, rows: u64, columns: usize) -> bool {
     /// Four cache lines, the first of which is waited for.
     const LONG: u64 = 256;
-    let values = (batch.num_rows() as u64).saturating_mul(batch.num_columns() as u64);
+    let values = rows.saturating_mul(columns as u64);
     bytes >= values.max(1).saturating_mul(LONG)
 }
 

@@ -484,6 +484,10 @@ impl RowSink for Finishing<'_> {
         self.sink.take(finish(&chunk, self.schema)?)
     }
 
+    fn values_are_own(&mut self) {
+        self.sink.values_are_own();
+    }
+
     fn places_are_kept(&mut self, bytes: u64) {
         self.sink.places_are_kept(bytes);
     }

@@ -205,10 +205,10 @@ mod tests {
             let mut carousel = Carousel::new(1);
             carousel.insert(0, 0, rows);
             let (_, parts) = carousel.claim(&[(0, slots.len() as u32)]).parts.pop().unwrap();
-            let parts = parts.slices;
-            let ids = parts.iter().flat_map(|part| part.batch.column(0).as_primitive::<Int64Type>().values().to_vec());
+            let parts: Vec<&RecordBatch> = parts.slices.iter().map(|part| part.columns().unwrap()).collect();
+            let ids = parts.iter().flat_map(|part| part.column(0).as_primitive::<Int64Type>().values().to_vec());
             prop_assert!(ids.eq(slots.iter().map(|slot| i64::from(*slot))));
-            let texts = parts.iter().flat_map(|part| part.batch.column(1).as_string_view().iter().flatten());
+            let texts = parts.iter().flat_map(|part| part.column(1).as_string_view().iter().flatten());
             let expected = slots.iter().map(|slot| format!("the text of row {slot}"));
             prop_assert!(texts.eq(expected));
         }
@@ -237,7 +237,7 @@ mod tests {
             let (_, parts) = carousel.claim(&[(0, slots.len() as u32)]).parts.pop().unwrap();
             let mut found = Vec::new();
             for part in parts.slices {
-                let ids = part.batch.column(0);
+                let ids = part.columns().unwrap().column(0);
                 prop_assert!(shown.contains(&ids.to_data().buffers()[0].data_ptr()));
                 found.extend_from_slice(&ids.as_primitive::<Int64Type>().values()[part.first..part.first + part.rows]);
             }

@@ -8,11 +8,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use super::carousel::{DueRows, pick};
+use super::carousel::{DueRows, Held, pick};
 use super::extract::wanted;
 use super::faults::{Faults, Placed, undecoded};
 use super::groups::{Groups, Near};
@@ -24,18 +23,14 @@ pub(crate) struct Substitutes<'a> {
     groups: &'a dyn Groups,
     faults: &'a Faults,
     /// A group that is decoded already.
-    whole: &'a dyn Fn(u32) -> Option<Arc<RecordBatch>>,
+    whole: &'a dyn Fn(u32) -> Option<Held>,
     parts: Vec<RecordBatch>,
     /// Which part has a group's slot, and where.
     at: HashMap<(u32, u32), Place>,
 }
 
 impl<'a> Substitutes<'a> {
-    pub(crate) fn new(
-        groups: &'a dyn Groups,
-        faults: &'a Faults,
-        whole: &'a dyn Fn(u32) -> Option<Arc<RecordBatch>>,
-    ) -> Self {
+    pub(crate) fn new(groups: &'a dyn Groups, faults: &'a Faults, whole: &'a dyn Fn(u32) -> Option<Held>) -> Self {
         Self { groups, faults, whole, parts: Vec::new(), at: HashMap::new() }
     }
 
@@ -94,7 +89,7 @@ impl<'a> Substitutes<'a> {
     /// Rows of a group, of which none are among those that are `lost`.
     fn read(&self, group: u32, slots: &[u32], lost: &[Range<u32>], decodes: &mut u64) -> Result<RecordBatch> {
         if let Some(whole) = (self.whole)(group) {
-            return pick(&whole, slots);
+            return whole.take(slots, &self.groups.schema());
         }
         let mut slots = slots.to_vec();
         let wanted = wanted(self.groups, group, &mut slots, false, lost);

@@ -108,8 +108,8 @@ impl GroupDecoder<'_> {
             }
         }
         let mut pages = match rows {
-            Rows::Due(_) => self.fetch(group, &leaves, None, total as usize, false, bytes)?,
-            _ => self.fetch(group, &leaves, selected, count, selected.is_none(), bytes)?,
+            Rows::Due(_) => self.fetch(group, &leaves, None, total as usize, (false, chunk_rows), bytes)?,
+            _ => self.fetch(group, &leaves, selected, count, (selected.is_none(), chunk_rows), bytes)?,
         };
         pages.batch_rows = pages.batch_rows.min(chunk_rows);
         let is_due = matches!(rows, Rows::Due(_)) && bytes.is_near() && !Pages::is_left_to_parquet();
@@ -190,7 +190,7 @@ impl GroupDecoder<'_> {
             return Ok(decoded);
         }
         let total = self.file.row_group_rows(self.row_group) as usize;
-        let mut pages = self.fetch(group, leaves, None, total, false, bytes)?;
+        let mut pages = self.fetch(group, leaves, None, total, (false, chunk_rows), bytes)?;
         pages.batch_rows = pages.batch_rows.min(chunk_rows);
         let done = self.decode_pages(&pages, leaves, origins, alone, Some(due), chunk_rows, bytes, &mut each);
         done.map_err(|error| self.blame(&pages, leaves, error))?;
@@ -214,14 +214,14 @@ impl GroupDecoder<'_> {
     }
 
     /// Reads the pages that hold the wanted rows, and makes sure that they can be decoded within the limit. With `all`
-    /// every row of them is.
+    /// every row of them is, in chunks of so many rows.
     fn fetch(
         &self,
         group: &RowGroupMetaData,
         leaves: &[usize],
         selected: Option<&[u32]>,
         count: usize,
-        all: bool,
+        (all, chunk_rows): (bool, usize),
         bytes: &dyn FileBytes,
     ) -> Result<Pages> {
         if selected.is_none() {
@@ -237,7 +237,9 @@ impl GroupDecoder<'_> {
             let asked = ranges.iter().map(|range| range.end.saturating_sub(range.start));
             self.within_limit(asked.fold(0, u64::saturating_add))?;
             let read = || read_exactly(bytes, &ranges);
-            pages.bytes = if self.keeps_pages(group, leaves) { read()? } else { buffers::reading(read)? };
+            // Where all rows come at once they may stay for long, and a buffer that is used again may be too large.
+            let stays = count <= chunk_rows && self.keeps_pages(group, leaves);
+            pages.bytes = if stays { read()? } else { buffers::reading(read)? };
             pages.ranges = ranges;
         }
         let plan = self.look_into(&pages, group, leaves, selected.is_some(), count, all)?;

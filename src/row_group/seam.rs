@@ -12,6 +12,12 @@ pub(crate) trait FileBytes {
     /// The bytes of every range, in the order asked.
     fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
 
+    /// The bytes of every range, each in memory of its own, so that it can be let go alone.
+    fn read_each(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let each = ranges.iter().map(|range| self.read(std::slice::from_ref(range)));
+        each.map(|read| read.map(|read| read.into_iter().next().unwrap_or_default())).collect()
+    }
+
     /// Whether a read of little takes little time.
     fn is_near(&self) -> bool {
         false
@@ -26,7 +32,15 @@ pub(crate) trait FileBytes {
 
 /// Reads ranges, and makes sure that each is as long as it was asked for: the decoder relies on that.
 pub(super) fn read_exactly(bytes: &dyn FileBytes, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-    let read = bytes.read(ranges)?;
+    as_asked(bytes.read(ranges)?, ranges)
+}
+
+/// The same with memory of its own for each.
+pub(super) fn read_each_exactly(bytes: &dyn FileBytes, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+    as_asked(bytes.read_each(ranges)?, ranges)
+}
+
+fn as_asked(read: Vec<Bytes>, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
     let lengths = read.iter().map(|bytes| bytes.len() as u64);
     if !lengths.eq(ranges.iter().map(|range| range.end.saturating_sub(range.start))) {
         return Err(Error::new(ErrorKind::Io, "the source delivered other lengths than asked for"));

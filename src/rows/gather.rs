@@ -13,7 +13,7 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, GenericByteArray, GenericByteViewArray, NullArray,
     OffsetSizeTrait, PrimitiveArray, RecordBatch, UInt32Array, downcast_primitive, downcast_primitive_array,
 };
-use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
     ArrowNativeType, BinaryType, BinaryViewType, ByteArrayType, ByteViewType, DataType, IntervalDayTime,
     IntervalMonthDayNano, IntervalUnit, LargeBinaryType, LargeUtf8Type, SchemaRef, StringViewType, Utf8Type, i256,
@@ -23,8 +23,9 @@ use arrow::error::ArrowError;
 use super::dictionary::dictionaries;
 use super::memory::{Footprint, bytes_of_array};
 use super::nested::{list_views, lists, maps, structs};
-use super::picks::{Picks, Place, Spans};
+use super::picks::{Picks, Place, Runs, Spans};
 use super::{record_batch, uncopied};
+use crate::buffers::batch_bytes;
 use crate::{Error, ErrorKind, Result};
 
 /// The rows at `places`, in that order. All batches have the same schema, and places are inside them. Views become
@@ -141,8 +142,19 @@ pub(crate) fn copy_span(array: &dyn Array, rows: Range<usize>, wanted: &DataType
 ///
 /// # Errors
 /// As [`gather`], without the column.
-pub(crate) fn gather_runs(arrays: &[&dyn Array], runs: &[&[Place]], wanted: &DataType) -> Result<Vec<ArrayRef>> {
-    copy(arrays, runs, wanted).map_err(uncopied)
+pub(crate) fn gather_runs(arrays: &[&dyn Array], runs: &Runs<'_>, wanted: &DataType) -> Result<Vec<ArrayRef>> {
+    let Runs { single, spans, in_spans } = runs;
+    if spans.is_empty() {
+        return copy(arrays, single, wanted).map_err(uncopied);
+    }
+    let spans: Vec<&Spans> = spans.iter().collect();
+    let mut of_spans = copy(arrays, &spans, wanted).map_err(uncopied)?.into_iter();
+    let mut others = match single.is_empty() {
+        true => Vec::new().into_iter(),
+        false => copy(arrays, single, wanted).map_err(uncopied)?.into_iter(),
+    };
+    let in_order = in_spans.iter().filter_map(|spans| if *spans { of_spans.next() } else { others.next() });
+    Ok(in_order.collect())
 }
 
 /// An array for each run, of the rows that it picks.
@@ -221,7 +233,7 @@ fn native_values<N: ArrowNativeType>(array: &dyn Array) -> &[N] {
 }
 
 /// An array of a primitive type, of `count` values.
-fn primitive(
+pub(super) fn primitive(
     data_type: &DataType,
     values: Buffer,
     count: usize,
@@ -287,16 +299,17 @@ fn byte_array<T: ByteArrayType>(
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef, ArrowError> {
     let total = ends.last().map_or(0, |end| end.as_usize());
-    let values = Buffer::from_vec(concatenated(total, spans.iter().copied()));
+    let spans = spans.iter().copied();
+    let values = match batch_bytes(total, spans.clone()) {
+        Some(bytes) => Buffer::from(bytes),
+        None => Buffer::from_vec(concatenated(total, spans)),
+    };
     Ok(Arc::new(GenericByteArray::<T>::try_new(ends, values, nulls)?))
 }
 
 fn booleans<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Vec<ArrayRef> {
-    let values: Vec<&BooleanArray> = arrays.iter().map(|array| array.as_boolean()).collect();
-    let copied = |run: &P| -> ArrayRef {
-        let bits = run.bits(|source, row| values[source].values().value(row));
-        Arc::new(BooleanArray::new(bits, nulls(arrays, run)))
-    };
+    let values: Vec<Option<&BooleanBuffer>> = arrays.iter().map(|array| Some(array.as_boolean().values())).collect();
+    let copied = |run: &P| -> ArrayRef { Arc::new(BooleanArray::new(run.bits_of(&values), nulls(arrays, run))) };
     runs.iter().map(copied).collect()
 }
 
@@ -348,9 +361,8 @@ pub(super) fn nulls<P: Picks>(arrays: &[&dyn Array], run: &P) -> Option<NullBuff
     if arrays.iter().all(|array| array.nulls().is_none()) {
         return None;
     }
-    let nulls: Vec<Option<&NullBuffer>> = arrays.iter().map(|array| array.nulls()).collect();
-    let valid = run.bits(|source, row| nulls[source].is_none_or(|nulls| nulls.is_valid(row)));
-    Some(NullBuffer::new(valid)).filter(|nulls| nulls.null_count() > 0)
+    let nulls: Vec<Option<&BooleanBuffer>> = arrays.iter().map(|array| array.nulls().map(NullBuffer::inner)).collect();
+    Some(NullBuffer::new(run.bits_of(&nulls))).filter(|nulls| nulls.null_count() > 0)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod dictionary;
 mod gather;
 mod memory;
 mod nested;
+mod packed;
 mod picks;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,8 @@ pub(crate) use chunks::Chunks;
 pub(crate) use dictionary::encode;
 pub(crate) use gather::{concat, copy_span, gather, gather_runs, join_exactly, take, take_rows};
 pub(crate) use memory::{ChunkBytes, Footprint, bytes_of, bytes_of_part, bytes_shown, show_what_they_keep};
-pub(crate) use picks::Place;
+pub(crate) use packed::{Layout, Packed, Packer, unpack};
+pub(crate) use picks::{Place, Runs};
 pub(crate) use views::{compact, compact_pieces, compact_sparse, detach, forget_unseen, view_bytes};
 
 /// A batch of `rows` rows, which must be said where there are no columns.

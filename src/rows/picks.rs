@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::BooleanBuffer;
 
 /// A row: which source, and which row of it.
@@ -24,10 +25,21 @@ pub(super) trait Picks: Copy {
     /// The same as rows of one source that follow each other.
     fn spans(&self) -> impl ExactSizeIterator<Item = (usize, Range<usize>)>;
 
-    /// A bit for every row.
-    fn bits(&self, mut bit: impl FnMut(usize, usize) -> bool) -> BooleanBuffer {
-        let mut rows = self.rows();
-        BooleanBuffer::collect_bool(self.count(), |_| rows.next().is_some_and(|(source, row)| bit(source, row)))
+    /// The bit of every row. All bits of a source without any are set.
+    fn bits_of(&self, sources: &[Option<&BooleanBuffer>]) -> BooleanBuffer {
+        if Self::SINGLE {
+            let mut rows = self.rows();
+            let mut bit = |(source, row): (usize, usize)| sources[source].is_none_or(|bits| bits.value(row));
+            return BooleanBuffer::collect_bool(self.count(), |_| rows.next().is_some_and(&mut bit));
+        }
+        let mut bits = BooleanBufferBuilder::new(self.count());
+        for (source, rows) in self.spans() {
+            match sources[source] {
+                Some(own) => bits.append_buffer(&own.slice(rows.start, rows.len())),
+                None => bits.append_n(rows.len(), true),
+            }
+        }
+        bits.finish()
     }
 }
 
@@ -84,6 +96,60 @@ impl Spans {
     /// How many rows there are so far.
     pub(super) fn rows_so_far(&self) -> usize {
         self.rows
+    }
+
+    /// The rows at these places, if most of them follow each other.
+    fn joined(places: &[Place]) -> Option<Self> {
+        /// Rows of a span, in the mean, for which one call that copies them all is faster than a load for each.
+        const LONG: usize = 8;
+        let mut spans = Self::default();
+        let mut last: Option<(u32, Range<usize>)> = None;
+        for &(source, row) in places {
+            let row = row as usize;
+            match &mut last {
+                Some((same, rows)) if *same == source && rows.end == row => rows.end += 1,
+                _ => {
+                    if spans.spans.len() * LONG > places.len() {
+                        return None;
+                    }
+                    let whole = last.replace((source, row..row + 1));
+                    whole.into_iter().for_each(|(source, rows)| spans.push(source as usize, rows));
+                }
+            }
+        }
+        last.into_iter().for_each(|(source, rows)| spans.push(source as usize, rows));
+        Some(spans)
+    }
+}
+
+/// Several runs of rows, each copied to an array of its own: row by row where they lie anywhere, and as spans where
+/// they follow each other.
+#[derive(Debug, Default)]
+pub(crate) struct Runs<'a> {
+    pub(super) single: Vec<&'a [Place]>,
+    pub(super) spans: Vec<Spans>,
+    /// For each run, whether it is one of spans.
+    pub(super) in_spans: Vec<bool>,
+}
+
+impl<'a> Runs<'a> {
+    /// These runs.
+    pub(crate) fn of(runs: impl IntoIterator<Item = &'a [Place]>) -> Self {
+        let mut found = Self::default();
+        for places in runs {
+            let spans = Spans::joined(places);
+            found.in_spans.push(spans.is_some());
+            match spans {
+                Some(spans) => found.spans.push(spans),
+                None => found.single.push(places),
+            }
+        }
+        found
+    }
+
+    /// How many runs.
+    pub(crate) fn len(&self) -> usize {
+        self.in_spans.len()
     }
 }
 

@@ -251,13 +251,45 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rows_that_follow_each_other_are_copied_like_any_others(seed in any::<u64>()) {
+        let mut random = Random(seed);
+        let count = 1 + random.below(4);
+        let batches = random.batches(count);
+        // Runs of many rows, of few, and of both.
+        let runs: Vec<Vec<Place>> = (0..1 + random.below(4)).map(|_| {
+            let most = 1 + random.below(40);
+            let run = |_| {
+                let batch = random.below(batches.len());
+                let start = random.below(batches[batch].num_rows());
+                let end = batches[batch].num_rows().min(start + 1 + random.below(most));
+                (start..end).map(move |row| (batch as u32, row as u32))
+            };
+            (0..3).flat_map(run).collect()
+        }).collect();
+        let gathered = Runs::of(runs.iter().map(Vec::as_slice));
+        let schema = batches[0].schema_ref();
+        let columns: Vec<Vec<ArrayRef>> = schema.fields().iter().enumerate().map(|(column, field)| {
+            let sources: Vec<&dyn Array> = batches.iter().map(|batch| batch.column(column).as_ref()).collect();
+            gather_runs(&sources, &gathered, field.data_type()).unwrap()
+        }).collect();
+        for (number, places) in runs.iter().enumerate() {
+            let own = columns.iter().map(|column| column[number].clone()).collect();
+            check(&record_batch(schema, own, places.len()).unwrap(), &batches, places);
+        }
+    }
+}
+
 fn words<K: arrow::datatypes::ArrowDictionaryKeyType>(words: &[&str]) -> ArrayRef {
     Arc::new(words.iter().copied().collect::<DictionaryArray<K>>())
 }
 
 fn only(arrays: &[ArrayRef], places: &[Place]) -> ArrayRef {
     let sources: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
-    gather_runs(&sources, &[places], arrays[0].data_type()).unwrap().pop().unwrap()
+    gather_runs(&sources, &Runs::of([places]), arrays[0].data_type()).unwrap().pop().unwrap()
 }
 
 #[test]
@@ -376,4 +408,174 @@ fn pieces_share_one_copy_of_the_values_that_repeat_in_them() {
     let few = compact_pieces(vec![taken(&places[..4])]).unwrap();
     assert_eq!(few[0], taken(&places[..4]));
     assert!(bytes_of(&few[0]) < 512, "{}", bytes_of(&few[0]));
+}
+
+/// Batches of columns that may be packed, and rows of them in runs.
+fn narrow(random: &mut Random) -> Vec<RecordBatch> {
+    use arrow::array::*;
+    let nulls = random.below(2) == 0;
+    let count = 1 + random.below(4);
+    (0..count)
+        .map(|_| {
+            let rows = random.below(40);
+            let numbers: Vec<Option<i64>> = (0..rows)
+                .map(|_| (!nulls || random.below(4) > 0).then(|| random.below(1 << 20) as i64 - 1000))
+                .collect();
+            let texts: Vec<Option<String>> =
+                numbers.iter().map(|n| n.map(|n| "añb".repeat(n.unsigned_abs() as usize % 9))).collect();
+            let columns: Vec<(&str, ArrayRef)> = vec![
+                ("bool", Arc::new(numbers.iter().map(|n| n.map(|n| n % 2 == 0)).collect::<BooleanArray>())),
+                ("i8", Arc::new(numbers.iter().map(|n| n.map(|n| n as i8)).collect::<Int8Array>())),
+                ("u16", Arc::new(numbers.iter().map(|n| n.map(|n| n as u16)).collect::<UInt16Array>())),
+                ("view", Arc::new(texts.iter().map(Option::as_deref).collect::<StringViewArray>())),
+                ("f32", Arc::new(numbers.iter().map(|n| n.map(|n| n as f32)).collect::<Float32Array>())),
+                ("text", Arc::new(texts.iter().map(Option::as_deref).collect::<StringArray>())),
+                ("i64", Arc::new(Int64Array::from(numbers.clone()))),
+                (
+                    "bytes",
+                    Arc::new(texts.iter().map(|t| t.as_deref().map(str::as_bytes)).collect::<LargeBinaryArray>()),
+                ),
+                (
+                    "decimal",
+                    Arc::new(
+                        numbers
+                            .iter()
+                            .map(|n| n.map(i128::from))
+                            .collect::<Decimal128Array>()
+                            .with_precision_and_scale(30, 2)
+                            .unwrap(),
+                    ),
+                ),
+                (
+                    "wide",
+                    Arc::new(
+                        numbers
+                            .iter()
+                            .map(|n| n.map(|n| i256::from_i128(i128::from(n) << 40)))
+                            .collect::<Decimal256Array>()
+                            .with_precision_and_scale(70, 2)
+                            .unwrap(),
+                    ),
+                ),
+                (
+                    "fixed",
+                    Arc::new(
+                        FixedSizeBinaryArray::try_from_sparse_iter_with_size(
+                            numbers.iter().map(|n| n.map(|n| n.to_le_bytes()[..3].to_vec())),
+                            3,
+                        )
+                        .unwrap(),
+                    ),
+                ),
+            ];
+            let whole = RecordBatch::try_from_iter_with_nullable(
+                columns.into_iter().map(|(name, column)| (name, column, true)),
+            )
+            .unwrap();
+            // Parts of larger arrays have offsets.
+            let start = random.below(rows + 1);
+            whole.slice(start, rows - start)
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn packed_rows_are_what_they_were(seed in any::<u64>()) {
+        let mut random = Random(seed);
+        let sources: Vec<Vec<RecordBatch>> = (0..1 + random.below(3)).map(|_| narrow(&mut random)).collect();
+        let schema = sources[0][0].schema();
+        let served = Arc::new(Schema::new(schema.fields().iter().map(|field| match field.data_type() {
+            DataType::Utf8View => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8)),
+            _ => field.clone(),
+        }).collect::<Fields>()));
+        let layout = Layout::of(&schema, &served).unwrap();
+        let packed: Vec<Packed> = sources.iter().map(|chunks| {
+            let rows = chunks.iter().map(RecordBatch::num_rows).sum();
+            let mut packer = Packer::new(Arc::clone(&layout), rows);
+            chunks.iter().for_each(|chunk| packer.push(chunk).unwrap());
+            packer.finish()
+        }).collect();
+        let wholes: Vec<RecordBatch> = sources.iter()
+            .map(|chunks| arrow::compute::concat_batches(&schema, chunks).unwrap()).collect();
+        let filled: Vec<usize> = (0..wholes.len()).filter(|source| wholes[*source].num_rows() > 0).collect();
+        let places: Vec<Place> = (0..if filled.is_empty() { 0 } else { random.below(3000) }).map(|_| {
+            let source = filled[random.below(filled.len())];
+            (source as u32, random.below(wholes[source].num_rows()) as u32)
+        }).collect();
+        let wholes_borrowed: Vec<&RecordBatch> = wholes.iter().collect();
+        let expected = gather(&wholes_borrowed, &places, &served).unwrap();
+        let columns = unpack(&packed.iter().collect::<Vec<_>>(), &places, &served).unwrap();
+        let ours = record_batch(&served, columns, places.len()).unwrap();
+        prop_assert_eq!(&ours, &expected);
+        ours.columns().iter().for_each(|column| column.to_data().validate_full().unwrap());
+
+        for (packed, whole) in packed.iter().zip(&wholes) {
+            let slots: Vec<u32> = (0..whole.num_rows() as u32).rev().collect();
+            prop_assert_eq!(packed.take(&slots, &schema).unwrap(), take(whole, &slots).unwrap());
+            prop_assert_eq!(packed.num_rows(), whole.num_rows());
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_packed_is_left_in_columns() {
+    let field = |name: &str, data_type: DataType| Field::new(name, data_type, true);
+    let layout = |types: &[DataType]| {
+        let schema = Schema::new(types.iter().map(|data_type| field("c", data_type.clone())).collect::<Vec<_>>());
+        Layout::of(&schema, &schema)
+    };
+    let list = DataType::List(Arc::new(field("item", DataType::Int32)));
+    assert!(layout(&[DataType::Int32, DataType::Utf8, DataType::Boolean]).is_some());
+    assert!(layout(&[DataType::Int32]).is_none(), "one column is packed as it is");
+    assert!(layout(&[DataType::Int32, DataType::Boolean]).is_none(), "a bit is no value of a row");
+    assert!(layout(&[DataType::Int32, DataType::Int32, list]).is_none());
+    assert!(
+        layout(&[DataType::Int32, DataType::Utf8View, DataType::Int8]).is_none(),
+        "views that are served show them"
+    );
+    let (own, served) = (Schema::new(vec![field("a", DataType::Int32), field("b", DataType::Int32)]), |wanted| {
+        Schema::new(vec![field("a", DataType::Int32), field("b", wanted)])
+    });
+    assert!(Layout::of(&own, &served(DataType::Int32)).is_some());
+    assert!(Layout::of(&own, &served(DataType::Date32)).is_none(), "served as another type");
+}
+
+#[test]
+fn packed_rows_take_what_their_values_do() {
+    let packed = |long: &str| {
+        let rows = 1000;
+        let numbers: ArrayRef = Arc::new(arrow::array::Int64Array::from_iter_values(0..rows));
+        let words = (0..rows).map(|row| if row == 7 { long.to_owned() } else { format!("{row}") });
+        let words: ArrayRef = Arc::new(words.map(Some).collect::<arrow::array::StringArray>());
+        let batch = RecordBatch::try_from_iter([("number", numbers), ("word", words)]).unwrap();
+        let mut packer = Packer::new(Layout::of(batch.schema_ref(), batch.schema_ref()).unwrap(), rows as usize);
+        packer.push(&batch).unwrap();
+        assert_eq!(packer_error(&batch), ErrorKind::Internal, "of other columns");
+        packer.finish().bytes()
+    };
+    // Eight bytes and a view for each row, and the value that does not fit its view.
+    assert_eq!((packed("short"), packed("one of sixteen..")), (24_000, 24_016));
+}
+
+#[test]
+fn strings_that_would_take_much_more_memory_as_views_are_not_worth_packing() {
+    let is_worth = |length: usize, numbers: usize| {
+        let text = std::iter::repeat_n(Some("x".repeat(length)), 100);
+        let text: ArrayRef = Arc::new(text.collect::<arrow::array::StringArray>());
+        let number: ArrayRef = Arc::new(arrow::array::Int64Array::from_iter_values(0..100));
+        let columns = std::iter::once(text).chain(std::iter::repeat_n(number, numbers));
+        let batch = RecordBatch::try_from_iter(columns.map(|column| ("c", column))).unwrap();
+        Layout::of(batch.schema_ref(), batch.schema_ref()).unwrap().is_worth(&batch)
+    };
+    // Lengths of strings beside so many numbers of eight bytes: a view has sixteen, and an offset four.
+    assert_eq!([12, 11, 2, 13].map(|length| is_worth(length, 2)), [true, true, false, false]);
+    assert_eq!([2, 13].map(|length| is_worth(length, 24)), [true, true]);
+}
+
+fn packer_error(batch: &RecordBatch) -> ErrorKind {
+    let other = Schema::new(vec![Field::new("a", DataType::Int32, true), Field::new("b", DataType::Int32, true)]);
+    Packer::new(Layout::of(&other, &other).unwrap(), 1).push(batch).unwrap_err().kind()
 }

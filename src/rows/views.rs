@@ -11,11 +11,11 @@ use arrow::error::ArrowError;
 use super::record_batch;
 
 /// A value of no more bytes is in its view.
-const INLINE: u32 = 12;
+pub(super) const INLINE: u32 = 12;
 
 /// Where a longer one has the number of its buffer, and its place there.
-const BUFFER: u32 = 64;
-const PLACE: u32 = 96;
+pub(super) const BUFFER: u32 = 64;
+pub(super) const PLACE: u32 = 96;
 
 /// Copies the values that views show, so that the batch keeps no other memory alive. Free of charge without views.
 pub(crate) fn compact(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
@@ -155,7 +155,7 @@ pub(crate) fn view_bytes(array: &dyn Array) -> Option<u64> {
     }
 }
 
-fn is_view(data_type: &DataType) -> bool {
+pub(super) fn is_view(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8View | DataType::BinaryView)
 }
 

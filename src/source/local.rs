@@ -97,9 +97,23 @@ impl Source for LocalSource {
     }
 
     fn read_unchanged(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.unchanged(path, stat, |file| read_from(file, ranges))
+    }
+
+    fn read_each_unchanged(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.unchanged(path, stat, |file| {
+            within(file, ranges)?;
+            ranges.iter().map(|range| read_exact_at(file, range.clone())).collect()
+        })
+    }
+}
+
+impl LocalSource {
+    /// What is read of a file that has not changed since `stat`.
+    fn unchanged<T>(&self, path: &str, stat: &FileStat, read: impl FnOnce(&File) -> Result<T>) -> Result<T> {
         let read = || {
             let file = self.file(path)?;
-            let bytes = read_from(&file, ranges);
+            let bytes = read(&file);
             // After the read: whoever writes to the file gives it a new time before it has new bytes.
             match file.metadata().map(|metadata| file_stat(&metadata)) {
                 Ok(now) if !stat.may_be(&now) => Err(changed(path, stat, &now)),
@@ -112,13 +126,18 @@ impl Source for LocalSource {
 }
 
 fn read_from(file: &File, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-    // Checked before anything is allocated, so that no range from a damaged footer can ask for more memory than the
-    // file has bytes.
-    let size = file.metadata().map_err(|error| Error::io("cannot stat", error))?.len();
-    if let Some(range) = ranges.iter().find(|range| range.start < range.end && range.end > size) {
-        return Err(short_read(range, size.saturating_sub(range.start) as usize));
-    }
+    within(file, ranges)?;
     read_coalesced(ranges, GAP, MAX_READ, |range| read_exact_at(file, range))
+}
+
+/// Makes sure that a file has these ranges before anything is allocated, so that no range from a damaged footer can
+/// ask for more memory than the file has bytes.
+fn within(file: &File, ranges: &[Range<u64>]) -> Result<()> {
+    let size = file.metadata().map_err(|error| Error::io("cannot stat", error))?.len();
+    match ranges.iter().find(|range| range.start < range.end && range.end > size) {
+        Some(range) => Err(short_read(range, size.saturating_sub(range.start) as usize)),
+        None => Ok(()),
+    }
 }
 
 fn open_regular(path: &Path) -> Result<File> {

@@ -157,6 +157,17 @@ pub trait Source: Debug + Send + Sync {
         }
     }
 
+    /// As [`read_unchanged`](Source::read_unchanged), with memory of its own for each range, so that it can be let go
+    /// alone.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read_unchanged`](Source::read_unchanged).
+    fn read_each_unchanged(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let each = ranges.iter().map(|range| self.read_unchanged(path, stat, std::slice::from_ref(range)));
+        each.map(|read| read.map(|read| read.into_iter().next().unwrap_or_default())).collect()
+    }
+
     /// Starts [`read_unchanged`](Source::read_unchanged) and returns at once; `None` where reading ahead gains nothing.
     fn begin(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Option<Pending<Vec<Bytes>>> {
         let _ = (path, stat, ranges);

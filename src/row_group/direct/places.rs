@@ -16,7 +16,7 @@ use super::pages::{cut, levels, sum};
 use super::{cannot_be, damaged};
 use crate::row_group::FileBytes;
 use crate::row_group::guard::{FilePage, PageKind};
-use crate::row_group::seam::read_exactly;
+use crate::row_group::seam::read_each_exactly;
 use crate::{Error, ErrorKind, Result};
 
 /// Shorter values, on average, come with their pages: a call for each would take longer.
@@ -115,23 +115,31 @@ impl ValuePlaces {
         data_type: &DataType,
     ) -> Result<ArrayRef> {
         let beyond = || Error::new(ErrorKind::Internal, "a row beyond its column chunk");
-        let (mut views, mut there) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
-        let mut buffers: Vec<Buffer> = Vec::with_capacity(rows.len());
+        let mut places = Vec::with_capacity(rows.len());
         for row in rows {
-            let &(at, length) = self.values.get(*row as usize).ok_or_else(beyond)?;
-            there.push(length != NULL);
-            if length == NULL {
+            places.push(*self.values.get(*row as usize).ok_or_else(beyond)?);
+        }
+        let there: Vec<bool> = places.iter().map(|(_, length)| *length != NULL).collect();
+        places.retain(|(_, length)| *length != NULL);
+        let range = |&(at, length): &(u32, u32)| {
+            let start = self.start + u64::from(at);
+            start - PREFIX..start + u64::from(length)
+        };
+        let ranges: Vec<_> = places.iter().map(range).collect();
+        let mut read = (0..).zip(read_each_exactly(bytes, &ranges)?.into_iter().zip(places));
+        let mut buffers: Vec<Buffer> = Vec::with_capacity(ranges.len());
+        let mut views = Vec::with_capacity(rows.len());
+        for is_there in &there {
+            if !is_there {
                 views.push(0);
                 continue;
             }
-            let start = self.start + u64::from(at);
-            let read = read_exactly(bytes, std::slice::from_ref(&(start - PREFIX..start + u64::from(length))))?.pop();
-            let read = read.ok_or_else(beyond)?;
+            let (number, (read, (_, length))) = read.next().ok_or_else(beyond)?;
             let (prefix, value) = read.split_first_chunk().ok_or_else(beyond)?;
             if u32::from_le_bytes(*prefix) != length {
                 return Err(damaged("has another value where one was when it was last decoded"));
             }
-            views.push(make_view(value, buffers.len() as u32, PREFIX as u32));
+            views.push(make_view(value, number, PREFIX as u32));
             buffers.push(Buffer::from(read));
         }
         let nulls = there.contains(&false).then(|| NullBuffer::from(there));
