@@ -10,6 +10,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
+# Nothing is compiled twice here, and what a second compilation would start from takes gigabytes of disk.
+export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 # A missing oracle must fail the gate, not pass it silently.
 export ROWDEX_ORACLE=${ROWDEX_ORACLE:-required}
 export ROWDEX_STORES=${ROWDEX_STORES:-required}

@@ -72,6 +72,8 @@ def random_column(rng: random.Random, name: str, rows: int) -> tuple[pa.Field, p
         nulls = rng.choice([0.0, 0.1, 0.5])
         try:
             array = pa.array([random_value(rng, of, nulls) for _ in range(rows)], of.type)
+            # Where all structs are null, a dictionary below them has no value, and its indices refer to one.
+            array.validate(full=True)
             # Some types pyarrow cannot write, others it cannot cut into row groups.
             table = pa.table([array], schema=pa.schema([of]))
             pq.write_table(table, pa.BufferOutputStream(), row_group_size=1 + rows // 3)
