@@ -145,8 +145,7 @@ impl FileTable {
 
     /// A row group, whose file is compared with the index at the dataset's level.
     pub(super) fn row_group(&self, number: u32) -> Result<OpenGroup<'_>> {
-        let entry = self.index.row_group(number);
-        let entry = entry.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no row group {number}")))?;
+        let entry = self.entry(number)?;
         let indexed = self.index.file(entry.file());
         let indexed = indexed.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no file {}", entry.file())))?;
         let file = self
@@ -156,6 +155,12 @@ impl FileTable {
         let columns = self.index.partition_columns().iter().map(String::as_str);
         let partitions = columns.zip(indexed.partition_values()).collect();
         Ok(OpenGroup { file, entry, indexed, partitions, source: &*self.source })
+    }
+
+    /// What the index says of a row group.
+    pub(super) fn entry(&self, number: u32) -> Result<RowGroupEntry<'_>> {
+        let entry = self.index.row_group(number);
+        entry.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no row group {number}")))
     }
 
     /// Compares the file with what was indexed.

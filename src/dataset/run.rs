@@ -10,7 +10,7 @@ use super::reader::{RowGroupRead, RowGroupReader, Slots, length_of};
 use super::{Dataset, State};
 use crate::Result;
 use crate::projection::Projection;
-use crate::row_group::RowSink;
+use crate::row_group::{RowSink, together};
 use crate::rows::{Chunks, compact, uncopied};
 
 /// Rows of one of several row groups that are read as one.
@@ -37,57 +37,118 @@ impl Dataset {
         sink: &mut dyn RowSink,
     ) -> Result<()> {
         let state = self.inner.state()?;
-        let groups = open(state, parts)?;
-        let reads = || {
-            let read = |(group, part)| RowGroupRead { group, slots: RunPart::slots(part), projection, keeps: true };
-            groups.iter().zip(parts).map(read)
+        let mut watched = Watched { sink, was_given: false, has_failed: false };
+        let done = match (&state.disk_cache, &prefetch) {
+            (None, None) => read_as_one(state, parts, projection, &mut watched),
+            _ => Ok(false),
         };
-        let mut joined = Joined::new(sink);
-        match (&state.disk_cache, prefetch) {
-            // The tier has row groups, each for itself.
-            (Some(tier), _) => {
-                for read in reads() {
-                    tier.read(read, None, &mut joined).map_err(|error| read.group.located(error))?;
-                }
+        let Watched { was_given, has_failed, .. } = watched;
+        match done {
+            Ok(true) => Ok(()),
+            Err(error) if has_failed => Err(error),
+            // Which row group is to blame is found out by reading them one by one.
+            Err(error) if was_given => {
+                read_one_by_one(state, parts, projection, None, &mut Nowhere(sink.chunk_rows()))?;
+                Err(error)
             }
-            (None, prefetch) => {
-                let at_hand = match (prefetch, groups.first()) {
-                    (Some(prefetch), _) => prefetch.wait()?,
-                    (None, Some(first)) => {
-                        let chunks = together(reads().flat_map(|read| read.chunks()).collect());
-                        let read = |chunks: &Vec<Range<u64>>| length_of(chunks) <= state.reader.max_decoded_bytes();
-                        match Some(chunks).filter(read) {
-                            Some(chunks) => state.reader.at_hand(&first.file, chunks).map_err(|e| first.located(e))?,
-                            None => AtHand::default(),
-                        }
-                    }
-                    (None, None) => AtHand::default(),
-                };
-                for read in reads() {
-                    let done = state.reader.read_from(read, &at_hand, &mut joined);
-                    done.map_err(|error| read.group.located(error))?;
-                }
+            Ok(false) | Err(_) => read_one_by_one(state, parts, projection, prefetch, sink),
+        }
+    }
+}
+
+/// Reads row groups as if they were one; `false`, before the sink was given anything, if that cannot be done.
+fn read_as_one(state: &State, parts: &[RunPart], projection: &Projection, sink: &mut dyn RowSink) -> Result<bool> {
+    let Some(first) = parts.first() else { return Ok(false) };
+    let group = state.files.row_group(first.row_group)?;
+    let mut ordinals = Vec::with_capacity(parts.len());
+    for part in parts {
+        let entry = state.files.entry(part.row_group)?;
+        if part.slots.is_some() || entry.selection().is_some() || entry.file() != group.entry.file() {
+            return Ok(false);
+        }
+        ordinals.push(entry.ordinal() as usize);
+    }
+    let read = RowGroupRead { group: &group, slots: Slots::All, projection, keeps: true };
+    let done = state.reader.read_as_one(read, &ordinals, sink);
+    done.map_err(|error| error.with_file(group.indexed.path()))
+}
+
+/// Reads row groups one after the other. Their bytes are read together.
+fn read_one_by_one(
+    state: &State,
+    parts: &[RunPart],
+    projection: &Projection,
+    prefetch: Option<Prefetch>,
+    sink: &mut dyn RowSink,
+) -> Result<()> {
+    let groups = open(state, parts)?;
+    let reads = || {
+        let read = |(group, part)| RowGroupRead { group, slots: RunPart::slots(part), projection, keeps: true };
+        groups.iter().zip(parts).map(read)
+    };
+    let mut joined = Joined::new(sink);
+    match (&state.disk_cache, prefetch) {
+        // The tier has row groups, each for itself.
+        (Some(tier), _) => {
+            for read in reads() {
+                tier.read(read, None, &mut joined).map_err(|error| read.group.located(error))?;
             }
         }
-        joined.finish()
+        (None, prefetch) => {
+            let at_hand = match (prefetch, groups.first()) {
+                (Some(prefetch), _) => prefetch.wait()?,
+                (None, Some(first)) => {
+                    let chunks = together(reads().flat_map(|read| read.chunks()).collect());
+                    let read = |chunks: &Vec<Range<u64>>| length_of(chunks) <= state.reader.max_decoded_bytes();
+                    match Some(chunks).filter(read) {
+                        Some(chunks) => state.reader.at_hand(&first.file, chunks).map_err(|e| first.located(e))?,
+                        None => AtHand::default(),
+                    }
+                }
+                (None, None) => AtHand::default(),
+            };
+            for read in reads() {
+                let done = state.reader.read_from(read, &at_hand, &mut joined);
+                done.map_err(|error| read.group.located(error))?;
+            }
+        }
+    }
+    joined.finish()
+}
+
+/// A sink, and what became of it.
+struct Watched<'a> {
+    sink: &'a mut dyn RowSink,
+    was_given: bool,
+    has_failed: bool,
+}
+
+impl RowSink for Watched<'_> {
+    fn chunk_rows(&self) -> usize {
+        self.sink.chunk_rows()
+    }
+
+    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
+        self.was_given = true;
+        self.sink.take(chunk).inspect_err(|_| self.has_failed = true)
+    }
+}
+
+/// Lets all rows go, in chunks of so many.
+struct Nowhere(usize);
+
+impl RowSink for Nowhere {
+    fn chunk_rows(&self) -> usize {
+        self.0
+    }
+
+    fn take(&mut self, _: RecordBatch) -> Result<()> {
+        Ok(())
     }
 }
 
 fn open<'a>(state: &'a State, parts: &[RunPart]) -> Result<Vec<OpenGroup<'a>>> {
     parts.iter().map(|part| state.files.row_group(part.row_group)).collect()
-}
-
-/// Sorts ranges, and joins those that touch.
-fn together(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    ranges.sort_unstable_by_key(|range| (range.start, range.end));
-    let mut joined: Vec<Range<u64>> = Vec::new();
-    for range in ranges {
-        match joined.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => joined.push(range),
-        }
-    }
-    joined
 }
 
 /// Chunks of several row groups, cut anew as if it were one.

@@ -265,6 +265,8 @@ impl GroupDecoder<'_> {
         Ok(Pages {
             reader: self.file.reader(paged.map(|metadata| (self.row_group, metadata)), &[])?,
             group: if paged.is_some() { 0 } else { self.row_group },
+            more: Vec::new(),
+            rows: group.num_rows() as usize,
             selection: selected.map(|rows| selection(rows, group.num_rows() as usize)),
             batch_rows: count,
             ranges: Vec::new(),
@@ -304,7 +306,7 @@ impl GroupDecoder<'_> {
         }
     }
 
-    fn within_limit(&self, bytes: u64) -> Result<()> {
+    pub(super) fn within_limit(&self, bytes: u64) -> Result<()> {
         let limit = self.max_decoded_bytes;
         if bytes <= limit {
             return Ok(());
@@ -336,28 +338,14 @@ impl GroupDecoder<'_> {
             let nested = descriptor.max_rep_level() > 0;
             let chunk = self.chunk(column, selective && !nested);
             let (start, length) = column.byte_range();
-            let (mut tally, mut found, mut is_whole) = (Tally::default(), Vec::new(), !selective);
             let own = in_order.partition_point(|(range, _)| range.start < start);
-            for (range, bytes) in in_order[own..].iter().take_while(|(range, _)| range.start < start + length) {
-                if range.end <= start + length {
-                    is_whole |= **range == (start..start + length);
-                    let mut note = |head: guard::Page| {
-                        let (at, body) = (range.start + head.start as u64, bytes.slice(head.body.clone()));
-                        found.push(FilePage { at, body, head });
-                    };
-                    guard::walk(bytes, &chunk, &mut tally, &mut note).map_err(refused).map_err(name)?;
-                }
-            }
-            // A header that miscounts values makes later rows others, or the parquet crate wait for values for ever.
-            let rows = group.num_rows().unsigned_abs();
-            if is_whole && (tally.values < rows || (!nested && tally.values > rows)) {
-                let message = format!("its pages hold {} values for {rows} rows", tally.values);
-                return Err(name(Error::new(ErrorKind::InvalidParquet, message)));
-            }
-            if !selective && nested && tally.values < chunk.values {
-                let message = format!("its pages hold {} values, and the footer says {}", tally.values, chunk.values);
-                return Err(name(Error::new(ErrorKind::InvalidParquet, message)));
-            }
+            let own = in_order[own..].iter().take_while(|(range, _)| range.start < start + length);
+            let own: Vec<_> = own.filter(|(range, _)| range.end <= start + length).collect();
+            let is_whole = !selective || own.iter().any(|(range, _)| **range == (start..start + length));
+            let own = own.into_iter().map(|(range, bytes)| (range.start, *bytes));
+            let mut found = Vec::new();
+            let tally = walk(own, &chunk, &mut found).map_err(name)?;
+            check_values(group, column, &tally, is_whole, selective).map_err(name)?;
             if direct::decodes(column, &tally) {
                 found.sort_unstable_by_key(|page| page.at);
                 plan.found.push((leaf, found.into()));
@@ -365,17 +353,9 @@ impl GroupDecoder<'_> {
                 plan.rare.push(leaf);
             }
             let touched = |values: u64| if selective && !nested { values.min(count as u64) } else { values };
-            let measure = self.file.measure(leaf);
             let entries = touched(tally.values);
-            // Every entry has two levels of two bytes while it is decoded.
-            let mut bytes = measure.values(entries, count as u64).saturating_mul(measure.width);
-            bytes = bytes.saturating_add(entries.saturating_mul(4));
-            bytes = bytes.saturating_add(tally.dictionary_values.saturating_mul(measure.width.max(16)));
+            total = total.saturating_add(self.takes(leaf, column, &tally, (entries, count), !selective || nested));
             if column.column_type() == Type::BYTE_ARRAY {
-                bytes = bytes.saturating_add(tally.spelled_out);
-                if !selective || nested {
-                    bytes = bytes.saturating_add(tally.data).saturating_add(tally.dictionary);
-                }
                 // Every reference to the dictionary is spelled out unless the values are views of it. How long they
                 // are cannot be seen from here, so if it could be too much, views come first and are measured, unless
                 // what decodes them measures them before it copies them.
@@ -388,7 +368,6 @@ impl GroupDecoder<'_> {
                     plan.views.push(leaf);
                 }
             }
-            total = total.saturating_add(bytes);
             let batch_rows = usize::try_from(limit / tally.largest.max(1)).unwrap_or(usize::MAX);
             if selective && batch_rows < count {
                 plan.batch_rows = plan.batch_rows.min(batch_rows);
@@ -399,6 +378,29 @@ impl GroupDecoder<'_> {
         Ok(plan)
     }
 
+    /// Bytes that a column takes while so many of its entries, of so many rows, are decoded; with `all`, all of them.
+    pub(super) fn takes(
+        &self,
+        leaf: usize,
+        column: &ColumnChunkMetaData,
+        tally: &Tally,
+        (entries, rows): (u64, usize),
+        all: bool,
+    ) -> u64 {
+        let measure = self.file.measure(leaf);
+        // Every entry has two levels of two bytes while it is decoded.
+        let mut bytes = measure.values(entries, rows as u64).saturating_mul(measure.width);
+        bytes = bytes.saturating_add(entries.saturating_mul(4));
+        bytes = bytes.saturating_add(tally.dictionary_values.saturating_mul(measure.width.max(16)));
+        if column.column_type() == Type::BYTE_ARRAY {
+            bytes = bytes.saturating_add(tally.spelled_out);
+            if all {
+                bytes = bytes.saturating_add(tally.data).saturating_add(tally.dictionary);
+            }
+        }
+        bytes
+    }
+
     /// Whether what is decoded may be views of the bytes that are read, rather than of pages that were decompressed.
     fn keeps_pages(&self, group: &RowGroupMetaData, leaves: &[usize]) -> bool {
         let views = self.wanted_views(leaves);
@@ -406,7 +408,7 @@ impl GroupDecoder<'_> {
     }
 
     /// What is known of a column chunk before its pages are walked; of some of its pages with `some`.
-    fn chunk(&self, column: &ColumnChunkMetaData, some: bool) -> Chunk {
+    pub(super) fn chunk(&self, column: &ColumnChunkMetaData, some: bool) -> Chunk {
         let descriptor = column.column_descr();
         let limit = self.max_decoded_bytes;
         Chunk {
@@ -437,7 +439,7 @@ impl GroupDecoder<'_> {
     /// Decodes what was fetched, batch by batch, and stops when a chunk becomes too much. Of the columns `alone` the
     /// selected values are read, of which there are some then.
     #[expect(clippy::too_many_arguments, reason = "what is known of a row group when its decoding begins")]
-    fn decode_pages(
+    pub(super) fn decode_pages(
         &self,
         pages: &Pages,
         leaves: &[usize],
@@ -448,7 +450,7 @@ impl GroupDecoder<'_> {
         bytes_of_file: &dyn FileBytes,
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
-        let count = selected.map_or(self.file.row_group_rows(self.row_group) as usize, <[u32]>::len);
+        let count = selected.map_or(pages.rows, <[u32]>::len);
         let roots = self.roots(leaves);
         let sources = self.sources(origins, &roots, alone);
         let (mut footprint, mut bytes) = (Footprint::default(), 0_u64);
@@ -512,7 +514,7 @@ impl GroupDecoder<'_> {
     }
 
     /// The fields of the file that have some of the leaves.
-    fn roots(&self, leaves: &[usize]) -> Vec<usize> {
+    pub(super) fn roots(&self, leaves: &[usize]) -> Vec<usize> {
         let all = 0..self.file.arrow_schema().fields().len();
         all.filter(|&root| has_some_of(leaves, &self.file.leaves(root))).collect()
     }
@@ -567,7 +569,7 @@ enum Made<'a> {
 }
 
 /// A column of which only the due values are read.
-struct Alone<'a> {
+pub(super) struct Alone<'a> {
     /// The field of the file, and its only leaf.
     root: usize,
     leaf: usize,
@@ -595,6 +597,46 @@ fn selected(rows: Rows<'_>, total: u32) -> Result<Option<&[u32]>> {
     let (Rows::Selected(rows) | Rows::Due(rows)) = rows else { return Ok(None) };
     check_selection(rows, total)?;
     Ok((rows.len() < total as usize).then_some(rows))
+}
+
+/// Walks the page headers in these bytes of a column chunk, each with its place in the file, and notes the pages.
+pub(super) fn walk<'a>(
+    bytes: impl Iterator<Item = (u64, &'a Bytes)>,
+    chunk: &Chunk,
+    found: &mut Vec<FilePage>,
+) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for (start, bytes) in bytes {
+        let mut note = |head: guard::Page| {
+            let (at, body) = (start + head.start as u64, bytes.slice(head.body.clone()));
+            found.push(FilePage { at, body, head, begins_group: false });
+        };
+        guard::walk(bytes, chunk, &mut tally, &mut note).map_err(refused)?;
+    }
+    Ok(tally)
+}
+
+/// Makes sure that the pages of a column chunk have as many values as it needs. A header that miscounts values makes
+/// later rows others, or the parquet crate wait for values for ever.
+pub(super) fn check_values(
+    group: &RowGroupMetaData,
+    column: &ColumnChunkMetaData,
+    tally: &Tally,
+    is_whole: bool,
+    selective: bool,
+) -> Result<()> {
+    let nested = column.column_descr().max_rep_level() > 0;
+    let rows = group.num_rows().unsigned_abs();
+    if is_whole && (tally.values < rows || (!nested && tally.values > rows)) {
+        let message = format!("its pages hold {} values for {rows} rows", tally.values);
+        return Err(Error::new(ErrorKind::InvalidParquet, message));
+    }
+    let declared = column.num_values().unsigned_abs();
+    if !selective && nested && tally.values < declared {
+        let message = format!("its pages hold {} values, and the footer says {declared}", tally.values);
+        return Err(Error::new(ErrorKind::InvalidParquet, message));
+    }
+    Ok(())
 }
 
 fn refused(refusal: Refusal) -> Error {

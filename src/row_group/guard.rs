@@ -98,6 +98,8 @@ pub(super) struct FilePage {
     /// What follows its header.
     pub(super) body: Bytes,
     pub(super) head: Page,
+    /// Whether it is the first page of another row group than the page before.
+    pub(super) begins_group: bool,
 }
 
 #[derive(Debug, Clone, Copy)]

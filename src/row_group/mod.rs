@@ -19,6 +19,7 @@ mod footer;
 mod guard;
 mod masked;
 mod pages;
+mod run;
 mod seam;
 #[cfg(feature = "filter")]
 mod statistics;
@@ -41,6 +42,7 @@ pub(crate) use columns::{views_pay, views_save_nothing};
 pub(crate) use cost::{Likeness, ReadCost};
 pub(crate) use decode::{GroupDecoder, MAX_DECODED_BYTES, Rows};
 pub(crate) use footer::{FileMetadata, Footer, read_end};
+pub(crate) use run::together;
 pub(crate) use seam::{FileBytes, RowSink, WholeBatch};
 #[cfg(feature = "filter")]
 pub(crate) use statistics::{Home, Known, Statistics};

@@ -23,6 +23,10 @@ pub(super) struct Pages {
     pub(super) reader: ArrowReaderMetadata,
     /// The row group's place in `reader`'s metadata.
     pub(super) group: usize,
+    /// The places of row groups whose rows follow, of columns without lists that are decoded here.
+    pub(super) more: Vec<usize>,
+    /// Rows of all of them.
+    pub(super) rows: usize,
     pub(super) selection: Option<RowSelection>,
     pub(super) batch_rows: usize,
     pub(super) ranges: Vec<Range<u64>>,
@@ -108,6 +112,18 @@ impl Pages {
     /// As [`is_left_to_parquet`].
     pub(super) fn is_left_to_parquet() -> bool {
         is_left_to_parquet()
+    }
+
+    /// Whether all of these columns go on from a row group to the next one.
+    pub(super) fn go_on(&self, leaves: &[usize], roots: &[usize]) -> bool {
+        let schema = self.reader.parquet_schema();
+        let goes_on = |root: &usize| {
+            let own: Vec<usize> =
+                leaves.iter().copied().filter(|leaf| schema.get_column_root_idx(*leaf) == *root).collect();
+            let shape = self.reader.schema().fields().get(*root).map(|field| Shape::of(schema, *root, &own, field));
+            shape.flatten().is_some_and(|shape| shape.goes_on())
+        };
+        !is_left_to_parquet() && roots.iter().all(goes_on)
     }
 
     /// Whether a column is a root field of its own, of a type that is decoded here.
@@ -209,12 +225,15 @@ impl Pages {
     fn direct(&self, leaves: &[usize], roots: &[usize]) -> Result<(Vec<Option<Column>>, Vec<usize>)> {
         let metadata = self.reader.metadata();
         let Some(group) = metadata.row_groups().get(self.group) else { return Ok((Vec::new(), leaves.to_vec())) };
+        let more: Vec<_> = self.more.iter().filter_map(|group| metadata.row_groups().get(*group)).collect();
         let index = self.located();
         let locations = |leaf: usize| -> Vec<PageLocation> {
             index.and_then(|columns| columns.get(leaf)).map_or_else(Vec::new, |column| column.page_locations().clone())
         };
         let bytes = GroupBytes {
             group,
+            more: &more,
+            rows: self.rows,
             locations: index.is_some().then_some(&locations as &dyn Fn(usize) -> Vec<PageLocation>),
             pages: &self.found,
             unpackers: Arc::default(),

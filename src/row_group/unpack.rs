@@ -12,6 +12,11 @@ pub(super) fn knows(compression: Compression) -> bool {
     matches!(compression, UNCOMPRESSED | SNAPPY | GZIP(_) | BROTLI(_) | ZSTD(_) | LZ4_RAW)
 }
 
+/// Whether pages of this codec are decompressed to memory of a length that was known before.
+pub(super) fn knows_length(compression: Compression) -> bool {
+    matches!(compression, Compression::SNAPPY | Compression::LZ4_RAW | Compression::ZSTD(_))
+}
+
 /// What the threads that decode a row group decompress with, while none of them does.
 #[derive(Default)]
 pub(super) struct Unpackers(Mutex<Vec<Unpacker>>);
@@ -45,23 +50,15 @@ impl Unpacker {
         out: &mut Vec<u8>,
     ) -> io::Result<()> {
         let length = match compression {
-            Compression::SNAPPY => {
+            Compression::SNAPPY | Compression::LZ4_RAW => {
                 out.resize(size, 0);
-                self.snappy.decompress(packed, out).map_err(io::Error::other)?
-            }
-            Compression::LZ4_RAW => {
-                out.resize(size, 0);
-                lz4_flex::block::decompress_into(packed, out).map_err(io::Error::other)?
+                self.unpack_to(compression, packed, out)?
             }
             Compression::ZSTD(_) => {
-                let zstd = match &mut self.zstd {
-                    Some(zstd) => zstd,
-                    none => none.insert(zstd::bulk::Decompressor::new()?),
-                };
                 // What it writes to need not be cleared.
                 out.clear();
                 out.reserve_exact(size);
-                zstd.decompress_to_buffer(packed, out)?
+                self.zstd()?.decompress_to_buffer(packed, out)?
             }
             Compression::GZIP(_) => read(&mut flate2::read::MultiGzDecoder::new(packed), size, out)?,
             Compression::BROTLI(_) => read(&mut brotli::Decompressor::new(packed, 1 << 16), size, out)?,
@@ -72,6 +69,23 @@ impl Unpacker {
         }
         out.truncate(length);
         Ok(())
+    }
+
+    /// Puts what is packed to the front of `out`, if [`knows_length`] of the codec. Returns how many bytes that are.
+    pub(super) fn unpack_to(&mut self, compression: Compression, packed: &[u8], out: &mut [u8]) -> io::Result<usize> {
+        match compression {
+            Compression::SNAPPY => self.snappy.decompress(packed, out).map_err(io::Error::other),
+            Compression::LZ4_RAW => lz4_flex::block::decompress_into(packed, out).map_err(io::Error::other),
+            Compression::ZSTD(_) => self.zstd()?.decompress_to_buffer(packed, out),
+            other => Err(io::Error::new(io::ErrorKind::Unsupported, format!("compressed as {other}"))),
+        }
+    }
+
+    fn zstd(&mut self) -> io::Result<&mut zstd::bulk::Decompressor<'static>> {
+        match &mut self.zstd {
+            Some(zstd) => Ok(zstd),
+            none => Ok(none.insert(zstd::bulk::Decompressor::new()?)),
+        }
     }
 }
 

@@ -60,10 +60,11 @@ impl Leaf {
     /// Takes the dictionary if it comes next, and no page behind it, which may be one that was not read.
     fn take_dictionary(&mut self) -> Result<()> {
         while self.pages.is_dictionary_next() {
-            let Some(Step::Dictionary(bytes, count)) = self.pages.next()? else {
-                return Err(damaged("has a page of data in the place of its dictionary"));
-            };
-            self.values.set_dictionary(&bytes, count)?;
+            match self.pages.next()? {
+                Some(Step::Dictionary(bytes, count)) => self.values.set_dictionary(&bytes, count)?,
+                Some(Step::Group) => self.values.forget_dictionary(),
+                _ => return Err(damaged("has a page of data in the place of its dictionary")),
+            }
         }
         Ok(())
     }
@@ -74,6 +75,10 @@ impl Leaf {
             let DataPage { entries, repetition, definition, values, encoding, most_values, rows } =
                 match self.pages.next()? {
                     None => return Ok(false),
+                    Some(Step::Group) => {
+                        self.values.forget_dictionary();
+                        continue;
+                    }
                     Some(Step::Dictionary(bytes, count)) => {
                         self.values.set_dictionary(&bytes, count)?;
                         continue;

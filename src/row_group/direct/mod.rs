@@ -118,6 +118,13 @@ impl Shape {
     }
 }
 
+impl Shape {
+    /// Whether its rows go on from a row group to the next one. Where lists begin and end is counted in each alone.
+    pub(super) fn goes_on(&self) -> bool {
+        matches!(self, Self::Flat(_))
+    }
+}
+
 fn is_optional(node: &Type) -> bool {
     let info = node.get_basic_info();
     info.has_repetition() && info.repetition() == Repetition::OPTIONAL
@@ -200,9 +207,13 @@ impl Tree {
     }
 }
 
-/// The bytes of a row group's pages.
+/// The bytes of the pages of a row group, or of several that are decoded as if they were one.
 pub(super) struct GroupBytes<'a> {
     pub(super) group: &'a RowGroupMetaData,
+    /// Those that follow it, where columns have no lists.
+    pub(super) more: &'a [&'a RowGroupMetaData],
+    /// Rows of all of them.
+    pub(super) rows: usize,
     /// Where the pages of each column are, if the file says so and not all of them are at hand.
     pub(super) locations: Option<&'a dyn Fn(usize) -> Vec<PageLocation>>,
     /// The pages of each column that is decoded here, by the column's number.
@@ -221,8 +232,9 @@ impl GroupBytes<'_> {
         let found = self.pages.binary_search_by_key(&leaf, |(leaf, _)| *leaf).ok();
         let found =
             found.and_then(|place| self.pages.get(place)).map_or_else(|| [].into(), |(_, pages)| Arc::clone(pages));
-        let (locations, rows) = (self.locations.map(|locations| locations(leaf)), self.rows());
-        let pages = ColumnPages::new(column, found, Arc::clone(&self.unpackers), rows, locations, !self.all_rows);
+        let (locations, may_skip) = (self.locations.map(|locations| locations(leaf)), !self.all_rows);
+        let mut pages = ColumnPages::new(column, found, Arc::clone(&self.unpackers), self.rows, locations, may_skip);
+        self.more.iter().for_each(|group| pages.go_on(group.column(leaf)));
         Ok(Leaf::new(pages, values, column.column_descr().max_def_level(), self.limit))
     }
 
@@ -231,10 +243,6 @@ impl GroupBytes<'_> {
         const LONG: i64 = 64;
         let column = self.group.column(leaf);
         column.uncompressed_size() < column.num_values().saturating_mul(LONG)
-    }
-
-    fn rows(&self) -> usize {
-        self.group.num_rows() as usize
     }
 }
 
@@ -280,7 +288,7 @@ impl Column {
                 let leaf = bytes.leaf(leaf, values_of(physical, item.data_type(), bytes.limit));
                 let all_rows = bytes.all_rows;
                 leaf.map(|leaf| {
-                    let lists = Box::new(Lists::new(leaf, bytes.rows(), empty, fixed));
+                    let lists = Box::new(Lists::new(leaf, bytes.rows, empty, fixed));
                     Kind::Lists { lists, list, item, all_rows }
                 })
             }
@@ -363,7 +371,7 @@ impl Branch {
             Tree::Leaf { leaf, data_type, is_nullable, above } => {
                 let physical = bytes.group.column(leaf).column_type();
                 let leaf = bytes.leaf(leaf, values_of(physical, &data_type, bytes.limit))?;
-                Self::Leaf(Box::new(Flat::new(leaf, bytes.rows(), is_nullable, &above)))
+                Self::Leaf(Box::new(Flat::new(leaf, bytes.rows, is_nullable, &above)))
             }
             Tree::Struct { fields, is_optional, children } => {
                 let children = children.into_iter().map(|child| Self::new(child, bytes)).collect::<Result<_>>()?;

@@ -1,9 +1,10 @@
 //! The pages of one column chunk, decompressed one at a time.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use flate2::Crc;
 use parquet::basic::{Compression, Encoding};
 use parquet::errors::ParquetError;
@@ -15,15 +16,20 @@ use crate::Result;
 use crate::buffers;
 use crate::row_group::caught;
 use crate::row_group::guard::{FilePage, PageKind};
-use crate::row_group::unpack::Unpackers;
+use crate::row_group::unpack::{self, Unpacker, Unpackers};
+
+/// Pages of at most so many bytes are decompressed to memory that several share, because the allocator takes as long as
+/// they do.
+const SMALL: usize = 8 << 10;
+/// Bytes of such memory.
+const TOGETHER: usize = 32 << 10;
 
 /// The pages of a column chunk, from front to back.
 pub(super) struct ColumnPages {
     /// Those that are at hand, by their place in the file.
     pages: Arc<[FilePage]>,
     next: Next,
-    compression: Compression,
-    unpackers: Arc<Unpackers>,
+    unpacking: Unpacking,
     /// Highest repetition and definition level.
     levels: (i16, i16),
     /// Whether pages may be passed by unseen. Their headers may say other things than is in them, and where all pages
@@ -31,6 +37,16 @@ pub(super) struct ColumnPages {
     may_skip: bool,
     /// Entries that were not met yet, according to the footer.
     left: u64,
+    /// Whether it was said that the next page begins a row group.
+    is_group_told: bool,
+}
+
+/// What pages are decompressed with, and to.
+struct Unpacking {
+    compression: Compression,
+    unpackers: Arc<Unpackers>,
+    /// Memory for small pages, of which several lie one behind the other.
+    small: BytesMut,
 }
 
 /// Which page comes next.
@@ -49,6 +65,8 @@ enum Next {
 
 /// What comes next in a column chunk.
 pub(super) enum Step {
+    /// The pages of another row group, before the first of them.
+    Group,
     /// A dictionary of so many values.
     Dictionary(Bytes, usize),
     Data(DataPage),
@@ -89,8 +107,14 @@ impl ColumnPages {
         };
         let descriptor = column.column_descr();
         let levels = (descriptor.max_rep_level(), descriptor.max_def_level());
-        let (compression, left) = (column.compression(), column.num_values().unsigned_abs());
-        Self { pages, next, compression, unpackers, levels, may_skip, left }
+        let unpacking = Unpacking { compression: column.compression(), unpackers, small: BytesMut::new() };
+        let left = column.num_values().unsigned_abs();
+        Self { pages, next, unpacking, levels, may_skip, left, is_group_told: false }
+    }
+
+    /// Says that the pages of the same column of another row group follow.
+    pub(super) fn go_on(&mut self, column: &ColumnChunkMetaData) {
+        self.left = self.left.saturating_add(column.num_values().unsigned_abs());
     }
 
     /// Whether there are more entries, according to the footer.
@@ -192,6 +216,11 @@ impl ColumnPages {
 
     /// The next page; `None` behind the last one.
     pub(super) fn next(&mut self) -> Result<Option<Step>> {
+        let begins_group = self.following().is_some_and(|page| page.begins_group);
+        self.is_group_told = begins_group && !self.is_group_told;
+        if self.is_group_told {
+            return Ok(Some(Step::Group));
+        }
         let rows = if matches!(self.next, Next::Located { .. }) { self.rows_told() } else { None };
         let Some(place) = self.pass()? else { return Ok(None) };
         let Some(FilePage { body, head, .. }) = self.pages.get(place) else { return Ok(None) };
@@ -199,17 +228,18 @@ impl ColumnPages {
             return caught("the row group", || Err(ParquetError::General("Page CRC checksum mismatch".into())));
         }
         let mut rest = body.clone();
+        let behind = &self.pages[place..];
         let page = match head.kind {
             PageKind::Dictionary => {
                 let encoding = head.encoding;
                 if !matches!(encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) {
                     return Err(damaged(format!("has a dictionary encoded as {encoding}")));
                 }
-                let values = self.unpacked(rest, head.expanded, false)?;
+                let values = self.unpacking.unpacked(rest, head.expanded, false, behind)?;
                 return Ok(Some(Step::Dictionary(values, head.values)));
             }
             PageKind::First => {
-                let mut rest = self.unpacked(rest, head.expanded, false)?;
+                let mut rest = self.unpacking.unpacked(rest, head.expanded, false, behind)?;
                 // Columns with levels of other encodings are left to the parquet crate.
                 let repetition = levels(&mut rest, self.levels.0, Encoding::RLE)?;
                 let definition = levels(&mut rest, self.levels.1, Encoding::RLE)?;
@@ -236,7 +266,7 @@ impl ColumnPages {
                     entries: head.values,
                     repetition,
                     definition,
-                    values: self.unpacked(rest, expanded, is_plain)?,
+                    values: self.unpacking.unpacked(rest, expanded, is_plain, behind)?,
                     encoding: head.encoding,
                     most_values,
                     rows,
@@ -246,9 +276,11 @@ impl ColumnPages {
         self.left = self.left.saturating_sub(page.entries as u64);
         Ok(Some(Step::Data(page)))
     }
+}
 
-    /// What is in a page, which has so many bytes then.
-    fn unpacked(&self, packed: Bytes, size: usize, is_plain: bool) -> Result<Bytes> {
+impl Unpacking {
+    /// What is in a page, which has so many bytes then. It is the first of these.
+    fn unpacked(&mut self, packed: Bytes, size: usize, is_plain: bool, pages: &[FilePage]) -> Result<Bytes> {
         if is_plain || self.compression == Compression::UNCOMPRESSED {
             return Ok(packed);
         }
@@ -256,21 +288,51 @@ impl ColumnPages {
             // No value is there, and writers differ in what they make of that.
             return Ok(Bytes::new());
         }
+        if size <= SMALL && unpack::knows_length(self.compression) {
+            return self.unpacked_small(&packed, size, pages);
+        }
         let buffers = buffers::current();
         let mut page = buffers.as_ref().map_or_else(Vec::new, |buffers| buffers.take_any(size));
-        caught("the row group", || {
-            self.unpackers
-                .with(|unpacker| unpacker.unpack(self.compression, &packed, size, &mut page))
-                .map_err(|error| ParquetError::External(error.into()))
-        })?;
-        if page.len() != size {
-            return Err(damaged(format!("has a page of {} bytes where its header says {size}", page.len())));
-        }
+        self.step(|unpacker, compression| unpacker.unpack(compression, &packed, size, &mut page))?;
+        check_length(page.len(), size)?;
         Ok(match buffers {
             Some(buffers) => buffers.lend(page),
             None => page.into(),
         })
     }
+
+    fn unpacked_small(&mut self, packed: &[u8], size: usize, pages: &[FilePage]) -> Result<Bytes> {
+        if self.small.capacity() < size {
+            let mut room = 0;
+            let sizes = pages.iter().map(|page| page.head.expanded).filter(|size| *size <= SMALL);
+            sizes
+                .take_while(|size| {
+                    room += size;
+                    room <= TOGETHER
+                })
+                .for_each(drop);
+            self.small = BytesMut::with_capacity(room.clamp(size, TOGETHER));
+        }
+        self.small.resize(size, 0);
+        let mut page = self.small.split();
+        let length = self.step(|unpacker, compression| unpacker.unpack_to(compression, packed, &mut page))?;
+        check_length(length, size)?;
+        Ok(page.freeze())
+    }
+
+    fn step<T>(&self, step: impl FnOnce(&mut Unpacker, Compression) -> io::Result<T>) -> Result<T> {
+        caught("the row group", || {
+            let done = self.unpackers.with(|unpacker| step(unpacker, self.compression));
+            done.map_err(|error| ParquetError::External(error.into()))
+        })
+    }
+}
+
+fn check_length(length: usize, size: usize) -> Result<()> {
+    if length == size {
+        return Ok(());
+    }
+    Err(damaged(format!("has a page of {length} bytes where its header says {size}")))
 }
 
 pub(super) fn sum(bytes: &[u8]) -> u32 {

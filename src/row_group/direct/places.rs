@@ -60,7 +60,7 @@ impl ValuePlaces {
         let highest = column.column_descr().max_def_level();
         let start = column.byte_range().0;
         let mut values = Vec::with_capacity(usize::try_from(column.num_values()).ok()?);
-        for FilePage { at, body, head: page } in pages {
+        for FilePage { at, body, head: page, .. } in pages {
             let place = at + (page.body.start - page.start) as u64;
             let mut rest = body.clone();
             let definition = match page.kind {

@@ -4,6 +4,7 @@ use arrow::array::*;
 use arrow::buffer::Buffer;
 use arrow::datatypes::*;
 use bytes::Bytes;
+use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
 use parquet::file::properties::{WriterProperties, WriterVersion};
@@ -517,6 +518,135 @@ fn compare_both_ways(seed: u64) {
                 Err(error) => assert!(error.file().is_some(), "seed {seed}, byte {at}: {error}"),
             }
         }
+    }
+}
+
+/// What a decoder makes of all row groups of a file: as one, or one after the other.
+fn all_groups(source: &Memory, schema: &SchemaRef, chunk: usize, as_one: bool) -> Result<Option<RecordBatch>> {
+    let file = open(source, "f")?;
+    let projection = Projection::all(schema);
+    let decoder = |row_group| GroupDecoder {
+        file: &file,
+        row_group,
+        projection: &projection,
+        partitions: &[],
+        max_decoded_bytes: MAX_DECODED_BYTES,
+    };
+    let groups: Vec<usize> = (0..file.num_row_groups()).collect();
+    let bytes = Counted::new(source, "f");
+    let mut sink = Collected { chunk_rows: chunk, chunks: Vec::new() };
+    if !as_one {
+        groups.iter().try_for_each(|group| decoder(*group).decode(Rows::All, &bytes, &mut sink).map(drop))?;
+    } else if decoder(0).decode_run(&groups, &bytes, &mut sink)?.is_none() {
+        assert!(sink.chunks.is_empty());
+        return Ok(None);
+    } else {
+        let (last, before) = sink.chunks.split_last().unwrap();
+        assert!(before.iter().all(|part| part.num_rows() == chunk) && last.num_rows() <= chunk);
+    }
+    Ok(Some(arrow::compute::concat_batches(schema, &sink.chunks).unwrap()))
+}
+
+/// A random file of several row groups, sound and damaged. Tells how often they were decoded as one, and refused.
+fn compare_row_groups(seed: u64) -> (usize, usize) {
+    let draw = &mut ChaCha8Rng::seed_from_u64(seed);
+    let rows = pick(draw, &[2, 30, 333, 1500]);
+    let (mut fields, mut arrays, mut leaves) = (Vec::new(), Vec::new(), Vec::new());
+    let deep = draw.random_ratio(1, 3);
+    for place in 0..draw.random_range(1..5) {
+        let (field, array, below) = some_column(draw, &format!("c{place}"), rows, deep);
+        fields.push(field);
+        arrays.push(array);
+        leaves.extend(below);
+    }
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap();
+    let mut good = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut good, batch.schema(), Some(some_properties(draw, &leaves))).unwrap();
+    let longest = pick(draw, &[2, 20, 200]);
+    let mut start = 0;
+    while start < rows {
+        let length = draw.random_range(1..=longest).min(rows - start);
+        writer.write(&batch.slice(start, length)).unwrap();
+        writer.flush().unwrap();
+        start += length;
+    }
+    writer.close().unwrap();
+    let source = Memory::with(good.clone());
+    let file = open(&source, "f").unwrap();
+    let schema = file.arrow_schema();
+    let chunk = pick(draw, &[1, 10, 100, 1000, 1 << 20]);
+    let (mut as_one, mut refused) = (0, 0);
+    if let Some(found) = all_groups(&source, schema, chunk, true).unwrap_or_else(|e| panic!("seed {seed}: {e}")) {
+        assert!(same(&found, &batch), "seed {seed}");
+        as_one += 1;
+    }
+    let footer = u32::from_le_bytes(*good[..good.len() - 4].last_chunk().unwrap()) as usize;
+    for _ in 0..12 {
+        let mut bad = good.clone();
+        let at = draw.random_range(4..good.len() - 8 - footer);
+        match draw.random_range(0..3) {
+            0 => bad[at] = draw.random(),
+            1 => bad[at] ^= 1 << draw.random_range(0..8),
+            _ => bad[at..(at + 5).min(good.len() - 8 - footer)].fill(pick(draw, &[0, 0xff])),
+        }
+        let source = Memory::with(bad);
+        let each = all_groups(&source, schema, chunk, false);
+        match all_groups(&source, schema, chunk, true) {
+            Ok(None) => {}
+            Ok(Some(found)) => {
+                as_one += 1;
+                let each = each.unwrap_or_else(|error| panic!("seed {seed}, byte {at}: {error}")).unwrap();
+                assert!(same(&found, &each), "seed {seed}, byte {at}");
+            }
+            Err(error) => {
+                refused += 1;
+                assert!(each.is_err(), "seed {seed}, byte {at}: {error}");
+            }
+        }
+    }
+    (as_one, refused)
+}
+
+#[test]
+fn row_groups_that_are_decoded_as_one_have_the_rows_that_each_has() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let seeds = match (number("ROWDEX_DECODE_SEED"), number("ROWDEX_DECODE_SECONDS")) {
+        (Some(seed), None) => seed..seed + 1,
+        (None, None) => 0..60,
+        (seed, Some(_)) => seed.unwrap_or(0)..u64::MAX,
+    };
+    let (began, seconds) = (std::time::Instant::now(), number("ROWDEX_DECODE_SECONDS").unwrap_or(u64::MAX));
+    let in_time = seeds.clone().take_while(|_| began.elapsed().as_secs() < seconds);
+    let (as_one, refused) = in_time.map(compare_row_groups).fold((0, 0), |sum, (a, b)| (sum.0 + a, sum.1 + b));
+    assert!(seeds.end - seeds.start < 60 || as_one > 100 && refused > 100, "{as_one} as one, {refused} refused");
+}
+
+/// A page that refers to a dictionary which its row group has not must not find that of the row group before.
+#[test]
+fn no_dictionary_reaches_beyond_its_row_group() {
+    let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("x", DataType::Int32, false)]));
+    let column = |first: i32| {
+        let values: ArrayRef = Arc::new(Int32Array::from_iter_values((0..40).map(|row| first + row % 4)));
+        RecordBatch::try_new(Arc::clone(&schema), vec![values]).unwrap()
+    };
+    let mut bytes = Vec::new();
+    let properties = WriterProperties::builder().set_compression(Compression::UNCOMPRESSED).build();
+    let mut writer = ArrowWriter::try_new(&mut bytes, Arc::clone(&schema), Some(properties)).unwrap();
+    for first in [0, 100] {
+        writer.write(&column(first)).unwrap();
+        writer.flush().unwrap();
+    }
+    let metadata = writer.close().unwrap();
+    let second = metadata.row_group(1).column(0);
+    let start = second.dictionary_page_offset().unwrap() as usize;
+    let header = &mut bytes[start..second.data_page_offset() as usize];
+    assert_eq!(header[..2], [0x15, 4], "the field that says that the page is a dictionary");
+    // An index page, which says nothing of values.
+    header[1] = 2;
+    let source = Memory::with(bytes);
+    for as_one in [false, true] {
+        let error = all_groups(&source, &schema, 1000, as_one).unwrap_err();
+        assert!(error.to_string().contains("dictionary"), "{error}");
     }
 }
 

@@ -136,6 +136,10 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
         Ok(())
     }
 
+    fn forget_dictionary(&mut self) {
+        self.dictionary = None;
+    }
+
     fn set_page(&mut self, encoding: Encoding, bytes: Bytes, most: usize) -> Result<()> {
         self.page = match encoding {
             Encoding::PLAIN => Page::Plain(bytes),

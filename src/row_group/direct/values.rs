@@ -19,6 +19,9 @@ pub(super) trait Values: Debug + Send {
     /// Takes a dictionary of so many values.
     fn set_dictionary(&mut self, bytes: &Bytes, count: usize) -> Result<()>;
 
+    /// Expects that values of another row group follow, which may have another dictionary or none.
+    fn forget_dictionary(&mut self);
+
     /// Takes the values of a page, of which there are at most so many.
     fn set_page(&mut self, encoding: Encoding, bytes: Bytes, most: usize) -> Result<()>;
 
@@ -144,6 +147,8 @@ word!(u64, 8, |values, _| Buffer::from_vec(values));
 struct Fixed<T> {
     data_type: DataType,
     dictionary: Option<Vec<T>>,
+    /// Memory of a dictionary that was forgotten.
+    spare: Vec<T>,
     page: Page,
     values: Vec<T>,
 }
@@ -160,7 +165,7 @@ enum Page {
 
 impl<T: Word> Fixed<T> {
     fn new(data_type: &DataType) -> Self {
-        Self { data_type: data_type.clone(), dictionary: None, page: Page::None, values: Vec::new() }
+        Self { data_type: data_type.clone(), dictionary: None, spare: Vec::new(), page: Page::None, values: Vec::new() }
     }
 }
 
@@ -170,10 +175,16 @@ impl<T: Word> Values for Fixed<T> {
             return Err(damaged("has more than one dictionary"));
         }
         let bytes = count.checked_mul(T::WIDTH).and_then(|length| bytes.get(..length)).ok_or_else(short)?;
-        let mut dictionary = Vec::with_capacity(count);
+        let mut dictionary = std::mem::take(&mut self.spare);
+        dictionary.clear();
+        dictionary.reserve_exact(count);
         T::append_plain(bytes, &mut dictionary);
         self.dictionary = Some(dictionary);
         Ok(())
+    }
+
+    fn forget_dictionary(&mut self) {
+        self.spare = self.dictionary.take().unwrap_or_default();
     }
 
     fn set_page(&mut self, encoding: Encoding, bytes: Bytes, _: usize) -> Result<()> {
@@ -346,6 +357,8 @@ impl Values for Flags {
     fn set_dictionary(&mut self, _: &Bytes, _: usize) -> Result<()> {
         Err(damaged("has a dictionary of booleans"))
     }
+
+    fn forget_dictionary(&mut self) {}
 
     fn set_page(&mut self, encoding: Encoding, bytes: Bytes, _: usize) -> Result<()> {
         self.page = match encoding {
