@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef, new_empty_array};
 use arrow::datatypes::{DataType, Field};
 
 use super::Batch;
-use super::carousel::{Claimed, Slice};
+use super::carousel::{Claimed, GroupPart, Slice};
 use super::faults::Substituted;
 use super::groups::{Groups, Near};
 use super::part::Part;
@@ -68,12 +68,9 @@ impl<'a> Places<'a> {
     /// The places of rows that were claimed, in these slices.
     fn new(groups: &'a dyn Groups, claimed: &'a Claimed, slices: Vec<&'a Slice>) -> Self {
         let mut cursors = vec![LOST; groups.count() as usize];
-        let mut next = 0;
-        for (group, part) in &claimed.parts {
-            let slice = next;
-            next += part.slices.len() as u32;
+        for GroupPart { group, slices } in &claimed.parts {
             if let Some(cursor) = cursors.get_mut(*group as usize) {
-                *cursor = Cursor { slice, row: 0, end: next };
+                *cursor = Cursor { slice: slices.start, row: 0, end: slices.end };
             }
         }
         Self { groups, near: Near::default(), claimed, slices, cursors, places: Vec::new() }
@@ -125,7 +122,7 @@ impl<'a> Places<'a> {
 }
 
 fn fill(groups: &dyn Groups, range: &BatchRange, claimed: &Claimed, batches: &mut Vec<Batch>) -> Result<()> {
-    let slices: Vec<&Slice> = claimed.parts.iter().flat_map(|(_, part)| &part.slices).collect();
+    let slices: Vec<&Slice> = claimed.slices.iter().collect();
     let packed = all_packed(&slices);
     // Groups that are packed and groups that are not may be due at once while the plan learns what rows take.
     let unpacked: Vec<Option<Slice>> = match packed {
@@ -301,8 +298,8 @@ fn gather(slices: &[&Slice], runs: &Runs<'_>, column: usize, wanted: &Field) -> 
 }
 
 fn why(claimed: &Claimed, group: u32) -> Option<Error> {
-    let (_, part) = claimed.parts.iter().find(|(other, _)| *other == group)?;
-    part.error.clone()
+    let (_, error) = claimed.errors.iter().find(|(other, _)| *other == group)?;
+    Some(error.clone())
 }
 
 fn lost(row: u64) -> Error {

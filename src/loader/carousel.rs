@@ -1,6 +1,6 @@
 //! The rows that are held: extractions, in the order in which they are due, in pieces that are freed one by one.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,7 +9,9 @@ use arrow::datatypes::SchemaRef;
 
 use super::extract::is_one_run;
 use super::plan::{MIN_PIECE, POINTER};
-use crate::rows::{self, Footprint, Packed, Place, compact, compact_pieces, forget_unseen, uncopied};
+use crate::rows::{
+    self, Footprint, Layout, Packed, Pick, Place, Placer, compact, compact_pieces, forget_unseen, uncopied,
+};
 use crate::{Error, ErrorKind, Result};
 
 /// Rows in memory.
@@ -17,7 +19,7 @@ use crate::{Error, ErrorKind, Result};
 pub(crate) enum Held {
     /// Column by column.
     Columns(Arc<RecordBatch>),
-    /// Row by row, which only a group is that stays.
+    /// Row by row.
     Packed(Arc<Packed>),
 }
 
@@ -147,21 +149,24 @@ impl Slice {
     }
 }
 
-/// Rows of one group, in the order in which they are due, and why there are no more if some are missing.
-#[derive(Debug, Default)]
-pub(crate) struct Taken {
-    pub(crate) slices: Vec<Slice>,
-    pub(crate) error: Option<Error>,
+/// The slices that have the rows of one group.
+#[derive(Debug)]
+pub(crate) struct GroupPart {
+    pub(crate) group: u32,
+    /// Its place among all slices of the segment, and of the first one behind it.
+    pub(crate) slices: Range<u32>,
 }
 
-/// Rows that a segment takes off the carousel.
-#[derive(Debug)]
+/// Rows that a segment takes off the carousel, those of each group in the order in which they are due.
+#[derive(Debug, Default)]
 pub(crate) struct Claimed {
-    /// For each of the segment's parts, its group and its rows.
-    pub(crate) parts: Vec<(u32, Taken)>,
-    /// How many rows that is.
+    pub(crate) parts: Vec<GroupPart>,
+    pub(crate) slices: Vec<Slice>,
+    /// Why a group has no more rows than those.
+    pub(crate) errors: Vec<(u32, Error)>,
+    /// How many rows the segment has.
     pub(crate) rows: u64,
-    /// Bytes that are freed once `parts` is dropped.
+    /// Bytes that are freed once `slices` is dropped.
     pub(crate) bytes: u64,
 }
 
@@ -201,44 +206,51 @@ impl Carousel {
 
     /// Takes the rows of a segment, given as how many of which group. All extractions that it needs are inserted.
     pub(crate) fn claim(&mut self, parts: &[(u32, u32)]) -> Claimed {
-        let rows = parts.iter().map(|(_, rows)| u64::from(*rows)).sum();
-        let mut claimed = Claimed { parts: Vec::with_capacity(parts.len()), rows, bytes: 0 };
+        let mut claimed = Claimed {
+            parts: Vec::with_capacity(parts.len()),
+            slices: Vec::with_capacity(parts.len()),
+            rows: parts.iter().map(|(_, rows)| u64::from(*rows)).sum(),
+            ..Claimed::default()
+        };
         for &(group, rows) in parts {
-            let rows = self.claim_part(group, rows as usize, &mut claimed.bytes);
-            claimed.parts.push((group, rows));
+            let first = claimed.slices.len() as u32;
+            if let Err(error) = self.claim_part(group, rows as usize, &mut claimed) {
+                claimed.errors.push((group, error));
+            }
+            claimed.parts.push(GroupPart { group, slices: first..claimed.slices.len() as u32 });
         }
         claimed
     }
 
-    fn claim_part(&mut self, group: u32, mut rows: usize, freed: &mut u64) -> Taken {
-        let lost = || Some(Error::new(ErrorKind::Internal, format!("rows of group {group} are not held")));
-        let mut part = Taken::default();
+    fn claim_part(&mut self, group: u32, mut rows: usize, claimed: &mut Claimed) -> Result<()> {
+        let lost = || Error::new(ErrorKind::Internal, format!("rows of group {group} are not held"));
         let queues = self.queues.get_mut(group as usize);
-        let Some((_, due)) = queues.and_then(|queues| queues.front_mut()) else {
-            return Taken { error: lost(), ..part };
-        };
+        let queues = queues.ok_or_else(lost)?;
+        let (_, due) = queues.front_mut().ok_or_else(lost)?;
         due.left = due.left.saturating_sub(rows);
+        let mut missing = None;
         while rows > 0 {
             let Some(piece) = due.pieces.front_mut() else {
-                part.error = due.error.clone().or_else(lost);
+                missing = Some(due.error.clone().unwrap_or_else(lost));
                 break;
             };
-            let count = rows.min(piece.rows() - piece.used);
-            let (held, lie, ids) = (piece.held.clone(), piece.lie.clone(), piece.ids.clone());
-            part.slices.push(Slice { held, first: piece.used, rows: count, lie, ids });
-            piece.used += count;
+            let (first, left) = (piece.used, piece.rows() - piece.used);
+            let count = rows.min(left);
             rows -= count;
-            if piece.used == piece.rows() {
-                *freed += piece.bytes;
-                due.pieces.pop_front();
-            }
+            piece.used += count;
+            let (held, lie, ids) = if count < left {
+                (piece.held.clone(), piece.lie.clone(), piece.ids.clone())
+            } else {
+                claimed.bytes += piece.bytes;
+                let Some(Piece { held, lie, ids, .. }) = due.pieces.pop_front() else { break };
+                (held, lie, ids)
+            };
+            claimed.slices.push(Slice { held, first, rows: count, lie, ids });
         }
-        if due.left == 0
-            && let Some(queues) = self.queues.get_mut(group as usize)
-        {
+        if due.left == 0 {
             queues.pop_front();
         }
-        part
+        missing.map_or(Ok(()), Err)
     }
 }
 
@@ -251,11 +263,6 @@ impl DueRows {
     /// These rows, and then so many that cannot be had.
     pub(crate) fn before(self, error: Error, rows: usize) -> Self {
         Self { error: Some(error), left: self.left + rows, ..self }
-    }
-
-    /// Copies rows out of a group that was packed, in the order given, into at most so many pieces.
-    pub(crate) fn unpack(packed: &Packed, slots: &[u32], pieces: usize, schema: &SchemaRef) -> Result<Self> {
-        Ok(Self::of(cut(slots.len(), pieces, |rows| packed.take(&slots[rows], schema))?, Footprint::default()))
     }
 
     /// Copies rows out of a decoded group, in the order given, into at most so many pieces.
@@ -299,6 +306,29 @@ impl DueRows {
         Ok(Self::of(pieces.map_err(uncopied)?, Footprint::default()))
     }
 
+    /// Rows of one chunk, in the order given, packed in at most so many pieces.
+    pub(crate) fn place(layout: &Arc<Layout>, batch: &RecordBatch, slots: &[u32], pieces: usize) -> Result<Self> {
+        let picks: Vec<Pick> = slots.iter().copied().zip(0..).collect();
+        let mut placer = Placer::new(Arc::clone(layout), slots.len(), rows_of_piece(slots.len(), pieces));
+        placer.put(batch, &picks)?;
+        Ok(Self::packed(placer.finish()))
+    }
+
+    /// Rows that are packed as they are due, in pieces.
+    pub(crate) fn packed(pieces: Vec<Packed>) -> Self {
+        let mut seen = HashSet::new();
+        let mut due = Self { pieces: VecDeque::with_capacity(pieces.len()), error: None, left: 0, bytes: 0 };
+        // What several pieces share is freed with the last of them.
+        for packed in pieces.into_iter().rev() {
+            let (rows, bytes) = (packed.num_rows(), packed.bytes_but(&mut seen));
+            due.left += rows;
+            due.bytes += bytes;
+            let lie = Lie::Run { start: 0, rows };
+            due.pieces.push_front(Piece { held: Held::Packed(Arc::new(packed)), lie, ids: None, used: 0, bytes });
+        }
+        due
+    }
+
     /// Rows that are due as they lie in these batches, which are pieces as they are.
     pub(crate) fn run(batches: Vec<RecordBatch>) -> Self {
         Self::of(batches, Footprint::default())
@@ -334,9 +364,14 @@ impl DueRows {
     }
 }
 
+/// How many rows each of at most so many pieces has.
+pub(crate) fn rows_of_piece(count: usize, pieces: usize) -> usize {
+    count.div_ceil(pieces.max(1)).max(MIN_PIECE)
+}
+
 /// So many rows in at most so many pieces, each of which `copy` makes of a range of them.
 fn cut(count: usize, pieces: usize, copy: impl Fn(Range<usize>) -> Result<RecordBatch>) -> Result<Vec<RecordBatch>> {
-    let piece = count.div_ceil(pieces.max(1)).max(MIN_PIECE);
+    let piece = rows_of_piece(count, pieces);
     (0..count).step_by(piece).map(|start| copy(start..count.min(start + piece))).collect()
 }
 

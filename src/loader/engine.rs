@@ -16,7 +16,7 @@ use super::carousel::{Carousel, Claimed, DueRows, Whole};
 use super::control::{closed, timed_out};
 use super::deliver::{Deliver, Watched};
 use super::driver::{Driver, Planned};
-use super::extract;
+use super::extract::{self, Serving};
 use super::faults::{Faults, panicked, undecoded};
 use super::groups::Groups;
 use super::lookahead::Lookahead;
@@ -28,6 +28,7 @@ use super::walk::{BatchRange, Walk};
 use crate::buffers::{self, Buffers};
 use crate::crew::{self, Crew};
 use crate::dataset::Prefetch;
+use crate::rows::Layout;
 use crate::{Error, ErrorKind, Result};
 
 /// What an engine is made for.
@@ -72,6 +73,8 @@ struct Shared {
     groups: Arc<dyn Groups>,
     faults: Arc<Faults>,
     batch_rows: u64,
+    /// How rows are packed, if their columns can be.
+    layout: Option<Arc<Layout>>,
     /// For what is read and decompressed, while it is decoded.
     buffers: Arc<Buffers<Vec<u8>>>,
     /// For the long values of batches.
@@ -156,6 +159,7 @@ impl Engine {
             crew: (settings.threads > 1).then(|| Arc::new(Crew::new(WORTH_HELP, wake(Weak::clone(me))))),
             me: Weak::clone(me),
             inline: settings.threads == 0,
+            layout: Layout::of(&groups.schema(), &groups.served_schema()),
             groups,
             faults,
             batch_rows: settings.batch_rows,
@@ -432,9 +436,10 @@ impl Shared {
         let _buffers = buffers::enter(&self.buffers);
         let _crew = self.crew.as_ref().map(crew::enter);
         let mut decodes = 0;
+        let serving = Serving { batch_rows: self.batch_rows, layout: self.layout.as_ref() };
         let work = || match whole {
-            Some(whole) => extract::from_whole(whole, slots, keep, &*self.groups),
-            None => extract::from_file(&*self.groups, group, slots, keep, &lost, prefetch, self.batch_rows),
+            Some(whole) => extract::from_whole(whole, slots, keep, &*self.groups, serving),
+            None => extract::from_file(&*self.groups, group, slots, keep, &lost, prefetch, serving),
         };
         let tried = lost.is_empty() || !due.iter().any(is_lost);
         let result = tried.then(|| catch_unwind(AssertUnwindSafe(work)));

@@ -11,7 +11,7 @@ use super::carousel::{DueRows, Held, Whole};
 use super::faults::row_group_of;
 use super::groups::Groups;
 use super::pick::{Picker, as_run, chunk_rows};
-use super::plan::{PIECES, is_part, is_sparse};
+use super::plan::{GroupSize, PIECES, is_part, is_sparse};
 use crate::crew;
 use crate::dataset::Prefetch;
 use crate::row_group::{AHEAD_FROM, RowSink};
@@ -51,6 +51,15 @@ impl Extracted {
     }
 }
 
+/// How the rows of a loader are served.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Serving<'a> {
+    /// Rows of a batch.
+    pub(crate) batch_rows: u64,
+    /// How rows are packed, if their columns can be.
+    pub(crate) layout: Option<&'a Arc<Layout>>,
+}
+
 /// Gets the rows at these slots, in the order given, of a group that stayed decoded. If it goes on to stay, views may
 /// share its values.
 pub(crate) fn from_whole(
@@ -58,11 +67,19 @@ pub(crate) fn from_whole(
     slots: Vec<u32>,
     stays: bool,
     groups: &dyn Groups,
+    serving: Serving<'_>,
 ) -> Result<Extracted> {
     let began = Instant::now();
     let rows = match (&whole, stays) {
         (Held::Packed(_), true) => DueRows::point(whole.clone(), slots)?,
-        (Held::Packed(packed), false) => DueRows::unpack(packed, &slots, PIECES, &groups.schema())?,
+        (Held::Packed(packed), false) => {
+            let batch = packed.take(&slots, &groups.schema())?;
+            let in_order: Vec<u32> = (0..batch.num_rows() as u32).collect();
+            match serving.layout {
+                Some(layout) => DueRows::place(layout, &batch, &in_order, PIECES)?,
+                None => DueRows::extract(&batch, in_order, PIECES)?,
+            }
+        }
         (Held::Columns(batch), true)
             if has_long_values(bytes, batch.num_rows() as u64, batch.num_columns()) || is_one_run(&slots) =>
         {
@@ -77,7 +94,13 @@ pub(crate) fn from_whole(
             let run = run.map(|run| vec![batch.slice(run.start, run.len())]);
             match run.filter(|run| rows::show_what_they_keep(run)) {
                 Some(run) => DueRows::run(run),
-                None => DueRows::extract(batch, slots, PIECES)?,
+                None => {
+                    let size = GroupSize { rows: batch.num_rows() as u64, bytes, cost: bytes };
+                    match packing(serving.layout, size, &slots, groups).filter(|layout| layout.is_worth(batch)) {
+                        Some(layout) => DueRows::place(layout, batch, &slots, PIECES)?,
+                        None => DueRows::extract(batch, slots, PIECES)?,
+                    }
+                }
             }
         }
     };
@@ -125,8 +148,7 @@ pub(crate) fn wanted(
     Some(read)
 }
 
-/// Reads a group and gets the rows at these slots out of it, in the order given. None of them is `lost`. They are
-/// served in batches of so many rows.
+/// Reads a group and gets the rows at these slots out of it, in the order given. None of them is `lost`.
 ///
 /// What is read is decoded in chunks, unless it stays or is no larger than one.
 pub(crate) fn from_file(
@@ -136,11 +158,11 @@ pub(crate) fn from_file(
     stays: bool,
     lost: &[Range<u32>],
     prefetch: Option<Prefetch>,
-    batch_rows: u64,
+    serving: Serving<'_>,
 ) -> Result<Extracted> {
     let size = groups.size(group);
     if stays && !lost.is_empty() {
-        return beside_lost(groups, group, slots, lost, prefetch);
+        return beside_lost(groups, group, slots, lost, prefetch, serving);
     }
     if !stays && lost.is_empty() && decodes_due(groups, group, slots.len()) {
         return due_from_file(groups, group, slots, prefetch);
@@ -149,14 +171,14 @@ pub(crate) fn from_file(
     let rows = wanted.as_ref().map_or(size.rows as usize, Vec::len);
     let run = as_run(&slots, rows).filter(|_| may_lie(groups));
     let chunk = match run.is_some() {
-        true => run_chunk_rows(rows, chunk_rows(size.rows, size.bytes), batch_rows),
+        true => run_chunk_rows(rows, chunk_rows(size.rows, size.bytes), serving.batch_rows),
         false => chunk_rows(size.rows, size.bytes),
     };
     let decodes = groups.decodes(group, wanted.as_deref());
     if stays || rows <= chunk {
-        let layout = layout_of(groups, group, &slots).filter(|_| stays);
+        let layout = packing(serving.layout, size, &slots, groups).filter(|_| stays);
         let (whole, bytes, staged_bytes) = match layout {
-            Some(layout) => read_packed(groups, group, wanted.as_deref(), prefetch, layout, rows)?,
+            Some(layout) => read_packed(groups, group, wanted.as_deref(), prefetch, Arc::clone(layout), rows)?,
             None => {
                 let batch = match stays {
                     true => read_to_stay(groups, group, wanted.as_deref(), prefetch)?,
@@ -166,12 +188,13 @@ pub(crate) fn from_file(
                 (Held::Columns(Arc::new(batch)), bytes, bytes)
             }
         };
-        let extracted = from_whole((whole, bytes), slots, stays, groups)?;
+        let extracted = from_whole((whole, bytes), slots, stays, groups, serving)?;
         let decoded_bytes = wanted.is_none().then_some(bytes);
         return Ok(Extracted { decoded_bytes, staged_bytes, decodes, ..extracted });
     }
     let began = Instant::now();
-    let picker = Picker::new(&slots, rows, chunk, may_lie(groups));
+    let layout = packing(serving.layout, size, &slots, groups).cloned();
+    let picker = Picker::new(&slots, rows, chunk, may_lie(groups), layout);
     let mut picking = Picking { picker, chunk_rows: chunk, took: began.elapsed() };
     groups.read(group, wanted.as_deref(), prefetch, &mut picking)?;
     let began = Instant::now();
@@ -235,6 +258,7 @@ fn beside_lost(
     slots: Vec<u32>,
     lost: &[Range<u32>],
     prefetch: Option<Prefetch>,
+    serving: Serving<'_>,
 ) -> Result<Extracted> {
     let mut places: Vec<u32> = slots.clone();
     let sound = wanted(groups, group, &mut places, true, lost).unwrap_or_default();
@@ -249,7 +273,7 @@ fn beside_lost(
     });
     let whole = rows::take(&batch, &filled.collect::<Vec<_>>())?;
     let bytes = bytes_of(&whole);
-    let extracted = from_whole((Held::Columns(Arc::new(whole)), bytes), slots, true, groups)?;
+    let extracted = from_whole((Held::Columns(Arc::new(whole)), bytes), slots, true, groups, serving)?;
     let decodes = groups.decodes(group, Some(&sound));
     Ok(Extracted { staged_bytes: bytes, decodes, ..extracted })
 }
@@ -272,20 +296,24 @@ fn read_to_stay(
     }
 }
 
-/// How the rows of a group that stays are packed, if its values are narrow and these rows are picked from anywhere in
-/// it: rows that follow each other are served as they lie in columns.
-fn layout_of(groups: &dyn Groups, group: u32, slots: &[u32]) -> Option<Arc<Layout>> {
+/// The layout if the rows of such a group are packed: if its values are narrow and these rows are picked from anywhere
+/// in it. Rows that follow each other are served as they lie in columns.
+fn packing<'a>(
+    layout: Option<&'a Arc<Layout>>,
+    size: GroupSize,
+    slots: &[u32],
+    groups: &dyn Groups,
+) -> Option<&'a Arc<Layout>> {
     /// Rows that follow each other, in the mean.
     const RUN: usize = 8;
-    let (schema, size) = (groups.schema(), groups.size(group));
-    if has_long_values(size.bytes, size.rows, schema.fields().len()) {
+    if has_long_values(size.bytes, size.rows, groups.schema().fields().len()) {
         return None;
     }
     let breaks = slots.windows(2).filter(|pair| pair[0].checked_add(1) != Some(pair[1])).count();
     if slots.len() > 1 && breaks * RUN < slots.len() {
         return None;
     }
-    Layout::of(&schema, &groups.served_schema())
+    layout
 }
 
 /// Reads rows of a group, which are so many, and packs them chunk by chunk, unless they would take much more memory

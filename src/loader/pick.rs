@@ -6,12 +6,13 @@
 //! front to back.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use super::carousel::DueRows;
+use super::carousel::{DueRows, rows_of_piece};
 use super::plan::PIECES;
-use crate::rows::{self, ChunkBytes, Place, bytes_of};
+use crate::rows::{self, ChunkBytes, Layout, Pick, Place, Placer, bytes_of};
 use crate::{Error, ErrorKind, Result};
 
 /// Decoded bytes of a chunk, about: two or three of them fit a core's own cache.
@@ -37,6 +38,9 @@ pub(crate) fn as_run(slots: &[u32], rows: usize) -> Option<Range<usize>> {
 #[derive(Debug)]
 pub(crate) struct Picker {
     wanted: Wanted,
+    /// How rows are packed if that pays, which the first chunk says.
+    layout: Option<Arc<Layout>>,
+    placer: Option<Placer>,
     chunk_rows: usize,
     /// Rows of the group that were not seen yet, and chunks that were.
     left: usize,
@@ -53,14 +57,11 @@ enum Wanted {
     Run { all: Range<usize>, start: usize },
     /// Rows to copy out.
     Picks {
-        /// Wanted rows of all chunks, one chunk after another, each by its place in the chunk and in the order in
-        /// which they are due.
-        rows: Vec<u32>,
+        /// Wanted rows of all chunks, one chunk after another, each by its place in the chunk and with its place in the
+        /// order in which they are due.
+        rows: Vec<Pick>,
         /// Where each chunk's wanted rows begin, and the end.
         starts: Vec<usize>,
-        /// For every wanted row in the order in which they are due, its chunk and its place among that chunk's wanted
-        /// rows.
-        places: Vec<Place>,
     },
 }
 
@@ -76,25 +77,25 @@ impl Wanted {
         for chunk in 1..starts.len() {
             starts[chunk] += starts[chunk - 1];
         }
-        let mut found = vec![0u32; chunks];
-        let mut wanted = vec![0; starts[chunks]];
-        let mut places = Vec::with_capacity(slots.len());
-        for &slot in slots {
-            let chunk = (slot / chunk_rows) as usize;
+        let mut next = starts.clone();
+        let mut wanted = vec![(0, 0); starts[chunks]];
+        for (due, &slot) in (0..).zip(slots) {
             // A slot beyond the group has no place; `finish` then misses it.
-            let Some(place) = found.get_mut(chunk) else { continue };
-            wanted[starts[chunk] + *place as usize] = slot % chunk_rows;
-            places.push((chunk as u32, *place));
+            let Some(place) = next.get_mut((slot / chunk_rows) as usize) else { continue };
+            if let Some(wanted) = wanted.get_mut(*place) {
+                *wanted = (slot % chunk_rows, due);
+            }
             *place += 1;
         }
-        Self::Picks { rows: wanted, starts, places }
+        Self::Picks { rows: wanted, starts }
     }
 }
 
 impl Picker {
     /// Wants the rows of these slots of a group with `rows` rows, in the order in which they are due, to be found in
-    /// chunks of `chunk_rows`. With `stay`, most of a group as it lies is not copied.
-    pub(crate) fn new(slots: &[u32], rows: usize, chunk_rows: usize, stay: bool) -> Self {
+    /// chunks of `chunk_rows`. With `stay`, most of a group as it lies is not copied. Rows are packed by the layout, if
+    /// there is one, where that takes hardly more memory.
+    pub(crate) fn new(slots: &[u32], rows: usize, chunk_rows: usize, stay: bool, layout: Option<Arc<Layout>>) -> Self {
         let chunk_rows = chunk_rows.clamp(1, u32::MAX as usize);
         let wanted = match as_run(slots, rows).filter(|_| stay) {
             Some(all) => Wanted::Run { all, start: 0 },
@@ -102,7 +103,8 @@ impl Picker {
         };
         let picked = Vec::with_capacity(rows.div_ceil(chunk_rows));
         let (chunk_bytes, decoded_bytes, largest) = (ChunkBytes::default(), 0, 0);
-        Self { wanted, chunk_rows, left: rows, chunks: 0, picked, chunk_bytes, decoded_bytes, largest }
+        let placer = None;
+        Self { wanted, layout, placer, chunk_rows, left: rows, chunks: 0, picked, chunk_bytes, decoded_bytes, largest }
     }
 
     /// Takes the wanted rows out of the next chunk.
@@ -122,13 +124,23 @@ impl Picker {
                 }
                 *start = here.end;
             }
-            Wanted::Picks { rows, starts, .. } => {
+            Wanted::Picks { rows, starts } => {
                 let span = starts.get(self.chunks).zip(starts.get(self.chunks + 1));
                 let wanted = span.and_then(|(&start, &end)| rows.get(start..end)).unwrap_or_default();
-                if wanted.iter().any(|&row| row as usize >= chunk.num_rows()) {
+                if wanted.iter().any(|&(row, _)| row as usize >= chunk.num_rows()) {
                     return Err(Error::new(ErrorKind::Internal, "a wanted row is beyond its row group"));
                 }
-                self.picked.push(rows::take(chunk, wanted)?);
+                if let Some(layout) = self.layout.take().filter(|layout| layout.is_worth(chunk)) {
+                    let piece = rows_of_piece(rows.len(), PIECES);
+                    self.placer = Some(Placer::new(layout, rows.len(), piece));
+                }
+                match &mut self.placer {
+                    Some(placer) => placer.put(chunk, wanted)?,
+                    None => {
+                        let slots: Vec<u32> = wanted.iter().map(|(row, _)| *row).collect();
+                        self.picked.push(rows::take(chunk, &slots)?);
+                    }
+                }
             }
         }
         self.left -= chunk.num_rows();
@@ -140,14 +152,21 @@ impl Picker {
     pub(crate) fn finish(self, wanted: usize) -> Result<Picked> {
         let found = match &self.wanted {
             Wanted::Run { all, .. } => all.len(),
-            Wanted::Picks { places, .. } => places.len(),
+            Wanted::Picks { rows, .. } => rows.len(),
         };
         if self.left > 0 || self.chunks == 0 || found != wanted {
             return Err(Error::new(ErrorKind::Internal, "fewer rows than a row group has"));
         }
-        let (rows, staged) = match self.wanted {
-            Wanted::Run { .. } => (DueRows::run(self.picked), 0),
-            Wanted::Picks { places, .. } => {
+        let (rows, staged) = match (self.wanted, self.placer) {
+            (Wanted::Run { .. }, _) => (DueRows::run(self.picked), 0),
+            (Wanted::Picks { .. }, Some(placer)) => (DueRows::packed(placer.finish()), 0),
+            (Wanted::Picks { rows, starts }, None) => {
+                let mut places: Vec<Place> = vec![(0, 0); rows.len()];
+                for (chunk, span) in (0..).zip(starts.windows(2)) {
+                    for (place, (_, due)) in (0..).zip(rows.get(span[0]..span[1]).unwrap_or_default()) {
+                        places[*due as usize] = (chunk, place);
+                    }
+                }
                 let staged = self.picked.iter().map(bytes_of).sum::<u64>().min(self.decoded_bytes);
                 (DueRows::merge(&self.picked, &places, PIECES, false)?, staged)
             }
@@ -169,7 +188,6 @@ pub(crate) struct Picked {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::sync::Arc;
 
     use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringViewArray, UInt32Array, UInt64Array};
     use arrow::compute::take_record_batch;
@@ -197,14 +215,14 @@ mod tests {
         ) {
             let slots: Vec<u32> = picks.iter().map(|pick| pick.index(rows) as u32).collect();
             let group = group(rows);
-            let mut picker = Picker::new(&slots, rows, chunk, false);
+            let mut picker = Picker::new(&slots, rows, chunk, false, None);
             for start in (0..rows).step_by(chunk) {
                 picker.take(&group.slice(start, chunk.min(rows - start))).unwrap();
             }
             let rows = picker.finish(slots.len()).unwrap().rows;
             let mut carousel = Carousel::new(1);
             carousel.insert(0, 0, rows);
-            let (_, parts) = carousel.claim(&[(0, slots.len() as u32)]).parts.pop().unwrap();
+            let parts = carousel.claim(&[(0, slots.len() as u32)]);
             let parts: Vec<&RecordBatch> = parts.slices.iter().map(|part| part.columns().unwrap()).collect();
             let ids = parts.iter().flat_map(|part| part.column(0).as_primitive::<Int64Type>().values().to_vec());
             prop_assert!(ids.eq(slots.iter().map(|slot| i64::from(*slot))));
@@ -223,7 +241,7 @@ mod tests {
         ) {
             let slots: Vec<u32> = (start.min(rows / 2)..rows).map(|slot| slot as u32).collect();
             let group = group(rows);
-            let mut picker = Picker::new(&slots, rows, chunk, true);
+            let mut picker = Picker::new(&slots, rows, chunk, true, None);
             let mut shown = HashSet::new();
             for start in (0..rows).step_by(chunk) {
                 // A chunk has memory of its own.
@@ -234,7 +252,7 @@ mod tests {
             }
             let mut carousel = Carousel::new(1);
             carousel.insert(0, 0, picker.finish(slots.len()).unwrap().rows);
-            let (_, parts) = carousel.claim(&[(0, slots.len() as u32)]).parts.pop().unwrap();
+            let parts = carousel.claim(&[(0, slots.len() as u32)]);
             let mut found = Vec::new();
             for part in parts.slices {
                 let ids = part.columns().unwrap().column(0);
@@ -249,7 +267,7 @@ mod tests {
     fn chunks_that_do_not_add_up_to_the_group_are_refused() {
         let ids: ArrayRef = Arc::new(UInt64Array::from_iter_values(0..10));
         let batch = RecordBatch::try_from_iter([("id", ids)]).unwrap();
-        let picker = || Picker::new(&[19, 0], 20, 10, true);
+        let picker = || Picker::new(&[19, 0], 20, 10, true, None);
         let mut short = picker();
         short.take(&batch).unwrap();
         assert_eq!(short.take(&batch.slice(0, 5)).unwrap_err().kind(), ErrorKind::Internal);
@@ -260,7 +278,7 @@ mod tests {
         many.take(&batch).unwrap();
         many.take(&batch).unwrap();
         assert_eq!(many.take(&batch).unwrap_err().kind(), ErrorKind::Internal);
-        let mut beyond = Picker::new(&[25], 20, 10, true);
+        let mut beyond = Picker::new(&[25], 20, 10, true, None);
         beyond.take(&batch).unwrap();
         beyond.take(&batch).unwrap();
         assert_eq!(beyond.finish(1).unwrap_err().kind(), ErrorKind::Internal);

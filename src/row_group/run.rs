@@ -1,7 +1,7 @@
 //! Several row groups of a file, decoded as if they were one.
 //!
-//! To begin a row group of a hundred rows takes longer than to decode its values. So each column goes on from a row group
-//! to the next one, and the chunks that a sink takes have rows of several.
+//! To begin a row group of a hundred rows takes longer than to decode its values. So each column goes on from a row
+//! group to the next one, and the chunks that a sink takes have rows of several.
 
 use std::ops::Range;
 
@@ -22,8 +22,8 @@ impl GroupDecoder<'_> {
     /// Decodes all rows of these row groups, one after the other, and hands them to the sink in chunks that go across
     /// row groups. Returns how many bytes the rows took.
     ///
-    /// `None`, before the sink was given anything, if some column has to be decoded in another way, or if they might take
-    /// more memory than one row group may. [`decode`](Self::decode) decodes them then, one by one.
+    /// `None`, before the sink was given anything, if some column has to be decoded in another way, or if they might
+    /// take more memory than one row group may. [`decode`](Self::decode) decodes them then, one by one.
     ///
     /// One read for the bytes of all of them.
     ///

@@ -10,6 +10,7 @@ mod memory;
 mod nested;
 mod packed;
 mod picks;
+mod placing;
 #[cfg(test)]
 mod tests;
 mod views;
@@ -26,6 +27,7 @@ pub(crate) use gather::{concat, copy_span, gather, gather_runs, join_exactly, ta
 pub(crate) use memory::{ChunkBytes, Footprint, bytes_of, bytes_of_part, bytes_shown, show_what_they_keep};
 pub(crate) use packed::{Layout, Packed, Packer, unpack};
 pub(crate) use picks::{Place, Runs};
+pub(crate) use placing::{Pick, Placer};
 pub(crate) use views::{compact, compact_pieces, compact_sparse, detach, forget_unseen, view_bytes};
 
 /// A batch of `rows` rows, which must be said where there are no columns.

@@ -1,7 +1,7 @@
 //! Rows whose narrow columns lie side by side, one row after the other.
 //!
 //! A row that is picked at random costs a miss of the cache, and of the page-table cache, for each column that lies
-//! apart, and one or two where the row lies in one piece. So rows that stay in memory to be picked from again and again
+//! apart, and one or two where the row lies in one piece. So rows that wait in memory to be picked from, or to be due,
 //! are packed: N-ary storage, against the decomposed storage that Arrow has (A. Ailamaki and others, "Weaving Relations
 //! for Cache Performance", VLDB 2001, compares both). Batches have columns again; a block of rows that was copied
 //! together is in the core's cache when its columns are taken apart. Nulls and booleans are a bit for a row, so they
@@ -29,7 +29,7 @@ use super::{record_batch, uncopied};
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes of a view.
-const VIEW: usize = 16;
+pub(super) const VIEW: usize = 16;
 /// Bytes of the rows of a block, whose columns are taken apart while they are in the core's first cache.
 const BLOCK: usize = 16 << 10;
 /// Rows of up to four cache lines; of longer ones the processor loads the rest ahead itself.
@@ -40,15 +40,15 @@ const LEAST: usize = 2;
 /// Where the values of a row lie.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    types: Vec<DataType>,
-    columns: Vec<Lie>,
+    pub(super) types: Vec<DataType>,
+    pub(super) columns: Vec<Lie>,
     /// Bytes of a row.
-    stride: usize,
+    pub(super) stride: usize,
 }
 
 /// Where a column has its value in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lie {
+pub(super) enum Lie {
     Fixed {
         at: usize,
         width: usize,
@@ -110,7 +110,7 @@ impl Layout {
         packed <= apart.saturating_add(apart / PART)
     }
 
-    fn rows_of_block(&self) -> usize {
+    pub(super) fn rows_of_block(&self) -> usize {
         (BLOCK / self.stride).clamp(16, 1024)
     }
 }
@@ -141,15 +141,19 @@ pub(crate) struct Packed {
 
 /// What a column has beside its values in the rows.
 #[derive(Debug, Default)]
-struct Beside {
+pub(super) struct Beside {
     /// Which rows are not null, if any is.
-    there: Option<BooleanBuffer>,
-    bits: Option<BooleanBuffer>,
+    pub(super) there: Option<BooleanBuffer>,
+    pub(super) bits: Option<BooleanBuffer>,
     /// Where views show longer values.
-    buffers: Vec<Buffer>,
+    pub(super) buffers: Vec<Buffer>,
 }
 
 impl Packed {
+    pub(super) fn of(layout: Arc<Layout>, rows: usize, bytes: Vec<u8>, columns: Vec<Beside>) -> Self {
+        Self { layout, rows, bytes, columns }
+    }
+
     /// How many rows.
     pub(crate) fn num_rows(&self) -> usize {
         self.rows
@@ -162,7 +166,11 @@ impl Packed {
 
     /// Bytes of memory that it keeps alive.
     pub(crate) fn bytes(&self) -> u64 {
-        let mut seen = HashSet::new();
+        self.bytes_but(&mut HashSet::new())
+    }
+
+    /// Bytes of memory that it keeps alive, without what was `seen`, by its address.
+    pub(crate) fn bytes_but(&self, seen: &mut HashSet<usize>) -> u64 {
         let mut bytes = self.bytes.capacity() as u64;
         for Beside { there, bits, buffers } in &self.columns {
             let bits = [there, bits].into_iter().flatten().map(BooleanBuffer::inner);

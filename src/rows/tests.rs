@@ -579,3 +579,87 @@ fn packer_error(batch: &RecordBatch) -> ErrorKind {
     let other = Schema::new(vec![Field::new("a", DataType::Int32, true), Field::new("b", DataType::Int32, true)]);
     Packer::new(Layout::of(&other, &other).unwrap(), 1).push(batch).unwrap_err().kind()
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rows_that_are_packed_where_they_are_due_come_in_that_order(seed in any::<u64>()) {
+        let mut random = Random(seed);
+        let chunks = narrow(&mut random);
+        let schema = chunks[0].schema();
+        let served = Arc::new(Schema::new(schema.fields().iter().map(|field| match field.data_type() {
+            DataType::Utf8View => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8)),
+            _ => field.clone(),
+        }).collect::<Fields>()));
+        let layout = Layout::of(&schema, &served).unwrap();
+        let whole = arrow::compute::concat_batches(&schema, &chunks).unwrap();
+        // The slots of the rows in the order in which they are due, some more than once.
+        let slots: Vec<u32> = (0..if whole.num_rows() == 0 { 0 } else { random.below(200) })
+            .map(|_| random.below(whole.num_rows()) as u32).collect();
+        let piece = 1 + random.below(80);
+        let mut placer = Placer::new(Arc::clone(&layout), slots.len(), piece);
+        let mut start = 0;
+        for chunk in &chunks {
+            let end = start + chunk.num_rows() as u32;
+            let due = (0..).zip(&slots).filter(|(_, slot)| (start..end).contains(*slot));
+            placer.put(chunk, &due.map(|(due, slot)| (slot - start, due)).collect::<Vec<Pick>>()).unwrap();
+            start = end;
+        }
+        let pieces = placer.finish();
+        prop_assert!(pieces.iter().all(|piece| piece.is_like(&pieces[0])));
+        prop_assert!(pieces.iter().rev().skip(1).all(|packed| packed.num_rows() == piece));
+        let places: Vec<Place> = (0..slots.len()).map(|row| ((row / piece) as u32, (row % piece) as u32)).collect();
+        let columns = unpack(&pieces.iter().collect::<Vec<_>>(), &places, &served).unwrap();
+        let ours = record_batch(&served, columns, places.len()).unwrap();
+        let picked: Vec<Place> = slots.iter().map(|slot| (0, *slot)).collect();
+        prop_assert_eq!(&ours, &gather(&[&whole], &picked, &served).unwrap());
+        ours.columns().iter().for_each(|column| column.to_data().validate_full().unwrap());
+    }
+}
+
+#[test]
+fn words_that_repeat_are_there_once_for_all_pieces() {
+    let words: Vec<String> = (0..50).map(|word| format!("a word that is number {word}")).collect();
+    let mut view = arrow::array::StringViewBuilder::new().with_fixed_block_size(1 << 20);
+    let block = view.append_block(words.concat().into_bytes().into());
+    let starts: Vec<u32> = words
+        .iter()
+        .scan(0, |end, word| {
+            *end += word.len() as u32;
+            Some(*end - word.len() as u32)
+        })
+        .collect();
+    for row in 0..10_000 {
+        view.try_append_view(block, starts[row % 50], words[row % 50].len() as u32).unwrap();
+    }
+    let word: ArrayRef = Arc::new(view.finish());
+    let number: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10_000));
+    let batch = RecordBatch::try_from_iter([("word", word), ("number", number)]).unwrap();
+    let served =
+        Schema::new(vec![Field::new("word", DataType::Utf8, true), Field::new("number", DataType::Int64, true)]);
+    let layout = Layout::of(batch.schema_ref(), &served).unwrap();
+    let bytes = |rows: u32| {
+        let mut placer = Placer::new(Arc::clone(&layout), rows as usize, rows.div_ceil(4) as usize);
+        placer.put(&batch, &(0..rows).map(|row| (row, rows - 1 - row)).collect::<Vec<Pick>>()).unwrap();
+        let mut seen = std::collections::HashSet::new();
+        placer.finish().iter().map(|piece| piece.bytes_but(&mut seen)).sum::<u64>()
+    };
+    let all = words.concat().len() as u64;
+    assert_eq!(bytes(10_000), 10_000 * 24 + all);
+    // A few values are less than all words.
+    assert_eq!(bytes(4), 4 * 24 + words[..4].concat().len() as u64);
+}
+
+#[test]
+fn rows_and_places_that_are_not_there_are_refused() {
+    let number: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10));
+    let batch = RecordBatch::try_from_iter([("a", Arc::clone(&number)), ("b", number)]).unwrap();
+    let layout = Layout::of(batch.schema_ref(), batch.schema_ref()).unwrap();
+    let put = |pick: Pick| Placer::new(Arc::clone(&layout), 4, 2).put(&batch, &[pick]).map_err(|error| error.kind());
+    assert_eq!(put((9, 3)), Ok(()));
+    assert_eq!([put((10, 0)), put((0, 4))], [Err(ErrorKind::Internal); 2]);
+    let one = batch.project(&[0]).unwrap();
+    let error = Placer::new(layout, 4, 2).put(&one, &[(0, 0)]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Internal);
+}
