@@ -9,8 +9,9 @@ use arrow::datatypes::{DataType, Field};
 use super::Batch;
 use super::carousel::{Claimed, GroupPart, Slice};
 use super::faults::Substituted;
-use super::groups::{Groups, Near};
+use super::groups::Groups;
 use super::part::Part;
+use super::row_table::Near;
 use super::walk::BatchRange;
 use crate::rows::{
     Packed, Place, Runs, bytes_of_part, bytes_shown, copy_span, gather_runs, record_batch, uncopied, unpack,
@@ -29,13 +30,13 @@ pub(crate) struct Assembled {
     pub(crate) error: Option<Error>,
 }
 
-/// Makes the batches of `range` out of the rows that were claimed for it.
+/// Makes the batches of `range` out of the rows that were claimed for it, which `near` finds.
 ///
 /// Every part has its rows in the order in which they are due, so the next row of a group is always the one after the
 /// last: no positions are kept with the rows, and none are compared.
-pub(crate) fn assemble(groups: &dyn Groups, range: &BatchRange, claimed: &Claimed) -> Assembled {
+pub(crate) fn assemble(groups: &dyn Groups, near: Near, range: &BatchRange, claimed: &Claimed) -> Assembled {
     let mut batches = Vec::with_capacity((range.batches.end - range.batches.start) as usize);
-    let error = fill(groups, range, claimed, &mut batches).err();
+    let error = fill(groups, near, range, claimed, &mut batches).err();
     // A batch may share the memory of rows that are still held, or of views' values.
     let bytes = if groups.shares_values() { bytes_shown } else { bytes_of_part };
     let bytes = batches.iter().map(|batch| bytes(&batch.records)).sum();
@@ -66,14 +67,14 @@ struct Places<'a> {
 
 impl<'a> Places<'a> {
     /// The places of rows that were claimed, in these slices.
-    fn new(groups: &'a dyn Groups, claimed: &'a Claimed, slices: Vec<&'a Slice>) -> Self {
+    fn new(groups: &'a dyn Groups, near: Near, claimed: &'a Claimed, slices: Vec<&'a Slice>) -> Self {
         let mut cursors = vec![LOST; groups.count() as usize];
         for GroupPart { group, slices } in &claimed.parts {
             if let Some(cursor) = cursors.get_mut(*group as usize) {
                 *cursor = Cursor { slice: slices.start, row: 0, end: slices.end };
             }
         }
-        Self { groups, near: Near::default(), claimed, slices, cursors, places: Vec::new() }
+        Self { groups, near, claimed, slices, cursors, places: Vec::new() }
     }
 
     /// Adds the rows of a batch. `replaced` are those that the walk put in the place of others; returns where in the
@@ -121,7 +122,13 @@ impl<'a> Places<'a> {
     }
 }
 
-fn fill(groups: &dyn Groups, range: &BatchRange, claimed: &Claimed, batches: &mut Vec<Batch>) -> Result<()> {
+fn fill(
+    groups: &dyn Groups,
+    near: Near,
+    range: &BatchRange,
+    claimed: &Claimed,
+    batches: &mut Vec<Batch>,
+) -> Result<()> {
     let slices: Vec<&Slice> = claimed.slices.iter().collect();
     let packed = all_packed(&slices);
     // Groups that are packed and groups that are not may be due at once while the plan learns what rows take.
@@ -133,7 +140,7 @@ fn fill(groups: &dyn Groups, range: &BatchRange, claimed: &Claimed, batches: &mu
         Some(_) => slices,
         None => slices.into_iter().zip(&unpacked).map(|(slice, unpacked)| unpacked.as_ref().unwrap_or(slice)).collect(),
     };
-    let mut places = Places::new(groups, claimed, slices);
+    let mut places = Places::new(groups, near, claimed, slices);
     let mut plans: Vec<(u64, u32, BatchPlan, Vec<Substituted>)> =
         Vec::with_capacity((range.batches.end - range.batches.start) as usize);
     let mut ends = Vec::with_capacity(plans.capacity());

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::faults::Placed;
-use super::groups::Near;
 use super::plan::{Extract, Next, Plan, Run, Segment};
+use super::row_table::Near;
 use super::walk::{BatchRange, Walk};
 use crate::{Error, ErrorKind, Result};
 
@@ -34,8 +34,8 @@ pub(crate) enum Planned {
 }
 
 impl Driver {
-    pub(crate) fn new(plan: Plan, walk: Box<dyn Walk>) -> Self {
-        Self { plan, walk, ranges: VecDeque::new(), runs: Vec::new(), near: Near::default(), error: None }
+    pub(crate) fn new(plan: Plan, walk: Box<dyn Walk>, near: Near) -> Self {
+        Self { plan, walk, ranges: VecDeque::new(), runs: Vec::new(), near, error: None }
     }
 
     /// Walks on by at most one segment. `resolve` says which row to serve for one of the order, and where it is.

@@ -21,6 +21,7 @@ use super::faults::{Faults, panicked, undecoded};
 use super::groups::Groups;
 use super::lookahead::Lookahead;
 use super::plan::{GroupSize, PIECES, Plan};
+use super::row_table::{Near, RowTable};
 use super::salvage::{lose, salvage};
 use super::schedule::{Extracted, Extraction, Limits, Measured, Outlook, Read, Schedule, Step, Task};
 use super::substitutes::Substitutes;
@@ -73,6 +74,8 @@ struct Shared {
     groups: Arc<dyn Groups>,
     faults: Arc<Faults>,
     batch_rows: u64,
+    /// Finds the group of a row.
+    table: Option<Arc<RowTable>>,
     /// How rows are packed, if their columns can be.
     layout: Option<Arc<Layout>>,
     /// For what is read and decompressed, while it is decoded.
@@ -143,7 +146,8 @@ impl Engine {
         let most_idle = MOST_IDLE.min(plan.largest()) as usize;
         let batches_idle = MOST_IDLE.min(plan.segment_bytes().saturating_mul(BATCHES_IDLE)) as usize;
         buffers::prime_allocator(MOST_PRIMED.min(plan.largest()) as usize);
-        let driver = Driver::new(plan, walk);
+        let table = RowTable::of(&*groups).map(Arc::new);
+        let driver = Driver::new(plan, walk, Near::with(table.clone()));
         let state = State {
             stop: false,
             schedule: Schedule::new(limits, lookahead),
@@ -160,6 +164,7 @@ impl Engine {
             me: Weak::clone(me),
             inline: settings.threads == 0,
             layout: Layout::of(&groups.schema(), &groups.served_schema()),
+            table,
             groups,
             faults,
             batch_rows: settings.batch_rows,
@@ -502,7 +507,12 @@ impl Shared {
 
     fn assemble(&self, segment: u64, range: &BatchRange, claimed: Claimed) {
         let began = Instant::now();
-        let make = || buffers::making_batches(&self.batches, || assemble(&*self.groups, range, &claimed));
+        let make = || {
+            buffers::making_batches(&self.batches, || {
+                let near = Near::with(self.table.clone());
+                assemble(&*self.groups, near, range, &claimed)
+            })
+        };
         let assembled = catch_unwind(AssertUnwindSafe(make));
         let assembled = assembled.unwrap_or_else(|_| Assembled {
             batches: Vec::new(),

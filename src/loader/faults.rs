@@ -10,7 +10,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::groups::{Groups, Near};
+use super::groups::Groups;
+use super::row_table::Near;
 use crate::order::{EpochOrder, Global, Order};
 use crate::{Error, ErrorKind, Result};
 

@@ -184,42 +184,6 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     }
 }
 
-/// Where the last row was. Rows that follow each other are found in a step, however many groups there are.
-#[derive(Debug, Default)]
-pub(crate) struct Near {
-    group: u32,
-    first: u64,
-    rows: u64,
-    /// The row that would follow.
-    next: u64,
-}
-
-impl Near {
-    /// As [`Groups::locate`].
-    pub(crate) fn locate(&mut self, row: u64, groups: &dyn Groups) -> Option<(u32, u32)> {
-        let slot = row.wrapping_sub(self.first);
-        if slot < self.rows {
-            return Some((self.group, slot as u32));
-        }
-        let follows = row == self.next;
-        self.next = row.wrapping_add(1);
-        let (group, slot) = groups.locate(row)?;
-        // A shuffled order never pays for what only others use.
-        self.rows = 0;
-        if follows {
-            let first = row - u64::from(slot);
-            (self.group, self.first, self.rows) = (group, first, groups.size(group).rows);
-            self.next = first.saturating_add(self.rows);
-        }
-        Some((group, slot))
-    }
-
-    /// How many rows of its group begin with this one, or fewer, but 1 at least.
-    pub(crate) fn following(&self, row: u64) -> u64 {
-        self.rows.saturating_sub(row.wrapping_sub(self.first)).max(1)
-    }
-}
-
 /// What a [`Loader`](super::Loader) can serve: a [`Dataset`], or several as a [`MixedDataset`].
 pub trait Loadable: sealed::RowGroups + Clone + 'static {}
 

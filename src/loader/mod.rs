@@ -51,6 +51,7 @@ mod peek;
 mod pick;
 mod plan;
 mod predict;
+mod row_table;
 mod salvage;
 mod schedule;
 mod share;

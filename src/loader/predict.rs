@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::driver::{Driver, Planned};
 use super::extract::decodes_due;
 use super::faults::{out_of_range, row_group_of};
-use super::groups::{Fetch, Groups, Near};
+use super::groups::{Fetch, Groups};
 use super::plan::{Extract, GroupSize, Plan};
+use super::row_table::Near;
 use super::schedule::excess;
 use super::walk::Epochs;
 use crate::Result;
@@ -157,7 +158,7 @@ impl Run<'_> {
         const EPOCHS: u64 = 6;
         let start = samplers.first().map_or(0, DistributedSampler::epoch);
         let walk = Epochs::new(Arc::clone(samplers), start, 0, Some(EPOCHS));
-        let mut driver = Driver::new(plan, Box::new(walk));
+        let mut driver = Driver::new(plan, Box::new(walk), Near::default());
         let resolve = |_: &mut Near, row| match locate(row) {
             Some(place) => Ok((row, place)),
             None => Err(out_of_range(row)),

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::loader::driver::{Driver, Planned};
 use crate::loader::plan::{GroupSize, Plan};
+use crate::loader::row_table::Near;
 use crate::loader::walk::Epochs;
 use crate::order::{Global, Order, Sequential};
 use crate::sampler::{DistributedSampler, Shard};
@@ -277,7 +278,7 @@ impl Made<'_> {
         let sampler = DistributedSampler::new(orders, Shard::new(0, 1).unwrap(), batch).unwrap();
         let mut plan = Plan::new(&groups, memory - lookahead.reserve(), (batch as u64).min(rows.max(1)), 7);
         plan.set_aside((0..sizes.len()).map(|group| places(sizes, group)).sum());
-        let driver = Driver::new(plan, Box::new(Epochs::new(vec![sampler].into(), 0, 0, Some(RUN))));
+        let driver = Driver::new(plan, Box::new(Epochs::new(vec![sampler].into(), 0, 0, Some(RUN))), Near::default());
         World {
             schedule: Schedule::new(limits, lookahead),
             driver: Some(driver),

@@ -146,14 +146,15 @@ fn images() -> Place {
 fn long_values_that_are_not_compressed_are_read_about_once_however_often_their_row_groups_are() {
     let place = images();
     let all = number(&place.json("info train.rdx")["data_bytes"]);
-    let whole = place.json("epoch train.rdx --memory 150% --epochs 4");
+    let whole = place.json("epoch train.rdx --memory 150% --epochs 8");
     for memory in ["15%", "25%", "50%"] {
         let what = format!("--memory {memory}");
         let told = place.json(&format!("plan train.rdx {what}"));
-        let real = place.json(&format!("epoch train.rdx {what} --epochs 4"));
+        let real = place.json(&format!("epoch train.rdx {what} --epochs 8"));
         assert_eq!(real["ranks"][0]["digest"], whole["ranks"][0]["digest"], "{what}");
         let steady = &real["epochs"][1];
-        let read = (number(&steady["bytes_read"]) + number(&real["epochs"][2]["bytes_read"])) / 2.0;
+        // How far threads have read over the end of an epoch differs from one to the next.
+        let read = (1..7).map(|epoch| number(&real["epochs"][epoch]["bytes_read"])).sum::<f64>() / 6.0;
         assert!(read < 1.1 * all, "{what}: {steady}, of {all}");
         near(&told["bytes_read"], read, 0.1 * all, &format!("{what}: bytes_read"));
         // Without that, all row groups would be read each time.
