@@ -57,9 +57,11 @@ impl GroupDecoder<'_> {
             limit: self.max_decoded_bytes,
         };
         let roots = self.roots(&leaves);
+        let may_decode = |group: &&RowGroupMetaData| leaves.iter().all(|leaf| direct::may_decode(group.column(*leaf)));
         if leaves.is_empty()
             || rows == 0
             || !pages.go_on(&leaves, &roots)
+            || !groups.iter().all(may_decode)
             || !self.look(&mut pages, &groups, &leaves, bytes)?
         {
             return Ok(None);

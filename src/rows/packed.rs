@@ -149,7 +149,14 @@ pub(super) struct Beside {
     pub(super) buffers: Vec<Buffer>,
 }
 
+impl Beside {
+    pub(super) fn is_empty(&self) -> bool {
+        self.there.is_none() && self.bits.is_none() && self.buffers.is_empty()
+    }
+}
+
 impl Packed {
+    /// Rows of this layout, one after the other in `bytes`, and what each column has beside them, if any has something.
     pub(super) fn of(layout: Arc<Layout>, rows: usize, bytes: Vec<u8>, columns: Vec<Beside>) -> Self {
         Self { layout, rows, bytes, columns }
     }

@@ -156,7 +156,13 @@ impl Placer {
                 let buffers = own.into_iter().chain(whole.buffers.iter().cloned()).collect();
                 Beside { there: whole.there.as_ref().map(cut), bits: whole.bits.as_ref().map(cut), buffers }
             };
-            Packed::of(Arc::clone(&layout), count, bytes, long.into_iter().zip(&columns).map(own).collect())
+            // Most rows have neither nulls nor long values, and what says so would take as much as some of them.
+            let has_none = |(long, whole): (&Vec<u8>, &Beside)| long.is_empty() && whole.is_empty();
+            let beside = match long.iter().zip(&columns).all(has_none) {
+                true => Vec::new(),
+                false => long.into_iter().zip(&columns).map(own).collect(),
+            };
+            Packed::of(Arc::clone(&layout), count, bytes, beside)
         };
         pieces.into_iter().enumerate().map(packed).collect()
     }

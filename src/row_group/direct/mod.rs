@@ -52,6 +52,21 @@ pub(super) fn decodes(column: &ColumnChunkMetaData, tally: &Tally) -> bool {
         && tally.encodings().all(|encoding: Encoding| values::decodes(physical, encoding))
 }
 
+/// Levels that are not there have this encoding in some files.
+#[expect(deprecated, reason = "files have it nevertheless")]
+fn is_bit_packed(encoding: Encoding) -> bool {
+    encoding == Encoding::BIT_PACKED
+}
+
+/// Whether that can be so according to the footer, before the pages are read.
+pub(super) fn may_decode(column: &ColumnChunkMetaData) -> bool {
+    let physical = column.column_type();
+    let mut encodings = column.encodings();
+    unpack::knows(column.compression())
+        && encodings
+            .all(|encoding| encoding == Encoding::RLE || is_bit_packed(encoding) || values::decodes(physical, encoding))
+}
+
 /// How a column looks in its file.
 #[derive(Debug)]
 pub(super) enum Shape {
