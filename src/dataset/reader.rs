@@ -181,9 +181,7 @@ impl FileReader {
         self.bytes_read.fetch_add(bytes.read.get(), Ordering::Relaxed);
         Ok(bytes.read.get())
     }
-}
 
-impl FileReader {
     /// Reads all rows of several row groups of one file as if they were one; `false`, before the sink was given
     /// anything, if they have to be read one by one.
     pub(super) fn read_as_one(
@@ -194,12 +192,11 @@ impl FileReader {
     ) -> Result<bool> {
         let at_hand = AtHand::default();
         let bytes = OpenBytes { source: &*self.source, file: &first.group.file, at_hand: &at_hand, read: Cell::new(0) };
-        let Some(decoded) = first.decoder(self.max_decoded_bytes).decode_run(row_groups, &bytes, sink)? else {
-            return Ok(false);
-        };
+        let decoded = first.decoder(self.max_decoded_bytes).decode_run(row_groups, &bytes, sink);
+        self.count_read(bytes.read.get());
+        let Some(decoded) = decoded? else { return Ok(false) };
         self.decodes.fetch_add(row_groups.len() as u64, Ordering::Relaxed);
         self.bytes_decoded.fetch_add(decoded, Ordering::Relaxed);
-        self.bytes_read.fetch_add(bytes.read.get(), Ordering::Relaxed);
         Ok(true)
     }
 }

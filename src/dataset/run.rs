@@ -28,7 +28,8 @@ impl RunPart {
 }
 
 impl Dataset {
-    /// As [`read`](Self::read), of row groups of one file one after the other. Their bytes are read together.
+    /// As [`read`](Self::read), of row groups of one file one after the other. Their bytes are read together. If that
+    /// fails, they are read again one by one, which tells which row group is at fault.
     pub(crate) fn read_run(
         &self,
         parts: &[RunPart],
@@ -46,7 +47,8 @@ impl Dataset {
         match done {
             Ok(true) => Ok(()),
             Err(error) if has_failed => Err(error),
-            // Which row group is to blame is found out by reading them one by one.
+            // Which row group is to blame is found out by reading them one by one. If none is, whoever asked reads them
+            // one by one, as after any error.
             Err(error) if was_given => {
                 read_one_by_one(state, parts, projection, None, &mut Nowhere(sink.chunk_rows()))?;
                 Err(error)

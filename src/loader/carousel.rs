@@ -314,6 +314,19 @@ impl DueRows {
         Ok(Self::packed(placer.finish()))
     }
 
+    /// Rows of a group that stayed packed, in the order given, in at most so many pieces. `schema` is that of decoded
+    /// rows.
+    pub(crate) fn repack(packed: &Packed, slots: &[u32], pieces: usize, schema: &SchemaRef) -> Result<Self> {
+        let piece = rows_of_piece(slots.len(), pieces);
+        let mut placer = Placer::new(packed.layout(), slots.len(), piece);
+        let mut due = 0..;
+        for slots in slots.chunks(piece) {
+            let batch = packed.take(slots, schema)?;
+            placer.put(&batch, &(0..slots.len() as u32).zip(&mut due).collect::<Vec<Pick>>())?;
+        }
+        Ok(Self::packed(placer.finish()))
+    }
+
     /// Rows that are packed as they are due, in pieces.
     pub(crate) fn packed(pieces: Vec<Packed>) -> Self {
         let mut seen = HashSet::new();

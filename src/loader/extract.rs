@@ -72,14 +72,7 @@ pub(crate) fn from_whole(
     let began = Instant::now();
     let rows = match (&whole, stays) {
         (Held::Packed(_), true) => DueRows::point(whole.clone(), slots)?,
-        (Held::Packed(packed), false) => {
-            let batch = packed.take(&slots, &groups.schema())?;
-            let in_order: Vec<u32> = (0..batch.num_rows() as u32).collect();
-            match serving.layout {
-                Some(layout) => DueRows::place(layout, &batch, &in_order, PIECES)?,
-                None => DueRows::extract(&batch, in_order, PIECES)?,
-            }
-        }
+        (Held::Packed(packed), false) => DueRows::repack(packed, &slots, PIECES, &groups.schema())?,
         (Held::Columns(batch), true)
             if has_long_values(bytes, batch.num_rows() as u64, batch.num_columns()) || is_one_run(&slots) =>
         {

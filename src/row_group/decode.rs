@@ -421,7 +421,7 @@ impl GroupDecoder<'_> {
     }
 
     /// The columns that the projection keeps as views, sorted.
-    fn wanted_views(&self, leaves: &[usize]) -> Vec<usize> {
+    pub(super) fn wanted_views(&self, leaves: &[usize]) -> Vec<usize> {
         let file = self.file.arrow_schema().fields();
         let internal = self.projection.internal().fields().iter().enumerate();
         let viewed: Vec<usize> = internal.filter(|(_, field)| is_view(field.data_type())).map(|(at, _)| at).collect();

@@ -10,6 +10,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, RowSelection};
 use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder};
 use parquet::file::page_index::offset_index::{OffsetIndexMetaData, PageLocation};
+use parquet::schema::types::SchemaDescriptor;
 
 use super::direct::{Column, GroupBytes, Shape};
 use super::guard::FilePage;
@@ -118,9 +119,8 @@ impl Pages {
     pub(super) fn go_on(&self, leaves: &[usize], roots: &[usize]) -> bool {
         let schema = self.reader.parquet_schema();
         let goes_on = |root: &usize| {
-            let own: Vec<usize> =
-                leaves.iter().copied().filter(|leaf| schema.get_column_root_idx(*leaf) == *root).collect();
-            let shape = self.reader.schema().fields().get(*root).map(|field| Shape::of(schema, *root, &own, field));
+            let own = leaves_of_root(schema, leaves, *root);
+            let shape = self.reader.schema().fields().get(*root).map(|field| Shape::of(schema, *root, own, field));
             shape.flatten().is_some_and(|shape| shape.goes_on())
         };
         !is_left_to_parquet() && roots.iter().all(goes_on)
@@ -243,9 +243,7 @@ impl Pages {
         let schema = self.reader.parquet_schema();
         let (mut found, mut rest) = (Vec::with_capacity(roots.len()), Vec::new());
         for &root in roots {
-            let start = leaves.partition_point(|leaf| schema.get_column_root_idx(*leaf) < root);
-            let own = leaves.get(start..).unwrap_or_default();
-            let own = &own[..own.partition_point(|leaf| schema.get_column_root_idx(*leaf) == root)];
+            let own = leaves_of_root(schema, leaves, root);
             let is_rare = own.iter().any(|leaf| self.rare.binary_search(leaf).is_ok());
             let field = self.reader.schema().fields().get(root).filter(|_| !is_left_to_parquet() && !is_rare);
             let shape = field.and_then(|field| Some((field, Shape::of(schema, root, own, field)?)));
@@ -291,4 +289,11 @@ impl Pages {
             }
         }
     }
+}
+
+/// Those of the leaves, which are sorted, that belong to a root field.
+fn leaves_of_root<'a>(schema: &SchemaDescriptor, leaves: &'a [usize], root: usize) -> &'a [usize] {
+    let start = leaves.partition_point(|leaf| schema.get_column_root_idx(*leaf) < root);
+    let own = leaves.get(start..).unwrap_or_default();
+    &own[..own.partition_point(|leaf| schema.get_column_root_idx(*leaf) == root)]
 }

@@ -57,7 +57,17 @@ impl GroupDecoder<'_> {
             limit: self.max_decoded_bytes,
         };
         let roots = self.roots(&leaves);
-        let may_decode = |group: &&RowGroupMetaData| leaves.iter().all(|leaf| direct::may_decode(group.column(*leaf)));
+        let views = self.wanted_views(&leaves);
+        let may_decode = |group: &&RowGroupMetaData| {
+            leaves.iter().all(|&leaf| {
+                let column = group.column(leaf);
+                // Views of a dictionary have its values once.
+                let is_spelled_out = column.dictionary_page_offset().is_some() && views.binary_search(&leaf).is_ok();
+                let is_alike =
+                    groups.first().is_some_and(|first| first.column(leaf).compression() == column.compression());
+                direct::may_decode(column) && is_alike && !is_spelled_out
+            })
+        };
         if leaves.is_empty()
             || rows == 0
             || !pages.go_on(&leaves, &roots)
@@ -99,7 +109,6 @@ impl GroupDecoder<'_> {
         let mut chunks = chunks.into_iter();
         for &leaf in leaves {
             let mut found: Vec<FilePage> = Vec::with_capacity(2 * groups.len());
-            let codec = groups.first().map(|group| group.column(leaf).compression());
             for (group, range) in groups.iter().zip(&mut chunks) {
                 let column = group.column(leaf);
                 let Some(own) = within(&ranges, &read, &range) else { return Ok(false) };
@@ -107,7 +116,7 @@ impl GroupDecoder<'_> {
                 let own = std::iter::once((range.start, &own));
                 let tally = walk(own, &self.chunk(column, false), &mut found)?;
                 check_values(group, column, &tally, true, false)?;
-                if !direct::decodes(column, &tally) || Some(column.compression()) != codec {
+                if !direct::decodes(column, &tally) {
                     return Ok(false);
                 }
                 if let Some(page) = found.get_mut(before) {

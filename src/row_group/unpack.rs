@@ -71,7 +71,7 @@ impl Unpacker {
         Ok(())
     }
 
-    /// Puts what is packed to the front of `out`, if [`knows_length`] of the codec. Returns how many bytes that are.
+    /// Puts what is packed to the front of `out`, if [`knows_length`] of the codec. Returns how many bytes it wrote.
     pub(super) fn unpack_to(&mut self, compression: Compression, packed: &[u8], out: &mut [u8]) -> io::Result<usize> {
         match compression {
             Compression::SNAPPY => self.snappy.decompress(packed, out).map_err(io::Error::other),

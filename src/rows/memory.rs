@@ -3,7 +3,7 @@
 //! An array's buffer is counted by the address of its allocation, so that it is counted once however many arrays
 //! share it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use arrow::array::{Array, ArrayData, AsArray, RecordBatch, downcast_primitive_array};
 use arrow::buffer::{Buffer, NullBuffer};
@@ -100,24 +100,28 @@ impl Footprint {
     }
 }
 
-/// Counts what each chunk of a row group adds to the chunks before it, which are not alive any more.
+/// Counts what each chunk of a row group adds to the chunk before it, which is not alive any more.
 ///
-/// Rows that were picked as views keep the pages alive that the next chunks' views show, too, so those are counted
-/// once. Every other buffer is the chunk's own.
+/// Views of two chunks that follow each other may show the same pages, and a dictionary is shown by all, so those are
+/// counted once. Every other buffer is the chunk's own.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkBytes {
-    shown: HashSet<usize>,
+    /// The pages that the last chunk shows, by their addresses. They are kept, because the allocator gives the address
+    /// of a freed buffer to the next one.
+    shown: HashMap<usize, Buffer>,
 }
 
 impl ChunkBytes {
-    /// Bytes that the next chunk takes which the chunks before it did not.
+    /// Bytes that the next chunk takes which the chunk before it did not.
     pub(crate) fn add(&mut self, chunk: &RecordBatch) -> u64 {
         // The arrays of a mapped chunk are all parts of one buffer.
-        let mut own = HashSet::new();
-        chunk.columns().iter().map(|column| self.add_column(column.as_ref(), &mut own)).sum()
+        let (mut own, mut shown) = (HashSet::new(), HashMap::new());
+        let bytes = chunk.columns().iter().map(|column| self.add_column(column.as_ref(), &mut own, &mut shown)).sum();
+        self.shown = shown;
+        bytes
     }
 
-    fn add_column(&mut self, column: &dyn Array, own: &mut HashSet<usize>) -> u64 {
+    fn add_column(&self, column: &dyn Array, own: &mut HashSet<usize>, shown: &mut HashMap<usize, Buffer>) -> u64 {
         let pages = match (column.as_string_view_opt(), column.as_binary_view_opt()) {
             (Some(strings), _) => strings.data_buffers(),
             (_, Some(binary)) => binary.data_buffers(),
@@ -125,26 +129,32 @@ impl ChunkBytes {
                 return downcast_primitive_array!(
                     column => {
                         let buffers = [Some(column.values().inner()), column.nulls().map(NullBuffer::buffer)];
-                        buffers.into_iter().flatten().map(|buffer| self.own_buffer(buffer, own)).sum()
+                        buffers.into_iter().flatten().map(|buffer| own_buffer(buffer, own, shown)).sum()
                     },
-                    _ => self.own_bytes(&column.to_data(), own)
+                    _ => own_bytes(&column.to_data(), own, shown)
                 );
             }
         };
-        let new = pages.iter().filter(|page| self.shown.insert(place(page)) && !own.contains(&place(page)));
-        new.map(|page| page.capacity() as u64).sum::<u64>() + 16 * column.len() as u64
+        let mut bytes = 16 * column.len() as u64;
+        for page in pages {
+            let is_new = shown.insert(place(page), page.clone()).is_none();
+            if is_new && !self.shown.contains_key(&place(page)) && !own.contains(&place(page)) {
+                bytes += page.capacity() as u64;
+            }
+        }
+        bytes
     }
+}
 
-    fn own_buffer(&self, buffer: &Buffer, own: &mut HashSet<usize>) -> u64 {
-        let new = own.insert(place(buffer)) && !self.shown.contains(&place(buffer));
-        if new { buffer.capacity() as u64 } else { 0 }
-    }
+fn own_buffer(buffer: &Buffer, own: &mut HashSet<usize>, shown: &HashMap<usize, Buffer>) -> u64 {
+    let new = own.insert(place(buffer)) && !shown.contains_key(&place(buffer));
+    if new { buffer.capacity() as u64 } else { 0 }
+}
 
-    fn own_bytes(&self, data: &ArrayData, own: &mut HashSet<usize>) -> u64 {
-        let nulls = data.nulls().map(|nulls| nulls.buffer());
-        let bytes: u64 = data.buffers().iter().chain(nulls).map(|buffer| self.own_buffer(buffer, own)).sum();
-        bytes + data.child_data().iter().map(|child| self.own_bytes(child, own)).sum::<u64>()
-    }
+fn own_bytes(data: &ArrayData, own: &mut HashSet<usize>, shown: &HashMap<usize, Buffer>) -> u64 {
+    let nulls = data.nulls().map(|nulls| nulls.buffer());
+    let bytes: u64 = data.buffers().iter().chain(nulls).map(|buffer| own_buffer(buffer, own, shown)).sum();
+    bytes + data.child_data().iter().map(|child| own_bytes(child, own, shown)).sum::<u64>()
 }
 
 /// Where a buffer's allocation begins.

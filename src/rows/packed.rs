@@ -166,6 +166,10 @@ impl Packed {
         self.rows
     }
 
+    pub(crate) fn layout(&self) -> Arc<Layout> {
+        Arc::clone(&self.layout)
+    }
+
     /// Whether rows of both may be picked together.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.layout, &other.layout) || self.layout == other.layout

@@ -4,7 +4,6 @@
 //! its chunk, and to its place. Where rows are [packed](super::packed), a value has its place before it is copied, so
 //! once is enough.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BooleanBufferBuilder, GenericByteArray, RecordBatch, make_view};
@@ -49,9 +48,23 @@ struct Column {
     bits: Option<BooleanBufferBuilder>,
     /// Buffers that all pieces share, from number 1 on.
     shared: Vec<Buffer>,
-    /// Their numbers, by the addresses and lengths of what they are copies of.
-    known: HashMap<(usize, usize), u32>,
+    /// The buffers of the last chunk's views.
+    met: Vec<Met>,
 }
+
+/// A buffer that views of a chunk show, which may be a dictionary that the next chunk shows, too.
+#[derive(Debug)]
+struct Met {
+    /// Kept, because the allocator gives the address of a freed buffer to the next one.
+    buffer: Buffer,
+    /// Bytes of the values that were due so far, each as often as it was.
+    shown: u64,
+    /// The number of its copy, if all pieces share one.
+    number: Option<u32>,
+}
+
+/// Chunks whose views have more buffers have no dictionary.
+const MOST_MET: usize = 16;
 
 /// The values of a column for the rows to be placed.
 struct Source {
@@ -86,6 +99,9 @@ impl Placer {
         let is_there = |&(row, due): &Pick| (row as usize) < chunk.num_rows() && (due as usize) < self.rows;
         if !types.eq(&self.layout.types) || !picks.iter().all(is_there) {
             return Err(Error::new(ErrorKind::Internal, "a chunk has other columns or rows than those that are due"));
+        }
+        if picks.is_empty() {
+            return Ok(());
         }
         let layout = Arc::clone(&self.layout);
         let mut sources = Vec::with_capacity(layout.columns.len());
@@ -242,23 +258,7 @@ impl Placer {
         for (buffer, length) in picks.iter().filter_map(|(row, _)| long(*row as usize)) {
             *shown.get_mut(buffer).ok_or_else(lost)? += length as u64;
         }
-        let mut numbers: Vec<Option<u32>> = Vec::with_capacity(buffers.len());
-        for (buffer, shown) in buffers.iter().zip(shown) {
-            // The chunks to come show about as much. Pieces are let go of one after the other, and what they share with
-            // the last of them, so on average it is there for twice as long.
-            let all = u128::from(shown) * self.rows as u128 / picks.len().max(1) as u128;
-            let column = &mut self.columns[number];
-            let key = (buffer.as_ptr() as usize, buffer.len());
-            let known = column.known.get(&key).copied();
-            numbers.push(known.or_else(|| {
-                (all / 2 > buffer.len() as u128).then(|| {
-                    column.shared.push(Buffer::from_vec(buffer.to_vec()));
-                    let number = column.shared.len() as u32;
-                    column.known.insert(key, number);
-                    number
-                })
-            }));
-        }
+        let numbers = self.columns[number].meet(buffers, &shown);
         let view = |&(row, due): &Pick| {
             let row = row as usize;
             let view = views[row];
@@ -273,6 +273,33 @@ impl Placer {
             self.view_of(number, due, value)
         };
         picks.iter().map(view).collect()
+    }
+}
+
+impl Column {
+    /// The numbers of those of a chunk's buffers that all pieces share, of which so many bytes are due in the chunk.
+    ///
+    /// A buffer is copied as a whole once twice as many bytes of it were due as it has. Pieces are let go of one after
+    /// the other, and what they share with the last of them, so on average it is there for twice as long. Until then
+    /// its values are copied one by one, so that no more is copied than twice what would have been best (the rule for
+    /// renting skis, A. Karlin and others, "Competitive Snoopy Caching", 1988).
+    fn meet(&mut self, buffers: &[Buffer], shown: &[u64]) -> Vec<Option<u32>> {
+        let before = std::mem::take(&mut self.met);
+        if buffers.len() > MOST_MET {
+            return vec![None; buffers.len()];
+        }
+        let place = |buffer: &Buffer| (buffer.as_ptr(), buffer.len());
+        for (buffer, now) in buffers.iter().zip(shown) {
+            let known = before.iter().find(|met| place(&met.buffer) == place(buffer));
+            let (shown, mut number) = known.map_or((0, None), |met| (met.shown, met.number));
+            let shown = shown.saturating_add(*now);
+            if number.is_none() && shown / 2 > buffer.len() as u64 {
+                self.shared.push(Buffer::from_vec(buffer.to_vec()));
+                number = Some(self.shared.len() as u32);
+            }
+            self.met.push(Met { buffer: buffer.clone(), shown, number });
+        }
+        self.met.iter().map(|met| met.number).collect()
     }
 }
 

@@ -663,3 +663,59 @@ fn rows_and_places_that_are_not_there_are_refused() {
     let error = Placer::new(layout, 4, 2).put(&one, &[(0, 0)]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Internal);
 }
+
+/// Rows that show these words in turn, which lie in a buffer of their own, with a number each.
+fn in_views(words: &[String], rows: usize) -> RecordBatch {
+    let mut view = arrow::array::StringViewBuilder::new();
+    let block = view.append_block(words.concat().into_bytes().into());
+    let length = words[0].len();
+    for row in 0..rows {
+        view.try_append_view(block, (row % words.len() * length) as u32, length as u32).unwrap();
+    }
+    let number: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows as i64));
+    RecordBatch::try_from_iter([("word", Arc::new(view.finish()) as ArrayRef), ("number", number)]).unwrap()
+}
+
+fn served_as_text() -> Schema {
+    Schema::new(vec![Field::new("word", DataType::Utf8, true), Field::new("number", DataType::Int64, true)])
+}
+
+#[test]
+fn pages_of_chunks_that_are_gone_are_told_from_those_that_come() {
+    let (chunks, rows) = (40_u32, 60_u32);
+    let words = |chunk: u32| (0..7).map(|word| format!("word {word} of the chunk {chunk:04}")).collect::<Vec<_>>();
+    let layout = Layout::of(in_views(&words(0), 1).schema_ref(), &served_as_text()).unwrap();
+    let mut placer = Placer::new(layout, (chunks * rows) as usize, 500);
+    for chunk in 0..chunks {
+        // The next one has the address of this one, if the allocator likes.
+        let batch = in_views(&words(chunk), rows as usize);
+        placer.put(&batch, &(0..rows).map(|row| (row, chunk * rows + row)).collect::<Vec<Pick>>()).unwrap();
+    }
+    let pieces = placer.finish();
+    let places: Vec<Place> = (0..chunks * rows).map(|row| (row / 500, row % 500)).collect();
+    let columns = unpack(&pieces.iter().collect::<Vec<_>>(), &places, &served_as_text()).unwrap();
+    let expected = (0..chunks).flat_map(|chunk| (0..rows as usize).map(move |row| words(chunk)[row % 7].clone()));
+    assert!(columns[0].as_string::<i32>().iter().flatten().eq(expected));
+}
+
+#[test]
+fn of_a_dictionary_no_more_is_held_than_thrice_and_of_pages_no_more_than_is_due() {
+    let words: Vec<String> = (0..50).map(|word| format!("a word that is number {word:02}")).collect();
+    let length = words.concat().len() as u64;
+    let bytes = |chunks: &[RecordBatch], due: u32| {
+        let layout = Layout::of(chunks[0].schema_ref(), &served_as_text()).unwrap();
+        let rows = chunks.len() as u32 * due;
+        let mut placer = Placer::new(layout, rows as usize, rows.div_ceil(4) as usize);
+        for (chunk, batch) in (0..).zip(chunks) {
+            placer.put(batch, &(0..due).map(|row| (row, chunk * due + row)).collect::<Vec<Pick>>()).unwrap();
+        }
+        let mut seen = std::collections::HashSet::new();
+        placer.finish().iter().map(|piece| piece.bytes_but(&mut seen)).sum::<u64>() - u64::from(rows) * 24
+    };
+    let dictionary = in_views(&words, 40);
+    let found = bytes(&vec![dictionary; 100], 10);
+    assert!((length..=3 * length).contains(&found), "{found}");
+    // Each chunk has a page of its own, of which a fifth is due.
+    let pages: Vec<RecordBatch> = (0..100).map(|_| in_views(&words, 50)).collect();
+    assert_eq!(bytes(&pages, 10), 100 * length / 5);
+}

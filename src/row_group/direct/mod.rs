@@ -98,6 +98,11 @@ pub(super) enum Tree {
 }
 
 impl Shape {
+    /// Whether its rows go on from a row group to the next one. Where lists begin and end is counted in each alone.
+    pub(super) fn goes_on(&self) -> bool {
+        matches!(self, Self::Flat(_))
+    }
+
     /// The shape of the root field `root`, of which `leaves` are wanted, in the file's order, if it is one that is
     /// decoded here.
     pub(super) fn of(schema: &SchemaDescriptor, root: usize, leaves: &[usize], field: &Field) -> Option<Self> {
@@ -130,13 +135,6 @@ impl Shape {
             leaf,
             empty,
         })
-    }
-}
-
-impl Shape {
-    /// Whether its rows go on from a row group to the next one. Where lists begin and end is counted in each alone.
-    pub(super) fn goes_on(&self) -> bool {
-        matches!(self, Self::Flat(_))
     }
 }
 

@@ -279,7 +279,7 @@ impl ColumnPages {
 }
 
 impl Unpacking {
-    /// What is in a page, which has so many bytes then. It is the first of these.
+    /// What is in a page, which has so many bytes then. `pages` begins with this page.
     fn unpacked(&mut self, packed: Bytes, size: usize, is_plain: bool, pages: &[FilePage]) -> Result<Bytes> {
         if is_plain || self.compression == Compression::UNCOMPRESSED {
             return Ok(packed);
