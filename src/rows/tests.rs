@@ -666,11 +666,16 @@ fn rows_and_places_that_are_not_there_are_refused() {
 
 /// Rows that show these words in turn, which lie in a buffer of their own, with a number each.
 fn in_views(words: &[String], rows: usize) -> RecordBatch {
+    in_views_of(words.concat().into_bytes().into(), words[0].len(), rows)
+}
+
+/// As [`in_views`], of words of one length that lie one after the other.
+fn in_views_of(page: arrow::buffer::Buffer, length: usize, rows: usize) -> RecordBatch {
     let mut view = arrow::array::StringViewBuilder::new();
-    let block = view.append_block(words.concat().into_bytes().into());
-    let length = words[0].len();
+    let words = page.len() / length;
+    let block = view.append_block(page);
     for row in 0..rows {
-        view.try_append_view(block, (row % words.len() * length) as u32, length as u32).unwrap();
+        view.try_append_view(block, (row % words * length) as u32, length as u32).unwrap();
     }
     let number: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows as i64));
     RecordBatch::try_from_iter([("word", Arc::new(view.finish()) as ArrayRef), ("number", number)]).unwrap()
@@ -682,19 +687,25 @@ fn served_as_text() -> Schema {
 
 #[test]
 fn pages_of_chunks_that_are_gone_are_told_from_those_that_come() {
-    let (chunks, rows) = (40_u32, 60_u32);
-    let words = |chunk: u32| (0..7).map(|word| format!("word {word} of the chunk {chunk:04}")).collect::<Vec<_>>();
+    let (chunks, rows, count) = (5_u32, 14_000_u32, 6000);
+    let words =
+        |chunk: u32| (0..count).map(|word| format!("word {word:04} of the chunk {chunk:02}")).collect::<Vec<_>>();
+    let pages = Arc::new(crate::buffers::Buffers::<Vec<u8>>::keeping(1 << 20));
     let layout = Layout::of(in_views(&words(0), 1).schema_ref(), &served_as_text()).unwrap();
     let mut placer = Placer::new(layout, (chunks * rows) as usize, 500);
     for chunk in 0..chunks {
-        // The next one has the address of this one, if the allocator likes.
-        let batch = in_views(&words(chunk), rows as usize);
+        // The memory of the page before, which nobody has any more.
+        let text = words(chunk).concat();
+        let mut page = pages.take_any(text.len());
+        page.clear();
+        page.extend_from_slice(text.as_bytes());
+        let batch = in_views_of(pages.lend(page).into(), text.len() / count, rows as usize);
         placer.put(&batch, &(0..rows).map(|row| (row, chunk * rows + row)).collect::<Vec<Pick>>()).unwrap();
     }
     let pieces = placer.finish();
     let places: Vec<Place> = (0..chunks * rows).map(|row| (row / 500, row % 500)).collect();
     let columns = unpack(&pieces.iter().collect::<Vec<_>>(), &places, &served_as_text()).unwrap();
-    let expected = (0..chunks).flat_map(|chunk| (0..rows as usize).map(move |row| words(chunk)[row % 7].clone()));
+    let expected = (0..chunks).flat_map(|chunk| words(chunk).into_iter().cycle().take(rows as usize));
     assert!(columns[0].as_string::<i32>().iter().flatten().eq(expected));
 }
 
