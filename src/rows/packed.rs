@@ -234,7 +234,7 @@ struct Packing {
     buffers: Vec<Buffer>,
     /// The places of buffers among `buffers`, by their addresses and lengths.
     known: HashMap<(usize, usize), u32>,
-    /// Longer values of strings or bytes that came without views. It will be the last of the buffers.
+    /// Longer values of strings or bytes that came without views, until they fill a buffer or all rows are there.
     long: Vec<u8>,
 }
 

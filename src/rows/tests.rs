@@ -410,6 +410,15 @@ fn pieces_share_one_copy_of_the_values_that_repeat_in_them() {
     assert!(bytes_of(&few[0]) < 512, "{}", bytes_of(&few[0]));
 }
 
+/// The schema with strings in the place of views of them.
+fn with_text(schema: &Schema) -> SchemaRef {
+    let field = |field: &FieldRef| match field.data_type() {
+        DataType::Utf8View => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8)),
+        _ => Arc::clone(field),
+    };
+    Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Fields>()))
+}
+
 /// Batches of columns that may be packed, and rows of them in runs.
 fn narrow(random: &mut Random) -> Vec<RecordBatch> {
     use arrow::array::*;
@@ -487,10 +496,7 @@ proptest! {
         let mut random = Random(seed);
         let sources: Vec<Vec<RecordBatch>> = (0..1 + random.below(3)).map(|_| narrow(&mut random)).collect();
         let schema = sources[0][0].schema();
-        let served = Arc::new(Schema::new(schema.fields().iter().map(|field| match field.data_type() {
-            DataType::Utf8View => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8)),
-            _ => field.clone(),
-        }).collect::<Fields>()));
+        let served = with_text(&schema);
         let layout = Layout::of(&schema, &served).unwrap();
         let packed: Vec<Packed> = sources.iter().map(|chunks| {
             let rows = chunks.iter().map(RecordBatch::num_rows).sum();
@@ -588,10 +594,7 @@ proptest! {
         let mut random = Random(seed);
         let chunks = narrow(&mut random);
         let schema = chunks[0].schema();
-        let served = Arc::new(Schema::new(schema.fields().iter().map(|field| match field.data_type() {
-            DataType::Utf8View => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8)),
-            _ => field.clone(),
-        }).collect::<Fields>()));
+        let served = with_text(&schema);
         let layout = Layout::of(&schema, &served).unwrap();
         let whole = arrow::compute::concat_batches(&schema, &chunks).unwrap();
         // The slots of the rows in the order in which they are due, some more than once.
@@ -620,25 +623,9 @@ proptest! {
 
 #[test]
 fn words_that_repeat_are_there_once_for_all_pieces() {
-    let words: Vec<String> = (0..50).map(|word| format!("a word that is number {word}")).collect();
-    let mut view = arrow::array::StringViewBuilder::new().with_fixed_block_size(1 << 20);
-    let block = view.append_block(words.concat().into_bytes().into());
-    let starts: Vec<u32> = words
-        .iter()
-        .scan(0, |end, word| {
-            *end += word.len() as u32;
-            Some(*end - word.len() as u32)
-        })
-        .collect();
-    for row in 0..10_000 {
-        view.try_append_view(block, starts[row % 50], words[row % 50].len() as u32).unwrap();
-    }
-    let word: ArrayRef = Arc::new(view.finish());
-    let number: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10_000));
-    let batch = RecordBatch::try_from_iter([("word", word), ("number", number)]).unwrap();
-    let served =
-        Schema::new(vec![Field::new("word", DataType::Utf8, true), Field::new("number", DataType::Int64, true)]);
-    let layout = Layout::of(batch.schema_ref(), &served).unwrap();
+    let words: Vec<String> = (0..50).map(|word| format!("a word that is number {word:02}")).collect();
+    let batch = in_views(&words, 10_000);
+    let layout = Layout::of(batch.schema_ref(), &served_as_text()).unwrap();
     let bytes = |rows: u32| {
         let mut placer = Placer::new(Arc::clone(&layout), rows as usize, rows.div_ceil(4) as usize);
         placer.put(&batch, &(0..rows).map(|row| (row, rows - 1 - row)).collect::<Vec<Pick>>()).unwrap();

@@ -459,6 +459,20 @@ fn some_rows(draw: &mut ChaCha8Rng, rows: u32) -> Vec<u32> {
     }
 }
 
+/// The file with some byte before its footer changed, or a few, and where.
+fn damaged_file(draw: &mut ChaCha8Rng, good: &[u8]) -> (Memory, usize) {
+    let footer = u32::from_le_bytes(*good[..good.len() - 4].last_chunk().unwrap()) as usize;
+    let end = good.len() - 8 - footer;
+    let mut bad = good.to_vec();
+    let at = draw.random_range(4..end);
+    match draw.random_range(0..3) {
+        0 => bad[at] = draw.random(),
+        1 => bad[at] ^= 1 << draw.random_range(0..8),
+        _ => bad[at..(at + 5).min(end)].fill(pick(draw, &[0, 0xff])),
+    }
+    (Memory::with(bad), at)
+}
+
 /// A random file, decoded both ways: whole and in parts, sound and damaged.
 fn compare_both_ways(seed: u64) {
     let draw = &mut ChaCha8Rng::seed_from_u64(seed);
@@ -492,16 +506,8 @@ fn compare_both_ways(seed: u64) {
         ours.columns().iter().for_each(|column| column.to_data().validate_full().unwrap());
     }
     let good = source.0.into_inner().unwrap()["f"].to_vec();
-    let footer = u32::from_le_bytes(good[good.len() - 8..good.len() - 4].try_into().unwrap()) as usize;
     for _ in 0..8 {
-        let mut bad = good.clone();
-        let at = draw.random_range(4..good.len() - 8 - footer);
-        match draw.random_range(0..3) {
-            0 => bad[at] = draw.random(),
-            1 => bad[at] ^= 1 << draw.random_range(0..8),
-            _ => bad[at..(at + 5).min(good.len() - 8 - footer)].fill(pick(draw, &[0, 0xff])),
-        }
-        let source = Memory::with(bad);
+        let (source, at) = damaged_file(draw, &good);
         for rows in [Rows::All, Rows::Selected(&selected), Rows::Due(&selected)] {
             match in_chunks(&source, schema, rows, chunk) {
                 Ok(ours) => {
@@ -580,16 +586,8 @@ fn compare_row_groups(seed: u64) -> (usize, usize) {
         assert!(same(&found, &batch), "seed {seed}");
         as_one += 1;
     }
-    let footer = u32::from_le_bytes(*good[..good.len() - 4].last_chunk().unwrap()) as usize;
     for _ in 0..12 {
-        let mut bad = good.clone();
-        let at = draw.random_range(4..good.len() - 8 - footer);
-        match draw.random_range(0..3) {
-            0 => bad[at] = draw.random(),
-            1 => bad[at] ^= 1 << draw.random_range(0..8),
-            _ => bad[at..(at + 5).min(good.len() - 8 - footer)].fill(pick(draw, &[0, 0xff])),
-        }
-        let source = Memory::with(bad);
+        let (source, at) = damaged_file(draw, &good);
         let each = all_groups(&source, schema, chunk, false);
         match all_groups(&source, schema, chunk, true) {
             Ok(None) => {}
