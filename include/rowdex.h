@@ -42,11 +42,12 @@
  * rowdex_loader and rowdex_announced serve one thread at a time: a call that meets another one in there returns an
  * error and does not wait. Their close functions may be called at any time; they end the wait of the other thread. No
  * handle is tied to the thread that made it; none may be freed while a call with it is under way. Threads of the
- * library belong to a handle and end with it. There is no global state.
+ * library belong to a handle and end with it. There is no global state; a thread has the number that it gave
+ * rowdex_stop_when.
  *
  * Fork. A forked child may go on using all handles: datasets and loaders start caches and threads of their own there.
  * It must not use one that another thread of the parent was inside of at that moment, and it need not free what it
- * inherited.
+ * inherited. fork() waits while another thread parses a condition or evaluates it for some rows, 10 seconds at most.
  *
  * Panics and exceptions. A defect of the library comes back as ROWDEX_STATUS_INTERNAL and does not unwind into the
  * caller. A callback must return: C++ exceptions and longjmp must not leave it. The library installs no signal handlers
@@ -119,8 +120,9 @@ struct ArrowArrayStream {
 // In a launch: what the launcher does not say.
 #define ROWDEX_UNKNOWN UINT32_MAX
 
-// Room enough for any state with its NUL.
-#define ROWDEX_STATE_CAPACITY 128
+// Room enough for any state with its NUL. Into less room a state is written if it fits; else the error says how much
+// it needs.
+#define ROWDEX_STATE_CAPACITY 512
 
 // How a call went. Numbers are never used again for something else, and new ones may be added.
 enum rowdex_status
@@ -352,6 +354,8 @@ typedef struct rowdex_build_report {
   uint64_t requests;
   // Bytes of the footers that were read.
   uint64_t footer_bytes;
+  // How often a file was named that was named already: it is in the index once.
+  uint64_t repeated_files;
 } rowdex_build_report;
 
 // Text that belongs to the handle it was asked of, and is valid as long as that. Not terminated by a NUL.
@@ -925,6 +929,10 @@ typedef struct rowdex_prediction {
   uint64_t requests;
   // Units that row groups are read, decoded and held in: one for each, or for several small ones of a file.
   uint64_t units;
+  // How many of peak_bytes are not rows: what is known of row groups, and of the rows that are looked ahead at.
+  uint64_t bookkeeping_bytes;
+  // The least memory that a loader takes.
+  uint64_t least_memory;
 } rowdex_prediction;
 
 // Where a loader stands.
@@ -1499,6 +1507,18 @@ rowdex_status rowdex_sampler_worker(const struct rowdex_sampler *sampler,
                                     struct rowdex_sampler **own,
                                     struct rowdex_error **error);
 
+// Writes another struct for the same Arrow schema, which the caller releases, too.
+rowdex_status rowdex_schema_copy(const struct ArrowSchema *schema,
+                                 struct ArrowSchema *copy,
+                                 struct rowdex_error **error);
+
+// Calls the release function of an Arrow schema, unless it was released or moved: for languages in which a destructor
+// is an address. The struct itself stays the caller's.
+void rowdex_schema_release(struct ArrowSchema *schema);
+
+// As rowdex_schema_release, for an Arrow array.
+void rowdex_array_release(struct ArrowArray *array);
+
 // What is known of a batch.
 rowdex_status rowdex_batch_get_info(const struct rowdex_batch *batch,
                                     struct rowdex_batch_info *info,
@@ -1703,6 +1723,14 @@ rowdex_status rowdex_announced_take(struct rowdex_announced *announced,
 rowdex_status rowdex_announced_get_stats(const struct rowdex_announced *announced,
                                          struct rowdex_announced_stats *stats,
                                          struct rowdex_error **error);
+
+// Lets calls of this thread be ended by another: those that wait for an object store or for a batch of a loader, or
+// that put a file in its place, end with ROWDEX_STATUS_CLOSED soon after `*flag` is no longer 0. They leave no file
+// half written, and tell no progress any more.
+//
+// Any thread may write to the flag while the calls last, as an atomic number of 4 bytes. It must be there until this
+// thread has ended or has called this again. NULL: calls are not ended.
+rowdex_status rowdex_stop_when(const uint32_t *flag, struct rowdex_error **error);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -42,9 +42,9 @@ class CargoBuild(BuildHookInterface[Any]):
         linker = os.environ.get("ROWDEX_LINKER")
         if linker:
             last += ["-C", f"linker={linker}"]
-        # The system's allocator unless another one is asked for: Cargo.toml says why.
+        # Large blocks as maps and the system's allocator, unless another one is asked for: Cargo.toml says why.
         mimalloc = os.environ.get("ROWDEX_ALLOCATOR") == "mimalloc"
-        allocator = ["--cfg", "rowdex_allocator"] if mimalloc else []
+        allocator = ["--cfg", "rowdex_allocator" if mimalloc else "rowdex_library"]
         self.cargo("rustc", *common, "--lib", "--crate-type", "cdylib", "--", *last, *allocator)
         self.cargo("rustc", *common, "--bin", "rowdex", "--", *last)
         built = target / ("debug" if profile == "dev" else profile)

@@ -4,7 +4,6 @@
 //! copying them. Allocators give large blocks back to it.
 
 use std::cell::{Cell, RefCell};
-use std::hint::black_box;
 use std::marker::PhantomData;
 use std::mem;
 use std::sync::{Arc, Mutex, TryLockError};
@@ -159,14 +158,6 @@ impl<M: Memory> Drop for Lent<M> {
     fn drop(&mut self) {
         self.home.give_back(mem::take(&mut self.bytes));
     }
-}
-
-/// Lets the allocator know that blocks of so many bytes come and go.
-///
-/// glibc maps blocks of 128 KiB and more anew each time, until a larger one that it mapped was freed. What is lent
-/// again and again is never freed, so it would not learn of it. Other allocators do not mind.
-pub(crate) fn prime_allocator(length: usize) {
-    drop(black_box(Vec::<u8>::with_capacity(length)));
 }
 
 thread_local! {

@@ -213,9 +213,12 @@ pub mod dataset;
 pub mod error;
 #[cfg(feature = "filter")]
 mod filter;
+#[cfg(any(feature = "capi", feature = "filter", feature = "object-store"))]
+mod fork;
 mod fs;
 pub mod index;
 pub mod loader;
+mod once;
 pub mod order;
 mod per_process;
 mod pool;
@@ -227,11 +230,13 @@ mod select;
 #[cfg(target_os = "linux")]
 mod share;
 pub mod source;
+mod stop;
 mod tier;
 
 pub use cache::Counters;
 pub use dataset::{Dataset, DatasetBuilder, MapDataset, Staleness};
 pub use error::{Error, ErrorKind, Result};
+pub use fs::MappedBlocks;
 pub use index::builder::{IndexBuilder, SchemaMode};
 pub use index::{Index, Location};
 pub use loader::{Batch, Loader};
@@ -244,3 +249,8 @@ pub use select::{Select, SelectReport};
 #[cfg(all(feature = "capi", rowdex_allocator))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The allocator of every other shared library, again for what the library itself allocates.
+#[cfg(all(feature = "capi", rowdex_library, not(rowdex_allocator)))]
+#[global_allocator]
+static ALLOCATOR: MappedBlocks = MappedBlocks::new();

@@ -1,7 +1,8 @@
 //! State that belongs to one process, so that a forked child never touches its parent's locks and threads.
 
 use std::fmt;
-use std::sync::OnceLock;
+
+use crate::once::Once;
 
 /// A value made anew in each process that uses it.
 ///
@@ -13,16 +14,16 @@ pub(crate) struct PerProcess<T> {
     pid: u32,
     /// `None` only while being dropped.
     value: Option<T>,
-    next: OnceLock<Box<PerProcess<T>>>,
+    next: Once<PerProcess<T>>,
 }
 
 impl<T> PerProcess<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { pid: std::process::id(), value: Some(value), next: OnceLock::new() }
+        Self { pid: std::process::id(), value: Some(value), next: Once::new() }
     }
 
-    /// This process's value, which `make` makes once in each process but the first; `None` never, but while being
-    /// dropped.
+    /// This process's value, which `make` makes in each process but the first; `None` never, but while being dropped.
+    /// Threads that ask at once may each make one, of which one is used.
     pub(crate) fn get(&self, make: impl FnOnce() -> T) -> Option<&T> {
         let pid = std::process::id();
         let mut node = self;
@@ -30,7 +31,7 @@ impl<T> PerProcess<T> {
             match node.next.get() {
                 Some(next) => node = next,
                 None => {
-                    node = node.next.get_or_init(|| Box::new(Self::new(make())));
+                    node = node.next.get_or_init(|| Self::new(make()));
                     break;
                 }
             }

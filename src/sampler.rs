@@ -37,7 +37,7 @@
 //!     let batch = batch?;
 //!     assert_eq!(batch.rows.len(), 256);
 //!     let checkpoint = sampler.state_after(batch.epoch, batch.step)?.to_string();
-//! #   assert!(checkpoint.starts_with("rowdex-state-v1:"));
+//! #   assert!(checkpoint.starts_with("rowdex-state-v2:"));
 //! }
 //! # Ok(())
 //! # }
@@ -55,7 +55,7 @@ pub use self::launch::{Launch, Launcher};
 use self::plan::Counts;
 pub use self::plan::{BatchPlan, Batches, EpochPlan, RowIds, Sample, Samples};
 pub use self::shard::{ReplicaLayout, Shard, Tail};
-pub use self::state::State;
+pub use self::state::{Run, State};
 pub(crate) use self::worker::PartOf;
 use crate::error::{Error, ErrorKind, Result};
 use crate::order::{EpochOrder, Order, Rotated};
@@ -96,6 +96,8 @@ enum Rotation {
 struct Resumed {
     epoch: u64,
     consumed: u64,
+    /// Where this world took over from another one, which is before `consumed` if it stopped since.
+    took_over: u64,
 }
 
 impl DistributedSampler {
@@ -174,7 +176,12 @@ impl DistributedSampler {
         let (given, orders) = (Arc::clone(&self.given), Arc::clone(&self.orders));
         let alike = shard.count() == self.shard.count() && shard.tail() == self.shard.tail();
         let part_of = self.part_of.clone();
-        let sampler = Self { given, orders, shard, part_of, recent: self.recent.share(), ..*self };
+        let taken = |resumed: Resumed| Resumed {
+            took_over: if alike { resumed.took_over } else { resumed.consumed },
+            ..resumed
+        };
+        let resumed = self.resumed.map(taken);
+        let sampler = Self { given, orders, shard, resumed, part_of, recent: self.recent.share(), ..*self };
         // Another number of shards may need a rotation, or need none any more.
         Ok(if alike { sampler } else { sampler.rotated_as_needed() })
     }
@@ -344,29 +351,6 @@ impl DistributedSampler {
         Ok(batches)
     }
 
-    /// Where the run stands before the current epoch's first batch.
-    pub fn state(&self) -> State {
-        State { fingerprint: self.orders.fingerprint(), epoch: self.epoch, consumed: self.start(self.epoch) }
-    }
-
-    /// Where the run stands once every rank is done with this step: the same on all of them. After an epoch's last step
-    /// that is the beginning of the next epoch.
-    ///
-    /// # Errors
-    ///
-    /// `OutOfRange` if the epoch has no such step left.
-    pub fn state_after(&self, epoch: u64, step: u64) -> Result<State> {
-        let (whole, left) = (self.whole(), self.left(epoch));
-        let done = whole.steps_done(left, step)? + 1;
-        let (epoch, consumed) = if done == left.steps {
-            (after(epoch)?, 0)
-        } else {
-            // No overflow: another step follows, so this is the position of a sample.
-            (epoch, self.start(epoch) + done * self.batch_size * u64::from(self.shard.count()))
-        };
-        Ok(State { fingerprint: self.orders.fingerprint(), epoch, consumed })
-    }
-
     /// Goes on from `state`, which may come from a world of another size and another batch size. O(1).
     ///
     /// The state's epoch becomes current, and of its order only the positions from `consumed` on are left; the samples
@@ -394,7 +378,8 @@ impl DistributedSampler {
         };
         self.shard.share(len - consumed)?;
         self.epoch = epoch;
-        self.resumed = (consumed > 0).then_some(Resumed { epoch, consumed });
+        let took_over = self.took_over(state);
+        self.resumed = (consumed > 0).then_some(Resumed { epoch, consumed, took_over });
         self.rotation = Rotation::Resumed;
         if !Arc::ptr_eq(&self.orders, &orders) {
             (self.orders, self.recent) = (orders, Recent::default());
@@ -424,7 +409,7 @@ impl DistributedSampler {
             self.orders.len(),
         );
         Err(Error::new(ErrorKind::StateMismatch, message)
-            .with_hint("resume with the dataset, order and seed that the state was saved with"))
+            .with_hint("use the dataset, order and seed that the state was saved with"))
     }
 
     /// The position that an epoch begins at.

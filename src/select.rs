@@ -82,7 +82,7 @@ pub struct SelectReport {
 }
 
 impl Select {
-    /// Of the rows of this index, which may be a view itself. Without a choice, all of them.
+    /// Of the rows of this index, which may be a view itself. A choice has to be made.
     pub fn new(base: Index) -> Self {
         Self {
             base,
@@ -226,10 +226,15 @@ impl Select {
     ///
     /// # Errors
     /// [`ErrorKind::AlreadyExists`] if there is a file and overwriting was not asked for;
-    /// [`ErrorKind::InvalidArgument`] for views of other files, for a fraction beyond 0 to 1, if no row is left, if the
-    /// view would replace its base, and if the base is in memory and does not say where its files are; those of
-    /// [`Index::read_rows`]; and with conditions, those of [`Dataset::filter`] and of reading.
+    /// [`ErrorKind::InvalidArgument`] without a choice, for views of other files, for a fraction beyond 0 to 1, if no
+    /// row is left, if the view would replace its base, and if the base is in memory and does not say where its files
+    /// are; those of [`Index::read_rows`]; and with conditions, those of [`Dataset::filter`] and of reading.
     pub fn write(&self, output: impl AsRef<Path>) -> Result<SelectReport> {
+        if self.choices.is_empty() && self.added.is_empty() && self.conditions.is_empty() {
+            return Err(Error::new(ErrorKind::InvalidArgument, "no rows are chosen: the view would be its base again")
+                .with_file(shown(output.as_ref()))
+                .with_hint("say which rows (where, rows, skip, and, or, not, sample, split)"));
+        }
         self.write_with(output.as_ref(), self.overwrite, &Carried::nothing(&self.base)?)
     }
 

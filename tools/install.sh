@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds the C library and installs header, shared and static library and the pkg-config file below a directory:
 #   tools/install.sh PREFIX
-# ROWDEX_PROFILE (release) and ROWDEX_FLAGS (--no-default-features --features capi) say how it is built. The libraries
-# allocate with the system's allocator; ROWDEX_ALLOCATOR=mimalloc gives them one of their own, for programs that do not
-# fork while the library is in use.
+# ROWDEX_PROFILE (release) and ROWDEX_FLAGS (--no-default-features --features capi) say how it is built. Large blocks of
+# the libraries are maps, and the system's allocator has the others; ROWDEX_ALLOCATOR=mimalloc gives them another
+# allocator, for programs that do not fork while the library is in use.
 set -euo pipefail
 if [ $# -ne 1 ]; then sed -n '2,6s/^# //p' "${BASH_SOURCE[0]}" >&2; exit 2; fi
 mkdir -p "$1"
@@ -21,7 +21,7 @@ built="${CARGO_TARGET_DIR:-target}/$built"
 crate() {
   cargo rustc --locked --lib --profile "$profile" "${flags[@]}" --crate-type "$@" ${allocator[@]+"${allocator[@]}"}
 }
-allocator=()
+allocator=(--cfg rowdex_library)
 if [ "${ROWDEX_ALLOCATOR:-system}" = mimalloc ]; then allocator=(--cfg rowdex_allocator); fi
 if [ "$(uname)" = Darwin ]; then
   shared="librowdex.$abi.dylib" link=librowdex.dylib

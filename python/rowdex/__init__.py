@@ -17,7 +17,7 @@ again, so that every rank has as many. Exceptions are in :mod:`rowdex.errors` an
 import importlib
 from typing import TYPE_CHECKING
 
-from ._arrays import Codes, Masked, Ragged
+from ._columns import Codes, Masked, Ragged
 from ._library import library as _library
 from ._stats import LoaderStats
 from .announced import Announced, AnnouncedStats

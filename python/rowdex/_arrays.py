@@ -6,11 +6,12 @@ For each column a *reader* is made once; it turns the column of one batch after 
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import _values
+from ._columns import Codes, Masked, Ragged, cut, is_tensor
+from ._imports import loaded
 from .errors import SchemaError
 from .schema import Field
 
@@ -19,87 +20,6 @@ if TYPE_CHECKING:
 
 Nulls = Literal["error", "fill", "mask"]
 """What becomes of nulls, see :meth:`rowdex.Batch.to_numpy`."""
-
-
-class Ragged(NamedTuple):
-    """Lists of different lengths: that of row ``i`` is ``values[offsets[i]:offsets[i + 1]]``."""
-
-    values: Any
-    """All items, one list after another. Shape ``(items, ...)``."""
-    offsets: Any
-    """Where each list begins, and the end of the last. Shape ``(rows + 1,)``, int32 or int64."""
-
-    def padded(self, fill: Any = 0, length: int | None = None) -> Any:
-        """The lists as one array or tensor of shape ``(rows, length, ...)``, with ``fill`` after the end of each.
-
-        Args:
-            length: Default: that of the longest list.
-
-        Raises:
-            ValueError: if a list is longer, or lists hold what is no array.
-        """
-        values, offsets = self
-        if not hasattr(values, "shape"):
-            raise ValueError("only lists of numbers are padded, and lists of arrays of one shape")
-        lengths = offsets[1:] - offsets[:-1]
-        longest = int(lengths.max()) if len(lengths) else 0
-        width = longest if length is None else length
-        if longest > width:
-            raise ValueError(
-                f"a list of {longest} items is longer than {width}: choose a greater length, or cut the lists first"
-            )
-        import numpy as np
-
-        shape = (len(lengths), width, *values.shape[1:])
-        if _is_tensor(values):
-            import torch
-
-            if not values.dtype.is_floating_point:
-                check_fill(np, fill, np.dtype(str(values.dtype).partition(".")[2]))
-            found = torch.full(shape, fill, dtype=values.dtype)
-            found[torch.arange(width) < lengths[:, None]] = values
-            return found
-        check_fill(np, fill, values.dtype)
-        padded = np.full(shape, fill, dtype=values.dtype)
-        padded[np.arange(width) < lengths[:, None]] = values
-        return padded
-
-
-def check_fill(np: Any, fill: Any, dtype: Any) -> None:
-    """Refuses what would be another number among integers or booleans.
-
-    Raises:
-        ValueError: naming it and the type.
-    """
-    if dtype.kind not in "biu":
-        return
-    try:
-        fits = float(fill).is_integer() and bool(np.array(fill).astype(dtype) == fill)
-    except (TypeError, ValueError, OverflowError):
-        fits = False
-    if not fits:
-        raise ValueError(f"fill={fill!r} is no value of {dtype}: choose another, or bring the lists to another type")
-
-
-class Codes(NamedTuple):
-    """Values of a dictionary: that of row ``i`` is ``categories[codes[i]]``.
-
-    Nulls that are filled have a category of their own, the last one.
-    """
-
-    codes: Any
-    """Shape ``(rows,)``."""
-    categories: Any
-    """The dictionary: an array, or a list of Python values. Batches may have different ones."""
-
-
-class Masked(NamedTuple):
-    """Values with nulls among them."""
-
-    values: Any
-    """As without nulls; what is at a null is a zero, NaN, NaT or None."""
-    valid: Any
-    """Whether there is a value. Shape ``(rows,)``, bool."""
 
 
 Reader = Callable[[Any, Any, int, int], Any]
@@ -116,7 +36,7 @@ _UNITS = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
 
 def reader(field: Field, nulls: Nulls, strings: str, column: str | None = None) -> Reader:
     """How to read a column, or a part of one that is called ``column``."""
-    import numpy as np
+    np = loaded("numpy")
 
     if nulls not in ("error", "fill", "mask"):
         raise ValueError(f"nulls={nulls!r}: use 'error', 'fill' or 'mask'")
@@ -189,18 +109,13 @@ def _fill(np: Any, found: Any, valid: Any, masked: bool = False) -> Any:
 
 def _with_null(np: Any, categories: Any) -> tuple[int, Any]:
     """The categories with one more, which is what fills a null, and its code."""
-    count = _rows_of(categories)
+    count = len(categories)
     if isinstance(categories, Ragged):
         return count, Ragged(categories.values, np.append(categories.offsets, categories.offsets[-1:]))
     if isinstance(categories, np.ndarray):
         more = np.concatenate([categories, np.zeros((1, *categories.shape[1:]), dtype=categories.dtype)])
         return count, _fill(np, more, np.arange(count + 1) < count)
     return count, [*categories, None]
-
-
-def _rows_of(categories: Any) -> int:
-    """How many categories there are: a tuple of values and offsets is as long as its offsets say."""
-    return len(categories.offsets) - 1 if isinstance(categories, Ragged) else len(categories)
 
 
 def _keep(np: Any, value: Any, kept: Any) -> Any:
@@ -420,10 +335,10 @@ def _joined(np: Any, array: Any, start: int, count: int) -> Ragged:
 
 
 def to_torch(value: Any) -> Any:
-    """Arrays as tensors that share their memory, within tuples and dicts, too. Dates and times become their
-    integers."""
-    import numpy as np
-    import torch
+    """Arrays as tensors that share their memory, also within dicts and columns of several arrays. Dates and times
+    become their integers."""
+    np = loaded("numpy")
+    torch = loaded("torch")
 
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "mM":
@@ -435,7 +350,7 @@ def to_torch(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: to_torch(part) for name, part in value.items()}
     if isinstance(value, (Ragged, Codes, Masked)):
-        return type(value)(*map(to_torch, value))
+        return value.each(to_torch)
     return value
 
 
@@ -456,19 +371,19 @@ def _split(value: Any, cuts: list[slice]) -> list[Any]:
         return [Codes(codes, value.categories) for codes in _split(value.codes, cuts)]
     if isinstance(value, Masked):
         return list(map(Masked, _split(value.values, cuts), _split(value.valid, cuts)))
-    if _is_tensor(value) and cuts:
+    if is_tensor(value) and cuts:
         lengths = [cut.stop - cut.start for cut in cuts]
         return list(value[cuts[0].start : cuts[-1].stop].split(lengths))
     return [value[cut] for cut in cuts]
 
 
 def _split_lists(value: Ragged, cuts: list[slice]) -> list[Any]:
-    import numpy as np
+    np = loaded("numpy")
 
     if not cuts:
         return []
-    is_tensor = _is_tensor(value.offsets)
-    offsets = value.offsets.numpy() if is_tensor else value.offsets
+    of_torch = is_tensor(value.offsets)
+    offsets = value.offsets.numpy() if of_torch else value.offsets
     ends = [*offsets[[cut.start for cut in cuts]].tolist(), int(offsets[cuts[-1].stop])]
     items = _split(value.values, [slice(first, last) for first, last in zip(ends, ends[1:])])
     size = cuts[0].stop - cuts[0].start
@@ -480,31 +395,16 @@ def _split_lists(value: Ragged, cuts: list[slice]) -> list[Any]:
         windows = np.lib.stride_tricks.sliding_window_view(known, size + 1)[:: max(size, 1)]
         pieces += list(windows - windows[:, :1])
     pieces += [offsets[cut.start : cut.stop + 1] - offsets[cut.start] for cut in cuts[len(pieces) :]]
-    if is_tensor:
-        import torch
+    if of_torch:
+        torch = loaded("torch")
 
         pieces = [torch.from_numpy(piece) for piece in pieces]
     return list(map(Ragged, items, pieces))
 
 
-def cut(value: Any, first: int, last: int) -> Any:
-    """The values of the rows from ``first`` to before ``last``. Arrays and tensors become views."""
-    if isinstance(value, dict):
-        return {name: cut(part, first, last) for name, part in value.items()}
-    if isinstance(value, Ragged):
-        offsets = value.offsets[first : last + 1]
-        start, end = int(offsets[0]), int(offsets[-1])
-        return Ragged(cut(value.values, start, end), offsets - offsets[0])
-    if isinstance(value, Codes):
-        return Codes(value.codes[first:last], value.categories)
-    if isinstance(value, Masked):
-        return Masked(cut(value.values, first, last), value.valid[first:last])
-    return value[first:last]
-
-
 def joined(parts: list[Any]) -> Any:
     """Values of rows that follow each other, as one. The parts are of the same kinds."""
-    import numpy as np
+    np = loaded("numpy")
 
     first = parts[0]
     if isinstance(first, dict):
@@ -521,8 +421,8 @@ def joined(parts: list[Any]) -> Any:
         # A slice of offsets keeps the values before it.
         values = [cut(part.values, int(part.offsets[0]), int(part.offsets[-1])) for part in parts]
         return Ragged(joined(values), joined(pieces))
-    if _is_tensor(first):
-        import torch
+    if is_tensor(first):
+        torch = loaded("torch")
 
         return torch.cat(parts)
     return np.concatenate(parts) if isinstance(first, np.ndarray) else list(itertools.chain.from_iterable(parts))
@@ -532,15 +432,15 @@ def _joined_codes(parts: list[Codes]) -> Codes:
     """The dictionaries one after another: values may be in several of them."""
     codes, before = [], 0
     for part in parts:
-        wide = part.codes.long() if _is_tensor(part.codes) else part.codes.astype("int64")
+        wide = part.codes.long() if is_tensor(part.codes) else part.codes.astype("int64")
         codes.append(wide + before)
-        before += _rows_of(part.categories)
+        before += len(part.categories)
     whole, narrow = joined(codes), parts[0].codes.dtype
-    if _is_tensor(whole):
-        import torch
+    if is_tensor(whole):
+        torch = loaded("torch")
 
         return Codes(whole.to(narrow) if before <= torch.iinfo(narrow).max else whole, _joined_categories(parts))
-    import numpy as np
+    np = loaded("numpy")
 
     return Codes(whole.astype(narrow) if before <= np.iinfo(narrow).max else whole, _joined_categories(parts))
 
@@ -557,14 +457,9 @@ def in_rows(value: Any, rows: int) -> list[Any]:
     if isinstance(value, Masked):
         return [part if there else None for part, there in zip(in_rows(value.values, rows), value.valid)]
     if isinstance(value, Codes):
-        names = in_rows(value.categories, _rows_of(value.categories))
+        names = in_rows(value.categories, len(value.categories))
         return [names[code] if names else None for code in value.codes]
     if isinstance(value, Ragged):
         ends = value.offsets.tolist()
         return [cut(value.values, start, end) for start, end in zip(ends, ends[1:])]
     return list(value)
-
-
-def _is_tensor(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)

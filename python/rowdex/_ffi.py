@@ -29,7 +29,7 @@ ABI_VERSION = 1
 NONE = 2**64 - 1
 """``ROWDEX_NONE``: in an option, really none at all."""
 
-STATE_CAPACITY = 128
+STATE_CAPACITY = 512
 """``ROWDEX_STATE_CAPACITY``."""
 
 UNKNOWN = 2**32 - 1
@@ -171,6 +171,7 @@ class BuildReport(Versioned):
         ("read_files", c_uint64),
         ("requests", c_uint64),
         ("footer_bytes", c_uint64),
+        ("repeated_files", c_uint64),
     ]
 
 
@@ -435,6 +436,8 @@ class Prediction(Versioned):
         ("first_requests", c_uint64),
         ("requests", c_uint64),
         ("units", c_uint64),
+        ("bookkeeping_bytes", c_uint64),
+        ("least_memory", c_uint64),
     ]
 
 
@@ -558,6 +561,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "version": (c_char_p, []),
     "error_get_info": (c_int32, [_HANDLE, POINTER(ErrorInfo)]),
     "error_free": (None, [_HANDLE]),
+    "stop_when": (_STATUS, [POINTER(c_uint32)]),
     "index_build": (_STATUS, [c_char_p, POINTER(BuildOptions), POINTER(BuildReport)]),
     "index_open": (_STATUS, [c_char_p, POINTER(StoreOptions), _OUT]),
     "index_from_memory": (_STATUS, [c_char_p, c_size_t, _OUT]),
@@ -655,6 +659,9 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "batch_export": (_STATUS, [_HANDLE, _ARRAY, _SCHEMA]),
     "batch_stream": (_STATUS, [_HANDLE, POINTER(ArrowArrayStream)]),
     "batch_free": (None, [_HANDLE]),
+    "array_release": (None, [_HANDLE]),
+    "schema_copy": (_STATUS, [_HANDLE, _SCHEMA]),
+    "schema_release": (None, [_HANDLE]),
 }
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 import operator
 import os
 import re
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -56,57 +58,141 @@ def call(function: Any, *arguments: Any) -> None:
         raised = None if status == _ffi.TIMED_OUT else exception_of(error)
         library.error_free(error)
         if raised is not None:
-            raise raised
+            try:
+                raise raised
+            finally:
+                # An exception that is a variable of a frame in its traceback keeps all callers' variables alive.
+                del raised
 
 
-class Handle:
-    """Owns what the library made, and is what its functions are given: ctypes reads ``_as_parameter_``.
+# A file URL names a local path.
+_URL = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
-    A call has a reference to the handle for as long as it lasts, so nothing that another thread does, ``close()`` and
-    the collector included, frees it under a call. It is freed when the last reference goes, and in no other way. What a
-    forked child inherits is neither used nor freed there.
+
+def is_remote(*places: str | bytes | os.PathLike[str] | None) -> bool:
+    """Whether any of these places is in an object store."""
+    return any(_URL.match(os.fsdecode(place)) for place in places if place is not None)
+
+
+def waiting(remote: bool, work: Callable[[], T]) -> T:
+    """What ``work`` returns or raises, which may wait for a store if ``remote``.
+
+    Python runs signal handlers, such as that of Ctrl-C, in the main thread and between two calls. So a call that may
+    wait long is made by another thread, while the main one listens. If a handler raises, the call is told to
+    stop: it puts no file in its place any more, and ends as soon as it looks. What it makes is then dropped.
+    """
+    if not remote or threading.current_thread() is not threading.main_thread():
+        return work()
+    stop, done = ctypes.c_uint32(), threading.Lock()
+    made: list[T] = []
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call(library.stop_when, ctypes.byref(stop))
+            made.append(work())
+        except BaseException as error:  # Is raised where it is waited for.
+            raised.append(error)
+        finally:
+            done.release()
+
+    done.acquire()
+    thread = threading.Thread(target=run, name="rowdex-wait", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # There can be no more threads, as when the interpreter ends.
+        return work()
+    try:
+        # Not every system ends a wait for a lock when a signal comes.
+        while not done.acquire(timeout=0.1):
+            pass
+    except BaseException:
+        stop.value = 1
+        done.acquire(timeout=0.2)
+        raise
+    if raised:
+        raise raised.pop()
+    return made.pop()
+
+
+# Of a library object of its own, whose argument types are nobody else's.
+_method = ctypes.PyDLL(None).PyInstanceMethod_New
+_method.restype = ctypes.py_object
+_method.argtypes = [ctypes.py_object]
+
+
+class Owned:
+    """What a function of the library frees when the last reference goes, and in no other way.
+
+    That function itself is ``__del__``: the interpreter calls it with what ctypes finds in ``_as_parameter_``. No line
+    of Python runs there, and so no signal handler, whose exception, such as that of Ctrl-C, would be lost. What a
+    forked child inherits is not freed there.
     """
 
-    __slots__ = ("_as_parameter_", "_free", "_pid")
+    # NULL until there is anything to free.
+    _as_parameter_: Any = None
+    _process: int
 
-    def __init__(self, free: Callable[[int], None], function: Any, *arguments: Any) -> None:
-        out = ctypes.c_void_p()
-        self._as_parameter_: int | None = None
-        self._free = free
-        self._pid = os.getpid()
-        call(function, *arguments, ctypes.byref(out))
-        self._as_parameter_ = out.value
-
-    def __bool__(self) -> bool:
-        """Whether there is anything: some functions give nothing."""
-        return self._as_parameter_ is not None
-
-    @property
-    def address(self) -> int | None:
-        """For a struct that a call is given. Whoever asks keeps the handle until the call is over."""
-        return self._as_parameter_
+    def __new__(cls, free: Any, *_: Any) -> Any:
+        # Functions of the library have no hash. They live as long as it does.
+        kind = _kinds.get((cls, id(free)))
+        if kind is None:
+            members = {"__del__": _method(free), "_process": os.getpid()}
+            kind = _kinds[cls, id(free)] = type(cls.__name__, (cls,), members)
+        return object.__new__(kind)
 
     @property
     def inherited(self) -> bool:
         """Whether it belongs to the process that this one was forked from."""
-        return self._pid != os.getpid()
+        return self._process != os.getpid()
 
-    # The default keeps the function alive until the last handle is gone, while the interpreter ends.
-    def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
-        address = getattr(self, "_as_parameter_", None)
-        if address is not None and self._pid == getpid():
-            self._free(address)
+
+_kinds: dict[tuple[type[Owned], int], type[Owned]] = {}
+
+
+def _in_child() -> None:
+    for kind in _kinds.values():
+        del kind.__del__  # type: ignore[attr-defined]
+    _kinds.clear()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+class Handle(Owned):
+    """Owns what the library made, and is what its functions are given: ctypes reads ``_as_parameter_``.
+
+    A call has a reference to the handle for as long as it lasts, so nothing that another thread does, ``close()`` and
+    the collector included, frees it under a call.
+    """
+
+    def __init__(self, free: Callable[[int], None], function: Any, *arguments: Any) -> None:
+        # What the library makes is in here at once, whatever is raised then.
+        self._as_parameter_ = ctypes.c_void_p()
+        call(function, *arguments, ctypes.byref(self._as_parameter_))
+
+    def __bool__(self) -> bool:
+        """Whether there is anything: some functions give nothing."""
+        return bool(self._as_parameter_)
+
+    @property
+    def address(self) -> int | None:
+        """For a struct that a call is given. Whoever asks keeps the handle until the call is over."""
+        address: int | None = self._as_parameter_.value
+        return address
 
 
 class PerProcess(Generic[T]):
     """A value that ``make`` makes when it is first asked for, once however many threads ask, and again in a forked
-    child.
+    child. An object whose method ``make`` is has this value, and is not kept alive by it.
     """
 
-    __slots__ = ("_make", "_made", "_locks", "_leaked")
+    __slots__ = ("_owner", "_make", "_made", "_locks", "_leaked")
 
     def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
+        # Without a callback, in which the exception of a signal handler would be lost.
+        self._owner = weakref.ref(make.__self__) if inspect.ismethod(make) else None
+        self._make: Any = make if self._owner is None else make.__func__  # type: ignore[attr-defined]
         # The process and its value, read and replaced as one.
         self._made: tuple[int, T] | None = None
         # A lock for each process: one that is held while the process is forked is held for ever in the child.
@@ -124,7 +210,7 @@ class PerProcess(Generic[T]):
                 if made is not None:
                     # Of the parent: its destructor may wait for threads that are not here.
                     self._leaked.append(made)
-                made = (pid, self._make())
+                made = (pid, self._make() if self._owner is None else self._make(self._owner()))
                 self._made = made
             return made[1]
 

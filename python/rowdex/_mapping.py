@@ -189,8 +189,14 @@ class _Shared:
     def stop(self) -> None:
         with self.changed:
             self.stopped = True
+            # It may be a method of what keeps this alive.
+            self.make = _nothing
             self.made.clear()
             self.changed.notify_all()
+
+
+def _nothing(_: Batch) -> None:
+    return None
 
 
 class _Queue:
@@ -200,7 +206,7 @@ class _Queue:
         self, source: _Source, make: Callable[[Batch], Any], threads: int, enter: Callable[[], None]
     ) -> None:
         self._pid = os.getpid()
-        self._source, self._make = source, make
+        self._source = source
         self._shared = _Shared(source, make, 2 * threads, enter)
         names = [f"rowdex-map-{number}" for number in range(threads)]
         self.threads = [threading.Thread(target=self._shared.work, name=name, daemon=True) for name in names]
@@ -215,7 +221,7 @@ class _Queue:
             raise ClosedError("this iteration belongs to the process that this one was forked from: begin another one")
         if not self.threads:
             batch = self._source.next()
-            return self._make(batch), len(batch)
+            return self._shared.make(batch), len(batch)
         shared = self._shared
         with shared.changed:
             while shared.wanted not in shared.made:
@@ -226,7 +232,10 @@ class _Queue:
             shared.wanted += 1
             shared.changed.notify_all()
         if not fine:
-            raise found
+            try:
+                raise found
+            finally:
+                del found
         made: tuple[Any, int] = found
         return made
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
-from ._arrays import Masked
+from ._columns import Masked
+from ._imports import loaded
 from .batch import Batch
 from .dataset import Dataset, Labels
 from .errors import ArgumentError, SchemaError
@@ -31,7 +32,7 @@ class Matrix:
     """
 
     def __init__(self, dataset: Dataset, columns: Sequence[str], categories: Categories, dtype: str) -> None:
-        import numpy as np
+        np = loaded("numpy")
 
         fields = {field.name: field for field in dataset.schema.fields}
         given = _given(categories)
@@ -69,14 +70,14 @@ class Matrix:
 
     def __call__(self, batch: Batch) -> np.ndarray[Any, Any]:
         """Shape ``(rows, len(names))``."""
-        import numpy as np
+        numpy = loaded("numpy")
 
-        found = np.empty((len(batch), len(self.names)), dtype=self._dtype)
+        found: np.ndarray[Any, Any] = numpy.empty((len(batch), len(self.names)), dtype=self._dtype)
         at = 0
         for field, is_category in self._parts:
             if is_category:
-                codes = self._codes[field.name][np.asarray(batch.row_ids, dtype=np.int64)]
-                value = np.where(codes == _UNKNOWN, np.nan, codes)
+                codes = self._codes[field.name][numpy.asarray(batch.row_ids, dtype=numpy.int64)]
+                value = numpy.where(codes == _UNKNOWN, numpy.nan, codes)
             else:
                 value = numbers(batch, field)
             width = 1 if value.ndim == 1 else value.shape[1]
@@ -111,7 +112,7 @@ def _labels(dataset: Dataset, name: str) -> Labels:
 
 def numbers(batch: Batch, field: Field) -> Any:
     """A column of numbers, or of vectors of them, with NaN for nulls. Shape ``(rows,)`` or ``(rows, size)``."""
-    import numpy as np
+    np = loaded("numpy")
 
     name = field.name
     if field.format.startswith("+w:"):

@@ -10,6 +10,7 @@ import os
 import weakref
 from typing import Any
 
+from ._imports import loaded
 from .errors import IoError, NotFoundError
 
 _INLINE_BYTES = 1024
@@ -73,9 +74,8 @@ class Numbers:
 
     def _file(self) -> str:
         if self._path is None:
-            import tempfile
-
             values = self.values
+            tempfile = loaded("tempfile")
             path = tempfile.gettempdir()
             try:
                 number, path = tempfile.mkstemp(prefix="rowdex-", suffix=".numbers")
@@ -110,7 +110,7 @@ def _array(code: str, values: Any) -> array.array[Any]:
     if isinstance(values, array.array):
         return array.array(code, values)
     if hasattr(values, "__array__") or hasattr(values, "__array_interface__"):
-        import numpy as np
+        np = loaded("numpy")
 
         given = np.asarray(values)
         if given.ndim != 1:
@@ -127,9 +127,9 @@ def _array(code: str, values: Any) -> array.array[Any]:
 
 
 def _digest(code: str, values: array.array[Any]) -> str:
-    import hashlib
-
-    return hashlib.blake2b(memoryview(values).cast("B"), digest_size=16, person=code.encode()).hexdigest()
+    hashed = loaded("hashlib").blake2b(memoryview(values).cast("B"), digest_size=16, person=code.encode())
+    digest: str = hashed.hexdigest()
+    return digest
 
 
 def _from_file(code: str, path: str, length: int, digest: str) -> Numbers:

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterator
 
 from . import _ffi
-from ._library import Handle, count, library, size
+from ._library import Handle, count, library, size, waiting
 from .batch import Batch
 from .dataset import Dataset
 from .sampler import DistributedSampler
@@ -44,12 +44,13 @@ def begin(
         batch_size=batch_rows(dataset) if rows is None else rows,
     )
     options = _ffi.LoaderOptions(memory=size(memory, "memory"), threads=count(threads, "threads"), epochs=1)
-    return Handle(library.loader_free, library.loader_new, dataset._pointer, sampler._at(0), ctypes.byref(options))
+    arguments = (dataset._pointer, sampler._at(0), ctypes.byref(options))
+    return waiting(dataset._remote, lambda: Handle(library.loader_free, library.loader_new, *arguments))
 
 
 def batches(loader: Handle, dataset: Dataset) -> Iterator[Batch]:
     """The batches of a loader from :func:`begin`."""
-    while found := Handle(library.batch_free, library.loader_next, loader):
+    while found := waiting(dataset._remote, lambda: Handle(library.batch_free, library.loader_next, loader)):
         yield Batch(found, dataset.schema)
 
 

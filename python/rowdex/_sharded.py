@@ -38,7 +38,8 @@ def check(loader: Any) -> None:
         if _is_dispatched(loader):
             raise RuntimeError(
                 f"Accelerate reads this {name} in one process and deals out what it reads, and it is one of {shards} "
-                f"shards already: every rank would get a part of its part. Use dispatch_batches=False. {REMEDY}"
+                f"shards already: every rank would get a part of its part. Use dispatch_batches=False"
+                + (f". {REMEDY}" if not hasattr(ours, "_check_wrapped") else ", or a rowdex.accelerate.Loader")
             )
         wrappers = [value for value in above if _wrapper_shards(value) > 1]
         check_wrapped = getattr(ours, "_check_wrapped", None)

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ._arrays import cut, joined
+from ._arrays import joined
+from ._columns import cut
 from ._library import call, library
 from ._transforms import RowErrors, Transforms
 from .batch import Batch

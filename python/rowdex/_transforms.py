@@ -7,7 +7,9 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ._arrays import Codes, Masked, Ragged, _is_tensor, to_torch
+from ._arrays import to_torch
+from ._columns import Codes, Masked, Ragged, is_tensor
+from ._imports import loaded
 from .batch import Batch
 from .dataset import Dataset
 from .errors import TransformError
@@ -45,8 +47,7 @@ class Transforms:
         self.decode = _functions("decode", decode, dataset)
         self._collate = _functions("collate", collate, dataset)
         self._pads, self._pad_all = _pads(pad, dataset)
-        # A function may be iterable, too, as torch.nn.Sequential is.
-        self._map = [] if map is None else list(map) if isinstance(map, Iterable) and not callable(map) else [map]
+        self._map = functions(map)
         for function in self._map:
             if not callable(function):
                 raise TypeError(f"map={function!r}: give a function of a batch, or a list of them")
@@ -71,7 +72,7 @@ class Transforms:
         """What a thread does first, to work for the thread that asks here: pinning uses the device that is current."""
         if not self._pin:
             return lambda: None
-        import torch
+        torch = loaded("torch")
 
         device = torch.accelerator.current_device_index()
         return lambda: torch.accelerator.set_device_index(device)
@@ -199,7 +200,7 @@ def stacked(values: list[Any], output: str, name: str) -> Any:
     dimension as a :class:`Ragged`, and all else as a list."""
     if output == "python" or not values:
         return values
-    import numpy as np
+    np = loaded("numpy")
 
     first = values[0]
     if isinstance(first, (bool, int, float, np.generic)) and not isinstance(first, (np.str_, np.bytes_)):
@@ -209,13 +210,13 @@ def stacked(values: list[Any], output: str, name: str) -> Any:
         if numbers.dtype.kind not in "biuf" or rounded:
             return values
         return to_torch(numbers) if output == "torch" else numbers
-    if all(map(_is_tensor, values)):
+    if all(map(is_tensor, values)):
         return _of_tensors(values, output, name)
     lists = isinstance(first, list) and all(isinstance(value, list) for value in values)
     if not lists and not _is_array(first):
         return values
     try:
-        arrays = [value.numpy() if _is_tensor(value) else np.asarray(value) for value in values]
+        arrays = [value.numpy() if is_tensor(value) else np.asarray(value) for value in values]
     except ValueError:
         raise _no_batch(name, "nested lists of different lengths") from None
     if any(array.dtype.kind not in ("biuf" if lists else "biufcmM") for array in arrays):
@@ -228,14 +229,14 @@ def stacked(values: list[Any], output: str, name: str) -> Any:
 
 def _of_tensors(tensors: list[Any], output: str, name: str) -> Any:
     """Tensors as they are, whatever their types and devices."""
-    import torch
+    torch = loaded("torch")
 
     if all(tensor.ndim == 1 for tensor in tensors):
         lengths = torch.tensor([0, *map(len, tensors)])
         # Empty ones have no type of their own.
         full = [tensor for tensor in tensors if len(tensor)] or tensors[:1]
         found = Ragged(torch.cat(full), lengths.cumsum(0))
-        return Ragged(*(part.numpy() for part in found)) if output == "numpy" else found
+        return found.each(lambda part: part.numpy()) if output == "numpy" else found
     _check_shapes(tensors, name)
     return torch.stack(tensors).numpy() if output == "numpy" else torch.stack(tensors)
 
@@ -254,7 +255,7 @@ def _no_batch(name: str, what: str) -> ValueError:
 
 
 def _ragged(arrays: list[Any], output: str) -> Any:
-    import numpy as np
+    np = loaded("numpy")
 
     lengths = [len(array) for array in arrays]
     offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
@@ -266,15 +267,20 @@ def _ragged(arrays: list[Any], output: str) -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    import numpy as np
+    np = loaded("numpy")
 
     return hasattr(value, "__array__") and hasattr(value, "shape") and not isinstance(value, np.generic)
 
 
 def _has_device() -> bool:
-    import torch
+    torch = loaded("torch")
 
-    return torch.accelerator.is_available()
+    return bool(torch.accelerator.is_available())
+
+
+def functions(map: Any) -> list[Any]:
+    """One function or several as a list. A function may be iterable, too, as torch.nn.Sequential is."""
+    return [] if map is None else list(map) if isinstance(map, Iterable) and not callable(map) else [map]
 
 
 def pinned(value: Any) -> Any:
@@ -282,7 +288,7 @@ def pinned(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: pinned(part) for name, part in value.items()}
     if isinstance(value, (Ragged, Codes, Masked)):
-        return type(value)(*(pinned(part) for part in value))
+        return value.each(pinned)
     if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
         return type(value)(pinned(part) for part in value)
     pin = getattr(value, "pin_memory", None)

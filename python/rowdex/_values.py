@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from ._imports import loaded
 from .errors import SchemaError
 from .schema import Field
 
@@ -201,10 +202,10 @@ def _zone(name: str) -> datetime.tzinfo:
         hours, minutes = name[1:].split(":")
         offset = datetime.timedelta(hours=int(hours), minutes=int(minutes))
         return datetime.timezone(offset if name[0] == "+" else -offset)
-    import zoneinfo
-
+    zoneinfo = loaded("zoneinfo")
     try:
-        return zoneinfo.ZoneInfo(name)
+        zone: datetime.tzinfo = zoneinfo.ZoneInfo(name)
+        return zone
     except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
         raise SchemaError(
             f"this machine knows no time zone {name!r}; take the column as Arrow, or install tzdata"

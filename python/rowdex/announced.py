@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _ffi
-from ._library import Handle, call, count, library, size
+from ._library import Handle, call, count, library, size, waiting
 from .batch import Batch
 from .errors import ClosedError
 
@@ -68,8 +68,12 @@ class Announced:
             memory=size(memory, "memory"), threads=count(threads, "threads"), portion=portion or 0
         )
         ids = dataset._row_ids(rows)
-        self._handle: Handle | None = Handle(
-            library.announced_free, library.dataset_plan, dataset._pointer, *ids.buffer_info(), ctypes.byref(options)
+        pointer = dataset._pointer
+        self._handle: Handle | None = waiting(
+            dataset._remote,
+            lambda: Handle(
+                library.announced_free, library.dataset_plan, pointer, *ids.buffer_info(), ctypes.byref(options)
+            ),
         )
         self._schema = dataset.schema
         self._pid = os.getpid()
@@ -93,9 +97,12 @@ class Announced:
     def take(self, rows: Any) -> Batch:
         """Rows in the order asked, whether they were announced or not, as :meth:`Dataset.take` has them."""
         ids = self.dataset._row_ids(rows)
-        return Batch(
-            Handle(library.batch_free, library.announced_take, self._pointer, *ids.buffer_info()), self._schema
+        pointer = self._pointer
+        handle = waiting(
+            self.dataset._remote,
+            lambda: Handle(library.batch_free, library.announced_take, pointer, *ids.buffer_info()),
         )
+        return Batch(handle, self._schema)
 
     def clear(self) -> None:
         """Forgets what was announced and not taken, as when an epoch is abandoned."""

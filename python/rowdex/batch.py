@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import operator
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from . import _capsule, _ffi, _values
 from ._arrays import Nulls, in_rows, reader, to_torch
-from ._library import Handle, call, library
+from ._imports import loaded
+from ._library import Handle, Owned, call, library
 from .schema import Schema, column_list
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-
-class _Exported:
+class _Exported(Owned):
     """An ``ArrowArray`` that releases itself. Buffers that were taken from it refer to it."""
 
-    __slots__ = ("array",)
-
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, _: Any, handle: Handle) -> None:
         self.array = _ffi.ArrowArray()
+        self._as_parameter_ = ctypes.byref(self.array)
         call(library.batch_export, handle, ctypes.byref(self.array), None)
-
-    def __del__(self, addressof: Callable[[Any], int] = ctypes.addressof) -> None:
-        array = getattr(self, "array", None)
-        if array is not None and array.release:
-            array.release(addressof(array))
 
 
 class Substituted(NamedTuple):
@@ -165,7 +156,7 @@ class Batch:
 
     def to_arrow(self) -> Any:
         """The rows as a ``pyarrow.RecordBatch``, without a copy."""
-        return importlib.import_module("pyarrow").record_batch(self)
+        return loaded("pyarrow").record_batch(self)
 
     def to_pandas(self) -> Any:
         """The rows as a ``pandas.DataFrame``, by way of pyarrow."""
@@ -173,7 +164,7 @@ class Batch:
 
     def to_polars(self) -> Any:
         """The rows as a ``polars.DataFrame``, without a copy."""
-        return importlib.import_module("polars").DataFrame(self)
+        return loaded("polars").DataFrame(self)
 
     def to_pydict(self, columns: list[str] | None = None) -> dict[str, list[Any]]:
         """The columns, or these of them, as lists of Python values, ``None`` for each null.
@@ -224,7 +215,7 @@ class Batch:
 
     def _export(self) -> _Exported:
         if self._exported is None:
-            self._exported = _Exported(self._handle)
+            self._exported = _Exported(library.array_release, self._handle)
         return self._exported
 
     def __arrow_c_schema__(self) -> object:

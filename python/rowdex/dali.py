@@ -17,11 +17,13 @@ lists of any length as arrays of their items. At the end of an epoch there is a 
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
 
-from ._arrays import Nulls, Ragged
+from ._arrays import Nulls
+from ._columns import Ragged
 from ._library import Handle, PerProcess, call, library
 from .batch import Batch
 from .dataset import Dataset
@@ -113,18 +115,21 @@ class Batches(_Source):
     ) -> None:
         super().__init__(dataset, batch_size, nulls, sampling)
         self._memory, self._threads = memory, threads
-        self._reader = PerProcess(lambda: _Reader(self))
+        self._reader = PerProcess(self._new_reader)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_reader"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._reader = PerProcess(lambda: _Reader(self))
+        self._reader = PerProcess(self._new_reader)
+
+    def _new_reader(self) -> _Reader:
+        return _Reader(self)
 
     def load_state_dict(self, state_dict: dict[str, str]) -> None:
         super().load_state_dict(state_dict)
-        self._reader = PerProcess(lambda: _Reader(self))
+        self._reader = PerProcess(self._new_reader)
 
     def __call__(self, info: Any) -> tuple[Any, ...]:
         """The batch of an iteration of an epoch: a ``BatchInfo`` says which.
@@ -146,7 +151,8 @@ class _Reader:
     """What one process knows of what comes."""
 
     def __init__(self, source: Batches) -> None:
-        self._source = source
+        # Which has this reader.
+        self._source: Batches = weakref.proxy(source)  # type: ignore[assignment]
         self._lock = threading.Lock()
         self._loader: Loader | None = None
         self._last: tuple[int, int] | None = None

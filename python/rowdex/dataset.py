@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import array
 import ctypes
+import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
 from . import _capsule, _ffi
+from ._imports import loaded
 from ._library import (
     Handle,
     PerProcess,
     call,
     count,
     exception_of,
+    is_remote,
     library,
     located,
     optional_path,
@@ -23,6 +26,7 @@ from ._library import (
     size,
     text_bytes,
     texts,
+    waiting,
 )
 from .announced import Announced
 from .batch import Batch
@@ -177,6 +181,7 @@ class Dataset:
         self._opened = PerProcess(self._open)
         self._schema: Schema | None = None
         self._rows: int | None = None
+        self._is_remote: bool | None = None
 
     def _open_index(self) -> Index:
         index = Index(
@@ -203,7 +208,20 @@ class Dataset:
             disk_tier=tier_pointer(arguments["disk_tier"]),
         )
         index = self._index.get()._handle.get()
-        return Handle(library.dataset_free, library.dataset_open, index, ctypes.byref(options))
+        return waiting(
+            self._remote, lambda: Handle(library.dataset_free, library.dataset_open, index, ctypes.byref(options))
+        )
+
+    @property
+    def _remote(self) -> bool:
+        """Whether reading rows may wait for a store."""
+        if self._is_remote is None:
+            self._is_remote = any(
+                part._index.get()._is_of_a_store if part._arguments["root"] is None
+                else is_remote(part._arguments["root"])
+                for part in self._parts
+            )  # fmt: skip
+        return self._is_remote
 
     @property
     def _pointer(self) -> Handle:
@@ -250,11 +268,8 @@ class Dataset:
     def schema(self) -> Schema:
         """The columns served."""
         if self._schema is None:
-            self._schema = Schema(self._export_schema)
+            self._schema = Schema(library.dataset_schema, self._pointer)
         return self._schema
-
-    def _export_schema(self, schema: Any) -> None:
-        call(library.dataset_schema, self._pointer, ctypes.byref(schema))
 
     @property
     def column_names(self) -> list[str]:
@@ -265,7 +280,8 @@ class Dataset:
     def decoded_bytes(self) -> int:
         """About how many bytes the columns of all rows take when decoded, as the footers tell."""
         found = ctypes.c_uint64()
-        call(library.dataset_decoded_bytes, self._pointer, ctypes.byref(found))
+        pointer = self._pointer
+        waiting(self._remote, lambda: call(library.dataset_decoded_bytes, pointer, ctypes.byref(found)))
         return found.value
 
     @property
@@ -348,11 +364,23 @@ class Dataset:
         first batch is asked for. All columns are read: choose with :meth:`select`. A requested schema is not heeded:
         consumers cast.
         """
-        from . import _passes
+        passes = loaded("rowdex._passes")
 
         stream = _ffi.ArrowArrayStream()
-        call(library.loader_stream, _passes.begin(self), ctypes.byref(stream))
+        call(library.loader_stream, passes.begin(self), ctypes.byref(stream))
         return _capsule.capsule(stream, b"arrow_array_stream")
+
+    def to_arrow(self) -> Any:
+        """All rows as a ``pyarrow.Table``, in their order. Choose columns with :meth:`select`."""
+        return importlib.import_module("pyarrow").table(self)
+
+    def to_pandas(self) -> Any:
+        """All rows as a ``pandas.DataFrame``, in their order, by way of pyarrow."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """All rows as a ``polars.DataFrame``, in their order."""
+        return importlib.import_module("polars").DataFrame(self)
 
     def take(self, rows: Any) -> Batch:
         """Rows in the order asked, which may repeat. Each row group is decoded at most once in a call, several in
@@ -363,8 +391,11 @@ class Dataset:
                 dimension.
         """
         ids = self._row_ids(rows)
-        address, number = ids.buffer_info()
-        handle = Handle(library.batch_free, library.dataset_take, self._pointer, address, number)
+        pointer = self._pointer
+        # What is called keeps the row ids, even if nobody waits for it any more.
+        handle = waiting(
+            self._remote, lambda: Handle(library.batch_free, library.dataset_take, pointer, *ids.buffer_info())
+        )
         return Batch(handle, self.schema)
 
     def plan(
@@ -405,9 +436,8 @@ class Dataset:
             SchemaError: for another type; ArgumentError: for a row without a value. They name the column.
         """
         name = text_bytes(column, "column name")
-        found = Handle(
-            library.labels_free, library.dataset_labels, self._pointer, name, optional_set(of)
-        )
+        arguments = (self._pointer, name, optional_set(of))
+        found = waiting(self._remote, lambda: Handle(library.labels_free, library.dataset_labels, *arguments))
         info = _ffi.LabelsInfo()
         call(library.labels_get_info, found, ctypes.byref(info))
         codes = array.array("I")
@@ -429,9 +459,8 @@ class Dataset:
             SchemaError: for another type, naming the column.
         """
         name = text_bytes(column, "column name")
-        found = Handle(
-            library.counts_free, library.dataset_counts, self._pointer, name, optional_set(of)
-        )
+        arguments = (self._pointer, name, optional_set(of))
+        found = waiting(self._remote, lambda: Handle(library.counts_free, library.dataset_counts, *arguments))
         counts: dict[Class, int] = {}
         count = _ffi.ClassCount()
         for place in range(library.counts_len(found)):
@@ -450,7 +479,10 @@ class Dataset:
         kept, name = optional_set(of), text_bytes(column, "column name")
         rows = len(self) if of is None else len(of)
         found = array.array("d", bytes(8 * rows))
-        call(library.dataset_weights, self._pointer, name, kept, found.buffer_info()[0], rows)
+        pointer = self._pointer
+        waiting(
+            self._remote, lambda: call(library.dataset_weights, pointer, name, kept, found.buffer_info()[0], rows)
+        )
         return found
 
     def _row_ids(self, rows: Any) -> array.array[int]:
@@ -481,7 +513,7 @@ class Dataset:
         return [row for row, chosen in enumerate(mask) if chosen]
 
     def _checked(self, rows: Any) -> Any:
-        import numpy as np
+        np = loaded("numpy")
 
         found = np.asarray(rows)
         if found.ndim != 1:
@@ -505,7 +537,10 @@ class Dataset:
         """
         wanted = text_bytes(level, "level")
         with told(progress, "checking") as tell:
-            report = Handle(library.verify_report_free, library.dataset_verify, self._pointer, wanted, tell, None)
+            arguments = (self._pointer, wanted, tell, None)
+            report = waiting(
+                self._remote, lambda: Handle(library.verify_report_free, library.dataset_verify, *arguments)
+            )
         info = _ffi.VerifyInfo()
         call(library.verify_report_get_info, report, ctypes.byref(info))
         errors = [exception_of(library.verify_report_problem(report, problem)) for problem in range(info.problems)]

@@ -6,11 +6,11 @@ polars, DuckDB, pyarrow and pandas take a :class:`rowdex.Dataset` as it is, beca
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from . import _passes
+from ._imports import loaded
 from .batch import Batch
 from .dataset import Dataset
 from .index import Path
@@ -38,8 +38,8 @@ def scan_polars(
         ModuleNotFoundError: if polars is not installed.
         Error: from a query, whatever reading meets.
     """
-    pl = importlib.import_module("polars")
-    plugins = importlib.import_module("polars.io.plugins")
+    pl = loaded("polars")
+    plugins = loaded("polars.io.plugins")
     if not isinstance(dataset, Dataset):
         dataset = Dataset(dataset, columns)
     elif columns is not None:
@@ -62,7 +62,7 @@ class _Source:
     def __call__(
         self, with_columns: list[str] | None, predicate: Any, n_rows: int | None, batch_size: int | None
     ) -> Iterator[Any]:
-        pl = importlib.import_module("polars")
+        pl = loaded("polars")
         dataset, names = self._dataset, with_columns
         if names is not None:
             dataset = dataset.select([name for name in names if name != self._row_ids])

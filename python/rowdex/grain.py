@@ -2,11 +2,12 @@
 
 - :class:`Source` is a ``grain.sources.RandomAccessDataSource`` of rows by row id.
 - :class:`Ordered` is a ``grain.MapDataset`` of rows in rowdex's order: reads that go forward are served at about the
-  speed of a scan. Do not ``shuffle`` it: it is shuffled.
+  speed of a scan. It is shuffled, and refuses to be shuffled again.
 - :class:`IterDataset` is a ``grain.IterDataset`` of the batches of a :class:`rowdex.Loader`.
 
 Rows are dicts of numpy arrays and Python values, so Grain batches a list of a fixed size as one array. Lists of other
-sizes need ``pad={"tokens": 128}``, because Grain batches arrays of one shape only.
+sizes need ``pad={"tokens": 128}``, because Grain batches arrays of one shape only. With ``nulls="mask"`` a value of a
+row is a dict of ``values`` and ``valid``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
+import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -21,7 +23,8 @@ from typing import Any
 import grain
 
 from . import _ffi
-from ._arrays import Codes, Masked, Nulls, Ragged, cut
+from ._arrays import Nulls
+from ._columns import Masked, Ragged, row_of
 from ._library import Handle, PerProcess, call, count, library, size
 from ._options import lengths
 from .batch import Batch
@@ -64,16 +67,12 @@ class _Rows:
 
 
 def _value(column: Any, row: int) -> Any:
-    """What a column has in a row."""
-    if isinstance(column, Ragged):
-        return cut(column.values, int(column.offsets[row]), int(column.offsets[row + 1]))
-    if isinstance(column, Codes):
-        return _value(column.categories, int(column.codes[row]))
+    """What a column has in a row, as Grain batches it: of one shape in all rows, so that a null is told beside it."""
     if isinstance(column, Masked):
-        return Masked(_value(column.values, row), column.valid[row])
+        return {"values": _value(column.values, row), "valid": column.valid[row]}
     if isinstance(column, dict):
         return {name: _value(part, row) for name, part in column.items()}
-    return column[row]
+    return row_of(column, row)
 
 
 def _of(dataset: Any) -> Dataset:
@@ -210,7 +209,8 @@ class _Reader:
     """Positions that tell a stride."""
 
     def __init__(self, ordered: Ordered) -> None:
-        self._ordered = ordered
+        # Which has this reader.
+        self._ordered: Ordered = weakref.proxy(ordered)  # type: ignore[assignment]
         self._lock = threading.Lock()
         self._forward: _Forward | None = None
         self._missed: deque[int] = deque(maxlen=self.SEEN)
@@ -270,8 +270,8 @@ class Ordered(grain.MapDataset[Any]):
         batches = rows[rank::world].repeat(10).to_iter_dataset().batch(256)
 
     ``rows[rank::world]`` is what :class:`rowdex.DistributedSampler` gives that rank, and ``repeat`` shuffles each epoch
-    anew. Other reads, Grain's own ``shuffle`` among them, give the same rows one by one, for which row groups are
-    decoded again and again. One iteration of a process at a time is fast.
+    anew. Other reads give the same rows one by one, for which row groups are decoded again and again. One iteration of
+    a process at a time is fast.
 
     A ``DataLoader``, and ``MapDataset.source`` of this, ask for positions below ``len()`` only: give ``epochs`` there.
 
@@ -319,7 +319,10 @@ class Ordered(grain.MapDataset[Any]):
         shards = -(-whole // world_size) if tail == "wrap" else whole // world_size
         self._positions = whole if tail == "uneven" else shards * world_size
         self._shard(0)
-        self._reader = PerProcess(lambda: _Reader(self))
+        self._reader = PerProcess(self._new_reader)
+
+    def _new_reader(self) -> _Reader:
+        return _Reader(self)
 
     def _shard(self, rank: int) -> DistributedSampler:
         return DistributedSampler(
@@ -333,7 +336,7 @@ class Ordered(grain.MapDataset[Any]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._reader = PerProcess(lambda: _Reader(self))
+        self._reader = PerProcess(self._new_reader)
 
     def __len__(self) -> int:
         return self._positions * self._epochs
@@ -350,6 +353,13 @@ class Ordered(grain.MapDataset[Any]):
 
     def _getitems(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         return [self[index] for index in indices]
+
+    def shuffle(self, *, seed: int | None = None) -> Any:
+        """Refused: it is shuffled, and Grain's own shuffle would have row groups decoded again and again."""
+        raise TypeError(
+            f"shuffle(seed={seed!r}) of what is shuffled: choose the order when it is made, rowdex.grain.Ordered("
+            f"dataset, seed={seed or 0}), which repeat() shuffles anew; Grain's own shuffle is for rowdex.grain.Source"
+        )
 
     def __repr__(self) -> str:
         sampling = ", ".join(f"{name}={value!r}" for name, value in self._sampling.items() if name != "tail")

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _ffi
 from ._capsule import stream_pointer
+from ._imports import loaded
 from ._library import (
     Handle,
     PerProcess,
     call,
     count,
+    is_remote,
     library,
     located,
     optional_path,
@@ -25,6 +27,7 @@ from ._library import (
     path_bytes,
     text_bytes,
     texts,
+    waiting,
 )
 from .errors import OutOfRangeError, StaleError
 from .progress import Progress, told
@@ -60,6 +63,8 @@ class BuildReport(NamedTuple):
     """Bytes of the footers that were read."""
     differences: tuple[str, ...] = ()
     """In what files differ from the schema that is served: other names, missing columns, nulls, types and order."""
+    repeated_files: int = 0
+    """How often a file was named that was named already: it is in the index once."""
 
 
 class Location(NamedTuple):
@@ -138,13 +143,14 @@ def build(
     Raises:
         FormatError, SchemaError, AlreadyExistsError, NotFoundError and others, naming the file.
     """
-    from . import tables
+    tables = loaded("rowdex.tables")
 
     if tables.is_table(inputs):
-        return tables.build_table(
+        built: BuildReport = tables.build_table(
             inputs, output, root=root, rows_file=rows_file, threads=threads, overwrite=overwrite, update=update,
             footers=footers, partitions=partitions, rename=rename, progress=progress, store=store,
         )  # fmt: skip
+        return built
     encoded, encoded_parts = _paths(inputs, "inputs"), _paths(parts, "parts")
     if slice is not None and not 0 <= slice[0] < slice[1]:
         raise ValueError(f"slice={slice}: there is no such slice; (0, 8) is the first of eight")
@@ -174,7 +180,9 @@ def build(
     differences: list[str] = []
     options.difference = _ffi.Difference(lambda _, text: differences.append(text.decode()))
     with told(progress, "indexing") as options.progress:
-        call(library.index_build, path_bytes(output), ctypes.byref(options), ctypes.byref(report))
+        remote = is_remote(*encoded, output, root, *encoded_parts)
+        build_to = (path_bytes(output), ctypes.byref(options), ctypes.byref(report))
+        waiting(remote, lambda: call(library.index_build, *build_to))
     counts = {name: getattr(report, name) for name in BuildReport._fields if name != "differences"}
     return BuildReport(**counts, differences=tuple(differences))
 
@@ -206,7 +214,10 @@ class Index:
         self._handle.get()
 
     def _open(self) -> Handle:
-        handle = Handle(library.index_free, library.index_open, path_bytes(self._path), store_pointer(self._store))
+        arguments = (path_bytes(self._path), store_pointer(self._store))
+        handle = waiting(
+            is_remote(self._path), lambda: Handle(library.index_free, library.index_open, *arguments)
+        )
         info = _info(handle)
         if self._fingerprint is None:
             self._fingerprint = int(info.fingerprint)
@@ -240,12 +251,15 @@ class Index:
         return str(_info(self._handle.get()).root.text())
 
     @property
+    def _is_of_a_store(self) -> bool:
+        """Whether the files are in an object store, if nobody says another root."""
+        root = self.root
+        return is_remote(root) or (not os.path.isabs(root) and is_remote(self._path))
+
+    @property
     def schema(self) -> Schema:
         """The columns of every file."""
-        return Schema(self._export_schema)
-
-    def _export_schema(self, schema: Any) -> None:
-        call(library.index_schema, self._handle.get(), ctypes.byref(schema))
+        return Schema(library.index_schema, self._handle.get())
 
     @property
     def files(self) -> list[FileInfo]:

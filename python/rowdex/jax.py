@@ -20,7 +20,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from ._arrays import Masked, Ragged
+from ._columns import Masked, Ragged
 from ._options import lengths
 from .dataset import Dataset
 from .errors import SchemaError

@@ -16,6 +16,7 @@ from typing import Any
 import lightgbm
 
 from . import _matrix, _passes
+from ._imports import loaded
 from .dataset import Dataset
 from .index import row_id
 
@@ -109,7 +110,7 @@ class Sequence(lightgbm.Sequence):
         Raises:
             SchemaError: if a value is null, or there are no numbers.
         """
-        import numpy as np
+        np = loaded("numpy")
 
         dataset = self._whole.select([column])
         if not _matrix.is_numbers(dataset.schema.fields[0]):

@@ -6,7 +6,7 @@ A :class:`rowdex.Loader` works as ``train_dataloader`` as it is, if it is made w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch.utils.data
@@ -16,6 +16,8 @@ try:
 except ModuleNotFoundError:
     from pytorch_lightning import LightningDataModule
 
+from . import _counted
+from . import torch as _torch
 from .dataset import Dataset
 from .loader import Loader
 from .sampler import DistributedSampler
@@ -37,6 +39,11 @@ class DataModule(LightningDataModule):
         batch_size: Rows per step and rank.
         seed: Of the shuffle. The same on all ranks.
         evaluation_batch_size: Rows per step and rank where nothing is trained. Default: ``batch_size``.
+        collate: A function of the list of samples that a batch is made of, as ``collate_fn`` of a ``DataLoader``. The
+            datasets are then :class:`rowdex.torch.Dataset`. For functions of columns see :class:`rowdex.Loader`, whose
+            ``collate`` is a dict of these.
+        workers: How many processes make batches of samples: for functions that are pure Python. A state goes on with
+            another number of them.
         options: As :class:`rowdex.Loader` has them: ``memory``, ``threads`` and the like for all loaders, and
             ``order``, ``tail`` and the like for training.
     """
@@ -51,11 +58,18 @@ class DataModule(LightningDataModule):
         batch_size: int,
         seed: int = 0,
         evaluation_batch_size: int | None = None,
+        collate: Callable[[Any], Any] | dict[str, Any] | None = None,
+        workers: int = 0,
         **options: Any,
     ) -> None:
         super().__init__()
         self._sampling = {name: options.pop(name) for name in _SAMPLING & set(options)}
         self._batch_size, self._seed, self._options = batch_size, seed, options
+        self._samples: dict[str, Any] | None = None
+        if workers or callable(collate):
+            self._samples = _of_samples(collate, workers, options)
+        elif collate is not None:
+            options["collate"] = collate
         self._evaluation_batch_size = batch_size if evaluation_batch_size is None else evaluation_batch_size
         # Lightning asks for those alone that a module has.
         if train is not None:
@@ -65,13 +79,16 @@ class DataModule(LightningDataModule):
                 setattr(self, f"{stage}_dataloader", lambda stage=stage, source=source: self._evaluating(stage, source))
 
     def _training(self, source: Source) -> Any:
-        if isinstance(source, Dataset):
-            loader: Any = self._kind(_Loader)(
-                source, batch_size=self._batch_size, seed=self._seed, **self._sampling, **self._options_of("train")
-            )
-        else:
+        sampling = {"batch_size": self._batch_size, "seed": self._seed, **self._sampling}
+        if not isinstance(source, Dataset):
             loader = source()
-        if isinstance(loader, Loader):
+        elif self._samples is not None:
+            loader = _Samples(self, source, self._samples, sampling)
+        else:
+            loader = self._kind(_Training)(source, **sampling, **self._options_of("train"))
+            if isinstance(loader, _Training):
+                loader._module = self
+        if isinstance(loader, (Loader, _Samples)):
             self._go_on(loader)
         return loader
 
@@ -83,14 +100,16 @@ class DataModule(LightningDataModule):
     def _evaluating(self, stage: str, source: Source) -> Any:
         if not isinstance(source, Dataset):
             return source()
-        size = self._evaluation_batch_size
-        return self._kind(Loader)(source, batch_size=size, shuffle=False, tail="uneven", **self._options_of(stage))
+        sampling: dict[str, Any] = {"batch_size": self._evaluation_batch_size, "shuffle": False, "tail": "uneven"}
+        if self._samples is not None:
+            return _Samples(self, source, self._samples, sampling)
+        return self._kind(Loader)(source, **sampling, **self._options_of(stage))
 
     def _kind(self, usual: type[Loader]) -> type[Loader]:
         """What loaders are to be: with ``overfit_batches`` those that serve the same batches in every epoch."""
         return _SameBatches if getattr(self.trainer, "overfit_batches", 0) else usual
 
-    def _go_on(self, loader: Loader) -> None:
+    def _go_on(self, loader: Loader | _Samples) -> None:
         """Goes on from the checkpoint that the trainer has just read, if there is one.
 
         Lightning loads the state of a loader only within an epoch that it counts as begun. It counts batches, and ends
@@ -108,9 +127,83 @@ class DataModule(LightningDataModule):
         progress = fit.epoch_loop.batch_progress.current
         if fit.restarting and progress.ready > 0:
             # Not all of the counters have counted the last batch, if it was being finished when the state was saved.
-            more = len(loader) - loader.steps_left - progress.ready
+            more = len(loader) - loader.steps_left - _counted.steps_done(progress)
             for name in ("ready", "started", "processed", "completed"):
                 setattr(progress, name, getattr(progress, name) + more)
+
+
+def _of_samples(collate: Any, workers: int, options: dict[str, Any]) -> dict[str, Any]:
+    """What a ``DataLoader`` of samples is made with."""
+    if collate is not None and not callable(collate):
+        raise TypeError("collate={column: function} is for columns: with workers, give a function of samples")
+    making = {name: options.pop(name) for name in {"pin_memory"} & set(options)}
+    if options:
+        raise TypeError(
+            f"{', '.join(sorted(options))}: with workers, or a collate function of samples, give these to the "
+            "rowdex.torch.Dataset if it has them, and leave them out otherwise"
+        )
+    return {"collate_fn": collate, "num_workers": workers, "persistent_workers": workers > 0, **making}
+
+
+class _Samples:
+    """A ``DataLoader`` of one rank's batches of samples, with a state: after the step that was handed out last, however
+    far its workers have read.
+
+    It is no instance of ``DataLoader``, so Lightning shards nothing again.
+    """
+
+    def __init__(
+        self, module: DataModule, dataset: Dataset, making: dict[str, Any], sampling: dict[str, Any]
+    ) -> None:
+        if not isinstance(dataset, _torch.Dataset):
+            raise TypeError(
+                "collate and workers are for samples: give the DataModule a rowdex.torch.Dataset in the place of the "
+                "rowdex.Dataset"
+            )
+        self._module = module
+        self._batches = _torch.BatchSampler(dataset, **sampling)
+        self._loader: Any = torch.utils.data.DataLoader(dataset, **{"batch_sampler": self._batches, **making})
+        self._same = bool(getattr(module.trainer, "overfit_batches", 0))
+        # After the step that was handed out last, and before it.
+        self._after: dict[str, str] | None = None
+        self._before: dict[str, str] | None = None
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    @property
+    def steps_left(self) -> int:
+        """How many batches are left of the epoch that comes."""
+        return self._batches.sampler.steps_left
+
+    def set_epoch(self, epoch: int) -> None:
+        self._batches.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        sampler = self._batches.sampler
+        if self._same:
+            sampler.set_epoch(0)
+        epoch, first = sampler.epoch, len(self) - sampler.steps_left
+        _counted.check(self, epoch, first)
+        self._after = sampler._state(epoch, first)
+        for step, batch in enumerate(self._loader, first):
+            self._before, self._after = self._after, sampler._state(epoch, step + 1)
+            yield batch
+
+    def state_dict(self) -> dict[str, str]:
+        if self._after is None:
+            return self._batches.state_dict()
+        return self._before if self._before is not None and _within_step(self._module) else self._after
+
+    def load_state_dict(self, state_dict: dict[str, str]) -> None:
+        self._batches.load_state_dict(state_dict)
+        self._after = self._before = None
+
+
+def _within_step(module: DataModule) -> bool:
+    """Whether the step of the batch that was handed out last is under way: Lightning takes it again."""
+    progress = module.trainer.fit_loop.epoch_loop.batch_progress.current if module.trainer is not None else None
+    return progress is not None and progress.ready > progress.processed
 
 
 class _Loader(Loader):
@@ -120,6 +213,22 @@ class _Loader(Loader):
     def sampler(self) -> DistributedSampler:
         """A copy of its sampler: what happens to it does nothing to the loader."""
         return self._sampler_copy()
+
+
+class _Training(_Loader):
+    """A loader whose state is that before a step which Lightning takes again, because it was under way."""
+
+    _module: DataModule
+    _before: dict[str, str] | None = None
+
+    def _epoch(self, loader: Any, epoch: int, step: int) -> Iterator[Any]:
+        before = super().state_dict()
+        for batch in super()._epoch(loader, epoch, step):
+            self._before, before = before, super().state_dict()
+            yield batch
+
+    def state_dict(self) -> dict[str, str]:
+        return self._before if self._before is not None and _within_step(self._module) else super().state_dict()
 
 
 class _SameBatches(Loader):

@@ -7,12 +7,14 @@ import inspect
 import os
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from . import _capsule, _ffi, _share
+from . import _capsule, _counted, _ffi, _share
 from ._arrays import Nulls, reader, split, to_torch
-from ._library import Handle, PerProcess, call, count, exception_of, library, no_nul, size
+from ._imports import loaded
+from ._library import Handle, PerProcess, call, count, exception_of, library, no_nul, size, waiting
 from ._mapping import Mapping
 from ._stats import COUNTS, TIMES, LoaderStats, Meter
 from ._substitutes import Substitutes
@@ -73,6 +75,10 @@ class Prediction(NamedTuple):
     """Requests to a store in every later epoch."""
     units: int
     """Units that row groups are read, decoded and held in: one for each, or for several small ones of a file."""
+    bookkeeping_bytes: int
+    """How many of ``peak_bytes`` are not rows: what is known of row groups, and of rows that are looked ahead at."""
+    least_memory: int
+    """The least ``memory`` that a loader takes."""
 
 
 class Convert:
@@ -299,10 +305,14 @@ class Loader:
         else that happens to it does anything to the loader.
         """
         copy = self._sampler_copy()
+        # It has this function, and is not kept alive by it.
+        told = weakref.ref(copy)
 
         def set_epoch(epoch: int) -> None:
             self.set_epoch(epoch)
-            DistributedSampler.set_epoch(copy, epoch)
+            sampler = told()
+            if sampler is not None:
+                DistributedSampler.set_epoch(sampler, epoch)
 
         copy.set_epoch = set_epoch  # type: ignore[method-assign]
         return copy
@@ -339,11 +349,8 @@ class Loader:
         if not self._more_options["views"]:
             return self.dataset.schema
         if self._view_schema is None:
-            self._view_schema = Schema(self._export_schema)
+            self._view_schema = Schema(library.loader_schema, self._loader.get())
         return self._view_schema
-
-    def _export_schema(self, schema: Any) -> None:
-        call(library.loader_schema, self._loader.get(), ctypes.byref(schema))
 
     def _open(self) -> Handle:
         inherited = self._loader.inherited()
@@ -352,7 +359,10 @@ class Loader:
         options = self._loader_options()
         sampler = self._sampler
         opened = sampler._at(sampler.epoch)
-        loader = Handle(library.loader_free, library.loader_new, self.dataset._pointer, opened, ctypes.byref(options))
+        given = (self.dataset._pointer, opened, ctypes.byref(options))
+        loader = waiting(
+            self.dataset._remote, lambda: Handle(library.loader_free, library.loader_new, *given)
+        )
         call(library.loader_set_epoch, loader, sampler.epoch)
         return loader
 
@@ -370,6 +380,13 @@ class Loader:
         """How many batches are left of the epoch that the next batch is from."""
         return int(self._info().steps_left)
 
+    def __getitem__(self, row: Any) -> Any:
+        raise TypeError(
+            f"a {type(self).__name__} is no dataset: it makes batches itself, so iterate over it. A DataLoader takes a "
+            "rowdex.torch.Dataset, with batch_sampler=rowdex.torch.BatchSampler(…); the Trainer of Hugging Face takes "
+            "the rowdex.Dataset, with rowdex.transformers.TrainerMixin"
+        )
+
     def __iter__(self) -> Iterator[Any]:
         begun = self._begin()
         return self._iterate(begun, self._iterations)
@@ -380,6 +397,7 @@ class Loader:
                 # Frameworks begin an epoch, and say then which one it is.
                 begun = self._begin()
             self._begun = None
+        _counted.check(self, *begun[1:])
         yield from self._epoch(*begun)
 
     def _begin(self) -> tuple[Handle, int, int]:
@@ -476,7 +494,7 @@ class Loader:
         found = self._convert(batch)
         pads = batch.num_pads if pads is None else pads
         if self._row_ids is not None or self._pads is not None or self._substituted is not None:
-            import numpy as np
+            np = loaded("numpy")
 
             extra: dict[str, Any] = {}
             if self._row_ids is not None:
@@ -532,7 +550,8 @@ class Loader:
         options = self._loader_options()
         found = _ffi.Prediction()
         sampler = self._sampler._at(self._sampler.epoch)
-        call(library.loader_predict, self.dataset._pointer, sampler, ctypes.byref(options), ctypes.byref(found))
+        given = (self.dataset._pointer, sampler, ctypes.byref(options), ctypes.byref(found))
+        waiting(self.dataset._remote, lambda: call(library.loader_predict, *given))
         return Prediction(*(getattr(found, name) for name in Prediction._fields))
 
     @property

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
 from . import _ffi
-from ._library import Handle, PerProcess, call, library, no_nul, optional_set, path_bytes, text_bytes
+from ._library import Handle, PerProcess, call, library, no_nul, optional_set, path_bytes, text_bytes, waiting
 from ._numbers import Numbers
 from .index import Index, Path
 
@@ -420,7 +420,9 @@ class IdSet:
         kind, *arguments = self._recipe
 
         def made(function: Any, *given: Any) -> Handle:
-            return Handle(library.id_set_free, function, *given)
+            # Of the datasets that some are read of.
+            remote = any(getattr(argument, "_remote", False) for argument in arguments)
+            return waiting(remote, lambda: Handle(library.id_set_free, function, *given))
 
         if kind == "ids":
             rows, numbers = arguments

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import _ffi
+from ._imports import loaded
 
 Function = Callable[[int, int, int], None]
 """Is called with files done, files in all, and rows so far, by one thread at a time. For a condition these are rows
@@ -28,17 +29,22 @@ def told(progress: Progress, what: str, unit: str = "files") -> Iterator[Any]:
     if progress is not None and progress is not True and not callable(progress):
         raise TypeError(f"progress={progress!r}: use True, False, None or a function of files done, files and rows")
     raised: list[BaseException] = []
+    over = False
     with contextlib.ExitStack() as stack:
         function = progress if callable(progress) else stack.enter_context(_bar(what, unit))
 
         def tell(_: Any, done: int, files: int, rows: int) -> None:
-            if not raised:
+            if not raised and not over:
                 try:
                     function(done, files, rows)
                 except BaseException as error:  # Must not leave the callback.
                     raised.append(error)
 
-        yield _ffi.Progress(tell)
+        try:
+            yield _ffi.Progress(tell)
+        finally:
+            # A call that was told to stop may have more to tell, and the bar is closed.
+            over = True
         if raised:
             raise raised[0]
 
@@ -50,7 +56,7 @@ def _bar_wanted() -> bool:
 @contextlib.contextmanager
 def _bar(what: str, unit: str) -> Iterator[Function]:
     try:
-        tqdm = importlib.import_module("tqdm.auto").tqdm
+        tqdm = loaded("tqdm.auto").tqdm
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("progress=True needs tqdm: install it, or give a function") from error
     with tqdm(desc=what, unit=f" {unit}", dynamic_ncols=True) as bar:

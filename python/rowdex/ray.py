@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import bisect
 import ctypes
-import importlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ from ray.data.datasource import Datasource as _Datasource
 from ray.data.datasource import ReadTask
 
 from . import _ffi
+from ._imports import loaded
 from ._library import call, library, located
 from .dataset import Dataset
 from .errors import AlreadyExistsError, ArgumentError
@@ -97,7 +97,7 @@ class _Reading:
         self._dataset, self._rows, self._step, self._row_ids = dataset, rows, step, row_ids
 
     def __call__(self) -> Iterator[Any]:
-        arrow = importlib.import_module("pyarrow")
+        arrow = loaded("pyarrow")
         with self._dataset as dataset:
             for first in range(0, max(1, len(self._rows)), self._step):
                 part = self._rows[first : first + self._step]

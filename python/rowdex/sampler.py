@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import itertools
 import os
 import sys
+import weakref
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any, Literal, NamedTuple
 
-from . import _ffi, _options
+from . import _counted, _ffi, _options
 from ._library import Handle, PerProcess, call, library, no_nul, text_bytes, whole
 from .dataset import Dataset
 from .errors import ArgumentError
@@ -256,7 +258,8 @@ class DistributedSampler:
         self._batched = batch_size is not None
 
     def _set(self, spec: SamplerSpec) -> None:
-        opened = PerProcess(lambda: spec.open(self._dataset))
+        dataset = self._dataset
+        opened = PerProcess(lambda: spec.open(dataset))
         opened.get()
         self._spec, self._opened = spec, opened
         self._epoch = opened.get().epoch
@@ -264,6 +267,8 @@ class DistributedSampler:
         self._resumed_epoch = opened.get().resumed_epoch
         # The epoch that is iterated over, and the step that comes next; none was handed out where that is ``None``.
         self._served: tuple[int, int | None] = (self._epoch, None)
+        # What Lightning counted when that iteration began.
+        self._counted: _counted.Counted | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         spec = (
@@ -314,6 +319,12 @@ class DistributedSampler:
         already.
         """
         epoch = epoch_number(epoch)
+        if self._served[0] == epoch != self._epoch and self._counted is not None and _counted.by_lightning(self):
+            # It tells of the epoch that it has begun already.
+            return
+        self._go_to(epoch)
+
+    def _go_to(self, epoch: int) -> None:
         if self._served[1] is None and self._epoch == self._resumed_epoch:
             refuse_earlier(epoch, self._epoch)
         if epoch != self._epoch:
@@ -377,11 +388,35 @@ class DistributedSampler:
 
     def _begin(self) -> int:
         self._check_world()
+        self._follow()
+        return self._advance()
+
+    def _follow(self) -> None:
+        """Goes to the epoch that Lightning is at, which tells of it after workers were told what to read."""
+        counted = self._counted = _counted.by_lightning(self)
+        if counted is not None:
+            self._go_to(counted.epoch)
+
+    def _advance(self) -> int:
         epoch = self._epoch
         if epoch != self._resumed_epoch:
             self._resumed_epoch = None
         self._epoch, self._served = epoch + 1, (epoch, None)
         return epoch
+
+    def _refusals(self, step: int, rows: int | None = None) -> Iterator[Any]:
+        """What to hand out alone if a framework counts something else than this step to begin with, or these rows."""
+        _counted.check_steps(self._served[0], step, type(self).__name__)
+        counted = self._counted
+        if counted is None or counted.steps is None:
+            return
+        begins, batch = (step, 1) if rows is None else (rows, counted.batch_size)
+        # Rows that are handed out one by one are steps of the sampler, unless it has a batch size.
+        last = counted.steps * batch // (1 if rows is None else self._spec.batch_size) - 1
+        how = f"sampler.load_state_dict(sampler.state_after({counted.epoch}, {last}))"
+        refusal = counted.refusal(begins, batch, how)
+        if refusal is not None:
+            yield from itertools.repeat(refusal, batch)
 
     def batch(self, epoch: int, step: int) -> SampledBatch:
         """The batch of this rank at a step of an epoch."""
@@ -451,7 +486,8 @@ class _Rows(Iterator[int]):
         if self._ended:
             raise StopIteration
         if self._rows is None:
-            self._rows = self._of_epoch()
+            # Which this has, and is not kept alive by.
+            self._rows = _Rows._of_epoch(weakref.proxy(self))
         return next(self._rows)
 
     def _of_epoch(self) -> Iterator[int]:
@@ -462,6 +498,9 @@ class _Rows(Iterator[int]):
         start = begin
         if self._place is not None and self._place[0] == epoch:
             start = min(max(begin, self._place[1]), total)
+        for refusal in sampler._refusals(served, start):
+            total = start
+            yield refusal
         for first in range(start, total, _CHUNK):
             rows = (ctypes.c_uint64 * min(_CHUNK, total - first))()
             call(library.sampler_fill, sampler._at(epoch), epoch, first, len(rows), ctypes.addressof(rows), None)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from . import _capsule, _ffi
+from ._library import Owned, call, library
 
 
 def column_list(columns: Any) -> list[str]:
@@ -37,18 +38,70 @@ class Field(NamedTuple):
     dictionary: Field | None
 
 
+class _Exported(Owned):
+    """An ``ArrowSchema`` that releases itself."""
+
+    def __init__(self, _: Any, function: Any, handle: Any) -> None:
+        self.schema = _ffi.ArrowSchema()
+        self._as_parameter_ = ctypes.byref(self.schema)
+        call(function, handle, ctypes.byref(self.schema))
+
+
+class _Rebuilt:
+    """An ``ArrowSchema`` of another process, whose parts are kept here. Nobody may release it."""
+
+    def __init__(self, parts: Any) -> None:
+        self._kept: list[Any] = []
+        self.schema = self._struct(*parts)
+        self._as_parameter_ = ctypes.byref(self.schema)
+
+    def _struct(
+        self, format: bytes, name: bytes | None, metadata: bytes | None, flags: int, children: Any, dictionary: Any
+    ) -> Any:
+        below = [ctypes.pointer(self._struct(*child)) for child in children]
+        pointers = (ctypes.POINTER(_ffi.ArrowSchema) * len(below))(*below)
+        text = None if metadata is None else ctypes.create_string_buffer(metadata, len(metadata))
+        schema = _ffi.ArrowSchema(
+            format=format, name=name, flags=flags, n_children=len(below), children=pointers,
+            metadata=None if text is None else ctypes.addressof(text),
+        )  # fmt: skip
+        if dictionary is not None:
+            schema.dictionary = ctypes.pointer(self._struct(*dictionary))
+        self._kept += [text, pointers]
+        return schema
+
+
+def _parts(schema: Any) -> tuple[Any, ...]:
+    """What there is to know of an ``ArrowSchema``."""
+    children = tuple(_parts(schema.children[i].contents) for i in range(schema.n_children))
+    dictionary = _parts(schema.dictionary.contents) if schema.dictionary else None
+    return schema.format, schema.name, _metadata(schema.metadata), schema.flags, children, dictionary
+
+
+def _metadata(address: int | None) -> bytes | None:
+    """Keys and values, as the Arrow C data interface has them: a length of 32 bits before each."""
+    if not address:
+        return None
+    end = address + 4
+    for _ in range(2 * ctypes.c_int32.from_address(address).value):
+        end += 4 + ctypes.c_int32.from_address(end).value
+    return ctypes.string_at(address, end - address)
+
+
+def _rebuilt(parts: Any) -> Schema:
+    schema = object.__new__(Schema)
+    schema._exported = _Rebuilt(parts)
+    schema._fields = _field(schema._exported.schema).children
+    return schema
+
+
 class Schema:
     """The columns of a dataset. Takes part in the Arrow PyCapsule protocol: ``pyarrow.schema(schema)`` works."""
 
-    def __init__(self, export: Any) -> None:
-        """``export`` fills an ``ArrowSchema``; it is called once for each consumer."""
-        self._export = export
-        schema = _ffi.ArrowSchema()
-        export(schema)
-        try:
-            self._fields = _field(schema).children
-        finally:
-            schema.release(ctypes.addressof(schema))
+    def __init__(self, function: Any, handle: Any) -> None:
+        """As ``function`` exports it of a handle, which is not kept."""
+        self._exported: _Exported | _Rebuilt = _Exported(library.schema_release, function, handle)
+        self._fields = _field(self._exported.schema).children
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -66,10 +119,13 @@ class Schema:
     def __repr__(self) -> str:
         return f"Schema({', '.join(f'{field.name}: {field.format}' for field in self._fields)})"
 
+    def __reduce__(self) -> Any:
+        return _rebuilt, (_parts(self._exported.schema),)
+
     def __arrow_c_schema__(self) -> object:
         """An ``arrow_schema`` capsule of a struct with a child for each column."""
         schema = _ffi.ArrowSchema()
-        self._export(schema)
+        call(library.schema_copy, self._exported, ctypes.byref(schema))
         return _capsule.capsule(schema, b"arrow_schema")
 
 

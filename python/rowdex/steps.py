@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from . import _counted
+
 if TYPE_CHECKING:
     from .loader import Loader
     from .sampler import DistributedSampler
@@ -39,10 +41,14 @@ class LoaderSteps:
     def __len__(self) -> int:
         return len(self._loader)
 
+    def __repr__(self) -> str:
+        return f"LoaderSteps({self._loader!r})"
+
     def __iter__(self) -> Iterator[Any]:
         loader = self._loader
         _, epoch, first = loader._begin()
         loader._begun = None
+        _counted.check_steps(epoch, first, type(loader).__name__)
         served = _Served(loader, epoch)
         for step in range(first, len(loader)):
             yield LoaderStep(served, step)

@@ -18,13 +18,13 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch.utils.data
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from . import _ffi
+from . import _counted, _ffi
 from ._arrays import Nulls
 from ._gathered import batch_of, dealt
 from ._iterations import Announced, announce
@@ -33,6 +33,7 @@ from ._share import close_at_exit
 from ._share import options as share_options
 from .batch import Batch
 from .dataset import Dataset as _Dataset
+from .errors import StateError
 from .loader import Convert
 from .sampler import STEPS_ARE_NO_ROWS, OpenSampler, SamplerSpec, sampler_info, sampler_of, steps_left, world
 from .sampler import DistributedSampler as _DistributedSampler
@@ -53,6 +54,14 @@ class Step(NamedTuple):
 
     def __index__(self) -> int:
         raise TypeError(STEPS_ARE_NO_ROWS)
+
+
+class DealtStep(NamedTuple):
+    """The step of a rank that a :class:`GlobalBatchSampler` has dealt to it."""
+
+    step: Step
+    rows: list[int] | None
+    """Its row ids, where they are not those of the step."""
 
 
 class DistributedSampler(_DistributedSampler, torch.utils.data.DistributedSampler[Any]):  # type: ignore[override]
@@ -128,6 +137,9 @@ class BatchSampler(torch.utils.data.Sampler[Step]):
     def __len__(self) -> int:
         return self.sampler.steps
 
+    def __repr__(self) -> str:
+        return f"BatchSampler({self.sampler!r})"
+
     @property
     def _shards(self) -> int:
         return self.sampler._shards
@@ -165,7 +177,7 @@ class _Steps(Iterator[Step]):
         if self._ended:
             raise StopIteration
         if self._steps is None:
-            self._steps = self._of_epoch()
+            self._steps = _Steps._of_epoch(weakref.proxy(self))
         return next(self._steps)
 
     def _of_epoch(self) -> Iterator[Step]:
@@ -173,6 +185,9 @@ class _Steps(Iterator[Step]):
         spec, epoch = sampler.spec, sampler._begin()
         resumed = epoch == sampler._resumed_epoch
         steps = sampler._steps(epoch)
+        for refusal in sampler._refusals(steps.start):
+            steps = range(0)
+            yield refusal
         for step in steps:
             sampler._served = (epoch, step + 1)
             self._ended = step + 1 == steps.stop
@@ -236,10 +251,17 @@ class GlobalBatchSampler(torch.utils.data.Sampler[Any]):
     def __len__(self) -> int:
         return self.sampler.steps * (1 if self.split_batches else self._shards)
 
+    def __repr__(self) -> str:
+        return f"GlobalBatchSampler({self.sampler!r}, split_batches={self.split_batches})"
+
     def __iter__(self) -> Iterator[GlobalStep]:
         sampler = self.sampler
         epoch = sampler._begin()
-        for step in sampler._steps(epoch):
+        steps = sampler._steps(epoch)
+        for refusal in sampler._refusals(steps.start):
+            steps = range(0)
+            yield refusal
+        for step in steps:
             if self.split_batches:
                 yield GlobalStep(self, epoch, step, None)
             else:
@@ -289,24 +311,21 @@ class GlobalStep(Sequence[Any]):
             raise TypeError(f"batch[{part}] of a GlobalBatchSampler, which deals whole batches of {size} rows")
         return GlobalStep(self._sampler, self._epoch, self._step, start // size)
 
-    def share(self) -> Step | list[int]:
-        """What the dataset is asked for: the step of a rank, or in the last step maybe the row ids."""
+    def share(self) -> DealtStep:
+        """What the dataset is asked for."""
         if self._rank is None:
             raise TypeError("a batch of all ranks that nobody has split: use split_batches=False")
         sampler = self._sampler.sampler
-        spec = sampler.spec._replace(rank=self._rank)
-        if self._step + 1 == sampler.steps:
-            rows = dealt(sampler, self._epoch, self._step).rows[self._rank]
-            if rows is not None:
-                return rows
-        return Step(spec, self._epoch, self._step, False)
+        step = Step(sampler.spec._replace(rank=self._rank), self._epoch, self._step, False)
+        last = self._step + 1 == sampler.steps
+        return DealtStep(step, dealt(sampler, self._epoch, self._step).rows[self._rank] if last else None)
 
     def __reduce__(self) -> Any:
         # Workers get what it stands for.
         return _share, (self.share(),)
 
 
-def _share(share: Step | list[int]) -> Step | list[int]:
+def _share(share: DealtStep) -> DealtStep:
     return share
 
 
@@ -395,7 +414,7 @@ def _lists(batch: Batch, name: str) -> list[Any] | None:
         return None
     if isinstance(found, torch.Tensor):
         return list(found)
-    values, offsets = found
+    values, offsets = found.values, found.offsets
     if not isinstance(values, torch.Tensor):
         return None
     return list(torch.tensor_split(values, offsets[1:-1].to(torch.int64))) if len(offsets) > 1 else []
@@ -457,13 +476,22 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
             arguments["torch"] = self._torch
         self._torch = arguments["torch"]
         self._convert = Convert("torch", self._torch["nulls"], self._torch["strings"])
-        self._followed: Any = arguments.pop("followed", None)
-        self._readers = PerProcess(lambda: _StepReader(self))
+        followed = arguments.pop("followed", None)
+        # Gives PyTorch's sampler, which has the dataset and is not kept alive by it, or what was known of it.
+        self._followed: Callable[[], Any] = lambda: followed
+        self._readers = PerProcess(self._new_reader)
+        # The step that was dealt last, or what a state says of it.
+        self._served: Step | None = None
+        self._dealt: dict[str, Any] | None = None
+
+    def _new_reader(self) -> _StepReader:
+        return _StepReader(self)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         # The sampler is read when workers start: then it has the epoch that they begin with.
-        return state if self._followed is None else {**state, "followed": _Followed.of(self._followed)}
+        followed = self._followed()
+        return state if followed is None else {**state, "followed": _Followed.of(followed)}
 
     def __getitem__(self, rows: Any) -> Any:
         if hasattr(rows, "__index__") and not getattr(rows, "shape", ()):
@@ -474,15 +502,62 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
         """The samples of a list of row ids, or of a :class:`Step`: a :class:`Rows`."""
         if isinstance(rows, LoaderStep):
             return rows.batch()
+        if isinstance(rows, _counted.Refusal):
+            rows.__index__()
         if isinstance(rows, GlobalStep):
             rows = rows.share()
+        if isinstance(rows, DealtStep):
+            self._deal(rows.step)
+            rows = rows.step if rows.rows is None else rows.rows
+        followed = self._followed()
         if isinstance(rows, Step):
             batch = self._readers.get().serve(rows)
-        elif self._followed is not None:
-            batch = self._readers.get().follow(_Followed.of(self._followed), list(rows))
+        elif followed is not None:
+            batch = self._readers.get().follow(_Followed.of(followed), list(rows))
         else:
             batch = self.take(rows)
         return Rows(batch, self._convert)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What torchdata's ``StatefulDataLoader`` keeps beside how many steps it took: of what these are.
+
+        Accelerate wraps a :class:`GlobalBatchSampler` in what has no state, so that torchdata goes on by counting.
+        """
+        return {"workers": _workers(), "dealt": self._dealt if self._served is None else self._state_of(self._served)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Refuses a state of another number of workers; a step that is dealt otherwise than before is refused later."""
+        _check_workers(state_dict)
+        self._dealt, self._served = state_dict.get("dealt"), None
+
+    def _state_of(self, step: Step) -> dict[str, Any]:
+        spec, text = step.spec, ctypes.create_string_buffer(_ffi.STATE_CAPACITY)
+        whole = self._readers.get().opened(spec).whole
+        call(library.sampler_state, whole, step.epoch, step.step + 1, text, len(text))
+        return {"shards": spec.world_size // spec.replicas, "batch_size": spec.batch_size, "state": text.value.decode()}
+
+    def _deal(self, step: Step) -> None:
+        """Takes note of a step that a :class:`GlobalBatchSampler` has dealt."""
+        before, self._dealt = self._dealt, None
+        self._served = step
+        if before is None:
+            return
+        spec = step.spec
+        if (before["shards"], before["batch_size"]) != (spec.world_size // spec.replicas, spec.batch_size):
+            raise StateError(
+                f"the state is of {before['shards']} ranks with {before['batch_size']} rows per step each, and now "
+                f"{spec.world_size // spec.replicas} have {spec.batch_size}: as many steps are other rows. Go on with "
+                "both as before, or use rowdex.accelerate.Loader, whose state goes on with any"
+            )
+        # Refuses another order, seed or dataset.
+        epoch = spec._replace(resumed=before["state"]).open(self).resumed_epoch
+        assert epoch is not None
+        if not epoch <= step.epoch <= epoch + 1:
+            raise StateError(
+                f"the state is of epoch {epoch}, and epoch {step.epoch} begins: Accelerate counts epochs from 0 in "
+                f"every process, so call set_epoch({epoch}) of the prepared loader before its first iteration, or use "
+                "rowdex.accelerate.Loader, whose epochs follow its state"
+            )
 
     def follow(self, sampler: _StockSampler[Any]) -> Dataset:
         """Plans for what PyTorch's own ``DistributedSampler`` will ask for, and returns this dataset.
@@ -505,7 +580,7 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
                 raise TypeError(
                     f"{type(sampler).__name__} has no {name}: follow() is for torch.utils.data.DistributedSampler"
                 )
-        self._followed = sampler
+        self._followed = weakref.ref(sampler)
         self._readers.forget()
         return self
 
@@ -588,12 +663,18 @@ class _StepReader:
     """What one process knows of what comes."""
 
     def __init__(self, dataset: Dataset) -> None:
-        self._dataset = dataset
+        # Which has this reader.
+        self._dataset: Dataset = weakref.proxy(dataset)
         self._opened: dict[SamplerSpec, OpenSampler] = {}
         self._stream: _Stream | None = None
         self._misses = 0
         # A DataLoader without workers reads in the thread that iterates, and there may be several of these.
         self._lock = threading.Lock()
+
+    def opened(self, spec: SamplerSpec) -> OpenSampler:
+        """The samplers of a spec."""
+        with self._lock:
+            return self._open(spec)
 
     def serve(self, step: Step) -> Batch:
         """The batch of a step."""
@@ -677,6 +758,17 @@ def _workers() -> int:
     return 1 if info is None else int(info.num_workers)
 
 
+def _check_workers(state_dict: dict[str, Any]) -> None:
+    """Refuses the state of a worker where there is another number of them, of which torchdata says nothing."""
+    before, workers = state_dict.get("workers", _workers()), _workers()
+    if before != workers:
+        raise StateError(
+            f"a state of {before} workers, where now there are {workers}: torchdata keeps a state for each. Use as "
+            f"many (num_workers={before}), or save state_after(epoch, step) of the sampler or the IterableDataset, "
+            "which goes on with any number of ranks and workers"
+        )
+
+
 class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
     """Batches of one rank, shared out among the workers of a ``DataLoader(dataset, batch_size=None)``: dicts of
     tensors.
@@ -706,7 +798,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
     def __getstate__(self) -> dict[str, Any]:
         return {
             "dataset": self.dataset, "sampler": self._sampler, "begun": self._begun, "told": self._told,
-            "chosen": self._chosen, "at": self._at, "go_on": self._go_on,
+            "chosen": self._chosen, "at": self._at, "go_on": self._go_on, "counted_by": self._counted_by,
         }  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -722,7 +814,13 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         self._chosen: bool = state.get("chosen", False)
         # The epoch that is served, which of this worker's steps comes next, and whether that was the last.
         self._at: tuple[int, int, bool] | None = state.get("at")
+        # The state of the run where that epoch began.
+        self._begins: str | None = None
+        # Why a state was not gone on from.
+        self._refused: Exception | None = None
         self._go_on: tuple[int, int] | None = state.get("go_on")
+        # What counts the steps of its workers, and tells nobody where it goes on.
+        self._counted_by: str = state.get("counted_by", "")
         # What each iterator of a DataLoader tells its workers by, and the sampler's spec that they have.
         self._iterators: weakref.WeakKeyDictionary[Any, tuple[torch.Tensor, SamplerSpec]] = weakref.WeakKeyDictionary()
         announce()
@@ -731,8 +829,14 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
     def _shards(self) -> int:
         return self._sampler._shards
 
+    def __repr__(self) -> str:
+        return f"IterableDataset({self.dataset!r}, {self._sampler!r})"
+
     def __len__(self) -> int:
         """How many batches every rank has in the current epoch."""
+        if torch.utils.data.get_worker_info() is None:
+            # A framework that counts steps asks for it before workers are made.
+            self._counted_by = _counted.in_workers(self)
         return len(self._sampler)
 
     def __iter__(self) -> Iterator[Any]:
@@ -751,6 +855,12 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         info = torch.utils.data.get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
         place, sampler = 0, self._sampler.sampler
+        if info is not None and self._counted_by:
+            raise RuntimeError(
+                f"{self._counted_by} counts the steps of a run and goes on from a checkpoint at that count, which the "
+                "workers of an IterableDataset cannot see: with Lightning use "
+                f"{_counted.MODULE}, or torchdata's StatefulDataLoader; with the Trainer {_counted.MIXIN}"
+            )
         if self._go_on is not None:
             (epoch, place), self._go_on = self._go_on, None
             self._go_to(epoch)
@@ -766,10 +876,18 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         resumed = epoch == sampler._resumed_epoch
         steps = sampler._steps(epoch)[worker::workers]
         place = min(place, len(steps))
+        refusals = [] if info is not None else list(sampler._refusals(steps.start + place))
+        self._begins = sampler._state(epoch, sampler._steps(epoch).start)["state"]
         self._at = (epoch, place, 0 < place == len(steps))
-        return self._serve(sampler.spec, epoch, resumed, steps, place)
+        return self._serve(sampler.spec, epoch, resumed, steps, place, refusals)
 
-    def _serve(self, spec: SamplerSpec, epoch: int, resumed: bool, steps: range, place: int) -> Iterator[Any]:
+    def _serve(
+        self, spec: SamplerSpec, epoch: int, resumed: bool, steps: range, place: int, refusals: list[Any]
+    ) -> Iterator[Any]:
+        if self._refused is not None:
+            raise self._refused
+        for refusal in refusals:
+            refusal.__index__()
         for next_place, step in enumerate(steps[place:], place + 1):
             batch = self.dataset.__getitems__(Step(spec, epoch, step, resumed))
             self._at = (epoch, next_place, False)
@@ -780,6 +898,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         self._settle()
         sampler = self._sampler.sampler
         sampler._check_world()
+        sampler._follow()
         told, spec = self._iterators.get(iterator, (None, sampler.spec))
         if spec is not sampler.spec:
             raise RuntimeError(
@@ -798,7 +917,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         if not self._begun:
             return
         self._begun, self._go_on = False, None
-        self._sampler.sampler._begin()
+        self._sampler.sampler._advance()
         if self._told is not None and self._told[1] > 0:
             self._go_to(int(self._told[1]))
 
@@ -818,7 +937,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration serve ``epoch``."""
         self._settle()
-        self._chosen, self._go_on = True, None
+        self._chosen, self._go_on, self._refused = True, None, None
         self._sampler.set_epoch(epoch)
 
     def state_after(self, epoch: int, step: int) -> dict[str, str]:
@@ -829,23 +948,54 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         """Goes on from :meth:`state_after`, with any number of ranks and workers."""
         self._settle()
         self._sampler.load_state_dict(state_dict)
-        self._chosen, self._go_on, self._at = True, None, None
+        self._chosen, self._go_on, self._at, self._refused = True, None, None, None
 
     def state_dict(self) -> dict[str, Any]:
         """Where this worker stands."""
+        sampler = self._sampler.sampler
+        found: dict[str, Any] = {"workers": _workers(), "shards": sampler._shards, "batch_size": sampler.batch_size}
         if self._go_on is not None:
-            return {"epoch": self._go_on[0], "batches": self._go_on[1]}
-        epoch, place, ended = (self._sampler.sampler.epoch, 0, False) if self._at is None else self._at
-        return {"epoch": epoch + 1, "batches": 0, "ended": True} if ended else {"epoch": epoch, "batches": place}
+            return found | {"epoch": self._go_on[0], "batches": self._go_on[1], "state": sampler.spec.resumed}
+        if self._at is None:
+            begins = sampler._state(sampler.epoch, sampler._steps(sampler.epoch).start)
+            return found | begins | {"epoch": sampler.epoch, "batches": 0}
+        epoch, place, ended = self._at
+        if ended:
+            return found | sampler._state(epoch + 1, 0) | {"epoch": epoch + 1, "batches": 0, "ended": True}
+        return found | {"epoch": epoch, "batches": place, "state": self._begins}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on from where a worker stood."""
+        """Goes on from where a worker stood.
+
+        Raises:
+            StateError: if its batches were others: of another number of workers, ranks or rows, or in another order.
+        """
+        _check_workers(state_dict)
+        self._refused = None
+        sampler = self._sampler.sampler
+        own = (sampler._shards, sampler.batch_size)
+        before = tuple(state_dict.get(name, now) for name, now in zip(("shards", "batch_size"), own))
+        if before != own:
+            # Said where the first batch is asked for: what is raised before may be lost.
+            self._refused = StateError(
+                f"the state is of {before[0]} ranks with {before[1]} rows per step each, and now {own[0]} have "
+                f"{own[1]}: as many batches are other rows. Save state_after(epoch, step), and give it to "
+                "load_run_state(), which goes on with any"
+            )
+            return
         epoch, place = int(state_dict["epoch"]), int(state_dict["batches"])
         if torch.utils.data.get_worker_info() is None:
             self._settle()
         elif state_dict.get("ended"):
             # The iteration that goes on is the one of which this worker had done its part.
             epoch, place = epoch - 1, sys.maxsize
+        text = state_dict.get("state")
+        if text is not None:
+            # Refuses another order, seed or dataset.
+            opened = sampler.spec._replace(resumed=text).open(self.dataset)
+            if steps_left(opened.sampler(True)).start > 0:
+                # Its batches are counted from where the run had been resumed itself.
+                self._sampler.load_state_dict({"state": text})
         self._chosen, self._go_on = True, (epoch, place)
 
 

@@ -20,12 +20,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torchtitan.components.dataloader import BaseDataLoader
-
-from ._arrays import Ragged
+from ._columns import Ragged
 from .dataset import Dataset
 from .errors import SchemaError
 from .loader import Loader
+
+_FITS = (
+    "rowdex.torchtitan is written for torchtitan 0.3, and the dataloaders of the one that is installed are others: "
+    "pip install torchtitan==0.3.0"
+)
+try:
+    from torchtitan.components.dataloader import BaseDataLoader
+except ImportError as error:
+    if not (error.name or "").startswith("torchtitan."):
+        raise
+    raise ImportError(_FITS, name=error.name) from error
+if not hasattr(BaseDataLoader, "Config"):
+    raise ImportError(_FITS)
 
 IGNORE_INDEX = -100
 """Labels that torchtitan's loss leaves out."""

@@ -10,17 +10,21 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
 from typing import Any
 
 import torch.utils.data
-from transformers import TrainerCallback, default_data_collator
+from transformers import Trainer, TrainerCallback, default_data_collator
+from transformers.trainer_utils import seed_worker
 
+from . import _trainer
 from . import accelerate as _accelerate
 from . import torch as _torch
 from ._gathered import in_order
+from ._transforms import functions
 from .dataset import Dataset
 from .order import Explicit
 from .sampler import DistributedSampler
@@ -41,25 +45,40 @@ class TrainerMixin:
     the datasets must be :class:`rowdex.torch.Dataset`; then a ``DataLoader`` makes the batches of samples. Columns
     that the model does not take are not read, unless ``remove_unused_columns=False``.
 
+    An option of the ``Trainer`` that is not honoured is an error that names it. ``SFTTrainer`` of TRL takes rows as
+    they are, with ``dataset_kwargs={"skip_prepare_dataset": True}``, and cuts them to ``max_length``.
+
     Args:
         rowdex_options: What :class:`rowdex.Loader` takes: ``memory``, ``threads``, ``map`` and the like; for training
             also ``order`` and ``tail``. With a ``DataLoader`` of samples only those of the sampler.
     """
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        order = cls.__mro__
+        if Trainer in order and order.index(Trainer) < order.index(TrainerMixin):
+            own = [base.__name__ for base in cls.__bases__ if issubclass(base, TrainerMixin)]
+            others = [base.__name__ for base in cls.__bases__ if not issubclass(base, TrainerMixin)]
+            raise TypeError(
+                f"class {cls.__name__}: {own[0]} comes after {others[0]}, so the loaders would be the Trainer's own: "
+                f"write class {cls.__name__}({', '.join(own + others)})"
+            )
+
     def __init__(self, *arguments: Any, rowdex_options: dict[str, Any] | None = None, **options: Any) -> None:
         self._rowdex_options = dict(rowdex_options or {})
         self._rowdex_saved: str | None = None
         self._rowdex_evaluations = 0
-        kept = {}
-        if any(kind.__module__.partition(".")[0] == "trl" for kind in type(self).__mro__):
-            # TRL's trainers look at the first row of a datasets.Dataset, and take nothing else.
-            for name in ("train_dataset", "eval_dataset"):
-                if isinstance(options.get(name), Dataset):
-                    kept[name] = options[name]
-                    options[name] = _first_row(options[name])
-        super().__init__(*arguments, **options)
+        given = _trainer.Given(super().__init__, arguments, options)
+        kind = _trainer.trl_trainer(type(self))
+        # TRL's trainers look at the first row of a datasets.Dataset, and take nothing else.
+        kept = {} if kind is None else given.replace(_first_row)
+        if kind is not None and kept:
+            _trainer.check_trl(kind, given)
+        given.make(super().__init__)
         for name, dataset in kept.items():
             setattr(self, name, dataset)
+        length = getattr(self.args, "max_length", None)  # type: ignore[attr-defined]
+        self._rowdex_cuts = kind is not None and length is not None
         self.add_callback(_Place(self))  # type: ignore[attr-defined]
 
     def get_train_dataloader(self) -> Any:
@@ -67,8 +86,6 @@ class TrainerMixin:
         if not isinstance(trainer.train_dataset, Dataset):
             return super().get_train_dataloader()  # type: ignore[misc]
         args = trainer.args
-        if getattr(args, "train_sampling_strategy", "random") not in ("random", "sequential"):
-            raise ValueError(f"train_sampling_strategy={args.train_sampling_strategy!r}: rowdex's order is its own")
         sampling = {
             "batch_size": trainer._train_batch_size,
             "seed": args.seed if args.data_seed is None else args.data_seed,
@@ -103,53 +120,82 @@ class TrainerMixin:
     def _rowdex_loader(self, dataset: Dataset, options: dict[str, Any], training: bool) -> Any:
         trainer: Any = self
         args = trainer.args
+        _trainer.check(args)
         if args.remove_unused_columns:
             trainer._set_signature_columns_if_needed()
             kept = [name for name in dataset.column_names if name in trainer._signature_columns]
             if not kept:
-                raise ValueError(
-                    f"none of the columns {', '.join(dataset.column_names)} is an argument of the model: name them as "
-                    "it does, or use remove_unused_columns=False"
-                )
+                raise _trainer.no_columns(dataset.column_names, args)
             if kept != dataset.column_names:
                 dataset = dataset.select(kept)
-        if trainer.data_collator is default_data_collator and args.dataloader_num_workers == 0:
-            return trainer.accelerator.prepare_data_loader(_accelerate.Loader(dataset, **options))
+        workers = {
+            "num_workers": args.dataloader_num_workers,
+            "prefetch_factor": args.dataloader_prefetch_factor,
+            "multiprocessing_context": getattr(args, "dataloader_multiprocessing_context", None),
+            # An evaluation has a loader of its own, so workers that persist would stay after each.
+            "persistent_workers": args.dataloader_persistent_workers and training,
+        }
+        if trainer.data_collator is default_data_collator and not any(workers.values()):
+            if self._rowdex_cuts:
+                checks = functools.partial(_checked, args.max_length)
+                options["map"] = [*functions(options.get("map")), checks]
+            loader = _accelerate.Loader(dataset, non_blocking=trainer.accelerator.non_blocking, **options)
+            return trainer.accelerator.prepare_data_loader(loader)
         if not isinstance(dataset, _torch.Dataset):
             raise TypeError(
-                "a data_collator, a tokenizer and dataloader_num_workers are for samples: give the Trainer a "
-                "rowdex.torch.Dataset in the place of the rowdex.Dataset"
+                "a data_collator, a tokenizer and options of workers such as dataloader_num_workers are for samples: "
+                "give the Trainer a rowdex.torch.Dataset in the place of the rowdex.Dataset, or, if map makes what the "
+                "model takes, data_collator=transformers.default_data_collator and no workers"
             )
+        collate = trainer.data_collator
         making = {
-            "collate_fn": trainer.data_collator,
-            "num_workers": args.dataloader_num_workers,
+            "collate_fn": _trainer.Cut(collate, args) if self._rowdex_cuts else _trainer.Listed(collate),
             "pin_memory": args.dataloader_pin_memory,
-            "persistent_workers": args.dataloader_persistent_workers,
-            "prefetch_factor": args.dataloader_prefetch_factor,
+            **workers,
         }
+        if training and workers["num_workers"]:
+            seeded = {"num_workers": workers["num_workers"], "rank": args.process_index}
+            making["worker_init_fn"] = functools.partial(seed_worker, **seeded)
         if training:
             size, rank = _accelerate.ranks()
             batches: Any = _torch.BatchSampler(dataset, num_replicas=size, rank=rank, **options)
             # Not prepared: it is the shard of this rank, and the Trainer moves batches itself.
             return torch.utils.data.DataLoader(dataset, batch_sampler=batches, **making)
-        split = trainer.accelerator.split_batches
-        if split:
-            options["batch_size"] *= trainer.accelerator.num_processes
-        everything = _torch.GlobalBatchSampler(dataset, split_batches=split, **options)
+        everything = _torch.GlobalBatchSampler(dataset, num_shards=_accelerate.ranks()[0], **options)
         return trainer.accelerator.prepare(torch.utils.data.DataLoader(dataset, batch_sampler=everything, **making))
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        path = os.path.join(resume_from_checkpoint, _FILE)
-        if os.path.exists(path):
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        # What is called before training goes on, whoever loads the model.
+        path = os.path.join(checkpoint or "", _FILE)
+        if checkpoint is not None and os.path.exists(path):
             with open(path) as file:
                 self._rowdex_saved = json.load(file)["state"]
-        super()._load_from_checkpoint(resume_from_checkpoint, model)  # type: ignore[misc]
+        super()._load_optimizer_and_scheduler(checkpoint)  # type: ignore[misc]
 
 
 def _first_row(dataset: Dataset) -> Any:
     import datasets
 
     return datasets.Dataset.from_dict(dataset.take([0]).to_pydict())
+
+
+def _checked(length: int, batch: Any) -> Any:
+    return _trainer.checked(batch, length, len(batch["input_ids"]) if "input_ids" in batch else 0)
+
+
+def _batches(loader: Any) -> Any:
+    """The batch sampler of rowdex that a ``DataLoader`` has, maybe within one of Accelerate."""
+    found = getattr(loader, "batch_sampler", None)
+    for _ in range(3):
+        if isinstance(found, (_torch.BatchSampler, _torch.GlobalBatchSampler)):
+            return found
+        found = getattr(found, "batch_sampler", None)
+    return None
+
+
+def _where(state: str) -> list[str]:
+    """Of which order and dataset a state is, and where: not of how many ranks, which may be others."""
+    return state.split(":")[1:4]
 
 
 class _Place(TrainerCallback):
@@ -161,7 +207,7 @@ class _Place(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **things: Any) -> None:
         place = self._place(args, state, things.get("train_dataloader"))
-        if place is not None and state.is_world_process_zero:
+        if place is not None and args.should_save:
             folder = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
             if os.path.isdir(folder):
                 with open(os.path.join(folder, _FILE), "w") as file:
@@ -171,7 +217,16 @@ class _Place(TrainerCallback):
         self._begins = True
         saved, self._trainer._rowdex_saved = self._trainer._rowdex_saved, None
         place = self._place(args, state, things.get("train_dataloader"))
-        if place is not None and saved is not None and saved != place[2] and not args.ignore_data_skip:
+        if place is None or args.ignore_data_skip:
+            return
+        if saved is None and state.global_step > 0 and (place[1] > 0 or state.epoch != place[0]):
+            raise ValueError(
+                f"the checkpoint has no {_FILE}, which the TrainerMixin writes, so nothing says which rows "
+                f"{state.global_step} steps were. If it is of as many ranks, rows per step and gradient accumulation "
+                f"steps as these, write {json.dumps({'state': place[2]})} to a file of this name in it; otherwise "
+                "begin an epoch with ignore_data_skip=True"
+            )
+        if saved is not None and _where(saved) != _where(place[2]):
             raise ValueError(
                 f"the checkpoint is at {saved}, and the Trainer would go on at {place[2]}: use the dataset, the seed, "
                 "and as many rows per step of all ranks together as before (per_device_train_batch_size times ranks "
@@ -183,20 +238,20 @@ class _Place(TrainerCallback):
             return
         self._begins = False
         loader = things.get("train_dataloader")
-        place = self._place(args, state, loader)
-        batches = getattr(loader, "batch_sampler", None)
-        if place is not None and isinstance(batches, _torch.BatchSampler):
-            # Nobody tells it where an epoch was over.
+        place, batches = self._place(args, state, loader), _batches(loader)
+        if place is not None and batches is not None:
+            # Nobody tells it where an epoch was over, nor one that is wrapped.
             batches.set_epoch(place[0])
 
     def _place(self, args: Any, state: Any, loader: Any) -> tuple[int, int, str] | None:
         """Epoch, step and state after as many steps as the Trainer has counted."""
         if isinstance(loader, _accelerate.Loader):
             sampler: DistributedSampler = loader._sampler_copy()
-        elif isinstance(getattr(loader, "batch_sampler", None), _torch.BatchSampler):
-            sampler = loader.batch_sampler.sampler
         else:
-            return None
+            batches = _batches(loader)
+            if batches is None:
+                return None
+            sampler = batches.sampler
         every = args.gradient_accumulation_steps
         epoch, update = divmod(state.global_step, max(1, math.ceil(sampler.steps / every)))
         return epoch, update * every, sampler._state(epoch, update * every)["state"]

@@ -13,7 +13,6 @@ Any function of a value will do for ``decode``, and any function of a batch for 
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import importlib.util
 import io
@@ -23,7 +22,8 @@ import struct
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _ffi, _values
-from ._arrays import Ragged, check_fill
+from ._columns import Ragged, check_fill, is_tensor
+from ._imports import loaded
 
 if TYPE_CHECKING:
     from .dataset import Dataset
@@ -78,7 +78,7 @@ class Image:
 
     def __call__(self, value: Any) -> Any:
         """The image as an array."""
-        import numpy as np
+        np = loaded("numpy")
 
         data = value.get("bytes") if isinstance(value, dict) else value
         if not isinstance(data, (bytes, bytearray, memoryview)):
@@ -98,22 +98,22 @@ class Image:
         raise ValueError("no JPEG, and simplejpeg decodes nothing else: install Pillow")
 
     def _simplejpeg(self, data: bytes) -> Any:
-        module = importlib.import_module("simplejpeg")
+        module = loaded("simplejpeg")
         return module.decode_jpeg(data, colorspace="GRAY" if self._mode == "L" else "RGB")
 
     def _torchvision(self, data: bytes) -> Any:
-        import torch
+        torch = loaded("torch")
 
-        module = importlib.import_module("torchvision.io")
+        module = loaded("torchvision.io")
         # From a copy that may be written to: torch warns of others.
         encoded = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         mode = module.ImageReadMode.GRAY if self._mode == "L" else module.ImageReadMode.RGB
         return module.decode_image(encoded, mode=mode).permute(1, 2, 0).numpy()
 
     def _pillow(self, data: bytes) -> Any:
-        import numpy as np
+        np = loaded("numpy")
 
-        module = importlib.import_module("PIL.Image")
+        module = loaded("PIL.Image")
         with module.open(io.BytesIO(data)) as image:
             if self._size is not None:
                 height, width = self._size
@@ -174,17 +174,17 @@ class Pad:
         """The lists as one array or tensor, and where the items are. Shape ``(rows, length, ...)`` and the same."""
         if not isinstance(lists, Ragged) or not hasattr(lists.values, "shape"):
             raise ValueError("only lists of numbers are padded, and these are not: name columns, pad={'tokens': …}")
-        is_tensor = type(lists.values).__module__.partition(".")[0] == "torch"
-        values, offsets = (part.numpy() if is_tensor else part for part in lists)
+        of_torch = is_tensor(lists.values)
+        values, offsets = (part.numpy() if of_torch else part for part in (lists.values, lists.offsets))
         found, there = self._padded(values, offsets)
-        if is_tensor:
-            import torch
+        if of_torch:
+            torch = loaded("torch")
 
             return torch.from_numpy(found), torch.from_numpy(there)
         return found, there
 
     def _padded(self, values: Any, offsets: Any) -> tuple[Any, Any]:
-        import numpy as np
+        np = loaded("numpy")
 
         lengths = offsets[1:] - offsets[:-1]
         longest = int(lengths.max()) if len(lengths) else 0
@@ -210,12 +210,8 @@ def hub(dataset: Dataset) -> dict[str, Image]:
     Raises:
         ValueError: if there is no such metadata, or no such column.
     """
-    schema = _ffi.ArrowSchema()
-    dataset.schema._export(schema)
-    try:
-        metadata = _metadata(schema.metadata)
-    finally:
-        schema.release(ctypes.addressof(schema))
+    exported = dataset.schema._exported
+    metadata = _metadata(exported.schema.metadata)
     try:
         features = json.loads(metadata[b"huggingface"])["info"]["features"]
     except (KeyError, TypeError, ValueError):

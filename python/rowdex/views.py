@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union, overload
 
 from . import _ffi
 from ._capsule import stream_pointer
-from ._library import Handle, call, library, optional_text, path_bytes
+from ._library import Handle, call, is_remote, library, optional_text, path_bytes, waiting
 from .index import Index, Path
 from .order import IdSet, Side
 from .progress import Progress, told
@@ -173,7 +173,9 @@ def select(
     )
     report = _ffi.SelectReport()
     with told(progress if where is not None or update else False, "selecting", "rows") as options.progress:
-        call(library.select, handle, path_bytes(output), ctypes.byref(options), ctypes.byref(report))
+        arguments = (handle, path_bytes(output), ctypes.byref(options), ctypes.byref(report))
+        remote = update or is_remote(output, root) or (base is not None and base._is_of_a_store)
+        waiting(remote, lambda: call(library.select, *arguments))
     made = SelectReport(*(getattr(report, name) for name in SelectReport._fields))
     return made._replace(repeated=made.repeated + counts[0], unserved=made.unserved + counts[1])
 

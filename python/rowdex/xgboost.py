@@ -15,6 +15,7 @@ from typing import Any
 import xgboost
 
 from . import _matrix, _passes
+from ._imports import loaded
 from ._library import Handle
 from .batch import Batch
 from .dataset import Dataset
@@ -130,7 +131,7 @@ class DataIter(xgboost.DataIter):
         return True
 
     def _of(self, batch: Batch) -> dict[str, Any]:
-        import numpy as np
+        np = loaded("numpy")
 
         found = {"data": self._matrix(batch)}
         labels = [batch.to_numpy([name])[name] for name in self._label]
@@ -145,7 +146,7 @@ class DataIter(xgboost.DataIter):
 
 def _whole_queries(batches: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The same rows, cut where a query ends: the last query of a batch goes to the next one."""
-    import numpy as np
+    np = loaded("numpy")
 
     held: dict[str, Any] | None = None
     for batch in batches:

@@ -101,6 +101,15 @@ def test_repr_says_what_it_is(dataset: Any, index: str) -> None:
     )
 
 
+def test_all_rows_are_a_table_or_a_frame_in_their_order(dataset: Any, table: pa.Table) -> None:
+    some = dataset.select(["name", "id"])
+    assert some.to_arrow().equals(table.select(["name", "id"]))
+    frame = pytest.importorskip("pandas").DataFrame
+    assert isinstance(some.to_pandas(), frame) and some.to_pandas().to_dict("list") == some.to_arrow().to_pydict()
+    pytest.importorskip("polars")
+    assert some.to_polars().to_dict(as_series=False) == some.to_arrow().to_pydict()
+
+
 def test_a_closed_dataset_opens_again_when_it_is_used(index: str) -> None:
     with rowdex.Dataset(index) as dataset:
         dataset[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -91,6 +92,30 @@ print(report.sections["versions"]["packages"]["pyarrow"])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["[]", pa.__version__], done.stderr
+
+
+def test_every_package_that_rowdex_imports_is_among_those_it_looks_for(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = {"PIL": "pillow", "nvidia": "nvidia-dali-cuda120", "sklearn": "scikit-learn"}
+    imported = set()
+    for path in pathlib.Path(rowdex.__file__).parent.glob("*.py"):
+        text = path.read_text()
+        imported |= set(re.findall(r"^\s*(?:import|from) ([A-Za-z]\w*)", text, re.MULTILINE))
+        imported |= set(re.findall(r'(?:import_module|loaded)\("([A-Za-z]\w*)', text))
+    others = imported - sys.stdlib_module_names - {"rowdex"}
+    assert {"torch", "grain", "PIL"} <= others
+    names = {called.get(name, name.replace("_", "-")) for name in others}
+    assert names <= set(doctor.FRAMEWORKS), names - set(doctor.FRAMEWORKS)
+    # And those that it works with, under the names that they are installed by.
+    for name in names | {"xgboost-cpu", "trl", "datasets", "nvidia-dali-cuda130", "torchtitan"}:
+        folder = tmp_path / f"{name.replace('-', '_')}-99.1.dist-info"
+        folder.mkdir(exist_ok=True)
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 99.1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    packages = doctor.examine().sections["versions"]["packages"]
+    for name in names | {"xgboost-cpu", "trl", "datasets", "nvidia-dali-cuda130", "torchtitan"}:
+        assert packages[name] == "99.1"
 
 
 def test_wrong_usage_is_told_with_status_2() -> None:

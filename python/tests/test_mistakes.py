@@ -8,6 +8,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import rowdex
 import rowdex.transforms
@@ -211,9 +212,14 @@ def test_a_path_in_the_place_of_a_dataset_is_no_dataset_of_its_letters(index: st
             make(path)
 
 
+OF_A_LOADER = {"map", "memory", "threads"}
+
+
 @pytest.mark.parametrize("name", sorted(_options._ELSEWHERE))
 def test_an_option_of_another_loader_is_told_what_it_is_here(dataset: rowdex.Dataset, name: str) -> None:
     for make, maker in ((rowdex.Loader, "Loader"), (rowdex.torch.BatchSampler, "BatchSampler")):
+        if make is rowdex.Loader and name in OF_A_LOADER:
+            continue
         with pytest.raises(TypeError, match=f"^{name}: {maker} has no such option; ."):
             make(dataset, batch_size=8, **{name: 1})
 
@@ -354,3 +360,5 @@ def test_a_schema_is_pickled(dataset: rowdex.Dataset) -> None:
     for schema in (dataset.schema, dataset.index.schema, rowdex.Loader(dataset, batch_size=8, views=True).schema):
         again = pickle.loads(pickle.dumps(schema))
         assert again.fields == schema.fields
+        assert pa.schema(again).equals(pa.schema(schema), check_metadata=True)
+        assert pickle.loads(pickle.dumps(again)).fields == schema.fields

@@ -115,7 +115,9 @@ def test_views_are_combined_and_say_what_they_are_of(index: str, tmp_path: pathl
         with pytest.raises(ValueError, match="sample"):
             rowdex.select(index, view, sample=wrong)
     with pytest.raises(rowdex.AlreadyExistsError):
-        rowdex.select(index, view)
+        rowdex.select(index, view, sample=0.5)
+    with pytest.raises(rowdex.ArgumentError, match="no rows are chosen"):
+        rowdex.select(index, view, overwrite=True)
 
 
 def test_sets_of_rows_are_made_of_lists_and_views_and_joined(

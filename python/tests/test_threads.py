@@ -230,7 +230,7 @@ for threads in (0, 2):
         # Also before the first batch.
         while not done.is_set():
             assert len(loader) == 63 and 0 <= loader.steps_left <= 63 and loader.epoch <= 6
-            assert loader.stats.rows >= 0 and loader.state_dict()["state"].startswith("rowdex-state-v1")
+            assert loader.stats.rows >= 0 and loader.state_dict()["state"].startswith("rowdex-state-v2")
             assert loader.schema.names == ["id"] and loader.predict().first_passes > 0
     together(iterate, ask, ask)
 """,

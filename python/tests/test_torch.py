@@ -403,6 +403,33 @@ def test_the_training_loops_of_the_manual_run_as_they_are_written(folder: pathli
         assert done.returncode == 0, f"{program}\n{done.stderr}"
 
 
+def test_three_ranks_validate_every_row_once_as_the_manual_shows(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    text = (REPOSITORY / "docs/python.md").read_text().partition("## Validation")[2]
+    program = re.search(r"```python\n(.*?)```", text, re.S)
+    assert program is not None
+    (tmp_path / "data").symlink_to(folder)
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    environment = {**os.environ, "MASTER_ADDR": "localhost", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    # Batches of which the last is short.
+    command = [sys.executable, "-c", program[1].replace("256", "64")]
+    ranks = [
+        subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**environment, "WORLD_SIZE": "3", "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(3)
+    ]  # fmt: skip
+    try:
+        outputs = [rank.communicate(timeout=WATCHDOG) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    for output, errors in outputs:
+        assert output.split() == [str(ROWS)] * 3, errors
+
+
 def test_a_loaders_tensors_are_its_arrays(dataset: Any) -> None:
     options: dict[str, Any] = {"batch_size": 30, "seed": 2, "nulls": "mask", "strings": "offsets"}
     outputs: list[Any] = ["torch", "numpy"]
@@ -415,11 +442,29 @@ def test_a_loaders_tensors_are_its_arrays(dataset: Any) -> None:
             assert ours.values.tolist() == theirs.values.tolist() and ours.offsets.tolist() == theirs.offsets.tolist()
 
 
+def test_samplers_and_datasets_say_which_rows_they_serve(index: str) -> None:
+    dataset = rowdex.torch.Dataset(index)
+    for made in (
+        rowdex.torch.BatchSampler(dataset, 64, seed=7),
+        rowdex.torch.GlobalBatchSampler(dataset, 64, seed=7),
+        rowdex.torch.IterableDataset(dataset, 64, seed=7),
+        rowdex.Loader(dataset, batch_size=64, seed=7).batch_sampler,
+    ):
+        shown = repr(made)
+        assert shown.startswith(f"{type(made).__name__}(") and "seed=7" in shown and "batch_size=64" in shown
+
+
 def test_steps_are_not_for_a_dataset_without_tensors(index: str) -> None:
     dataset = rowdex.Dataset(index)
     batches = rowdex.torch.BatchSampler(dataset, 10)
     with pytest.raises(TypeError, match="give the DataLoader a rowdex.torch.Dataset"):
         next(iter(DataLoader(dataset, batch_sampler=batches)))  # type: ignore[arg-type]
+
+
+def test_a_loader_is_no_dataset_of_a_data_loader(torch_dataset: Any) -> None:
+    loader: Any = rowdex.Loader(torch_dataset, batch_size=8)
+    with pytest.raises(TypeError, match="a Loader is no dataset: .*rowdex.torch.BatchSampler.*TrainerMixin"):
+        next(iter(DataLoader(loader, batch_size=8)))
 
 
 def test_misuse_is_refused(torch_dataset: Any) -> None:

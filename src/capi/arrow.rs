@@ -6,7 +6,38 @@ use arrow::array::{Array, RecordBatch, StructArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 
+use super::error::{call, rowdex_error, rowdex_status};
+use super::handle::{self, out_param, require};
 use crate::{Error, ErrorKind, Result};
+
+/// Writes another struct for the same Arrow schema, which the caller releases, too.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_schema_copy(
+    schema: Option<&FFI_ArrowSchema>,
+    copy: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let schema = Schema::try_from(require(schema, "schema")?).map_err(|error| {
+            Error::new(ErrorKind::Schema, format!("not the schema of columns: {error}")).with_source(error)
+        })?;
+        out_param(copy, "copy")?.write(export_schema(&schema)?);
+        Ok(())
+    })
+}
+
+/// Calls the release function of an Arrow schema, unless it was released or moved: for languages in which a destructor
+/// is an address. The struct itself stays the caller's.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_schema_release(schema: Option<&mut FFI_ArrowSchema>) {
+    handle::free(schema.map(|schema| std::mem::replace(schema, FFI_ArrowSchema::empty())));
+}
+
+/// As rowdex_schema_release, for an Arrow array.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_array_release(array: Option<&mut FFI_ArrowArray>) {
+    handle::free(array.map(|array| std::mem::replace(array, FFI_ArrowArray::empty())));
+}
 
 /// The schema as a struct type, with a child for each column.
 pub(super) fn export_schema(schema: &Schema) -> Result<FFI_ArrowSchema> {

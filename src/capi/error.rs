@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
 
+use super::fork;
 use super::handle::{self, Versioned};
 use crate::{Error, ErrorKind, Result};
 
@@ -172,6 +173,7 @@ pub(super) type ErrorOut<'a> = Option<&'a mut MaybeUninit<*mut rowdex_error>>;
 /// Runs the body of an entry point. What fails, or panics, becomes a status and an error; outputs are written last, by
 /// the body.
 pub(super) fn call(error: ErrorOut<'_>, work: impl FnOnce() -> Result<()>) -> rowdex_status {
+    fork::ready();
     match catch(work) {
         Ok(()) => rowdex_status::Ok,
         Err(cause) => {

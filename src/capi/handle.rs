@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use arc_swap::ArcSwap;
@@ -58,7 +59,7 @@ pub(super) fn handle<T>(value: T) -> *mut T {
 }
 
 /// Drops what the caller gives back; nothing where it gives NULL.
-pub(super) fn free<T>(handle: Option<Box<T>>) {
+pub(super) fn free<T>(handle: Option<T>) {
     // What a destructor that panics leaves behind is leaked, which is all that can be done.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
 }
@@ -147,6 +148,17 @@ pub(super) unsafe fn optional_path<'a>(path: *const c_char) -> Option<&'a Path> 
 pub(super) unsafe fn path<'a>(path: *const c_char, name: &str) -> Result<&'a Path> {
     // SAFETY: the caller's promise.
     unsafe { optional_path(path) }.ok_or_else(|| null(name))
+}
+
+/// A number that others may change meanwhile, or `None` where the caller gives NULL.
+///
+/// # Safety
+/// `number` is NULL, misaligned, or a number that is there for as long as the result is used, and that is written to
+/// atomically alone.
+pub(super) unsafe fn shared_number(number: *const u32, name: &str) -> Result<Option<&'static AtomicU32>> {
+    check_array(number, usize::from(!number.is_null()), name)?;
+    // SAFETY: aligned, as was just checked; the rest is the caller's promise.
+    Ok((!number.is_null()).then(|| unsafe { AtomicU32::from_ptr(number.cast_mut()) }))
 }
 
 /// Room of our own for numbers, of which the caller says how many.

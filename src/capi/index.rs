@@ -12,6 +12,7 @@ use super::handle::{self, Versioned, out_param, require, rowdex_str};
 use super::option::{Count, count};
 use super::store::{rowdex_store_options, store_options};
 use crate::index::builder::BuildReport;
+use crate::stop;
 use crate::{Error, ErrorKind, Index, IndexBuilder, Result};
 
 /// Where a row is. Concurrent use is fine, and so is freeing it while a dataset that was opened with it lives.
@@ -73,7 +74,7 @@ impl Progress {
     }
 
     pub(super) fn tell(&self, files_done: u64, files: u64, rows: u64) {
-        if let Some(callback) = self.callback {
+        if let Some(callback) = self.callback.filter(|_| stop::check().is_ok()) {
             // SAFETY: a function of this type, by the caller's promise, with the userdata that came with it.
             unsafe { callback(self.userdata, files_done, files, rows) }
         }
@@ -163,6 +164,8 @@ pub struct rowdex_build_report {
     pub requests: u64,
     /// Bytes of the footers that were read.
     pub footer_bytes: u64,
+    /// How often a file was named that was named already: it is in the index once.
+    pub repeated_files: u64,
 }
 
 // SAFETY: repr(C) and integers of 8 bytes only.
@@ -180,6 +183,7 @@ impl From<BuildReport> for rowdex_build_report {
             index_bytes,
             requests,
             footer_bytes,
+            repeated_files,
         } = report;
         Self {
             struct_size: 0,
@@ -192,6 +196,7 @@ impl From<BuildReport> for rowdex_build_report {
             read_files,
             requests,
             footer_bytes,
+            repeated_files,
         }
     }
 }

@@ -335,6 +335,10 @@ pub struct rowdex_prediction {
     pub requests: u64,
     /// Units that row groups are read, decoded and held in: one for each, or for several small ones of a file.
     pub units: u64,
+    /// How many of peak_bytes are not rows: what is known of row groups, and of the rows that are looked ahead at.
+    pub bookkeeping_bytes: u64,
+    /// The least memory that a loader takes.
+    pub least_memory: u64,
 }
 
 // SAFETY: repr(C) and numbers of 8 bytes only.
@@ -366,6 +370,8 @@ pub unsafe extern "C" fn rowdex_loader_predict(
             first_batch_decodes,
             peak_bytes,
             units,
+            bookkeeping_bytes,
+            least_memory,
         } = told;
         out.write(rowdex_prediction {
             struct_size: 0,
@@ -380,6 +386,8 @@ pub unsafe extern "C" fn rowdex_loader_predict(
             first_requests,
             requests,
             units,
+            bookkeeping_bytes,
+            least_memory,
         });
         Ok(())
     })

@@ -20,6 +20,7 @@ mod counters;
 mod dataset;
 mod error;
 mod faults;
+mod fork;
 mod handle;
 mod id_set;
 mod index;
@@ -29,6 +30,7 @@ mod option;
 mod orders;
 mod sampler;
 mod select;
+mod stop;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -16,9 +16,10 @@ use crate::{Error, ErrorKind, Result, Tail};
 #[derive(Debug)]
 pub struct rowdex_sampler(pub(super) Snapshot<DistributedSampler>);
 
-/// Room enough for any state with its NUL.
+/// Room enough for any state with its NUL. Into less room a state is written if it fits; else the error says how much
+/// it needs.
 #[allow(dead_code, reason = "for the header")]
-pub const ROWDEX_STATE_CAPACITY: usize = 128;
+pub const ROWDEX_STATE_CAPACITY: usize = 512;
 
 /// Who gets which rows when. Rank, world size and batch size have no defaults.
 #[repr(C)]

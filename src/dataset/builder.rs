@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arrow::datatypes::Field;
 
 use super::{Dataset, Inner, Settings, Staleness, State};
 use crate::index::{Index, root};
+use crate::once::Once;
 use crate::per_process::PerProcess;
 use crate::projection::Projection;
 use crate::row_group::{FileMetadata, MAX_DECODED_BYTES, views_pay, views_save_nothing};
@@ -194,7 +195,7 @@ impl DatasetBuilder {
             place,
         };
         let state = PerProcess::new(State::new(&settings));
-        Ok(Dataset { inner: Arc::new(Inner { settings, decoded_bytes: OnceLock::new(), state }) })
+        Ok(Dataset { inner: Arc::new(Inner { settings, decoded_bytes: Once::new(), state }) })
     }
 }
 

@@ -7,13 +7,12 @@ use arrow::array::{Array, ArrayRef, AsArray, UInt32Array, make_array};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
-use rayon::prelude::*;
 
 use super::Dataset;
 use crate::index::RowGroupEntry;
 use crate::order::id_set::Builder;
 use crate::order::{IdSet, Side, Split};
-use crate::pool::run_on;
+use crate::pool;
 use crate::{Error, ErrorKind, Result};
 
 /// One column of a dataset, from [`Dataset::column`]: what orders by class or weight, and splits by key, need to know.
@@ -247,17 +246,14 @@ impl<'a> Column<'a> {
         let ids = Ids(self.rows);
         let wanted: Vec<RowGroupEntry<'_>> = inner.index.row_groups().filter(|entry| ids.count(entry) > 0).collect();
         let pool = reader.inner.pool(reader.inner.state()?)?;
-        let read = |entry: &RowGroupEntry<'_>| {
+        let read = |(): &mut (), entry: &RowGroupEntry<'_>| {
             let batch = reader.read_whole(entry.index())?;
             let array = batch.columns().first().cloned();
             array.ok_or_else(|| Error::new(ErrorKind::Internal, "a column that was chosen is not there"))
         };
         // Only a few row groups at a time are in memory.
         for entries in wanted.chunks(inner.threads.max(1)) {
-            let arrays: Vec<Result<ArrayRef>> = match pool.filter(|_| entries.len() > 1) {
-                Some(pool) => run_on(pool, || entries.par_iter().map(read).collect())?,
-                None => entries.iter().map(read).collect(),
-            };
+            let arrays = pool::each(pool.filter(|_| entries.len() > 1), entries, || (), read)?;
             for (entry, array) in entries.iter().zip(arrays) {
                 let picked = ids.pick(entry, array?).and_then(leaf).map_err(|error| self.unreadable(error));
                 let checked = picked.and_then(|array| each(*entry, ids, array));

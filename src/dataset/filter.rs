@@ -3,13 +3,12 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{ArrayRef, BooleanBufferBuilder, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 use bytes::Bytes;
 use datafusion_common::ScalarValue;
-use rayon::prelude::*;
 
 use super::Dataset;
 use super::column::Ids;
@@ -20,7 +19,7 @@ use crate::filter::{Bounds, Condition, Lacks, Predicate, Truth};
 use crate::index::RowGroupEntry;
 use crate::order::IdSet;
 use crate::order::id_set::Builder;
-use crate::pool::run_on;
+use crate::pool;
 use crate::row_group::{BloomFilter, FileBytes, Home, Known, RowSink, Statistics};
 use crate::{Error, ErrorKind, Result};
 
@@ -173,24 +172,16 @@ impl<'a> Filter<'a> {
         let predicate = self.condition.over(reader.projection().internal())?;
         let state = reader.inner.state()?;
         let pruner = Pruner::new(&state.files, &predicate);
-        let (done, failed) = (AtomicU64::new(0), AtomicBool::new(false));
-        let decide = |entry: &RowGroupEntry<'_>| {
-            if failed.load(Ordering::Relaxed) {
-                // Another one has the error to tell.
-                return Ok((Decided::None, Counts::default()));
-            }
+        let done = AtomicU64::new(0);
+        let decide = |(): &mut (), entry: &RowGroupEntry<'_>| {
             let decided = self.decide(&reader, &predicate, &pruner, ids, entry);
-            failed.fetch_or(decided.is_err(), Ordering::Relaxed);
             let count = ids.count(entry);
             let rows_done = done.fetch_add(count, Ordering::Relaxed) + count;
             progress(FilterProgress { rows_done, rows: report.rows });
             decided
         };
         let pool = reader.inner.pool(state)?;
-        let decided: Vec<Result<(Decided, Counts)>> = match pool.filter(|_| wanted.len() > 1) {
-            Some(pool) => run_on(pool, || wanted.par_iter().with_max_len(1).map(decide).collect())?,
-            None => wanted.iter().map(decide).collect(),
-        };
+        let decided = pool::each(pool.filter(|_| wanted.len() > 1), &wanted, || (), decide)?;
         let mut kept = Builder::new(all);
         let mut counts = Counts::default();
         for (entry, decided) in wanted.iter().zip(decided) {

@@ -27,18 +27,18 @@ mod verify;
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::cache::Counters;
 use crate::index::Index;
+use crate::once::Once;
 use crate::per_process::PerProcess;
-use crate::pool::run_on;
+use crate::pool;
 use crate::projection::Projection;
 use crate::row_group::{self, RowSink, WholeBatch};
 use crate::rows;
@@ -76,7 +76,7 @@ pub struct Dataset {
 
 struct Inner {
     settings: Settings,
-    decoded_bytes: OnceLock<u64>,
+    decoded_bytes: Once<u64>,
     state: PerProcess<State>,
 }
 
@@ -103,7 +103,7 @@ struct State {
     reader: Arc<FileReader>,
     /// Around the reader, if there is a disk tier.
     disk_cache: Option<DiskCache>,
-    pool: OnceLock<Option<ThreadPool>>,
+    pool: Once<Option<ThreadPool>>,
 }
 
 impl Dataset {
@@ -251,17 +251,13 @@ impl Dataset {
             let slots = wanted.distinct_slots(&wanted.groups()[at]);
             pieces.push(piece(at, Loaded::Whole(held), slots)?);
         }
-        let load = |&at: &usize| {
+        let load = |(): &mut (), &at: &usize| {
             let group = &wanted.groups()[at];
             let slots = wanted.distinct_slots(group);
             piece(at, self.load(state, group.row_group, &slots)?, slots)
         };
         let pool = if missing.len() > 1 { inner.pool(state)? } else { None };
-        let loaded: Vec<Result<(usize, GroupRows)>> = match pool {
-            Some(pool) => run_on(pool, || missing.par_iter().map(load).collect())?,
-            None => missing.iter().map(load).collect(),
-        };
-        for piece in loaded {
+        for piece in pool::each(pool, &missing, || (), load)? {
             pieces.push(piece?);
         }
         wanted.assemble(self.schema(), &pieces)
@@ -390,7 +386,7 @@ impl State {
             held: HeldGroups::new(*cache_bytes),
             disk_cache: tier.as_ref().map(around),
             reader,
-            pool: OnceLock::new(),
+            pool: Once::new(),
         }
     }
 

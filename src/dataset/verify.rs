@@ -10,6 +10,7 @@ use super::{Dataset, Slots, Staleness};
 use crate::index::FileEntry;
 use crate::pool::run_on;
 use crate::row_group::WholeBatch;
+use crate::stop::{self, Asked};
 use crate::{Error, Result};
 
 /// How far [`Dataset::verify`] has come.
@@ -57,7 +58,10 @@ impl Dataset {
         let state = inner.state()?;
         let files = index.num_files();
         let done = AtomicU64::new(0);
+        let asked = Asked::of_thread();
         let check = |number: u32| {
+            let _asked = asked.clone().map(Asked::enter);
+            stop::check()?;
             let outcome = index.file(number).map_or(Ok((0, 0)), |entry| self.verify_file(&entry, level));
             let files_done = done.fetch_add(1, Ordering::Relaxed) + 1;
             progress(VerifyProgress { files_done, files: u64::from(files) });
@@ -67,6 +71,8 @@ impl Dataset {
             Some(pool) => run_on(pool, || (0..files).into_par_iter().map(check).collect())?,
             None => (0..files).map(check).collect(),
         };
+        // What is missing then is no fault of the files.
+        stop::check()?;
         report.files = outcomes.len() as u64;
         for outcome in outcomes {
             match outcome {

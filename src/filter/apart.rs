@@ -5,7 +5,7 @@
 //! columns mean something else, too. So each `in` and each `=`, of which DataFusion makes `in`, is simplified by itself
 //! and then stands behind a function that no rule knows, until all around it is simplified.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode};
@@ -16,13 +16,28 @@ use datafusion_expr::{
 };
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 
-static IS_IN: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(Apart::new("is in"))));
-static EQUALS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(Apart::new("equals"))));
+use super::bounded::Deadline;
+use crate::once::Once;
+
+fn is_in() -> &'static Arc<ScalarUDF> {
+    static IS_IN: Once<Arc<ScalarUDF>> = Once::new();
+    IS_IN.get_or_init(|| Arc::new(ScalarUDF::from(Apart::new("is in"))))
+}
+
+fn equals() -> &'static Arc<ScalarUDF> {
+    static EQUALS: Once<Arc<ScalarUDF>> = Once::new();
+    EQUALS.get_or_init(|| Arc::new(ScalarUDF::from(Apart::new("equals"))))
+}
 
 /// The expression simplified, with no list of values joined with another one.
-pub(super) fn simplified(expr: Expr, simplifier: &ExprSimplifier) -> Result<Expr> {
+pub(super) fn simplified(expr: Expr, simplifier: &ExprSimplifier, deadline: Deadline) -> Result<Expr> {
     let hidden = expr.transform_up(|expr| {
+        deadline.check()?;
         Ok(match expr {
+            // Sums may be long, and are simplified with what they are compared with.
+            Expr::BinaryExpr(BinaryExpr { op, .. }) if op.is_numerical_operators() || op == Operator::StringConcat => {
+                Transformed::no(expr)
+            }
             Expr::BinaryExpr(BinaryExpr { op: Operator::And | Operator::Or, .. })
             | Expr::Not(_)
             | Expr::Literal(..)
@@ -37,11 +52,11 @@ pub(super) fn simplified(expr: Expr, simplifier: &ExprSimplifier) -> Result<Expr
 fn hide(expr: Expr) -> Result<Transformed<Expr>> {
     Ok(match expr {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
-            Transformed::yes(EQUALS.call(vec![*left, *right]))
+            Transformed::yes(equals().call(vec![*left, *right]))
         }
         Expr::InList(InList { expr, list, negated }) => {
             let args = std::iter::once(*expr).chain(list).collect();
-            let hidden = IS_IN.call(args);
+            let hidden = is_in().call(args);
             Transformed::yes(if negated { Expr::Not(Box::new(hidden)) } else { hidden })
         }
         other => Transformed::no(other),
@@ -51,13 +66,13 @@ fn hide(expr: Expr) -> Result<Transformed<Expr>> {
 /// Undoes [`hide`]. What is negated comes after what is in it.
 fn show(expr: Expr) -> Result<Transformed<Expr>> {
     Ok(match expr {
-        Expr::ScalarFunction(ScalarFunction { func, args }) if func == *EQUALS => match <[Expr; 2]>::try_from(args) {
+        Expr::ScalarFunction(ScalarFunction { func, args }) if func == *equals() => match <[Expr; 2]>::try_from(args) {
             Ok([left, right]) => {
                 Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), Operator::Eq, Box::new(right))))
             }
             Err(_) => return exec_err!("two values are compared"),
         },
-        Expr::ScalarFunction(ScalarFunction { func, mut args }) if func == *IS_IN && !args.is_empty() => {
+        Expr::ScalarFunction(ScalarFunction { func, mut args }) if func == *is_in() && !args.is_empty() => {
             let expr = Box::new(args.remove(0));
             Transformed::yes(Expr::InList(InList::new(expr, args, false)))
         }

@@ -4,21 +4,26 @@
 //! numbers depending on its sign, which no user sees. With one zero and one NaN the same kernels give what databases
 //! give: -0.0 equals 0.0, NaN equals NaN and is above all numbers.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion_common::{Result, ScalarValue, exec_err};
 use datafusion_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
-static CANONICAL: LazyLock<Arc<ScalarUDF>> =
-    LazyLock::new(|| Arc::new(ScalarUDF::from(Canonical { signature: Signature::any(1, Volatility::Immutable) })));
+use crate::once::Once;
+
+fn of_one() -> &'static Arc<ScalarUDF> {
+    static OF_ONE: Once<Arc<ScalarUDF>> = Once::new();
+    let new = || ScalarUDF::from(Canonical { signature: Signature::any(1, Volatility::Immutable) });
+    OF_ONE.get_or_init(|| Arc::new(new()))
+}
 
 /// The same number with one NaN and one zero; other types as they are.
 pub(super) fn canonical(expr: Expr, data_type: &DataType) -> Expr {
     match (data_type, expr) {
         (DataType::Float32 | DataType::Float64, Expr::Literal(value, metadata)) => Expr::Literal(one(value), metadata),
-        (DataType::Float32 | DataType::Float64, expr) => CANONICAL.call(vec![expr]),
+        (DataType::Float32 | DataType::Float64, expr) => of_one().call(vec![expr]),
         (_, expr) => expr,
     }
 }

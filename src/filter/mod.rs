@@ -8,6 +8,7 @@
 //! expressions are conditions, how names are found, and what division by zero, NaN and negative zero are.
 
 mod apart;
+mod bounded;
 mod canonical;
 mod nullable;
 mod plan;
@@ -15,6 +16,7 @@ mod sql;
 #[cfg(test)]
 mod tests;
 mod truth;
+mod written;
 
 use std::sync::Arc;
 use std::thread;
@@ -27,6 +29,8 @@ use datafusion_expr::sqlparser::ast;
 use datafusion_expr::{ColumnarValue, Expr};
 use datafusion_physical_expr::PhysicalExpr;
 
+use self::bounded::Deadline;
+use crate::fork::undivided;
 use crate::{Error, ErrorKind, Result};
 
 pub(crate) use truth::{Bounds, Lacks, Truth};
@@ -64,21 +68,26 @@ impl Condition {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] with what is wrong, and where it can be known, what to write instead.
     pub(crate) fn parse(texts: &[String], schema: &SchemaRef) -> Result<Self> {
+        Self::parse_until(texts, schema, Deadline::new())
+    }
+
+    fn parse_until(texts: &[String], schema: &SchemaRef, deadline: Deadline) -> Result<Self> {
         let parse = || {
             let mut parsed = Vec::with_capacity(texts.len());
             for text in texts {
-                let condition = sql::parse(text, schema).and_then(|condition| {
-                    plan::logical(std::slice::from_ref(&condition), schema)?;
+                let condition = sql::parse(text, schema, deadline).and_then(|condition| {
+                    plan::logical(std::slice::from_ref(&condition), schema, deadline)?;
                     Ok(condition)
                 });
                 parsed.push(condition.map_err(|error| of(text, error))?);
             }
-            let expr = plan::logical(&parsed, schema)?;
+            let expr = plan::logical(&parsed, schema, deadline)?;
             plan::physical(&expr, schema)?;
             let columns = plan::columns(&expr, schema);
             Ok(Self { texts: texts.to_vec(), parsed, schema: Arc::clone(schema), columns })
         };
-        on_a_deep_stack(parse)
+        let late = |error| if deadline.is_over() { of(&texts.join(" and "), deadline.error()) } else { error };
+        on_a_deep_stack(parse).map_err(late)
     }
 
     /// The columns that it needs, as paths that a projection takes.
@@ -88,14 +97,16 @@ impl Condition {
 
     /// The condition over batches of this schema, which has its columns, and strings perhaps as views.
     pub(crate) fn over(&self, schema: &SchemaRef) -> Result<Predicate> {
+        let deadline = Deadline::new();
         let plan = || {
-            let expr = plan::logical(&self.parsed, &completed(schema, &self.schema))?;
+            let expr = plan::logical(&self.parsed, &completed(schema, &self.schema), deadline)?;
             let evaluated = plan::physical(&expr, schema)?;
             let terms = truth::terms(&expr, schema);
             let equal = truth::equal(&expr, &terms);
             Ok(Predicate { expr, evaluated, terms, equal })
         };
-        on_a_deep_stack(plan).map_err(|error: Error| of(&self.texts.join(" and "), error))
+        let late = |error| if deadline.is_over() { deadline.error() } else { error };
+        on_a_deep_stack(plan).map_err(|error: Error| of(&self.texts.join(" and "), late(error)))
     }
 }
 
@@ -113,10 +124,11 @@ impl Predicate {
     /// What it may come to in rows whose values are within bounds, which come in the order of
     /// [`terms`](Self::terms).
     pub(crate) fn truth(&self, bounds: &[Bounds]) -> Truth {
-        truth::truth(&self.expr, &|path| {
+        let of = |path: &Path| {
             let at = self.terms.iter().position(|(term, _)| term == path)?;
             bounds.get(at)
-        })
+        };
+        undivided(|| truth::truth(&self.expr, &of))
     }
 
     /// Which rows of a batch it is true in; null is not true.
@@ -127,7 +139,8 @@ impl Predicate {
     pub(crate) fn rows(&self, batch: &RecordBatch) -> Result<BooleanBuffer> {
         let rows = batch.num_rows();
         let batch = &nullable::batch(batch).map_err(|error| unfit("cannot be evaluated", &error.into()))?;
-        let value = self.evaluated.evaluate(batch).map_err(|error| unfit("cannot be evaluated", &error))?;
+        let value =
+            undivided(|| self.evaluated.evaluate(batch)).map_err(|error| unfit("cannot be evaluated", &error))?;
         let wrong = || Error::new(ErrorKind::Internal, "a condition gave something else than truth values");
         match value {
             ColumnarValue::Scalar(ScalarValue::Boolean(Some(true))) => Ok(BooleanBuffer::new_set(rows)),
@@ -163,17 +176,21 @@ fn completed(read: &SchemaRef, all: &SchemaRef) -> SchemaRef {
 
 /// Runs what calls itself for each level of a condition; a panic of it becomes an error.
 fn on_a_deep_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    thread::scope(|scope| {
-        let deep = thread::Builder::new().name("rowdex-filter".to_owned()).stack_size(STACK);
-        let running = deep
-            .spawn_scoped(scope, work)
-            .map_err(|error| Error::io("cannot start a thread for the condition", error))?;
-        running.join().unwrap_or_else(|panic| {
-            let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-            Err(Error::new(ErrorKind::InvalidArgument, format!("the condition cannot be worked out: {said}")))
+    let on_a_thread = || {
+        thread::scope(|scope| {
+            let deep = thread::Builder::new().name("rowdex-filter".to_owned()).stack_size(STACK);
+            let running = deep
+                .spawn_scoped(scope, work)
+                .map_err(|error| Error::io("cannot start a thread for the condition", error))?;
+            running.join().unwrap_or_else(|panic| {
+                let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+                let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+                Err(Error::new(ErrorKind::InvalidArgument, format!("the condition cannot be worked out: {said}")))
+            })
         })
-    })
+    };
+    // DataFusion has many statics that it makes at first use.
+    undivided(on_a_thread)
 }
 
 /// Says which condition an error is of.
@@ -201,8 +218,8 @@ fn unfit(what: &str, error: &DataFusionError) -> Error {
         DataFusionError::SQL(error, _) => error.to_string(),
         other => other.strip_backtrace(),
     };
-    let said = said.split(" This issue was likely caused by a bug").next().unwrap_or_default();
     let said = said.split("\n\n").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = said.split(" This issue was likely caused by a bug").next().unwrap_or_default();
     let prefixes = [
         "Error during planning: ",
         "Internal error: ",
@@ -211,7 +228,7 @@ fn unfit(what: &str, error: &DataFusionError) -> Error {
         "sql parser error: ",
         "This feature is not implemented: ",
     ];
-    let said = prefixes.iter().fold(said.as_str(), |said, prefix| said.strip_prefix(prefix).unwrap_or(said));
+    let said = prefixes.iter().fold(said, |said, prefix| said.strip_prefix(prefix).unwrap_or(said));
     let said: String = said.chars().take(LONGEST).collect();
     Error::new(ErrorKind::InvalidArgument, format!("{what}: {}", said.trim_end_matches(['.', ' '])))
 }

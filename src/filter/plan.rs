@@ -2,12 +2,10 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::ops::ControlFlow;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::DataType::{Time32, Time64};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, DataFusionError, ScalarValue, TableReference, plan_err};
@@ -19,7 +17,7 @@ use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::sqlparser::ast;
 use datafusion_expr::{
     AggregateUDF, ColumnarValue, Expr, ExprSchemable, HigherOrderUDF, Operator, ScalarUDF, TableSource, Volatility,
-    WindowUDF, cast, lit,
+    WindowUDF, lit,
 };
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_physical_expr::PhysicalExpr;
@@ -27,9 +25,12 @@ use datafusion_physical_expr::expressions::BinaryExpr as PhysicalBinary;
 use datafusion_sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 
 use super::apart::simplified;
+use super::bounded::Deadline;
 use super::canonical::canonical;
 use super::truth::term;
+use super::written::{Written, of_one_unit};
 use super::{Path, nullable, unfit};
+use crate::once::Once;
 use crate::{Error, ErrorKind, Result};
 
 /// Levels of an expression at most, once chains of `and` and `or` are trees: threads evaluate it on their own stacks.
@@ -47,28 +48,35 @@ struct Functions {
     options: ConfigOptions,
 }
 
-static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| {
-    let mut scalar = HashMap::new();
-    let plain = datafusion_functions::all_default_functions();
-    for function in plain.into_iter().chain(datafusion_functions_nested::all_default_nested_functions()) {
-        for name in function.aliases() {
-            scalar.insert(name.clone(), Arc::clone(&function));
+fn functions() -> &'static Functions {
+    static FUNCTIONS: Once<Functions> = Once::new();
+    FUNCTIONS.get_or_init(Functions::new)
+}
+
+impl Functions {
+    fn new() -> Self {
+        let mut scalar = HashMap::new();
+        let plain = datafusion_functions::all_default_functions();
+        for function in plain.into_iter().chain(datafusion_functions_nested::all_default_nested_functions()) {
+            for name in function.aliases() {
+                scalar.insert(name.clone(), Arc::clone(&function));
+            }
+            scalar.insert(function.name().to_owned(), function);
         }
-        scalar.insert(function.name().to_owned(), function);
+        // Of where rows come from, which an index answers and a condition does not know.
+        for unknown in ["file_row_index", "input_file_name", "version"] {
+            scalar.remove(unknown);
+        }
+        let planners: Vec<Arc<dyn ExprPlanner>> = vec![
+            Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
+            Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner),
+            Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner),
+            Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
+            Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
+        ];
+        Self { scalar, planners, options: ConfigOptions::new() }
     }
-    // Of where rows come from, which an index answers and a condition does not know.
-    for unknown in ["file_row_index", "input_file_name", "version"] {
-        scalar.remove(unknown);
-    }
-    let planners: Vec<Arc<dyn ExprPlanner>> = vec![
-        Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
-        Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner),
-        Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner),
-        Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
-        Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
-    ];
-    Functions { scalar, planners, options: ConfigOptions::new() }
-});
+}
 
 impl ContextProvider for Functions {
     fn get_table_source(&self, name: TableReference) -> Fallible<Arc<dyn TableSource>> {
@@ -133,21 +141,26 @@ fn planned(schema: &SchemaRef) -> Result<DFSchema> {
 }
 
 /// The conditions as one expression: typed, with constants worked out, and simplified.
-pub(super) fn logical(parsed: &[ast::Expr], schema: &SchemaRef) -> Result<Expr> {
+pub(super) fn logical(parsed: &[ast::Expr], schema: &SchemaRef, deadline: Deadline) -> Result<Expr> {
     let own = Arc::new(planned(schema)?);
+    let seen = DFSchema::try_from(of_one_unit(own.as_arrow()));
+    let seen = seen.map_err(|error| unfit("the columns cannot be used", &error))?;
     let options = ParserOptions { enable_ident_normalization: false, ..ParserOptions::default() };
-    let planner = SqlToRel::new_with_options(&*FUNCTIONS, options);
+    let planner = SqlToRel::new_with_options(functions(), options);
     let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_schema(Arc::clone(&own)).build());
     let mut all: Option<Expr> = None;
     for condition in parsed {
-        let digits = digits(condition);
+        let written = Written::new(condition, &own, &simplifier);
         let expr = planner
-            .sql_to_expr(condition.clone(), &own, &mut PlannerContext::new())
+            .sql_to_expr(condition.clone(), &seen, &mut PlannerContext::new())
             .and_then(|expr| expr.transform_up(unaliased).map(|done| done.data))
             .map_err(|error| unfit("it cannot be understood", &error))?;
         check(&expr, &own)?;
         let expr = expr
-            .transform_up(|expr| adapted(expr, &own, &digits))
+            .transform_up(|expr| {
+                deadline.check()?;
+                divided(expr, &own)?.transform_data(|expr| written.adapt(expr))
+            })
             .map(|done| done.data)
             .and_then(|expr| simplifier.coerce(expr, &own))
             .map_err(|error| unfit("its types do not fit", &error))?;
@@ -161,20 +174,25 @@ pub(super) fn logical(parsed: &[ast::Expr], schema: &SchemaRef) -> Result<Expr> 
                 .with_hint("compare it with something"));
         }
         let expr = expr
-            .transform_down(worked_out)
+            .transform_down(|expr| {
+                deadline.check()?;
+                worked_out(expr)
+            })
             .map(|done| done.data)
             .map_err(|error| unfit("it cannot be worked out", &error))?;
-        let expr = simplified(expr, &simplifier).map_err(|error| unfit("it cannot be simplified", &error))?;
+        check_depth(levels(&expr))?;
+        let expr = simplified(expr, &simplifier, deadline).map_err(|error| unfit("it cannot be simplified", &error))?;
         all = Some(match all {
             Some(before) => before.and(expr),
             None => expr,
         });
     }
     let all = all.unwrap_or_else(|| lit(true));
-    simplified(balanced(all), &simplifier).map(balanced).map_err(|error| unfit("it cannot be simplified", &error))
+    let all = simplified(balanced(all), &simplifier, deadline);
+    all.map(balanced).map_err(|error| unfit("it cannot be simplified", &error))
 }
 
-fn compares(op: Operator) -> bool {
+pub(super) fn compares(op: Operator) -> bool {
     use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
@@ -267,31 +285,9 @@ fn incomparable(a: &Expr, b: &Expr, schema: &DFSchema) -> Option<Error> {
     Some(wrong(format!("{text} is text, and {number} is of type {to}")).with_hint(hint))
 }
 
-/// Brings numbers that are written in the condition to the type that they are compared with, and makes division by zero
-/// null.
-fn adapted(expr: Expr, schema: &DFSchema, digits: &Digits) -> Fallible<Transformed<Expr>> {
-    let number = |of: &Expr, value: Expr| -> Fallible<Expr> {
-        match of.get_type(schema) {
-            Ok(data_type) => written_as(value, &data_type, digits),
-            Err(_) => Ok(value),
-        }
-    };
+/// Makes division by zero null.
+fn divided(expr: Expr, schema: &DFSchema) -> Fallible<Transformed<Expr>> {
     Ok(match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
-            let (mut right, mut left) = (number(&left, *right.clone())?, number(&right, *left)?);
-            alike([&mut left, &mut right], schema);
-            Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right))))
-        }
-        Expr::Between(Between { mut expr, negated, low, high }) => {
-            let (mut low, mut high) = (number(&expr, *low)?, number(&expr, *high)?);
-            alike([&mut expr, &mut low, &mut high], schema);
-            Transformed::yes(Expr::Between(Between::new(expr, negated, Box::new(low), Box::new(high))))
-        }
-        Expr::InList(InList { mut expr, list, negated }) => {
-            let mut list = list.into_iter().map(|value| number(&expr, value)).collect::<Fallible<Vec<_>>>()?;
-            alike(std::iter::once(&mut *expr).chain(&mut list), schema);
-            Transformed::yes(Expr::InList(InList::new(expr, list, negated)))
-        }
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Divide | Operator::Modulo), right })
             if right.get_type(schema).is_ok_and(|data_type| data_type.is_integer() || data_type.is_decimal()) =>
         {
@@ -303,79 +299,12 @@ fn adapted(expr: Expr, schema: &DFSchema, digits: &Digits) -> Fallible<Transform
     })
 }
 
-/// Brings times of day to nanoseconds where they are not all of one unit: DataFusion compares none of different units.
-fn alike<'a>(compared: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) {
-    let time = |expr: &Expr| expr.get_type(schema).ok().filter(|of| matches!(of, Time32(_) | Time64(_)));
-    let times: Vec<_> = compared.into_iter().filter_map(|expr| time(expr).map(|of| (expr, of))).collect();
-    let is_one = times.windows(2).all(|two| matches!(two, [(_, a), (_, b)] if a == b));
-    let finest = Time64(TimeUnit::Nanosecond);
-    for (expr, _) in times.into_iter().filter(|(_, of)| !is_one && *of != finest) {
-        *expr = cast(std::mem::take(expr), finest.clone());
-    }
-}
-
 fn zero_of(value: &ScalarValue) -> ScalarValue {
     ScalarValue::new_zero(&value.data_type()).unwrap_or(ScalarValue::Null)
 }
 
-/// Numbers as they are written in a condition, by the bits of the 64-bit float that the planner makes of them.
-type Digits = HashMap<u64, Vec<String>>;
-
-fn digits(condition: &ast::Expr) -> Digits {
-    let mut found = Digits::new();
-    let _: ControlFlow<()> = ast::visit_expressions(condition, |expr| {
-        if let ast::Expr::Value(value) = expr
-            && let ast::Value::Number(text, _) = &value.value
-            && let Ok(number) = text.parse::<f64>()
-        {
-            let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-            let exact = format!("{}.{}", whole.trim_start_matches('0'), part.trim_end_matches('0'));
-            let known = found.entry(number.to_bits()).or_default();
-            if !known.contains(&exact) {
-                known.push(exact);
-            }
-        }
-        ControlFlow::Continue(())
-    });
-    found
-}
-
-/// A number with a point is what the column would have for these digits, not a neighbour of it.
-fn written_as(value: Expr, data_type: &DataType, digits: &Digits) -> Fallible<Expr> {
-    let Expr::Literal(ScalarValue::Float64(Some(number)), metadata) = &value else { return Ok(value) };
-    let new = match data_type {
-        DataType::Float32 => Some(ScalarValue::Float32(Some(*number as f32))),
-        DataType::Float16 => ScalarValue::Float64(Some(*number)).cast_to(&DataType::Float16).ok(),
-        of if of.is_decimal() && number.is_finite() => match digits.get(&number.abs().to_bits()).map(Vec::as_slice) {
-            Some([a, b, ..]) => {
-                return plan_err!("the numbers {a} and {b} are told apart only as text: put them in single quotes");
-            }
-            Some([exact]) if exact.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') => {
-                let sign = if number.is_sign_negative() { "-" } else { "" };
-                decimal(&format!("{sign}{exact}"))
-            }
-            _ => decimal(&number.to_string()),
-        },
-        _ => None,
-    };
-    Ok(match new {
-        Some(new) => Expr::Literal(new, metadata.clone()),
-        None => value,
-    })
-}
-
-/// Digits with a point as a decimal of just as many digits.
-fn decimal(digits: &str) -> Option<ScalarValue> {
-    const MOST: usize = 38;
-    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
-    let unscaled: i128 = format!("{whole}{part}").parse().ok()?;
-    let precision = whole.trim_start_matches('-').len().max(1) + part.len();
-    (precision <= MOST)
-        .then(|| ScalarValue::Decimal128(Some(unscaled), precision as u8, i8::try_from(part.len()).unwrap_or_default()))
-}
-
 /// Works out what has no column, with errors for numbers that overflow.
-fn worked_out(expr: Expr) -> Fallible<Transformed<Expr>> {
+pub(super) fn worked_out(expr: Expr) -> Fallible<Transformed<Expr>> {
     if matches!(expr, Expr::Literal(..)) || expr.exists(|expr| Ok(matches!(expr, Expr::Column(_))))? {
         return Ok(Transformed::no(expr));
     }
@@ -430,10 +359,7 @@ pub(super) fn physical(expr: &Expr, schema: &SchemaRef) -> Result<Arc<dyn Physic
     let own = planned(schema)?;
     let by_value = expr.clone().transform_up(|expr| by_value(expr, &own)).map(|done| done.data);
     let by_value = by_value.map_err(|error| unfit("its types do not fit", &error))?;
-    let deep = depth(&by_value);
-    if deep > DEEPEST {
-        return Err(wrong(format!("it is {deep} operations deep, more than {DEEPEST}")));
-    }
+    check_depth(depth(&by_value))?;
     evaluable(&by_value, &own).map_err(|error| unfit("it cannot be evaluated", &error))
 }
 
@@ -476,6 +402,25 @@ fn by_value(expr: Expr, schema: &DFSchema) -> Fallible<Transformed<Expr>> {
         }
         other => Transformed::no(other),
     })
+}
+
+fn check_depth(deep: usize) -> Result<()> {
+    if deep > DEEPEST {
+        return Err(wrong(format!("it is {deep} operations deep, more than {DEEPEST}")));
+    }
+    Ok(())
+}
+
+/// As [`depth`], where chains of `and` and `or` count as nothing: they are not trees yet.
+fn levels(expr: &Expr) -> usize {
+    let mut deepest = 0;
+    let below = expr.apply_children(|child| {
+        deepest = deepest.max(levels(child));
+        Ok(TreeNodeRecursion::Continue)
+    });
+    drop(below);
+    let is_chain = matches!(expr, Expr::BinaryExpr(BinaryExpr { op: Operator::And | Operator::Or, .. }));
+    deepest + usize::from(!is_chain)
 }
 
 fn depth(expr: &Expr) -> usize {

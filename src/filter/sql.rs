@@ -9,17 +9,22 @@ use datafusion_expr::sqlparser::ast::{
 };
 use datafusion_expr::sqlparser::dialect::GenericDialect;
 use datafusion_expr::sqlparser::keywords::Keyword;
-use datafusion_expr::sqlparser::parser::Parser;
+use datafusion_expr::sqlparser::parser::{Parser, ParserError};
 use datafusion_expr::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use super::bounded::{Bounded, Deadline};
 use crate::projection::unknown;
 use crate::{Error, ErrorKind, Result};
 
 /// The operators of a condition at most: each may be a level of nesting.
 const MOST_OPERATORS: usize = 2000;
 
-/// Levels of parentheses, calls and `not` at most.
+/// Levels of parentheses, calls, `case` and signs at most.
 const DEEPEST: usize = 100;
+
+/// Steps that the parser takes for each word and sign at most, beside `LEAST_STEPS`. Hardly any takes two.
+const STEPS: usize = 64;
+const LEAST_STEPS: usize = 1 << 13;
 
 /// What counts rows, or looks at more than one.
 const AGGREGATES: &[&str] = &[
@@ -59,24 +64,25 @@ fn wrong(message: impl Into<String>) -> Error {
 }
 
 /// Parses a condition. The names in it become those of columns of the schema, as the schema has them.
-pub(super) fn parse(text: &str, schema: &SchemaRef) -> Result<Expr> {
+pub(super) fn parse(text: &str, schema: &SchemaRef, deadline: Deadline) -> Result<Expr> {
     if text.trim().is_empty() {
         return Err(wrong("it is empty").with_hint("write one like \"lang = 'en' and length(text) > 200\""));
     }
-    let dialect = GenericDialect {};
     let syntax = |error: &dyn std::fmt::Display| {
         let said = error.to_string();
         let said = said.strip_prefix("sql parser error: ").unwrap_or(&said);
         wrong(format!("it cannot be parsed: {}", said.split_whitespace().collect::<Vec<_>>().join(" ")))
             .with_hint("strings are in single quotes, and names that are no plain words in double quotes")
     };
-    let tokens = Tokenizer::new(&dialect, text).tokenize_with_location().map_err(|error| syntax(&error))?;
+    let tokens = Tokenizer::new(&GenericDialect, text).tokenize_with_location().map_err(|error| syntax(&error))?;
     check_tokens(&tokens)?;
+    let steps = tokens.len().saturating_mul(STEPS).saturating_add(LEAST_STEPS);
+    let dialect = Bounded::new(steps, deadline);
     let mut parser = Parser::new(&dialect).with_recursion_limit(DEEPEST).with_tokens_with_locations(tokens);
     let mut parsed = parser.parse_expr().map_err(|error| match error {
-        datafusion_expr::sqlparser::parser::ParserError::RecursionLimitExceeded => {
-            wrong(format!("it nests more than {DEEPEST} levels deep"))
-        }
+        ParserError::RecursionLimitExceeded if dialect.is_spent() => wrong("it takes too many steps to parse")
+            .with_hint("a call may not be complete, as `cast(x)` without `as type` is not; or nest fewer calls"),
+        ParserError::RecursionLimitExceeded => too_deep(),
         other => syntax(&other),
     })?;
     let next = parser.peek_token();
@@ -121,13 +127,36 @@ impl VisitorMut for FieldsOfItems {
     }
 }
 
+fn too_deep() -> Error {
+    wrong(format!("it nests more than {DEEPEST} levels deep"))
+}
+
 /// Refuses what would nest deeper than any stack is.
 fn check_tokens(tokens: &[TokenWithSpan]) -> Result<()> {
     let mut before = &Token::LParen;
     let mut operators = 0;
+    // Brackets and `case` that are open, and signs and `not` before what comes next.
+    let (mut open, mut signs) = (0_usize, 0);
     for token in tokens.iter().map(|token| &token.token) {
+        let keyword = if let Token::Word(word) = token { Some(word.keyword) } else { None };
+        match (token, keyword) {
+            (Token::Whitespace(_), _) => continue,
+            (Token::LParen | Token::LBracket | Token::LBrace, _) | (_, Some(Keyword::CASE)) => open += 1,
+            (Token::RParen | Token::RBracket | Token::RBrace, _) | (_, Some(Keyword::END)) => {
+                open = open.saturating_sub(1);
+            }
+            _ => {}
+        }
+        signs = match (token, keyword) {
+            (Token::Minus | Token::Plus | Token::Tilde | Token::ExclamationMark, _) | (_, Some(Keyword::NOT)) => {
+                signs + 1
+            }
+            _ => 0,
+        };
+        if open + signs > DEEPEST {
+            return Err(too_deep());
+        }
         match token {
-            Token::Whitespace(_) => continue,
             Token::Word(word) => operators += usize::from(matches!(word.keyword, Keyword::AND | Keyword::OR)),
             // A sign, as in a list of numbers.
             Token::Minus | Token::Plus if matches!(before, Token::Comma | Token::LParen) => {}

@@ -304,7 +304,7 @@ fn what_is_no_condition_is_one_clear_line() {
         ("\u{0}", "parsed"),
         ("💥", "parsed"),
         (&deep, "levels deep"),
-        (&negated, "does not follow"),
+        (&negated, "levels deep"),
         (&long, "operators"),
         (&sums, "operations deep"),
     ];

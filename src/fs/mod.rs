@@ -1,10 +1,12 @@
 //! Files of the operating system: opened within the limit of the process, read by position, mapped, and written whole.
 
 pub(crate) mod atomic;
+mod blocks;
 pub(crate) mod mmap;
 mod open_files;
 mod read;
 
+pub use blocks::MappedBlocks;
 pub(crate) use open_files::{OpenFiles, most_open, open, with_room};
 pub(crate) use read::{read_at, read_regular, regular};
 

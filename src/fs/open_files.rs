@@ -9,10 +9,11 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 
+use crate::once::Once;
 use crate::per_process::PerProcess;
 
 /// The pool takes one part in so many of the files that the process may have open. A child that was forked inherits
@@ -38,7 +39,7 @@ struct Key {
 
 type Files = LruCache<Key, Arc<File>>;
 
-static POOL: OnceLock<PerProcess<Mutex<Files>>> = OnceLock::new();
+static POOL: Once<PerProcess<Mutex<Files>>> = Once::new();
 
 impl OpenFiles {
     pub(crate) fn new() -> Self {

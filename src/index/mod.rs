@@ -30,7 +30,7 @@ use std::fmt;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
@@ -39,6 +39,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use self::contents::Contents;
 use self::format::{Envelope, FileRecord, RowGroupRecord, hash, invalid};
 use self::stored::IndexBytes;
+use crate::once::Once;
 use crate::order::RowLayout;
 use crate::projection::Renames;
 use crate::source::place::{Place, shown};
@@ -59,7 +60,7 @@ struct Inner {
     contents: Contents,
     bytes: IndexBytes,
     path: Option<PathBuf>,
-    fingerprint: OnceLock<u64>,
+    fingerprint: Once<u64>,
 }
 
 /// Where one row is.
@@ -157,7 +158,7 @@ impl Index {
 
     fn new(bytes: IndexBytes, path: Option<PathBuf>) -> Result<Self> {
         let contents = Contents::parse(&Envelope::parse(&bytes)?)?;
-        Ok(Self { inner: Arc::new(Inner { contents, bytes, path, fingerprint: OnceLock::new() }) })
+        Ok(Self { inner: Arc::new(Inner { contents, bytes, path, fingerprint: Once::new() }) })
     }
 
     /// How many rows are served: row ids are `0..len`.

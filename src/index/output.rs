@@ -7,6 +7,7 @@ use super::Index;
 use crate::fs::{self, atomic::AtomicFile};
 use crate::source::place::{Place, Url};
 use crate::source::{ObjectSource, StoreOptions};
+use crate::stop;
 use crate::{Error, ErrorKind, Result};
 
 /// An index being written, which nobody sees before it is committed.
@@ -26,6 +27,7 @@ impl Output {
     pub(crate) fn create(place: Place, overwrite: bool, options: &StoreOptions) -> Result<Self> {
         match place {
             Place::Local(path) => {
+                refuse_folder(&path)?;
                 if overwrite {
                     refuse_parquet(&path)?;
                 }
@@ -50,7 +52,9 @@ impl Output {
         }
     }
 
+    /// Puts what was written in its place, unless the call is to stop.
     pub(crate) fn commit(self) -> Result<()> {
+        stop::check()?;
         match self {
             Self::File(file) => file.commit(),
             Self::Object { url, bytes, overwrite, options } => {
@@ -58,6 +62,15 @@ impl Output {
             }
         }
     }
+}
+
+fn refuse_folder(path: &Path) -> Result<()> {
+    if !path.is_dir() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::InvalidArgument, "a folder, where an index was to be written")
+        .with_file(path.display().to_string())
+        .with_hint(format!("name a file, such as {}", path.join("train.rdx").display())))
 }
 
 /// Refuses to replace a Parquet file, whose rows would be gone: whoever names one as the output meant another path.
@@ -79,12 +92,10 @@ pub(crate) fn is_data(path: &str) -> Error {
 pub(crate) fn exists(place: &Place, options: &StoreOptions) -> Result<bool> {
     use crate::source::Source;
     match place {
-        Place::Local(path) if path.is_dir() => {
-            Err(Error::new(ErrorKind::InvalidArgument, "a folder, where an index was to be written")
-                .with_file(path.display().to_string())
-                .with_hint("name a file, such as train.rdx"))
+        Place::Local(path) => {
+            refuse_folder(path)?;
+            Ok(Path::exists(path))
         }
-        Place::Local(path) => Ok(Path::exists(path)),
         Place::Remote(url) => match ObjectSource::at(url.clone(), options)?.stat("") {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
@@ -129,6 +140,8 @@ mod tests {
         let error = exists(&place(folder.path()), &StoreOptions::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(error.to_string().contains("name a file"), "{error}");
+        let error = Output::create(place(folder.path()), false, &StoreOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("folder") && error.to_string().contains("/train.rdx"), "{error}");
         assert!(!exists(&place(&folder.path().join("train.rdx")), &StoreOptions::default()).unwrap());
     }
 }

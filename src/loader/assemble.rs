@@ -39,7 +39,7 @@ pub(crate) fn assemble(groups: &dyn Groups, near: Near, range: &BatchRange, clai
     let error = fill(groups, near, range, claimed, &mut batches).err();
     // A batch may share the memory of rows that are still held, or of views' values.
     let bytes = if groups.shares_values() { bytes_shown } else { bytes_of_part };
-    let bytes = batches.iter().map(|batch| bytes(&batch.records)).sum();
+    let bytes = batches.iter().map(|batch| bytes(&batch.records) + size_of_val(&*batch.row_ids) as u64).sum();
     Assembled { batches, bytes, rows: claimed.rows, error }
 }
 

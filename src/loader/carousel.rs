@@ -8,9 +8,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
 use super::extract::is_one_run;
-use super::plan::{MIN_PIECE, POINTER};
+use super::plan::{FEWEST_PACKED, MIN_PIECE, PACKED_PIECE, POINTER};
 use crate::rows::{
-    self, Footprint, Layout, Packed, Pick, Place, Placer, compact, compact_pieces, forget_unseen, uncopied,
+    self, Footprint, Layout, Packed, Pick, Place, Placer, bytes_of, compact, compact_pieces, forget_unseen, uncopied,
 };
 use crate::{Error, ErrorKind, Result};
 
@@ -267,6 +267,7 @@ impl DueRows {
 
     /// Copies rows out of a decoded group, in the order given, into at most so many pieces.
     pub(crate) fn extract(batch: &RecordBatch, slots: Vec<u32>, pieces: usize) -> Result<Self> {
+        let pieces = pieces_of(std::slice::from_ref(batch), slots.len(), pieces);
         let pieces = cut(slots.len(), pieces, |rows| rows::take(batch, &slots[rows]))?;
         Ok(Self::of(compact_pieces(pieces).map_err(uncopied)?, Footprint::default()))
     }
@@ -294,6 +295,7 @@ impl DueRows {
     /// Copies rows out of several batches, at the places given and in their order, into at most so many pieces. Values
     /// of views that have memory of their `own` each are not copied.
     pub(crate) fn merge(batches: &[RecordBatch], places: &[Place], pieces: usize, own: bool) -> Result<Self> {
+        let pieces = pieces_of(batches, places.len(), pieces);
         let batches: Vec<&RecordBatch> = batches.iter().collect();
         let Some(first) = batches.first() else {
             return Err(Error::new(ErrorKind::Internal, "rows of no batch at all"));
@@ -309,7 +311,7 @@ impl DueRows {
     /// Rows of one chunk, in the order given, packed in at most so many pieces.
     pub(crate) fn place(layout: &Arc<Layout>, batch: &RecordBatch, slots: &[u32], pieces: usize) -> Result<Self> {
         let picks: Vec<Pick> = slots.iter().copied().zip(0..).collect();
-        let mut placer = Placer::new(Arc::clone(layout), slots.len(), rows_of_piece(slots.len(), pieces));
+        let mut placer = Placer::new(Arc::clone(layout), slots.len(), rows_of_packed(layout, slots.len(), pieces));
         placer.put(batch, &picks)?;
         Ok(Self::packed(placer.finish()))
     }
@@ -317,7 +319,7 @@ impl DueRows {
     /// Rows of a group that stayed packed, in the order given, in at most so many pieces. `schema` is that of decoded
     /// rows.
     pub(crate) fn repack(packed: &Packed, slots: &[u32], pieces: usize, schema: &SchemaRef) -> Result<Self> {
-        let piece = rows_of_piece(slots.len(), pieces);
+        let piece = rows_of_packed(&packed.layout(), slots.len(), pieces);
         let mut placer = Placer::new(packed.layout(), slots.len(), piece);
         let mut due = 0..;
         for slots in slots.chunks(piece) {
@@ -377,9 +379,32 @@ impl DueRows {
     }
 }
 
+/// Bytes of a piece, and of each array in it, besides values.
+const HEADER: u64 = 256;
+
+/// Bytes of the headers of a piece's arrays.
+fn headers(batch: &RecordBatch) -> u64 {
+    HEADER * (1 + batch.schema_ref().flattened_fields().len() as u64)
+}
+
+/// Into how many pieces so many rows of these batches are cut, `most` at most. Each piece has headers, and half a piece
+/// on average is in memory that was used already; the number makes the sum of both least.
+fn pieces_of(batches: &[RecordBatch], rows: usize, most: usize) -> usize {
+    let Some(largest) = batches.iter().max_by_key(|batch| batch.num_rows()) else { return 1 };
+    let row = bytes_of(largest) as f64 / largest.num_rows().max(1) as f64;
+    let pieces = (rows as f64 * row / (2 * headers(largest)) as f64).sqrt() as usize;
+    pieces.clamp(1, most.max(1))
+}
+
 /// How many rows each of at most so many pieces has.
 pub(crate) fn rows_of_piece(count: usize, pieces: usize) -> usize {
     count.div_ceil(pieces.max(1)).max(MIN_PIECE)
+}
+
+/// The same of rows that are packed. Pieces are large enough for maps of their own, if that leaves some: smaller ones
+/// would lie between what comes and goes while row groups are decoded, and keep its memory from being given back.
+pub(crate) fn rows_of_packed(layout: &Layout, count: usize, pieces: usize) -> usize {
+    rows_of_piece(count, pieces.min((count * layout.row_bytes() / PACKED_PIECE).max(FEWEST_PACKED)))
 }
 
 /// So many rows in at most so many pieces, each of which `copy` makes of a range of them.

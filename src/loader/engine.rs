@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -30,6 +31,7 @@ use crate::buffers::{self, Buffers};
 use crate::crew::{self, Crew};
 use crate::dataset::Prefetch;
 use crate::rows::Layout;
+use crate::stop::{self, Asked};
 use crate::{Error, ErrorKind, Result};
 
 /// What an engine is made for.
@@ -51,9 +53,6 @@ const MOST_IDLE: u64 = 64 << 20;
 
 /// Segments whose batches may have come back from the consumer and wait to be filled again.
 const BATCHES_IDLE: u64 = 2;
-
-/// A block of more bytes is not worth telling the allocator of: few batches have as many.
-const MOST_PRIMED: u64 = 16 << 20;
 
 /// A row group with less to decode is not divided among threads: calling one takes microseconds, as decoding some tens
 /// of kilobytes does.
@@ -84,6 +83,9 @@ struct Shared {
     batches: Arc<Buffers<Vec<u8>>>,
     /// The threads, which help one that decodes when the schedule has nothing for them; `None` if there is no other.
     crew: Option<Arc<Crew>>,
+    /// Whether the threads are to end. It is set under the lock of the state, and read without one where a thread waits
+    /// for a store.
+    stop: AtomicBool,
     state: Mutex<State>,
     /// There may be something to do.
     work: Condvar,
@@ -92,7 +94,6 @@ struct Shared {
 }
 
 struct State {
-    stop: bool,
     schedule: Schedule,
     /// `None` while the plan is being asked.
     driver: Option<Box<Driver>>,
@@ -145,11 +146,9 @@ impl Engine {
         };
         let most_idle = MOST_IDLE.min(plan.largest()) as usize;
         let batches_idle = MOST_IDLE.min(plan.segment_bytes().saturating_mul(BATCHES_IDLE)) as usize;
-        buffers::prime_allocator(MOST_PRIMED.min(plan.largest()) as usize);
         let table = RowTable::of(&*groups).map(Arc::new);
         let driver = Driver::new(plan, walk, Near::with(table.clone()));
         let state = State {
-            stop: false,
             schedule: Schedule::new(limits, lookahead),
             driver: Some(Box::new(driver)),
             error: None,
@@ -170,6 +169,7 @@ impl Engine {
             batch_rows: settings.batch_rows,
             buffers: Arc::new(Buffers::keeping(most_idle)),
             batches: Arc::new(Buffers::keeping(batches_idle)),
+            stop: AtomicBool::new(false),
             state: Mutex::new(state),
             work: Condvar::new(),
             ready: Condvar::new(),
@@ -178,7 +178,12 @@ impl Engine {
         for number in 0..settings.threads {
             let shared = Arc::clone(&engine.shared);
             let thread = std::thread::Builder::new().name(format!("rowdex-loader-{number}"));
-            let thread = thread.spawn(move || shared.work()).map_err(|error| {
+            let work = move || {
+                let ends = Arc::clone(&shared);
+                let _asked = Asked::new(move || ends.stop.load(Ordering::Relaxed)).enter();
+                shared.work();
+            };
+            let thread = thread.spawn(work).map_err(|error| {
                 Error::io("cannot start a thread of the loader", error).with_hint("ask for fewer threads")
             })?;
             engine.threads.push(thread);
@@ -225,9 +230,10 @@ impl Deliver for Engine {
             if state.schedule.is_over() {
                 return state.error.clone().map_or(Ok(None), Err);
             }
-            if state.stop {
+            if shared.stop.load(Ordering::Relaxed) {
                 return Err(closed());
             }
+            stop::check()?;
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let is_too_late = left.is_some_and(|left| left.is_zero());
             if is_too_late && (worked || !shared.inline) {
@@ -241,7 +247,7 @@ impl Deliver for Engine {
                 shared.run(work);
                 (state, worked) = (shared.lock(), true);
             } else {
-                state = match left {
+                state = match left.into_iter().chain(stop::tick()).min() {
                     None => shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner),
                     Some(left) => shared.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
                 };
@@ -270,9 +276,12 @@ impl Drop for Engine {
 }
 
 impl Watched for Shared {
-    /// Ends the threads too, each once it is done with what it has at hand.
+    /// Ends the threads too, each once it is done with what it has at hand, which is not waited for where it is to come
+    /// from a store.
     fn stop(&self) {
-        self.lock().stop = true;
+        let state = self.lock();
+        self.stop.store(true, Ordering::Relaxed);
+        drop(state);
         self.work.notify_all();
         self.ready.notify_all();
     }
@@ -291,7 +300,7 @@ impl Shared {
 
     fn work(&self) {
         let mut state = self.lock();
-        while !state.stop {
+        while !self.stop.load(Ordering::Relaxed) {
             match self.pick(&mut state) {
                 Some(work) => {
                     drop(state);
@@ -402,6 +411,7 @@ impl Shared {
             segments_ready: driver.plan.segments_ready(),
             segment_bytes: driver.plan.segment_bytes(),
             held: driver.plan.held(),
+            listing: driver.plan.listing(),
             largest: driver.plan.largest(),
         };
         let mut state = self.lock();
@@ -430,13 +440,13 @@ impl Shared {
     fn extract(&self, mut extraction: Extraction, whole: Option<Whole>, prefetch: Option<Prefetch>) {
         let held = whole.is_some();
         let (group, keep) = (extraction.extract.group, extraction.extract.keep);
-        let slots = std::mem::take(&mut extraction.extract.slots);
-        let rows = slots.len();
+        let due = std::mem::take(&mut extraction.extract.slots);
+        let (slots, rows) = (due.to_vec(), due.len());
         let joined = self.groups.row_groups(group).len() > 1;
-        let due = if joined || self.faults.substitutes() { slots.clone() } else { Vec::new() };
         // What is known to be lost is not tried again.
         let lost = self.faults.lost_slots(group, &*self.groups);
         let is_lost = |slot: &u32| lost.iter().any(|lost| lost.contains(slot));
+        let tried = lost.is_empty() || !slots.iter().any(is_lost);
         let began = Instant::now();
         let _buffers = buffers::enter(&self.buffers);
         let _crew = self.crew.as_ref().map(crew::enter);
@@ -446,7 +456,6 @@ impl Shared {
             Some(whole) => extract::from_whole(whole, slots, keep, &*self.groups, serving),
             None => extract::from_file(&*self.groups, group, slots, keep, &lost, prefetch, serving),
         };
-        let tried = lost.is_empty() || !due.iter().any(is_lost);
         let result = tried.then(|| catch_unwind(AssertUnwindSafe(work)));
         let result =
             result.map(|result| result.unwrap_or_else(|_| Err(undecoded(self.groups.row_groups(group).start))));
@@ -454,7 +463,7 @@ impl Shared {
             let whole = |group| self.lock().carousel.whole(group).map(|(held, _)| held);
             let pieces = if keep { 1 } else { PIECES };
             Substitutes::new(&*self.groups, &self.faults, &whole)
-                .rows(group, &due, pieces, decodes)
+                .rows(group, &due.to_vec(), pieces, decodes)
                 .map(extract::Extracted::of_rows)
         };
         // Whatever panics, a thread that ends here would be waited for for ever.
@@ -468,7 +477,7 @@ impl Shared {
                 lost.and_then(|_| replaced(&mut decodes))
             }
             Some(Err(error)) if joined && !held => {
-                salvage(&*self.groups, group, &due, error, &mut decodes).map(extract::Extracted::of_rows)
+                salvage(&*self.groups, group, &due.to_vec(), error, &mut decodes).map(extract::Extracted::of_rows)
             }
             Some(Err(error)) => {
                 decodes = u64::from(!held);

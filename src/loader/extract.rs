@@ -188,10 +188,12 @@ pub(crate) fn from_file(
     let began = Instant::now();
     let layout = packing(serving.layout, size, &slots, groups).cloned();
     let picker = Picker::new(&slots, rows, chunk, may_lie(groups), layout);
+    let due = slots.len();
+    drop(slots);
     let mut picking = Picking { picker, chunk_rows: chunk, took: began.elapsed() };
     groups.read(group, wanted.as_deref(), prefetch, &mut picking)?;
     let began = Instant::now();
-    let picked = picking.picker.finish(slots.len())?;
+    let picked = picking.picker.finish(due)?;
     let picking = picking.took + began.elapsed();
     let decoded_bytes = wanted.is_none().then_some(picked.decoded_bytes);
     let chunks = rows.div_ceil(chunk);

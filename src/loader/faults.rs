@@ -7,11 +7,12 @@
 //! spread evenly over the rows that are left, and the search ends.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use super::groups::Groups;
 use super::row_table::Near;
+use crate::once::Once;
 use crate::order::{EpochOrder, Global, Order};
 use crate::{Error, ErrorKind, Result};
 
@@ -62,7 +63,7 @@ pub(crate) type Placed = (u64, (u32, u32));
 pub(crate) struct Faults {
     circle: Option<Arc<dyn EpochOrder>>,
     /// One for each row group; none if a fault is an error.
-    errors: Vec<OnceLock<Error>>,
+    errors: Vec<Once<Error>>,
     rows_lost: AtomicU64,
 }
 
@@ -71,7 +72,7 @@ impl Faults {
         let Fault::Substitute { seed } = fault else { return Ok(Self::default()) };
         let rows = (0..groups.count()).map(|group| groups.size(group).rows).fold(0, u64::saturating_add);
         let circle = Global::new(rows, seed)?.epoch(u64::MAX)?;
-        let errors = (0..groups.num_row_groups()).map(|_| OnceLock::new()).collect();
+        let errors = (0..groups.num_row_groups()).map(|_| Once::new()).collect();
         Ok(Self { circle: Some(circle), errors, rows_lost: AtomicU64::new(0) })
     }
 
@@ -98,7 +99,7 @@ impl Faults {
             return Err(error);
         }
         if let Some(slot) = self.errors.get(row_group as usize)
-            && slot.set(error).is_ok()
+            && slot.set(error)
         {
             self.rows_lost.fetch_add(groups.slots_of(row_group).len() as u64, Ordering::Relaxed);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -10,6 +10,7 @@ use arrow::datatypes::SchemaRef;
 use super::plan::GroupSize;
 use crate::dataset::{Dataset, Joined, MixedDataset, Prefetch, RunPart, Slots};
 use crate::index::RowGroupEntry;
+use crate::once::Once;
 use crate::projection::Projection;
 use crate::row_group::{Likeness, ReadCost, RowSink, WholeBatch, finish};
 use crate::source::Link;
@@ -247,7 +248,7 @@ pub(crate) struct DatasetGroups {
     views: bool,
     /// The part of a row's bytes that the chosen columns have.
     chosen: f64,
-    costs: OnceLock<Vec<ReadCost>>,
+    costs: Once<Vec<ReadCost>>,
     /// Requests for rows of groups that look alike.
     requests: Mutex<HashMap<Likeness, f64>>,
 }
@@ -259,7 +260,7 @@ impl DatasetGroups {
         let chosen = if all > 0.0 { dataset.decoded_bytes() as f64 / all } else { 1.0 };
         let projection = dataset.projection().clone();
         let projection = if views { projection.serving_views() } else { projection };
-        Self { dataset, projection, views, chosen, costs: OnceLock::new(), requests: Mutex::default() }
+        Self { dataset, projection, views, chosen, costs: Once::new(), requests: Mutex::default() }
     }
 }
 
@@ -299,10 +300,17 @@ impl Groups for DatasetGroups {
         if rows == all {
             return Fetch { bytes, requests: self.dataset.requests(&[cost], None), positions: 0, row_groups: 1 };
         }
-        let mut known = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let some = Some((rows, runs));
-        let requests = known.entry(cost.likeness(rows, runs)).or_insert_with(|| self.dataset.requests(&[cost], some));
-        Fetch { bytes, requests: *requests, positions: 1, row_groups: 1 }
+        let likeness = cost.likeness(rows, runs);
+        // Nobody waits: a forked child may find it locked for ever.
+        let known = self.requests.try_lock().ok().and_then(|known| known.get(&likeness).copied());
+        let requests = known.unwrap_or_else(|| {
+            let requests = self.dataset.requests(&[cost], Some((rows, runs)));
+            if let Ok(mut known) = self.requests.try_lock() {
+                known.insert(likeness, requests);
+            }
+            requests
+        });
+        Fetch { bytes, requests, positions: 1, row_groups: 1 }
     }
 
     fn fetch_due(&self, group: u32, rows: u64) -> Fetch {

@@ -55,6 +55,7 @@ mod row_table;
 mod salvage;
 mod schedule;
 mod share;
+mod slot_list;
 mod substitutes;
 #[cfg(test)]
 mod tests;
@@ -210,12 +211,12 @@ impl Default for Options {
 }
 
 impl LoaderBuilder {
-    /// How many bytes of decoded rows to hold at most, those being decoded and the batches that wait included. Default:
-    /// 1 GiB.
+    /// How many bytes to hold at most: decoded rows, those being decoded, the batches that wait, and what is known of
+    /// row groups and of the rows that are looked ahead at ([`Prediction::bookkeeping_bytes`]). Default: 1 GiB.
     ///
     /// It may be exceeded by an eighth, as rows come and go, and by two row groups, or by the rows of two batches where
-    /// these take more. The compressed bytes of the row groups being decoded come on top, and 4 bytes for each row
-    /// within the horizon that is not decoded yet.
+    /// these take more. What is resident besides is a constant: compressed bytes, open pages, and what the allocator
+    /// keeps. See `docs/performance.md`.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         (self.options.memory, self.options.given.memory) = (bytes, true);
@@ -338,7 +339,8 @@ impl LoaderBuilder {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the samplers of several ranks differ in anything but the rank, and if it cannot
+    /// `InvalidArgument` if the [memory](Self::memory) is less than [`Prediction::least_memory`], if the samplers of
+    /// several ranks differ in anything but the rank, and if it cannot
     /// [share](Self::share) a reader: because it has several ranks itself, because neither the launcher nor the caller
     /// says which job this is and how many ranks are on this machine, or because this is not Linux.
     pub fn build(self) -> Result<Loader> {
@@ -497,6 +499,14 @@ impl Loader {
         if !samplers.iter().all(same) {
             return Err(Error::new(ErrorKind::InvalidArgument, "the ranks of a loader differ in more than the rank")
                 .with_hint("use one order, state, batch size, world and tail policy"));
+        }
+        let least = predict::least_memory(&*groups);
+        if options.memory < least {
+            let (memory, count) = (options.memory, groups.num_row_groups());
+            let message = format!("a memory of {memory} bytes is too little for rows of {count} row groups");
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(format!(
+                "give the loader {least} bytes or more: half of it is what is known of row groups"
+            )));
         }
         let place = Place { epoch: first.epoch(), batch: 0 };
         let faults = Arc::new(Faults::new(options.fault, &*groups)?);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use super::carousel::{DueRows, rows_of_piece};
+use super::carousel::{DueRows, rows_of_packed};
 use super::plan::PIECES;
 use crate::rows::{self, ChunkBytes, Layout, Pick, Place, Placer, bytes_of};
 use crate::{Error, ErrorKind, Result};
@@ -131,7 +131,7 @@ impl Picker {
                     return Err(Error::new(ErrorKind::Internal, "a wanted row is beyond its row group"));
                 }
                 if let Some(layout) = self.layout.take().filter(|layout| layout.is_worth(chunk)) {
-                    let piece = rows_of_piece(rows.len(), PIECES);
+                    let piece = rows_of_packed(&layout, rows.len(), PIECES);
                     self.placer = Some(Placer::new(layout, rows.len(), piece));
                 }
                 match &mut self.placer {

@@ -13,11 +13,17 @@
 //! - Memory beyond half of the dataset is better spent on whole groups that stay decoded: with a part `f` of the data
 //!   kept, the decodes per row are proportional to `(1 - f)² / (M - f)`, least at `f = 2M - 1`. At `M = 1` all stay.
 //!
+//! - What is known of rows that are due and not asked for takes memory, too: about `T / 2` rows have a place in the
+//!   list of their group, and all of them where groups stay. So `M` is the rows that fit *with* these lists, and where
+//!   a place takes as much as a row, no group is worth staying.
+//!
 //! The plan knows neither files nor threads nor Arrow. It counts in *segments*, runs of batches that are assembled
 //! together, and whoever drives it walks the order and [`push`](Plan::push)es one segment whenever it
 //! asks for one ([`Next::Look`]).
 
 use std::collections::VecDeque;
+
+use super::slot_list::{self, SlotList};
 
 /// What the plan knows of one row group beforehand.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,7 +54,7 @@ pub(crate) enum Next {
 pub(crate) struct Extract {
     pub(crate) group: u32,
     /// The slots in the order in which they are due. A slot that is due twice is there twice.
-    pub(crate) slots: Vec<u32>,
+    pub(crate) slots: SlotList,
     /// Whether the group stays decoded after that.
     pub(crate) keep: bool,
     /// Whether the group must be decoded for it, not being one that stayed.
@@ -78,7 +84,7 @@ struct Group {
     /// How long its horizon is, compared to the others.
     weight: f64,
     /// Slots that are due and not yet asked for, in order, and how many of them each segment needs.
-    pending: Vec<u32>,
+    pending: SlotList,
     marks: VecDeque<Mark>,
     seen: bool,
     stays: bool,
@@ -133,6 +139,19 @@ pub(crate) struct Plan {
     kept: Ratio,
     /// The same of groups as they are decoded.
     decoded: Ratio,
+    /// The same of the lists of slots: those that follow each other take next to nothing.
+    listed: Ratio,
+    /// Bytes of a slot in a list, as estimated, and what is known of all groups, however few rows are looked at.
+    slot: f64,
+    fixed: f64,
+    /// Groups with rows, and the rows of the largest.
+    with_rows: f64,
+    most_rows: f64,
+    /// One of the plan's rows stands for so many.
+    scale: f64,
+    /// Bytes of what is known of the rows that are looked ahead at.
+    listing: usize,
+    most_listed: usize,
     tuned: Tuned,
     /// The bytes of the groups before each in the order of choice, as a part of all.
     rank: Vec<f64>,
@@ -194,6 +213,8 @@ struct Tuned {
     segment: f64,
     /// Bytes of one row.
     row: f64,
+    /// What the lists of rows that are looked ahead at may take, in bytes.
+    lists: f64,
 }
 
 /// No segment is larger than this, so that its rows, and the batches made of them, are still in a core's cache.
@@ -206,10 +227,23 @@ const UNDER_WAY: f64 = 3.0;
 const LARGE: f64 = 12.0;
 /// An extraction is cut into at most this many pieces, which are freed one by one.
 pub(crate) const PIECES: usize = 64;
+/// Bytes of a piece of rows that are packed, and how many there are even if they have fewer.
+pub(crate) const PACKED_PIECE: usize = 128 << 10;
+pub(crate) const FEWEST_PACKED: usize = 32;
 /// Fewer rows are not worth a piece: their arrays' headers would take more memory than freeing them early saves.
 pub(crate) const MIN_PIECE: usize = 32;
 /// Bytes of a row that is pointed at in a group that stays decoded.
 pub(crate) const POINTER: u64 = size_of::<u32>() as u64;
+/// Bytes of a row in a batch besides its values: its id, and its place while the batch is made.
+const MADE: f64 = 16.0;
+/// Bytes that a segment has of a group with rows in it: how many of them are due, and how many were asked for.
+const MARK: f64 = (size_of::<Mark>() + size_of::<(u32, u32)>()) as f64 * 1.25;
+/// Bytes of what is known of groups, and as many of what is known of rows, that are not counted.
+const FREE: u64 = 1 << 20;
+/// Bytes that are known of a group here, on the carousel, and where groups begin.
+const GROUP: u64 = 512;
+/// Bytes of a row while it is got out of a group: its slot, and its place in its chunk and among those that are due.
+pub(crate) const PICKED: u64 = 12;
 /// What it takes to decode a group besides its bytes, in bytes that could be decoded meanwhile.
 const CALL: f64 = (64 << 10) as f64;
 
@@ -236,7 +270,7 @@ impl Plan {
             size: *size,
             phase: phase.clamp(1e-9, 1.0),
             weight: (weight(size) / mean.max(1e-9)).clamp(0.25, 4.0),
-            pending: Vec::new(),
+            pending: SlotList::new(size.rows),
             marks: VecDeque::new(),
             seen: false,
             stays: false,
@@ -250,6 +284,14 @@ impl Plan {
             batch_rows: batch_rows.max(1),
             kept: Ratio::default(),
             decoded: Ratio::default(),
+            listed: Ratio::default(),
+            slot: 0.0,
+            fixed: 0.0,
+            with_rows: sizes.iter().filter(|size| size.rows > 0).count() as f64,
+            most_rows: sizes.iter().map(|size| size.rows).max().unwrap_or(0) as f64,
+            scale: 1.0,
+            listing: 0,
+            most_listed: 0,
             tuned: Tuned::default(),
             rank,
             ahead: VecDeque::new(),
@@ -260,8 +302,23 @@ impl Plan {
             staying: 0.0,
             peak: 0.0,
         };
-        plan.tune();
+        plan.set_scale(1);
         plan
+    }
+
+    /// Says that each row of each group stands for so many, before there is any.
+    pub(crate) fn set_scale(&mut self, scale: u64) {
+        let mut slots = 0.0;
+        for group in &mut self.groups {
+            let rows = group.size.rows.saturating_mul(scale);
+            group.pending = SlotList::new(rows);
+            slots += f64::from(slot_list::width(rows)) * group.size.rows as f64;
+        }
+        // A list has room for up to an eighth more.
+        self.slot = slots / (self.rows as f64).max(1.0) * 17.0 / 16.0;
+        self.scale = scale as f64;
+        self.fixed = fixed(self.groups.len() as u64) as f64 / self.scale;
+        self.tune();
     }
 
     /// How many rows the next segment should have: one batch at the very beginning, so that the first batch waits for
@@ -280,12 +337,26 @@ impl Plan {
     /// How many segments may wait for the consumer.
     pub(crate) fn segments_ready(&self) -> usize {
         // As many as are reserved for, besides the one that the consumer has.
-        if self.tuned.segment * self.tuned.row > self.memory / LARGE { 1 } else { 2 }
+        if self.tuned.segment * (self.tuned.row + MADE) > self.memory / LARGE { 1 } else { 2 }
     }
 
     /// About how many bytes the batches of a segment take.
     pub(crate) fn segment_bytes(&self) -> u64 {
-        (self.tuned.segment * self.tuned.row) as u64
+        (self.tuned.segment * (self.tuned.row + MADE)) as u64
+    }
+
+    /// Bytes of what is known of groups, and of the rows that are looked ahead at, as far as they are counted.
+    pub(crate) fn listing(&self) -> u64 {
+        self.counted(self.listing)
+    }
+
+    /// The most that this ever was.
+    pub(crate) fn most_listed(&self) -> u64 {
+        self.counted(self.most_listed)
+    }
+
+    fn counted(&self, listing: usize) -> u64 {
+        (self.fixed + (listing as f64 - FREE as f64 / self.scale).max(0.0)) as u64
     }
 
     /// Adds a segment of rows.
@@ -295,21 +366,21 @@ impl Plan {
         for run in runs {
             let Some(state) = self.groups.get_mut(run.group as usize) else { continue };
             rows += u64::from(run.rows);
-            if run.rows == 1 {
-                state.pending.push(run.slot);
-            } else {
-                state.pending.extend(run.slot..run.slot.saturating_add(run.rows));
-            }
+            self.listing -= state.pending.bytes();
+            state.pending.push(run.slot, run.rows);
+            self.listing += state.pending.bytes();
             match state.marks.back_mut() {
                 Some(mark) if mark.segment == number => mark.rows += run.rows,
                 last => {
                     if last.is_none() {
                         due.push(run.group);
                     }
+                    self.listing += size_of::<Mark>();
                     state.marks.push_back(Mark { segment: number, rows: run.rows });
                 }
             }
         }
+        self.most_listed = self.most_listed.max(self.listing);
         self.ahead.push_back(Upcoming { start: self.walked, rows, due, stair: None, parts: Vec::new(), held: 0.0 });
         self.walked += rows;
     }
@@ -379,26 +450,49 @@ impl Plan {
     fn tune(&mut self) {
         let all = self.bytes * self.decoded.value;
         let largest = self.largest * self.decoded.value;
-        let rows = self.rows as f64;
-        let row = (self.bytes * self.kept.value / rows.max(1.0)).max(1e-3);
+        let rows = (self.rows as f64).max(1.0);
+        let row = (self.bytes * self.kept.value / rows).max(1e-3);
         let batch = self.batch_rows as f64;
-        let segment = (SEGMENT_BYTES.min(self.memory / SEGMENTS) / row).max(batch);
+        let segment_of = |memory: f64, batch: f64| (SEGMENT_BYTES.min(memory / SEGMENTS) / (row + MADE)).max(batch);
+        let segment = segment_of(self.memory, batch);
+        let marks = (self.with_rows / segment_of(self.memory * self.scale, batch * self.scale)).min(1.0);
+        let listed = self.slot * self.listed.value + MARK * marks;
         // Long enough that picking rows out of a group is not all overhead, and a small part of the memory.
         let short = (1024.0 * self.groups.len() as f64).min(largest / 2.0 / row).max(segment);
-        let under_way = UNDER_WAY.min(1.0 + self.memory / (segment * row * 8.0));
-        let free = (self.memory - under_way * segment * row).max(self.memory / 4.0);
-        self.tuned = if all + short * row <= self.memory + largest {
-            Tuned { horizon: rows, short, stay: 1.0, carousel: self.memory, segment, row }
+        let made = segment * (row + MADE);
+        let under_way = UNDER_WAY.min(1.0 + self.memory / (made * 8.0));
+        let memory = (self.memory - self.fixed).max(self.memory / 2.0);
+        let free = (memory - under_way * made).max(memory / 4.0);
+        let tuned = Tuned { horizon: rows, short, stay: 1.0, carousel: memory, segment, row, lists: short * listed };
+        self.tuned = if all + short * (row + listed) <= memory + largest {
+            tuned
         } else {
-            let stay = (2.0 * (free - short * row) / all - 1.0).clamp(0.0, 1.0);
-            let carousel = free - if stay > 0.0 { stay * (all + short * row) } else { 0.0 };
-            // Half a piece of each group is held that is consumed already.
+            let spare = FREE as f64 / self.scale;
+            let stay = staying(all, free - short * row, row, (listed - spare / rows).max(0.0));
             let share = (1.0 - stay).max(1e-9);
+            let rest = free - if stay > 0.0 { stay * (all + short * row) } else { 0.0 };
+            // Of each row of the horizon, what is held of it and what is known of it, on average.
+            let (held, known) = (share * row / 2.0, (1.0 + stay) * listed / 2.0);
+            // What it takes to get rows out of the largest group, if that is more than the group itself.
+            let picked = PICKED as f64 * self.most_rows / rows;
+            let counted = (rest / held).min((rest + spare) / (held + known));
+            let reach = counted.min((rest + spare + largest) / (held + known + picked));
+            let carousel = reach * held;
+            let extraction = 2.0 * carousel * self.scale / (self.with_rows * share).max(1.0);
+            let pieces = (extraction / PACKED_PIECE as f64).clamp(FEWEST_PACKED as f64, PIECES as f64);
+            // Half a piece of each group is held that is consumed already.
             let halves = self.groups.len() as f64 * share * MIN_PIECE as f64 / 2.0 * row;
-            let carousel = (carousel / (1.0 + 1.0 / PIECES as f64)).min((carousel - halves).max(carousel / 2.0));
-            let horizon = (2.0 * carousel / (row * share)).min(rows);
-            Tuned { horizon: horizon.max(1.0), short, stay, carousel, segment, row }
+            let carousel = (carousel / (1.0 + 1.0 / pieces)).min((carousel - halves).max(carousel / 2.0));
+            let horizon = (2.0 * carousel / (row * share)).min(rows).max(1.0);
+            Tuned { horizon, stay, carousel, lists: horizon * known, ..tuned }
         };
+    }
+
+    /// Whether the lists of rows that are looked ahead at take all that they may.
+    fn is_listed(&self) -> bool {
+        /// Rows of other groups may be due sooner than on average.
+        const MORE: f64 = 1.25;
+        self.listing as f64 > self.tuned.lists * MORE + FREE as f64 / self.scale
     }
 
     /// What to do next. Unless it `may_look` further, what is known so far must do for the extractions that the oldest
@@ -416,10 +510,11 @@ impl Plan {
                 let Some(oldest) = self.ahead.pop_front() else { return Next::End };
                 self.first += 1;
                 self.held -= oldest.held;
+                self.listing -= oldest.parts.len() * size_of::<(u32, u32)>();
                 return Next::Segment(Segment { parts: oldest.parts });
             };
             let until = self.until(group, oldest.start);
-            if self.walked < until && !self.ended && may_look {
+            if self.walked < until && !self.ended && may_look && !self.is_listed() {
                 return Next::Look;
             }
             return Next::Extract(self.extract(group, until));
@@ -493,8 +588,11 @@ impl Plan {
             taken += 1;
         }
         state.marks.drain(..taken);
-        let rest = state.pending.split_off(rows);
-        let slots = std::mem::replace(&mut state.pending, rest);
+        let before = state.pending.bytes();
+        let slots = state.pending.split_front(rows);
+        let freed = before.saturating_sub(state.pending.bytes());
+        self.listing = self.listing + state.pending.bytes() - before;
+        self.listing = self.listing + taken * size_of::<(u32, u32)>() - taken * size_of::<Mark>();
         if let Some(next) = state.marks.front()
             && let Some(segment) = self.ahead.get_mut(next.segment.wrapping_sub(first) as usize)
         {
@@ -507,15 +605,48 @@ impl Plan {
         self.staying += if keep { whole } else { 0.0 } - was;
         (state.seen, state.stays) = (true, keep);
         self.held += bytes;
-        self.peak = self.peak.max(self.held + self.staying);
+        self.peak = self.peak.max(self.held + self.staying + self.listing() as f64);
+        let slot_bytes = (rows as f64 * self.slot) as u64;
+        if self.listed.measure(slot_bytes, freed.max(1) as u64, self.memory) {
+            self.tune();
+        }
         let estimate = (bytes / self.kept.value) as u64;
         Extract { group, slots, keep, decode, of_rows, estimate, bytes: bytes as u64, whole: whole as u64 }
     }
 }
 
+/// Bytes that are counted of what is known of so many groups.
+pub(crate) fn fixed(groups: u64) -> u64 {
+    (groups * GROUP).saturating_sub(FREE)
+}
+
+/// The part of the data that stays decoded: `all` takes so many bytes, of which `free` may, a row takes `row` on the
+/// carousel and `listed` in the lists.
+///
+/// With a part `x` of the data on the carousel, its rows wait in half of the horizon `T` and those of all groups are
+/// listed, so that `T (x · row + (2 - x) · listed) / 2` is what is left, `free - (1 - x) · all`. Decodes a row are
+/// `x / T`.
+fn staying(all: f64, free: f64, row: f64, listed: f64) -> f64 {
+    let deficit = all - free;
+    if row <= listed {
+        return 0.0;
+    }
+    let root = (deficit * deficit + 2.0 * listed * deficit * all / (row - listed)).max(0.0).sqrt();
+    (1.0 - (deficit + root) / all.max(1.0)).clamp(0.0, 1.0)
+}
+
 impl Extract {
     fn nothing(group: u32) -> Self {
-        Self { group, slots: Vec::new(), keep: false, decode: false, of_rows: 0, estimate: 0, bytes: 0, whole: 0 }
+        Self {
+            group,
+            slots: SlotList::default(),
+            keep: false,
+            decode: false,
+            of_rows: 0,
+            estimate: 0,
+            bytes: 0,
+            whole: 0,
+        }
     }
 
     /// Whether only the wanted rows are to be decoded.
@@ -615,6 +746,20 @@ mod tests {
             assert!(epochs[0] <= ideal * 1.1 + 1.15, "{part}: {epochs:?}");
             assert!(peak as f64 <= memory as f64 * 1.1, "{part}: {peak} of {memory}");
         }
+    }
+
+    #[test]
+    fn what_is_known_of_rows_is_a_part_of_the_memory_where_it_is_as_much_as_the_rows() {
+        let rows = 150_000;
+        let sizes = vec![GroupSize { rows, bytes: rows, cost: rows }; 10];
+        let memory = bytes(&sizes) * 0.5;
+        let (epochs, peak) = decodes(&sizes, memory as u64, &Global::new(10 * rows, 1).unwrap(), 256, 3);
+        assert!(peak as f64 <= memory * 1.1, "{peak} of {memory}");
+        // Three bytes are known of each row of one, but for a megabyte in all, and more while it is got out of its
+        // group.
+        // Rows alone would need one pass.
+        let law = bytes(&sizes) * (1.0 + 3.2) / 2.0 / (memory + FREE as f64);
+        assert!((law..law * 2.2).contains(&epochs[1]), "{epochs:?}, {law}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::driver::{Driver, Planned};
 use super::extract::decodes_due;
 use super::faults::{out_of_range, row_group_of};
 use super::groups::{Fetch, Groups};
-use super::plan::{Extract, GroupSize, Plan};
+use super::plan::{Extract, GroupSize, Plan, fixed};
 use super::row_table::Near;
 use super::schedule::excess;
 use super::walk::Epochs;
@@ -45,6 +45,11 @@ pub struct Prediction {
     pub peak_bytes: u64,
     /// Units that row groups are read, decoded and held in: one for each, or for several small ones of a file.
     pub units: u64,
+    /// How many of [`peak_bytes`](Self::peak_bytes) are not rows: what is known of row groups, and of the rows that are
+    /// looked ahead at.
+    pub bookkeeping_bytes: u64,
+    /// The least [memory](super::LoaderBuilder::memory) that a loader takes: twice what is known of row groups alone.
+    pub least_memory: u64,
 }
 
 /// Simulating this many rows takes a tenth of a second or so; a larger run is simulated on a smaller scale.
@@ -68,7 +73,13 @@ pub(crate) fn predict(
     }
     let due: HashSet<u32> = batch.rows.iter().filter_map(|&row| groups.locate(row)).map(|(group, _)| group).collect();
     let decoded = due.iter().map(|group| groups.decodes(*group, None)).sum();
-    Ok(Prediction { first_batch_decodes: decoded, units: u64::from(groups.count()), ..told })
+    let (units, least_memory) = (u64::from(groups.count()), least_memory(groups));
+    Ok(Prediction { first_batch_decodes: decoded, units, least_memory, ..told })
+}
+
+/// The least memory for a loader of these groups: as much for rows as for what is known of groups.
+pub(crate) fn least_memory(groups: &dyn Groups) -> u64 {
+    2 * fixed(u64::from(groups.count()))
 }
 
 fn simulate(
@@ -113,6 +124,7 @@ fn simulate(
         Some((group as u32, (row - start) as u32))
     };
     let mut plan = Plan::new(&scaled, memory / scale, batch, orders.fingerprint());
+    plan.set_scale(scale);
     plan.set_aside(places / scale);
     let run = Run { groups, sizes: &scaled, scale, memory: memory / scale, threads };
     run.of(plan, &samplers, locate)
@@ -209,6 +221,8 @@ impl Run<'_> {
             requests,
             first_batch_decodes: 0,
             units: 0,
+            least_memory: 0,
+            bookkeeping_bytes: driver.plan.most_listed().saturating_mul(self.scale),
             peak_bytes: self.peak(&driver.plan, &met).saturating_mul(self.scale),
         })
     }
@@ -224,7 +238,7 @@ impl Run<'_> {
         if !sparse && (extract.keep || row_groups.len() == 1) {
             return self.groups.fetch(group, None);
         }
-        let mut slots = extract.slots;
+        let mut slots = extract.slots.to_vec();
         slots.sort_unstable();
         slots.dedup();
         let rows = slots.len() as u64;

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::lookahead::{Found, Lookahead};
-use super::plan::Extract;
+use super::plan::{Extract, PICKED};
 use crate::source::Link;
 
 /// Segments of more epochs than the consumer's and so many are not planned before it takes some: preparing an epoch may
@@ -88,6 +88,8 @@ pub(crate) struct Outlook {
     pub(crate) segment_bytes: u64,
     /// What rows will take in memory when all that is planned was done.
     pub(crate) held: u64,
+    /// What is known of groups, and of the rows that are looked ahead at.
+    pub(crate) listing: u64,
     /// About how many bytes the largest row group takes when decoded.
     pub(crate) largest: u64,
 }
@@ -154,12 +156,15 @@ struct Memory {
     /// Set aside for extractions under way.
     in_flight: u64,
     read_ahead: u64,
+    /// What the plan knows, and slots of extractions that were planned and have not begun.
+    listing: u64,
+    planned: u64,
     peak: u64,
 }
 
 impl Memory {
     fn total(&self) -> u64 {
-        self.held + self.in_flight + self.read_ahead
+        self.held + self.in_flight + self.read_ahead + self.listing + self.planned
     }
 
     fn note_peak(&mut self) {
@@ -318,6 +323,14 @@ impl Schedule {
         })
     }
 
+    /// Bytes of what is read of a row group and of its open pages, which are about as many as it has when decoded and
+    /// half as many, beyond those that are free for each thread.
+    fn read(&self, whole: u64) -> u64 {
+        /// For all threads together.
+        const FREE: u64 = 16 << 20;
+        (whole + whole / 2).saturating_sub(FREE / self.limits.threads.max(1) as u64)
+    }
+
     fn excess(&self) -> u64 {
         excess(self.planning.outlook.largest, self.limits.memory, self.limits.threads)
     }
@@ -367,7 +380,7 @@ impl Schedule {
                 |(other, before): &&(u64, Extract)| other < number && before.group == group && before.keep;
             if !(held || planned.iter().any(|planned| kept_before(&planned))) {
                 self.reads.starting = Some(*number);
-                let slots = extract.is_sparse().then(|| extract.slots.clone());
+                let slots = extract.is_sparse().then(|| extract.slots.to_vec());
                 return Some(Read { number: *number, group, slots, whole: extract.whole });
             }
         }
@@ -382,11 +395,15 @@ impl Schedule {
         if self.reads.starting == Some(*number) {
             return None;
         }
-        let needs = match stayed {
-            true => extract.bytes,
-            false if extract.keep => extract.bytes + extract.whole,
-            false => extract.bytes + self.staged.of(extract.whole),
-        };
+        let picked = PICKED * extract.slots.len() as u64;
+        let needs = extract.bytes
+            + picked
+            + match stayed {
+                true => 0,
+                false if extract.keep => extract.whole,
+                false => self.staged.of(extract.whole),
+            }
+            + if stayed { 0 } else { self.read(extract.whole) };
         // When nothing else goes on and the consumer waits for just this, it must be done whatever it takes.
         let due = self.segments.planned.front().is_none_or(|needed| number < needed);
         let must = due && self.running == 0 && self.segments.ready.is_empty();
@@ -412,6 +429,7 @@ impl Schedule {
             // of any row group do.
             self.memory.read_ahead -= bytes;
         }
+        self.memory.planned -= extract.slots.bytes() as u64;
         self.memory.in_flight += needs;
         self.memory.note_peak();
         if !stayed {
@@ -446,9 +464,11 @@ impl Schedule {
     /// The plan took a step.
     pub(crate) fn planned(&mut self, step: Step, outlook: Outlook) {
         (self.planning.under_way, self.planning.outlook) = (false, outlook);
+        self.memory.listing = outlook.listing;
         match step {
             Step::Walked => {}
             Step::Extract(extract) => {
+                self.memory.planned += extract.slots.bytes() as u64;
                 self.extractions.planned.push_back((self.extractions.next, extract));
                 self.extractions.next += 1;
             }
@@ -459,6 +479,7 @@ impl Schedule {
             }
             Step::End => self.planning.ended = true,
         }
+        self.memory.note_peak();
     }
 
     /// The run goes on after its end.

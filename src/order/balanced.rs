@@ -10,7 +10,7 @@ use super::fingerprint::fingerprint;
 use super::philox::Philox;
 use super::quotas::Quotas;
 use super::source_schedule::{Scheduled, SourceSchedule, Windows, keyed};
-use super::{EpochOrder, Order, check_len};
+use super::{EpochOrder, Order, OrderKind, Outline, check_len};
 use crate::error::{Error, ErrorKind, Result};
 
 const TAG: &[u8; 16] = b"rowdex class v1\0";
@@ -137,6 +137,10 @@ impl Order for Balanced {
 
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn outline(&self) -> Outline {
+        Outline::drawn(OrderKind::Balanced, self.seed, self.len())
     }
 }
 

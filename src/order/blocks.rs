@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use self::windows::Windows;
 use super::fingerprint::fingerprint;
 use super::permutation::{Key, Permutation};
-use super::{EpochOrder, Order, Uses, check_len, reachable};
+use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len, reachable};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A shuffle that stays near the files: each epoch shuffles the row groups, cuts them into *windows* of `k`, and
@@ -134,6 +134,10 @@ impl Order for Blocks {
 
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn outline(&self) -> Outline {
+        Outline::new(OrderKind::Named(OrderSpec::Blocks(self.k))).seeded(self.seed)
     }
 
     fn follows_row_groups(&self) -> bool {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
-use super::{EpochOrder, Order, Uses, reachable};
+use super::{EpochOrder, Order, Outline, Uses, reachable};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Other orders, dealt in consecutive pieces: shard `s` of `S` gets the `s`-th of `S` equal pieces of each epoch, in
@@ -129,6 +129,10 @@ impl Order for Contiguous {
 
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn outline(&self) -> Outline {
+        self.orders.outline().contiguous(self.shards)
     }
 
     fn is_same_every_epoch(&self) -> bool {

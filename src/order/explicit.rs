@@ -1,14 +1,15 @@
 //! Orders that somebody else made.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::fingerprint::fingerprint;
 use super::table::{Element, Shuffle, Table};
-use super::{EpochOrder, Order, check_len};
+use super::{EpochOrder, Order, OrderKind, Outline, check_len};
 use crate::error::{Error, ErrorKind, Result};
+use crate::once::Once;
 
 /// A given list of row ids, in every epoch: an order that a foreign sampler drew, or a part of the rows, or some of
 /// them more than once.
@@ -61,7 +62,7 @@ impl Explicit {
             }
             hash.update(&id.to_le_bytes());
         }
-        let listed = Arc::new(Listed { ids, len, positions: OnceLock::new() });
+        let listed = Arc::new(Listed { ids, len, positions: Once::new() });
         Ok(Self { listed, rows, hash: hash.digest() })
     }
 
@@ -119,6 +120,10 @@ impl Order for Explicit {
 
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn outline(&self) -> Outline {
+        Outline::new(OrderKind::Explicit)
     }
 
     fn is_same_every_epoch(&self) -> bool {
@@ -185,7 +190,7 @@ struct Listed {
     ids: Ids,
     len: u64,
     /// Positions by the row at them, and by position where that is the same.
-    positions: OnceLock<Table>,
+    positions: Once<Table>,
 }
 
 impl Listed {

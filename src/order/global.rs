@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
 use super::permutation::{Key, Permutation};
-use super::{EpochOrder, Order, Uses, check_len, reachable};
+use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len, reachable};
 use crate::error::Result;
 
 /// A true global shuffle: every epoch is a permutation of all rows, drawn from (seed, epoch) as *order v1*.
@@ -56,6 +56,10 @@ impl Order for Global {
 
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn outline(&self) -> Outline {
+        Outline::new(OrderKind::Named(OrderSpec::Global)).seeded(self.seed)
     }
 }
 

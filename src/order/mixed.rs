@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::fingerprint::fingerprint;
 use super::quotas::Quotas;
 use super::source_schedule::{Scheduled, SourceSchedule, Windows};
-use super::{EpochOrder, MAX_LEN, Order, Resized, check_len};
+use super::{EpochOrder, MAX_LEN, Order, OrderKind, Outline, Resized, check_len};
 use crate::error::{Error, ErrorKind, Result};
 
 /// One of the datasets of a mixture.
@@ -130,6 +130,10 @@ impl Order for Mixed {
 
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn outline(&self) -> Outline {
+        Outline::drawn(OrderKind::Mixed, self.seed, self.len())
     }
 
     fn follows_row_groups(&self) -> bool {

@@ -44,6 +44,7 @@ pub(crate) mod id_set;
 mod layout;
 mod mixed;
 mod mt19937;
+mod outline;
 mod permutation;
 mod philox;
 pub mod quality;
@@ -72,6 +73,7 @@ pub use self::global::Global;
 pub use self::id_set::{IdSet, Ranges};
 pub use self::layout::RowLayout;
 pub use self::mixed::{Mixed, MixedPart};
+pub use self::outline::{OrderKind, Outline};
 pub use self::recipe::Recipe;
 pub use self::resized::Resized;
 pub use self::rotated::Rotated;
@@ -190,6 +192,11 @@ pub trait Order: Debug + Send + Sync {
 
     /// The name of this sort of order, as people write it: `global`.
     fn name(&self) -> &'static str;
+
+    /// What the orders are made of, for whoever wants to make them again. [`Outline::OTHER`] unless an order says more.
+    fn outline(&self) -> Outline {
+        Outline::OTHER
+    }
 
     /// Whether every epoch is the same. Then so would be the rows that a tail drops or repeats, and a
     /// [`DistributedSampler`](crate::DistributedSampler) [rotates](Rotated) them.

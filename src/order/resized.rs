@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
-use super::{EpochOrder, Order, check_len};
+use super::{EpochOrder, Order, Outline, check_len};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Epochs of a chosen size over the epochs of other orders, one after the other: shorter ones, so that a long pass over
@@ -96,6 +96,10 @@ impl Order for Resized {
 
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn outline(&self) -> Outline {
+        self.inner.outline().resized(self.size)
     }
 
     fn is_same_every_epoch(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
-use super::{EpochOrder, Order, Uses, check_len, reachable};
+use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len, reachable};
 use crate::error::Result;
 
 /// Rows 0, 1, 2, … in every epoch.
@@ -45,6 +45,10 @@ impl Order for Sequential {
 
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn outline(&self) -> Outline {
+        Outline::new(OrderKind::Named(OrderSpec::Sequential))
     }
 
     fn is_same_every_epoch(&self) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
 use super::id_set::IdSet;
-use super::{EpochOrder, Order, Uses};
+use super::{EpochOrder, Order, Outline, Uses};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Orders over the rows that are left when others are skipped, banned or split off.
@@ -65,6 +65,10 @@ impl Order for Subset {
 
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn outline(&self) -> Outline {
+        self.inner.outline().subset()
     }
 
     fn is_same_every_epoch(&self) -> bool {

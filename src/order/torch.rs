@@ -1,12 +1,13 @@
 //! The orders of PyTorch, number for number.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::fingerprint::fingerprint;
 use super::mt19937::Mt19937;
 use super::table::{Element, Shuffle, Table};
-use super::{EpochOrder, Order, Uses, check_len};
+use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len};
 use crate::error::Result;
+use crate::once::Once;
 use crate::per_process::PerProcess;
 
 /// From this length on, PyTorch 2.6 and later shuffle in another way: `(2^32 - 1) / 20`.
@@ -104,13 +105,17 @@ impl Order for Torch {
     fn name(&self) -> &'static str {
         Self::NAME
     }
+
+    fn outline(&self) -> Outline {
+        Outline::new(OrderKind::Named(OrderSpec::Torch)).seeded(self.seed)
+    }
 }
 
 /// `torch.randperm` of one generator seed.
 #[derive(Debug)]
 struct Randperm {
     rows: Table,
-    positions: OnceLock<Table>,
+    positions: Once<Table>,
 }
 
 impl Randperm {
@@ -118,7 +123,7 @@ impl Randperm {
         let words = Mt19937::new(seed as u32);
         let rows =
             if len < LARGE { Table::shuffled(len, Forward(words)) } else { Table::shuffled(len, InsideOut(words)) };
-        Ok(Self { rows: rows?, positions: OnceLock::new() })
+        Ok(Self { rows: rows?, positions: Once::new() })
     }
 
     /// Made without holding anything, so that a process forked meanwhile is not left waiting.

@@ -1,15 +1,16 @@
 //! Rows drawn by weight.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::fingerprint::fingerprint;
 use super::philox::{Philox, below};
 use super::quotas::Quotas;
-use super::{EpochOrder, Order, Uses, check_len};
+use super::{EpochOrder, Order, OrderKind, Outline, Uses, check_len};
 use crate::error::{Error, ErrorKind, Result};
+use crate::once::Once;
 
 const TAG: &[u8; 16] = b"rowdex draws v1\0";
 
@@ -91,6 +92,10 @@ impl Order for Weighted {
 
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn outline(&self) -> Outline {
+        Outline::drawn(OrderKind::Weighted { replacement: self.replacement }, self.seed, self.len)
     }
 }
 
@@ -271,7 +276,7 @@ impl fmt::Debug for Ranked {
 
 /// Where each row comes first, found out when it is first asked for.
 #[derive(Default)]
-struct First(OnceLock<Vec<u64>>);
+struct First(Once<Vec<u64>>);
 
 impl First {
     const NEVER: u64 = u64::MAX;

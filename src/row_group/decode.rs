@@ -328,6 +328,7 @@ impl GroupDecoder<'_> {
         let limit = self.max_decoded_bytes;
         let mut plan = Plan { batch_rows: count, views: Vec::new(), rare: Vec::new(), found: Vec::new() };
         let mut total = 0u64;
+        let mut walked = Vec::with_capacity(leaves.len());
         let wanted_views = self.wanted_views(leaves);
         let mut in_order: Vec<(&Range<u64>, &Bytes)> = pages.ranges.iter().zip(&pages.bytes).collect();
         in_order.sort_by_key(|(range, _)| range.start);
@@ -346,12 +347,13 @@ impl GroupDecoder<'_> {
             let mut found = Vec::new();
             let tally = walk(own, &chunk, &mut found).map_err(name)?;
             check_values(group, column, &tally, is_whole, selective).map_err(name)?;
-            if direct::decodes(column, &tally) {
-                found.sort_unstable_by_key(|page| page.at);
-                plan.found.push((leaf, found.into()));
-            } else {
+            found.sort_unstable_by_key(|page| page.at);
+            let found: Arc<[FilePage]> = found.into();
+            if !direct::decodes(column, &tally) || !pages.decodes_leaf(leaf, leaves) {
                 plan.rare.push(leaf);
             }
+            let rows = is_whole.then_some(group.num_rows().unsigned_abs() as usize);
+            walked.push((leaf, found, rows, tally.has_rare));
             let touched = |values: u64| if selective && !nested { values.min(count as u64) } else { values };
             let entries = touched(tally.values);
             total = total.saturating_add(self.takes(leaf, column, &tally, (entries, count), !selective || nested));
@@ -374,6 +376,22 @@ impl GroupDecoder<'_> {
             }
         }
         self.within_limit(total)?;
+        let root = |leaf: &usize| pages.reader.parquet_schema().get_column_root_idx(*leaf);
+        let left: Vec<usize> = plan.rare.iter().map(root).collect();
+        for (leaf, found, rows, has_rare) in walked {
+            if left.binary_search(&root(&leaf)).is_err() {
+                plan.found.push((leaf, found));
+            } else if !has_rare && !self.file.levels_are_checked(self.row_group, leaf) {
+                let column = group.column(leaf);
+                let told = |at: u64| pages.rows_at(leaf, at);
+                let column_of = (pages.reader.parquet_schema(), leaf, column);
+                let checked = direct::check_levels(column_of, &found, rows, &told);
+                checked.map_err(|error| error.with_column(column.column_path().string()))?;
+                if rows.is_some() {
+                    self.file.note_levels(self.row_group, leaf);
+                }
+            }
+        }
         plan.found.sort_unstable_by_key(|(leaf, _)| *leaf);
         Ok(plan)
     }
@@ -632,8 +650,12 @@ pub(super) fn check_values(
         return Err(Error::new(ErrorKind::InvalidParquet, message));
     }
     let declared = column.num_values().unsigned_abs();
-    if !selective && nested && tally.values < declared {
+    if (!selective || is_whole) && tally.values != declared {
         let message = format!("its pages hold {} values, and the footer says {declared}", tally.values);
+        return Err(Error::new(ErrorKind::InvalidParquet, message));
+    }
+    if let Some(begun) = tally.rows().filter(|begun| is_whole && *begun != rows) {
+        let message = format!("its pages hold {begun} rows where the footer says {rows}");
         return Err(Error::new(ErrorKind::InvalidParquet, message));
     }
     Ok(())

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, OnceLock, TryLockError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use bytes::Bytes;
@@ -23,6 +24,7 @@ use super::seam::read_exactly;
 use super::thrift::{BINARY, I32, LIST, Reader, STRUCT};
 use super::types::{decodable, with_noted_zones, with_plain_intervals};
 use super::{FileBytes, internal_panic};
+use crate::once::Once;
 use crate::projection::{Projection, Renames};
 use crate::source::{FileStat, Source};
 use crate::{Error, ErrorKind, Result};
@@ -150,12 +152,12 @@ struct Inner {
     /// The columns decoded to Arrow dictionaries.
     dictionaries: Vec<usize>,
     /// Per row group: its metadata alone, with the positions of its pages; `None` inside if it has none.
-    ///
-    /// Filled without waiting: two threads may read the same positions, but a process forked meanwhile cannot hang.
-    paged: Vec<OnceLock<Option<Arc<ParquetMetaData>>>>,
+    paged: Vec<Once<Option<Arc<ParquetMetaData>>>>,
     readers: Mutex<Vec<(ReaderKey, ArrowReaderMetadata)>>,
     /// Per row group: the columns whose values can be read one by one, and where these are, once that was found.
-    values: Vec<OnceLock<Vec<(usize, ValuePlaces)>>>,
+    values: Vec<Once<Vec<(usize, ValuePlaces)>>>,
+    /// Per row group and column, one after another: whether the levels of all pages are known to be possible.
+    levels: Vec<AtomicBool>,
 }
 
 /// Row group whose metadata is used alone, and the columns decoded as views.
@@ -186,9 +188,11 @@ impl FileMetadata {
                 let above = Above { nullable: field.is_nullable(), factor: 1, per_row: Some(1) };
                 measure(field.data_type(), above, &mut measures, &mut dictionaries);
             }
-            let paged = (0..whole.metadata().num_row_groups()).map(|_| OnceLock::new()).collect();
+            let paged = (0..whole.metadata().num_row_groups()).map(|_| Once::new()).collect();
             let readers = Mutex::new(Vec::new());
-            let values = (0..whole.metadata().num_row_groups()).map(|_| OnceLock::new()).collect();
+            let values = (0..whole.metadata().num_row_groups()).map(|_| Once::new()).collect();
+            let groups = whole.metadata().row_groups().iter();
+            let levels = groups.flat_map(|group| group.columns()).map(|_| AtomicBool::new(false)).collect();
             let inner = Inner {
                 path: path.to_owned(),
                 file_size,
@@ -201,6 +205,7 @@ impl FileMetadata {
                 paged,
                 readers,
                 values,
+                levels,
             };
             Ok(Self { inner: Arc::new(inner) })
         };
@@ -343,6 +348,23 @@ impl FileMetadata {
         Ok(slot.get_or_init(|| read).clone())
     }
 
+    /// Whether the levels of a column of a row group were found to be possible: the content stays as it is.
+    pub(super) fn levels_are_checked(&self, row_group: usize, leaf: usize) -> bool {
+        self.levels(row_group, leaf).is_some_and(|checked| checked.load(Ordering::Relaxed))
+    }
+
+    /// Notes that they were.
+    pub(super) fn note_levels(&self, row_group: usize, leaf: usize) {
+        if let Some(checked) = self.levels(row_group, leaf) {
+            checked.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn levels(&self, row_group: usize, leaf: usize) -> Option<&AtomicBool> {
+        let columns = self.inner.whole.metadata().file_metadata().schema_descr().num_columns();
+        self.inner.levels.get(row_group.checked_mul(columns)?.checked_add(leaf)?)
+    }
+
     /// Where the values of a column of a row group lie, if it was noted.
     pub(super) fn value_places(&self, row_group: usize, leaf: usize) -> Option<&ValuePlaces> {
         let known = self.inner.values.get(row_group)?.get()?;
@@ -356,14 +378,14 @@ impl FileMetadata {
 
     /// Bytes of memory that are kept of where values of a row group lie.
     pub(super) fn value_places_bytes(&self, row_group: usize) -> u64 {
-        let known = self.inner.values.get(row_group).and_then(OnceLock::get);
+        let known = self.inner.values.get(row_group).and_then(Once::get);
         known.map_or(0, |known| known.iter().map(|(_, places)| places.bytes()).sum())
     }
 
     /// Notes where the values of columns of a row group lie. Columns that are noted later are left out.
     pub(super) fn note_value_places(&self, row_group: usize, places: Vec<(usize, ValuePlaces)>) {
         if let Some(known) = self.inner.values.get(row_group) {
-            let _ = known.set(places);
+            known.set(places);
         }
     }
 
@@ -721,14 +743,15 @@ fn pages_make_sense(metadata: &ParquetMetaData) -> bool {
                     return false;
                 };
                 let row = page.first_row_index;
-                let in_order = offset >= next_byte
+                // A dictionary lies before the first page, and nothing between pages.
+                let in_order = if place == 0 { offset >= next_byte } else { offset == next_byte }
                     && size > 0
                     && row < group.num_rows().max(1)
                     && if place == 0 { row == 0 } else { row > next_row };
                 (next_byte, next_row) = (offset + size, row);
                 in_order
             });
-            ordered && next_byte <= start + length && (!pages.is_empty() || group.num_rows() == 0)
+            ordered && next_byte == start + length && (!pages.is_empty() || group.num_rows() == 0)
         })
 }
 

@@ -11,6 +11,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};
 
+use super::lengths::spelled_out;
 use super::thrift::{BINARY, FALSE, I32, I64, Reader, STRUCT, TRUE};
 use super::unpack::{self, Unpacker};
 
@@ -30,6 +31,10 @@ pub(super) enum Refusal {
 pub(super) struct Tally {
     /// Values of the data pages, nulls included.
     pub(super) values: u64,
+    /// Rows that begin in the data pages whose headers say so.
+    rows: u64,
+    /// Whether there are others: pages of version 1 of a column with lists.
+    has_untold_rows: bool,
     /// Uncompressed bytes of the data pages.
     pub(super) data: u64,
     /// Uncompressed bytes of the dictionary page.
@@ -49,6 +54,11 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// Rows that begin in the data pages, if their headers say so.
+    pub(super) fn rows(&self) -> Option<u64> {
+        (!self.has_untold_rows).then_some(self.rows)
+    }
+
     /// The encodings of the data pages.
     pub(super) fn encodings(&self) -> impl Iterator<Item = Encoding> {
         (0..16).filter(|number| self.encodings & (1 << number) != 0).filter_map(encoding)
@@ -245,6 +255,9 @@ fn page(header: &Header, body: &[u8], uncompressed: u64, chunk: &Chunk, tally: &
         tally.dictionary_values += values;
     } else {
         tally.values += values;
+        let rows = rows_of(header, values, chunk)?;
+        tally.rows = tally.rows.saturating_add(rows.unwrap_or(0));
+        tally.has_untold_rows |= rows.is_none();
         tally.data += uncompressed;
         let encoding = header.encoding.and_then(encoding);
         let levels = [(chunk.max_levels.0, header.level_encodings.0), (chunk.max_levels.1, header.level_encodings.1)];
@@ -259,6 +272,10 @@ fn page(header: &Header, body: &[u8], uncompressed: u64, chunk: &Chunk, tally: &
                     if header.levels.is_some() { Some(&plain[..]) } else { after_levels(&plain, chunk.max_levels) };
                 let data = data.ok_or_else(|| Refusal::Damaged("a page ends inside its levels".into()))?;
                 let prefixed = encoding == Some(Encoding::DELTA_BYTE_ARRAY);
+                // Lengths of what values share with the one before are kept until those of the rest are met.
+                if prefixed && values.saturating_mul(4) > chunk.page_limit {
+                    return too_large(values.saturating_mul(4));
+                }
                 tally.spelled_out += spelled_out(data, values, prefixed)?;
             }
             _ => {}
@@ -269,6 +286,21 @@ fn page(header: &Header, body: &[u8], uncompressed: u64, chunk: &Chunk, tally: &
         return Err(Refusal::TooLarge(format!("its pages expand to more than the {} bytes allowed", chunk.limit)));
     }
     Ok(())
+}
+
+/// How many rows begin in a page with data, if that can be known from its header.
+fn rows_of(header: &Header, values: u64, chunk: &Chunk) -> Result<Option<u64>, Refusal> {
+    let has_lists = chunk.max_levels.0 > 0;
+    if header.kind != Some(DATA_PAGE_V2) {
+        return Ok((!has_lists).then_some(values));
+    }
+    let [nulls, rows] = header.counts.map(|count| u64::try_from(count.unwrap_or(-1)).unwrap_or(u64::MAX));
+    if nulls > values || rows > values || (!has_lists && rows != values) {
+        let counts = header.counts.map(Option::unwrap_or_default);
+        let message = format!("a page declares {} rows and {} nulls among {values} values", counts[1], counts[0]);
+        return Err(Refusal::Damaged(message));
+    }
+    Ok(Some(rows))
 }
 
 fn encoding(number: i32) -> Option<Encoding> {
@@ -447,76 +479,4 @@ fn after_levels(mut page: &[u8], (repetition, definition): (i16, i16)) -> Option
         }
     }
     Some(page)
-}
-
-/// Bytes of all values of a delta-encoded page of strings. `values` is how many the page declares.
-fn spelled_out(data: &[u8], values: u64, prefixed: bool) -> Result<u64, Refusal> {
-    let damaged = || Refusal::Damaged("the lengths of a delta-encoded page do not make sense".into());
-    let (first, at) = delta_sum(data, values).ok_or_else(damaged)?;
-    if !prefixed {
-        return Ok(first);
-    }
-    let rest = data.get(at..).ok_or_else(damaged)?;
-    let (second, _) = delta_sum(rest, values).ok_or_else(damaged)?;
-    first.checked_add(second).ok_or_else(damaged)
-}
-
-/// Walks a `DELTA_BINARY_PACKED` run of lengths: their sum, and where the run ends. `None` if it is malformed, has a
-/// negative length, or more of them than `values`.
-fn delta_sum(data: &[u8], values: u64) -> Option<(u64, usize)> {
-    let mut reader = Reader::new(data);
-    let block = reader.varint()?;
-    let minis = reader.varint()?;
-    let count = reader.varint()?;
-    let mut value = reader.zigzag()?;
-    if count > values || minis == 0 || block == 0 || block % 128 != 0 || block % minis != 0 || (block / minis) % 32 != 0
-    {
-        return None;
-    }
-    if count == 0 {
-        return Some((0, reader.at()));
-    }
-    let per_mini = block / minis;
-    let mut sum = u64::try_from(value).ok()?;
-    let mut left = count - 1;
-    while left > 0 {
-        let smallest = reader.zigzag()?;
-        let widths_at = reader.at();
-        reader.skip(minis)?;
-        for mini in 0..minis as usize {
-            if left == 0 {
-                break;
-            }
-            let width = u64::from(data[widths_at + mini]);
-            let packed_at = reader.at();
-            let taken = left.min(per_mini);
-            if width > 32 {
-                return None;
-            }
-            // The last run may be cut off behind its last value.
-            let bytes = (width.checked_mul(per_mini)? / 8).min((data.len() - packed_at) as u64);
-            if bytes * 8 < width * taken {
-                return None;
-            }
-            reader.skip(bytes)?;
-            let packed = &data[packed_at..];
-            for index in 0..taken {
-                let delta = smallest.wrapping_add(unpack(packed, index * width, width) as i64);
-                // Lengths are 32-bit, and so is the decoder's arithmetic: it wraps.
-                value = i64::from((value as i32).wrapping_add(delta as i32));
-                sum = sum.checked_add(u64::try_from(value).ok()?)?;
-            }
-            left -= taken;
-        }
-    }
-    Some((sum, reader.at()))
-}
-
-/// The `width` bits, at most 32, that start at bit `at`.
-fn unpack(packed: &[u8], at: u64, width: u64) -> u64 {
-    let first = (at / 8) as usize;
-    let mut word = [0; 8];
-    let end = packed.len().min(first + 8);
-    word[..end - first].copy_from_slice(&packed[first..end]);
-    (u64::from_le_bytes(word) >> (at % 8)) & ((1 << width) - 1)
 }

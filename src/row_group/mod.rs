@@ -17,6 +17,7 @@ mod decode;
 mod direct;
 mod footer;
 mod guard;
+mod lengths;
 mod masked;
 mod pages;
 mod run;

@@ -1,7 +1,7 @@
 //! The bytes of pages that were fetched, decoded batch by batch.
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use super::direct::{Column, GroupBytes, Shape};
 use super::guard::FilePage;
 use super::team::{AHEAD_FROM, Team};
 use super::{caught, caught_panic};
+use crate::once::Once;
 use crate::rows::take_rows;
 use crate::{Error, ErrorKind, Result};
 
@@ -101,7 +102,7 @@ thread_local! {
 
 /// Whether no column is decoded here, for tests that compare both ways: `ROWDEX_DECODE=parquet` says so.
 fn is_left_to_parquet() -> bool {
-    static LEFT: OnceLock<bool> = OnceLock::new();
+    static LEFT: Once<bool> = Once::new();
     #[cfg(test)]
     if LEFT_TO_PARQUET.get() {
         return true;
@@ -124,6 +125,23 @@ impl Pages {
             shape.flatten().is_some_and(|shape| shape.goes_on())
         };
         !is_left_to_parquet() && roots.iter().all(goes_on)
+    }
+
+    /// How many rows begin in the page of a column at a place in the file, if that was read.
+    pub(super) fn rows_at(&self, leaf: usize, at: u64) -> Option<usize> {
+        let pages = self.located()?.get(leaf)?.page_locations();
+        let place = pages.binary_search_by_key(&at, |page| page.offset.unsigned_abs()).ok()?;
+        let rows = i64::try_from(self.rows).ok()?;
+        let end = pages.get(place + 1).map_or(rows, |next| next.first_row_index);
+        usize::try_from(end.checked_sub(pages.get(place)?.first_row_index)?).ok()
+    }
+
+    /// Whether the field that a column belongs to is of a type that is decoded here.
+    pub(super) fn decodes_leaf(&self, leaf: usize, leaves: &[usize]) -> bool {
+        let schema = self.reader.parquet_schema();
+        let root = schema.get_column_root_idx(leaf);
+        let field = self.reader.schema().fields().get(root).filter(|_| !is_left_to_parquet());
+        field.is_some_and(|field| Shape::of(schema, root, leaves_of_root(schema, leaves, root), field).is_some())
     }
 
     /// Whether a column is a root field of its own, of a type that is decoded here.

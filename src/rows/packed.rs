@@ -23,7 +23,7 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 
 use super::gather::primitive;
-use super::picks::{Picks, Place};
+use super::picks::Place;
 use super::views::{BUFFER, INLINE, PLACE, is_view};
 use super::{record_batch, uncopied};
 use crate::{Error, ErrorKind, Result};
@@ -110,6 +110,11 @@ impl Layout {
         packed <= apart.saturating_add(apart / PART)
     }
 
+    /// Bytes of a row.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.stride
+    }
+
     pub(super) fn rows_of_block(&self) -> usize {
         (BLOCK / self.stride).clamp(16, 1024)
     }
@@ -136,7 +141,17 @@ pub(crate) struct Packed {
     layout: Arc<Layout>,
     rows: usize,
     bytes: Vec<u8>,
-    columns: Vec<Beside>,
+    beside: Shared,
+    /// Of each column the long values that no other rows show, if any column has such. They are buffer number 0.
+    own: Vec<Buffer>,
+}
+
+/// What columns have beside the values of rows, among which those of a [`Packed`] begin at `first`. One for all pieces
+/// of many rows: of some hundred columns it would take as much as the values of a piece.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shared {
+    pub(super) columns: Arc<[Beside]>,
+    pub(super) first: usize,
 }
 
 /// What a column has beside its values in the rows.
@@ -157,8 +172,16 @@ impl Beside {
 
 impl Packed {
     /// Rows of this layout, one after the other in `bytes`, and what each column has beside them, if any has something.
-    pub(super) fn of(layout: Arc<Layout>, rows: usize, bytes: Vec<u8>, columns: Vec<Beside>) -> Self {
-        Self { layout, rows, bytes, columns }
+    pub(super) fn of(layout: Arc<Layout>, rows: usize, bytes: Vec<u8>, beside: Shared, own: Vec<Buffer>) -> Self {
+        Self { layout, rows, bytes, beside, own }
+    }
+
+    /// What views of a column show under this number.
+    fn buffer(&self, column: usize, number: usize) -> Option<&Buffer> {
+        match self.own.get(column) {
+            Some(own) if number == 0 => Some(own),
+            _ => self.beside.columns.get(column)?.buffers.get(number),
+        }
     }
 
     /// How many rows.
@@ -182,8 +205,8 @@ impl Packed {
 
     /// Bytes of memory that it keeps alive, without what was `seen`, by its address.
     pub(crate) fn bytes_but(&self, seen: &mut HashSet<usize>) -> u64 {
-        let mut bytes = self.bytes.capacity() as u64;
-        for Beside { there, bits, buffers } in &self.columns {
+        let mut bytes = (self.bytes.capacity() + self.own.iter().map(Buffer::capacity).sum::<usize>()) as u64;
+        for Beside { there, bits, buffers } in self.beside.columns.iter() {
             let bits = [there, bits].into_iter().flatten().map(BooleanBuffer::inner);
             for buffer in bits.chain(buffers) {
                 if seen.insert(buffer.data_ptr().as_ptr() as usize) {
@@ -308,8 +331,8 @@ impl Packer {
                 buffers: packing.buffers,
             }
         };
-        let columns = self.columns.into_iter().map(beside).collect();
-        Packed { layout: self.layout, rows: self.rows, bytes: self.bytes, columns }
+        let beside = Shared { columns: self.columns.into_iter().map(beside).collect(), first: 0 };
+        Packed { layout: self.layout, rows: self.rows, bytes: self.bytes, beside, own: Vec::new() }
     }
 }
 
@@ -472,9 +495,10 @@ fn bits_of<'a>(
     bits: impl Fn(&'a Beside) -> Option<&'a BooleanBuffer>,
     column: usize,
 ) -> Option<BooleanBuffer> {
-    let all: Vec<Option<&BooleanBuffer>> =
-        sources.iter().map(|source| source.columns.get(column).and_then(&bits)).collect();
-    all.iter().any(Option::is_some).then(|| places.bits_of(&all))
+    let of = |source: &&'a Packed| Some((source.beside.columns.get(column).and_then(&bits)?, source.beside.first));
+    let all: Vec<Option<(&BooleanBuffer, usize)>> = sources.iter().map(of).collect();
+    let bit = |(source, row): Place| all[source as usize].is_none_or(|(bits, first)| bits.value(first + row as usize));
+    all.iter().any(Option::is_some).then(|| BooleanBuffer::collect_bool(places.len(), |row| bit(places[row])))
 }
 
 /// A column that is taken out of rows, block by block.
@@ -625,8 +649,7 @@ impl<T: ByteArrayType> Column for Texts<T> {
                 view.get(4..4 + length)
             } else {
                 let start = (number >> PLACE) as u32 as usize;
-                let beside = sources[*source as usize].columns.get(self.column);
-                let buffer = beside.and_then(|beside| beside.buffers.get((number >> BUFFER) as u32 as usize));
+                let buffer = sources[*source as usize].buffer(self.column, (number >> BUFFER) as u32 as usize);
                 buffer.and_then(|buffer| buffer.get(start..start + length))
             };
             let Some(value) = value else {

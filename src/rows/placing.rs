@@ -12,7 +12,7 @@ use arrow::datatypes::{
     ArrowNativeType, BinaryType, ByteArrayType, DataType, LargeBinaryType, LargeUtf8Type, Utf8Type,
 };
 
-use super::packed::{Beside, Layout, Lie, Packed, VIEW};
+use super::packed::{Beside, Layout, Lie, Packed, Shared, VIEW};
 use super::views::{BUFFER, INLINE, PLACE};
 use crate::{Error, ErrorKind, Result};
 
@@ -36,7 +36,7 @@ pub(crate) struct Placer {
 #[derive(Debug)]
 struct Piece {
     bytes: Vec<u8>,
-    /// Of each column the long values that this piece alone has.
+    /// Of each column the long values that this piece alone has, if there are any.
     long: Vec<Vec<u8>>,
 }
 
@@ -80,10 +80,7 @@ impl Placer {
     pub(crate) fn new(layout: Arc<Layout>, rows: usize, piece: usize) -> Self {
         let piece = piece.max(1);
         let width = layout.columns.len();
-        let of = |start: usize| Piece {
-            bytes: vec![0; piece.min(rows - start) * layout.stride],
-            long: vec![Vec::new(); width],
-        };
+        let of = |start: usize| Piece { bytes: vec![0; piece.min(rows - start) * layout.stride], long: Vec::new() };
         let pieces = (0..rows).step_by(piece).map(of).collect();
         let columns = (0..width).map(|_| Column::default()).collect();
         Self { layout, rows, piece, pieces, columns }
@@ -158,27 +155,31 @@ impl Placer {
         let whole = |mut column: Column| Beside {
             there: column.there.as_mut().map(BooleanBufferBuilder::finish),
             bits: column.bits.as_mut().map(BooleanBufferBuilder::finish),
-            buffers: column.shared,
+            // Number `OWN` is none of them.
+            buffers: if column.shared.is_empty() {
+                Vec::new()
+            } else {
+                [vec![Buffer::default()], column.shared].concat()
+            },
         };
-        let columns: Vec<Beside> = columns.into_iter().map(whole).collect();
+        let mut columns: Vec<Beside> = columns.into_iter().map(whole).collect();
+        // Most rows have neither nulls nor long values.
+        if columns.iter().all(Beside::is_empty) {
+            columns.clear();
+        }
+        let columns: Arc<[Beside]> = columns.into();
         let packed = |(number, Piece { bytes, long }): (usize, Piece)| {
-            let start = number * piece;
-            let count = piece.min(rows - start);
-            let cut = |bits: &BooleanBuffer| bits.slice(start, count);
-            let own = |(mut long, whole): (Vec<u8>, &Beside)| {
+            let first = number * piece;
+            let exact = |mut long: Vec<u8>| {
                 long.shrink_to_fit();
-                let has_buffers = !long.is_empty() || !whole.buffers.is_empty();
-                let own = has_buffers.then(|| Buffer::from_vec(long));
-                let buffers = own.into_iter().chain(whole.buffers.iter().cloned()).collect();
-                Beside { there: whole.there.as_ref().map(cut), bits: whole.bits.as_ref().map(cut), buffers }
+                Buffer::from_vec(long)
             };
-            // Most rows have neither nulls nor long values, and what says so would take as much as some of them.
-            let has_none = |(long, whole): (&Vec<u8>, &Beside)| long.is_empty() && whole.is_empty();
-            let beside = match long.iter().zip(&columns).all(has_none) {
+            let own = match long.iter().all(Vec::is_empty) {
                 true => Vec::new(),
-                false => long.into_iter().zip(&columns).map(own).collect(),
+                false => long.into_iter().map(exact).collect(),
             };
-            Packed::of(Arc::clone(&layout), count, bytes, beside)
+            let beside = Shared { columns: Arc::clone(&columns), first };
+            Packed::of(Arc::clone(&layout), piece.min(rows - first), bytes, beside, own)
         };
         pieces.into_iter().enumerate().map(packed).collect()
     }
@@ -233,7 +234,11 @@ impl Placer {
         if value.len() <= INLINE as usize {
             return Ok(make_view(value, 0, 0));
         }
-        let long = &mut self.pieces[due as usize / self.piece].long[column];
+        let long = &mut self.pieces[due as usize / self.piece].long;
+        if long.is_empty() {
+            long.resize(self.layout.columns.len(), Vec::new());
+        }
+        let long = &mut long[column];
         let Some(at) = u32::try_from(long.len() + value.len()).ok().map(|_| long.len() as u32) else {
             return Err(Error::new(ErrorKind::TooLarge, "the values of rows that are due take more than 4 GiB")
                 .with_hint("give the loader less memory, or write smaller row groups"));

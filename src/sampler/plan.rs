@@ -65,7 +65,11 @@ impl Counts {
     pub(super) fn steps_done(self, left: Self, step: u64) -> Result<u64> {
         let first = self.steps - left.steps;
         if step >= self.steps {
-            return Err(Error::new(ErrorKind::OutOfRange, format!("step {step} of an epoch of {} steps", self.steps)));
+            let error = Error::new(ErrorKind::OutOfRange, format!("step {step} of an epoch of {} steps", self.steps));
+            return Err(match self.steps.checked_sub(1) {
+                Some(last) => error.with_hint(format!("steps are {first} to {last}")),
+                None => error,
+            });
         }
         step.checked_sub(first).ok_or_else(|| {
             let message = format!("step {step} of an epoch that was resumed at step {first}");

@@ -404,6 +404,7 @@ fn only_what_leaves_a_tail_begins_elsewhere_and_only_after_the_first_epoch() {
 
 #[test]
 fn a_resumed_run_goes_on_rotated_or_not_as_it_began() {
+    let place = |state: State| State { run: None, ..state };
     let orders: Arc<dyn Order> = Arc::new(Sequential::new(100).unwrap());
     for (size, other) in [(7, 4), (4, 7)] {
         let old = world(&orders, size, 2, Tail::Wrap).remove(0);
@@ -411,8 +412,9 @@ fn a_resumed_run_goes_on_rotated_or_not_as_it_began() {
         let mut new = world(&orders, other, 5, Tail::Uneven);
         for sampler in &mut new {
             sampler.resume(&state).unwrap();
-            assert_eq!(sampler.state(), state);
-            assert_eq!(sampler.clone().with_rotation(size == 4).with_drop_last_batch(true).state(), state);
+            assert_eq!(place(sampler.state()), place(state));
+            let other = sampler.clone().with_rotation(size == 4).with_drop_last_batch(true);
+            assert_eq!(place(other.state()), place(state));
             assert_eq!(sampler.state_after(3, 0).unwrap().fingerprint, state.fingerprint);
         }
         let order = old.plan(1).unwrap();
@@ -747,11 +749,11 @@ fn a_sampler_of_another_shard_is_as_if_made_for_it_and_shares_the_order() {
     let orders = Arc::new(Counting(AtomicUsize::new(0)));
     let shard = |rank| Shard::new(rank, 3).unwrap();
     let mut first = DistributedSampler::new(Arc::clone(&orders) as Arc<dyn Order>, shard(0), 7).unwrap();
-    first.resume(&State { fingerprint: 0, epoch: 5, consumed: 21 }).unwrap();
+    first.resume(&State { fingerprint: 0, epoch: 5, consumed: 21, run: None }).unwrap();
     first.plan(5).unwrap();
     for rank in 0..3 {
         let mut alone = DistributedSampler::new(global(100), shard(rank), 7).unwrap();
-        alone.resume(&State { fingerprint: alone.state().fingerprint, epoch: 5, consumed: 21 }).unwrap();
+        alone.resume(&State { epoch: 5, consumed: 21, ..alone.state() }).unwrap();
         let shared = first.with_shard(shard(rank)).unwrap();
         assert_eq!(batches(&shared, 5), batches(&alone, 5));
     }

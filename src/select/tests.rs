@@ -111,7 +111,7 @@ fn a_sample_of_a_view_is_that_of_its_base_and_keeps_its_rows_when_files_are_appe
 fn a_view_of_everything_has_the_fingerprint_of_its_base_and_equal_choices_give_equal_bytes() {
     let folder = place();
     let all = open(&folder, "all.rdx");
-    assert_eq!(write(&folder, Select::new(all.clone()), "x.rdx").fingerprint(), all.fingerprint());
+    assert_eq!(write(&folder, Select::new(all.clone()).sample(1.0, 0), "x.rdx").fingerprint(), all.fingerprint());
     let bytes = || {
         let select = Select::new(all.clone()).sample(0.5, 1).with_time(UNIX_EPOCH + Duration::from_secs(1_800_000_000));
         write(&folder, select, "x.rdx");
@@ -171,7 +171,8 @@ fn choices_that_cannot_be_are_refused() {
     refused(Select::new(all.clone()).and(other.clone()), &["a.parquet has another content"]);
     refused(Select::new(all.clone()).or(other), &["other.rdx"]);
     let memory = Index::from_bytes(std::fs::read(folder.path().join("all.rdx")).unwrap()).unwrap();
-    refused(Select::new(memory), &["does not say where its files are"]);
+    refused(Select::new(memory).sample(0.5, 0), &["does not say where its files are"]);
+    refused(Select::new(all.clone()), &["no rows are chosen", "where, rows, skip"]);
 }
 
 proptest! {

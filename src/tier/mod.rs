@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -30,6 +30,7 @@ use self::entry_lock::{EntryLock, Turn};
 use self::room::Room;
 
 use crate::fs::open;
+use crate::once::Once;
 use crate::{Error, ErrorKind, Result};
 
 pub(crate) use self::handoff::{Fetched, Fetching, Passed, Reservation, Reserved};
@@ -185,7 +186,7 @@ pub(crate) struct Tier<V> {
     /// How many [`Reserved`] there are, each with an open file.
     reserved: AtomicUsize,
     /// Why nothing more is written.
-    fault: OnceLock<Error>,
+    fault: Once<Error>,
     counts: Counts,
 }
 
@@ -220,7 +221,7 @@ impl<V> Tier<V> {
             room: Mutex::new(Room::new(options.bytes)),
             patience: entry_lock::Patience::new(options.wait),
             reserved: AtomicUsize::new(0),
-            fault: OnceLock::new(),
+            fault: Once::new(),
             counts: Counts::default(),
             options,
             parse,
@@ -294,7 +295,7 @@ impl<V> Tier<V> {
             .with_hint("rows are read without it; see to room and permissions, or choose another folder")
             .with_source(cause);
         // The first cause is the one that is told.
-        let _ = self.fault.set(error);
+        self.fault.set(error);
     }
 
     fn make(&self, key: Key) -> Claim<'_, V> {

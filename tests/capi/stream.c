@@ -17,7 +17,13 @@ static void a_stream_serves_the_batches_of_the_sampler(const char *folder) {
   struct ArrowSchema schema;
   CHECK(stream.get_schema(&stream, &schema) == 0);
   CHECK(strcmp(schema.format, "+s") == 0 && schema.n_children == 1 && strcmp(schema.children[0]->name, "id") == 0);
-  schema.release(&schema);
+  struct ArrowSchema copy;
+  OK(rowdex_schema_copy(&schema, &copy, &error));
+  rowdex_schema_release(&schema);
+  CHECK(schema.release == NULL);
+  rowdex_schema_release(&schema);
+  CHECK(strcmp(copy.children[0]->name, "id") == 0 && strcmp(copy.children[0]->format, "l") == 0);
+  copy.release(&copy);
 
   uint64_t *rows = (uint64_t *)malloc(3000 * sizeof *rows);
   char state[ROWDEX_STATE_CAPACITY], same[ROWDEX_STATE_CAPACITY];
@@ -30,7 +36,8 @@ static void a_stream_serves_the_batches_of_the_sampler(const char *folder) {
     OK(rowdex_sampler_batch(sampler, 0, step, rows, 3000, &len, NULL, &error));
     CHECK((size_t)array.length == len);
     for (size_t i = 0; i < len; i++) CHECK(int64_values(&array, 0)[i] == (int64_t)rows[i]);
-    array.release(&array);
+    rowdex_array_release(&array);
+    CHECK(array.release == NULL);
     /* The loader tells where the stream is. */
     OK(rowdex_loader_state(loader, state, sizeof state, &error));
     OK(rowdex_sampler_state(sampler, 0, step + 1, same, sizeof same, &error));

@@ -19,5 +19,6 @@ mod row_choice;
 mod select;
 #[cfg(target_os = "linux")]
 mod serve;
+mod state;
 mod tier;
 mod where_cmd;

@@ -190,3 +190,18 @@ fn long_lines_are_found_but_for_tables_and_addresses() {
         format!("{word}\n{word}b\n| {word}\n//! | {word}\nsee https://{word}\n{word} https://a\n{word}b https://a\n");
     assert_eq!(long_lines(&text, 30), [2, 6, 7]);
 }
+
+#[test]
+fn no_value_is_made_at_first_use_behind_a_lock_that_a_forked_child_may_inherit() {
+    let is_own = |path: &PathBuf| !path.to_string_lossy().contains("src/bin/");
+    for path in files("src").into_iter().filter(is_own) {
+        let source = read(&path);
+        let code = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        let is_test = path.to_string_lossy().contains("tests");
+        let found = code.lines().find(|line| {
+            let line = line.trim_start();
+            !line.starts_with("//") && (line.contains("OnceLock") || line.contains("LazyLock"))
+        });
+        assert!(is_test || found.is_none(), "{}: `{}`: use `Once`", path.display(), found.unwrap_or_default());
+    }
+}

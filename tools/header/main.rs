@@ -28,10 +28,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         "launch",
         "sampler",
         "worker",
+        "arrow",
         "batch",
         "loader",
         "faults",
         "announced",
+        "stop",
     ] {
         builder = builder.with_src(root.join("src/capi").join(file).with_extension("rs"));
     }

@@ -187,3 +187,35 @@ def late_group(index: str) -> None:
     store = f"file://{pathlib.Path.cwd()}/late"
     torch.distributed.init_process_group("gloo", init_method=store, rank=int(os.environ["JOB_RANK"]), world_size=2)
     ids(loader)
+
+
+def forgotten_epoch(index: str, folder: str) -> str:
+    """Goes on within the second epoch without saying so to Accelerate."""
+    options: Any = {"use_stateful_dataloader": True}
+    made, loader = prepared(index, "global", **options)
+    ids(loader)
+    for step, _ in enumerate(loader, 1):
+        if step == 30:
+            made.save_state(folder)
+            break
+    made.wait_for_everyone()
+    again, other = prepared(index, "global", **options)
+    again.load_state(folder)
+    return error_of(lambda: ids(other))
+
+
+def skips_twice(index: str, folder: str) -> str:
+    """Loads a state, and skips what it has skipped."""
+    made, loader = prepared(index, "loader")
+    for step, _ in enumerate(loader, 1):
+        if step == 30:
+            made.save_state(folder)
+            break
+    made.wait_for_everyone()
+    again, other = prepared(index, "loader")
+    again.load_state(folder)
+    return error_of(lambda: ids(again.skip_first_batches(other, 30)))
+
+
+def dispatched(index: str) -> str:
+    return error_of(lambda: epochs(index, "global", 1, dispatch_batches=True))

@@ -78,8 +78,9 @@ def source(index: str, kind: str) -> Any:
         return DataLoader(dataset, batch_size=SIZE, sampler=rowdex.DistributedSampler(dataset, seed=3))
     if kind == "batches":
         return DataLoader(dataset, batch_sampler=rowdex.torch.BatchSampler(dataset, SIZE, seed=3))
-    if kind == "iterable":
-        return DataLoader(rowdex.torch.IterableDataset(dataset, SIZE, seed=3), batch_size=None, num_workers=1)
+    if kind.startswith("iterable"):
+        batches = rowdex.torch.IterableDataset(dataset, SIZE, seed=3)
+        return DataLoader(batches, batch_size=None, num_workers=int(kind == "iterable in workers"))
     raise ValueError(kind)
 
 
@@ -90,7 +91,7 @@ def fits(index: str, kind: str, epochs: int, injects: bool) -> dict[str, Any]:
     return {"found": model.epochs, "plain": plain(index, epochs), "lengths": sorted(model.lengths)}
 
 
-def stops(index: str, kind: str, folder: str, steps: int, when: str) -> dict[str, Any]:
+def stops(index: str, kind: str, folder: str, steps: int, when: str, injects: bool = True) -> dict[str, Any]:
     """Saves a checkpoint after so many steps: `within` the epoch, at its `end`, or `after` the run."""
     model = Model()
     data = {"datamodule": module(index)} if kind == "module" else {"train_dataloaders": source(index, kind)}
@@ -102,14 +103,16 @@ def stops(index: str, kind: str, folder: str, steps: int, when: str) -> dict[str
         saves: dict[str, Any] = {"every_n_train_steps": steps} if when == "within" else {"every_n_epochs": 1}
         ends: dict[str, Any] = {"max_steps": steps + 2} if when == "within" else {"max_epochs": 1}
         checkpoint = ModelCheckpoint(folder, "run", save_on_train_epoch_end=when == "end", **saves)
-        trainer(**ends, enable_checkpointing=True, callbacks=[checkpoint]).fit(model, **data)
+        options: dict[str, Any] = {"enable_checkpointing": True, "use_distributed_sampler": injects}
+        trainer(**ends, **options, callbacks=[checkpoint]).fit(model, **data)
     return {"found": [batch for epoch in model.epochs for batch in epoch][:steps]}
 
 
-def goes_on(index: str, kind: str, folder: str, epochs: int) -> dict[str, Any]:
+def goes_on(index: str, kind: str, folder: str, epochs: int, injects: bool = True) -> dict[str, Any]:
     model = Model()
     data = {"datamodule": module(index)} if kind == "module" else {"train_dataloaders": source(index, kind)}
-    trainer(max_epochs=epochs).fit(model, **data, ckpt_path=f"{folder}/run.ckpt")
+    run = trainer(max_epochs=epochs, use_distributed_sampler=injects)
+    run.fit(model, **data, ckpt_path=f"{folder}/run.ckpt")
     return {"found": model.epochs, "plain": plain(index, epochs), "lengths": sorted(model.lengths)}
 
 
@@ -182,3 +185,54 @@ def fabric(index: str, kind: str, stop: int) -> dict[str, Any]:
         found[-1] += [batch["id"].tolist() for batch in other]
         found.append([batch["id"].tolist() for batch in other])
     return {"found": found, "plain": plain(index, 3), "len": len(set_up)}
+
+
+def goes_on_as_told(index: str, kind: str, folder: str, epochs: int, step: int) -> dict[str, Any]:
+    """Loads the state that the error names into the sampler of a DataLoader."""
+    model, data = Model(), source(index, kind)
+    sampler = data.sampler if kind == "samples" else data.batch_sampler
+    sampler.load_state_dict(sampler.state_after(0, step))
+    trainer(max_epochs=epochs, use_distributed_sampler=False).fit(model, data, ckpt_path=f"{folder}/run.ckpt")
+    return {"found": model.epochs, "plain": plain(index, epochs)}
+
+
+class Failing(Model):
+    """Saves a checkpoint within a step, and takes no further."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        if batch_idx == 30:
+            self.trainer.save_checkpoint("failed.ckpt")
+            raise KeyError("a step that fails")
+        return super().training_step(batch, batch_idx)
+
+
+def fails_within_a_step(index: str, workers: int) -> dict[str, Any]:
+    """Goes on from the checkpoint of a step that was under way."""
+    options: dict[str, Any] = {"collate": collated, "workers": workers} if workers else {}
+    models = [Failing(), Model()]
+    for number, model in enumerate(models):
+        data = module(index, train=rowdex.torch.Dataset(index), **options)
+        try:
+            trainer(max_epochs=2).fit(model, datamodule=data, ckpt_path="failed.ckpt" if number else None)
+        except KeyError:
+            pass
+    before, after = models
+    return {"found": [before.epochs[0] + after.epochs[0], *after.epochs[1:]], "plain": plain(index, 2)}
+
+
+def collated(samples: Any) -> Any:
+    return {name: torch.stack([torch.as_tensor(sample[name]) for sample in samples]) for name in ("id", "x", "y")}
+
+
+def misused(index: str) -> list[str]:
+    """Loaders that Lightning makes of options that do not go together."""
+    dataset = rowdex.torch.Dataset(index)
+    errors = []
+    for options in ({"collate": {"x": list}, "workers": 1}, {"workers": 1, "memory": "1MiB"}, {"collate": collated}):
+        try:
+            train = dataset if "workers" in options else rowdex.Dataset(index)
+            data = module(index, train=train, **options)
+            trainer(max_epochs=1).fit(Model(), datamodule=data)
+        except TypeError as error:
+            errors.append(str(error))
+    return errors

@@ -75,6 +75,21 @@ def test_what_would_be_sharded_twice_is_an_error_that_says_what_to_write(jobs: J
             assert "rowdex.accelerate.Loader" in error and "GlobalBatchSampler" in error
 
 
+def test_a_global_sampler_that_is_dispatched_is_told_to_dispatch_no_batches(jobs: Jobs) -> None:
+    for error in jobs.run("dispatched", index=INDEX):
+        assert error.endswith("Use dispatch_batches=False, or a rowdex.accelerate.Loader"), error
+
+
+def test_an_epoch_that_is_not_that_of_the_state_is_an_error(jobs: Jobs, tmp_path: pathlib.Path) -> None:
+    for error in jobs.run("forgotten_epoch", index=INDEX, folder=str(tmp_path)):
+        assert error.startswith("StateError") and "call set_epoch(1) of the prepared loader" in error
+
+
+def test_batches_that_a_state_has_skipped_are_not_skipped_again(jobs: Jobs, tmp_path: pathlib.Path) -> None:
+    for error in jobs.run("skips_twice", index=INDEX, folder=str(tmp_path)):
+        assert error.startswith("RuntimeError") and "leave skip_first_batches() out after load_state()" in error
+
+
 def test_a_global_sampler_that_is_not_dealt_as_it_was_told_is_an_error(jobs: Jobs) -> None:
     for split, unprepared, last_step in jobs.run("misused", index=INDEX):
         assert split.startswith("RuntimeError") and "make it with these" in split

@@ -46,6 +46,10 @@ def table(random: random.Random, first: int, rows: int) -> pa.Table:
                 column(lambda row: datetime.datetime(2024, 1, 1) + datetime.timedelta(minutes=37 * row)),
                 pa.timestamp(random.choice(["ms", "us"])),
             ),
+            "clock": pa.array(
+                column(lambda row: (datetime.datetime(2024, 1, 1) + datetime.timedelta(minutes=37 * row)).time()),
+                random.choice([pa.time32("ms"), pa.time64("us")]),
+            ),
             "price": pa.array(
                 column(lambda row: decimal.Decimal(row * 7 % 5000) / 100), pa.decimal128(random.choice([10, 22]), 2)
             ),
@@ -94,6 +98,7 @@ def condition(random: random.Random, rows: int, depth: int = 2) -> str:
     word, other = literal(random.choice(WORDS)), literal(random.choice(WORDS))
     number = random.choice([row / 8, 0.0, -0.0, 0.1, 1.5])
     price = decimal.Decimal(row * 7 % 5000) / 100
+    clock = (datetime.datetime(2024, 1, 1) + datetime.timedelta(minutes=37 * row)).time()
     one = random.choice(
         [
             f"id {op} {row}",
@@ -145,6 +150,21 @@ def condition(random: random.Random, rows: int, depth: int = 2) -> str:
             f"moment {op} timestamp '{day} 08:00:00'",
             f"moment >= '{day}'",
             "cast(moment as date) = day",
+            f"moment {op} timestamp '{day} 08:00:00.0005'",
+            f"clock {op} time '{clock}'",
+            f"not (clock {op} time '{clock}')",
+            f"not (clock between time '06:00' and time '{clock}')",
+            f"clock in (time '{clock}', time '00:37:00', '12:20:00')",
+            f"case when clock < time '{clock}' then flag else n > {row // 10} end",
+            f"n {op} {row / 20}",
+            f"not (n {op} {row / 20})",
+            f"n between {row / 20 - 2.5} and {row / 20 + 1}",
+            f"n in ({row / 20}, {row // 10}, 2.5, 3000000000)",
+            f"case n when {row / 20} then true when {row // 10} then false else flag end",
+            f"n {op} {random.choice([3000000000, -3000000000, 2.5e18])}",
+            f"tiny {op} {random.choice([-1, 255.5, 256, 12.25])}",
+            f"f {op} {random.choice(['1e300', '-1e300', '1e-300'])}",
+            f"price {op} {price}5",
             f"price {op} {price}",
             f"price {op} {row}",
             f"price + 0.01 {op} {price}",

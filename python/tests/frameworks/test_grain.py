@@ -136,8 +136,6 @@ def test_an_order_may_be_read_anywhere_and_in_any_way(rows: Any) -> None:
         assert order[position]["id"] == one[position]["id"] == want[position % 2][position // 2]
     backwards = [order[position]["id"] for position in range(len(order) - 1, len(order) - 100, -1)]
     assert backwards == [want[position % 2][position // 2] for position in range(len(order) - 1, len(order) - 100, -1)]
-    shuffled = [row["id"] for row in one.shuffle(seed=1)[:500].to_iter_dataset()]
-    assert len(shuffled) == 500
     # Every second one of those of a rank, as worker processes read; then from elsewhere, as after set_state.
     assert [order[q]["id"] for q in range(1, 9000, 4)] == [want[1][q // 2] for q in range(1, 9000, 4)]
     assert [order[q]["id"] for q in range(100, 2000)] == [want[q % 2][q // 2] for q in range(100, 2000)]
@@ -145,6 +143,20 @@ def test_an_order_may_be_read_anywhere_and_in_any_way(rows: Any) -> None:
     assert repr(again) == repr(order) and again[12_345]["id"] == order[12_345]["id"]
     with pytest.raises(IndexError):
         order[-len(order) - 1]
+
+
+def test_an_order_is_not_shuffled_again(rows: Any) -> None:
+    with pytest.raises(TypeError, match=r"rowdex.grain.Ordered\(dataset, seed=7\).*rowdex.grain.Source"):
+        rowdex_grain.Ordered(rows, seed=3).shuffle(seed=7)
+
+
+def test_values_with_a_mask_are_batched_with_it(index: str) -> None:
+    dataset = rowdex.Dataset(index, columns=["id", "maybe"])
+    for source in (rowdex_grain.Source(dataset, nulls="mask"), rowdex_grain.Ordered(dataset, nulls="mask")):
+        batch = grain.MapDataset.source(source).batch(9)[0]
+        ids, maybe = batch["id"]["values"], batch["maybe"]
+        assert maybe["valid"].tolist() == [row % 3 > 0 for row in ids.tolist()]
+        assert maybe["values"][maybe["valid"]].tolist() == [row for row in ids.tolist() if row % 3]
 
 
 def test_a_list_in_order_begins_elsewhere_each_epoch_where_the_sampler_says_so(rows: Any) -> None:

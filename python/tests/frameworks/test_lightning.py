@@ -44,6 +44,11 @@ def test_a_trainer_takes_the_batches_of_the_plain_loader(jobs: Jobs, kind: str, 
         assert set(served) == set(range(ROWS)) and sum(served.values()) == ROWS + 1
 
 
+def test_workers_that_cannot_see_where_lightning_is_are_an_error(jobs: Jobs) -> None:
+    for error in jobs.errors("fits", index=INDEX, kind="iterable in workers", epochs=1, injects=True):
+        assert error.startswith("RuntimeError") and "rowdex.lightning.DataModule" in error, error
+
+
 def test_a_batch_sampler_that_lightning_would_replace_is_an_error(jobs: Jobs) -> None:
     for error in jobs.errors("fits", index=INDEX, kind="batches", epochs=1, injects=True):
         assert error.startswith("TypeError") and "use_distributed_sampler=False" in error
@@ -71,6 +76,14 @@ def test_a_checkpoint_goes_on_with_the_next_batch_and_later_epochs_are_whole(
         assert rest["lengths"] == [STEPS]
 
 
+@pytest.mark.parametrize("kind", ["batches", "samples", "iterable"])
+def test_a_data_loader_goes_on_from_the_end_of_an_epoch(jobs: Jobs, tmp_path: pathlib.Path, kind: str) -> None:
+    options = {"index": INDEX, "kind": kind, "folder": str(tmp_path), "injects": False}
+    jobs.run("stops", **options, steps=STEPS, when="end")
+    for rank in jobs.run("goes_on", **options, epochs=3):
+        assert rank["found"] == rank["plain"][1:]
+
+
 @pytest.mark.parametrize("before, after", [(1, 2), (3, 2)])
 def test_a_checkpoint_goes_on_with_another_number_of_ranks(
     jobs: Jobs, tmp_path: pathlib.Path, before: int, after: int
@@ -82,6 +95,33 @@ def test_a_checkpoint_goes_on_with_another_number_of_ranks(
     assert set(first) == set(range(ROWS)) and sum(first.values()) - ROWS < after
     for rank in rest:
         assert [len(epoch) for epoch in rank["found"]][1:] == [STEPS] and rank["found"][1] == rank["plain"][1]
+
+
+@pytest.mark.parametrize("kind", ["batches", "samples"])
+def test_a_data_loader_goes_on_from_the_place_that_the_error_names(
+    jobs: Jobs, tmp_path: pathlib.Path, kind: str
+) -> None:
+    stop = {"index": INDEX, "kind": kind, "folder": str(tmp_path), "injects": False}
+    jobs.run("stops", **stop, steps=30, when="within")
+    # A sampler of rows has counted 64 of them in each step.
+    step = 30 * (64 if kind == "samples" else 1) - 1
+    for error in jobs.errors("goes_on", **stop, epochs=2):
+        assert f"sampler.load_state_dict(sampler.state_after(0, {step}))" in error, error
+    for rank in jobs.run("goes_on_as_told", index=INDEX, kind=kind, folder=str(tmp_path), epochs=2, step=step):
+        assert rank["found"] == [rank["plain"][0][30:], rank["plain"][1]]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_step_that_was_under_way_when_a_checkpoint_was_saved_is_taken_again(jobs: Jobs, workers: int) -> None:
+    (rank,) = jobs.run("fails_within_a_step", world=1, index=INDEX, workers=workers)
+    assert rank["found"] == rank["plain"]
+
+
+def test_what_does_not_go_with_samples_is_refused(jobs: Jobs) -> None:
+    ((columns, memory, dataset),) = jobs.run("misused", world=1, index=INDEX)
+    assert "with workers, give a function of samples" in columns
+    assert memory.startswith("memory: ") and "give these to the rowdex.torch.Dataset" in memory
+    assert "give the DataModule a rowdex.torch.Dataset" in dataset
 
 
 def test_evaluation_serves_every_row_once_with_equal_steps(jobs: Jobs) -> None:

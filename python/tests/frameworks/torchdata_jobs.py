@@ -91,3 +91,34 @@ def goes_on_from_a_checkpoint(index: str, size: int, folder: str) -> dict[str, A
     loader = rowdex.Loader(rowdex.Dataset(index, ["id"]), batch_size=size, **SAMPLING)
     checkpoint.load({"loader": loader}, checkpoint_id=folder)
     return {"state": loader.state_dict(), "rest": ids(loader), "next": ids(loader)}
+
+
+def another_number_of_workers(index: str, kind: str) -> str:
+    """Saves with one worker, and goes on with two."""
+    before = loader_of(index, kind, 1)
+    next(iter(before))
+    after = loader_of(index, kind, 2)
+    after.load_state_dict(before.state_dict())
+    try:
+        ids(after)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def loader_of(index: str, kind: str, workers: int) -> Any:
+    if kind == "iterable":
+        dataset = rowdex.torch.IterableDataset(rowdex.torch.Dataset(index, ["id"]), 64, **SAMPLING)
+        return StatefulDataLoader(dataset, batch_size=None, num_workers=workers)
+    return stateful(index, 64, kind, workers)
+
+
+def resumed_twice(index: str) -> Any:
+    """An iterable dataset goes on from the state of a run, and then from that of torchdata."""
+    dataset = rowdex.torch.IterableDataset(rowdex.torch.Dataset(index, ["id"]), 64, **SAMPLING)
+    dataset.load_run_state(dataset.state_after(0, 9))
+    before: Any = StatefulDataLoader(dataset, batch_size=None, num_workers=1)
+    found = [batch["id"].tolist() for _, batch in zip(range(5), before)]
+    after = loader_of(index, "iterable", 1)
+    after.load_state_dict(before.state_dict())
+    return {"found": found + ids(after), "plain": plain(index, 64, 1)[0][10:]}

@@ -12,7 +12,7 @@ use rowdex::{IndexBuilder, SchemaMode};
 use serde_json::json;
 
 use crate::args::{JsonArg, named};
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
 use crate::output;
 use crate::progress::Progress;
 
@@ -155,6 +155,9 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
     let report = report.build(&args.output);
     bar.finish();
     let report = report?;
+    if report.repeated_files > 0 {
+        complain(format!("{} named again: each is in the index once", output::counted(report.repeated_files, "file")));
+    }
     let differences = std::mem::take(&mut *differences.lock().unwrap_or_else(PoisonError::into_inner));
 
     if args.json.json {
@@ -169,6 +172,7 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
             "rows": report.rows,
             "source_rows": report.source_rows,
             "index_bytes": report.index_bytes,
+            "repeated_files": report.repeated_files,
             "differences": differences,
             "seconds": started.elapsed().as_secs_f64(),
         }));

@@ -21,7 +21,8 @@ pub(crate) struct CountArgs {
     #[command(flatten)]
     condition: ConditionArgs,
 
-    /// Count the rows of each class: rows with equal values in this column are one.
+    /// Count the rows of each class: rows with equal values in this column are one. It has integers, booleans,
+    /// dates, strings or binary.
     #[arg(long, value_name = "COLUMN")]
     by: Option<String>,
 

@@ -36,6 +36,8 @@ const PLAN: SamplingArgs = SamplingArgs {
     epochs: 2,
     world_size: 4,
     rank: Rank::All,
+    run: None,
+    drop_last_batch: false,
 };
 
 const BATCH: BatchArg = BatchArg { batch_size: 384 };

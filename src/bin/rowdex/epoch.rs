@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
-use clap::{Args, ValueEnum};
+use clap::{ArgMatches, Args, ValueEnum};
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::dataset::TierCounters;
 use rowdex::loader::{Fault, LostGroup};
@@ -19,6 +19,7 @@ use crate::failure::{Failure, complain};
 use crate::output;
 use crate::progress;
 use crate::sampling::{BatchArg, SamplingArgs};
+use crate::state_arg;
 
 /// Row groups decoded more often than this in an epoch are worth a word.
 pub(crate) const MANY_PASSES: f64 = 4.0;
@@ -43,8 +44,9 @@ pub(crate) struct EpochArgs {
     #[command(flatten)]
     batch: BatchArg,
 
-    /// Go on from this state of an earlier run, whatever its number of ranks: a line `rowdex-state-v1:...`.
-    #[arg(long, value_name = "STATE", conflicts_with = "epoch")]
+    /// Go on from this state of an earlier run: a line `rowdex-state-v2:...`, or a checkpoint that has it. Order, seed,
+    /// ranks and batch size are those of that run; ranks and batch size may be given to go on with others.
+    #[arg(long, value_name = "STATE", conflicts_with = "epoch", value_parser = state_arg::read)]
     resume: Option<State>,
 
     /// Stop after this many steps, even in the middle of an epoch.
@@ -69,7 +71,11 @@ enum Reader {
     Lru,
 }
 
-pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &EpochArgs, given: &ArgMatches) -> Result<(), Failure> {
+    let (mut sampling, mut batch) = (args.sampling.clone(), args.batch);
+    if let Some(state) = &args.resume {
+        state_arg::go_on(state, &mut sampling, &mut batch, given)?;
+    }
     let index = args.index.open()?;
     let carousel = args.carousel.carousel(&index)?;
     let (dataset, reading) = match args.loader {
@@ -82,7 +88,7 @@ pub(crate) fn run(args: &EpochArgs) -> Result<(), Failure> {
         Reader::Lru => (args.carousel.open(index, carousel.memory)?, Reading::Lru),
         Reader::Carousel => (args.carousel.open(index, 0)?, Reading::Carousel(carousel)),
     };
-    let report = read(&dataset, &args.sampling, args.batch, reading, args.resume.as_ref(), args.steps);
+    let report = read(&dataset, &sampling, batch, reading, args.resume.as_ref(), args.steps);
     if let Some(fault) = dataset.tier_fault() {
         complain(fault);
     }

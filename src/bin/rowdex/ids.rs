@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 use std::ops::Range;
 
-use clap::Args;
+use clap::{ArgMatches, Args};
 use rowdex::sampler::BatchPlan;
 use rowdex::{DistributedSampler, Error, ErrorKind};
 
 use crate::failure::Failure;
 use crate::sampling::{Rank, RowsOfArgs, SamplingArgs};
+use crate::state_arg::StateArg;
 
 /// Samples asked for at a time. What a rank is dealt does not depend on how it is cut into batches.
 const PIECE: usize = 4096;
@@ -19,6 +20,7 @@ const BUFFER: usize = 256 << 10;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
+  rowdex ids train.rdx --state checkpoint.pt --rank 3 --limit 10
   rowdex ids train.rdx --world-size 8 --rank 3 --epoch 2 --limit 10
   rowdex ids --len 1000000 --order global --seed 42 --world-size 8 --rank 0 --pads
 
@@ -30,6 +32,9 @@ pub(crate) struct IdsArgs {
 
     #[command(flatten)]
     sampling: SamplingArgs,
+
+    #[command(flatten)]
+    state: StateArg,
 
     /// Leave out the rank's first P samples.
     #[arg(long, value_name = "P", default_value_t = 0)]
@@ -44,8 +49,12 @@ pub(crate) struct IdsArgs {
     pads: bool,
 }
 
-pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
-    let sampling = &args.sampling;
+pub(crate) fn run(args: &IdsArgs, given: &ArgMatches) -> Result<(), Failure> {
+    let mut sampling = args.sampling.clone();
+    args.state.settle(&mut sampling, None, given)?;
+    if args.rows_of.is_index() {
+        args.state.tell_what_is_assumed(&sampling, None, given);
+    }
     let rank = match sampling.rank {
         Rank::One(rank) => rank,
         Rank::All if sampling.world_size == 1 => 0,
@@ -57,9 +66,12 @@ pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
         }
     };
     let epochs = sampling.epochs()?;
-    let (orders, _) = args.rows_of.orders(sampling)?;
-    let sampler = sampling.sampler(&orders, rank, PIECE)?;
-    // Without resuming, every epoch has as many samples.
+    let (orders, _) = args.rows_of.orders(&sampling)?;
+    // Where a short last batch is left out, it does depend.
+    let of_run = sampling.run.and_then(|state| state.run).filter(|run| run.drop_last_batch);
+    let size = of_run.and_then(|run| usize::try_from(run.batch_size).ok()).unwrap_or(PIECE);
+    let sampler = sampling.sampler(&orders, rank, size)?;
+    // All of them, in an epoch that was resumed, too.
     let each = sampler.len();
     let total = u128::from(each) * u128::from(epochs.end - epochs.start);
     if u128::from(args.from) > total {
@@ -74,6 +86,8 @@ pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
         if left == 0 || each == 0 {
             break;
         }
+        // Other ranks were dealt what comes before the place where these took over.
+        from = from.max(sampler.plan(epoch)?.first_sample());
         let count = left.min(each - from);
         write(&sampler, epoch, from..from + count, &mut lines)?;
         left -= count;
@@ -86,10 +100,10 @@ pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
 fn write(sampler: &DistributedSampler, epoch: u64, samples: Range<u64>, lines: &mut Lines) -> Result<(), Failure> {
     let plan = sampler.plan(epoch)?;
     let mut batch = BatchPlan::default();
-    let size = sampler.batch_size();
-    for step in samples.start / size..samples.end.div_ceil(size) {
-        plan.fill(step, &mut batch)?;
-        let first = step * size;
+    let (size, first) = (sampler.batch_size(), plan.first_sample());
+    for step in (samples.start - first) / size..(samples.end - first).div_ceil(size) {
+        plan.fill(plan.first_step() + step, &mut batch)?;
+        let first = first + step * size;
         let within = |sample: u64| sample.saturating_sub(first).min(batch.rows.len() as u64) as usize;
         let real = batch.rows.len() - batch.pads;
         for (at, row) in batch.rows.iter().enumerate().take(within(samples.end)).skip(within(samples.start)) {

@@ -28,13 +28,14 @@ mod serve;
 mod signals;
 mod size;
 mod split_args;
+mod state_arg;
 mod verify;
 mod view_of;
 mod where_cmd;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
@@ -44,14 +45,17 @@ use crate::failure::Failure;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match run(&cli.command) {
+    let given = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
+    let given = given.subcommand().map_or(&given, |(_, given)| given);
+    match run(&cli.command, given) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
 }
 
-fn run(command: &Command) -> Result<(), Failure> {
+/// Runs a command; `given` tells which options are there because somebody wrote them.
+fn run(command: &Command, given: &ArgMatches) -> Result<(), Failure> {
     match command {
         Command::Build(args) => build::run(args),
         Command::Select(args) => select::run(args),
@@ -60,12 +64,12 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Verify(args) => verify::run(args),
         Command::Locate(args) => locate::run(args),
         Command::Get(args) => get::run(args),
-        Command::Epoch(args) => epoch::run(args),
+        Command::Epoch(args) => epoch::run(args, given),
         Command::Serve(args) => serve::run(args),
-        Command::Plan(args) => plan::run(args),
-        Command::Ids(args) => ids::run(args),
-        Command::Prove(args) => prove::run(args),
-        Command::Where(args) => where_cmd::run(args),
+        Command::Plan(args) => plan::run(args, given),
+        Command::Ids(args) => ids::run(args, given),
+        Command::Prove(args) => prove::run(args, given),
+        Command::Where(args) => where_cmd::run(args, given),
         Command::Quality(args) => quality::run(args),
         Command::Demo(args) => demo::run(args),
     }

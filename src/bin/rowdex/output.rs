@@ -64,6 +64,12 @@ impl Sink {
 
     /// A file that is at `path` once it is committed, and never was if it is not.
     pub(crate) fn file(path: &Path, overwrite: bool) -> Result<Self, Failure> {
+        if path.is_dir() {
+            return Err(Error::new(ErrorKind::InvalidArgument, "a folder, where a file was to be written")
+                .with_file(path.display().to_string())
+                .with_hint("name a file in it")
+                .into());
+        }
         if !overwrite && path.symlink_metadata().is_ok() {
             return Err(exists(path));
         }

@@ -1,6 +1,6 @@
 //! `rowdex plan`: what an epoch would cost, before anything is read.
 
-use clap::Args;
+use clap::{ArgMatches, Args};
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::loader::{LoaderBuilder, Prediction};
 use rowdex::order::OrderSpec;
@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::sampling::{BatchArg, Chosen, DealingArgs, Rank, SamplingArgs};
 use crate::size::Memory;
+use crate::state_arg::StateArg;
 
 /// Shares of the decoded bytes that the table has.
 const SHARES: [u64; 6] = [5, 10, 25, 50, 75, 100];
@@ -21,7 +22,8 @@ const SHARES: [u64; 6] = [5, 10, 25, 50, 75, 100];
 #[command(after_help = "\
 Examples:
   rowdex plan train.rdx --memory 4GiB --batch-size 256
-  rowdex plan train.rdx --memory 64GiB --world-size 64 --ranks-per-machine 8 --columns label,text
+  rowdex plan train.rdx --memory 4GiB --state checkpoint.pt
+  rowdex plan train.rdx --memory 64GiB --world-size 64 --ranks-per-node 8 --columns label,text
 
 Costs are those of one loader, which the ranks of a machine may share (docs/share.md). A pass is
 decoding every row group once. Small row groups of a file are read and held together as one unit.")]
@@ -35,14 +37,20 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     batch: BatchArg,
 
+    #[command(flatten)]
+    state: StateArg,
+
     /// What a loader may hold: bytes, a size like 4GiB, or a share like 25% of the chosen columns when decoded.
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Memory,
 
     /// How many ranks of a machine share one loader and its memory.
-    #[arg(long, visible_alias = "ranks-per-machine", value_name = "L", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "L", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     ranks_per_node: u32,
+
+    /// What --ranks-per-node was called, too.
+    #[arg(long, hide = true)]
+    ranks_per_machine: Option<String>,
 
     #[command(flatten)]
     files: FilesArgs,
@@ -51,7 +59,14 @@ pub(crate) struct PlanArgs {
     json: JsonArg,
 }
 
-pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &PlanArgs, given: &ArgMatches) -> Result<(), Failure> {
+    let mut args = args.clone();
+    args.state.settle(&mut args.sampling, Some(&mut args.batch), given)?;
+    args.sampling.whole_epochs();
+    if args.ranks_per_machine.is_some() {
+        return Err(Failure::usage("--ranks-per-machine is called --ranks-per-node"));
+    }
+    let args = &args;
     let index = args.index.open()?;
     let dataset = args.files.builder(index).with_cache_bytes(0).open()?;
     let job = Job::new(args, &dataset)?;
@@ -230,7 +245,9 @@ fn open(index: Index, column: &str) -> rowdex::Result<Dataset> {
 fn builder(args: &PlanArgs, dataset: &Dataset, chosen: &Chosen, ranks: u32) -> Result<(LoaderBuilder, u64), Failure> {
     let world_size = args.sampling.world_size;
     if ranks > world_size {
-        return Err(Failure::usage(format!("{ranks} ranks per node of a world of {world_size}")));
+        return Err(Failure::usage(format!(
+            "--ranks-per-node {ranks}, of a --world-size of {world_size}: use 1 to {world_size}"
+        )));
     }
     let first = match args.sampling.rank {
         Rank::One(rank) => rank / ranks * ranks,
@@ -264,6 +281,8 @@ impl Report {
                 "bytes_read": told.bytes_read,
                 "requests": told.requests,
                 "peak_held_bytes": told.peak_bytes,
+                "bookkeeping_bytes": told.bookkeeping_bytes,
+                "least_memory": told.least_memory,
                 "first_batch_decodes": told.first_batch_decodes,
                 "first_epoch": {
                     "passes": told.first_passes,
@@ -313,8 +332,18 @@ impl Report {
     fn to_text(&self) -> String {
         const UNITS: usize = 3;
         const REQUESTS: usize = 5;
-        let head =
-            ["memory", "passes", "decodes", "units", "read", "requests", "held at most", "first epoch", "first batch"];
+        let head = [
+            "memory",
+            "passes",
+            "decodes",
+            "units",
+            "read",
+            "requests",
+            "held at most",
+            "of it no rows",
+            "first epoch",
+            "first batch",
+        ];
         let cells = |line: &Line| {
             let told = &line.told;
             vec![
@@ -325,6 +354,7 @@ impl Report {
                 HumanBytes(told.bytes_read).to_string(),
                 HumanCount(told.requests).to_string(),
                 HumanBytes(told.peak_bytes).to_string(),
+                HumanBytes(told.bookkeeping_bytes).to_string(),
                 format!("{:.2} passes", told.first_passes),
                 format!("{} decodes", HumanCount(told.first_batch_decodes)),
             ]

@@ -39,7 +39,7 @@ pub(crate) struct RowChoiceArgs {
     /// Draw no row twice in an epoch, which then ends with the last row that has a weight unless --epoch-size ends it
     /// before.
     #[arg(long, requires = "weights")]
-    without_replacement: bool,
+    pub(crate) without_replacement: bool,
 
     /// Serve all classes equally often: rows with equal values in this column are one. Rows of small classes repeat.
     #[arg(long, value_name = "COLUMN", conflicts_with = "order")]
@@ -48,7 +48,7 @@ pub(crate) struct RowChoiceArgs {
     /// End an epoch after so many rows over all ranks. The next one goes on where it stopped, or draws anew with
     /// --weights [default: as many as there are rows].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    epoch_size: Option<u64>,
+    pub(crate) epoch_size: Option<u64>,
 }
 
 impl RowChoiceArgs {

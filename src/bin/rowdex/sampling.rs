@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use rowdex::index::OrderFile;
 use rowdex::order::{OrderSpec, Partition, Recipe, RowLayout};
-use rowdex::sampler::{EpochPlan, ReplicaLayout};
+use rowdex::sampler::{EpochPlan, ReplicaLayout, State};
 use rowdex::{Dataset, DistributedSampler, Index, Order, Shard, Tail};
 
 use crate::args::named;
@@ -106,6 +106,14 @@ pub(crate) struct SamplingArgs {
     /// The rank to be, or `all` of them, step by step.
     #[arg(long, value_name = "RANK", default_value = "all")]
     pub(crate) rank: Rank,
+
+    /// Of the run that is asked about, if its state is given.
+    #[arg(skip)]
+    pub(crate) run: Option<State>,
+
+    /// Whether a short last batch is left out, which only a state says.
+    #[arg(skip)]
+    pub(crate) drop_last_batch: bool,
 }
 
 /// How many rows a step has.
@@ -133,7 +141,9 @@ pub(crate) struct Chosen {
 impl DealingArgs {
     /// For so many ranks, from epoch 0 on.
     pub(crate) fn among(self, world_size: u32) -> SamplingArgs {
-        SamplingArgs { dealing: self, no_rotate: false, epoch: 0, epochs: 1, world_size, rank: Rank::All }
+        let rank = Rank::All;
+        let (run, drop_last_batch) = (None, false);
+        SamplingArgs { dealing: self, no_rotate: false, epoch: 0, epochs: 1, world_size, rank, run, drop_last_batch }
     }
 }
 
@@ -221,9 +231,32 @@ impl SamplingArgs {
         batch_size: usize,
     ) -> Result<DistributedSampler, Failure> {
         let sampler = DistributedSampler::new(Arc::clone(orders), self.shard(rank)?, batch_size)?;
+        let sampler = sampler.with_drop_last_batch(self.drop_last_batch);
         let mut sampler = if self.no_rotate { sampler.with_rotation(false) } else { sampler };
-        sampler.set_epoch(self.epoch);
+        let Some(state) = &self.run else {
+            sampler.set_epoch(self.epoch);
+            return Ok(sampler);
+        };
+        // What others served of the epoch before these ranks took over, nobody can tell by this state.
+        let start = state.run.map_or(0, |run| run.start);
+        sampler.resume(&State { consumed: start, ..*state })?;
+        if self.no_rotate && sampler.orders().fingerprint() != orders.fingerprint() {
+            return Err(Failure::usage(
+                "--no-rotate, and the --state of a run whose epochs begin elsewhere each time: leave out one of them",
+            ));
+        }
+        // Another epoch and back would be whole.
+        if start == 0 {
+            sampler.set_epoch(self.epoch);
+        }
         Ok(sampler)
+    }
+
+    /// Asks about whole epochs alone, wherever the ranks of the state took over.
+    pub(crate) fn whole_epochs(&mut self) {
+        if let Some(run) = self.run.as_mut().and_then(|state| state.run.as_mut()) {
+            run.start = 0;
+        }
     }
 
     /// The epochs to run.
@@ -247,6 +280,10 @@ pub(crate) struct RowsOfArgs {
 }
 
 impl RowsOfArgs {
+    pub(crate) fn is_index(&self) -> bool {
+        self.index.is_some()
+    }
+
     /// The orders to follow, and how many rows there are, chosen or not.
     pub(crate) fn orders(&self, sampling: &SamplingArgs) -> Result<(Arc<dyn Order>, u64), Failure> {
         match &self.index {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use clap::Args;
+use clap::{ArgMatches, Args};
 use rowdex::Index;
 use rowdex::order::{EpochOrder, Uses};
 use rowdex::sampler::{EpochPlan, Sample};
@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::locate::locate;
 use crate::output;
 use crate::sampling::{self, BatchArg, SamplingArgs};
+use crate::state_arg::StateArg;
 
 /// Rows of a step that are listed, unless all are asked for.
 const LISTED: usize = 40;
@@ -23,11 +24,12 @@ const PIECE: usize = 4096;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  rowdex where train.rdx --world-size 8 --epoch 3 --step 1207              # which rows made the loss spike?
-  rowdex where train.rdx --world-size 8 --epoch 3 --step 1207 --rank 5
-  rowdex where train.rdx --world-size 8 --epoch 3 --epochs 2 --row 4711    # when is this row served, and to whom?
+  rowdex where train.rdx --state checkpoint.pt --step 1207                 # which rows made the loss spike?
+  rowdex where train.rdx --state checkpoint.pt --epoch 3 --step 1207 --rank 5
+  rowdex where train.rdx --state checkpoint.pt --epochs 2 --row 4711       # when is this row served, and to whom?
+  rowdex where train.rdx --world-size 8 --batch-size 64 --seed 42 --epoch 3 --step 1207
 
-World, batch size, order, seed and tail must be those of the job.")]
+World, batch size, order, seed and tail must be those of the job: a state has them all, with its epoch.")]
 pub(crate) struct WhereArgs {
     #[command(flatten)]
     index: IndexArg,
@@ -37,6 +39,9 @@ pub(crate) struct WhereArgs {
 
     #[command(flatten)]
     batch: BatchArg,
+
+    #[command(flatten)]
+    state: StateArg,
 
     #[command(flatten)]
     question: Question,
@@ -61,15 +66,18 @@ struct Question {
     row: Vec<u64>,
 }
 
-pub(crate) fn run(args: &WhereArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &WhereArgs, given: &ArgMatches) -> Result<(), Failure> {
+    let (mut sampling, mut batch) = (args.sampling.clone(), args.batch);
+    args.state.settle(&mut sampling, Some(&mut batch), given)?;
+    args.state.tell_what_is_assumed(&sampling, Some(&batch), given);
     let index = args.index.open()?;
     if let Some(row) = args.question.row.iter().max().filter(|row| **row >= index.len()) {
         return Err(out_of_range(*row, &index));
     }
-    let samplers = args.sampling.samplers(&args.sampling.orders(&index)?, args.batch)?;
+    let samplers = sampling.samplers(&sampling.orders(&index)?, batch)?;
     let mut served = Vec::new();
     let mut sought = Vec::new();
-    for epoch in args.sampling.epochs()? {
+    for epoch in sampling.epochs()? {
         let plans = sampling::plans(&samplers, epoch)?;
         match args.question.step {
             Some(step) => served.extend(rows_of(step, &plans)?),
@@ -106,8 +114,9 @@ struct Served {
 
 impl Served {
     /// The `p`-th sample of a rank.
-    fn new(plan: &EpochPlan, batch_size: u64, p: u64, sample: Sample) -> Self {
-        let (step, slot) = (p / batch_size, p % batch_size);
+    fn new(plan: &EpochPlan, p: u64, sample: Sample) -> Self {
+        let (left, size) = (p - plan.first_sample(), plan.batch_size());
+        let (step, slot) = (plan.first_step() + left / size, left % size);
         Self { epoch: plan.epoch(), step, rank: plan.shard().rank(), slot, sample }
     }
 
@@ -132,6 +141,14 @@ impl Served {
 fn rows_of(step: u64, plans: &[EpochPlan]) -> Result<Vec<Served>, Failure> {
     let mut served = Vec::new();
     for plan in plans {
+        if step < plan.first_step() {
+            return Err(Failure::new(format!(
+                "step {step} of epoch {} was before these ranks took over, at step {}: ask by the state that they went \
+                 on from",
+                plan.epoch(),
+                plan.first_step()
+            )));
+        }
         let batch = plan.batch(step)?;
         let first_pad = batch.rows.len() - batch.pads;
         served.extend(batch.rows.iter().enumerate().map(|(slot, row)| {
@@ -144,13 +161,15 @@ fn rows_of(step: u64, plans: &[EpochPlan]) -> Result<Vec<Served>, Failure> {
 }
 
 /// Where one row is in one epoch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Sought {
     row: u64,
     epoch: u64,
     uses: Vec<Served>,
     /// Positions at which the order has the row, and which no rank serves.
     dropped: Vec<u64>,
+    /// Positions that others served before these ranks took over.
+    before: Vec<u64>,
     /// How often other ranks than the chosen ones serve it.
     elsewhere: u64,
 }
@@ -159,18 +178,23 @@ fn uses_of(rows: &[u64], plans: &[EpochPlan]) -> Result<Vec<Sought>, Failure> {
     let Some(plan) = plans.first() else { return Ok(Vec::new()) };
     let order = plan.order();
     let positions = positions(&**order, rows);
-    let total = plan.shard().total_samples(order.len())?;
+    let end = order.len() - plan.dropped().left() + plan.repeated().left();
     let mut all = Vec::new();
     for row in rows {
-        let mut sought = Sought { row: *row, epoch: plan.epoch(), uses: Vec::new(), dropped: Vec::new(), elsewhere: 0 };
+        let mut sought = Sought { row: *row, epoch: plan.epoch(), ..Sought::default() };
         for &first in positions.get(row).into_iter().flatten() {
-            if first >= total {
+            if first >= end {
                 sought.dropped.push(first);
+            }
+            if first < plan.start() {
+                sought.before.push(first);
             }
             // The position itself and, as pads, those that wrap around to it.
             let mut position = first;
-            while position < total {
-                sought.add(position, plans)?;
+            while position < end {
+                if position >= plan.start() {
+                    sought.add(position, plans)?;
+                }
                 position += order.len();
             }
         }
@@ -203,15 +227,16 @@ impl Sought {
         let mut any = false;
         for plan in plans {
             let (shard, count) = (plan.shard(), u64::from(plan.shard().count()));
-            if u64::from(shard.index()) != position % count {
+            let past = position - plan.start();
+            if u64::from(shard.index()) != past % count {
                 continue;
             }
-            let p = position / count;
+            let p = plan.first_sample() + past / count;
             let sample = plan.at(p)?.filter(|sample| sample.position == position && sample.row == self.row);
             let sample = sample.ok_or_else(|| {
                 Failure::new(format!("position {position} is not where row {} is; the order is at fault", self.row))
             })?;
-            self.uses.push(Served::new(plan, plan.batch_size(), p, sample));
+            self.uses.push(Served::new(plan, p, sample));
             any = true;
         }
         self.elsewhere += u64::from(!any);
@@ -233,6 +258,7 @@ impl Sought {
             "epoch": self.epoch,
             "uses": uses.collect::<Vec<_>>(),
             "dropped": self.dropped,
+            "before": self.before,
             "elsewhere": self.elsewhere,
         })
     }
@@ -240,6 +266,11 @@ impl Sought {
     /// What there is to say beside the uses.
     fn remark(&self) -> Option<String> {
         let Self { row, epoch, .. } = self;
+        if let Some(position) = self.before.first() {
+            return Some(format!(
+                "row {row} at position {position} of epoch {epoch} was served before these ranks took over"
+            ));
+        }
         match (self.uses.is_empty(), self.elsewhere, self.dropped.as_slice()) {
             (_, _, [position, ..]) => {
                 Some(format!("row {row} at position {position} is dropped with the tail of epoch {epoch}"))

@@ -7,13 +7,14 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use bytes::Bytes;
 
 use super::Kept;
 use crate::dataset::prefetch::{PassedOn, Prefetch};
+use crate::once::Once;
 use crate::source::{Done, Pending};
 use crate::tier::Reserved;
 use crate::{Error, ErrorKind, Result};
@@ -22,7 +23,7 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Default)]
 pub(super) struct Keeper {
     /// Reads that have arrived; `None` if there can be no thread.
-    arrived: OnceLock<Option<Sender<Slot>>>,
+    arrived: Once<Option<Sender<Slot>>>,
 }
 
 /// A read that is under way, and what is to be done with it.

@@ -57,8 +57,10 @@ fn discover_local(inputs: &[PathBuf], root: Option<PathBuf>) -> Result<Found> {
         paths.push(below(&root, file)?);
     }
     paths.sort_unstable();
+    let named = paths.len();
     paths.dedup();
-    Ok(Found { root: Place::Local(root), paths, listed: HashMap::new() })
+    let repeated = (named - paths.len()) as u64;
+    Ok(Found { root: Place::Local(root), paths, repeated, listed: HashMap::new() })
 }
 
 /// Adds the files of one input and returns the directory they are below.

@@ -15,6 +15,8 @@ pub(super) struct Found {
     pub(super) root: Place,
     /// `/`-separated, sorted bytewise, each once.
     pub(super) paths: Vec<String>,
+    /// How often a file was named again.
+    pub(super) repeated: u64,
     /// What a store said of them when it listed them.
     pub(super) listed: HashMap<String, FileStat>,
 }

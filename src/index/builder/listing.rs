@@ -1,6 +1,7 @@
 //! Which files there are below URLs of an object store.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
@@ -12,7 +13,33 @@ use crate::source::{FileStat, ObjectSource, StoreOptions};
 use crate::{Error, ErrorKind, Result};
 
 /// Keys, and what a listing says of them.
-type Files = BTreeMap<String, Option<FileStat>>;
+#[derive(Default)]
+struct Files {
+    keys: BTreeMap<String, Option<FileStat>>,
+    repeated: u64,
+}
+
+impl Files {
+    /// How many were added, those that were there already counted again.
+    fn named(&self) -> u64 {
+        self.keys.len() as u64 + self.repeated
+    }
+
+    /// Adds a file; what a listing says of it stays known.
+    fn add(&mut self, key: String, stat: Option<FileStat>) {
+        match self.keys.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert(stat);
+            }
+            Entry::Occupied(mut known) => {
+                self.repeated += 1;
+                if stat.is_some() {
+                    known.insert(stat);
+                }
+            }
+        }
+    }
+}
 
 /// The files of these inputs, all in one store. Asks only for listings: a file that is named is not looked at.
 pub(super) fn discover(inputs: &[Url], root: Option<Place>, options: &StoreOptions) -> Result<Found> {
@@ -25,12 +52,12 @@ pub(super) fn discover(inputs: &[Url], root: Option<Place>, options: &StoreOptio
         .with_file(other.to_string())
         .with_hint("build one index for each bucket, container or host"));
     }
-    let mut files = Files::new();
+    let mut files = Files::default();
     let mut bases = Vec::new();
     for input in inputs {
-        let before = files.len();
-        bases.push(expand(input, options, &mut files)?);
-        if files.len() == before && !files.contains_key(&input.key) {
+        let (before, base) = (files.named(), expand(input, options, &mut files)?);
+        bases.push(base);
+        if files.named() == before {
             return Err(Error::new(ErrorKind::NotFound, "there is no Parquet file here")
                 .with_file(input.to_string())
                 .with_hint(
@@ -46,8 +73,8 @@ pub(super) fn discover(inputs: &[Url], root: Option<Place>, options: &StoreOptio
                 .with_hint("choose a root that contains all files"));
         }
     };
-    let (mut paths, mut listed) = (Vec::with_capacity(files.len()), std::collections::HashMap::new());
-    for (key, stat) in files {
+    let (mut paths, mut listed) = (Vec::with_capacity(files.keys.len()), std::collections::HashMap::new());
+    for (key, stat) in files.keys {
         let named = |error: Error| error.with_file(first.with_key(&*key).to_string());
         let path = if root.key.is_empty() { Some(key.as_str()) } else { key.strip_prefix(&format!("{}/", root.key)) };
         let path = path.ok_or_else(|| {
@@ -63,7 +90,7 @@ pub(super) fn discover(inputs: &[Url], root: Option<Place>, options: &StoreOptio
         paths.push(path.to_owned());
     }
     paths.sort_unstable();
-    Ok(Found { root: Place::Remote(root), paths, listed })
+    Ok(Found { root: Place::Remote(root), paths, repeated: files.repeated, listed })
 }
 
 /// Adds the files of one input and returns the folder they are below.
@@ -72,7 +99,7 @@ fn expand(input: &Url, options: &StoreOptions, files: &mut Files) -> Result<Stri
     if let Some((base, matcher)) = pattern(input)? {
         for (key, stat) in list(input, &base, options)? {
             if matcher.is_match(&key) {
-                files.insert(key, Some(stat));
+                files.add(key, Some(stat));
             }
         }
         return Ok(base);
@@ -81,17 +108,17 @@ fn expand(input: &Url, options: &StoreOptions, files: &mut Files) -> Result<Stri
     let http = matches!(input.scheme, Scheme::Http | Scheme::Https);
     let is_folder = key.is_empty() || key.ends_with('/');
     if is_folder || !(http || has_extension(Path::new(key))) {
-        let before = files.len();
+        let before = files.named();
         for (key, stat) in list(input, folder, options)? {
             if has_extension(Path::new(&key)) {
-                files.insert(key, Some(stat));
+                files.add(key, Some(stat));
             }
         }
-        if files.len() > before || is_folder {
+        if files.named() > before || is_folder {
             return Ok(folder.to_owned());
         }
     }
-    files.entry(key.to_owned()).or_default();
+    files.add(key.to_owned(), None);
     Ok(input.parent().key)
 }
 

@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use self::found::Found;
@@ -31,11 +30,12 @@ use super::build_info::renames_member;
 use super::output::{self, Output};
 use super::writer::{FooterCompressor, FooterRef, IndexWriter, NewFile, NewRowGroup, StoredFooter, Summary};
 use super::{FileEntry, Index, Root, root, view};
-use crate::pool::run_on;
+use crate::pool;
 use crate::projection::{Projection, Renames, children, unknown};
 use crate::row_group::{FileMetadata, Footer, read_end};
 use crate::source::place::{Place, shown};
 use crate::source::{self, FileStat, Source, StoreOptions};
+use crate::stop;
 use crate::{Error, ErrorKind, Result};
 
 pub use self::difference::{DifferenceKind, SchemaDifference};
@@ -115,6 +115,8 @@ pub struct BuildReport {
     pub source_rows: u64,
     /// Length of the index file in bytes.
     pub index_bytes: u64,
+    /// How often a file was named that was named already: it is in the index once.
+    pub repeated_files: u64,
 }
 
 impl IndexBuilder {
@@ -406,6 +408,7 @@ impl IndexBuilder {
                 rows: 0,
                 source_rows: 0,
                 index_bytes: 0,
+                repeated_files: found.repeated,
             },
         };
         let total = kept + fresh.len();
@@ -425,6 +428,7 @@ impl IndexBuilder {
         let window = threads * if source.is_remote() { WINDOW_PER_REQUEST } else { WINDOW_PER_THREAD };
         let mut guess = source.footer_guess();
         for window in fresh.chunks(window) {
+            stop::check()?;
             let compressor = || self.footers.then(FooterCompressor::new).transpose();
             let read = |compressor: &mut Result<Option<FooterCompressor>>, path: &&str| {
                 let compressor = compressor.as_mut().map_err(|error| error.clone())?;
@@ -442,8 +446,7 @@ impl IndexBuilder {
                 let read = Scanned::read(source, path, guess, listed, &renames, compressor.as_mut());
                 Ok((read.map_err(|error| located(not_there(error, found, path), path))?, true))
             };
-            let scanned: Vec<Result<(Scanned, bool)>> =
-                run_on(&pool, || window.par_iter().map_init(compressor, read).collect())?;
+            let scanned = pool::each(Some(&pool), window, compressor, read)?;
             let mut longest = 0;
             for file in scanned {
                 let (file, read) = file?;

@@ -53,7 +53,7 @@ impl Hello {
         let mut message = Writer::tagged(HELLO);
         message.number(PROTOCOL).text(VERSION).number(self.visit).number(self.rank.into());
         message.number(self.worker).number(self.workers);
-        for State { fingerprint, epoch, consumed } in [self.state, self.own] {
+        for State { fingerprint, epoch, consumed, .. } in [self.state, self.own] {
             message.number(fingerprint).number(epoch).number(consumed);
         }
         message.number(self.place.epoch).number(self.place.batch).number(self.end.unwrap_or(u64::MAX));
@@ -68,7 +68,7 @@ impl Hello {
 /// What a rank says to the reader.
 #[derive(Debug)]
 pub(super) enum Request {
-    Hello(Hello),
+    Hello(Box<Hello>),
     /// So many batches of so many bytes were taken.
     Taken(u64, u64),
     /// It waits for its next batch.
@@ -97,7 +97,8 @@ impl Request {
                 let rank = u32::try_from(message.number()?).unwrap_or(u32::MAX);
                 let (worker, workers) = (message.number()?, message.number()?);
                 let mut state = || {
-                    Ok(State { fingerprint: message.number()?, epoch: message.number()?, consumed: message.number()? })
+                    let fingerprint = message.number()?;
+                    Ok(State { fingerprint, epoch: message.number()?, consumed: message.number()?, run: None })
                 };
                 let (state, own) = (state()?, state()?);
                 let place = Place { epoch: message.number()?, batch: message.number()? };
@@ -107,7 +108,7 @@ impl Request {
                     Ok(Fact::new(name, value, message.number()? != 0))
                 });
                 let facts = facts.collect::<Result<_>>()?;
-                Self::Hello(Hello { visit, rank, worker, workers, state, own, place, end, facts })
+                Self::Hello(Box::new(Hello { visit, rank, worker, workers, state, own, place, end, facts }))
             }
             TAKEN => Self::Taken(message.number()?, message.number()?),
             WAITING => Self::Waiting,
@@ -351,8 +352,8 @@ mod tests {
             rank: 3,
             worker: 9,
             workers: 11,
-            state: State { fingerprint: 1, epoch: 2, consumed: 3 },
-            own: State { fingerprint: 4, epoch: 5, consumed: 6 },
+            state: State { fingerprint: 1, epoch: 2, consumed: 3, run: None },
+            own: State { fingerprint: 4, epoch: 5, consumed: 6, run: None },
             place: Place { epoch: 4, batch: 5 },
             end: None,
             facts: vec![Fact::new("memory", "7", true), Fact::new("threads", "2", false)],
@@ -363,7 +364,7 @@ mod tests {
     fn a_rank_is_understood() {
         for hello in [hello(), Hello { end: Some(7), facts: Vec::new(), ..hello() }] {
             let Request::Hello(read) = Request::parse(&hello.to_bytes()).unwrap() else { panic!() };
-            assert_eq!(read, hello);
+            assert_eq!(*read, hello);
         }
         assert!(matches!(Request::parse(&taken(3, 4)).unwrap(), Request::Taken(3, 4)));
         assert!(matches!(Request::parse(&waiting()).unwrap(), Request::Waiting));

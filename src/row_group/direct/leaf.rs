@@ -115,7 +115,7 @@ impl Leaf {
     }
 }
 
-fn goes_on_empty() -> Error {
+pub(super) fn goes_on_empty() -> Error {
     damaged("goes on with a list that has no items")
 }
 

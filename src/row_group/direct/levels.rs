@@ -69,7 +69,7 @@ impl Definitions {
     }
 }
 
-fn too_high(level: u32) -> crate::Error {
+pub(super) fn too_high(level: u32) -> crate::Error {
     damaged(format!("has a level of {level}"))
 }
 

@@ -10,6 +10,7 @@
 //! Everything else is left to the parquet crate: other types, deeper nesting, rare encodings. Both give the same
 //! arrays, and tests compare them.
 
+mod checks;
 mod delta;
 mod hybrid;
 mod leaf;
@@ -31,6 +32,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::schema::types::{SchemaDescriptor, Type};
 
+pub(super) use self::checks::check_levels;
 use self::leaf::{Flat, KeptLists, Leaf, Lists};
 use self::pages::ColumnPages;
 pub(super) use self::places::{PLACE, ValuePlaces, may_be_read_alone};

@@ -23,10 +23,13 @@ use tokio::time::Instant;
 use super::credentials::Credentials;
 use super::fault::{Fault, Sort};
 use super::meter::{Meter, Sent};
+use super::transport::{Transport, truth};
 use super::upload::in_parts;
 use crate::buffers::Buffers;
+use crate::fork::undivided;
 use crate::source::place::{Scheme, Url};
 use crate::source::{Done, FileStat, Link, Pending, StoreOptions, Traffic};
+use crate::stop;
 use crate::{Error, ErrorKind, Result};
 
 /// Threads that move bytes between sockets and buffers. They wait most of the time; decoding is done elsewhere.
@@ -135,9 +138,9 @@ impl Client {
         });
         let abort = AbortOnDrop(task.abort_handle());
         Ok(Pending::new(done, move || {
-            let outcome = receiver.recv();
+            let outcome = stop::receive(&receiver);
             drop(abort);
-            outcome.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "a request to the store was given up")))
+            outcome?.unwrap_or_else(|| Err(Error::new(ErrorKind::Internal, "a request to the store was given up")))
         }))
     }
 
@@ -269,7 +272,8 @@ impl Shared {
         let deadline = Instant::now() + self.deadline;
         let mut attempts = Attempts { shared: self, _permit: permit, deadline, left: self.retries, pause: FIRST_PAUSE };
         if let Some(credentials) = &self.credentials {
-            while let Err(fault) = credentials.ready(&self.url, self.deadline).await {
+            let left = |attempts: &Attempts<'_>| attempts.deadline.saturating_duration_since(Instant::now());
+            while let Err(fault) = credentials.ready(&self.url, left(&attempts)).await {
                 attempts.again(fault).await?;
             }
         }
@@ -500,7 +504,7 @@ fn path(key: &str) -> Result<Path> {
 fn install_cryptography() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // An error means that another thread was faster.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        let _ = undivided(|| rustls::crypto::ring::default_provider().install_default());
     }
 }
 
@@ -531,12 +535,10 @@ fn store(url: &Url, options: &StoreOptions) -> object_store::Result<(Arc<dyn Obj
                     builder = builder.with_config(key, value);
                 }
             }
-            builder.with_retry(retry)
+            builder.with_retry(retry).with_http_connector(Transport { follows: false })
         }};
     }
-    let asks = |skip: Option<String>| {
-        !skip.is_some_and(|skip| matches!(skip.to_ascii_lowercase().as_str(), "1" | "true" | "on" | "yes" | "y"))
-    };
+    let asks = |skip: Option<String>| skip.and_then(|skip| truth(&skip)) != Some(true);
     Ok(match url.scheme {
         Scheme::S3 => {
             let builder = configured!(aws::AmazonS3Builder::from_env(), aws::AmazonS3ConfigKey::Client, "AWS");
@@ -566,9 +568,8 @@ fn store(url: &Url, options: &StoreOptions) -> object_store::Result<(Arc<dyn Obj
                 .into_iter()
                 .fold(ClientOptions::new(), |client, (key, _, value)| client.with_config(key, value));
             let client = client.with_allow_http(url.scheme == Scheme::Http);
-            let store =
-                http::HttpBuilder::new().with_url(root).with_client_options(client).with_retry(retry).build()?;
-            (Arc::new(store), None)
+            let store = http::HttpBuilder::new().with_url(root).with_client_options(client).with_retry(retry);
+            (Arc::new(store.with_http_connector(Transport { follows: true }).build()?), None)
         }
     })
 }

@@ -37,10 +37,10 @@ impl Credentials {
         Self { fetch: Box::new(fetch), had: AtomicBool::new(false) }
     }
 
-    /// Waits until there are some, for no longer than a request may take.
-    pub(super) async fn ready(&self, url: &Url, deadline: Duration) -> Result<(), Fault> {
+    /// Waits until there are some, for no longer than a request has left.
+    pub(super) async fn ready(&self, url: &Url, left: Duration) -> Result<(), Fault> {
         let had = self.had.load(Ordering::Relaxed);
-        match tokio::time::timeout(WAIT.min(deadline), (self.fetch)()).await {
+        match tokio::time::timeout(WAIT.min(left), (self.fetch)()).await {
             Ok(Ok(())) => {
                 self.had.store(true, Ordering::Relaxed);
                 Ok(())

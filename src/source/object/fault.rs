@@ -8,6 +8,7 @@ use std::error::Error as StdError;
 
 use object_store::client::{HttpError, HttpErrorKind};
 
+use super::transport::Refused;
 use crate::source::place::{Scheme, Url};
 use crate::{Error, ErrorKind};
 
@@ -152,11 +153,20 @@ impl Fault {
             return Self::new(Sort::Lasting, ErrorKind::Io, "the endpoint is not encrypted, which must be allowed")
                 .hint("set AWS_ALLOW_HTTP=true (AZURE_ALLOW_HTTP, GOOGLE_ALLOW_HTTP)");
         }
-        if text.contains("redirect without LOCATION") {
-            return lasting("the store redirects").hint("set AWS_REGION to the region of the bucket");
+        if let Some(refused) = causes(error).find_map(|cause| cause.downcast_ref::<Refused>()) {
+            return Self::new(Sort::Lasting, ErrorKind::Io, refused.to_string())
+                .hint("see where the URL leads (`curl -IL URL`), and name one that serves the file itself");
+        }
+        if text.contains("redirect without LOCATION") || matches!(status(text), Some(300..400)) {
+            return lasting("the store redirects to another place").hint(address(url.scheme));
         }
         if text.contains("non-partial response") || text.contains("Content-Range header not present") {
             return Self::no_ranges();
+        }
+        if text.contains("Content-Length Header missing") {
+            return lasting("the server does not say how long the file is (its answer has no Content-Length)").hint(
+                "have the server, or the proxy before it, send files as they are, neither compressed nor chunked",
+            );
         }
         match (status(text), transport(error)) {
             (Some(416), _) => Self::new(Sort::Range, ErrorKind::Io, "the file is shorter than what was asked for")
@@ -178,9 +188,13 @@ impl Fault {
             (None, Some((_, cause))) => {
                 Self::new(Sort::Passing, ErrorKind::Io, format!("the connection to the store broke: {cause}"))
             }
-            (None, None) if text.contains("Configuration") || text.contains("issing") || text.contains("arse") => {
-                Self::new(Sort::Lasting, ErrorKind::Io, "the store's configuration or answer is not understood")
+            (None, None) if text.contains("Configuration") => {
+                Self::new(Sort::Lasting, ErrorKind::Io, "the store's configuration is not understood")
                     .hint("check the environment variables of the store")
+            }
+            (None, None) if text.contains("issing") || text.contains("arse") => {
+                Self::new(Sort::Lasting, ErrorKind::Io, "the store's answer is not understood")
+                    .hint("see whether the URL, and the endpoint that is set, are those of such a store")
             }
             (None, None) => Self::new(Sort::Passing, ErrorKind::Io, "the store's answer is not as it should be"),
         }
@@ -215,16 +229,33 @@ fn credentials(scheme: Scheme, given: bool) -> &'static str {
     }
 }
 
+/// What to set where the store is not at the address that was asked.
+fn address(scheme: Scheme) -> &'static str {
+    match scheme {
+        Scheme::S3 => {
+            "set AWS_REGION to the region of the bucket, and AWS_ENDPOINT_URL to the address that serves it; what is \
+             signed for one address is sent to no other"
+        }
+        Scheme::Gcs => {
+            "set GOOGLE_BASE_URL to the address that serves the bucket; the token for one address is sent to no other"
+        }
+        Scheme::Azure => {
+            "set AZURE_STORAGE_ENDPOINT to the address that serves the container; what is signed for one address is \
+             sent to no other"
+        }
+        Scheme::Http | Scheme::Https => "name the URL that the server redirects to",
+    }
+}
+
+/// An error and its causes, from the outside in.
+fn causes(error: &object_store::Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+    let outermost: &(dyn StdError + 'static) = error;
+    std::iter::successors(Some(outermost), |cause: &&'_ (dyn StdError + 'static)| StdError::source(*cause))
+}
+
 /// All that an error and its causes say, for looking things up in. Not for showing.
 fn chain(error: &object_store::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text.push_str(" | ");
-        text.push_str(&next.to_string());
-        cause = next.source();
-    }
-    text
+    causes(error).map(ToString::to_string).collect::<Vec<_>>().join(" | ")
 }
 
 /// Whether a request that is told of went to an `http:` URL: `Error performing GET http://...`.
@@ -245,12 +276,7 @@ fn code(text: &str) -> Option<String> {
 
 /// What broke below HTTP, and the innermost cause, which names no URL.
 fn transport(error: &object_store::Error) -> Option<(HttpErrorKind, String)> {
-    let mut kind = None;
-    let mut innermost: &(dyn StdError + 'static) = error;
-    while let Some(next) = innermost.source() {
-        innermost = next;
-        kind = innermost.downcast_ref::<HttpError>().map(HttpError::kind).or(kind);
-    }
-    let cause = innermost.to_string();
-    Some((kind?, if cause.contains("://") { "no reason given".to_owned() } else { cause }))
+    let kind = causes(error).filter_map(|cause| cause.downcast_ref::<HttpError>()).last()?.kind();
+    let cause = causes(error).last()?.to_string();
+    Some((kind, if cause.contains("://") { "no reason given".to_owned() } else { cause }))
 }

@@ -12,11 +12,12 @@ mod meter;
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init, reason = "one range is a list of ranges here")]
 mod tests;
+mod transport;
 mod upload;
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
@@ -24,6 +25,7 @@ use self::client::{Client, Part};
 use super::place::{Place, Url};
 use super::{FileStat, Link, Pending, Source, StoreOptions, Traffic, cut, short_read};
 use crate::buffers::Buffers;
+use crate::once::Once;
 use crate::per_process::PerProcess;
 use crate::{Error, ErrorKind, Result};
 
@@ -43,7 +45,7 @@ const PART: u64 = 8 << 20;
 pub struct ObjectSource {
     root: Url,
     options: StoreOptions,
-    client: PerProcess<OnceLock<Result<Client>>>,
+    client: PerProcess<Once<Result<Client>>>,
 }
 
 impl ObjectSource {
@@ -63,18 +65,18 @@ impl ObjectSource {
 
     pub(crate) fn at(root: Url, options: &StoreOptions) -> Result<Self> {
         let root = root.with_key(root.key.trim_end_matches('/'));
-        Ok(Self { root, options: options.clone(), client: PerProcess::new(OnceLock::new()) })
+        Ok(Self { root, options: options.clone(), client: PerProcess::new(Once::new()) })
     }
 
     fn client(&self) -> Result<&Client> {
-        let slot = self.client.get(OnceLock::new);
+        let slot = self.client.get(Once::new);
         let slot = slot.ok_or_else(|| Error::new(ErrorKind::Internal, "the store is being closed"))?;
         slot.get_or_init(|| Client::new(&self.root, &self.options)).as_ref().map_err(Clone::clone)
     }
 
     /// The client, if there has been any use for it.
     fn used(&self) -> Option<&Client> {
-        self.client.get(OnceLock::new)?.get()?.as_ref().ok()
+        self.client.get(Once::new)?.get()?.as_ref().ok()
     }
 
     fn key(&self, path: &str) -> String {

@@ -184,3 +184,38 @@ fn arguments_that_do_not_fit_the_dataset_are_refused() {
     refused(&place, "epoch train.rdx --epoch 18446744073709551615", &["epoch"]);
     refused(&place, "get train.rdx 0 --root nowhere", &["part-0.parquet"]);
 }
+
+#[test]
+fn a_folder_is_no_place_for_an_output() {
+    let place = Place::with_index();
+    fs::create_dir_all(place.path("out.svg")).unwrap();
+    for command in [
+        "build data -o data",
+        "build data -o data --force",
+        "select train.rdx --sample 50% -o data",
+        "get train.rdx 0 --output data",
+    ] {
+        refused(&place, command, &["data", "a folder, where"]);
+    }
+    refused(&place, "build data -o data", &["data/train.rdx"]);
+    refused(&place, "quality train.rdx --plot out.svg", &["out.svg", "a folder, where"]);
+}
+
+#[test]
+fn a_file_that_is_named_twice_is_told() {
+    let place = Place::with_index();
+    let named = |data: &str, files: &str| {
+        let outcome = place.run(&format!("build {data} -o train.rdx --force --json")).succeeds();
+        assert_eq!(outcome.json()["rows"], 1003, "{data}");
+        let told = if files == "0" {
+            String::new()
+        } else {
+            format!("rowdex: {files} named again: each is in the index once\n")
+        };
+        assert_eq!((outcome.json()["repeated_files"].to_string(), &outcome.stderr), (files[..1].to_owned(), &told));
+    };
+    named("data", "0");
+    named("data data/part-0.parquet", "1 file");
+    named("data ./data/part-0.parquet data/part-0.parquet", "2 files");
+    named("data data/*.parquet", "5 files");
+}

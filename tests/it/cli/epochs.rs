@@ -185,7 +185,7 @@ fn a_run_that_was_stopped_goes_on_from_its_state() {
         // 26 steps make an epoch of 502 samples, so it stopped in the second.
         assert_eq!((&first["steps"], first["epochs"].as_array().unwrap().len()), (&json!(4), 2));
         let state = first["state"].as_str().unwrap();
-        assert!(state.ends_with(":1:160"), "{state}");
+        assert!(state.contains(":1:160:"), "{state}");
         let rest = run(&format!("--world-size 3 --resume {state} --loader {loader}"));
         assert_eq!(rest["epochs"][0]["epoch"], json!(1));
         let pads = sum(&rest, "pads");
@@ -195,10 +195,11 @@ fn a_run_that_was_stopped_goes_on_from_its_state() {
         assert_eq!(digests(&again), digests(&rest));
     }
     let whole = run("--epochs 2");
-    assert!(whole["state"].as_str().unwrap().ends_with(":2:0"));
+    assert!(whole["state"].as_str().unwrap().contains(":2:0:"));
     let text = place.run("epoch train.rdx --steps 1").succeeds().text();
-    assert!(text.contains("--resume rowdex-state-v1:"), "{text}");
-    place.run(&format!("epoch train.rdx --seed 9 --resume {}", whole["state"].as_str().unwrap())).fails();
+    assert!(text.contains("--resume rowdex-state-v2:"), "{text}");
+    let other = format!("epoch train.rdx --seed 9 --resume {}", whole["state"].as_str().unwrap());
+    place.run(&other).exits_with_usage().complains(&["--seed 9", "--seed 0"]);
     place.run("epoch train.rdx --resume nonsense").exits_with_usage().complains(&["state"]);
     place.run("epoch train.rdx --steps 0").exits_with_usage();
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use super::place::{Place, ROWS};
 
 fn ids(place: &Place, arguments: &str) -> Vec<u64> {
-    let text = place.run(&format!("ids {arguments}")).succeeds().without_a_word().text();
+    let text = place.run(&format!("ids {arguments}")).succeeds().text();
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 

@@ -70,8 +70,9 @@ fn a_plan_comes_true() {
             let epochs = &real["epochs"].as_array().unwrap()[1..3];
             epochs.iter().map(|epoch| number(&epoch[name])).sum::<f64>() / 2.0
         };
-        near(&told["decodes"], steady("decodes"), 2.0, &format!("{what}: decodes"));
-        near(&told["passes"], steady("passes"), 0.05, &format!("{what}: passes"));
+        // With half a megabyte, what is known of rows before any was measured is a good part of the memory.
+        near(&told["decodes"], steady("decodes"), 8.0, &format!("{what}: decodes"));
+        near(&told["passes"], steady("passes"), 0.2, &format!("{what}: passes"));
         // On a busy machine threads read more or less of the next epoch before one ends.
         near(&told["bytes_read"], steady("bytes_read"), 4.0 * group, &format!("{what}: bytes_read"));
         // In order, a chunk of a group is in memory until its last row was served. Where all groups are brought in to
@@ -80,7 +81,8 @@ fn a_plan_comes_true() {
         let more = match memory {
             _ if options.contains("sequential") => 2.0 * decoded,
             "150%" => 7.0 * number(&told["peak_held_bytes"]) / GROUPS as f64,
-            _ => 0.0,
+            // A group that is brought in is more than a tenth of so little memory.
+            _ => decoded,
         };
         near(&told["peak_held_bytes"], number(&real["peak_held_bytes"]), more, &format!("{what}: peak_held_bytes"));
     }
@@ -203,12 +205,14 @@ fn a_plan_has_a_table_that_falls_with_the_memory() {
     assert_eq!((&table[3]["decodes"], &table[3]["bytes_read"]), (&told["decodes"], &told["bytes_read"]));
     let all = number(&told["first_epoch"]["decodes"]) + 2.0 * number(&told["decodes"]);
     assert_eq!(number(&told["epochs"]["decodes"]), all);
-    place
-        .run("plan train.rdx --world-size 2 --ranks-per-node 3")
-        .exits_with_usage()
-        .complains(&["3 ranks per node", "2"]);
+    place.run("plan train.rdx --world-size 2 --ranks-per-node 3").exits_with_usage().complains(&[
+        "--ranks-per-node 3",
+        "--world-size of 2",
+        "1 to 2",
+    ]);
     place.run("plan train.rdx --world-size 2 --rank 5").exits_with_usage();
     place.run("plan train.rdx --ranks-per-node 0").exits_with_usage();
+    place.run("plan train.rdx --ranks-per-machine 1").exits_with_usage().complains(&["--ranks-per-node"]);
 }
 
 #[test]
@@ -234,7 +238,7 @@ fn a_plan_is_of_the_rows_and_the_order_that_are_asked_for() {
 #[test]
 fn a_plan_for_machines_says_what_all_do_and_what_exchanging_rows_would_save() {
     let place = place();
-    let plan = "plan train.rdx --world-size 8 --ranks-per-machine 4 --batch-size 64";
+    let plan = "plan train.rdx --world-size 8 --ranks-per-node 4 --batch-size 64";
     let (told, all) = (place.json(&format!("{plan} --memory 25%")), place.json(&format!("{plan} --memory 100%")));
     let machines = &told["machines"];
     assert_eq!(machines["machines"], 2);

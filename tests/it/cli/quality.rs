@@ -74,13 +74,15 @@ fn seed_and_epoch_choose_the_shuffle() {
 }
 
 #[test]
-fn labels_are_values_of_any_plain_type() {
+fn labels_are_the_classes_that_count_has() {
     let place = labelled();
     let classes = |column: &str| {
         let report = place.json(&format!("quality train.rdx --label {column} --order global"));
         report["orders"][0]["labels"]["classes"].as_u64().unwrap()
     };
-    assert_eq!(["label", "half", "score", "coded"].map(classes), [5, 2, 40, 5]);
+    assert_eq!(["label", "half", "coded"].map(classes), [5, 2, 5]);
+    let refused = |arguments: &str| place.run(arguments).fails().complains(&["score", "integers, booleans"]).stderr;
+    assert_eq!(refused("quality train.rdx --label score"), refused("count train.rdx --by score"));
 }
 
 #[test]
@@ -136,7 +138,7 @@ fn what_cannot_be_measured_is_refused_and_no_picture_is_left() {
         assert_eq!(place.names(), before, "{arguments}");
     };
     refused("--label nothing --plot a.svg", &["nothing"]);
-    refused("--label label --plot a.svg", &["part-0.parquet", "\"label\"", "row 0", "null"]);
+    refused("--label label --plot a.svg", &["part-0.parquet", "\"label\"", "row id 0", "no label"]);
     refused("--label tags", &["tags"]);
     refused("--batch-size 0 --plot a.svg", &["batch size"]);
     refused("--plot a.png", &["a.png", ".svg"]);

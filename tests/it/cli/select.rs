@@ -151,8 +151,11 @@ fn choices_that_cannot_be_are_refused_in_one_line_and_leave_nothing() {
     place.run("select train.rdx --sample 101% -o no.rdx").exits_with_usage().complains(&["101%", "1% or 0.01"]);
     place.run("select train.rdx --sample-seed 1 -o no.rdx").exits_with_usage();
     place.run("select train.rdx").exits_with_usage();
-    place.run("select other.rdx -o train.rdx").fails().complains(&["exists already"]);
-    place.run("select train.rdx -o ./train.rdx --force").fails().complains(&["would replace", "another path"]);
+    place.run("select other.rdx --sample 50% -o train.rdx").fails().complains(&["exists already"]);
+    place
+        .run("select train.rdx --sample 50% -o ./train.rdx --force")
+        .fails()
+        .complains(&["would replace", "another path"]);
     assert!(!place.names().iter().any(|name| name.contains("no.rdx")), "{:?}", place.names());
 }
 
@@ -351,4 +354,12 @@ fn an_update_killed_at_any_moment_leaves_the_view_as_it_was_or_as_it_is_to_be() 
         let left = fs::read(&target).unwrap();
         assert!(left == old || left == new, "kill {kill} left {} bytes", left.len());
     }
+}
+
+#[test]
+fn a_view_without_a_choice_is_refused() {
+    let place = Place::with_index();
+    let outcome = place.run("select train.rdx -o copy.rdx").fails();
+    outcome.complains(&["copy.rdx", "no rows are chosen", "where, rows, skip, and, or, not, sample, split"]);
+    assert!(!place.path("copy.rdx").exists());
 }

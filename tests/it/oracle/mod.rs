@@ -8,6 +8,7 @@
 
 mod bad;
 mod compare;
+mod damaged;
 mod python;
 mod serve;
 mod torch;
@@ -51,9 +52,7 @@ fn every_generated_file_is_served_as_pyarrow_reads_it() {
 #[test]
 fn random_files_are_served_as_pyarrow_reads_them_in_every_way_there_is() {
     let Some(oracle) = oracle() else { return };
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
-    let seed = number("ROWDEX_RANDOM_SEED").unwrap_or(now);
+    let seed = number("ROWDEX_RANDOM_SEED").unwrap_or_else(now);
     let count = number("ROWDEX_RANDOM_FILES").unwrap_or(12);
     say(&format!("random files: ROWDEX_RANDOM_SEED={seed} ROWDEX_RANDOM_FILES={count}"));
     let folder = TempDir::new().unwrap();
@@ -63,6 +62,18 @@ fn random_files_are_served_as_pyarrow_reads_them_in_every_way_there_is() {
     let served = serve::all(&parquet_files(&files), &files, &expected, &[], Ways::All);
     assert_eq!(served.files as u64, count);
     report(&format!("random files of seed {seed}"), &served);
+}
+
+/// Hundreds of files, always the same, or thousands with `ROWDEX_LONG`, whose seed is that of the time. Or as
+/// `ROWDEX_DAMAGED_FILES` and `ROWDEX_DAMAGED_SEED` say.
+#[test]
+fn damaged_files_are_refused_or_served_as_pyarrow_reads_them() {
+    let Some(oracle) = oracle() else { return };
+    let is_long = std::env::var_os("ROWDEX_LONG").is_some();
+    let usual = if is_long { 5000 } else { 300 };
+    let count = number("ROWDEX_DAMAGED_FILES").unwrap_or(usual) as usize;
+    let seed = number("ROWDEX_DAMAGED_SEED").unwrap_or_else(|| if is_long { now() } else { 1 });
+    damaged::compare(oracle, seed, count);
 }
 
 #[test]
@@ -87,6 +98,14 @@ fn every_bad_file_of_the_public_corpus_is_refused_with_its_name_and_little_memor
     let Some(corpus) = public_corpus() else { return };
     let files = parquet_files(&corpus);
     bad::check(&files.into_iter().filter(|file| bad::is_bad_by_name(file)).collect::<Vec<_>>(), bad::PUBLIC);
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
 }
 
 /// Files below a folder, by path.

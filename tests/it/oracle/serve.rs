@@ -347,7 +347,7 @@ fn open(builder: DatasetBuilder) -> Result<Dataset, String> {
 }
 
 /// What pyarrow read: the schema, and the plain rows as one batch.
-fn expectation(path: &Path) -> (SchemaRef, RecordBatch) {
+pub(super) fn expectation(path: &Path) -> (SchemaRef, RecordBatch) {
     let reader = StreamReader::try_new_buffered(File::open(path).unwrap(), None).unwrap();
     let schema = reader.schema();
     // Dictionaries differ between batches, and those below lists cannot be joined by everybody.
@@ -356,7 +356,7 @@ fn expectation(path: &Path) -> (SchemaRef, RecordBatch) {
     (schema, concat_batches(empty.schema_ref(), &batches).unwrap())
 }
 
-fn with_extension(path: &Path, extension: &str) -> PathBuf {
+pub(super) fn with_extension(path: &Path, extension: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(extension);

@@ -1,7 +1,11 @@
 //! The command with URLs in the place of paths.
 
+use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -56,6 +60,34 @@ fn every_command_takes_those_of(store: &Store) {
     let other = format!("{}/data", store.url);
     assert_eq!(json(&["verify", "copy.rdx", "--root", &other, "--json"])["ok"], true);
     assert_eq!(json(&["build", &data, "-o", &index, "--update", "--json"])["read_files"], 0);
+}
+
+#[test]
+fn ctrl_c_ends_the_command_while_a_store_does_not_answer() {
+    let folder = TempDir::new().unwrap();
+    let (sender, asked) = mpsc::channel();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/a.parquet", silent.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        while let Ok((client, _)) = silent.accept() {
+            kept.push(client);
+            if sender.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    for arguments in [vec!["build", &url, "-o", "i.rdx"], vec!["info", &url], vec!["get", &url, "0"]] {
+        // Where the tests run in the background of a shell the signal is ignored, which programs inherit.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_rowdex")]).args(&arguments);
+        let mut running = command.current_dir(folder.path()).stderr(Stdio::null()).spawn().unwrap();
+        asked.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert!(Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap().success());
+        let ended = running.wait().unwrap();
+        assert_eq!(ended.signal(), Some(2), "{arguments:?}: {ended}");
+        assert!(!folder.path().join("i.rdx").exists());
+    }
 }
 
 #[test]

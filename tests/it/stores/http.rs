@@ -93,7 +93,8 @@ fn serve(stream: &TcpStream, folder: &Path, abilities: Abilities, before: &dyn F
             write!(out, "HTTP/1.1 405 No\r\ncontent-length: 0\r\n\r\n")?;
             continue;
         }
-        let path = folder.join(decoded(target.trim_start_matches('/')));
+        let path = target.trim_start_matches('/').split('?').next().unwrap();
+        let path = folder.join(decoded(path));
         let Some((file, size, tag, time)) = open(&path) else {
             write!(out, "HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n")?;
             continue;

@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod answers;
 mod command;
 mod credentials;
 mod faults;
@@ -15,6 +16,7 @@ mod http;
 mod proxy;
 mod ranks;
 mod reading;
+mod redirects;
 mod server;
 mod tier;
 

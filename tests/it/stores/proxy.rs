@@ -199,7 +199,7 @@ pub(super) fn pump(from: &mut TcpStream, to: &mut TcpStream) -> io::Result<()> {
 }
 
 /// Everything up to the empty line, and what came after it.
-pub(super) fn read_head(stream: &mut TcpStream) -> io::Result<(Vec<u8>, Vec<u8>)> {
+pub(super) fn read_head(stream: &mut impl Read) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 16 << 10];
     loop {

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use clap::Args;
+use clap::{ArgMatches, Args};
 use rowdex::DistributedSampler;
 use rowdex::order::Uses;
 use rowdex::sampler::EpochPlan;
@@ -26,11 +26,13 @@ use crate::failure::{Failure, complain};
 use crate::output;
 use crate::progress::Progress;
 use crate::sampling::{self, BatchArg, Rank, RowsOfArgs, SamplingArgs};
+use crate::state_arg::StateArg;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   rowdex prove train.rdx --world-size 8 --batch-size 256
+  rowdex prove train.rdx --state checkpoint.pt                      # what this run deals, in whole epochs
   rowdex prove train.rdx --world-size 8 --batch-size 256 --workers 4 --epochs 3 --exact
   rowdex prove --len 100000000 --world-size 64 --replicas 2 --tail drop --json
 
@@ -57,6 +59,9 @@ pub(crate) struct ProveArgs {
     #[command(flatten)]
     batch: BatchArg,
 
+    #[command(flatten)]
+    state: StateArg,
+
     /// Check as well what K workers of each rank would make.
     #[arg(long, value_name = "K", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=4096))]
     workers: u64,
@@ -69,19 +74,22 @@ pub(crate) struct ProveArgs {
     json: JsonArg,
 }
 
-pub(crate) fn run(args: &ProveArgs) -> Result<(), Failure> {
-    if args.sampling.rank != Rank::All {
+pub(crate) fn run(args: &ProveArgs, given: &ArgMatches) -> Result<(), Failure> {
+    let (mut sampling, mut batch) = (args.sampling.clone(), args.batch);
+    args.state.settle(&mut sampling, Some(&mut batch), given)?;
+    sampling.whole_epochs();
+    if sampling.rank != Rank::All {
         return Err(Failure::usage("a proof is of all ranks together; leave out --rank"));
     }
     let started = Instant::now();
-    let (orders, rows) = args.rows_of.orders(&args.sampling)?;
-    let samplers = args.sampling.samplers(&orders, args.batch)?;
-    let proof = prove(&samplers, rows, args.sampling.epochs()?, args.workers, args.exact)?;
+    let (orders, rows) = args.rows_of.orders(&sampling)?;
+    let samplers = sampling.samplers(&orders, batch)?;
+    let proof = prove(&samplers, rows, sampling.epochs()?, args.workers, args.exact)?;
     if !proof.broken.is_empty() {
         proof.broken.iter().for_each(complain);
         return Err(Failure::Reported);
     }
-    let report = report::Report { args: &args.sampling, proof: &proof, seconds: started.elapsed().as_secs_f64() };
+    let report = report::Report { args: &sampling, proof: &proof, seconds: started.elapsed().as_secs_f64() };
     if args.json.json { output::print_json(&report.to_json()) } else { output::print(&report.to_text()) }
 }
 

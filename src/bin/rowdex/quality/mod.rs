@@ -59,7 +59,8 @@ pub(crate) struct QualityArgs {
     #[arg(long, value_name = "B", default_value_t = 256)]
     batch_size: u64,
 
-    /// Measure what batches are made of by the values of this column, which must have no nulls.
+    /// Measure what batches are made of by the values of this column, which must have no nulls: integers, booleans,
+    /// dates, strings or binary.
     #[arg(long, value_name = "COLUMN")]
     label: Option<String>,
 

@@ -1,0 +1,225 @@
+"""Which options of a ``Trainer`` hold where rowdex reads the rows. All others are refused by name."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from .dataset import Dataset
+
+Refusals = Mapping[str, tuple[tuple[Any, ...], str]]
+"""For options by name: what they may be, and what to do where they are anything else."""
+
+_ARGUMENTS: Refusals = {
+    "train_sampling_strategy": (
+        (None, "random", "sequential"),
+        "use 'random' or 'sequential', or an order of your own, rowdex_options={'order': rowdex.order.Explicit(ids)}",
+    ),
+    "group_by_length": (
+        (None, False),
+        "leave it out, or give an order of your own, rowdex_options={'order': rowdex.order.Explicit(ids)}",
+    ),
+    "dataloader_in_order": (
+        (None, True),
+        "a run goes on from the number of its steps, so batches come in order: leave it out",
+    ),
+}
+_ACCELERATOR: Refusals = {
+    "split_batches": (
+        (None, False),
+        "per_device_train_batch_size and per_device_eval_batch_size are rows of one rank: leave it out",
+    ),
+    "dispatch_batches": ((None, False), "every rank reads its own rows: leave it out"),
+    "even_batches": (
+        (None, True),
+        "ranks take equal steps; so that none serves a row again, write rowdex_options={'tail': 'uneven'}, or 'drop'",
+    ),
+}
+_PARALLELISM: Refusals = {
+    "sp_size": ((None, 1), "ranks that share a sequence are not known to rowdex: use cp_size or tp_size"),
+}
+_SUPERVISED: Refusals = {
+    "packing": (
+        (None, False),
+        "rows are not packed yet: pack them when the files are written, as rows with input_ids and seq_lengths, and "
+        "use padding_free=True, which tells documents apart by seq_lengths, packing=False and max_length=None",
+    ),
+    "eval_packing": ((None, False), "rows are not packed yet: use eval_packing=False"),
+    "formatting_func": ((None,), "TRL prepares nothing here: format the rows in the data_collator"),
+    "dataset_text_field": ((None, "text"), "TRL prepares nothing here: make tokens of the text in the data_collator"),
+    "dataset_num_proc": ((None,), "TRL prepares nothing here: use dataloader_num_workers, which run the data_collator"),
+    "completion_only_loss": (
+        (None, False),
+        "TRL makes no labels here: serve a column labels, or make labels in the data_collator, with -100 for all but "
+        "the completion",
+    ),
+    "assistant_only_loss": (
+        (None, False),
+        "TRL makes no labels here: serve a column labels, or make labels in the data_collator, with -100 for all but "
+        "the assistant's tokens",
+    ),
+    "shuffle_dataset": (
+        (None, False),
+        "every epoch is shuffled anew, unless train_sampling_strategy='sequential': leave it out",
+    ),
+}
+
+
+def check(arguments: Any) -> None:
+    """Refuses what a ``TrainingArguments`` asks for that rowdex does not do.
+
+    Raises:
+        ValueError: naming the option, and what to do.
+    """
+    _refuse(arguments, _ARGUMENTS, "")
+    _refuse(getattr(arguments, "accelerator_config", None), _ACCELERATOR, "accelerator_config: ")
+    _refuse(getattr(arguments, "parallelism_config", None), _PARALLELISM, "parallelism_config: ")
+
+
+def _refuse(options: Any, refusals: Refusals, where: str) -> None:
+    for name, (allowed, advice) in refusals.items():
+        value = getattr(options, name, None)
+        if value not in allowed:
+            raise ValueError(f"{where}{name}={value!r} with a rowdex dataset: {advice}")
+
+
+class Given:
+    """The arguments of a trainer, by name, and those of its datasets that are rowdex's."""
+
+    def __init__(self, make: Callable[..., None], arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+        signature = inspect.signature(make)
+        self._bound = signature.bind(*arguments, **options)
+        more = (name for name, given in signature.parameters.items() if given.kind is inspect.Parameter.VAR_KEYWORD)
+        self._where = [self._bound.arguments, *(self._bound.arguments[n] for n in more if n in self._bound.arguments)]
+
+    def __getitem__(self, name: str) -> Any:
+        return next((where[name] for where in self._where if name in where), None)
+
+    def make(self, function: Callable[..., None]) -> None:
+        """Calls what they are the arguments of."""
+        function(*self._bound.args, **self._bound.kwargs)
+
+    def replace(self, change: Callable[[Dataset], Any]) -> dict[str, Any]:
+        """Puts something else in the place of the datasets. Returns what was there, by the name of the argument."""
+        kept = {}
+        for name in ("train_dataset", "eval_dataset"):
+            given = self[name]
+            parts = list(given.values()) if isinstance(given, dict) else [given]
+            if not any(isinstance(part, Dataset) for part in parts):
+                continue
+            made = [change(part) if isinstance(part, Dataset) else part for part in parts]
+            for where in self._where:
+                if name in where:
+                    kept[name] = given
+                    where[name] = dict(zip(given, made)) if isinstance(given, dict) else made[0]
+        return kept
+
+
+def trl_trainer(kind: type) -> type | None:
+    """The trainer of TRL that a class is made of."""
+    return next((base for base in kind.__mro__ if base.__module__.partition(".")[0] == "trl"), None)
+
+
+def check_trl(kind: type, given: Given) -> None:
+    """Refuses what a trainer of TRL does to a dataset before it trains: here it would do that to one row.
+
+    Raises:
+        TypeError: for another trainer than ``SFTTrainer``.
+        ValueError: naming the option, and what to do.
+    """
+    if kind.__name__ != "SFTTrainer":
+        raise TypeError(
+            f"{kind.__name__} of TRL makes what it trains on from a whole datasets.Dataset: give it one; of TRL's "
+            "trainers SFTTrainer reads a rowdex.torch.Dataset"
+        )
+    arguments = given["args"]
+    _refuse(types.SimpleNamespace(formatting_func=given["formatting_func"]), _SUPERVISED, "")
+    _refuse(arguments, _SUPERVISED, "")
+    prepared = getattr(arguments, "dataset_kwargs", None) or {}
+    if not prepared.get("skip_prepare_dataset", False):
+        raise ValueError(
+            "TRL would prepare one row, and rowdex serves all of them as they are: serve tokens (a column input_ids), "
+            "or make them in the data_collator, and write SFTConfig(dataset_kwargs={'skip_prepare_dataset': True})"
+        )
+
+
+class Listed:
+    """A collator that is given a list, which tokenizers want, and nothing like it."""
+
+    def __init__(self, collate: Callable[[Any], Any]) -> None:
+        self._collate = collate
+
+    def __call__(self, samples: Iterable[Any]) -> Any:
+        return self._collate(list(samples))
+
+
+class Cut:
+    """A collator whose samples are cut to ``max_length`` tokens, and whose batches have no more of them."""
+
+    def __init__(self, collate: Callable[[Any], Any], arguments: Any) -> None:
+        self._collate, self._length = collate, int(arguments.max_length)
+        # TRL's other mode keeps the start.
+        self._part = slice(-self._length, None) if arguments.truncation_mode == "keep_end" else slice(self._length)
+
+    def __call__(self, samples: Iterable[Any]) -> Any:
+        cut = [self._cut(sample) for sample in samples]
+        return checked(self._collate(cut), self._length, len(cut))
+
+    def _cut(self, sample: Any) -> Any:
+        ids = sample.get("input_ids")
+        if ids is None or len(ids) <= self._length:
+            return sample
+        if "seq_lengths" in sample:
+            raise ValueError(
+                f"max_length={self._length}, and a row of {len(ids)} tokens has seq_lengths: packed rows are not cut; "
+                "use max_length=None"
+            )
+        # What has a value for each token: labels and masks.
+        return {
+            name: value[self._part] if not isinstance(value, str) and _length(value) == len(ids) else value
+            for name, value in sample.items()
+        }
+
+
+def _length(value: Any) -> int:
+    try:
+        return len(value)
+    except TypeError:
+        return -1
+
+
+def checked(batch: Any, length: int, rows: int) -> Any:
+    """A batch, if none of its rows has more than so many tokens.
+
+    Raises:
+        ValueError: saying where to cut them.
+    """
+    ids, mask = batch.get("input_ids"), batch.get("attention_mask")
+    if ids is None or not rows:
+        return batch
+    # What fills rows up counts only where nothing tells it from tokens, and flattened rows by their average.
+    marked = mask is not None and mask.shape == ids.shape
+    longest = int(mask.sum(-1).max()) if marked else -(-ids.numel() // rows)
+    if longest > length:
+        raise ValueError(
+            f"a sequence of {longest} tokens, and max_length={length}: cut it where tokens are made, "
+            f"tokenizer(…, truncation=True, max_length={length}), or use max_length=None"
+        )
+    return batch
+
+
+def no_columns(names: list[str], arguments: Any) -> ValueError:
+    """The error where a model takes none of the columns, as it takes no text."""
+    length = getattr(arguments, "max_length", None)
+    cut = "" if length is None else f", truncation=True, max_length={length}"
+    text = "text" if "text" in names else names[0]
+    return ValueError(
+        f"none of the columns {', '.join(names)} is an argument of the model: name them as it does, or make what it "
+        "takes, with remove_unused_columns=False. Text becomes tokens in the data_collator, or in map:\n"
+        "    collate = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)\n"
+        f'    data_collator=lambda rows: collate([tokenizer(row["{text}"]{cut}) for row in rows])\n'
+        f'or  rowdex_options={{"map": lambda batch: collate([tokenizer(text{cut}) for text in batch["{text}"]])}}, '
+        "data_collator=transformers.default_data_collator"
+    )

@@ -1,0 +1,380 @@
+"""Ranks that are killed in mid-epoch and go on from the checkpoint of their framework, forked by jobs.py.
+
+Each integration is a function of a :class:`Run`. It trains on two ranks, saves as its framework does after a number of
+steps, and is killed two steps later; or it goes on from there. Every step is noted in a file.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pathlib
+import signal
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+
+import accelerate
+import lightning
+import numpy as np
+import rowdex
+import rowdex.accelerate
+import rowdex.dali
+import rowdex.grain
+import rowdex.jax
+import rowdex.lightning
+import rowdex.torch
+import rowdex.transformers
+import torch
+import torch._dynamo  # Optimizers import it, which takes seconds: once here, not in every rank.
+import torchdata.nodes
+import transformers
+import transformers.models.gpt2.modeling_gpt2
+import transformers.trainer  # What transformers imports when it is needed, as above.
+from accelerate.utils import DataLoaderConfiguration
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch.distributed import checkpoint
+from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+SEED = 3
+KINDS = ("batches", "samples", "iterable")
+warnings.filterwarnings("ignore")
+
+
+class Run:
+    """What a rank is to do, and what it did."""
+
+    def __init__(self, index: str, folder: str, size: int, stop: int, epochs: int, resumes: bool) -> None:
+        self.index, self.folder, self.size, self.resumes = index, pathlib.Path(folder), size, resumes
+        self.stop, self.epochs = stop, epochs
+        self.rank, self.world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.before = len(list(self.folder.glob("before-*")))
+        self._log = (self.folder / f"{'after' if resumes else 'before'}-{self.rank}").open("a")
+        self.steps = 0
+
+    def dataset(self) -> Any:
+        return rowdex.torch.Dataset(self.index, ["id", "x", "y"])
+
+    def took(self, ids: Any) -> None:
+        """Notes the rows of a step, and ends the process a little after the checkpoint."""
+        print(json.dumps([int(row) for row in ids]), file=self._log, flush=True)
+        self.steps += 1
+        if not self.resumes and self.steps == self.stop + 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def saves(self) -> bool:
+        """Whether the step that was just taken is the one to save after."""
+        return not self.resumes and self.steps == self.stop
+
+    def keep(self, state: Any, name: str = "state") -> None:
+        """What a loop of one's own does with a state."""
+        part = self.folder / f"{name}.{self.rank}.part"
+        torch.save(state, part)
+        part.rename(self.folder / name)
+
+    def kept(self, name: str = "state") -> Any:
+        return torch.load(self.folder / name, weights_only=False)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch to begin with, which is the last but one when it goes on."""
+        return self.epochs - 2 if self.resumes else 0
+
+    @property
+    def own(self) -> str:
+        """The name of a state that differs between ranks. More ranks than there were take what there is."""
+        return f"state-{self.rank % self.before if self.resumes else self.rank}"
+
+
+def loop(run: Run, loader: Any, save: Callable[[int, int], Any], epoch: int) -> None:
+    """A loop that saves the state after an epoch and a step, from an epoch on, of which the loader knows the place."""
+    for current in range(epoch, run.epochs):
+        for step, batch in enumerate(loader):
+            run.took(batch["id"])
+            if run.saves():
+                save(current, step)
+
+
+def own_loop(run: Run) -> None:
+    loader = rowdex.Loader(run.dataset(), batch_size=run.size, seed=SEED)
+    if run.resumes:
+        loader.load_state_dict(run.kept())
+    loop(run, loader, lambda *_: run.keep(loader.state_dict()), loader.epoch)
+
+
+def batches(run: Run) -> None:
+    dataset = run.dataset()
+    sampler = rowdex.torch.BatchSampler(dataset, run.size, seed=SEED)
+    if run.resumes:
+        sampler.load_state_dict(run.kept())
+    loader = DataLoader(dataset, batch_sampler=sampler, num_workers=1)
+    loop(run, loader, lambda epoch, step: run.keep(sampler.state_after(epoch, step)), run.epoch)
+
+
+def samples(run: Run) -> None:
+    dataset = run.dataset()
+    sampler = rowdex.DistributedSampler(dataset, batch_size=run.size, seed=SEED)
+    if run.resumes:
+        sampler.load_state_dict(run.kept())
+    loader = DataLoader(dataset, batch_size=run.size, sampler=sampler, num_workers=1)
+    loop(run, loader, lambda epoch, step: run.keep(sampler.state_after(epoch, step)), run.epoch)
+
+
+def iterable(run: Run) -> None:
+    dataset = rowdex.torch.IterableDataset(run.dataset(), run.size, seed=SEED)
+    if run.resumes:
+        dataset.load_run_state(run.kept())
+    loader = DataLoader(dataset, batch_size=None, num_workers=1)
+    loop(run, loader, lambda epoch, step: run.keep(dataset.state_after(epoch, step)), run.epoch)
+
+
+def data_loader(run: Run, kind: str, make: Any = DataLoader, workers: int = 1) -> Any:
+    dataset = run.dataset()
+    if kind == "batches":
+        sampler: Any = rowdex.torch.BatchSampler(dataset, run.size, seed=SEED)
+        return make(dataset, batch_sampler=sampler, num_workers=workers)
+    if kind == "samples":
+        sampler = rowdex.DistributedSampler(dataset, seed=SEED)
+        return make(dataset, batch_size=run.size, sampler=sampler, num_workers=workers)
+    return make(rowdex.torch.IterableDataset(dataset, run.size, seed=SEED), batch_size=None, num_workers=workers)
+
+
+def stateful(run: Run, kind: str) -> None:
+    loader = data_loader(run, kind, StatefulDataLoader)
+    if run.resumes:
+        loader.load_state_dict(run.kept(run.own))
+    loop(run, loader, lambda *_: run.keep(loader.state_dict(), run.own), run.epoch)
+
+
+def nodes(run: Run) -> None:
+    node: Any = rowdex.torch.Node(rowdex.Loader(run.dataset(), batch_size=run.size, seed=SEED))
+    loader: Any = torchdata.nodes.Loader(torchdata.nodes.Prefetcher(node, prefetch_factor=2))
+    if run.resumes:
+        loader.load_state_dict(run.kept())
+    loop(run, loader, lambda *_: run.keep(loader.state_dict()), run.epoch)
+
+
+def distributed_checkpoint(run: Run) -> None:
+    loader = rowdex.Loader(run.dataset(), batch_size=run.size, seed=SEED)
+    folder = str(run.folder / "checkpoint")
+    if run.resumes:
+        checkpoint.load({"loader": loader}, checkpoint_id=folder)
+    loop(run, loader, lambda *_: checkpoint.save({"loader": loader}, checkpoint_id=folder), loader.epoch)
+
+
+def accelerated(run: Run, kind: str) -> None:
+    stateful = DataLoaderConfiguration(use_stateful_dataloader=True)
+    made = accelerate.Accelerator(cpu=True, dataloader_config=stateful)
+    dataset = run.dataset()
+    if kind == "loader":
+        loader: Any = rowdex.accelerate.Loader(dataset, batch_size=run.size, seed=SEED)
+    else:
+        dealt = rowdex.torch.GlobalBatchSampler(dataset, run.size, seed=SEED)
+        loader = DataLoader(dataset, batch_sampler=dealt, num_workers=1)
+    model, loader = made.prepare(torch.nn.Linear(3, 5), loader)
+    folder = str(run.folder / "checkpoint")
+    if run.resumes:
+        made.load_state(folder)
+        if kind == "global":
+            loader.set_epoch(run.epoch)
+    loop(run, loader, lambda *_: made.save_state(folder), run.epoch)
+
+
+class Fitted(lightning.LightningModule):
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 5)
+        self.run = run
+
+    def training_step(self, batch: Any, number: int) -> Any:
+        self.run.took(batch["id"])
+        return torch.nn.functional.cross_entropy(self.layer(batch["x"]), batch["y"])
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=1e-6)
+
+
+def collated(samples: Any) -> Any:
+    return {name: torch.stack([torch.as_tensor(sample[name]) for sample in samples]) for name in ("id", "x", "y")}
+
+
+def fitted(run: Run, kind: str) -> None:
+    if kind == "module":
+        data: Any = {"datamodule": rowdex.lightning.DataModule(run.dataset(), batch_size=run.size, seed=SEED)}
+    elif kind == "module of samples":
+        options: Any = {"collate": collated, "workers": 1}
+        data = {"datamodule": rowdex.lightning.DataModule(run.dataset(), batch_size=run.size, seed=SEED, **options)}
+    elif kind == "loader":
+        data = {"train_dataloaders": rowdex.Loader(run.dataset(), batch_size=run.size, seed=SEED)}
+    else:
+        name, make, workers = kind.split()
+        make = {"plain": DataLoader, "stateful": StatefulDataLoader}[make]
+        data = {"train_dataloaders": data_loader(run, name, make, int(workers))}
+    saves = ModelCheckpoint(run.folder, "run", every_n_train_steps=run.stop, save_on_train_epoch_end=False)
+    trainer = lightning.Trainer(
+        accelerator="cpu", devices=run.world, num_sanity_val_steps=0, max_epochs=run.epochs, logger=False,
+        enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
+        enable_checkpointing=not run.resumes, callbacks=[] if run.resumes else [saves],
+        **({"strategy": "ddp"} if run.world > 1 else {}),
+    )  # fmt: skip
+    trainer.fit(Fitted(run), **data, ckpt_path=f"{run.folder}/run.ckpt" if run.resumes else None)
+
+
+def fabric(run: Run) -> None:
+    made = lightning.Fabric(accelerator="cpu", devices=run.world, strategy="ddp" if run.world > 1 else "auto")
+    made.launch()
+    mine = rowdex.lightning.FabricLoader(run.dataset(), batch_size=run.size, seed=SEED)
+    loader = made.setup_dataloaders(mine)
+    path = str(run.folder / "fabric.ckpt")
+    if run.resumes:
+        made.load(path, {"loader": mine})
+    for _ in range(mine.epoch, run.epochs):
+        for batch in loader:
+            run.took(batch["id"])
+            if run.saves():
+                made.save(path, {"loader": mine})
+
+
+def tokens(batch: Any) -> Any:
+    ids = batch["x"].long()
+    return {"input_ids": ids, "labels": ids, "id": batch["id"]}
+
+
+def token_samples(samples: Any) -> Any:
+    return tokens({name: torch.stack([torch.as_tensor(sample[name]) for sample in samples]) for name in ("id", "x")})
+
+
+def trained(run: Run, kind: str) -> None:
+    """With the mixin or without (`bare`), with the loaders that it makes or one that a user prepares."""
+    bare = kind.startswith("bare ")
+    kind = kind.removeprefix("bare ")
+
+    class Noting(transformers.Trainer):  # type: ignore[misc]
+        def compute_loss(self, model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:
+            run.took(inputs.pop("id"))
+            return super().compute_loss(model, inputs, *arguments, **options)
+
+    bases: Any = (Noting,) if bare else (rowdex.transformers.TrainerMixin, Noting)
+    prepared: Any = {"get_train_dataloader": lambda self: by_hand(run, kind, self.accelerator)}
+    config = transformers.GPT2Config(vocab_size=8, n_positions=4, n_embd=4, n_layer=1, n_head=1)
+    arguments = transformers.TrainingArguments(
+        str(run.folder), use_cpu=True, seed=SEED, per_device_train_batch_size=run.size, report_to=[],
+        disable_tqdm=True, logging_strategy="no", remove_unused_columns=False, dataloader_pin_memory=False,
+        save_strategy="no" if run.resumes else "steps", save_steps=run.stop, num_train_epochs=run.epochs,
+        dataloader_num_workers=1 if kind == "samples" else 0,
+    )  # fmt: skip
+    options: dict[str, Any] = {"train_dataset": run.dataset()}
+    if kind == "loader":
+        options["rowdex_options"] = {"map": tokens, "map_threads": 0}
+    else:
+        options["data_collator"] = token_samples
+    own = types.new_class("Own", bases, exec_body=lambda names: names.update(prepared if "own" in kind else {}))
+    trainer = own(transformers.GPT2LMHeadModel(config), arguments, **options)
+    trainer.train(resume_from_checkpoint=f"{run.folder}/checkpoint-{run.stop}" if run.resumes else None)
+
+
+def by_hand(run: Run, kind: str, made: Any) -> Any:
+    dataset = run.dataset()
+    if kind == "own loader":
+        return made.prepare(rowdex.accelerate.Loader(dataset, batch_size=run.size, seed=SEED, map=tokens))
+    if kind == "own global":
+        dealt = rowdex.torch.GlobalBatchSampler(dataset, run.size, seed=SEED)
+        return made.prepare(DataLoader(dataset, batch_sampler=dealt, collate_fn=token_samples, num_workers=1))
+    sampler = rowdex.torch.BatchSampler(dataset, run.size, seed=SEED)
+    return DataLoader(dataset, batch_sampler=sampler, collate_fn=token_samples)
+
+
+def grain(run: Run) -> None:
+    sharding = {"num_replicas": run.world, "rank": run.rank}
+    found = iter(rowdex.grain.IterDataset(run.dataset(), run.size, seed=SEED, epochs=run.epochs, **sharding))
+    if run.resumes:
+        found.set_state(run.kept())
+    for batch in found:
+        run.took(batch["id"])
+        if run.saves():
+            run.keep(found.get_state())
+
+
+def jax(run: Run) -> None:
+    options: Any = {"num_replicas": run.world, "rank": run.rank, "valid": "valid"}
+    loader = rowdex.jax.Loader(rowdex.Dataset(run.index, ["id"]), batch_size=run.size, seed=SEED, **options)
+    if run.resumes:
+        loader.load_state_dict(run.kept())
+    while loader.epoch < run.epochs:
+        for batch in loader:
+            run.took(np.asarray(batch["id"])[np.asarray(batch["valid"])])
+            if run.saves():
+                run.keep(loader.state_dict())
+
+
+def dali(run: Run) -> None:
+    """As a pipeline asks the source of ``fn.external_source``."""
+    source = rowdex.dali.Batches(rowdex.Dataset(run.index, ["id"]), run.size, seed=SEED)
+    if run.resumes:
+        source.load_state_dict(run.kept())
+    for epoch in range(run.epochs - run.epoch):
+        for step in range(len(source)):
+            try:
+                (ids,) = source(types.SimpleNamespace(epoch_idx=epoch, iteration=step))
+            except StopIteration:
+                break
+            run.took(ids)
+            if run.saves():
+                run.keep(source.state_after(epoch, step))
+
+
+def ray(run: Run) -> None:
+    """What a training function does; rank and world size are those of its process group."""
+    loader = rowdex.Loader(run.dataset(), batch_size=run.size, seed=SEED)
+    path = run.folder / "loader.json"
+    if run.resumes:
+        loader.load_state_dict(json.loads(path.read_text()))
+    loop(run, loader, lambda *_: path.write_text(json.dumps(loader.state_dict())), loader.epoch)
+
+
+def torchtitan(run: Run) -> None:
+    from rowdex.torchtitan import TokenDataLoader
+
+    config = TokenDataLoader.Config(dataset_path=run.index, column="tokens", seed=SEED, epochs=run.epochs)
+    loader = config.build(
+        dp_world_size=run.world, dp_rank=run.rank, tokenizer=None, seq_len=1, local_batch_size=run.size
+    )
+    folder = str(run.folder / "checkpoint")
+    if run.resumes:
+        checkpoint.load({"loader": loader}, checkpoint_id=folder)
+    for inputs, _ in loader:
+        run.took(inputs["input"][:, 0])
+        if run.saves():
+            checkpoint.save({"loader": loader}, checkpoint_id=folder)
+
+
+def integrations() -> Iterator[tuple[str, Callable[[Run], None]]]:
+    """All of them, by name."""
+    loops = (own_loop, batches, samples, iterable, nodes, distributed_checkpoint)
+    for function in (*loops, fabric, grain, jax, dali, ray, torchtitan):
+        yield function.__name__, function
+    for kind in KINDS:
+        yield f"stateful {kind}", functools.partial(stateful, kind=kind)
+    for kind in ("loader", "global"):
+        yield f"accelerate {kind}", functools.partial(accelerated, kind=kind)
+    loaders = [f"{kind} {make}" for make in ("plain 0", "plain 1", "stateful 1") for kind in KINDS]
+    for kind in ("module", "module of samples", "loader", *loaders):
+        yield f"lightning {kind}", functools.partial(fitted, kind=kind)
+    own = [f"{how}own {kind}" for how in ("", "bare ") for kind in ("loader", "global", "batches")]
+    for kind in ("loader", "samples", *own):
+        yield f"trainer {kind}", functools.partial(trained, kind=kind)
+
+
+def names() -> list[str]:
+    return [name for name, _ in integrations()]
+
+
+def trains(integration: str, **options: Any) -> int:
+    run = Run(**options)
+    dict(integrations())[integration](run)
+    return run.steps

@@ -1,0 +1,227 @@
+"""Every integration is killed in mid-epoch, and goes on from the checkpoint of its framework.
+
+With the same ranks and batch, with fewer and more ranks, with another batch, and with as many rows in each step by
+other ranks: either each row is served once in the epoch and in the next one, or there is the error that is expected.
+``ROWDEX_LONG=1`` runs all of it; otherwise each integration goes on in one of these ways.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import itertools
+import json
+import os
+import pathlib
+import re
+import shutil
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import rowdex
+
+from ..conftest import REPOSITORY
+from .conftest import ROWS
+from .jobs import Jobs
+from .need import need
+
+need("torch", "accelerate", "grain", "jax", "lightning", "torchdata.stateful_dataloader", "transformers")
+
+SIZE, STEPS, STOP = 128, 40, 13
+RUNS = {"same": (2, SIZE), "fewer": (1, SIZE), "more": (3, SIZE), "batch": (2, 96), "regrouped": (1, 2 * SIZE)}
+OTHERS = ("fewer", "more", "batch")
+EXACT: dict[str, str] = {}
+
+COUNTED = "Lightning goes on after 13 batches of epoch [01], and the rows after"
+NO_PLACE = dict.fromkeys(RUNS, f"{COUNTED} 0: a DataLoader has no place .* call sampler.load_state_dict")
+OTHER_STEPS = dict.fromkeys(OTHERS, f"{COUNTED} .* Use rowdex.lightning.DataModule")
+OTHER_STATE = dict.fromkeys([*OTHERS, "regrouped"], "the state is of 2 ranks with 128 rows per step each, and now")
+OTHER_ROWS = dict.fromkeys(OTHERS, "as many rows per step of all ranks together as before")
+BARE = dict.fromkeys(RUNS, "train with class T.rowdex.transformers.TrainerMixin, Trainer")
+
+INTEGRATIONS = {
+    "own_loop": EXACT,
+    "batches": EXACT,
+    "samples": EXACT,
+    "iterable": EXACT,
+    "nodes": EXACT,
+    "distributed_checkpoint": EXACT,
+    "fabric": EXACT,
+    "grain": EXACT,
+    "jax": EXACT,
+    "dali": EXACT,
+    "ray": EXACT,
+    "torchtitan": EXACT,
+    "stateful batches": EXACT,
+    "stateful samples": EXACT,
+    "stateful iterable": OTHER_STATE,
+    "accelerate loader": EXACT,
+    "accelerate global": OTHER_STATE,
+    "lightning module": EXACT,
+    "lightning module of samples": EXACT,
+    "lightning loader": OTHER_STEPS,
+    "lightning batches plain 0": NO_PLACE,
+    "lightning samples plain 0": NO_PLACE,
+    "lightning iterable plain 0": NO_PLACE,
+    "lightning batches plain 1": NO_PLACE,
+    "lightning samples plain 1": NO_PLACE,
+    "lightning iterable plain 1": {"before": "Lightning counts the steps of a run .* cannot see: .*DataModule"},
+    "lightning batches stateful 1": OTHER_STEPS,
+    "lightning samples stateful 1": OTHER_STEPS,
+    "lightning iterable stateful 1": OTHER_STATE,
+    "trainer loader": OTHER_ROWS,
+    "trainer samples": OTHER_ROWS,
+    "trainer own loader": OTHER_ROWS,
+    "trainer own global": OTHER_ROWS,
+    "trainer own batches": OTHER_ROWS,
+    "trainer bare own loader": BARE,
+    "trainer bare own global": BARE,
+    "trainer bare own batches": BARE,
+}
+"""What resume_jobs.py has, and the errors where it cannot go on."""
+
+NO_RUN = "each query or pass begins anew"
+DOCUMENTED = {
+    "a training loop of your own": ["own_loop"],
+    "a `DataLoader`, because `collate_fn` or augmentation is costly": ["batches", "samples", "iterable"],
+    "a `DataLoader` with PyTorch's `DistributedSampler`, and its very order": "its place is PyTorch's",
+    "a sampler of your own": "its place is its own",
+    "Accelerate": ["accelerate loader", "accelerate global"],
+    "Hugging Face `Trainer`, TRL": ["trainer loader", "trainer samples", "trainer own loader"],
+    "Lightning": ["lightning module", "lightning module of samples", "lightning loader", "lightning batches plain 1"],
+    "Fabric": ["fabric"],
+    "`torchdata.nodes`": ["nodes"],
+    "`torch.distributed.checkpoint`": ["distributed_checkpoint"],
+    "torchdata's `StatefulDataLoader`": ["stateful batches", "stateful samples", "stateful iterable"],
+    "Grain": ["grain"],
+    "Ray Train": ["ray"],
+    "Ray Data": NO_RUN,
+    "JAX": ["jax"],
+    "torchtitan": ["torchtitan"],
+    "DALI": ["dali"],
+    "polars, DuckDB, pyarrow, pandas": NO_RUN,
+    "XGBoost": NO_RUN,
+    "LightGBM": NO_RUN,
+    "images or text in Parquet, as hubs store them": "options of a Loader, whose states are the same with them",
+    "scikit-learn": "a training loop of your own",
+}
+"""The rows of the table in docs/frameworks.md: what is killed here, or why nothing is."""
+
+MODULES = {
+    "accelerate": "accelerate loader",
+    "dali": "dali",
+    "grain": "grain",
+    "jax": "jax",
+    "lightgbm": NO_RUN,
+    "lightning": "lightning module",
+    "ray": "ray",
+    "torch": "batches",
+    "torchtitan": "torchtitan",
+    "transformers": "trainer loader",
+    "xgboost": NO_RUN,
+}
+"""The modules of rowdex that are for a framework."""
+
+
+def test_no_integration_of_the_documentation_or_of_the_package_leaves_itself_out() -> None:
+    text = (REPOSITORY / "docs/frameworks.md").read_text()
+    table = text.split("| you use | write this |", 1)[1].split("\n\n", 1)[0]
+    rows = [line.split("|")[1].strip() for line in table.splitlines()[2:]]
+    assert rows == list(DOCUMENTED)
+    named = {name for names in DOCUMENTED.values() if isinstance(names, list) for name in names}
+    assert named <= set(INTEGRATIONS)
+
+    package = pathlib.Path(rowdex.__file__).parent
+    ours = {path.stem for path in package.glob("*.py")}
+    found = {path.stem for path in package.glob("[a-z]*.py") if imported(path) & (set(MODULES) | {"nvidia", "polars"})}
+    assert found | {"dali"} == set(MODULES) and set(MODULES) <= ours
+    assert set(MODULES.values()) - {NO_RUN} <= set(INTEGRATIONS)
+
+
+def imported(path: pathlib.Path) -> set[str]:
+    """The packages that a module cannot be imported without."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        for part in ast.walk(node) if isinstance(node, ast.Try) else [node]:
+            if isinstance(part, ast.Import):
+                found |= {name.name.partition(".")[0] for name in part.names}
+            elif isinstance(part, ast.ImportFrom) and part.level == 0 and part.module:
+                found.add(part.module.partition(".")[0])
+    return found
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory, unequal: pathlib.Path) -> Iterator[Jobs]:
+    jobs = Jobs("resume_jobs.py", tmp_path_factory.mktemp("resume"), unequal)
+    yield jobs
+    jobs.close()
+
+
+def test_the_list_of_integrations_is_that_of_the_jobs(jobs: Jobs) -> None:
+    assert jobs.run("names", world=1, group=False) == [list(INTEGRATIONS)]
+
+
+LONG = os.environ.get("ROWDEX_LONG") == "1"
+
+
+def variants(number: int) -> list[str]:
+    return list(RUNS) if LONG else [list(RUNS)[number % len(RUNS)]]
+
+
+@pytest.mark.parametrize("epoch", [0, 1] if LONG else [0])
+@pytest.mark.parametrize("number, name", list(enumerate(INTEGRATIONS)))
+def test_a_run_that_was_killed_serves_the_rest_of_its_epoch_or_says_what_to_write(
+    jobs: Jobs, tmp_path: pathlib.Path, number: int, name: str, epoch: int
+) -> None:
+    expected, index, left = INTEGRATIONS[name], "data/train.rdx", 0
+    if name == "torchtitan":
+        need("torchtitan.components.dataloader")
+        # Of an epoch, what makes no whole step is left out.
+        index, left = tokens(tmp_path), 3 * SIZE
+    folder = tmp_path / "before"
+    folder.mkdir()
+    stop = STOP + epoch * (STEPS - 1 if name == "torchtitan" else STEPS)
+    job = {"integration": name, "index": index, "stop": stop, "epochs": epoch + 2}
+    errors = jobs.errors("trains", 2, **job, folder=str(folder), size=SIZE, resumes=False)
+    if "before" in expected:
+        assert all(re.search(expected["before"], error, re.DOTALL) for error in errors), errors
+        return
+    # So many steps, and no outcome.
+    before = noted(folder, "before")
+    assert [len(rank) for rank in before] == [stop + 2] * 2, errors
+    for variant in variants(number):
+        world, size = RUNS[variant]
+        after = tmp_path / variant
+        shutil.copytree(folder, after)
+        errors = jobs.errors("trains", world, **job, folder=str(after), size=size, resumes=True)
+        if variant in expected:
+            assert all(re.search(expected[variant], error, re.DOTALL) for error in errors), (variant, errors)
+        else:
+            assert errors == [""] * world, variant
+            check([rank[stop - STOP : stop] for rank in before], noted(after, "after"), size, left)
+
+
+def tokens(folder: pathlib.Path) -> str:
+    """Rows that are sequences, of which the first token is the row id."""
+    (folder / "tokens").mkdir()
+    table = pa.table({"tokens": pa.array([[row, 1] for row in range(ROWS)], pa.list_(pa.int64()))})
+    pq.write_table(table, folder / "tokens/rows.parquet", row_group_size=500)
+    rowdex.build(folder / "tokens", folder / "tokens.rdx")
+    return str(folder / "tokens.rdx")
+
+
+def noted(folder: pathlib.Path, when: str) -> list[list[list[int]]]:
+    """The rows of each step of each rank."""
+    paths = sorted(folder.glob(f"{when}-*"))
+    return [[json.loads(line) for line in path.read_text().splitlines()] for path in paths]
+
+
+def check(before: list[list[list[int]]], after: list[list[list[int]]], size: int, left: int) -> None:
+    """That both together are an epoch, of which fewer rows are left out than ``left``, and the next one."""
+    each = ROWS // len(after) // size if left else -(-(-(-ROWS // len(after))) // size)
+    assert len({len(rank) for rank in after}) == 1
+    for epoch in ([*before, *(rank[:-each] for rank in after)], [rank[-each:] for rank in after]):
+        served = collections.Counter(itertools.chain.from_iterable(itertools.chain.from_iterable(epoch)))
+        assert ROWS - left <= len(served) <= ROWS and sum(served.values()) - len(served) < 3

@@ -1,0 +1,197 @@
+"""What becomes of threads, files and memory when the last reference to an object goes, without the collector."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .conftest import run_python
+
+COMMON = r"""
+import gc, json, os, sys, time, weakref
+import numpy, pyarrow, rowdex
+from rowdex import order
+gc.disable()
+path = sys.argv[1]
+
+def held():
+    return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+
+def dataset(**options):
+    return rowdex.Dataset(path, ['id', 'x', 'label', 'vector', 'name'], threads=2, **options)
+
+def loader(**options):
+    return rowdex.Loader(dataset(), batch_size=16, memory=1 << 20, output="numpy", **options)
+
+def first(of):
+    batches = iter(of)
+    next(batches)
+    return batches
+
+def check(make):
+    made = make()
+    del made
+    time.sleep(0.05)
+    before = held()
+    for _ in range(5):
+        made = make()
+        refs = [weakref.ref(one) for one in made]
+        del made
+        until = time.monotonic() + 20
+        # A thread that was told to end may take a moment.
+        while time.monotonic() < until and (held() != before or any(ref() is not None for ref in refs)):
+            time.sleep(0.01)
+        alive = [type(ref()).__name__ for ref in refs if ref() is not None]
+        assert not alive and held() == before, (alive, held(), before)
+
+def check_all(cases):
+    for name, lines in cases.items():
+        try:
+            body = {}
+            exec(f"def make():\n    {lines}", globals(), body)
+            check(body["make"])
+            found = "gone"
+        except BaseException:
+            import traceback
+            found = traceback.format_exc()
+        print(json.dumps([name, found]), flush=True)
+"""
+
+CASES = {
+    "dataset": "of = dataset(); of.take(range(0, 1003, 9)); of[3]; of.schema; repr(of); return [of, of.index]",
+    "selected": "of = dataset().select(['id']); of.take([1, 900]); return [of]",
+    "index": "of = rowdex.Index(path); of.schema, of.files, of.fingerprint; return [of]",
+    "mixed": "of = rowdex.MixedDataset([dataset(), dataset()]); of.take([3, 1500]); return [of, *of.datasets]",
+    "batch": "of = dataset().take([3, 900]); of.to_numpy(['id', 'vector']), of.to_pydict(), of.to_arrow(); return [of]",
+    "schema": "of = dataset(); kept = of.schema; pyarrow.schema(kept); return [of, kept]",
+    "iterated": "of = dataset(); rows = first(of); return [of, rows]",
+    "stream": "of = dataset(); table = pyarrow.table(of); return [of]",
+    "announced": "of = dataset(); rows = of.plan(range(1003)); rows.take(range(32)); return [of, rows]",
+    "set": "of = dataset(); rows = order.IdSet.where(of, 'label > 2'); len(rows); return [of, rows]",
+    "split": "of = dataset(); rows = order.IdSet.split(of, 'train', by='name'); len(rows); return [of, rows]",
+    "sampler": "of = rowdex.DistributedSampler(dataset(), 2, 1, batch_size=8); rows = first(of); next(of.batches()); "
+    "of.load_state_dict(of.state_dict()); return [of, rows]",
+    "orders": "of = dataset(); found = rowdex.DistributedSampler(of, 1, 0, batch_size=8, order=order.Subset("
+    "'global', order.IdSet.where(of, 'label > 2'))); first(found); return [of, found]",
+    "loader": "of = loader(); list(of); return [of, of.dataset]",
+    "loader that was left": "of = loader(); batches = first(of); return [of, batches]",
+    "loader asked for its sampler": "of = loader(); of.sampler.set_epoch(1); kept = of.sampler; first(of); "
+    "return [of, kept]",
+    "loader with views": "of = loader(views=True); first(of); of.schema, of.stats, of.predict(); return [of]",
+    "loader with functions": "of = loader(map=len, decode={'name': len}, map_threads=2); batches = first(of); "
+    "return [of, batches]",
+    "loader with functions that was iterated": "of = loader(map=len); list(of); return [of]",
+    "loader with functions and no thread": "of = loader(map=len, map_threads=0); batches = first(of); return [of]",
+    "loader with substitutes": "of = loader(on_fault='substitute', decode={'name': len}); first(of); "
+    "of.lost_rows; return [of]",
+    "loader that was closed": "of = loader(); first(of); of.close(); first(of); return [of]",
+    "loader whose state was loaded": "of = loader(); first(of); of.load_state_dict(of.state_dict()); first(of); "
+    "return [of]",
+    "loader's steps": "of = loader(); steps = of.batch_sampler; step = next(iter(steps)); step.batch(); "
+    "return [of, steps]",
+    "loader that shares": "of = loader(share='machine', share_job=f'lifetimes-{os.getpid()}', share_ranks=1); "
+    "first(of); return [of]",
+    "tier": "of = dataset(disk_tier=rowdex.DiskTier(path + '.tier', 1 << 24)); of.take([1, 900]); return [of]",
+}
+
+TORCH = {
+    "torch dataset": "of = data(); of[3]; of.__getitems__([1, 2]).columns(); return [of]",
+    "torch batches": "of = data(); steps = rowdex.torch.BatchSampler(of, 16, seed=1); "
+    "loader = DataLoader(of, batch_sampler=steps); first(loader); return [of, steps, loader]",
+    "torch iterable": "of = rowdex.torch.IterableDataset(data(), 16); loader = DataLoader(of, batch_size=None); "
+    "first(loader); return [of, of.dataset, loader]",
+    "torch follow": "of = data(); stock = StockSampler(of, 1, 0); loader = DataLoader(of.follow(stock), batch_size=16, "
+    "sampler=stock); first(loader); return [of, loader]",
+    "torch global": "of = data(); steps = rowdex.torch.GlobalBatchSampler(of, 16, num_shards=1); "
+    "first(steps); return [of, steps]",
+    "stock loader": "of = rowdex.Loader(dataset(), batch_size=16); first(of); return [of]",
+}
+
+IMPORT_TORCH = """
+import rowdex.torch
+from torch.utils.data import DataLoader, DistributedSampler as StockSampler
+
+def data():
+    return rowdex.torch.Dataset(path, ['id', 'x', 'label'])
+"""
+
+
+def _found(index: str, imports: str, cases: dict[str, str]) -> dict[str, str]:
+    """What became of each case, all in one process."""
+    ended = run_python(f"{COMMON}{imports}\ncheck_all({cases!r})\n", index, timeout=240)
+    return {case: ended.stderr for case in cases} | dict(map(json.loads, ended.stdout.splitlines()))
+
+
+@pytest.fixture(scope="module")
+def found(index: str) -> dict[str, str]:
+    return _found(index, "", CASES)
+
+
+@pytest.fixture(scope="module")
+def found_with_torch(index: str) -> dict[str, str]:
+    pytest.importorskip("torch")
+    return _found(index, IMPORT_TORCH, TORCH)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_dropped_is_gone_at_once(case: str, found: dict[str, str]) -> None:
+    assert found[case] == "gone", found[case]
+
+
+@pytest.mark.parametrize("case", TORCH)
+def test_what_torch_is_given_is_gone_at_once(case: str, found_with_torch: dict[str, str]) -> None:
+    assert found_with_torch[case] == "gone", found_with_torch[case]
+
+
+def test_a_positions_reader_of_grain_is_gone_at_once(index: str) -> None:
+    pytest.importorskip("grain")
+    make = """
+from rowdex.grain import Ordered
+def make():
+    of = Ordered(rowdex.Dataset(path, ["id", "x"]), seed=1, memory="1MiB")
+    rows = [of[i] for i in range(40)]
+    return [of]
+"""
+    ended = run_python(f"{COMMON}{make}\ncheck(make)\n", index, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_an_exception_of_a_signal_handler_is_never_lost_while_something_is_freed(index: str) -> None:
+    ended = run_python(
+        """
+import gc, signal, sys, time
+import numpy, rowdex
+raised, armed, lost = 0, False, []
+class Interrupt(BaseException):
+    pass
+def interrupt(*_):
+    global raised, armed
+    if armed:
+        armed, raised = False, raised + 1
+        raise Interrupt
+sys.unraisablehook = lambda unraisable: lost.append((unraisable.exc_value, unraisable.object))
+dataset = rowdex.Dataset(sys.argv[1], ["id", "name"])
+dataset.take([1]).to_numpy(["id"])
+signal.signal(signal.SIGALRM, interrupt)
+caught, until = 0, time.monotonic() + 2
+signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0003)
+while time.monotonic() < until or caught < 500:
+    try:
+        armed = True
+        while armed:
+            kept = [dataset.take([i]) for i in range(3)]
+            kept[0].to_numpy(["id"])
+            del kept
+            rowdex.order.IdSet(10, [1])
+    except Interrupt:
+        caught += 1
+armed = False
+signal.setitimer(signal.ITIMER_REAL, 0)
+ours = [one for one in lost if "rowdex" in repr(one) or isinstance(one[0], Interrupt)]
+assert not ours, (len(ours), raised, caught, ours[:3])
+assert caught == raised, (caught, raised)
+""",
+        index,
+    )
+    assert ended.returncode == 0, ended.stderr

@@ -1,0 +1,396 @@
+//! What is written in a condition beside values of another type: numbers, times of day, timestamps.
+//!
+//! It is compared as what it is. A type that has no such value has neighbours of it, and comparing with one of those
+//! comes to the same: `n < 2.5` is `n <= 2` for integers. What lies beyond all values of the type decides alone, but
+//! for nulls. So nothing is cast to a type that cannot hold it, values of columns are not cast at all, and bounds of
+//! columns decide what evaluating would.
+//!
+//! Floating-point numbers are the exception, because hardly any number that is written is one of them: it is the
+//! nearest one of the column's type, unless that type ends before it.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef, Fields, Schema, TimeUnit, i256};
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{DFSchema, DataFusionError, ScalarValue, plan_err};
+use datafusion_expr::expr::{Between, BinaryExpr, Case, Cast, InList};
+use datafusion_expr::sqlparser::ast;
+use datafusion_expr::{Expr, ExprSchemable, Operator, cast, lit};
+use datafusion_optimizer::simplify_expressions::ExprSimplifier;
+
+use super::plan::{compares, worked_out};
+use super::truth::term;
+
+type Fallible<T> = Result<T, DataFusionError>;
+
+/// A condition whose literals are brought to the types that they are compared with.
+pub(super) struct Written<'a> {
+    schema: &'a DFSchema,
+    simplifier: &'a ExprSimplifier,
+    digits: Digits,
+}
+
+/// Numbers as they are written in a condition, by the bits of the 64-bit float that the planner makes of them.
+type Digits = HashMap<u64, Vec<String>>;
+
+/// Where something lies among the values of a type.
+#[derive(Debug, PartialEq)]
+enum Place {
+    /// It is one of them.
+    At(ScalarValue),
+    /// Between one of them and the next, if there is one.
+    Between(ScalarValue, Option<ScalarValue>),
+    /// Less than all.
+    Below,
+    /// Greater than all.
+    Above,
+}
+
+impl<'a> Written<'a> {
+    pub(super) fn new(condition: &ast::Expr, schema: &'a DFSchema, simplifier: &'a ExprSimplifier) -> Self {
+        Self { schema, simplifier, digits: digits(condition) }
+    }
+
+    /// A comparison with what is written as its values have it; other expressions as they are.
+    pub(super) fn adapt(&self, expr: Expr) -> Fallible<Transformed<Expr>> {
+        Ok(match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
+                Transformed::yes(self.compared(*left, op, *right)?)
+            }
+            Expr::Between(between) => Transformed::yes(self.between(between)?),
+            Expr::InList(list) => Transformed::yes(self.listed(list)?),
+            // One comparison for each value, if it costs nothing to ask for the operand again.
+            Expr::Case(Case { expr: Some(operand), when_then_expr, else_expr }) if term(&operand).is_some() => {
+                let each = when_then_expr
+                    .into_iter()
+                    .map(|(when, then)| Ok((Box::new(self.compared((*operand).clone(), Operator::Eq, *when)?), then)));
+                let when_then_expr = each.collect::<Fallible<_>>()?;
+                Transformed::yes(Expr::Case(Case { expr: None, when_then_expr, else_expr }))
+            }
+            other => Transformed::no(other),
+        })
+    }
+
+    fn compared(&self, mut left: Expr, op: Operator, mut right: Expr) -> Fallible<Expr> {
+        if let Some(place) = self.place(&mut right, || self.type_of(&left))? {
+            return Ok(comparison(left, op, place));
+        }
+        if let Some(place) = self.place(&mut left, || self.type_of(&right))? {
+            return Ok(comparison(right, op.swap().unwrap_or(op), place));
+        }
+        self.alike([&mut left, &mut right]);
+        Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right))))
+    }
+
+    fn between(&self, Between { mut expr, negated, low, high }: Between) -> Fallible<Expr> {
+        /// What bounds values, if any does; `None` if no value is within.
+        fn bound(written: Expr, place: Option<Place>, is_low: bool) -> Option<Option<Expr>> {
+            match place {
+                None => Some(Some(written)),
+                Some(Place::At(value)) => Some(Some(lit(value))),
+                Some(Place::Between(value, next)) => Some(Some(lit(if is_low { next? } else { value }))),
+                Some(Place::Below) => is_low.then_some(None),
+                Some(Place::Above) => (!is_low).then_some(None),
+            }
+        }
+        let data_type = self.type_of(&expr);
+        let (mut low, mut high) = (*low, *high);
+        let least = self.place(&mut low, || data_type.clone())?;
+        let most = self.place(&mut high, || data_type.clone())?;
+        let within = match (bound(low, least, true), bound(high, most, false)) {
+            (Some(Some(mut low)), Some(Some(mut high))) => {
+                self.alike([&mut *expr, &mut low, &mut high]);
+                return Ok(Expr::Between(Between::new(expr, negated, Box::new(low), Box::new(high))));
+            }
+            (Some(Some(low)), Some(None)) => self.compared(*expr, Operator::GtEq, low)?,
+            (Some(None), Some(Some(high))) => self.compared(*expr, Operator::LtEq, high)?,
+            (Some(None), Some(None)) => always(*expr),
+            (None, _) | (_, None) => never(*expr),
+        };
+        Ok(if negated { Expr::Not(Box::new(within)) } else { within })
+    }
+
+    fn listed(&self, InList { mut expr, list, negated }: InList) -> Fallible<Expr> {
+        let data_type = self.type_of(&expr);
+        let mut kept = Vec::with_capacity(list.len());
+        for mut value in list {
+            match self.place(&mut value, || data_type.clone())? {
+                Some(Place::At(value)) => kept.push(lit(value)),
+                Some(_) => {}
+                None => kept.push(value),
+            }
+        }
+        if kept.is_empty() {
+            return Ok(if negated { always(*expr) } else { never(*expr) });
+        }
+        self.alike(std::iter::once(&mut *expr).chain(&mut kept));
+        Ok(Expr::InList(InList::new(expr, kept, negated)))
+    }
+
+    /// Where what is written lies among the values of the type that it is compared with. Beside floating-point numbers
+    /// it becomes one of them instead.
+    fn place(&self, written: &mut Expr, beside: impl FnOnce() -> Option<DataType>) -> Fallible<Option<Place>> {
+        let is_number = match written {
+            Expr::Literal(value, _) if value.is_null() => return Ok(None),
+            Expr::Literal(ScalarValue::Float64(_) | ScalarValue::Int64(_) | ScalarValue::UInt64(_), _) => true,
+            other if other.exists(|expr| Ok(matches!(expr, Expr::Column(_))))? => return Ok(None),
+            _ => false,
+        };
+        let Some(data_type) = beside() else { return Ok(None) };
+        match (&*written, &data_type) {
+            (Expr::Literal(value, _), DataType::Float16 | DataType::Float32) if is_number => {
+                if let Some(value) = nearest(value, &data_type) {
+                    *written = lit(value);
+                } else if let Ok(value) = value.cast_to(&DataType::Float64) {
+                    *written = lit(value);
+                }
+                Ok(None)
+            }
+            (Expr::Literal(value, _), _) if is_number => self.number(value, &data_type),
+            _ => Ok(self.time(written, &data_type)),
+        }
+    }
+
+    /// The type that an expression has when it is evaluated, and that of its values if it is a dictionary.
+    fn type_of(&self, expr: &Expr) -> Option<DataType> {
+        let found = match expr {
+            Expr::Column(_) | Expr::Literal(..) => expr.get_type(self.schema),
+            other => self.simplifier.coerce(other.clone(), self.schema).and_then(|expr| expr.get_type(self.schema)),
+        };
+        found.ok().map(|found| match found {
+            DataType::Dictionary(_, values) => *values,
+            other => other,
+        })
+    }
+
+    fn number(&self, value: &ScalarValue, data_type: &DataType) -> Fallible<Option<Place>> {
+        let among = |digits: &str, is_negative| Ok(among_numbers(digits, is_negative, data_type));
+        match *value {
+            ScalarValue::Int64(Some(value)) => among(&value.unsigned_abs().to_string(), value < 0),
+            ScalarValue::UInt64(Some(value)) => among(&value.to_string(), false),
+            ScalarValue::Float64(Some(value)) if value.is_finite() => {
+                let is_negative = value.is_sign_negative();
+                let Some((one, others)) = self.digits.get(&value.abs().to_bits()).and_then(|known| known.split_first())
+                else {
+                    return among(&value.abs().to_string(), is_negative);
+                };
+                let place = among_numbers(one, is_negative, data_type);
+                for other in others {
+                    if among_numbers(other, is_negative, data_type) != place {
+                        let as_text =
+                            if data_type.is_decimal() { "put them in single quotes" } else { "leave out parts" };
+                        return plan_err!("the numbers {one} and {other} are told apart only as text: {as_text}");
+                    }
+                }
+                Ok(place)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Of what has no column and is a time, or text that is one beside it.
+    fn time(&self, written: &Expr, data_type: &DataType) -> Option<Place> {
+        use DataType::{Date32, Time32, Time64, Timestamp};
+        let (finest, unit) = match data_type {
+            Time32(unit) | Time64(unit) => (Time64(TimeUnit::Nanosecond), nanoseconds(*unit)),
+            Timestamp(unit, zone) => (Timestamp(TimeUnit::Nanosecond, zone.clone()), nanoseconds(*unit)),
+            Date32 => (Timestamp(TimeUnit::Nanosecond, None), 86_400 * nanoseconds(TimeUnit::Second)),
+            _ => return None,
+        };
+        let fits = matches!(
+            (written.get_type(self.schema).ok()?, data_type),
+            (DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View, Timestamp(..) | Time32(_) | Time64(_))
+                | (Time32(_) | Time64(_), Time32(_) | Time64(_))
+                | (Date32, Timestamp(_, None))
+                | (Timestamp(_, None), Date32 | Timestamp(..))
+                | (Timestamp(_, Some(_)), Timestamp(_, Some(_)))
+        );
+        if !fits {
+            return None;
+        }
+        let worked_out = |expr: &Expr, to: &DataType| match worked_out(cast(expr.clone(), to.clone())).ok()?.data {
+            Expr::Literal(value, _) => Some(value),
+            _ => None,
+        };
+        match worked_out(written, &finest) {
+            Some(ScalarValue::Time64Nanosecond(Some(ticks)) | ScalarValue::TimestampNanosecond(Some(ticks), _)) => {
+                let (ticks, unit) = (i128::from(ticks), i128::from(unit));
+                Some(among(ticks.div_euclid(unit), ticks.rem_euclid(unit) == 0, data_type))
+            }
+            Some(_) => None,
+            // Nanoseconds end in the year 2262, and other units do not.
+            None => match written {
+                Expr::Cast(Cast { expr, .. }) if matches!(**expr, Expr::Literal(ScalarValue::Utf8(_), _)) => {
+                    worked_out(expr, data_type).map(Place::At)
+                }
+                _ => None,
+            },
+        }
+    }
+
+    /// Brings times of day to nanoseconds where they are not all of one unit: DataFusion compares none of different
+    /// units.
+    fn alike<'b>(&self, compared: impl IntoIterator<Item = &'b mut Expr>) {
+        use DataType::{Time32, Time64};
+        let time = |expr: &Expr| expr.get_type(self.schema).ok().filter(|of| matches!(of, Time32(_) | Time64(_)));
+        let times: Vec<_> = compared.into_iter().filter_map(|expr| time(expr).map(|of| (expr, of))).collect();
+        let is_one = times.windows(2).all(|two| matches!(two, [(_, a), (_, b)] if a == b));
+        let finest = Time64(TimeUnit::Nanosecond);
+        for (expr, _) in times.into_iter().filter(|(_, of)| !is_one && *of != finest) {
+            *expr = cast(std::mem::take(expr), finest.clone());
+        }
+    }
+}
+
+/// The schema as the planner is to see it: it types what is below `not` before times of different units are alike.
+pub(super) fn of_one_unit(schema: &Schema) -> Schema {
+    fn field(of: &FieldRef) -> FieldRef {
+        let data_type = match of.data_type() {
+            DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(TimeUnit::Nanosecond),
+            DataType::Struct(fields) => DataType::Struct(fields.iter().map(field).collect()),
+            _ => return Arc::clone(of),
+        };
+        Arc::new(of.as_ref().clone().with_data_type(data_type))
+    }
+    Schema::new(schema.fields().iter().map(field).collect::<Fields>())
+}
+
+fn comparison(expr: Expr, op: Operator, place: Place) -> Expr {
+    use Operator::{Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    let with = |expr: Expr, op: Operator, value: ScalarValue| {
+        Expr::BinaryExpr(BinaryExpr::new(Box::new(expr), op, Box::new(lit(value))))
+    };
+    match (place, op) {
+        (Place::At(value), _) => with(expr, op, value),
+        (_, IsDistinctFrom) => lit(true),
+        (_, IsNotDistinctFrom) => lit(false),
+        (Place::Between(value, _), Lt | LtEq) => with(expr, LtEq, value),
+        (Place::Between(value, _), Gt | GtEq) => with(expr, Gt, value),
+        (Place::Above, Lt | LtEq) | (Place::Below, Gt | GtEq) | (_, NotEq) => always(expr),
+        _ => never(expr),
+    }
+}
+
+/// False, and null where the expression is.
+fn never(expr: Expr) -> Expr {
+    Expr::IsNull(Box::new(expr)).and(lit(ScalarValue::Boolean(None)))
+}
+
+/// True, and null where the expression is.
+fn always(expr: Expr) -> Expr {
+    Expr::IsNotNull(Box::new(expr)).or(lit(ScalarValue::Boolean(None)))
+}
+
+fn digits(condition: &ast::Expr) -> Digits {
+    let mut found = Digits::new();
+    let walked: ControlFlow<()> = ast::visit_expressions(condition, |expr| {
+        if let ast::Expr::Value(value) = expr
+            && let ast::Value::Number(text, _) = &value.value
+            && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+            && let Ok(number) = text.parse::<f64>()
+        {
+            let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+            let exact = format!("{}.{}", whole.trim_start_matches('0'), part.trim_end_matches('0'));
+            let known = found.entry(number.to_bits()).or_default();
+            if !known.contains(&exact) {
+                known.push(exact);
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    debug_assert!(walked.is_continue());
+    found
+}
+
+/// Where digits with a point lie among integers or decimals.
+fn among_numbers(digits: &str, is_negative: bool, data_type: &DataType) -> Option<Place> {
+    let scale = match data_type {
+        of if of.is_integer() => 0,
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale)
+        | DataType::Decimal256(_, scale) => usize::try_from(*scale).ok()?,
+        _ => return None,
+    };
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let (kept, rest) = part.split_at(part.len().min(scale));
+    let is_exact = rest.bytes().all(|digit| digit == b'0');
+    let Ok(magnitude) = format!("0{whole}{kept:0<scale$}").parse::<i128>() else {
+        let is_wider = matches!(data_type, DataType::Decimal256(..));
+        return (!is_wider).then_some(if is_negative { Place::Below } else { Place::Above });
+    };
+    let floor = if is_negative { -magnitude - i128::from(!is_exact) } else { magnitude };
+    Some(among(floor, is_exact, data_type))
+}
+
+/// The place of a number, rounded down, of the units that a type counts in.
+fn among(floor: i128, is_exact: bool, data_type: &DataType) -> Place {
+    match held(floor, data_type) {
+        Some(value) if is_exact => Place::At(value),
+        Some(value) => Place::Between(value, held(floor + 1, data_type)),
+        None if floor < 0 => Place::Below,
+        None => Place::Above,
+    }
+}
+
+/// So many units as a value of a type, which may not reach so far.
+fn held(units: i128, data_type: &DataType) -> Option<ScalarValue> {
+    use ScalarValue as V;
+    fn number<T: TryFrom<i128>>(units: i128) -> Option<Option<T>> {
+        T::try_from(units).ok().map(Some)
+    }
+    let has_digits = |precision: u8| {
+        10_i128.checked_pow(precision.into()).is_none_or(|end| units.unsigned_abs() < end.unsigned_abs())
+    };
+    Some(match data_type {
+        DataType::Int8 => V::Int8(number(units)?),
+        DataType::Int16 => V::Int16(number(units)?),
+        DataType::Int32 => V::Int32(number(units)?),
+        DataType::Int64 => V::Int64(number(units)?),
+        DataType::UInt8 => V::UInt8(number(units)?),
+        DataType::UInt16 => V::UInt16(number(units)?),
+        DataType::UInt32 => V::UInt32(number(units)?),
+        DataType::UInt64 => V::UInt64(number(units)?),
+        DataType::Decimal32(digits, scale) if has_digits(*digits) => V::Decimal32(number(units)?, *digits, *scale),
+        DataType::Decimal64(digits, scale) if has_digits(*digits) => V::Decimal64(number(units)?, *digits, *scale),
+        DataType::Decimal128(digits, scale) if has_digits(*digits) => V::Decimal128(Some(units), *digits, *scale),
+        DataType::Decimal256(digits, scale) if has_digits(*digits) => {
+            V::Decimal256(Some(i256::from_i128(units)), *digits, *scale)
+        }
+        DataType::Date32 => V::Date32(number(units)?),
+        DataType::Time32(TimeUnit::Second) => V::Time32Second(number(units)?),
+        DataType::Time32(_) => V::Time32Millisecond(number(units)?),
+        DataType::Time64(TimeUnit::Microsecond) => V::Time64Microsecond(number(units)?),
+        DataType::Time64(_) => V::Time64Nanosecond(number(units)?),
+        DataType::Timestamp(TimeUnit::Second, zone) => V::TimestampSecond(number(units)?, zone.clone()),
+        DataType::Timestamp(TimeUnit::Millisecond, zone) => V::TimestampMillisecond(number(units)?, zone.clone()),
+        DataType::Timestamp(TimeUnit::Microsecond, zone) => V::TimestampMicrosecond(number(units)?, zone.clone()),
+        DataType::Timestamp(TimeUnit::Nanosecond, zone) => V::TimestampNanosecond(number(units)?, zone.clone()),
+        _ => return None,
+    })
+}
+
+/// The nearest floating-point number of a type; none where only infinity or zero would be left of it.
+fn nearest(value: &ScalarValue, data_type: &DataType) -> Option<ScalarValue> {
+    let number = |value: &ScalarValue| match value.cast_to(&DataType::Float64) {
+        Ok(ScalarValue::Float64(number)) => number,
+        _ => None,
+    };
+    let near = value.cast_to(data_type).ok()?;
+    let (written, held) = (number(value)?, number(&near)?);
+    (held.is_finite() && (held == 0.0) == (written == 0.0)).then_some(near)
+}
+
+fn nanoseconds(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    }
+}

@@ -1,0 +1,88 @@
+//! The lengths of values in delta-encoded pages of strings, before they are decoded.
+
+use super::guard::Refusal;
+use super::thrift::Reader;
+
+/// Bytes of all values of a delta-encoded page of strings. `values` is how many the page declares.
+pub(super) fn spelled_out(data: &[u8], values: u64, prefixed: bool) -> Result<u64, Refusal> {
+    let damaged = || Refusal::Damaged("the lengths of a delta-encoded page do not make sense".into());
+    if !prefixed {
+        return delta_sum(data, values, &mut |_| {}).map(|(sum, _)| sum).ok_or_else(damaged);
+    }
+    let mut prefixes = Vec::new();
+    let (first, at) = delta_sum(data, values, &mut |prefix| prefixes.push(prefix)).ok_or_else(damaged)?;
+    let rest = data.get(at..).ok_or_else(damaged)?;
+    let (mut last, mut known, mut fits) = (0_u64, prefixes.iter(), true);
+    let mut each = |length: u32| {
+        let prefix = known.next().copied().map_or(u64::MAX, u64::from);
+        fits &= prefix <= last;
+        last = prefix.saturating_add(length.into());
+    };
+    let (second, _) = delta_sum(rest, values, &mut each).ok_or_else(damaged)?;
+    if !fits || known.next().is_some() {
+        return Err(damaged());
+    }
+    first.checked_add(second).ok_or_else(damaged)
+}
+
+/// Walks a `DELTA_BINARY_PACKED` run of lengths, and hands over each: their sum, and where the run ends. `None` if it
+/// is malformed, has a negative length, or more of them than `values`.
+fn delta_sum(data: &[u8], values: u64, each: &mut dyn FnMut(u32)) -> Option<(u64, usize)> {
+    let mut reader = Reader::new(data);
+    let block = reader.varint()?;
+    let minis = reader.varint()?;
+    let count = reader.varint()?;
+    let mut value = reader.zigzag()?;
+    if count > values || minis == 0 || block == 0 || block % 128 != 0 || block % minis != 0 || (block / minis) % 32 != 0
+    {
+        return None;
+    }
+    if count == 0 {
+        return Some((0, reader.at()));
+    }
+    let per_mini = block / minis;
+    let mut sum = u64::from(u32::try_from(value).ok()?);
+    each(value as u32);
+    let mut left = count - 1;
+    while left > 0 {
+        let smallest = reader.zigzag()?;
+        let widths_at = reader.at();
+        reader.skip(minis)?;
+        for mini in 0..minis as usize {
+            if left == 0 {
+                break;
+            }
+            let width = u64::from(data[widths_at + mini]);
+            let packed_at = reader.at();
+            let taken = left.min(per_mini);
+            if width > 32 {
+                return None;
+            }
+            // The last run may be cut off behind its last value.
+            let bytes = (width.checked_mul(per_mini)? / 8).min((data.len() - packed_at) as u64);
+            if bytes * 8 < width * taken {
+                return None;
+            }
+            reader.skip(bytes)?;
+            let packed = &data[packed_at..];
+            for index in 0..taken {
+                let delta = smallest.wrapping_add(unpack(packed, index * width, width) as i64);
+                // Lengths are 32-bit, and so is the decoder's arithmetic: it wraps.
+                value = i64::from((value as i32).wrapping_add(delta as i32));
+                sum = sum.checked_add(u64::try_from(value).ok()?)?;
+                each(value as u32);
+            }
+            left -= taken;
+        }
+    }
+    Some((sum, reader.at()))
+}
+
+/// The `width` bits, at most 32, that start at bit `at`.
+fn unpack(packed: &[u8], at: u64, width: u64) -> u64 {
+    let first = (at / 8) as usize;
+    let mut word = [0; 8];
+    let end = packed.len().min(first + 8);
+    word[..end - first].copy_from_slice(&packed[first..end]);
+    (u64::from_le_bytes(word) >> (at % 8)) & ((1 << width) - 1)
+}
