@@ -201,47 +201,81 @@
 //!
 //! A library that reads local files needs none of them: `default-features = false`.
 
-mod bits;
-mod buffers;
-pub mod cache;
+mod builder;
 #[cfg(all(feature = "capi", not(unix)))]
 compile_error!("the feature `capi` needs Unix: paths of C are bytes, as Unix has them");
 #[cfg(all(feature = "capi", unix))]
 mod capi;
-mod crew;
 pub mod dataset;
-pub mod error;
-#[cfg(feature = "filter")]
-mod filter;
-#[cfg(any(feature = "capi", feature = "filter", feature = "object-store"))]
-mod fork;
-mod fs;
-pub mod index;
 pub mod loader;
-mod once;
-pub mod order;
-mod per_process;
-mod pool;
-pub mod projection;
-mod row_group;
-mod rows;
-pub mod sampler;
 mod select;
-#[cfg(target_os = "linux")]
-mod share;
-pub mod source;
-mod stop;
-mod tier;
 
-pub use cache::Counters;
+/// What reading costs, and a cache with a limit in bytes.
+pub mod cache {
+    pub use rowdex_base::cache::{Cache, Counters, Weighed};
+}
+
+/// What goes wrong, where, and what to do.
+pub mod error {
+    pub use rowdex_base::error::{Error, ErrorKind, Result};
+}
+
+/// Where a row is: the index file, and looking rows up in it.
+pub mod index {
+    #[doc(hidden)]
+    pub use rowdex_index::synthetic;
+    pub use rowdex_index::{
+        FileEntry, Index, ListedRows, Location, OrderFile, Root, RootKind, RowGroupEntry, RowSet, Runs,
+    };
+
+    /// Building an index: which files there are, what their footers say, and whether they fit each other.
+    pub mod builder {
+        pub use crate::builder::{
+            BuildProgress, BuildReport, DifferenceKind, IndexBuilder, SchemaDifference, SchemaMode,
+        };
+    }
+}
+
+/// Which row comes at which position.
+pub mod order {
+    #[doc(inline)]
+    pub use rowdex_order::{
+        Balanced, Blocks, Contiguous, EpochOrder, Explicit, Global, IdSet, MAX_LEN, Mixed, MixedPart, Order, OrderKind,
+        OrderSpec, Outline, Partition, Ranges, Recipe, Resized, Rotated, RowLayout, Sample, Sequential, Side, Split,
+        Subset, Torch, Uses, Weighted, conformance, quality,
+    };
+}
+
+/// Which columns are served.
+pub mod projection {
+    pub use rowdex_projection::Projection;
+}
+
+/// Which positions are mine.
+pub mod sampler {
+    #[doc(inline)]
+    pub use rowdex_order::sampler::{
+        BatchPlan, Batches, DistributedSampler, EpochPlan, Launch, Launcher, ReplicaLayout, RowIds, Run, Sample,
+        Samples, Shard, State, Tail,
+    };
+}
+
+/// Where bytes come from: ranged reads of whole files, by path.
+pub mod source {
+    #[cfg(feature = "object-store")]
+    pub use rowdex_io::source::ObjectSource;
+    pub use rowdex_io::source::{Done, FileStat, Link, LocalSource, Pending, Source, StoreOptions, Traffic};
+}
+
+pub use builder::{IndexBuilder, SchemaMode};
 pub use dataset::{Dataset, DatasetBuilder, MapDataset, Staleness};
-pub use error::{Error, ErrorKind, Result};
-pub use fs::MappedBlocks;
-pub use index::builder::{IndexBuilder, SchemaMode};
-pub use index::{Index, Location};
 pub use loader::{Batch, Loader};
-pub use order::{EpochOrder, Order};
-pub use sampler::{DistributedSampler, Shard, Tail};
+pub use rowdex_base::cache::Counters;
+pub use rowdex_base::error::{Error, ErrorKind, Result};
+pub use rowdex_index::{Index, Location};
+pub use rowdex_io::fs::MappedBlocks;
+pub use rowdex_order::sampler::{DistributedSampler, Shard, Tail};
+pub use rowdex_order::{EpochOrder, Order};
 pub use select::{Select, SelectReport};
 
 /// The allocator of a shared library that is built with `ROWDEX_ALLOCATOR=mimalloc`, for what the library itself

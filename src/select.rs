@@ -13,16 +13,18 @@ use std::time::SystemTime;
 use self::choice::{Choice, List};
 use self::record::json_of_view;
 use self::update::{Carried, Left};
+use crate::dataset::Dataset;
 #[cfg(feature = "filter")]
 use crate::dataset::{Filter, FilterProgress, FilterReport};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_index::Index;
 #[cfg(feature = "filter")]
-use crate::index::build_info::quoted;
-use crate::index::output::{self, Output};
-use crate::index::{ListedRows, root, view};
-use crate::order::{IdSet, Side};
-use crate::source::StoreOptions;
-use crate::source::place::{Place, shown};
-use crate::{Dataset, Error, ErrorKind, Index, Result};
+use rowdex_index::build_info::quoted;
+use rowdex_index::output::{self, Output};
+use rowdex_index::{ListedRows, root, view};
+use rowdex_io::source::StoreOptions;
+use rowdex_io::source::place::{Place, shown};
+use rowdex_order::{IdSet, Side};
 
 /// Makes a view: an index of the same files that serves only some of the rows.
 ///
@@ -141,7 +143,7 @@ impl Select {
         self
     }
 
-    /// Only a [`Sample`](crate::order::Sample) of this fraction of the rows, from 0 to 1.
+    /// Only a [`Sample`](rowdex_order::Sample) of this fraction of the rows, from 0 to 1.
     ///
     /// The key of a row is its place among all rows of the files. So a sample of a view is that of its base, as far as
     /// the view has it, and it keeps its rows when files are appended.
@@ -150,14 +152,14 @@ impl Select {
         self.choose(Choice::Sample { fraction, seed })
     }
 
-    /// Only one side of a [`Split`](crate::order::Split) by row id of the base, with this fraction of the rows for
+    /// Only one side of a [`Split`](rowdex_order::Split) by row id of the base, with this fraction of the rows for
     /// validation.
     #[must_use]
     pub fn split(self, side: Side, validation_fraction: f64, seed: u64) -> Self {
         self.choose(Choice::Split { side, fraction: validation_fraction, seed, by: None })
     }
 
-    /// Only one side of a [`Split`](crate::order::Split) by the values of a column, which is read of the rows that the
+    /// Only one side of a [`Split`](rowdex_order::Split) by the values of a column, which is read of the rows that the
     /// choices before leave: rows with equal values are on one side. See
     /// [`Column::split`](crate::dataset::Column::split).
     #[must_use]
@@ -177,7 +179,7 @@ impl Select {
     }
 
     /// Where the data is that conditions and splits by a column read, instead of where the index says. See
-    /// [`DatasetBuilder::with_root`](crate::DatasetBuilder::with_root).
+    /// [`DatasetBuilder::with_root`](crate::dataset::DatasetBuilder::with_root).
     #[must_use]
     pub fn with_root(mut self, root: impl Into<PathBuf>) -> Self {
         self.root = Some(root.into());
@@ -185,7 +187,7 @@ impl Select {
     }
 
     /// With how many threads conditions are decided and columns read. See
-    /// [`DatasetBuilder::with_threads`](crate::DatasetBuilder::with_threads).
+    /// [`DatasetBuilder::with_threads`](crate::dataset::DatasetBuilder::with_threads).
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);

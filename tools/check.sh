@@ -66,14 +66,14 @@ python3 tools/picture.py --check
 for features in "--all-features" "" "--no-default-features" "--no-default-features --features serde"; do
   step "lints ${features:-with the default features}"
   # shellcheck disable=SC2086
-  cargo clippy --locked --all-targets $features -- -D warnings
+  cargo clippy --locked --workspace --all-targets $features -- -D warnings
 done
 
 step "the library alone, without what the tests ask for"
 cargo check --locked --lib --no-default-features
 
 step "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --all-features
 
 if [ "$ROWDEX_ORACLE" = required ]; then
   step "the pyarrow oracle's environment"
@@ -88,16 +88,10 @@ if [ "$ROWDEX_STORES" = required ]; then
 fi
 
 step "tests"
-cargo test --locked --all-features
+cargo test --locked --workspace --all-features
 
 step "random, damaged and public files, with all columns left to the parquet crate"
 ROWDEX_DECODE=parquet cargo test --locked --all-features --test it -- oracle::random oracle::every_sound oracle::damaged
-
-for features in "" "--no-default-features"; do
-  step "tests of the library ${features:-with the default features}"
-  # shellcheck disable=SC2086
-  cargo test --locked --lib $features
-done
 
 step "the wheel"
 ready wheel_tools

@@ -8,7 +8,7 @@ use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, out_param, require};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Writes another struct for the same Arrow schema, which the caller releases, too.
 #[unsafe(no_mangle)]

@@ -10,7 +10,7 @@ use super::arrow::{export_batch, export_schema};
 use super::buffers::{copy_into, rowdex_column_buffer};
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, out_param, require};
-use crate::Batch;
+use crate::loader::Batch;
 
 /// A row of a batch that stands in for one that could not be read.
 #[repr(C)]

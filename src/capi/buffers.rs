@@ -8,7 +8,7 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 
 use super::handle;
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Where the values of one column go.
 ///

@@ -13,8 +13,9 @@ use super::id_set::rowdex_id_set;
 use super::index::rowdex_index;
 use super::select::stream_of;
 use crate::dataset::{Class, Column, Labels};
-use crate::order::IdSet;
-use crate::{Error, ErrorKind, Index, Result};
+use ::rowdex_index::Index;
+use ::rowdex_order::IdSet;
+use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// The classes of rows, by the values of a column. Concurrent use is fine.
 #[derive(Debug)]

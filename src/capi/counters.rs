@@ -6,7 +6,7 @@ use std::ptr;
 use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, out_param, require};
-use crate::Counters;
+use rowdex_base::cache::Counters;
 
 /// What a dataset has done so far, in this process, with its cache and with its disk tier.
 #[repr(C)]

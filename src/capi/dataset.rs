@@ -15,8 +15,10 @@ use super::index::{Progress, rowdex_index, rowdex_progress};
 use super::option::{Count, bytes, count};
 use super::store::{rowdex_store_options, store_options};
 use super::tier::{disk_tier, rowdex_disk_tier};
+use crate::dataset::{Dataset, DatasetBuilder, MapDataset, Staleness};
 use crate::dataset::{MixedDataset, VerifyReport};
-use crate::{Dataset, DatasetBuilder, Index, MapDataset, Result, Staleness};
+use ::rowdex_index::Index;
+use rowdex_base::error::Result;
 
 /// Rows by their row id. Concurrent use is fine, and so is freeing it while a loader uses it.
 #[derive(Debug)]

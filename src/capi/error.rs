@@ -8,7 +8,7 @@ use std::ptr::null;
 
 use super::fork;
 use super::handle::{self, Versioned};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// How a call went. Numbers are never used again for something else, and new ones may be added.
 #[repr(i32)]
@@ -69,6 +69,8 @@ impl From<ErrorKind> for rowdex_status {
             ErrorKind::Internal => Self::Internal,
             ErrorKind::Closed => Self::Closed,
             ErrorKind::TimedOut => Self::TimedOut,
+            // The header has no number for a kind that is newer than it.
+            _ => Self::Internal,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::fork;
+use rowdex_base::fork;
 
 unsafe extern "C" {
     fn pthread_atfork(before: extern "C" fn(), after: extern "C" fn(), after_in_child: extern "C" fn()) -> c_int;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use arc_swap::ArcSwap;
 
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Text that belongs to the handle it was asked of, and is valid as long as that. Not terminated by a NUL.
 #[repr(C)]

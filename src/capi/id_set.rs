@@ -8,10 +8,11 @@ use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, out_param, require};
 use super::index::rowdex_index;
-use crate::order::{IdSet, Side, Split};
-use crate::{Dataset, Result};
+use crate::dataset::Dataset;
+use ::rowdex_order::{IdSet, Side, Split};
+use rowdex_base::error::Result;
 #[cfg(not(feature = "filter"))]
-use crate::{Error, ErrorKind};
+use rowdex_base::error::{Error, ErrorKind};
 
 /// A set of row ids, out of a number of rows. At most 1.0625 bits for each of the rows. Concurrent use is fine.
 #[derive(Debug)]

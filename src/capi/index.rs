@@ -11,9 +11,11 @@ use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, out_param, require, rowdex_str};
 use super::option::{Count, count};
 use super::store::{rowdex_store_options, store_options};
-use crate::index::builder::BuildReport;
-use crate::stop;
-use crate::{Error, ErrorKind, Index, IndexBuilder, Result};
+use crate::builder::BuildReport;
+use crate::builder::IndexBuilder;
+use ::rowdex_index::Index;
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::stop;
 
 /// Where a row is. Concurrent use is fine, and so is freeing it while a dataset that was opened with it lives.
 #[derive(Debug)]
@@ -396,7 +398,7 @@ pub unsafe extern "C" fn rowdex_index_get_info(
             size_bytes: index.size_bytes(),
             fingerprint: index.fingerprint(),
             root: index.root().path.as_str().into(),
-            root_is_relative: u64::from(index.root().kind == crate::index::RootKind::RelativeToIndex),
+            root_is_relative: u64::from(index.root().kind == ::rowdex_index::RootKind::RelativeToIndex),
             build_info: index.build_info().into(),
         });
         Ok(())
@@ -564,7 +566,7 @@ pub unsafe extern "C" fn rowdex_index_locate(
 
 fn locate(index: &Index, row: u64) -> Result<rowdex_location> {
     let found = index.locate(row).ok_or_else(|| beyond("row id", row, index.len()))?;
-    let crate::Location { row_group, file, ordinal, row, slot } = found;
+    let ::rowdex_index::Location { row_group, file, ordinal, row, slot } = found;
     Ok(rowdex_location { row_group, file, ordinal, reserved: 0, row, slot })
 }
 

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, rowdex_str};
-use crate::sampler::{Launch, Launcher};
+use ::rowdex_order::sampler::{Launch, Launcher};
 
 /// In a launch: what the launcher does not say.
 pub const ROWDEX_UNKNOWN: u32 = u32::MAX;

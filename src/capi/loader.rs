@@ -20,9 +20,10 @@ use super::error::{call, catch, rowdex_error, rowdex_status};
 use super::handle::{self, Exclusive, Versioned, out_param, require};
 use super::option::{Count, bytes, count};
 use super::sampler::rowdex_sampler;
+use crate::loader::Loader;
 use crate::loader::{Control, Fault, LoaderBuilder, LoaderStats, Prediction, Share, Standing, closed};
-use crate::sampler::DistributedSampler;
-use crate::{ErrorKind, Loader, Result};
+use ::rowdex_order::sampler::DistributedSampler;
+use rowdex_base::error::{ErrorKind, Result};
 
 /// Serves batches in the order of a sampler, epoch after epoch.
 ///

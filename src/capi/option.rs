@@ -2,7 +2,7 @@
 
 use super::handle;
 use super::version::ROWDEX_NONE;
-use crate::Result;
+use rowdex_base::error::Result;
 
 /// A number of which 0 stands for the default and [`ROWDEX_NONE`] for 0.
 pub(super) enum Count {

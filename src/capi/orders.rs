@@ -8,9 +8,9 @@ use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, out_param, require, rowdex_str};
 use super::id_set::rowdex_id_set;
 use super::index::rowdex_index;
-use crate::Result;
-use crate::index::OrderFile;
-use crate::order::{Order, OrderSpec, Partition, Recipe, RowLayout};
+use ::rowdex_index::OrderFile;
+use ::rowdex_order::{Order, OrderSpec, Partition, Recipe, RowLayout};
+use rowdex_base::error::Result;
 
 /// Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses
 /// it.

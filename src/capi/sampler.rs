@@ -6,9 +6,10 @@ use std::mem::MaybeUninit;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Snapshot, Versioned, out_param, require};
 use super::orders::rowdex_order;
-use crate::order::Partition;
-use crate::sampler::{DistributedSampler, EpochPlan, ReplicaLayout, Shard, State};
-use crate::{Error, ErrorKind, Result, Tail};
+use ::rowdex_order::Partition;
+use ::rowdex_order::sampler::Tail;
+use ::rowdex_order::sampler::{DistributedSampler, EpochPlan, ReplicaLayout, Shard, State};
+use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// The samples and batches of one rank, epoch after epoch.
 ///
@@ -215,7 +216,7 @@ pub extern "C" fn rowdex_sampler_at(
         let out = out_param(sample, "sample")?;
         let plan = sampler.plan(epoch)?;
         let sample = plan.at(p)?.ok_or_else(|| beyond(p, &plan))?;
-        let crate::sampler::Sample { position, row, pad } = sample;
+        let ::rowdex_order::sampler::Sample { position, row, pad } = sample;
         out.write(rowdex_sample { position, row, pad: pad.into() });
         Ok(())
     })

@@ -14,8 +14,9 @@ use super::id_set::{give, rowdex_id_set};
 use super::index::{Progress, rowdex_index, rowdex_progress};
 use super::store::{rowdex_store_options, store_options};
 use crate::select::{Select, SelectReport};
-use crate::source::StoreOptions;
-use crate::{Error, ErrorKind, Index, Result};
+use ::rowdex_index::Index;
+use ::rowdex_io::source::StoreOptions;
+use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Which rows a view serves. All zeros are all rows of the base. Every choice leaves rows out; only or_views adds rows,
 /// to what the others leave.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle;
-use crate::stop::Asked;
+use rowdex_base::stop::Asked;
 
 /// Lets calls of this thread be ended by another: those that wait for an object store or for a batch of a loader, or
 /// that put a file in its place, end with ROWDEX_STATUS_CLOSED soon after `*flag` is no longer 0. They leave no file

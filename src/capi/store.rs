@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::handle::{self, Versioned};
 use super::option::{Count, count};
-use crate::Result;
-use crate::source::StoreOptions;
+use ::rowdex_io::source::StoreOptions;
+use rowdex_base::error::Result;
 
 /// An option of a store, by the name that its environment variable has, in any case: "aws_endpoint_url".
 ///

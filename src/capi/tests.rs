@@ -15,7 +15,7 @@ use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use super::arrow::export_batch;
 use super::buffers::{copy_into, rowdex_column_buffer};
 use super::error::{call, rowdex_error, rowdex_error_free, rowdex_error_message, rowdex_status};
-use crate::{ErrorKind, Result};
+use rowdex_base::error::{ErrorKind, Result};
 
 /// Copies one column to a buffer that lies at an odd address, and its validity.
 fn copied(array: ArrayRef, width: usize, validity: bool) -> Result<(Vec<u8>, Vec<u8>)> {

@@ -4,8 +4,8 @@ use std::ffi::c_char;
 use std::time::Duration;
 
 use super::handle::{self, Versioned};
-use crate::Result;
 use crate::dataset::DiskTier;
+use rowdex_base::error::Result;
 
 /// A folder on a local disk that keeps row groups for all processes of a machine. Only its owner should be able to
 /// write to it.

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use arrow::datatypes::Field;
 
 use super::{Dataset, Inner, Settings, Staleness, State};
-use crate::index::{Index, root};
-use crate::once::Once;
-use crate::per_process::PerProcess;
-use crate::projection::Projection;
-use crate::row_group::{FileMetadata, MAX_DECODED_BYTES, views_pay, views_save_nothing};
-use crate::source::place::{Place, shown};
-use crate::source::{self, Source, StoreOptions};
-use crate::tier::DiskTier;
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::once::Once;
+use rowdex_base::per_process::PerProcess;
+use rowdex_index::{Index, root};
+use rowdex_io::source::place::{Place, shown};
+use rowdex_io::source::{self, Source, StoreOptions};
+use rowdex_io::tier::DiskTier;
+use rowdex_parquet::{FileMetadata, MAX_DECODED_BYTES, views_pay, views_save_nothing};
+use rowdex_projection::Projection;
 
 /// Threads for a store unless said otherwise: they wait for it most of the time.
 const REMOTE_THREADS: usize = 16;

@@ -9,11 +9,11 @@ use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
 
 use super::Dataset;
-use crate::index::RowGroupEntry;
-use crate::order::id_set::Builder;
-use crate::order::{IdSet, Side, Split};
-use crate::pool;
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::pool;
+use rowdex_index::RowGroupEntry;
+use rowdex_order::id_set::Builder;
+use rowdex_order::{IdSet, Side, Split};
 
 /// One column of a dataset, from [`Dataset::column`]: what orders by class or weight, and splits by key, need to know.
 ///
@@ -419,7 +419,8 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::{Index, IndexBuilder};
+    use crate::builder::IndexBuilder;
+    use rowdex_index::Index;
 
     fn write(path: &Path, columns: Vec<(&str, ArrayRef)>) {
         let batch = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true))).unwrap();

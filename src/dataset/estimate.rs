@@ -1,7 +1,7 @@
 //! What the footers tell beforehand: how much there is to decode, and to read for it.
 
 use super::{Dataset, Inner, Staleness};
-use crate::row_group::{FileMetadata, ReadCost};
+use rowdex_parquet::{FileMetadata, ReadCost};
 
 impl Dataset {
     /// What each row group costs to read, in the order of the index.
@@ -55,7 +55,7 @@ impl Dataset {
     /// How many requests it takes to begin with all files, before the first byte of a row group; 0 for local files.
     pub(crate) fn opening_requests(&self) -> u64 {
         let level = self.inner.settings.staleness;
-        let each = |file: crate::index::FileEntry<'_>| {
+        let each = |file: rowdex_index::FileEntry<'_>| {
             let checked = matches!(level, Staleness::Footer | Staleness::Deep);
             let untagged = level != Staleness::Off && file.etag().is_none();
             u64::from(checked) + u64::from(untagged) + u64::from(!file.has_footer())

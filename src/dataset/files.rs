@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 
 use super::staleness::{self, Compared, Staleness};
-use crate::cache::{Cache, Weighed};
-use crate::index::{FileEntry, Index, RowGroupEntry};
-use crate::row_group::{FileMetadata, read_end};
-use crate::source::{FileStat, Pending, Source};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::cache::{Cache, Weighed};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_index::{FileEntry, Index, RowGroupEntry};
+use rowdex_io::source::{FileStat, Pending, Source};
+use rowdex_parquet::{FileMetadata, read_end};
 
 /// Parsed footers kept. They are needed for every decode and take milliseconds to parse for wide files.
 const METADATA_BYTES: u64 = 64 << 20;

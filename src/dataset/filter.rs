@@ -8,20 +8,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow::array::{ArrayRef, BooleanBufferBuilder, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 use bytes::Bytes;
-use datafusion_common::ScalarValue;
+use rowdex_filter::ScalarValue;
 
 use super::Dataset;
 use super::column::Ids;
 use super::files::{FileTable, OpenFile, OpenGroup};
 use super::reader::{FileReader, Slots, length_of};
-use crate::cache::{Cache, Weighed};
-use crate::filter::{Bounds, Condition, Lacks, Predicate, Truth};
-use crate::index::RowGroupEntry;
-use crate::order::IdSet;
-use crate::order::id_set::Builder;
-use crate::pool;
-use crate::row_group::{BloomFilter, FileBytes, Home, Known, RowSink, Statistics};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::cache::{Cache, Weighed};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::pool;
+use rowdex_filter::{Bounds, Condition, Lacks, Predicate, Truth};
+use rowdex_index::RowGroupEntry;
+use rowdex_order::IdSet;
+use rowdex_order::id_set::Builder;
+use rowdex_parquet::{BloomFilter, FileBytes, Home, Known, RowSink, Statistics};
 
 /// Rows that are evaluated at once. Their columns stay in the core's cache.
 const CHUNK_ROWS: usize = 1 << 15;

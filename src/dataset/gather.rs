@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
-use crate::rows::{self, Place, compact, uncopied};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_rows::{self as rows, Place, compact, uncopied};
 
 /// The rows of one call, by row group.
 #[derive(Debug)]

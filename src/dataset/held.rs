@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow::array::RecordBatch;
 
 use super::reader::{RowGroupRead, RowGroupReader, Slots};
-use crate::Result;
-use crate::cache::{Cache, Counters, Weighed};
-use crate::row_group::WholeBatch;
+use rowdex_base::cache::{Cache, Counters, Weighed};
+use rowdex_base::error::Result;
+use rowdex_parquet::WholeBatch;
 
 /// The row groups that `get` and `take` hold, the least recently used of which make room for others.
 #[derive(Debug)]

@@ -4,9 +4,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
 use super::Dataset;
-use crate::Result;
+use rowdex_base::error::Result;
 #[cfg(feature = "serde")]
-use crate::{Error, ErrorKind};
+use rowdex_base::error::{Error, ErrorKind};
 
 /// A fixed number of rows, each readable by its row id in any order, from any thread.
 ///
@@ -26,7 +26,7 @@ pub trait MapDataset: Send + Sync {
     /// One row, as a batch of one row.
     ///
     /// # Errors
-    /// [`OutOfRange`](crate::ErrorKind::OutOfRange) at `len` and beyond, and whatever reading it meets.
+    /// [`OutOfRange`](ErrorKind::OutOfRange) at `len` and beyond, and whatever reading it meets.
     fn get(&self, row: u64) -> Result<RecordBatch>;
 
     /// Rows in the order asked; row ids may repeat.
@@ -38,7 +38,7 @@ pub trait MapDataset: Send + Sync {
     /// One row as a value of the caller's type, whose fields are named as the columns are.
     ///
     /// # Errors
-    /// As [`get`](Self::get), and [`Schema`](crate::ErrorKind::Schema) where the columns do not make a `T`.
+    /// As [`get`](Self::get), and [`Schema`](ErrorKind::Schema) where the columns do not make a `T`.
     #[cfg(feature = "serde")]
     fn get_as<T: serde::de::DeserializeOwned>(&self, row: u64) -> Result<T>
     where

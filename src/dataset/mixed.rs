@@ -7,16 +7,16 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 
 use super::gather::gather;
 use super::{Dataset, MapDataset};
-use crate::order::MAX_LEN;
-use crate::row_group::finish;
-use crate::rows::{compact, uncopied};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_order::MAX_LEN;
+use rowdex_parquet::finish;
+use rowdex_rows::{compact, uncopied};
 
 /// Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before.
 ///
 /// Each keeps its own cache, threads and options. Cheap to clone. What comes how often is the business of an order,
-/// [`Mixed`](crate::order::Mixed), which numbers rows in the same way; a [`Loader`](crate::Loader) takes a mixed
-/// dataset as it takes a plain one.
+/// [`Mixed`](rowdex_order::Mixed), which numbers rows in the same way; a [`Loader`](crate::loader::Loader) takes a
+/// mixed dataset as it takes a plain one.
 ///
 /// ```no_run
 /// use std::sync::Arc;

@@ -34,16 +34,16 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::cache::Counters;
-use crate::index::Index;
-use crate::once::Once;
-use crate::per_process::PerProcess;
-use crate::pool;
-use crate::projection::Projection;
-use crate::row_group::{self, RowSink, WholeBatch};
-use crate::rows;
-use crate::source::{Link, Source};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::cache::Counters;
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::once::Once;
+use rowdex_base::per_process::PerProcess;
+use rowdex_base::pool;
+use rowdex_index::Index;
+use rowdex_io::source::{Link, Source};
+use rowdex_parquet::{self as row_group, RowSink, WholeBatch};
+use rowdex_projection::Projection;
+use rowdex_rows as rows;
 
 use disk_cache::DiskCache;
 use files::FileTable;
@@ -51,7 +51,6 @@ use gather::{GroupRows, Wanted};
 use held::{HeldGroups, Loaded};
 use reader::{FileReader, RowGroupRead, RowGroupReader};
 
-pub use crate::tier::{DiskTier, TierCounters, TierKind};
 pub use builder::DatasetBuilder;
 pub use column::{Class, Column, Labels};
 #[cfg(feature = "filter")]
@@ -60,6 +59,7 @@ pub use map::MapDataset;
 pub use mixed::MixedDataset;
 pub(crate) use prefetch::Prefetch;
 pub(crate) use reader::Slots;
+pub use rowdex_io::tier::{DiskTier, TierCounters, TierKind};
 pub(crate) use run::{Joined, RunPart};
 pub use staleness::Staleness;
 pub use verify::{VerifyProgress, VerifyReport};
@@ -145,14 +145,13 @@ impl Dataset {
     pub fn counters(&self) -> Counters {
         let Ok(state) = self.inner.state() else { return Counters::default() };
         let traffic = self.inner.settings.source.traffic();
-        Counters {
-            decodes: state.reader.decodes(),
-            bytes_decoded: state.reader.bytes_decoded(),
-            bytes_read: state.reader.bytes_read() + state.files.bytes_read(),
-            requests: traffic.requests,
-            bytes_fetched: traffic.bytes,
-            ..state.held.counters()
-        }
+        let mut counters = state.held.counters();
+        counters.decodes = state.reader.decodes();
+        counters.bytes_decoded = state.reader.bytes_decoded();
+        counters.bytes_read = state.reader.bytes_read() + state.files.bytes_read();
+        counters.requests = traffic.requests;
+        counters.bytes_fetched = traffic.bytes;
+        counters
     }
 
     /// What it has done with its disk tier so far, in this process; zeros without one.

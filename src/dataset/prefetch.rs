@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 
 use super::files::OpenFile;
-use crate::Result;
-use crate::source::{Done, Pending, Source, cut};
-use crate::tier::Passed;
+use rowdex_base::error::Result;
+use rowdex_io::source::{Done, Pending, Source, cut};
+use rowdex_io::tier::Passed;
 
 /// A row group whose bytes are on their way. Dropping it gives the read up.
 #[derive(Debug)]

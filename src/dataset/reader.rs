@@ -12,11 +12,11 @@ use bytes::Bytes;
 
 use super::files::{OpenFile, OpenGroup};
 use super::prefetch::{AtHand, Prefetch};
-use crate::Result;
-use crate::index::RowGroupEntry;
-use crate::projection::Projection;
-use crate::row_group::{FileBytes, GroupDecoder, RowSink, Rows};
-use crate::source::{Pending, Source};
+use rowdex_base::error::Result;
+use rowdex_index::RowGroupEntry;
+use rowdex_io::source::{Pending, Source};
+use rowdex_parquet::{FileBytes, GroupDecoder, RowSink, Rows};
+use rowdex_projection::Projection;
 
 /// Which of the served rows of a row group to read; slots count them from 0.
 #[derive(Debug, Clone, Copy)]

@@ -8,10 +8,10 @@ use super::files::OpenGroup;
 use super::prefetch::{AtHand, Prefetch};
 use super::reader::{RowGroupRead, RowGroupReader, Slots, length_of};
 use super::{Dataset, State};
-use crate::Result;
-use crate::projection::Projection;
-use crate::row_group::{RowSink, together};
-use crate::rows::{Chunks, compact, uncopied};
+use rowdex_base::error::Result;
+use rowdex_parquet::{RowSink, together};
+use rowdex_projection::Projection;
+use rowdex_rows::{Chunks, compact, uncopied};
 
 /// Rows of one of several row groups that are read as one.
 #[derive(Debug, Clone)]
@@ -193,7 +193,7 @@ impl RowSink for Joined<'_> {
             return Ok(());
         }
         self.chunks.push(chunk);
-        while let Some(chunk) = self.chunks.next()? {
+        while let Some(chunk) = self.chunks.next_chunk()? {
             self.give(chunk)?;
         }
         Ok(())

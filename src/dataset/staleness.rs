@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::index::FileEntry;
-use crate::source::FileStat;
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_index::FileEntry;
+use rowdex_io::source::FileStat;
 
 /// How closely a data file is compared with what was indexed.
 ///

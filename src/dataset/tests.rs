@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{IndexBuilder, SchemaMode};
+use crate::builder::{IndexBuilder, SchemaMode};
 
 /// Rows `first..first + rows`, whose values follow from their number.
 fn batch(first: i64, rows: i64) -> RecordBatch {

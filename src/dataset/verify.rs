@@ -7,11 +7,11 @@ use rayon::prelude::*;
 use super::files::in_file;
 use super::reader::{RowGroupRead, RowGroupReader};
 use super::{Dataset, Slots, Staleness};
-use crate::index::FileEntry;
-use crate::pool::run_on;
-use crate::row_group::WholeBatch;
-use crate::stop::{self, Asked};
-use crate::{Error, Result};
+use rowdex_base::error::{Error, Result};
+use rowdex_base::pool::run_on;
+use rowdex_base::stop::{self, Asked};
+use rowdex_index::FileEntry;
+use rowdex_parquet::WholeBatch;
 
 /// How far [`Dataset::verify`] has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +45,8 @@ impl Dataset {
     /// that serves rows. `progress` is called after each file.
     ///
     /// # Errors
-    /// As [`Index::verify`](crate::Index::verify). What is wrong with data files is in the report, so that one run
-    /// finds all of it.
+    /// As [`Index::verify`](rowdex_index::Index::verify). What is wrong with data files is in the report, so that one
+    /// run finds all of it.
     pub fn verify(&self, level: Staleness, progress: &(dyn Fn(VerifyProgress) + Sync)) -> Result<VerifyReport> {
         let inner = &*self.inner;
         let index = self.index();

@@ -13,11 +13,11 @@ use super::groups::Groups;
 use super::part::Part;
 use super::row_table::Near;
 use super::walk::BatchRange;
-use crate::rows::{
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_order::sampler::BatchPlan;
+use rowdex_rows::{
     Packed, Place, Runs, bytes_of_part, bytes_shown, copy_span, gather_runs, record_batch, uncopied, unpack,
 };
-use crate::sampler::BatchPlan;
-use crate::{Error, ErrorKind, Result};
 
 /// The batches of a segment, up to the first that cannot be made.
 #[derive(Debug)]
@@ -295,7 +295,7 @@ fn is_view(field: &Field) -> bool {
 
 /// One column of all batches, each of which is a run of places.
 fn gather(slices: &[&Slice], runs: &Runs<'_>, column: usize, wanted: &Field) -> Result<Vec<ArrayRef>> {
-    if slices.is_empty() || runs.len() == 0 {
+    if slices.is_empty() || runs.is_empty() {
         return Ok(vec![new_empty_array(wanted.data_type()); runs.len()]);
     }
     let arrays = slices.iter().map(|slice| slice.columns()?.columns().get(column).map(AsRef::as_ref));

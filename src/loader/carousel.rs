@@ -9,10 +9,10 @@ use arrow::datatypes::SchemaRef;
 
 use super::extract::is_one_run;
 use super::plan::{FEWEST_PACKED, MIN_PIECE, PACKED_PIECE, POINTER};
-use crate::rows::{
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_rows::{
     self, Footprint, Layout, Packed, Pick, Place, Placer, bytes_of, compact, compact_pieces, forget_unseen, uncopied,
 };
-use crate::{Error, ErrorKind, Result};
 
 /// Rows in memory.
 #[derive(Debug, Clone)]
@@ -268,13 +268,13 @@ impl DueRows {
     /// Copies rows out of a decoded group, in the order given, into at most so many pieces.
     pub(crate) fn extract(batch: &RecordBatch, slots: Vec<u32>, pieces: usize) -> Result<Self> {
         let pieces = pieces_of(std::slice::from_ref(batch), slots.len(), pieces);
-        let pieces = cut(slots.len(), pieces, |rows| rows::take(batch, &slots[rows]))?;
+        let pieces = cut(slots.len(), pieces, |rows| rowdex_rows::take(batch, &slots[rows]))?;
         Ok(Self::of(compact_pieces(pieces).map_err(uncopied)?, Footprint::default()))
     }
 
     /// Picks rows out of a group that stays decoded, in one piece: the values of views are the group's.
     pub(crate) fn refer(batch: &RecordBatch, slots: Vec<u32>) -> Result<Self> {
-        Ok(Self::of(cut(slots.len(), 1, |_| rows::take(batch, &slots))?, Footprint::without_values()))
+        Ok(Self::of(cut(slots.len(), 1, |_| rowdex_rows::take(batch, &slots))?, Footprint::without_values()))
     }
 
     /// Points at rows of a group that stays decoded, in the order given; nothing is copied before a batch is made of
@@ -300,7 +300,8 @@ impl DueRows {
         let Some(first) = batches.first() else {
             return Err(Error::new(ErrorKind::Internal, "rows of no batch at all"));
         };
-        let pieces = cut(places.len(), pieces, |rows| rows::gather(&batches, &places[rows], first.schema_ref()))?;
+        let pieces =
+            cut(places.len(), pieces, |rows| rowdex_rows::gather(&batches, &places[rows], first.schema_ref()))?;
         let pieces = match own {
             true => pieces.into_iter().map(forget_unseen).collect(),
             false => compact_pieces(pieces),
@@ -415,5 +416,5 @@ fn cut(count: usize, pieces: usize, copy: impl Fn(Range<usize>) -> Result<Record
 
 /// Copies rows, so that they keep nothing else alive.
 pub(crate) fn pick(batch: &RecordBatch, slots: &[u32]) -> Result<RecordBatch> {
-    compact(rows::take(batch, slots)?).map_err(uncopied)
+    compact(rowdex_rows::take(batch, slots)?).map_err(uncopied)
 }

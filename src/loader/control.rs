@@ -7,7 +7,7 @@ use arc_swap::ArcSwapOption;
 
 use super::LoaderStats;
 use super::deliver::Watched;
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Looks at a [`Loader`](super::Loader), or at announced rows, and closes them, from any thread and at any time: from
 /// [`Loader::control`](super::Loader::control) and [`Announced::control`](super::Announced::control).

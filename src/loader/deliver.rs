@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use super::assemble::Assembled;
 use super::{LoaderStats, Place};
-use crate::Result;
-use crate::sampler::DistributedSampler;
+use rowdex_base::error::Result;
+use rowdex_order::sampler::DistributedSampler;
 
 /// Delivers the batches of a run one after another, from a given batch on. Dropping it ends what it does.
 pub(crate) trait Deliver: Debug + Send + Sync {

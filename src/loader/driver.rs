@@ -6,7 +6,7 @@ use super::faults::Placed;
 use super::plan::{Extract, Next, Plan, Run, Segment};
 use super::row_table::Near;
 use super::walk::{BatchRange, Walk};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// When all row groups stay decoded, looking ahead saves no decode; it only makes extractions longer. Preparing an
 /// epoch may take time and memory in proportion to the rows, so then no more than this many are looked at, from the one

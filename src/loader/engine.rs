@@ -27,12 +27,12 @@ use super::salvage::{lose, salvage};
 use super::schedule::{Extracted, Extraction, Limits, Measured, Outlook, Read, Schedule, Step, Task};
 use super::substitutes::Substitutes;
 use super::walk::{BatchRange, Walk};
-use crate::buffers::{self, Buffers};
-use crate::crew::{self, Crew};
 use crate::dataset::Prefetch;
-use crate::rows::Layout;
-use crate::stop::{self, Asked};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::buffers::{self, Buffers};
+use rowdex_base::crew::{self, Crew};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::stop::{self, Asked};
+use rowdex_rows::Layout;
 
 /// What an engine is made for.
 #[derive(Debug, Clone)]

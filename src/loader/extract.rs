@@ -12,11 +12,11 @@ use super::faults::row_group_of;
 use super::groups::Groups;
 use super::pick::{Picker, as_run, chunk_rows};
 use super::plan::{GroupSize, PIECES, is_part, is_sparse};
-use crate::crew;
 use crate::dataset::Prefetch;
-use crate::row_group::{AHEAD_FROM, RowSink};
-use crate::rows::{self, ChunkBytes, Layout, Packer, Place, bytes_of, bytes_of_part};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::crew;
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_parquet::{AHEAD_FROM, RowSink};
+use rowdex_rows::{self as rows, ChunkBytes, Layout, Packer, Place, bytes_of, bytes_of_part};
 
 /// Rows got out of a group, and what that took.
 #[derive(Debug)]

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::groups::Groups;
 use super::row_table::Near;
-use crate::once::Once;
-use crate::order::{EpochOrder, Global, Order};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::once::Once;
+use rowdex_order::{EpochOrder, Global, Order};
 
 /// What to do about a row group that cannot be read: its file is missing or was replaced, a read fails, its bytes are
 /// damaged, its values do not fit the dataset's schema, or it takes more memory than is allowed.
@@ -95,7 +95,7 @@ impl Faults {
     /// # Errors
     /// The error itself, if rows are not to be replaced because of it.
     pub(crate) fn lose(&self, row_group: u32, error: Error, groups: &dyn Groups) -> Result<()> {
-        if !self.substitutes() || !is_of_the_data(error.kind()) {
+        if !self.substitutes() || !error.kind().is_of_the_data() {
             return Err(error);
         }
         if let Some(slot) = self.errors.get(row_group as usize)
@@ -159,33 +159,6 @@ pub(crate) fn row_group_of(group: u32, slot: u32, groups: &dyn Groups) -> u32 {
         if groups.slots_of(middle).start <= slot { start = middle } else { end = middle }
     }
     start
-}
-
-/// Whether an error of this kind says that the data of a row group cannot be read.
-///
-/// The other kinds say something of the caller, of the index, or of a defect here. Sound rows must not be replaced
-/// because of those.
-fn is_of_the_data(kind: ErrorKind) -> bool {
-    match kind {
-        ErrorKind::Io
-        | ErrorKind::NotFound
-        | ErrorKind::Stale
-        | ErrorKind::InvalidParquet
-        | ErrorKind::UnsupportedParquet
-        // A damaged header often claims more bytes than the limit allows.
-        | ErrorKind::TooLarge
-        // Which file a column comes from decides whether it has values that its type cannot take.
-        | ErrorKind::Schema => true,
-        ErrorKind::AlreadyExists
-        | ErrorKind::InvalidIndex
-        | ErrorKind::UnsupportedIndex
-        | ErrorKind::OutOfRange
-        | ErrorKind::InvalidArgument
-        | ErrorKind::StateMismatch
-        | ErrorKind::Closed
-        | ErrorKind::TimedOut
-        | ErrorKind::Internal => false,
-    }
 }
 
 /// The error of a decode that panicked.

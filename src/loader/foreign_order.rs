@@ -14,7 +14,7 @@ use super::groups::{DatasetGroups, Groups};
 use super::id_feed::{AnnouncedWalk, Feed, Ids};
 use super::{LoaderStats, Options, Owned, units};
 use crate::dataset::Dataset;
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 
 #[cfg(test)]
 mod tests;

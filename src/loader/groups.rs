@@ -9,12 +9,13 @@ use arrow::datatypes::SchemaRef;
 
 use super::plan::GroupSize;
 use crate::dataset::{Dataset, Joined, MixedDataset, Prefetch, RunPart, Slots};
-use crate::index::RowGroupEntry;
-use crate::once::Once;
-use crate::projection::Projection;
-use crate::row_group::{Likeness, ReadCost, RowSink, WholeBatch, finish};
-use crate::source::Link;
-use crate::{Error, ErrorKind, Index, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::once::Once;
+use rowdex_index::Index;
+use rowdex_index::RowGroupEntry;
+use rowdex_io::source::Link;
+use rowdex_parquet::{Likeness, ReadCost, RowSink, WholeBatch, finish};
+use rowdex_projection::Projection;
 
 /// What is read for a group.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

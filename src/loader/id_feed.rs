@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::walk::{BatchRange, Batches, Walk};
-use crate::sampler::BatchPlan;
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_order::sampler::BatchPlan;
 
 /// Announced row ids by their position, from the first that may still be asked for.
 #[derive(Debug, Default)]

@@ -16,7 +16,7 @@
 //! just begun, is free.
 
 use super::groups::Groups;
-use crate::source::Link;
+use rowdex_io::source::Link;
 
 /// What is aimed at before anything is measured: 50 ms of ten gigabits a second. To begin with less would cost a
 /// latency for each doubling, and nothing is held yet for which the memory would be needed.

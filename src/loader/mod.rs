@@ -85,8 +85,8 @@ pub(crate) use self::peek::Standing;
 pub use self::predict::Prediction;
 pub use self::share::{Server, Share};
 use self::walk::Epochs;
-use crate::sampler::{DistributedSampler, State};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_order::sampler::{DistributedSampler, State};
 
 /// The rows of one step on one rank.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,7 +95,7 @@ pub struct Batch {
     pub epoch: u64,
     /// Which step of the epoch, from 0. After resuming within an epoch they go on: see [`EpochPlan::first_step`].
     ///
-    /// [`EpochPlan::first_step`]: crate::sampler::EpochPlan::first_step
+    /// [`EpochPlan::first_step`]: rowdex_order::sampler::EpochPlan::first_step
     pub step: u64,
     /// How many steps the epoch has in all, wherever the run was resumed.
     pub steps: u64,
@@ -136,7 +136,7 @@ impl Batch {
 #[non_exhaustive]
 pub struct LoaderStats {
     /// Row groups decoded, whole or in part, or taken from a disk tier, which
-    /// [`Dataset::tier_counters`](crate::Dataset::tier_counters) tells apart.
+    /// [`Dataset::tier_counters`](crate::dataset::Dataset::tier_counters) tells apart.
     pub decodes: u64,
     /// Times that rows of a row group were picked out, from one just decoded or from one that stayed. Small row groups
     /// that are held as one [unit](Prediction::units) count once.
@@ -322,7 +322,7 @@ impl LoaderBuilder {
     ///
     /// # Errors
     ///
-    /// Those of [`Order::epoch`](crate::order::Order::epoch), and `OutOfRange` if the order has a row that is not
+    /// Those of [`Order::epoch`](rowdex_order::Order::epoch), and `OutOfRange` if the order has a row that is not
     /// there. With `share` those of [`build`](Self::build), too.
     pub fn predict(&self) -> Result<Prediction> {
         let memory = self.options.memory;

@@ -7,8 +7,8 @@ use arrow::array::RecordBatch;
 
 use super::part::Part;
 use super::{Batch, Groups, Loader, Options, Place, Substituted};
-use crate::sampler::{DistributedSampler, State};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_order::sampler::{DistributedSampler, State};
 
 impl Loader {
     /// The batch of this step, which must be the next; or that one and those after it as one batch, if they are there

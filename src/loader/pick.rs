@@ -12,8 +12,8 @@ use arrow::array::RecordBatch;
 
 use super::carousel::{DueRows, rows_of_packed};
 use super::plan::PIECES;
-use crate::rows::{self, ChunkBytes, Layout, Pick, Place, Placer, bytes_of};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_rows::{self as rows, ChunkBytes, Layout, Pick, Place, Placer, bytes_of};
 
 /// Decoded bytes of a chunk, about: two or three of them fit a core's own cache.
 const CHUNK_BYTES: u64 = 1 << 20;

@@ -679,7 +679,7 @@ fn scrambled(seed: u64, number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::{Global, Order, Sequential};
+    use rowdex_order::{Global, Order, Sequential};
 
     /// Decodes of each epoch, of a run over groups of these sizes.
     fn decodes(sizes: &[GroupSize], memory: u64, orders: &dyn Order, batch: u64, epochs: u64) -> (Vec<f64>, u64) {

@@ -11,9 +11,9 @@ use super::plan::{Extract, GroupSize, Plan, fixed};
 use super::row_table::Near;
 use super::schedule::excess;
 use super::walk::Epochs;
-use crate::Result;
-use crate::order::{Global, Order, Sequential};
-use crate::sampler::{BatchPlan, DistributedSampler};
+use rowdex_base::error::Result;
+use rowdex_order::sampler::{BatchPlan, DistributedSampler};
+use rowdex_order::{Global, Order, Sequential};
 
 /// What a [`Loader`](super::Loader) will do, from [`LoaderBuilder::predict`](super::LoaderBuilder::predict).
 ///

@@ -11,8 +11,8 @@ use super::carousel::DueRows;
 use super::faults::{Faults, row_group_of, undecoded};
 use super::groups::Groups;
 use super::plan::PIECES;
-use crate::rows::Place;
-use crate::{Error, Result};
+use rowdex_base::error::{Error, Result};
+use rowdex_rows::Place;
 
 /// Notes which row groups of a group cannot be read, because reading it came to this error. Counts what it decodes, and
 /// returns whether there are any.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::lookahead::{Found, Lookahead};
 use super::plan::{Extract, PICKED};
-use crate::source::Link;
+use rowdex_io::source::Link;
 
 /// Segments of more epochs than the consumer's and so many are not planned before it takes some: preparing an epoch may
 /// take time and memory in proportion to the rows.

@@ -17,8 +17,8 @@ use super::faults::{Faults, Placed, undecoded};
 use super::groups::Groups;
 use super::row_table::Near;
 use super::salvage::lose;
-use crate::Result;
-use crate::rows::{self, Place};
+use rowdex_base::error::Result;
+use rowdex_rows::{self as rows, Place};
 
 pub(crate) struct Substitutes<'a> {
     groups: &'a dyn Groups,

@@ -17,13 +17,13 @@ use super::plan::GroupSize;
 use super::substitutes::Substitutes;
 use super::units::joined_up_to;
 use super::*;
+use crate::builder::IndexBuilder;
 use crate::dataset::Dataset;
 use crate::dataset::Prefetch;
-use crate::index::builder::IndexBuilder;
-use crate::order::{Blocks, Contiguous, EpochOrder, Global, Order, Resized, Sequential, Weighted, conformance};
-use crate::row_group::{self, RowSink};
-use crate::sampler::{Shard, Tail};
-use crate::source::{Done, Pending};
+use rowdex_io::source::{Done, Pending};
+use rowdex_order::sampler::{Shard, Tail};
+use rowdex_order::{Blocks, Contiguous, EpochOrder, Global, Order, Resized, Sequential, Weighted, conformance};
+use rowdex_parquet::{self as row_group, RowSink};
 
 mod help;
 mod in_order;
@@ -202,7 +202,7 @@ fn orders(global: bool, len: u64) -> Arc<dyn Order> {
 
 /// Every sort of orders that is a permutation, and some that repeat rows and leave rows out.
 fn sorts(len: u64) -> Vec<(String, Arc<dyn Order>)> {
-    let mut all = conformance::tests::all(len, 7);
+    let mut all = conformance::every(len, 7).unwrap();
     if len > 0 {
         let weights: Vec<f64> = (0..len).map(|row| (row % 3) as f64 + 0.5).collect();
         all.push(("weighted".into(), Arc::new(Weighted::with_replacement(&weights, len + 5, 7).unwrap())));

@@ -13,10 +13,10 @@ use arrow::datatypes::SchemaRef;
 
 use super::groups::{Fetch, Groups};
 use super::plan::GroupSize;
-use crate::Result;
 use crate::dataset::{Prefetch, RunPart};
-use crate::row_group::RowSink;
-use crate::source::Link;
+use rowdex_base::error::Result;
+use rowdex_io::source::Link;
+use rowdex_parquet::RowSink;
 
 /// Decoded bytes of a unit, at most: the cost of a unit is small beside that of its bytes.
 const UNIT_BYTES: u64 = 1 << 20;

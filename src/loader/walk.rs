@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::sampler::{BatchPlan, DistributedSampler, EpochPlan};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_order::sampler::{BatchPlan, DistributedSampler, EpochPlan};
 
 /// Batches whose rows are known.
 pub(crate) trait Batches: Debug + Send + Sync {

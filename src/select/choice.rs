@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use super::Told;
 use super::record::{from_view, json_of_view};
-use crate::index::build_info::quoted;
-use crate::order::{IdSet, Sample, Side, Split};
-use crate::source::place::{Place, shown};
-use crate::{Dataset, Error, ErrorKind, Index, Result};
+use crate::dataset::Dataset;
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_index::Index;
+use rowdex_index::build_info::quoted;
+use rowdex_io::source::place::{Place, shown};
+use rowdex_order::{IdSet, Sample, Side, Split};
 
 /// One of the reasons to leave rows out.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! What a view records of itself: written as JSON, and read again to choose by it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::temporal_conversions::timestamp_s_to_datetime;
@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 use super::Select;
 use super::choice::{Choice, List};
 use super::update::Left;
-use crate::index::build_info::{quoted, renames_member};
-use crate::index::root;
-use crate::order::Side;
-use crate::source::StoreOptions;
-use crate::source::place::{Place, shown};
-use crate::{Error, ErrorKind, Index, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_index::Index;
+use rowdex_index::build_info::{quoted, renames_member};
+use rowdex_index::root;
+use rowdex_io::source::place::{Place, shown};
+use rowdex_order::Side;
 
 impl Select {
     /// What the view is made of, as JSON.
@@ -36,36 +36,6 @@ impl Select {
             rows,
             quoted(&rfc3339(time)),
         )
-    }
-}
-
-impl Index {
-    /// Where the index is that this one is a view of, seen from here: what [`Select::write`] recorded. `None` for an
-    /// index that is no view, and for a view of an index in memory.
-    pub fn recorded_base(&self) -> Option<PathBuf> {
-        let info: Value = serde_json::from_str(self.build_info()).ok()?;
-        Some(beside(self, info.get("view")?.get("base")?.as_str()?))
-    }
-}
-
-impl Index {
-    /// Opens the index that this one is a view of, where [`recorded_base`](Self::recorded_base) says.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if that is not recorded, and those of [`open`](Self::open).
-    pub fn open_base(&self, options: &StoreOptions) -> Result<Self> {
-        let base = self.recorded_base().ok_or_else(|| {
-            let error = Error::new(ErrorKind::InvalidArgument, "it is not recorded which index this is a view of");
-            let error = error.with_hint("name the base, if it is a view");
-            match self.path() {
-                Some(path) => error.with_file(shown(path)),
-                None => error,
-            }
-        })?;
-        Self::open_with(&base, options).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => error.with_hint("name the base, if it is in another place by now"),
-            _ => error,
-        })
     }
 }
 
@@ -146,7 +116,7 @@ impl Record {
 /// A choice that was recorded, if it can be made again.
 fn choice(view: &Index, step: &Map<String, Value>, source_rows: u64) -> Option<Choice> {
     let text = |name: &str| step.get(name).and_then(Value::as_str);
-    let list = |path: &str| Some(List::known(beside(view, path), source_rows, hash(step.get("list_hash"))?));
+    let list = |path: &str| Some(List::known(view.beside(path), source_rows, hash(step.get("list_hash"))?));
     if let Some(path) = text("rows_in") {
         return Some(Choice::Rows(list(path)?));
     }
@@ -171,17 +141,6 @@ fn fraction(view: &Index, step: &Map<String, Value>, name: &str) -> Option<f64> 
 
 fn hash(value: Option<&Value>) -> Option<u64> {
     u64::from_str_radix(value?.as_str()?, 16).ok()
-}
-
-/// A path that is recorded from the folder of the view.
-fn beside(view: &Index, recorded: &str) -> PathBuf {
-    let is_url = |text: &str| text.contains("://");
-    match view.path() {
-        Some(view) if !is_url(recorded) && !is_url(&view.to_string_lossy()) => {
-            view.parent().unwrap_or(Path::new("")).join(recorded)
-        }
-        _ => PathBuf::from(recorded),
-    }
 }
 
 pub(super) fn json_of_view(choice: &str, view: &Index) -> String {

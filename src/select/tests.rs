@@ -10,8 +10,9 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::index::build_info::quoted;
-use crate::{Dataset, IndexBuilder};
+use crate::builder::IndexBuilder;
+use crate::dataset::Dataset;
+use rowdex_index::build_info::quoted;
 
 /// Files of 1000, 0 and 730 rows with the numbers from 0 on, in row groups of 100, and `all.rdx`.
 fn place() -> TempDir {
@@ -265,7 +266,7 @@ fn nothing_is_read_of_files_that_have_not_changed() {
     let base = update_base(&folder);
     let alone = Dataset::builder(base.clone()).open().unwrap();
     let new_rows = kept(&base, 1730..2000);
-    let new_rows = alone.column("id").of(&new_rows).split(&crate::order::Split::new(0.5, 3).unwrap(), Side::Train);
+    let new_rows = alone.column("id").of(&new_rows).split(&rowdex_order::Split::new(0.5, 3).unwrap(), Side::Train);
     let (rows, read) = alone.filter("id % 3 = 0").unwrap().of(&new_rows.unwrap()).run(&|_| ()).unwrap();
     for name in ["a", "b", "c"] {
         std::fs::write(folder.path().join(format!("data/{name}.parquet")), "gone").unwrap();
@@ -303,7 +304,7 @@ fn of_changed_and_removed_files_rows_are_chosen_again_and_others_stay() {
     std::fs::remove_file(folder.path().join("data/e.parquet")).unwrap();
     update_base(&folder);
     let now = open(&folder, "all.rdx");
-    let sample = crate::order::Sample::new(0.5, 1).unwrap();
+    let sample = rowdex_order::Sample::new(0.5, 1).unwrap();
     let of_f = now.files().last().unwrap().row_ids();
     is_anew(&by_place, 3, Some(of_f.filter(|row| sample.contains(*row)).count() as u64));
     // What is not known any more is not recorded.

@@ -8,14 +8,15 @@ use arrow::datatypes::{DataType, FieldRef};
 
 use super::record::Record;
 use super::{Choice, Select, SelectReport};
+use rowdex_base::error::{Error, ErrorKind, Result};
 #[cfg(feature = "filter")]
-use crate::filter::Condition;
-use crate::index::FileEntry;
-use crate::order::IdSet;
-use crate::order::id_set::Builder;
-use crate::projection::{Projection, children, with_children};
-use crate::source::place::shown;
-use crate::{Error, ErrorKind, Index, Result};
+use rowdex_filter::Condition;
+use rowdex_index::FileEntry;
+use rowdex_index::Index;
+use rowdex_io::source::place::shown;
+use rowdex_order::IdSet;
+use rowdex_order::id_set::Builder;
+use rowdex_projection::{Projection, children, with_children};
 
 /// What is taken over from the view as it was.
 #[derive(Debug)]
@@ -96,8 +97,9 @@ impl Carried {
 }
 
 impl Select {
-    /// Brings a view up to date, after its base was: [`IndexBuilder::with_update`](crate::IndexBuilder::with_update).
-    /// This is of the base as it is now, without a choice; choices are those that the view records.
+    /// Brings a view up to date, after its base was:
+    /// [`IndexBuilder::with_update`](crate::builder::IndexBuilder::with_update). This is of the base as it is now,
+    /// without a choice; choices are those that the view records.
     ///
     /// Rows of files that have not changed stay as they were chosen, and nothing is read of these files. Rows of other
     /// files are chosen now. The view serves what a new one with the same choices would serve, and row ids of unchanged

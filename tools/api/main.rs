@@ -1,16 +1,17 @@
 //! Writes the public Rust API as text, `tests/data/api/rust.txt`, so that a review shows what a change does to it. With
 //! `--check`, fails if that is not what is there.
 //!
-//! It lists what is `pub`, module by module, without bodies and private fields. That is what users can reach, because
-//! the lint `unreachable_pub` refuses the word elsewhere.
+//! It lists what is `pub`, module by module, without bodies and private fields. Of the package itself that is what
+//! users can reach, because the lint `unreachable_pub` refuses the word elsewhere. Of the packages below it users reach
+//! what `rowdex` exports again, less what is hidden from the documentation.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs};
 
-use syn::{Attribute, Block, Field, Fields, ImplItem, Item, Stmt, TraitItem, Type, Visibility};
+use syn::{Attribute, Block, Field, Fields, ImplItem, Item, Stmt, TraitItem, Type, UseTree, Visibility};
 
 const SNAPSHOT: &str = "tests/data/api/rust.txt";
 
@@ -31,10 +32,17 @@ fn is_test(attributes: &[Attribute]) -> bool {
     })
 }
 
+/// Whether the documentation leaves it out: it is there for the other packages.
+fn is_hidden(attributes: &[Attribute]) -> bool {
+    let says = |attribute: &Attribute| attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("hidden"));
+    attributes.iter().any(|attribute| attribute.path().is_ident("doc") && says(attribute))
+}
+
 fn public_fields(fields: &mut Fields) {
     let keep = |field: &mut Field| {
+        let keep = is_public(&field.vis) && !is_hidden(&field.attrs);
         public_attributes(&mut field.attrs);
-        is_public(&field.vis)
+        keep
     };
     match fields {
         Fields::Named(named) => {
@@ -78,7 +86,7 @@ fn public(item: Item, types: &HashSet<String>) -> Option<Item> {
             });
             Some(Item::Enum(item))
         }
-        Item::Fn(mut item) if is_public(&item.vis) => {
+        Item::Fn(mut item) if is_public(&item.vis) && !is_hidden(&item.attrs) => {
             public_attributes(&mut item.attrs);
             *item.block = empty();
             Some(Item::Fn(item))
@@ -97,9 +105,10 @@ fn public(item: Item, types: &HashSet<String>) -> Option<Item> {
                     is_public(&item.vis)
                 }
                 ImplItem::Fn(item) => {
+                    let keep = is_public(&item.vis) && !is_hidden(&item.attrs);
                     public_attributes(&mut item.attrs);
                     item.block = empty();
-                    is_public(&item.vis)
+                    keep
                 }
                 _ => false,
             });
@@ -157,15 +166,16 @@ fn all_public(items: Vec<Item>, types: &HashSet<String>) -> Vec<Item> {
     items.into_iter().filter_map(|item| public(item, types)).collect()
 }
 
-/// `order::global` of `src/order/global.rs`.
+/// `order::global` of `order/global.rs`.
 fn module(path: &Path) -> String {
     let path = path.with_extension("");
     let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !matches!(*part, "mod" | "lib")).collect();
-    if parts.is_empty() { "the crate".to_owned() } else { parts.join("::") }
+    parts.join("::")
 }
 
-fn api(src: &Path) -> Result<String, String> {
+/// The source files of a package, by their modules; not those of the command, of the C API and of tests.
+fn sources(src: &Path) -> Result<Vec<(String, Vec<Item>)>, String> {
     let mut files = Vec::new();
     for entry in walkdir::WalkDir::new(src).sort_by_file_name() {
         let path: PathBuf = entry.map_err(|error| error.to_string())?.into_path();
@@ -178,6 +188,71 @@ fn api(src: &Path) -> Result<String, String> {
         let file = syn::parse_file(&source).map_err(|error| format!("{}: {error}", path.display()))?;
         files.push((module(relative), file.items));
     }
+    Ok(files)
+}
+
+/// The names that a `use` ends in.
+fn leaves(tree: &UseTree, found: &mut HashSet<String>) {
+    match tree {
+        UseTree::Path(path) => leaves(&path.tree, found),
+        UseTree::Name(name) => drop(found.insert(name.ident.to_string())),
+        UseTree::Rename(name) => drop(found.insert(name.ident.to_string())),
+        UseTree::Group(group) => group.items.iter().for_each(|tree| leaves(tree, found)),
+        UseTree::Glob(_) => {}
+    }
+}
+
+/// What items export again of the packages below: names by package.
+fn exported(items: &[Item], found: &mut HashMap<String, HashSet<String>>) {
+    for item in items {
+        match item {
+            Item::Mod(item) if is_public(&item.vis) => {
+                if let Some((_, items)) = &item.content {
+                    exported(items, found);
+                }
+            }
+            Item::Use(item) if is_public(&item.vis) => {
+                if let UseTree::Path(path) = &item.tree
+                    && let Some(package) = path.ident.to_string().strip_prefix("rowdex_")
+                {
+                    leaves(&path.tree, found.entry(package.to_owned()).or_default());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The name that an item is known by.
+fn known_by(item: &Item) -> Option<String> {
+    match item {
+        Item::Const(item) => Some(item.ident.to_string()),
+        Item::Enum(item) => Some(item.ident.to_string()),
+        Item::Fn(item) => Some(item.sig.ident.to_string()),
+        Item::Impl(item) => name(&item.self_ty),
+        Item::Struct(item) => Some(item.ident.to_string()),
+        Item::Trait(item) => Some(item.ident.to_string()),
+        Item::Type(item) => Some(item.ident.to_string()),
+        _ => None,
+    }
+}
+
+fn api() -> Result<String, String> {
+    let mut files = sources(Path::new("src"))?;
+    let mut exports = HashMap::new();
+    files.iter().for_each(|(_, items)| exported(items, &mut exports));
+    let mut packages: Vec<_> = exports.into_iter().collect();
+    packages.sort_by(|a, b| a.0.cmp(&b.0));
+    for (package, names) in packages {
+        for (module, mut items) in sources(&Path::new("crates").join(&package).join("src"))? {
+            // A module that is exported is exported whole.
+            if !names.contains(module.split("::").next().unwrap_or_default()) {
+                items.retain(|item| known_by(item).is_some_and(|name| names.contains(&name)));
+            }
+            let separator = if module.is_empty() { "" } else { "::" };
+            files.push((format!("rowdex_{package}{separator}{module}"), items));
+        }
+    }
     let public_types: HashSet<String> = files.iter().flat_map(|(_, items)| types(items)).collect();
     let mut text =
         String::from("// The public API of the crate, written by tools/api.sh. Read its diff in a review.\n");
@@ -185,6 +260,7 @@ fn api(src: &Path) -> Result<String, String> {
         let items = all_public(items, &public_types);
         if !items.is_empty() {
             let file = syn::File { shebang: None, attrs: Vec::new(), items };
+            let module = if module.is_empty() { "the crate" } else { &module };
             write!(text, "\n// {module}\n{}", prettyplease::unparse(&file)).map_err(|error| error.to_string())?;
         }
     }
@@ -193,7 +269,7 @@ fn api(src: &Path) -> Result<String, String> {
 
 fn main() -> ExitCode {
     let check = env::args().any(|argument| argument == "--check");
-    let told = api(Path::new("src")).and_then(|text| {
+    let told = api().and_then(|text| {
         if !check {
             return fs::write(SNAPSHOT, text).map_err(|error| format!("{SNAPSHOT}: {error}"));
         }

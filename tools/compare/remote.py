@@ -15,7 +15,8 @@ set:
 
 Medians are printed, of rates and of ratios within a turn. First
 
-    cargo build --release --example rowdex_side --example store_plain
+    cargo build --release --example rowdex_side
+    cargo build --release -p rowdex-io --features object-store --example store_plain
     apt-get install nginx-light libnginx-mod-http-echo
 """
 

@@ -14,10 +14,10 @@ use bytes::Bytes;
 
 use super::Kept;
 use crate::dataset::prefetch::{PassedOn, Prefetch};
-use crate::once::Once;
-use crate::source::{Done, Pending};
-use crate::tier::Reserved;
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::once::Once;
+use rowdex_io::source::{Done, Pending};
+use rowdex_io::tier::Reserved;
 
 /// The thread, which ends with the last read and the dataset.
 #[derive(Default)]

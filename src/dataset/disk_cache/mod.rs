@@ -23,12 +23,12 @@ use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
 use super::prefetch::Prefetch;
 use super::reader::{FileReader, RowGroupRead, RowGroupReader, Slots, length_of};
-use crate::index::schema;
-use crate::projection::{Projection, children};
-use crate::row_group::RowSink;
-use crate::source::FileStat;
-use crate::tier::{Claim, DiskTier, Key, Maker, Tier, TierCounters, TierKind};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_index::schema;
+use rowdex_io::source::FileStat;
+use rowdex_io::tier::{Claim, DiskTier, Key, Maker, Tier, TierCounters, TierKind};
+use rowdex_parquet::RowSink;
+use rowdex_projection::{Projection, children};
 
 use self::keeper::Keeper;
 use self::rows::RowsWriter;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{DiskCache, length_of, parts_of};
 use crate::dataset::prefetch::Prefetch;
 use crate::dataset::reader::RowGroupRead;
-use crate::tier::{Fetched, Fetching, Key, Reservation, TierKind};
+use rowdex_io::tier::{Fetched, Fetching, Key, Reservation, TierKind};
 
 impl DiskCache {
     /// Starts reading what decoding a row group takes, so that other processes find it in the tier. `None` where that

@@ -18,9 +18,9 @@ use arrow::ipc::writer::{
 use bytes::Bytes;
 
 use super::Kept;
-use crate::rows::{compact_sparse, record_batch};
-use crate::tier::Maker;
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_io::tier::Maker;
+use rowdex_rows::{compact_sparse, record_batch};
 
 /// Decoded bytes of a chunk, about: two or three of them fit a core's own cache.
 const CHUNK_BYTES: u64 = 1 << 20;

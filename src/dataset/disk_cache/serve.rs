@@ -6,9 +6,9 @@ use arrow::array::{ArrayRef, RecordBatch, new_empty_array};
 use arrow::datatypes::SchemaRef;
 
 use crate::dataset::reader::Slots;
-use crate::row_group::RowSink;
-use crate::rows::{Chunks, concat, detach, gather, record_batch, uncopied};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_parquet::RowSink;
+use rowdex_rows::{Chunks, concat, detach, gather, record_batch, uncopied};
 
 /// Hands over rows of an entry with the types of `schema`, in chunks as asked.
 ///
@@ -33,7 +33,7 @@ fn in_chunks(kept: &[RecordBatch], schema: &SchemaRef, sink: &mut dyn RowSink) -
     let mut chunks = Chunks::of(sink.chunk_rows());
     for chunk in kept {
         chunks.push(record_batch(schema, chunk.columns().to_vec(), chunk.num_rows()).map_err(uncopied)?);
-        while let Some(chunk) = chunks.next()? {
+        while let Some(chunk) = chunks.next_chunk()? {
             sink.take(chunk)?;
         }
     }

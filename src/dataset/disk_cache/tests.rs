@@ -16,9 +16,12 @@ use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
 
 use super::*;
-use crate::order::Global;
-use crate::row_group::WholeBatch;
-use crate::{Batch, Dataset, DatasetBuilder, DistributedSampler, Index, IndexBuilder, Loader, Shard, Staleness};
+use crate::builder::IndexBuilder;
+use crate::{Batch, Dataset, DatasetBuilder, Loader, Staleness};
+use rowdex_index::Index;
+use rowdex_order::Global;
+use rowdex_order::sampler::{DistributedSampler, Shard};
+use rowdex_parquet::WholeBatch;
 
 const ROWS: i64 = 3000;
 const GROUP: usize = 700;

@@ -10,7 +10,8 @@ use rand::{RngExt, SeedableRng};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{Index, IndexBuilder, SchemaMode};
+use crate::builder::{IndexBuilder, SchemaMode};
+use rowdex_index::Index;
 
 /// Rows whose values lie close together within a row group, with nulls, NaN, both zeros and long texts.
 fn rows(rng: &mut ChaCha8Rng, from: i64, count: i64) -> RecordBatch {

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 
 use super::super::tests::files;
 use super::*;
-use crate::index::Index;
-use crate::order::{Global, Order};
-use crate::source::{FileStat, LocalSource, Source};
+use rowdex_index::Index;
+use rowdex_io::source::{FileStat, LocalSource, Source};
+use rowdex_order::{Global, Order};
 
 fn order(len: u64, seed: u64) -> Vec<u64> {
     let mut rows = vec![0; len as usize];

@@ -10,8 +10,8 @@ use crate::loader::driver::{Driver, Planned};
 use crate::loader::plan::{GroupSize, Plan};
 use crate::loader::row_table::Near;
 use crate::loader::walk::Epochs;
-use crate::order::{Global, Order, Sequential};
-use crate::sampler::{DistributedSampler, Shard};
+use rowdex_order::sampler::{DistributedSampler, Shard};
+use rowdex_order::{Global, Order, Sequential};
 
 const ROW: u64 = 100;
 

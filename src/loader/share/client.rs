@@ -14,9 +14,9 @@ use crate::loader::control::{closed, timed_out};
 use crate::loader::deliver::{Deliver, Watched};
 use crate::loader::part::Part;
 use crate::loader::{Batch, LoaderStats, Place};
-use crate::sampler::DistributedSampler;
-use crate::share::{Connection, Met, Received, Signal, meet, read};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_order::sampler::DistributedSampler;
+use rowdex_share::{Connection, Met, Received, Signal, meet, read};
 
 /// How long to try again where a reader ends before it has answered.
 const MEETING: Duration = Duration::from_secs(30);
@@ -210,7 +210,7 @@ impl Client {
         let rows = usize::try_from(parcel.rows).unwrap_or(usize::MAX);
         let (whole, about) = read(file, parcel.stream, parcel.length, &self.seat.groups.served_schema(), rows)?;
         let whole = Arc::new(whole);
-        let mut about = crate::share::Reader::new(&about);
+        let mut about = rowdex_share::Reader::new(&about);
         let (mut batches, mut first) = (Vec::new(), 0);
         let rank = at.sampler.shard().rank();
         for _ in 0..parcel.batches {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::loader::walk::{BatchRange, Batches, Walk};
-use crate::sampler::{BatchPlan, DistributedSampler, EpochPlan};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_order::sampler::{BatchPlan, DistributedSampler, EpochPlan};
 
 /// What one rank serves, or several whose batches are the same.
 #[derive(Debug, Clone)]
@@ -219,8 +219,8 @@ impl Walk for Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::Global;
-    use crate::sampler::Shard;
+    use rowdex_order::Global;
+    use rowdex_order::sampler::Shard;
 
     fn lane(rank: u32, epoch: u64, next: u64) -> Lane {
         let sampler =

@@ -2,9 +2,9 @@
 
 use super::facts::Fact;
 use crate::loader::{Batch, LoaderStats, Place, Substituted};
-use crate::sampler::State;
-use crate::share::{Reader, Writer};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_order::sampler::State;
+use rowdex_share::{Reader, Writer};
 use std::time::Duration;
 
 /// Changes when messages change. Processes with another one are refused.

@@ -27,8 +27,8 @@ use super::deliver::Deliver;
 use super::faults::Faults;
 use super::groups::Groups;
 use super::{Options, Place};
-use crate::sampler::{DistributedSampler, Launch, Shard};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_order::sampler::{DistributedSampler, Launch, Shard};
 
 /// How many steps ranks may drift apart unless it is said.
 const DRIFT: usize = 32;
@@ -224,11 +224,11 @@ impl Share {
     #[cfg(target_os = "linux")]
     fn address(&self) -> Result<String> {
         let lookup = |name: &str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
-        let job = self.job.clone().or_else(|| crate::share::job_of_launcher(lookup)).ok_or_else(|| {
+        let job = self.job.clone().or_else(|| rowdex_share::job_of_launcher(lookup)).ok_or_else(|| {
             invalid("the loaders of this machine cannot meet: no launcher has named the job")
                 .with_hint("start the ranks with torchrun, srun or mpirun, or give the job a name")
         })?;
-        Ok(crate::share::address(rustix::process::getuid().as_raw(), &job, &self.name))
+        Ok(rowdex_share::address(rustix::process::getuid().as_raw(), &job, &self.name))
     }
 
     #[cfg(not(target_os = "linux"))]

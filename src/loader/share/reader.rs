@@ -22,10 +22,10 @@ use crate::loader::deliver::{Deliver, Watched};
 use crate::loader::engine::{Engine, Settings};
 use crate::loader::faults::panicked;
 use crate::loader::{Batch, LoaderStats, Place};
-use crate::rows::bytes_shown;
-use crate::sampler::{DistributedSampler, Shard};
-use crate::share::{Connection, Listener, Pool, Received, Signal, put};
-use crate::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_order::sampler::{DistributedSampler, Shard};
+use rowdex_rows::bytes_shown;
+use rowdex_share::{Connection, Listener, Pool, Received, Signal, put};
 
 /// How long a process that has connected may take to say which rank it is.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -481,7 +481,7 @@ impl Inner {
 
     /// Hands out batches for as long as the reader is there.
     fn send_all(&self) {
-        let mut pool = Pool::new();
+        let mut pool = Pool::default();
         while let Some((lanes, members)) = self.wait_for_ranks() {
             let served = catch_unwind(AssertUnwindSafe(|| self.serve(lanes, members, &mut pool)));
             if let Err(error) = served.unwrap_or_else(|_| Err(panicked("reading for several ranks"))) {

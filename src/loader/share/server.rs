@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::Seat;
 #[cfg(target_os = "linux")]
 use super::reader::{Meeting, Reader};
-use crate::Result;
 use crate::loader::LoaderStats;
+use rowdex_base::error::Result;
 #[cfg(target_os = "linux")]
-use crate::share::{Met, Signal, meet};
+use rowdex_base::error::{Error, ErrorKind};
 #[cfg(target_os = "linux")]
-use crate::{Error, ErrorKind};
+use rowdex_share::{Met, Signal, meet};
 
 /// Reads for the loaders of a machine's ranks, as the first of them does otherwise, until it is dropped. From
 /// [`LoaderBuilder::serve`](crate::loader::LoaderBuilder::serve).

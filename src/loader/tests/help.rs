@@ -10,7 +10,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::crew::{self, Job};
+use rowdex_base::crew::{self, Job};
 
 /// A part that only another thread than the one that offers it does.
 #[derive(Debug, Default)]

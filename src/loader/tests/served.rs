@@ -4,7 +4,7 @@
 use super::share::{all, in_time, joining, serve, share};
 use super::*;
 use crate::loader::share::{Server, Share};
-use crate::sampler::ReplicaLayout;
+use rowdex_order::sampler::ReplicaLayout;
 
 fn serving(fake: &Arc<Fake>, sampler: &DistributedSampler, options: &Options, share: &Share) -> Result<Server> {
     let samplers = vec![sampler.clone()];

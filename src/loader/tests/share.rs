@@ -5,7 +5,7 @@ use std::thread;
 
 use super::*;
 use crate::loader::share::Share;
-use crate::sampler::ReplicaLayout;
+use rowdex_order::sampler::ReplicaLayout;
 
 /// Fails if it is not done in time.
 pub(super) fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {

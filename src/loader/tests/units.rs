@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::dataset::MixedDataset;
-use crate::source::{FileStat, LocalSource, Source};
+use rowdex_io::source::{FileStat, LocalSource, Source};
 
 const GROUPS: u64 = 60;
 const GROUP_ROWS: u64 = 20;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::dataset::Prefetch;
-use crate::row_group::WholeBatch;
-use crate::source::{Done, LocalSource, Pending, Source};
+use rowdex_io::source::{Done, LocalSource, Pending, Source};
+use rowdex_parquet::WholeBatch;
 
 /// A folder as if it were a store, which answers reads ahead when it is let.
 #[derive(Debug)]

@@ -1,0 +1,13 @@
+//! What rowdex has that knows neither files nor rows: errors, memory that is used again, a cache by weight, threads,
+//! and what a fork must not inherit.
+
+pub mod bits;
+pub mod buffers;
+pub mod cache;
+pub mod crew;
+pub mod error;
+pub mod fork;
+pub mod once;
+pub mod per_process;
+pub mod pool;
+pub mod stop;

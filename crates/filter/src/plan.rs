@@ -1,0 +1,469 @@
+//! From a parsed condition to a typed, simplified expression, and on to one that can be evaluated.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{DFSchema, DataFusionError, ScalarValue, TableReference, plan_err};
+use datafusion_expr::execution_props::ExecutionProps;
+use datafusion_expr::expr::{Between, BinaryExpr, InList, ScalarFunction};
+use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion_expr::planner::{ContextProvider, ExprPlanner};
+use datafusion_expr::simplify::SimplifyContext;
+use datafusion_expr::sqlparser::ast;
+use datafusion_expr::{
+    AggregateUDF, ColumnarValue, Expr, ExprSchemable, HigherOrderUDF, Operator, ScalarUDF, TableSource, Volatility,
+    WindowUDF, lit,
+};
+use datafusion_optimizer::simplify_expressions::ExprSimplifier;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::BinaryExpr as PhysicalBinary;
+use datafusion_sql::planner::{ParserOptions, PlannerContext, SqlToRel};
+
+use super::apart::simplified;
+use super::bounded::Deadline;
+use super::canonical::canonical;
+use super::truth::term;
+use super::written::{Written, of_one_unit};
+use super::{Path, nullable, unfit};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::once::Once;
+
+/// Levels of an expression at most, once chains of `and` and `or` are trees: threads evaluate it on their own stacks.
+const DEEPEST: usize = 200;
+
+/// Operations at most, once what is simplified to `case` is written out.
+const MOST_WRITTEN_OUT: u64 = 1 << 16;
+
+type Fallible<T> = std::result::Result<T, DataFusionError>;
+
+/// Functions by name, and what else the planner asks for. There are no tables.
+struct Functions {
+    scalar: HashMap<String, Arc<ScalarUDF>>,
+    planners: Vec<Arc<dyn ExprPlanner>>,
+    options: ConfigOptions,
+}
+
+fn functions() -> &'static Functions {
+    static FUNCTIONS: Once<Functions> = Once::new();
+    FUNCTIONS.get_or_init(Functions::new)
+}
+
+impl Functions {
+    fn new() -> Self {
+        let mut scalar = HashMap::new();
+        let plain = datafusion_functions::all_default_functions();
+        for function in plain.into_iter().chain(datafusion_functions_nested::all_default_nested_functions()) {
+            for name in function.aliases() {
+                scalar.insert(name.clone(), Arc::clone(&function));
+            }
+            scalar.insert(function.name().to_owned(), function);
+        }
+        // Of where rows come from, which an index answers and a condition does not know.
+        for unknown in ["file_row_index", "input_file_name", "version"] {
+            scalar.remove(unknown);
+        }
+        let planners: Vec<Arc<dyn ExprPlanner>> = vec![
+            Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
+            Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner),
+            Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner),
+            Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
+            Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
+        ];
+        Self { scalar, planners, options: ConfigOptions::new() }
+    }
+}
+
+impl ContextProvider for Functions {
+    fn get_table_source(&self, name: TableReference) -> Fallible<Arc<dyn TableSource>> {
+        plan_err!("there is no table {name}")
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        &self.planners
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.scalar.get(name).cloned()
+    }
+
+    fn get_higher_order_meta(&self, _: &str) -> Option<Arc<HigherOrderUDF>> {
+        None
+    }
+
+    fn get_aggregate_meta(&self, _: &str) -> Option<Arc<AggregateUDF>> {
+        None
+    }
+
+    fn get_window_meta(&self, _: &str) -> Option<Arc<WindowUDF>> {
+        None
+    }
+
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        &self.options
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.scalar.keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+fn wrong(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message.into())
+}
+
+/// The schema as the planner knows it: without columns of the same name, which no condition can mean.
+fn planned(schema: &SchemaRef) -> Result<DFSchema> {
+    let fields = schema.fields().iter();
+    let once = |field: &&Arc<Field>| fields.clone().filter(|other| other.name() == field.name()).count() == 1;
+    let unique: Vec<Arc<Field>> = fields.clone().filter(once).map(nullable::field).collect();
+    DFSchema::try_from(Schema::new(unique)).map_err(|error| unfit("the columns cannot be used", &error))
+}
+
+/// The conditions as one expression: typed, with constants worked out, and simplified.
+pub(super) fn logical(parsed: &[ast::Expr], schema: &SchemaRef, deadline: Deadline) -> Result<Expr> {
+    let own = Arc::new(planned(schema)?);
+    let seen = DFSchema::try_from(of_one_unit(own.as_arrow()));
+    let seen = seen.map_err(|error| unfit("the columns cannot be used", &error))?;
+    let options = ParserOptions { enable_ident_normalization: false, ..ParserOptions::default() };
+    let planner = SqlToRel::new_with_options(functions(), options);
+    let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_schema(Arc::clone(&own)).build());
+    let mut all: Option<Expr> = None;
+    for condition in parsed {
+        let written = Written::new(condition, &own, &simplifier);
+        let expr = planner
+            .sql_to_expr(condition.clone(), &seen, &mut PlannerContext::new())
+            .and_then(|expr| expr.transform_up(unaliased).map(|done| done.data))
+            .map_err(|error| unfit("it cannot be understood", &error))?;
+        check(&expr, &own)?;
+        let expr = expr
+            .transform_up(|expr| {
+                deadline.check()?;
+                divided(expr, &own)?.transform_data(|expr| written.adapt(expr))
+            })
+            .map(|done| done.data)
+            .and_then(|expr| simplifier.coerce(expr, &own))
+            .map_err(|error| unfit("its types do not fit", &error))?;
+        if written_out(&expr) > MOST_WRITTEN_OUT {
+            return Err(wrong("it nests `coalesce`, `nullif` or divisions too deep")
+                .with_hint("write `case when … then … else … end`"));
+        }
+        let data_type = expr.get_type(&own).map_err(|error| unfit("its types do not fit", &error))?;
+        if !matches!(data_type, DataType::Boolean | DataType::Null) {
+            return Err(wrong(format!("it is of type {data_type}, and not true or false"))
+                .with_hint("compare it with something"));
+        }
+        let expr = expr
+            .transform_down(|expr| {
+                deadline.check()?;
+                worked_out(expr)
+            })
+            .map(|done| done.data)
+            .map_err(|error| unfit("it cannot be worked out", &error))?;
+        check_depth(levels(&expr))?;
+        let expr = simplified(expr, &simplifier, deadline).map_err(|error| unfit("it cannot be simplified", &error))?;
+        all = Some(match all {
+            Some(before) => before.and(expr),
+            None => expr,
+        });
+    }
+    let all = all.unwrap_or_else(|| lit(true));
+    let all = simplified(balanced(all), &simplifier, deadline);
+    all.map(balanced).map_err(|error| unfit("it cannot be simplified", &error))
+}
+
+pub(super) fn compares(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+/// How many operations there are once functions that become `case` are written out: each repeats what it is of, so that
+/// nested ones double with each level.
+fn written_out(expr: &Expr) -> u64 {
+    let mut below = 0_u64;
+    let walked = expr.apply_children(|child| {
+        below = below.saturating_add(written_out(child));
+        Ok(TreeNodeRecursion::Continue)
+    });
+    drop(walked);
+    match expr {
+        // Lists of values are long and repeat nothing.
+        Expr::Literal(..) => 0,
+        Expr::ScalarFunction(ScalarFunction { func, .. })
+            if matches!(func.name(), "coalesce" | "nvl" | "nvl2" | "nullif" | "greatest" | "least") =>
+        {
+            below.saturating_mul(2).saturating_add(1)
+        }
+        _ => below.saturating_add(1),
+    }
+}
+
+fn unaliased(expr: Expr) -> Fallible<Transformed<Expr>> {
+    Ok(match expr {
+        Expr::Alias(alias) => Transformed::yes(*alias.expr),
+        other => Transformed::no(other),
+    })
+}
+
+/// Refuses what types alone do not tell.
+fn check(expr: &Expr, schema: &DFSchema) -> Result<()> {
+    let mut found = None;
+    let walked = expr.apply(|expr| {
+        found = refusal(expr, schema);
+        Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    walked.map_err(|error| unfit("it cannot be understood", &error))?;
+    found.map_or(Ok(()), Err)
+}
+
+fn refusal(expr: &Expr, schema: &DFSchema) -> Option<Error> {
+    match expr {
+        Expr::ScalarFunction(ScalarFunction { func, .. }) if func.signature().volatility != Volatility::Immutable => {
+            let said = wrong(format!("`{}` gives another value each time", func.name()));
+            Some(said.with_hint("write the value itself; for a random share of the rows there is `--sample`"))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(*op) => incomparable(left, right, schema),
+        Expr::Between(Between { expr, low, high, .. }) => {
+            incomparable(expr, low, schema).or_else(|| incomparable(expr, high, schema))
+        }
+        Expr::InList(InList { expr, list, .. }) => list.iter().find_map(|value| incomparable(expr, value, schema)),
+        Expr::AggregateFunction(_) | Expr::WindowFunction(_) => {
+            Some(wrong("it looks at more than one row, and a condition is of one row"))
+        }
+        Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_) => {
+            Some(wrong("a query within the condition").with_hint("run it elsewhere and use a list of rows"))
+        }
+        Expr::ScalarVariable(_, names) => Some(wrong(format!("`{}` is no column", names.join(".")))),
+        Expr::Placeholder(_) | Expr::OuterReferenceColumn(..) | Expr::Unnest(_) | Expr::GroupingSet(_) => {
+            Some(wrong(format!("`{expr}` is no value of a row")))
+        }
+        _ => None,
+    }
+}
+
+/// Text that is not written in the condition would be cast to numbers row by row, and most text is none.
+fn incomparable(a: &Expr, b: &Expr, schema: &DFSchema) -> Option<Error> {
+    let typed = |expr: &Expr| {
+        expr.get_type(schema).ok().map(|data_type| match data_type {
+            DataType::Dictionary(_, values) => *values,
+            other => other,
+        })
+    };
+    let (first, second) = (typed(a)?, typed(b)?);
+    let is_text = |expr: &Expr, of: &DataType| {
+        matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) && !matches!(expr, Expr::Literal(..))
+    };
+    let is_number = |of: &DataType| of.is_numeric() || *of == DataType::Boolean;
+    let (text, number, to) = if is_text(a, &first) && is_number(&second) {
+        (a, b, second)
+    } else if is_text(b, &second) && is_number(&first) {
+        (b, a, first)
+    } else {
+        return None;
+    };
+    let hint = format!("put the value in single quotes, or cast the text: try_cast({text} as double)");
+    Some(wrong(format!("{text} is text, and {number} is of type {to}")).with_hint(hint))
+}
+
+/// Makes division by zero null.
+fn divided(expr: Expr, schema: &DFSchema) -> Fallible<Transformed<Expr>> {
+    Ok(match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Divide | Operator::Modulo), right })
+            if right.get_type(schema).is_ok_and(|data_type| data_type.is_integer() || data_type.is_decimal()) =>
+        {
+            let safe = matches!(&*right, Expr::Literal(value, _) if !value.is_null() && value != &zero_of(value));
+            let right = if safe { *right } else { datafusion_functions::core::nullif().call(vec![*right, lit(0_i64)]) };
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(left, op, Box::new(right))))
+        }
+        other => Transformed::no(other),
+    })
+}
+
+fn zero_of(value: &ScalarValue) -> ScalarValue {
+    ScalarValue::new_zero(&value.data_type()).unwrap_or(ScalarValue::Null)
+}
+
+/// Works out what has no column, with errors for numbers that overflow.
+pub(super) fn worked_out(expr: Expr) -> Fallible<Transformed<Expr>> {
+    if matches!(expr, Expr::Literal(..)) || expr.exists(|expr| Ok(matches!(expr, Expr::Column(_))))? {
+        return Ok(Transformed::no(expr));
+    }
+    let none = Arc::new(Schema::empty());
+    let schema = DFSchema::try_from(Arc::clone(&none))?;
+    let one_row = RecordBatchOptions::new().with_row_count(Some(1));
+    let batch = RecordBatch::try_new_with_options(none, Vec::new(), &one_row)?;
+    let value = match evaluable(&expr, &schema)?.evaluate(&batch)? {
+        ColumnarValue::Scalar(value) => value,
+        ColumnarValue::Array(values) => ScalarValue::try_from_array(&values, 0)?,
+    };
+    Ok(Transformed::new(Expr::Literal(value, None), true, TreeNodeRecursion::Jump))
+}
+
+/// Chains of `and` and of `or` as trees, which are not as deep.
+fn balanced(expr: Expr) -> Expr {
+    let (op, all) = match &expr {
+        Expr::BinaryExpr(BinaryExpr { op: op @ (Operator::And | Operator::Or), .. }) => (*op, chain(expr.clone(), *op)),
+        _ => return expr,
+    };
+    let mut level: Vec<Expr> = all.into_iter().map(balanced).collect();
+    while level.len() > 1 {
+        let mut next = Vec::with_capacity(level.len().div_ceil(2));
+        let mut pairs = level.into_iter();
+        while let Some(left) = pairs.next() {
+            next.push(match pairs.next() {
+                Some(right) => Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right))),
+                None => left,
+            });
+        }
+        level = next;
+    }
+    level.pop().unwrap_or(expr)
+}
+
+fn chain(expr: Expr, op: Operator) -> Vec<Expr> {
+    let (mut left, mut found) = (vec![expr], Vec::new());
+    while let Some(expr) = left.pop() {
+        match expr {
+            Expr::BinaryExpr(pair) if pair.op == op => {
+                left.push(*pair.right);
+                left.push(*pair.left);
+            }
+            other => found.push(other),
+        }
+    }
+    found
+}
+
+/// The expression as it is evaluated: floating-point numbers compared by value, and overflow an error.
+pub(super) fn physical(expr: &Expr, schema: &SchemaRef) -> Result<Arc<dyn PhysicalExpr>> {
+    let own = planned(schema)?;
+    let by_value = expr.clone().transform_up(|expr| by_value(expr, &own)).map(|done| done.data);
+    let by_value = by_value.map_err(|error| unfit("its types do not fit", &error))?;
+    check_depth(depth(&by_value))?;
+    evaluable(&by_value, &own).map_err(|error| unfit("it cannot be evaluated", &error))
+}
+
+fn evaluable(expr: &Expr, schema: &DFSchema) -> Fallible<Arc<dyn PhysicalExpr>> {
+    let (props, context) = (ExecutionProps::new(), PhysicalPlanningContext::default());
+    let plain = datafusion_physical_expr::create_physical_expr(expr, schema, &props, &context)?;
+    let strict = plain.transform_up(|node| {
+        let binary = (&*node as &dyn Any).downcast_ref::<PhysicalBinary>();
+        let overflows = |binary: &&PhysicalBinary| {
+            matches!(binary.op(), Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide)
+        };
+        Ok(match binary.filter(overflows) {
+            Some(binary) => {
+                let (left, right) = (Arc::clone(binary.left()), Arc::clone(binary.right()));
+                let strict = PhysicalBinary::new(left, *binary.op(), right).with_fail_on_overflow(true);
+                Transformed::yes(Arc::new(strict) as Arc<dyn PhysicalExpr>)
+            }
+            None => Transformed::no(node),
+        })
+    })?;
+    Ok(strict.data)
+}
+
+fn by_value(expr: Expr, schema: &DFSchema) -> Fallible<Transformed<Expr>> {
+    let one = |expr: Expr| match expr.get_type(schema) {
+        Ok(data_type) => canonical(expr, &data_type),
+        Err(_) => expr,
+    };
+    Ok(match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(one(*left)), op, Box::new(one(*right)))))
+        }
+        Expr::Between(Between { expr, negated, low, high }) => {
+            let (low, high) = (Box::new(one(*low)), Box::new(one(*high)));
+            Transformed::yes(Expr::Between(Between::new(Box::new(one(*expr)), negated, low, high)))
+        }
+        Expr::InList(InList { expr, list, negated }) => {
+            let list = list.into_iter().map(one).collect();
+            Transformed::yes(Expr::InList(InList::new(Box::new(one(*expr)), list, negated)))
+        }
+        other => Transformed::no(other),
+    })
+}
+
+fn check_depth(deep: usize) -> Result<()> {
+    if deep > DEEPEST {
+        return Err(wrong(format!("it is {deep} operations deep, more than {DEEPEST}")));
+    }
+    Ok(())
+}
+
+/// As [`depth`], where chains of `and` and `or` count as nothing: they are not trees yet.
+fn levels(expr: &Expr) -> usize {
+    let mut deepest = 0;
+    let below = expr.apply_children(|child| {
+        deepest = deepest.max(levels(child));
+        Ok(TreeNodeRecursion::Continue)
+    });
+    drop(below);
+    let is_chain = matches!(expr, Expr::BinaryExpr(BinaryExpr { op: Operator::And | Operator::Or, .. }));
+    deepest + usize::from(!is_chain)
+}
+
+fn depth(expr: &Expr) -> usize {
+    let mut deepest = 0;
+    let below = expr.apply_children(|child| {
+        deepest = deepest.max(depth(child));
+        Ok(TreeNodeRecursion::Continue)
+    });
+    drop(below);
+    deepest + 1
+}
+
+/// The columns that an expression needs, as paths for a projection: fields of structs alone where that is enough.
+pub(super) fn columns(expr: &Expr, schema: &SchemaRef) -> Vec<String> {
+    let mut paths: Vec<Path> = Vec::new();
+    let walked = expr.apply(|expr| {
+        Ok(match term(expr) {
+            Some(path) => {
+                paths.push(path);
+                TreeNodeRecursion::Jump
+            }
+            None => TreeNodeRecursion::Continue,
+        })
+    });
+    drop(walked);
+    // A dot in a name would make the path of another column of it.
+    let plain = |path: &Path| {
+        let start = format!("{}.", path[0]);
+        !path.iter().any(|name| name.contains('.'))
+            && !schema.fields().iter().any(|field| field.name().starts_with(&start))
+    };
+    for path in &mut paths {
+        if !plain(path) {
+            path.truncate(1);
+        }
+    }
+    paths.sort();
+    // A path sorts behind those that it begins with.
+    let mut kept: Vec<Path> = Vec::new();
+    for path in paths {
+        if !kept.iter().any(|known| path.starts_with(known)) {
+            kept.push(path);
+        }
+    }
+    kept.iter().map(|path| path.join(".")).collect()
+}

@@ -1,0 +1,230 @@
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::datatypes::DataType;
+use datafusion_common::ScalarValue;
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
+
+use crate::{Bounds, Condition};
+use rowdex_base::error::Result;
+
+/// Units of a column's values and of what is written, so that both are whole: 10^-9.
+const UNIT: i128 = 1_000_000_000;
+
+/// The rows that are kept, and those that bounds which are just the value leave in.
+fn kept(column: &ArrayRef, text: &str) -> Result<(Vec<usize>, Vec<usize>)> {
+    let batch = RecordBatch::try_from_iter_with_nullable([("c", Arc::clone(column), true)]).unwrap();
+    let condition = Condition::parse(&[text.to_owned()], &batch.schema())?;
+    let predicate = condition.over(&batch.schema())?;
+    let may = |row: &usize| {
+        let value = ScalarValue::try_from_array(column, *row).unwrap();
+        let is_null = value.is_null();
+        let bound = (!is_null).then_some(value);
+        let bounds = Bounds { min: bound.clone(), max: bound, no_null: !is_null, all_null: is_null, lacks: None };
+        predicate.truth(&vec![bounds; predicate.terms().len()]).may_be_true
+    };
+    let may = (0..column.len()).filter(may).collect();
+    Ok((predicate.rows(&batch)?.set_indices().collect(), may))
+}
+
+type Test = fn(i128, i128) -> bool;
+
+/// Every way to compare, with the values in units and what is written as text.
+fn agrees(column: &ArrayRef, values: &[Option<i128>], written: &[(&str, i128)]) {
+    let ops: [(&str, &str, Test); 6] = [
+        ("=", "=", |a, b| a == b),
+        ("<>", "<>", |a, b| a != b),
+        ("<", ">", |a, b| a < b),
+        ("<=", ">=", |a, b| a <= b),
+        (">", "<", |a, b| a > b),
+        (">=", "<=", |a, b| a >= b),
+    ];
+    let mut chance = ChaCha8Rng::seed_from_u64(7);
+    let mut wrong = Vec::new();
+    let mut compare = |text: String, truth: &dyn Fn(Option<i128>) -> Option<bool>| {
+        let expected: Vec<usize> = (0..values.len()).filter(|row| truth(values[*row]) == Some(true)).collect();
+        match kept(column, &text) {
+            Ok((kept, may)) if kept == expected && expected.iter().all(|row| may.contains(row)) => {}
+            other => wrong.push(format!("{}: {text}: {other:?} and not {expected:?}", column.data_type())),
+        }
+    };
+    for (text, number) in written {
+        for (op, swapped, test) in ops {
+            let is = |value: Option<i128>| value.map(|value| test(value, *number));
+            compare(format!("c {op} {text}"), &is);
+            compare(format!("{text} {swapped} c"), &is);
+            compare(format!("not (c {op} {text})"), &|value| is(value).map(|is| !is));
+            compare(format!("case when c {op} {text} then false else true end"), &|value| {
+                Some(is(value) != Some(true))
+            });
+        }
+        compare(format!("c is distinct from {text}"), &|value| Some(value != Some(*number)));
+        compare(format!("c is not distinct from {text}"), &|value| Some(value == Some(*number)));
+        compare(format!("case c when {text} then true else false end"), &|value| Some(value == Some(*number)));
+        compare(format!("c in ({text})"), &|value| value.map(|value| value == *number));
+        compare(format!("c not in ({text})"), &|value| value.map(|value| value != *number));
+        compare(format!("c in ({text}, null)"), &|value| value.filter(|value| value == number).map(|_| true));
+        for (other, most) in written.iter().filter(|_| chance.random_bool(0.3)) {
+            let within = |value: Option<i128>| value.map(|value| *number <= value && value <= *most);
+            compare(format!("c between {text} and {other}"), &within);
+            compare(format!("c not between {text} and {other}"), &|value| within(value).map(|is| !is));
+            compare(format!("not (c in ({text}, {other}))"), &|value| value.map(|v| v != *number && v != *most));
+        }
+    }
+    assert!(wrong.is_empty(), "{} are wrong, such as {:#?}", wrong.len(), &wrong[..wrong.len().min(30)]);
+}
+
+const NUMBERS: &[(&str, i128)] = &[
+    ("0", 0),
+    ("-1", -UNIT),
+    ("2.5", 5 * UNIT / 2),
+    ("-0.5", -UNIT / 2),
+    ("127.001", 127 * UNIT + UNIT / 1000),
+    ("3.0", 3 * UNIT),
+    ("256", 256 * UNIT),
+    ("3000000000", 3_000_000_000 * UNIT),
+    ("9223372036854775806.5", 9_223_372_036_854_775_806 * UNIT + UNIT / 2),
+    ("18446744073709551616", (1 << 64) * UNIT),
+    ("-36893488147419103232.5", -(1 << 65) * UNIT - UNIT / 2),
+    ("1e300", i128::MAX),
+    ("-1e300", i128::MIN),
+    ("1e-300", 1),
+];
+
+#[test]
+fn integers_are_compared_with_numbers_that_their_type_does_not_have() {
+    macro_rules! check {
+        ($array:ident, $native:ty) => {
+            let edges = [<$native>::MIN, <$native>::MIN + 1, <$native>::MAX - 1, <$native>::MAX];
+            let values: Vec<Option<$native>> =
+                [0, 1, 2, 3, 127].into_iter().chain(edges).map(Some).chain([None]).collect();
+            let exact: Vec<_> = values.iter().map(|value| value.map(|value| i128::from(value) * UNIT)).collect();
+            agrees(&(Arc::new($array::from(values)) as ArrayRef), &exact, NUMBERS);
+        };
+    }
+    check!(Int32Array, i32);
+    check!(Int64Array, i64);
+    check!(UInt8Array, u8);
+    check!(UInt64Array, u64);
+}
+
+#[test]
+fn decimals_are_compared_with_numbers_of_more_digits() {
+    let numbers = [
+        ("19.99", 19_990_000_000),
+        ("19.995", 19_995_000_000),
+        ("-19.991", -19_991_000_000),
+        ("20", 20 * UNIT),
+        ("99.99", 99_990_000_000),
+        ("99.999", 99_999_000_000),
+        ("100", 100 * UNIT),
+        ("-1e300", i128::MIN),
+        ("1e-300", 1),
+    ];
+    let values = [Some(1999_i128), Some(2000), Some(-1999), Some(9999), Some(-9999), Some(0), None];
+    let exact: Vec<_> = values.iter().map(|value| value.map(|value| value * UNIT / 100)).collect();
+    let wide = Decimal128Array::from(values.to_vec()).with_precision_and_scale(4, 2).unwrap();
+    agrees(&(Arc::new(wide) as ArrayRef), &exact, &numbers);
+    let small = values.iter().map(|value| value.map(|value| value as i32));
+    let small = Decimal32Array::from_iter(small).with_precision_and_scale(4, 2).unwrap();
+    agrees(&(Arc::new(small) as ArrayRef), &exact, &numbers);
+}
+
+#[test]
+fn times_are_compared_with_finer_ones() {
+    let hours = |hours: i128| hours * 3600 * UNIT;
+    let texts = [
+        ("time '12:00'", hours(12)),
+        ("time '11:59:59.9999999'", hours(12) - 100),
+        ("time '00:00:00.000001'", 1000),
+        ("time '23:59:59.999999999'", hours(24) - 1),
+    ];
+    let exact = [Some(hours(12)), Some(0), None, Some(hours(24) - UNIT), Some(hours(6))];
+    let cases: [(ArrayRef, i128); 4] = [
+        (Arc::new(Time64MicrosecondArray::from_iter(exact.map(|of| of.map(|of| (of / 1000) as i64)))), 1),
+        (Arc::new(Time64NanosecondArray::from_iter(exact.map(|of| of.map(|of| of as i64)))), 1),
+        (Arc::new(Time32MillisecondArray::from_iter(exact.map(|of| of.map(|of| (of / 1_000_000) as i32)))), 1),
+        (Arc::new(Time32SecondArray::from_iter(exact.map(|of| of.map(|of| (of / UNIT) as i32)))), 1),
+    ];
+    for (column, _) in cases {
+        agrees(&column, &exact, &texts);
+    }
+}
+
+#[test]
+fn timestamps_and_dates_are_compared_with_finer_ones() {
+    // 2024-01-01 00:00:00 and 1969-12-31 23:59:59.
+    let (day, before) = (1_704_067_200 * UNIT, -UNIT);
+    let texts = [
+        ("timestamp '2024-01-01 00:00:00'", day),
+        ("timestamp '2024-01-01 00:00:00.0000005'", day + 500),
+        ("timestamp '1969-12-31 23:59:59.0000005'", before + 500),
+        ("timestamp '2024-01-01 12:00:00'", day + 43_200 * UNIT),
+        ("'2024-01-01 00:00:00.0005'", day + 500_000),
+        ("timestamp '9999-12-31 00:00:00'", 253_402_214_400 * UNIT),
+    ];
+    let exact = [Some(day), Some(before), None, Some(0), Some(day + UNIT)];
+    for zone in [None, Some("UTC")] {
+        let columns: [ArrayRef; 4] = [
+            Arc::new(
+                TimestampSecondArray::from_iter(exact.map(|of| of.map(|of| (of / UNIT) as i64)))
+                    .with_timezone_opt(zone),
+            ),
+            Arc::new(
+                TimestampMillisecondArray::from_iter(exact.map(|of| of.map(|of| (of / 1_000_000) as i64)))
+                    .with_timezone_opt(zone),
+            ),
+            Arc::new(
+                TimestampMicrosecondArray::from_iter(exact.map(|of| of.map(|of| (of / 1000) as i64)))
+                    .with_timezone_opt(zone),
+            ),
+            Arc::new(
+                TimestampNanosecondArray::from_iter(exact.map(|of| of.map(|of| of as i64))).with_timezone_opt(zone),
+            ),
+        ];
+        for column in columns {
+            let is_finest =
+                matches!(column.data_type(), DataType::Timestamp(arrow::datatypes::TimeUnit::Nanosecond, _));
+            // Nanoseconds end before the year 9999.
+            let texts = if is_finest { &texts[..5] } else { &texts[..] };
+            agrees(&column, &exact, texts);
+        }
+    }
+    let days = [Some(day), Some(-86_400 * UNIT), None, Some(day + 86_400 * UNIT)];
+    let column: ArrayRef = Arc::new(Date32Array::from_iter(days.map(|of| of.map(|of| (of / UNIT / 86_400) as i32))));
+    agrees(&column, &days, &texts[..4]);
+}
+
+/// Values of 0.1, 3e38, infinity, NaN, 0.0, -infinity, null.
+#[test]
+fn floats_are_compared_in_double_where_their_type_ends() {
+    let values = [Some(0.1), Some(3e38), Some(f64::INFINITY), Some(f64::NAN), Some(0.0), Some(f64::NEG_INFINITY), None];
+    let single: ArrayRef = Arc::new(Float32Array::from_iter(values.map(|of| of.map(|of| of as f32))));
+    let half = values.map(|of| of.map(|of: f64| if of == 3e38 { 60_000.0 } else { of }));
+    let half: ArrayRef = Arc::new(half.into_iter().map(|of| of.map(half::f16::from_f64)).collect::<Float16Array>());
+    let cases: &[(&str, &[usize])] = &[
+        ("c > 1e300", &[2, 3]),
+        ("c = 1e300", &[]),
+        ("not (c > 1e300)", &[0, 1, 4, 5]),
+        ("c < -1e300", &[5]),
+        ("c <> 1e300", &[0, 1, 2, 3, 4, 5]),
+        ("c in (0.1, 1e300)", &[0]),
+        ("c not in (0.1, 1e300)", &[1, 2, 3, 4, 5]),
+        ("c between 0.1 and 1e300", &[0, 1]),
+        ("case c when 1e300 then true else false end", &[]),
+        ("case c when 0.1 then true else false end", &[0]),
+        ("c > 1e-300", &[0, 1, 2, 3]),
+        ("c = 1e-300", &[]),
+        ("c = 0.1", &[0]),
+        ("1e300 < c", &[2, 3]),
+        ("c < 100000000000000000000000000000000000000000", &[0, 1, 4, 5]),
+    ];
+    for column in [single, half] {
+        for (text, expected) in cases {
+            let (found, may) = kept(&column, text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(found, *expected, "{}: {text}", column.data_type());
+            assert!(expected.iter().all(|row| may.contains(row)), "{}: {text}: {may:?}", column.data_type());
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Where the files of an index are: what is recorded of it, and what that means where the index is now.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::{Index, Root, RootKind};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_io::source::place::Place;
+
+/// Where the files are, as the index says.
+pub fn of(index: &Index) -> Result<Place> {
+    let recorded = index.root();
+    let path = match (recorded.kind, index.path()) {
+        (RootKind::Absolute, _) => return Place::of(&recorded.path),
+        (RootKind::RelativeToIndex, Some(path)) => path,
+        (RootKind::RelativeToIndex, None) => {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "an index from memory does not say where its files are",
+            )
+            .with_hint("open the dataset with a root"));
+        }
+    };
+    match Place::of(path)? {
+        Place::Local(path) => Ok(Place::Local(path.parent().unwrap_or_else(|| Path::new("")).join(&recorded.path))),
+        Place::Remote(url) => match url.parent().join(&recorded.path) {
+            Some(root) => Ok(Place::Remote(root)),
+            None => {
+                Err(Error::new(ErrorKind::InvalidArgument, "the recorded root leads out of the store of the index")
+                    .with_file(url.to_string())
+                    .with_hint("name the root"))
+            }
+        },
+    }
+}
+
+/// The root relative to the directory of the index if it can be written so, absolute otherwise.
+pub fn recorded(output: &Place, root: &Place) -> Result<Root> {
+    from(Some(output), root)
+}
+
+/// The root as it is recorded in an index that is copied to another machine.
+pub fn absolute(root: &Place) -> Result<Root> {
+    from(None, root)
+}
+
+fn from(output: Option<&Place>, root: &Place) -> Result<Root> {
+    let (output, root) = match (output, root) {
+        // Data in a store stays where it is when an index of it is copied to another place.
+        (_, Place::Remote(url)) => return Ok(Root { kind: RootKind::Absolute, path: url.to_string() }),
+        (None | Some(Place::Remote(_)), Place::Local(root)) => (None, root),
+        (Some(Place::Local(output)), Place::Local(root)) => (Some(output), root),
+    };
+    let canonical = |path: &Path| {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        path.canonicalize()
+            .map_err(|error| Error::io("cannot resolve the directory", error).with_file(path.display().to_string()))
+    };
+    let root = canonical(root)?;
+    let beside = match output {
+        Some(output) => relative(&canonical(output.parent().unwrap_or(Path::new("")))?, &root),
+        None => None,
+    };
+    let (kind, path) = match beside {
+        Some(path) => (RootKind::RelativeToIndex, path),
+        None => (RootKind::Absolute, root),
+    };
+    let path = path.to_str().map(|path| path.replace(std::path::MAIN_SEPARATOR, "/")).ok_or_else(|| {
+        Error::new(ErrorKind::InvalidArgument, "the path of the data is not UTF-8")
+            .with_file(path.display().to_string())
+    })?;
+    Ok(Root { kind, path })
+}
+
+/// The way from one absolute directory to another; `None` between drives.
+pub fn relative(from: &Path, to: &Path) -> Option<PathBuf> {
+    let (from, to): (Vec<Component<'_>>, Vec<Component<'_>>) = (from.components().collect(), to.components().collect());
+    let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+    if shared == 0 {
+        return None;
+    }
+    let up = from[shared..].iter().map(|_| Component::ParentDir);
+    let path: PathBuf = up.chain(to[shared..].iter().copied()).collect();
+    Some(if path.as_os_str().is_empty() { PathBuf::from(".") } else { path })
+}

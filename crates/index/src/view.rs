@@ -1,0 +1,200 @@
+//! Views: indexes of the same files that serve other rows of them.
+//!
+//! Rows of different views are told apart by their *source rows*: their places among all rows of all row groups,
+//! served or not. Those are the row ids of an index of the same files that serves everything.
+
+use std::io::{Seek, SeekFrom};
+use std::ops::Range;
+
+use super::output::Output;
+use super::writer::{FooterRef, IndexWriter, NewFile, NewRowGroup, StoredFooter, Summary};
+use super::{FileEntry, Index, Root, RowGroupEntry};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_order::IdSet;
+use rowdex_order::id_set::Builder;
+
+impl Index {
+    /// The source rows of each row group.
+    fn source_groups(&self) -> impl Iterator<Item = (RowGroupEntry<'_>, Range<u64>)> {
+        let mut start = 0_u64;
+        self.row_groups().map(move |group| {
+            let own = start..start.saturating_add(group.source_rows());
+            start = own.end;
+            (group, own)
+        })
+    }
+
+    /// The source rows that are served.
+    #[doc(hidden)]
+    pub fn served_source(&self) -> Result<IdSet> {
+        self.to_source(&IdSet::all(self.len())?)
+    }
+
+    /// The source rows of row ids.
+    #[doc(hidden)]
+    pub fn to_source(&self, ids: &IdSet) -> Result<IdSet> {
+        let mut source = Builder::new(self.source_rows());
+        let mut wanted = ids.ranges().peekable();
+        for (group, own) in self.source_groups() {
+            let runs: Box<dyn Iterator<Item = Range<u64>>> = match group.selection() {
+                None => Box::new(std::iter::once(0..group.source_rows())),
+                Some(set) => Box::new(set.runs()),
+            };
+            let mut id = group.first_row();
+            for run in runs {
+                let run_ids = id..id + (run.end - run.start);
+                id = run_ids.end;
+                while let Some(range) = wanted.peek() {
+                    let common = range.start.max(run_ids.start)..range.end.min(run_ids.end);
+                    if common.start < common.end {
+                        let first = own.start + run.start + (common.start - run_ids.start);
+                        source.add(first..first + (common.end - common.start))?;
+                    }
+                    if range.end > run_ids.end {
+                        break;
+                    }
+                    wanted.next();
+                }
+            }
+        }
+        Ok(source.finish())
+    }
+
+    /// The row ids of those source rows that are served.
+    #[doc(hidden)]
+    pub fn of_source(&self, source: &IdSet) -> Result<IdSet> {
+        let mut ids = Builder::new(self.len());
+        let mut wanted = source.ranges().peekable();
+        for (group, own) in self.source_groups() {
+            let selection = group.selection();
+            let slot = |row: u64| selection.map_or(row, |set| set.rank(row));
+            while let Some(range) = wanted.peek() {
+                let common = range.start.max(own.start)..range.end.min(own.end);
+                if common.start < common.end {
+                    let slots = slot(common.start - own.start)..slot(common.end - own.start);
+                    ids.add(group.first_row() + slots.start..group.first_row() + slots.end)?;
+                }
+                if range.end > own.end {
+                    break;
+                }
+                wanted.next();
+            }
+        }
+        Ok(ids.finish())
+    }
+
+    /// The rows of this index that a view of the same files serves, too, by row id of this index. Takes time in
+    /// proportion to the row groups and the stored selections.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the other is an index of other files, or of other contents of them.
+    pub fn rows_of(&self, view: &Self) -> Result<IdSet> {
+        self.check_same_files(view)?;
+        self.of_source(&view.served_source()?)
+    }
+
+    /// Refuses a view of other files.
+    #[doc(hidden)]
+    pub fn check_same_files(&self, view: &Self) -> Result<()> {
+        let other = |message: String| {
+            let error = Error::new(ErrorKind::InvalidArgument, message)
+                .with_hint("combine views of one index; make those of an older one anew");
+            match view.path() {
+                Some(path) => Err(error.with_file(rowdex_io::source::place::shown(path))),
+                None => Err(error),
+            }
+        };
+        let (own, others) = (self.num_files(), view.num_files());
+        if own != others {
+            return other(format!("it is not a view of the same files: it has {others}, and not {own}"));
+        }
+        let same = |a: &FileEntry<'_>, b: &FileEntry<'_>| {
+            (a.path(), a.size(), a.footer_hash()) == (b.path(), b.size(), b.footer_hash())
+        };
+        if let Some((own, others)) = self.files().zip(view.files()).find(|(a, b)| !same(a, b)) {
+            let message = match own.path() == others.path() {
+                true => format!("it is not a view of the same files: {} has another content", own.path()),
+                false => {
+                    format!("it is not a view of the same files: it has {}, and not {}", others.path(), own.path())
+                }
+            };
+            return other(message);
+        }
+        let shape = |index: &Self| index.num_row_groups();
+        let rows = |group: RowGroupEntry<'_>| (group.file(), group.ordinal(), group.source_rows());
+        if shape(self) != shape(view) || !self.row_groups().map(rows).eq(view.row_groups().map(rows)) {
+            return other("it is not a view of the same row groups".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Writes an index of the files of `base` that serves these source rows, and returns how long it is in bytes.
+pub fn write(out: &mut Output, base: &Index, rows: &IdSet, root: &Root, build_info: &str) -> Result<u64> {
+    let mut writer = IndexWriter::new(out)?;
+    let mut wanted = rows.ranges().peekable();
+    let mut groups = base.source_groups();
+    let mut picked = Vec::new();
+    for file in base.files() {
+        let footer = match file.stored_footer()? {
+            Some((bytes, raw_length)) => {
+                writer.push_footer(&StoredFooter::copied(file.footer_hash(), raw_length, bytes.to_vec()))?
+            }
+            None => FooterRef::hashed(file.footer_hash()),
+        };
+        let values: Vec<Option<&str>> = file.partition_values().collect();
+        writer.push_file(NewFile {
+            path: file.path(),
+            size: file.size(),
+            mtime_ns: file.mtime_ns(),
+            etag: file.etag(),
+            footer,
+            partition_values: &values,
+        })?;
+        for (group, own) in groups.by_ref().take(file.row_groups().len()) {
+            picked.clear();
+            let mut count = 0;
+            while let Some(range) = wanted.peek() {
+                let common = range.start.max(own.start)..range.end.min(own.end);
+                if common.start < common.end {
+                    count += common.end - common.start;
+                    if count < group.source_rows() {
+                        pick(&mut picked, common.start - own.start..common.end - own.start)?;
+                    }
+                }
+                if range.end > own.end {
+                    break;
+                }
+                wanted.next();
+            }
+            writer.push_row_group(NewRowGroup {
+                ordinal: group.ordinal(),
+                source_rows: group.source_rows(),
+                decoded_bytes: group.decoded_bytes(),
+                selection: (count < group.source_rows()).then_some(&*picked),
+            })?;
+        }
+    }
+    let summary = Summary {
+        schema: base.schema(),
+        partition_columns: base.partition_columns(),
+        renames: base.renaming(),
+        root,
+        build_info,
+    };
+    let out = writer.finish(&summary)?;
+    out.seek(SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))
+}
+
+/// Adds rows of a row group, which are numbered with 32 bits where only some are served.
+fn pick(picked: &mut Vec<u32>, rows: Range<u64>) -> Result<()> {
+    let too_large = || {
+        Error::new(ErrorKind::TooLarge, "a row group of more than 2^32 rows cannot be served in part")
+            .with_hint("write the data with smaller row groups")
+    };
+    let (start, last) = (u32::try_from(rows.start), u32::try_from(rows.end - 1));
+    let (Ok(start), Ok(last)) = (start, last) else { return Err(too_large()) };
+    picked.try_reserve((rows.end - rows.start) as usize).map_err(|_| too_large())?;
+    picked.extend(start..=last);
+    Ok(())
+}

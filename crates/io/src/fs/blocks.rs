@@ -1,0 +1,346 @@
+//! An allocator whose large blocks are maps of their own.
+//!
+//! What a loader holds comes and goes in blocks of some hundred kilobytes, made by one thread and let go by another.
+//! glibc maps such a block only until one like it was freed; from then on they lie among small ones, in a heap for each
+//! thread, and what is free between them is not given back: several times the memory that was asked for stays resident.
+//! A map of its own is given back when it is freed, and grows and shrinks where it lies.
+//!
+//! The kernel clears each page of a new map, so a few maps wait to be used again. A forked child may find those locked
+//! for ever; nobody waits for them.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::UnsafeCell;
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use memmap2::MmapMut;
+
+/// Blocks of so many bytes and more are maps.
+const LARGE: usize = 128 << 10;
+/// What lies in front of a large block, as long as its alignment.
+const HEADER: usize = 64;
+/// Maps that wait, at most, and their bytes together.
+const MAPS: usize = 16;
+const MOST_IDLE: usize = 4 << 20;
+/// Longer ones do not wait.
+const LONGEST_IDLE: usize = 2 << 20;
+
+/// An allocator for a whole program, which gives memory back that is no longer used: blocks of 128 KiB and more are
+/// maps of their own, and the system's allocator has the others.
+///
+/// The shared library of the C API and of the Python package has it for what the library itself allocates. A Rust
+/// program may choose it, and then the memory that it takes is what loaders are allowed:
+///
+/// ```
+/// # mod rowdex { pub use rowdex_io::fs::MappedBlocks; }
+/// #[global_allocator]
+/// static ALLOCATOR: rowdex::MappedBlocks = rowdex::MappedBlocks::new();
+/// # fn main() {}
+/// ```
+#[derive(Debug)]
+pub struct MappedBlocks {
+    idle: Idle,
+}
+
+/// What a large block is in.
+enum Home {
+    Map(MmapMut),
+    /// There were no more maps to be had.
+    System,
+}
+
+const _: () = assert!(size_of::<Home>() <= HEADER);
+
+impl MappedBlocks {
+    /// Without a block yet.
+    pub const fn new() -> Self {
+        Self { idle: Idle::new() }
+    }
+
+    /// A large block, and whether all its bytes are zero.
+    fn large(&self, layout: Layout) -> (*mut u8, bool) {
+        let Some(length) = layout.size().checked_add(HEADER) else { return (ptr::null_mut(), false) };
+        let waiting = self.idle.take(length);
+        let is_new = waiting.is_none();
+        if let Some(map) = waiting.or_else(|| MmapMut::map_anon(length).ok()) {
+            return (settle(map), is_new);
+        }
+        let Ok(whole) = Layout::from_size_align(length, HEADER) else { return (ptr::null_mut(), false) };
+        // SAFETY: its size is not zero.
+        let start = unsafe { System.alloc(whole) };
+        if start.is_null() {
+            return (start, false);
+        }
+        // SAFETY: the header fits in front of the block, and is aligned.
+        unsafe {
+            start.cast::<Home>().write(Home::System);
+            (start.add(HEADER), false)
+        }
+    }
+}
+
+impl Default for MappedBlocks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn is_large(layout: Layout) -> bool {
+    layout.size() >= LARGE && layout.align() <= HEADER
+}
+
+/// The block in a map of more bytes than a header has.
+fn settle(mut map: MmapMut) -> *mut u8 {
+    let start = map.as_mut_ptr();
+    // SAFETY: a map begins at a page, and its first bytes are nobody's but the header's. It stays where it is when its
+    // owner is moved.
+    unsafe {
+        start.cast::<Home>().write(Home::Map(map));
+        start.add(HEADER)
+    }
+}
+
+/// Takes a large block out of what it is in.
+///
+/// # Safety
+/// The block is one of [`settle`], or of [`MappedBlocks::large`], and is not used any more.
+unsafe fn home_of(block: *mut u8) -> Home {
+    // SAFETY: as the caller says, the header is in front of the block; it is read once.
+    unsafe { block.sub(HEADER).cast::<Home>().read() }
+}
+
+// SAFETY: a block is at least as long as asked for, since a map or a block of the system's allocator is longer by a
+// header, and aligned to 64 bytes behind the header, or it is the system's. Which of both follows from the layout
+// alone, which is the same when the block is freed. Nothing here panics or allocates.
+unsafe impl GlobalAlloc for MappedBlocks {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if is_large(layout) {
+            return self.large(layout).0;
+        }
+        // SAFETY: as the caller says.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if is_large(layout) {
+            let (block, is_zero) = self.large(layout);
+            if !block.is_null() && !is_zero {
+                // SAFETY: the block has so many bytes.
+                unsafe { block.write_bytes(0, layout.size()) };
+            }
+            return block;
+        }
+        // SAFETY: as the caller says.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if !is_large(layout) {
+            // SAFETY: as the caller says.
+            return unsafe { System.dealloc(block, layout) };
+        }
+        // SAFETY: a block of a large layout is one of `large`.
+        match unsafe { home_of(block) } {
+            Home::Map(map) => self.idle.give(map),
+            Home::System => {
+                if let Ok(whole) = Layout::from_size_align(layout.size() + HEADER, HEADER) {
+                    // SAFETY: `large` has asked for this layout and returned what is behind the header.
+                    unsafe { System.dealloc(block.sub(HEADER), whole) };
+                }
+            }
+        }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller says that the size, rounded up to the alignment, does not overflow.
+        let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        if !is_large(layout) && !is_large(wanted) {
+            // SAFETY: as the caller says.
+            return unsafe { System.realloc(block, layout, size) };
+        }
+        #[cfg(target_os = "linux")]
+        if is_large(layout) && is_large(wanted) {
+            // SAFETY: a block of a large layout is one of `large`; the header is written again below.
+            match unsafe { home_of(block) } {
+                Home::Map(map) => {
+                    if let Some(moved) = resized(map, size, block) {
+                        return moved;
+                    }
+                }
+                Home::System => {}
+            }
+        }
+        // SAFETY: the new block is another one, and both have as many bytes as are copied.
+        unsafe {
+            let other = self.alloc(wanted);
+            if !other.is_null() {
+                ptr::copy_nonoverlapping(block, other, layout.size().min(size));
+                self.dealloc(block, layout);
+            }
+            other
+        }
+    }
+}
+
+/// A block of another size in the map of this one; `None` if it cannot be had, and then the block is as it was.
+#[cfg(target_os = "linux")]
+fn resized(mut map: MmapMut, size: usize, block: *mut u8) -> Option<*mut u8> {
+    /// What a block may leave unused, as a part of it.
+    const PART: usize = 16;
+    let length = size.checked_add(HEADER);
+    let fits = length.is_some_and(|length| (length..=length.saturating_add(length / PART)).contains(&map.len()));
+    if fits {
+        settle(map);
+        return Some(block);
+    }
+    // SAFETY: nobody but the owner of the block has an address in the map, and is told the new one.
+    let moved =
+        length.is_some_and(|length| unsafe { map.remap(length, memmap2::RemapOptions::new().may_move(true)) }.is_ok());
+    let place = settle(map);
+    moved.then_some(place)
+}
+
+/// Maps that wait to be used again. Whoever finds somebody at it does without.
+#[derive(Debug)]
+struct Idle {
+    busy: AtomicBool,
+    maps: UnsafeCell<[Option<MmapMut>; MAPS]>,
+}
+
+// SAFETY: `maps` is only touched by whoever has set `busy`.
+unsafe impl Sync for Idle {}
+
+impl Idle {
+    const fn new() -> Self {
+        Self { busy: AtomicBool::new(false), maps: UnsafeCell::new([const { None }; MAPS]) }
+    }
+
+    fn with<T>(&self, step: impl FnOnce(&mut [Option<MmapMut>; MAPS]) -> T) -> Option<T> {
+        if self.busy.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: nobody else has set `busy`.
+        let done = step(unsafe { &mut *self.maps.get() });
+        self.busy.store(false, Ordering::Release);
+        Some(done)
+    }
+
+    /// A map of so many bytes or a few more.
+    fn take(&self, length: usize) -> Option<MmapMut> {
+        if length > LONGEST_IDLE {
+            return None;
+        }
+        let fits = |map: &Option<MmapMut>| {
+            map.as_ref().is_some_and(|map| (length..=length.saturating_add(length / 4)).contains(&map.len()))
+        };
+        self.with(|maps| maps.iter_mut().find(|map| fits(map))?.take())?
+    }
+
+    /// Lets a map wait, and those go that have waited for longest, if they are too many.
+    fn give(&self, map: MmapMut) {
+        if map.len() > LONGEST_IDLE {
+            return;
+        }
+        let mut map = Some(map);
+        let mut gone: [Option<MmapMut>; MAPS] = [const { None }; MAPS];
+        self.with(|maps| {
+            let mut bytes: usize = maps.iter().flatten().map(|map| map.len()).sum();
+            let last = maps.len() - 1;
+            // The oldest are in front.
+            for (waiting, gone) in maps.iter_mut().zip(&mut gone) {
+                if bytes <= MOST_IDLE - LONGEST_IDLE {
+                    break;
+                }
+                bytes -= waiting.as_ref().map_or(0, |map| map.len());
+                *gone = waiting.take();
+            }
+            if maps[0].is_some() && maps.iter().all(Option::is_some) {
+                gone[0] = maps[0].take();
+            }
+            let free = maps.iter().position(Option::is_none).unwrap_or(0);
+            maps[free..].rotate_left(1);
+            mem::swap(&mut maps[last], &mut map);
+        });
+        // What waits no longer is given back here, while others may look for one.
+        drop((map, gone));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    fn layout(size: usize) -> Layout {
+        Layout::from_size_align(size, 64).unwrap()
+    }
+
+    #[test]
+    fn blocks_keep_what_is_written_to_them_whatever_they_grow_and_shrink_to() {
+        let blocks = MappedBlocks::new();
+        let sizes = [100, LARGE - 1, LARGE, LARGE + 5000, 3 << 20, 64 << 20, 10 << 20, LARGE, 1000, 2 << 20];
+        // SAFETY: blocks are used by their layouts, and as far as they reach.
+        unsafe {
+            let mut block = blocks.alloc(layout(sizes[0]));
+            block.write_bytes(7, sizes[0]);
+            for pair in sizes.windows(2) {
+                block = blocks.realloc(block, layout(pair[0]), pair[1]);
+                assert_eq!(block as usize % 8, 0);
+                let same = pair[0].min(pair[1]);
+                let bytes = std::slice::from_raw_parts_mut(block, pair[1]);
+                assert!(bytes[..same].iter().all(|byte| *byte == 7), "{pair:?}");
+                bytes.fill(7);
+            }
+            blocks.dealloc(block, layout(sizes[sizes.len() - 1]));
+            for size in [LARGE, 1 << 20, 5 << 20] {
+                let block = blocks.alloc_zeroed(layout(size));
+                assert!(std::slice::from_raw_parts(block, size).iter().all(|byte| *byte == 0), "{size}");
+                block.write_bytes(1, size);
+                blocks.dealloc(block, layout(size));
+            }
+        }
+    }
+
+    #[test]
+    fn a_few_maps_wait_to_be_used_again_and_no_more() {
+        let blocks = MappedBlocks::new();
+        let waiting = || blocks.idle.with(|maps| maps.iter().flatten().map(|map| map.len()).sum::<usize>()).unwrap();
+        // SAFETY: blocks are used by their layouts.
+        unsafe {
+            let first = blocks.alloc(layout(1 << 20));
+            blocks.dealloc(first, layout(1 << 20));
+            assert_eq!(blocks.alloc(layout((1 << 20) - 1000)), first);
+            blocks.dealloc(first, layout((1 << 20) - 1000));
+            let sizes = [LARGE, 1 << 20, 2 << 20, 1 << 19, 3 << 20, LARGE + 1, LARGE + 2];
+            for size in sizes.iter().cycle().take(100) {
+                let all: Vec<*mut u8> = (0..20).map(|_| blocks.alloc(layout(*size))).collect();
+                all.into_iter().for_each(|block| blocks.dealloc(block, layout(*size)));
+                assert!(waiting() <= MOST_IDLE, "{} after {size}", waiting());
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_of_many_threads_do_not_meet() {
+        let blocks = MappedBlocks::new();
+        let work = |thread: u8| {
+            for round in 0..200_usize {
+                let size = LARGE + (round * 7919 + usize::from(thread) * 104_729) % (1 << 20);
+                // SAFETY: the block is used by its layout.
+                unsafe {
+                    let block = blocks.alloc(layout(size));
+                    block.write_bytes(thread, size);
+                    thread::yield_now();
+                    assert!(std::slice::from_raw_parts(block, size).iter().all(|byte| *byte == thread));
+                    blocks.dealloc(block, layout(size));
+                }
+            }
+        };
+        thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || work(thread)))));
+    }
+}

@@ -1,0 +1,7 @@
+//! Bytes: ranged reads of named files, local or in a store, the disk tier, and files of the system.
+//!
+//! It knows names and ranges of bytes, and nothing of what the bytes mean.
+
+pub mod fs;
+pub mod source;
+pub mod tier;

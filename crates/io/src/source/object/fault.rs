@@ -1,0 +1,282 @@
+//! What a store's errors mean, in words that hold no secret.
+//!
+//! The errors of the store's client are not passed on as they are: they may quote signed URLs, and a store that refuses
+//! a signature answers with the headers that it was made from, session token included. So what is said is put together
+//! from the kind, the status and the store's own error code.
+
+use std::error::Error as StdError;
+
+use object_store::client::{HttpError, HttpErrorKind};
+
+use super::transport::Refused;
+use crate::source::place::{Scheme, Url};
+use rowdex_base::error::{Error, ErrorKind};
+
+/// Why a request failed.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) error: Error,
+    pub(super) sort: Sort,
+}
+
+/// What to do about a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// It may pass.
+    Passing,
+    /// Asking again gives the same.
+    Lasting,
+    /// The range asked for is not there, or not served as one.
+    Range,
+    /// There is something already.
+    Exists,
+    /// The store cannot do what was asked.
+    Unsupported,
+}
+
+impl Fault {
+    pub(super) fn new(sort: Sort, kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { error: Error::new(kind, message.into()), sort }
+    }
+
+    /// From an error of the client, on the way to `url`.
+    pub(super) fn of(error: &object_store::Error, url: &Url) -> Self {
+        use object_store::Error as Store;
+        let text = chain(error);
+        let code = code(&text);
+        let said = |message: &str| match (&code, status(&text)) {
+            (Some(code), _) => format!("{message} ({code})"),
+            (None, Some(status)) => format!("{message} (HTTP status {status})"),
+            (None, None) => message.to_owned(),
+        };
+        let lasting = |kind, message: &str| Self::new(Sort::Lasting, kind, said(message));
+        if url.scheme == Scheme::Gcs && text.contains("/computeMetadata/v1/instance/") {
+            // To write, this client asks for credentials even where it was told to go without.
+            return Self::no_credentials("", url);
+        }
+        let missing = matches!(code.as_deref(), Some("NoSuchBucket" | "ContainerNotFound"));
+        match (error, status(&text)) {
+            _ if missing => {
+                let what = if url.scheme == Scheme::Azure { "container" } else { "bucket" };
+                lasting(ErrorKind::NotFound, &format!("there is no {what} `{}`", url.authority))
+                    .hint("check its name, and the endpoint that the environment sets")
+            }
+            (Store::NotFound { .. }, _) | (_, Some(404 | 410)) => {
+                lasting(ErrorKind::NotFound, "there is no such file in the store").hint(
+                    "it vanished since the index was built, or the root is another one: restore it, name the root, \
+                     or build the index again",
+                )
+            }
+            (Store::AlreadyExists { .. }, _) => {
+                Self::new(Sort::Exists, ErrorKind::AlreadyExists, said("it exists already"))
+            }
+            (Store::Precondition { .. } | Store::NotModified { .. }, _) => Self::changed(),
+            (Store::PermissionDenied { .. } | Store::Unauthenticated { .. }, _) | (_, Some(401 | 403)) => {
+                lasting(ErrorKind::Io, "the store refuses access").hint(credentials(url.scheme, true))
+            }
+            (Store::NotSupported { .. }, _) if text.contains("ange") => Self::no_ranges(),
+            (Store::NotImplemented { .. } | Store::NotSupported { .. }, _) => {
+                Self::new(Sort::Unsupported, ErrorKind::Io, "the store cannot do this")
+            }
+            (Store::InvalidPath { .. }, _) => {
+                lasting(ErrorKind::InvalidArgument, "the path cannot be that of an object")
+            }
+            _ => Self::of_text(error, &text, &said, url),
+        }
+    }
+
+    /// What keeps a client from being made. Nothing of the text is shown: it may quote the value that it is about.
+    pub(super) fn of_configuration(error: &object_store::Error, url: &Url) -> Self {
+        let text = chain(error);
+        let lasting = |message| Self::new(Sort::Lasting, ErrorKind::Io, message);
+        if text.contains("Account must be specified") {
+            return lasting("the account of the store is not set").hint("set AZURE_STORAGE_ACCOUNT_NAME");
+        }
+        if text.contains("Unable to open service account file") {
+            return lasting("the file with the store's credentials cannot be read").hint(credentials(url.scheme, true));
+        }
+        lasting("the store's configuration is not understood").hint(credentials(url.scheme, true))
+    }
+
+    /// What keeps credentials from coming, from whom the store's configuration names, or from the machine's own
+    /// service, which is the only one that is asked without encryption. `None` if there is no answer; `had` if there
+    /// was one earlier, so that there is somebody.
+    pub(super) fn of_credentials(error: Option<&object_store::Error>, url: &Url, had: bool) -> Self {
+        let text = error.map(chain).unwrap_or_default();
+        let own = error.is_none() || asked_openly(&text);
+        match (status(&text), error.and_then(transport)) {
+            (Some(status @ (429 | 500..)), _) => {
+                let message = format!("the service that gives credentials for the store fails (HTTP status {status})");
+                Self::new(Sort::Passing, ErrorKind::Io, message).hint(credentials(url.scheme, false))
+            }
+            (Some(status), _) if own => Self::no_credentials(&format!(" (HTTP status {status})"), url),
+            (Some(status), _) => {
+                let message = format!("the credentials for the store are refused (HTTP status {status})");
+                Self::new(Sort::Lasting, ErrorKind::Io, message).hint(credentials(url.scheme, true))
+            }
+            (None, _) if own && !had => Self::no_credentials("", url),
+            (None, Some((_, cause))) => {
+                let message = format!("cannot get credentials for the store: {cause}");
+                Self::new(Sort::Passing, ErrorKind::Io, message).hint("check the network")
+            }
+            (None, None) if error.is_none() => Self::new(
+                Sort::Passing,
+                ErrorKind::Io,
+                "the service that gives credentials for the store does not answer",
+            ),
+            (None, None) => Self::new(Sort::Lasting, ErrorKind::Io, "the credentials for the store cannot be used")
+                .hint(credentials(url.scheme, true)),
+        }
+    }
+
+    fn no_credentials(answer: &str, url: &Url) -> Self {
+        let message =
+            format!("there are no credentials for the store: none are set, and this machine has none to give{answer}");
+        Self::new(Sort::Lasting, ErrorKind::Io, message).hint(credentials(url.scheme, false))
+    }
+
+    fn no_ranges() -> Self {
+        Self::new(Sort::Range, ErrorKind::Io, "the server does not serve parts of a file")
+            .hint("use a server that supports range requests")
+    }
+
+    /// The object is not the expected one.
+    pub(super) fn changed() -> Self {
+        let message = "the file in the store is not the one that was indexed, or changed while it was read";
+        Self::new(Sort::Lasting, ErrorKind::Stale, message)
+            .hint("build the index again, or update it (`rowdex build --update`)")
+    }
+
+    fn of_text(error: &object_store::Error, text: &str, said: &dyn Fn(&str) -> String, url: &Url) -> Self {
+        let lasting = |message: &str| Self::new(Sort::Lasting, ErrorKind::Io, said(message));
+        if text.contains("scheme is not allowed") {
+            return Self::new(Sort::Lasting, ErrorKind::Io, "the endpoint is not encrypted, which must be allowed")
+                .hint("set AWS_ALLOW_HTTP=true (AZURE_ALLOW_HTTP, GOOGLE_ALLOW_HTTP)");
+        }
+        if let Some(refused) = causes(error).find_map(|cause| cause.downcast_ref::<Refused>()) {
+            return Self::new(Sort::Lasting, ErrorKind::Io, refused.to_string())
+                .hint("see where the URL leads (`curl -IL URL`), and name one that serves the file itself");
+        }
+        if text.contains("redirect without LOCATION") || matches!(status(text), Some(300..400)) {
+            return lasting("the store redirects to another place").hint(address(url.scheme));
+        }
+        if text.contains("non-partial response") || text.contains("Content-Range header not present") {
+            return Self::no_ranges();
+        }
+        if text.contains("Content-Length Header missing") {
+            return lasting("the server does not say how long the file is (its answer has no Content-Length)").hint(
+                "have the server, or the proxy before it, send files as they are, neither compressed nor chunked",
+            );
+        }
+        match (status(text), transport(error)) {
+            (Some(416), _) => Self::new(Sort::Range, ErrorKind::Io, "the file is shorter than what was asked for")
+                .hint("the file is shorter than when it was indexed; build the index again"),
+            (Some(405 | 501), _) => Self::new(Sort::Unsupported, ErrorKind::Io, said("the server does not do this")),
+            (Some(400), _) => lasting("the store refuses the request").hint(credentials(url.scheme, true)),
+            (Some(429 | 500..), _) => {
+                let message = said("the store fails");
+                Self::new(Sort::Passing, ErrorKind::Io, message).hint("try again later, or with fewer requests at once")
+            }
+            (Some(_), _) => lasting("the store refuses the request"),
+            (None, Some((HttpErrorKind::Connect, cause))) => {
+                Self::new(Sort::Passing, ErrorKind::Io, format!("cannot connect to the store: {cause}"))
+                    .hint("check the network, and the endpoint that the environment sets")
+            }
+            (None, Some((HttpErrorKind::Timeout, _))) => {
+                Self::new(Sort::Passing, ErrorKind::Io, "the store does not answer in time")
+            }
+            (None, Some((_, cause))) => {
+                Self::new(Sort::Passing, ErrorKind::Io, format!("the connection to the store broke: {cause}"))
+            }
+            (None, None) if text.contains("Configuration") => {
+                Self::new(Sort::Lasting, ErrorKind::Io, "the store's configuration is not understood")
+                    .hint("check the environment variables of the store")
+            }
+            (None, None) if text.contains("issing") || text.contains("arse") => {
+                Self::new(Sort::Lasting, ErrorKind::Io, "the store's answer is not understood")
+                    .hint("see whether the URL, and the endpoint that is set, are those of such a store")
+            }
+            (None, None) => Self::new(Sort::Passing, ErrorKind::Io, "the store's answer is not as it should be"),
+        }
+    }
+
+    pub(super) fn hint(mut self, hint: &'static str) -> Self {
+        self.error = self.error.with_hint(hint);
+        self
+    }
+}
+
+/// How to get access; `given` when there were credentials, which did not do.
+fn credentials(scheme: Scheme, given: bool) -> &'static str {
+    match (scheme, given) {
+        (Scheme::S3, true) => {
+            "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_REGION, and what they may read"
+        }
+        (Scheme::S3, false) => {
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a public bucket"
+        }
+        (Scheme::Gcs, true) => "check GOOGLE_APPLICATION_CREDENTIALS, and what it may read",
+        (Scheme::Gcs, false) => "set GOOGLE_APPLICATION_CREDENTIALS, or GOOGLE_SKIP_SIGNATURE=true for a public bucket",
+        (Scheme::Azure, true) => {
+            "check AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_KEY, and what they \
+             may read"
+        }
+        (Scheme::Azure, false) => {
+            "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_SKIP_SIGNATURE=true for a public \
+             container"
+        }
+        (Scheme::Http | Scheme::Https, _) => "the server must serve the files without a password",
+    }
+}
+
+/// What to set where the store is not at the address that was asked.
+fn address(scheme: Scheme) -> &'static str {
+    match scheme {
+        Scheme::S3 => {
+            "set AWS_REGION to the region of the bucket, and AWS_ENDPOINT_URL to the address that serves it; what is \
+             signed for one address is sent to no other"
+        }
+        Scheme::Gcs => {
+            "set GOOGLE_BASE_URL to the address that serves the bucket; the token for one address is sent to no other"
+        }
+        Scheme::Azure => {
+            "set AZURE_STORAGE_ENDPOINT to the address that serves the container; what is signed for one address is \
+             sent to no other"
+        }
+        Scheme::Http | Scheme::Https => "name the URL that the server redirects to",
+    }
+}
+
+/// An error and its causes, from the outside in.
+fn causes(error: &object_store::Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+    let outermost: &(dyn StdError + 'static) = error;
+    std::iter::successors(Some(outermost), |cause: &&'_ (dyn StdError + 'static)| StdError::source(*cause))
+}
+
+/// All that an error and its causes say, for looking things up in. Not for showing.
+fn chain(error: &object_store::Error) -> String {
+    causes(error).map(ToString::to_string).collect::<Vec<_>>().join(" | ")
+}
+
+/// Whether a request that is told of went to an `http:` URL: `Error performing GET http://...`.
+fn asked_openly(text: &str) -> bool {
+    text.split("Error performing ")
+        .any(|request| request.split(' ').nth(1).is_some_and(|url| url.starts_with("http://")))
+}
+
+fn status(text: &str) -> Option<u16> {
+    text.split_once("status code: ")?.1.get(..3)?.parse().ok()
+}
+
+/// The store's own name for what is wrong: `NoSuchBucket`.
+fn code(text: &str) -> Option<String> {
+    let code = text.split_once("<Code>")?.1.split_once("</Code>")?.0;
+    (!code.is_empty() && code.len() <= 64 && code.chars().all(|c| c.is_ascii_alphanumeric())).then(|| code.to_owned())
+}
+
+/// What broke below HTTP, and the innermost cause, which names no URL.
+fn transport(error: &object_store::Error) -> Option<(HttpErrorKind, String)> {
+    let kind = causes(error).filter_map(|cause| cause.downcast_ref::<HttpError>()).last()?.kind();
+    let cause = causes(error).last()?.to_string();
+    Some((kind, if cause.contains("://") { "no reason given".to_owned() } else { cause }))
+}

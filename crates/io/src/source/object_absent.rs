@@ -1,0 +1,47 @@
+//! What stands for the stores in a library that was built without them.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::place::Url;
+use super::{FileStat, Source, StoreOptions};
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// Nothing: this library was built without the feature `object-store`.
+#[derive(Debug)]
+pub enum ObjectSource {}
+
+impl ObjectSource {
+    #[doc(hidden)]
+    pub fn at(url: Url, _options: &StoreOptions) -> Result<Self> {
+        Err(Error::new(ErrorKind::InvalidArgument, "this rowdex was built without object stores")
+            .with_file(url.to_string())
+            .with_hint("build it with the feature `object-store`"))
+    }
+
+    #[doc(hidden)]
+    pub fn list(&self) -> Result<Vec<(String, FileStat)>> {
+        match *self {}
+    }
+
+    #[doc(hidden)]
+    pub fn get_whole(&self) -> Result<Bytes> {
+        match *self {}
+    }
+
+    #[doc(hidden)]
+    pub fn put(&self, _bytes: Bytes, _overwrite: bool) -> Result<()> {
+        match *self {}
+    }
+}
+
+impl Source for ObjectSource {
+    fn stat(&self, _path: &str) -> Result<FileStat> {
+        match *self {}
+    }
+
+    fn read(&self, _path: &str, _ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        match *self {}
+    }
+}

@@ -1,0 +1,157 @@
+//! The file of one entry, which is there whole or not at all.
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 0..8 | `RDXTIER` and a newline |
+//! | 8..12 | version of this format, 1 |
+//! | 12..16 | length of the identity |
+//! | 16..24 | length of the payload |
+//! | 24..32 | xxh3-64 of all that follows the header |
+//! | 32..56 | zeros |
+//! | 56..64 | xxh3-64 of bytes 0..56 |
+//! | 64.. | the identity: what the entry is of, in words; zeros up to a multiple of 64 |
+//! | ..end | the payload |
+//!
+//! Integers are little-endian. Nothing is synced: after a power cut an entry may be damaged, which its checksum tells.
+
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+
+use super::Key;
+use crate::fs::atomic::AtomicFile;
+use crate::fs::mmap;
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+pub(super) const SUFFIX: &str = ".rdxt";
+
+const MAGIC: [u8; 8] = *b"RDXTIER\n";
+const VERSION: u32 = 1;
+const HEADER: usize = 64;
+
+/// What Arrow wants its buffers to begin at multiples of; maps begin at a page.
+const ALIGNMENT: usize = 64;
+
+/// Maps an entry, checks every byte of it and gives its payload; `None` if it is not there.
+///
+/// # Errors
+/// If it is anything but a whole entry of this key and version.
+pub(super) fn open(path: &Path, key: &Key) -> Result<Option<Bytes>> {
+    let bytes = match mmap::map(path, "the entry", ErrorKind::InvalidArgument) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::InvalidArgument => return Err(error),
+        // It is not there, or not for us to read, and then not for us to judge.
+        Err(_) => return Ok(None),
+    };
+    let header = bytes.first_chunk::<HEADER>().ok_or_else(|| damaged("is too short"))?;
+    if xxh3_64(&header[..56]) != u64_at(header, 56) || header[..8] != MAGIC {
+        return Err(damaged("is no entry"));
+    }
+    if u32_at(header, 8) != VERSION {
+        return Err(damaged("is of another version"));
+    }
+    if u32_at(header, 12) as usize != key.identity.len() {
+        return Err(damaged("is of something else"));
+    }
+    let payload = payload_at(key.identity.len());
+    if payload as u64 + u64_at(header, 16) != bytes.len() as u64 {
+        return Err(damaged("is not as long as it says"));
+    }
+    if xxh3_64(&bytes[HEADER..]) != u64_at(header, 24) {
+        return Err(damaged("has other bytes than were written"));
+    }
+    if bytes[HEADER..HEADER + key.identity.len()] != *key.identity.as_bytes() {
+        return Err(damaged("is of something else"));
+    }
+    Ok(Some(bytes.slice(payload..)))
+}
+
+/// An entry that is being written, under a private name; deleted unless it is committed.
+pub(super) struct Draft {
+    file: AtomicFile,
+    hash: Box<Xxh3Default>,
+    identity: usize,
+    payload: u64,
+}
+
+impl Draft {
+    pub(super) fn create(path: &Path, key: &Key) -> Result<Self> {
+        let identity = key.identity.len();
+        if u32::try_from(identity).is_err() {
+            return Err(Error::new(ErrorKind::TooLarge, "the names of an entry are too long"));
+        }
+        let mut file = AtomicFile::create(path, true)?;
+        let mut head = vec![0; payload_at(identity)];
+        head[HEADER..HEADER + identity].copy_from_slice(key.identity.as_bytes());
+        let mut hash = Box::new(Xxh3Default::new());
+        hash.update(&head[HEADER..]);
+        file.write_all(&head).map_err(unwritten)?;
+        Ok(Self { file, hash, identity, payload: 0 })
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(unwritten)?;
+        self.hash.update(bytes);
+        self.payload += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Bytes of the payload so far.
+    pub(super) fn position(&self) -> u64 {
+        self.payload
+    }
+
+    /// Bytes of the file so far.
+    pub(super) fn len(&self) -> u64 {
+        payload_at(self.identity) as u64 + self.payload
+    }
+
+    pub(super) fn commit(mut self) -> Result<()> {
+        let mut header = [0; HEADER];
+        header[..8].copy_from_slice(&MAGIC);
+        header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        header[12..16].copy_from_slice(&(self.identity as u32).to_le_bytes());
+        header[16..24].copy_from_slice(&self.payload.to_le_bytes());
+        header[24..32].copy_from_slice(&self.hash.digest().to_le_bytes());
+        let check = xxh3_64(&header[..56]);
+        header[56..].copy_from_slice(&check.to_le_bytes());
+        self.file.seek(SeekFrom::Start(0)).and_then(|_| self.file.write_all(&header)).map_err(unwritten)?;
+        self.file.commit_unsynced()
+    }
+}
+
+/// The hash of the key in the name of an entry's file.
+pub(super) fn hash_in(name: &str) -> Option<u128> {
+    let digits = name.strip_suffix(SUFFIX)?;
+    (digits.len() == 32).then(|| u128::from_str_radix(digits, 16).ok()).flatten()
+}
+
+/// Whether a file is one that a killed process left behind, or a living one is using, by its name.
+pub(super) fn is_leftover(name: &str) -> bool {
+    let temporary = name.strip_prefix('.').and_then(|name| name.split_once(".tmp-")).map(|(name, _)| name);
+    let stem = temporary.or(name.strip_suffix(super::entry_lock::SUFFIX)).unwrap_or(name);
+    let stem = stem.strip_suffix(super::handoff::SUFFIX).unwrap_or(stem);
+    stem.len() < name.len() && hash_in(stem).is_some()
+}
+
+fn payload_at(identity: usize) -> usize {
+    (HEADER + identity).next_multiple_of(ALIGNMENT)
+}
+
+fn u32_at(header: &[u8; HEADER], at: usize) -> u32 {
+    header[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+fn u64_at(header: &[u8; HEADER], at: usize) -> u64 {
+    header[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+fn damaged(what: &'static str) -> Error {
+    Error::new(ErrorKind::Io, format!("a file of the disk tier {what}"))
+}
+
+fn unwritten(error: std::io::Error) -> Error {
+    Error::io("cannot write an entry", error)
+}

@@ -1,0 +1,540 @@
+//! The disk tier: row groups that were fetched or decoded once, in a folder that all processes of a machine share.
+//!
+//! The tier knows keys and bytes, not what the bytes mean. An entry is one file. It appears whole, by rename, and is
+//! never changed. A process maps an entry and compares its checksum when it first uses it, and unmaps it after the last
+//! use, so anybody may delete any entry at any time. All locks are advisory and every wait for one is bounded: a
+//! process that does not get a lock in time reads from the source.
+
+mod entry;
+mod entry_lock;
+mod handoff;
+mod room;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use lru::LruCache;
+use xxhash_rust::xxh3::xxh3_128;
+
+use self::entry::Draft;
+use self::entry_lock::{EntryLock, Turn};
+use self::room::Room;
+
+use crate::fs::open;
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::once::Once;
+
+pub use self::handoff::{Fetched, Fetching, Passed, Reservation, Reserved};
+
+/// What of a row group a [`DiskTier`] keeps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum TierKind {
+    /// The needed column chunks as they are in the file, compressed: saves fetching, costs decoding each time.
+    Fetched,
+    /// The decoded rows, as uncompressed Arrow that is mapped: saves fetching and decoding, and takes more room.
+    #[default]
+    Decoded,
+}
+
+impl TierKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fetched => "fetched",
+            Self::Decoded => "decoded",
+        }
+    }
+}
+
+impl fmt::Display for TierKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for TierKind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        [Self::Fetched, Self::Decoded].into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+            Error::new(ErrorKind::InvalidArgument, format!("{text:?} is no kind of disk tier"))
+                .with_hint("use fetched or decoded")
+        })
+    }
+}
+
+/// A folder on a local disk that keeps row groups for all processes of a machine, for
+/// `DatasetBuilder::with_disk_tier`.
+///
+/// `docs/disk-tier.md` says what it promises. The folder may be deleted at any time. Only its owner should be able to
+/// write to it: what is in it is served as data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskTier {
+    folder: PathBuf,
+    bytes: u64,
+    kind: TierKind,
+    wait: Duration,
+}
+
+impl DiskTier {
+    /// Keeps at most `bytes` of files in `folder`, which is made when something is first kept. What is being written
+    /// comes on top.
+    pub fn new(folder: impl Into<PathBuf>, bytes: u64) -> Self {
+        Self { folder: folder.into(), bytes, kind: TierKind::default(), wait: Duration::from_secs(10) }
+    }
+
+    /// What to keep. Default: [`TierKind::Decoded`].
+    #[must_use]
+    pub fn with_kind(mut self, kind: TierKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// How long to wait at most for another process that is reading the same row group, before reading it as well.
+    /// Default: 10 seconds.
+    ///
+    /// It counts from when the other one began, so a process that was stopped holds up the others for about so long in
+    /// all. After waiting in vain, the next waits are shorter.
+    #[must_use]
+    pub fn with_wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The most bytes of files that are kept.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What is kept.
+    pub fn kind(&self) -> TierKind {
+        self.kind
+    }
+}
+
+/// What a dataset has done with its [`DiskTier`] so far, in this process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TierCounters {
+    /// Row groups served from the tier, each as often as it was.
+    pub hits: u64,
+    /// Row groups that were not there and had to be read from the source.
+    pub misses: u64,
+    /// Entries written.
+    pub writes: u64,
+    /// Their bytes.
+    pub bytes_written: u64,
+    /// Entries deleted to make room.
+    pub evictions: u64,
+    /// Their bytes.
+    pub bytes_evicted: u64,
+    /// Entries deleted because they were damaged or of another version.
+    pub discards: u64,
+    /// Times that another process was waited for in vain.
+    pub timeouts: u64,
+}
+
+/// What an entry is of. Two keys are the same entry only if all of their text is the same.
+#[derive(Debug, Clone)]
+pub struct Key {
+    identity: String,
+    hash: u128,
+}
+
+impl Key {
+    /// The key of what this text identifies.
+    pub fn new(identity: String) -> Self {
+        let hash = xxh3_128(identity.as_bytes());
+        Self { identity, hash }
+    }
+
+    fn file_name(&self) -> String {
+        format!("{:032x}{}", self.hash, entry::SUFFIX)
+    }
+}
+
+/// The result of a look-up of an entry that may be written.
+pub enum Claim<'a, V> {
+    /// The entry.
+    Found(Arc<V>),
+    /// It is not there, and nobody else is writing it.
+    Make(Maker<'a, V>),
+    /// It is not there and cannot be kept now.
+    Without,
+}
+
+impl<V> fmt::Debug for Claim<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Found(_) => "Found",
+            Self::Make(_) => "Make",
+            Self::Without => "Without",
+        })
+    }
+}
+
+/// The tier as one process sees it. `V` is what an entry's bytes are turned into, once for each time that it is opened.
+pub struct Tier<V> {
+    options: DiskTier,
+    /// From the mapped bytes of an entry to its value, and how much memory besides the map that takes.
+    parse: fn(Bytes) -> Result<(V, u64)>,
+    open: Mutex<Table<V>>,
+    room: Mutex<Room>,
+    patience: entry_lock::Patience,
+    /// How many [`Reserved`] there are, each with an open file.
+    reserved: AtomicUsize,
+    /// Why nothing more is written.
+    fault: Once<Error>,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    hits: AtomicU64,
+    misses: AtomicU64,
+    writes: AtomicU64,
+    bytes_written: AtomicU64,
+    evictions: AtomicU64,
+    bytes_evicted: AtomicU64,
+    discards: AtomicU64,
+    timeouts: AtomicU64,
+}
+
+/// Entries that are mapped, the one used last first.
+struct Table<V> {
+    held: LruCache<u128, (Arc<V>, u64)>,
+    bytes: u64,
+}
+
+/// Memory that mapped entries may take besides their maps. Opening one again costs reading it once for its checksum.
+const OPEN_BYTES: u64 = 64 << 20;
+
+/// What a mapped entry takes at least: arrays are small structs, and the number of maps in a process is limited.
+const OPEN_LEAST: u64 = 8 << 10;
+
+impl<V> Tier<V> {
+    /// A tier whose entries `parse` turns into values.
+    pub fn new(options: DiskTier, parse: fn(Bytes) -> Result<(V, u64)>) -> Self {
+        Self {
+            open: Mutex::new(Table { held: LruCache::unbounded(), bytes: 0 }),
+            room: Mutex::new(Room::new(options.bytes)),
+            patience: entry_lock::Patience::new(options.wait),
+            reserved: AtomicUsize::new(0),
+            fault: Once::new(),
+            counts: Counts::default(),
+            options,
+            parse,
+        }
+    }
+
+    /// What of a row group it keeps.
+    pub fn kind(&self) -> TierKind {
+        self.options.kind
+    }
+
+    /// What it has done so far, in this process.
+    pub fn counters(&self) -> TierCounters {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        TierCounters {
+            hits: read(&self.counts.hits),
+            misses: read(&self.counts.misses),
+            writes: read(&self.counts.writes),
+            bytes_written: read(&self.counts.bytes_written),
+            evictions: read(&self.counts.evictions),
+            bytes_evicted: read(&self.counts.bytes_evicted),
+            discards: read(&self.counts.discards),
+            timeouts: read(&self.counts.timeouts),
+        }
+    }
+
+    /// Why nothing more is kept, if that is so.
+    pub fn fault(&self) -> Option<Error> {
+        self.fault.get().cloned()
+    }
+
+    /// Whether the entry is there, as far as can be told without opening it.
+    pub fn contains(&self, key: &Key) -> bool {
+        self.path(key).is_file()
+    }
+
+    /// The entry if it is there, counted as a hit or a miss.
+    pub fn find(&self, key: &Key) -> Option<Arc<V>> {
+        let found = self.look(key);
+        count(if found.is_some() { &self.counts.hits } else { &self.counts.misses }, 1);
+        found
+    }
+
+    /// The entry, or the right to make it. `estimate` is how many bytes it will have, about.
+    ///
+    /// Waits for another thread or process that is making it, but not for ever.
+    pub fn find_or_make(&self, key: Key, estimate: u64) -> Claim<'_, V> {
+        let found = match self.look(&key) {
+            Some(found) => Claim::Found(found),
+            None if self.takes(estimate) => self.make(key),
+            None => Claim::Without,
+        };
+        let found_it = matches!(found, Claim::Found(_));
+        count(if found_it { &self.counts.hits } else { &self.counts.misses }, 1);
+        found
+    }
+
+    /// Counts an entry that was not there, and that whoever fetched it has put there.
+    pub fn count_miss(&self) {
+        count(&self.counts.misses, 1);
+    }
+
+    /// Whether an entry of so many bytes is likely to be kept.
+    pub fn takes(&self, estimate: u64) -> bool {
+        self.fault.get().is_none() && lock(&self.room).may_take(estimate)
+    }
+
+    /// Writes nothing more from now on, because of this.
+    pub(crate) fn switch_off(&self, cause: Error) {
+        let message = format!("nothing more is kept in the disk tier: {cause}");
+        let error = Error::new(cause.kind(), message)
+            .with_file(self.options.folder.display().to_string())
+            .with_hint("rows are read without it; see to room and permissions, or choose another folder")
+            .with_source(cause);
+        // The first cause is the one that is told.
+        self.fault.set(error);
+    }
+
+    fn make(&self, key: Key) -> Claim<'_, V> {
+        let path = self.path(&key);
+        let waited = self.in_folder(|| self.patience.wait_for(&path, || path.exists()));
+        let lock = match waited {
+            Ok(Turn::Mine(lock)) => self.counted(lock),
+            Ok(Turn::Done) => return self.look(&key).map_or(Claim::Without, Claim::Found),
+            Ok(Turn::TimedOut) => {
+                count(&self.counts.timeouts, 1);
+                return Claim::Without;
+            }
+            Err(error) => {
+                self.switch_off(Error::io("cannot lock an entry", error));
+                return Claim::Without;
+            }
+        };
+        // Whoever had the lock before may have made it.
+        if let Some(found) = self.look(&key) {
+            return Claim::Found(found);
+        }
+        match Draft::create(&path, &key) {
+            Ok(draft) => Claim::Make(Maker { tier: self, path, draft: Some(draft), _lock: lock }),
+            // Somebody deleted the folder just now, which is anybody's right.
+            Err(error) if error.kind() == ErrorKind::NotFound => Claim::Without,
+            Err(error) => {
+                self.switch_off(error);
+                Claim::Without
+            }
+        }
+    }
+
+    /// Counts a lock that its holder had for too long.
+    fn counted(&self, lock: EntryLock) -> EntryLock {
+        count(&self.counts.timeouts, u64::from(lock.was_overdue));
+        lock
+    }
+
+    /// Does something that needs the folder, which it makes where it is missing.
+    fn in_folder<T>(&self, work: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match work() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut builder = fs::DirBuilder::new();
+                builder.recursive(true);
+                #[cfg(unix)]
+                std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+                builder.create(&self.options.folder)?;
+                work()
+            }
+            other => other,
+        }
+    }
+
+    /// The entry if it is there, counted as neither.
+    pub fn look(&self, key: &Key) -> Option<Arc<V>> {
+        let path = self.path(key);
+        let held = lock(&self.open).held.get(&key.hash).map(|(value, _)| Arc::clone(value));
+        if let Some(value) = held {
+            if !is_gone(touch(&path)) {
+                return Some(value);
+            }
+            // Deleted by another process: as long as it is mapped here, its bytes stay on the disk.
+            self.let_go(key.hash);
+        }
+        let parsed = entry::open(&path, key).and_then(|payload| payload.map(self.parse).transpose());
+        match parsed {
+            Ok(None) => None,
+            Ok(Some((value, memory))) => {
+                // One that was deleted since is still good to use, once.
+                let gone = is_gone(touch(&path));
+                let value = Arc::new(value);
+                if !gone {
+                    self.hold(key.hash, Arc::clone(&value), memory.max(OPEN_LEAST));
+                }
+                Some(value)
+            }
+            Err(_) => {
+                count(&self.counts.discards, 1);
+                // If it cannot be deleted, replacing it fails as well and is told.
+                let _ = fs::remove_file(&path);
+                None
+            }
+        }
+    }
+
+    /// Has the system read the whole entry ahead, where it is no longer in the page cache: rows picked out of a map
+    /// would be read a few pages at a time.
+    pub fn expect(&self, key: &Key) {
+        #[cfg(target_os = "linux")]
+        if let Ok(file) = open(&self.path(key)) {
+            // Advice that is not taken costs time and nothing else.
+            let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::WillNeed);
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = key;
+    }
+
+    fn hold(&self, hash: u128, value: Arc<V>, memory: u64) {
+        let mut open = lock(&self.open);
+        if let Some((_, before)) = open.held.put(hash, (value, memory)) {
+            open.bytes -= before;
+        }
+        open.bytes += memory;
+        while open.bytes > OPEN_BYTES
+            && open.held.len() > 1
+            && let Some((_, (_, memory))) = open.held.pop_lru()
+        {
+            open.bytes -= memory;
+        }
+    }
+
+    fn let_go(&self, hash: u128) {
+        let mut open = lock(&self.open);
+        if let Some((_, memory)) = open.held.pop(&hash) {
+            open.bytes -= memory;
+        }
+    }
+
+    /// Finds room for a finished entry, or says that there is none.
+    fn make_room(&self, bytes: u64) -> bool {
+        let cleared = lock(&self.room).make(&self.options.folder, bytes);
+        count(&self.counts.evictions, cleared.evictions);
+        count(&self.counts.bytes_evicted, cleared.bytes);
+        if let Some(present) = cleared.present {
+            let open = lock(&self.open);
+            let gone: Vec<u128> =
+                open.held.iter().map(|(hash, _)| *hash).filter(|hash| !present.contains(hash)).collect();
+            drop(open);
+            gone.into_iter().for_each(|hash| self.let_go(hash));
+        }
+        cleared.enough
+    }
+
+    fn path(&self, key: &Key) -> PathBuf {
+        self.options.folder.join(key.file_name())
+    }
+}
+
+/// The right to make an entry, which nobody else has as long as this lives. Dropped before it is committed, there is
+/// none.
+pub struct Maker<'a, V> {
+    tier: &'a Tier<V>,
+    path: PathBuf,
+    /// `None` once it is known that there will be no entry.
+    draft: Option<Draft>,
+    _lock: EntryLock,
+}
+
+impl<V> fmt::Debug for Maker<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Maker").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl<V> Maker<'_, V> {
+    /// Adds to the entry. What goes wrong switches the tier off and is nobody else's business.
+    pub fn write(&mut self, bytes: &[u8]) {
+        let Some(draft) = &mut self.draft else { return };
+        match draft.write(bytes) {
+            // An entry that the tier will never hold is not worth its room while it is written.
+            Ok(()) if draft.len() > self.tier.options.bytes => self.draft = None,
+            Ok(()) => {}
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Whether there is still going to be an entry.
+    pub fn goes_on(&self) -> bool {
+        self.draft.is_some()
+    }
+
+    /// How many bytes were written so far.
+    pub fn position(&self) -> u64 {
+        self.draft.as_ref().map_or(0, Draft::position)
+    }
+
+    /// Gives the entry up and switches the tier off.
+    pub fn fail(&mut self, error: Error) {
+        self.draft = None;
+        self.tier.switch_off(error);
+    }
+
+    /// Puts the entry in its place.
+    pub fn commit(mut self) {
+        let Some(draft) = self.draft.take() else { return };
+        let bytes = draft.len();
+        if !self.tier.make_room(bytes) {
+            return;
+        }
+        match draft.commit() {
+            Ok(()) => {
+                // The system's own time of a write may lie some milliseconds back.
+                let _ = touch(&self.path);
+                count(&self.tier.counts.writes, 1);
+                count(&self.tier.counts.bytes_written, bytes);
+            }
+            // Somebody deleted the folder, which is anybody's right.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => self.fail(error),
+        }
+    }
+}
+
+impl<V> fmt::Debug for Tier<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tier").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Notes that an entry was used just now, for whoever looks for one to evict: its time of modification says when, in
+/// all processes.
+fn touch(path: &Path) -> io::Result<()> {
+    open(path)?.set_modified(SystemTime::now())
+}
+
+/// Whether the entry is no longer there. That another user's entry cannot be touched is no harm.
+fn is_gone(touched: io::Result<()>) -> bool {
+    touched.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+/// A panic while a lock is held leaves counts and tables that are whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,513 @@
+//! Which positions are mine.
+//!
+//! [`Order`] says which row comes at which position; a [`Shard`] says which positions belong to a rank; a
+//! [`DistributedSampler`] puts both together and cuts the result into batches. All of it is arithmetic: ranks never
+//! talk, and yet every rank takes the same number of steps in every epoch.
+//!
+//! With `n` rows, `S` shards (the world size, divided by the number of replicas) and batch size `B`:
+//!
+//! - Position `q` belongs to shard `q mod S`; the p-th sample of shard `s` is position `s + p * S`. Rows are shuffled
+//!   before they are shared out, never the other way round.
+//! - The samples of a rank are as many as its [`Tail`] policy says, and its batches are those samples cut every `B`.
+//! - An epoch has `ceil(m / B)` steps, `m` being the most samples that any rank has; or, if short batches are dropped,
+//!   `floor(m / B)` with the fewest. So the last batch may be short and, with [`Tail::Uneven`], may even be empty on
+//!   ranks that have a sample less. It is a step nonetheless: the ranks must all take part in it.
+//! - Step `t` of all ranks together is the positions from `t * S * B` up to `(t + 1) * S * B`. So while `S * B` stays
+//!   the same, what a full step trains on does not depend on how many ranks there are (but see the next point).
+//! - Rows that are dropped or repeated are other ones each epoch: shuffled orders see to that themselves, and those
+//!   that are [the same in every epoch](Order::is_same_every_epoch) begin elsewhere in each if any rows are dropped or
+//!   repeated; see [`DistributedSampler::with_rotation`], which can say yes or no whatever the number of ranks. An
+//!   [`EpochPlan`] says which rows those are.
+//! - A [`State`] counts consumed positions over all ranks. Resuming serves the remaining positions `[c, n)` by the same
+//!   rules, with `n - c` in the place of `n` and position `c + s + p * S` as the p-th sample that is left.
+//! - Samples and steps are numbered from the beginning of the epoch, after a resume too: of an epoch of `N` steps of
+//!   which `L` are left, these are the steps `N - L` to `N - 1`, in whatever world the run began.
+//!   [`steps`](DistributedSampler::steps) is `N`, [`steps_left`](DistributedSampler::steps_left) is `L`.
+//!
+//! ```
+//! use std::sync::Arc;
+//! # mod rowdex { pub use rowdex_base::error::Result; pub use rowdex_order::{self as order, sampler}; }
+//! use rowdex::order::Global;
+//! use rowdex::sampler::{DistributedSampler, Shard};
+//!
+//! # fn main() -> rowdex::Result<()> {
+//! let orders = Arc::new(Global::new(1_000_000, 42)?);
+//! let mut sampler = DistributedSampler::new(orders, Shard::new(3, 8)?, 256)?;
+//! assert_eq!((sampler.len(), sampler.steps()), (125_000, 489));
+//! for batch in sampler.batches()?.take(2) {
+//!     let batch = batch?;
+//!     assert_eq!(batch.rows.len(), 256);
+//!     let checkpoint = sampler.state_after(batch.epoch, batch.step)?.to_string();
+//! #   assert!(checkpoint.starts_with("rowdex-state-v2:"));
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod launch;
+mod plan;
+mod shard;
+mod state;
+mod worker;
+
+use std::sync::{Arc, Mutex};
+
+pub use self::launch::{Launch, Launcher};
+use self::plan::Counts;
+pub use self::plan::{BatchPlan, Batches, EpochPlan, RowIds, Sample, Samples};
+pub use self::shard::{ReplicaLayout, Shard, Tail};
+pub use self::state::{Run, State};
+#[doc(hidden)]
+pub use self::worker::PartOf;
+use crate::{EpochOrder, Order, Rotated};
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// The samples and batches of one rank, epoch after epoch.
+///
+/// The methods that take an epoch are pure. [`iter`](Self::iter), [`batches`](Self::batches) and
+/// [`batches_of_worker`](Self::batches_of_worker) serve the current epoch and move on to the next one, so a training
+/// loop need not call [`set_epoch`](Self::set_epoch), but may.
+#[derive(Debug)]
+pub struct DistributedSampler {
+    /// The orders it was made with, which `orders` are too, or their rotation.
+    given: Arc<dyn Order>,
+    orders: Arc<dyn Order>,
+    shard: Shard,
+    batch_size: u64,
+    drop_last_batch: bool,
+    rotation: Rotation,
+    epoch: u64,
+    resumed: Option<Resumed>,
+    part_of: Option<Arc<PartOf>>,
+    recent: Recent,
+}
+
+/// Whether epochs that would all be the same begin elsewhere each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rotation {
+    /// Where rows are dropped or repeated.
+    Needed,
+    Always,
+    Never,
+    /// As the run did that was resumed.
+    Resumed,
+}
+
+/// An epoch of which a part was served before this sampler existed.
+#[derive(Debug, Clone, Copy)]
+struct Resumed {
+    epoch: u64,
+    consumed: u64,
+    /// Where this world took over from another one, which is before `consumed` if it stopped since.
+    took_over: u64,
+}
+
+impl DistributedSampler {
+    /// The sampler of `shard`, at the beginning of epoch 0.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the batch size is 0, if there are more than [`MAX_LEN`](crate::MAX_LEN) rows, or if
+    /// the tail policy is [`Tail::Error`] and the number of shards does not divide the number of rows.
+    pub fn new(orders: Arc<dyn Order>, shard: Shard, batch_size: usize) -> Result<Self> {
+        if batch_size == 0 {
+            return Err(Error::new(ErrorKind::InvalidArgument, "a batch size of 0").with_hint("use 1 or more"));
+        }
+        shard.share(orders.len())?;
+        let sampler = Self {
+            given: Arc::clone(&orders),
+            orders,
+            shard,
+            batch_size: batch_size as u64,
+            drop_last_batch: false,
+            rotation: Rotation::Needed,
+            epoch: 0,
+            resumed: None,
+            part_of: None,
+            recent: Recent::default(),
+        };
+        Ok(sampler.rotated_as_needed())
+    }
+
+    /// Whether to leave out the last batch of an epoch if it is short on any rank; by default it is served short.
+    ///
+    /// Every batch is then full, and steps are still equal on all ranks.
+    #[must_use]
+    pub fn with_drop_last_batch(mut self, drop_last_batch: bool) -> Self {
+        self.drop_last_batch = drop_last_batch;
+        self.rotated_as_needed()
+    }
+
+    /// Whether orders that are [the same in every epoch](Order::is_same_every_epoch) begin elsewhere each epoch, as
+    /// [`Rotated`] has it. Epoch 0 and orders that shuffle are not touched.
+    ///
+    /// By default they do where the tail policy, or leaving out a short last batch, drops or repeats rows: those would
+    /// be the same rows in every epoch otherwise, and a dropped row would never be served. `false` is what torch's
+    /// `DistributedSampler(shuffle=False)` does. With `true` or `false` it does not depend on the number of ranks. A
+    /// run that is [resumed](Self::resume) goes on the way it began, whatever is asked for.
+    #[must_use]
+    pub fn with_rotation(mut self, rotation: bool) -> Self {
+        if self.rotation != Rotation::Resumed {
+            self.rotation = if rotation { Rotation::Always } else { Rotation::Never };
+        }
+        self.rotated_as_needed()
+    }
+
+    fn rotated_as_needed(mut self) -> Self {
+        let rotated = match self.rotation {
+            Rotation::Needed => self.given.is_same_every_epoch() && self.leaves_a_tail(),
+            Rotation::Always => self.given.is_same_every_epoch(),
+            Rotation::Never => false,
+            Rotation::Resumed => return self,
+        };
+        self.orders = if rotated { Arc::new(Rotated::new(Arc::clone(&self.given))) } else { Arc::clone(&self.given) };
+        self.recent = Recent::default();
+        self
+    }
+
+    /// The sampler of another shard of the same run, at the same place. It has the order that this one made last, which
+    /// thus is made and held only once for several ranks in one process.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the tail policy is [`Tail::Error`] and the number of shards does not divide the number of
+    /// rows.
+    pub fn with_shard(&self, shard: Shard) -> Result<Self> {
+        shard.share(self.orders.len())?;
+        shard.share(self.orders.len() - self.start(self.epoch))?;
+        let (given, orders) = (Arc::clone(&self.given), Arc::clone(&self.orders));
+        let alike = shard.count() == self.shard.count() && shard.tail() == self.shard.tail();
+        let part_of = self.part_of.clone();
+        let taken = |resumed: Resumed| Resumed {
+            took_over: if alike { resumed.took_over } else { resumed.consumed },
+            ..resumed
+        };
+        let resumed = self.resumed.map(taken);
+        let sampler = Self { given, orders, shard, resumed, part_of, recent: self.recent.share(), ..*self };
+        // Another number of shards may need a rotation, or need none any more.
+        Ok(if alike { sampler } else { sampler.rotated_as_needed() })
+    }
+
+    /// Whether any rows of a whole epoch are dropped or repeated.
+    fn leaves_a_tail(&self) -> bool {
+        let (len, shards) = (self.given.len(), u64::from(self.shard.count()));
+        let by_sharding = matches!(self.shard.tail(), Tail::Wrap | Tail::Drop) && !len.is_multiple_of(shards);
+        by_sharding || self.drop_last_batch && !len.is_multiple_of(shards.saturating_mul(self.batch_size))
+    }
+
+    /// The orders it follows: those it was made with, or their [rotation](Self::with_rotation).
+    pub fn orders(&self) -> &Arc<dyn Order> {
+        &self.orders
+    }
+
+    /// The orders it was made with.
+    #[doc(hidden)]
+    pub fn given(&self) -> &Arc<dyn Order> {
+        &self.given
+    }
+
+    /// Whether it serves all rows as they lie in the index.
+    #[doc(hidden)]
+    pub fn serves_all_in_order(&self) -> bool {
+        self.shard.count() == 1 && self.part_of.is_none() && self.given.name() == "sequential"
+    }
+
+    /// The shard it serves.
+    pub fn shard(&self) -> Shard {
+        self.shard
+    }
+
+    /// The rank of which it serves a [worker](Self::worker)'s batches, if it does.
+    #[doc(hidden)]
+    pub fn part_of(&self) -> Option<&PartOf> {
+        self.part_of.as_deref()
+    }
+
+    /// Rows per batch on this rank.
+    pub fn batch_size(&self) -> u64 {
+        self.batch_size
+    }
+
+    /// Whether a short last batch is left out.
+    #[doc(hidden)]
+    pub fn drops_last_batch(&self) -> bool {
+        self.drop_last_batch
+    }
+
+    /// The epoch that the next iteration serves.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Makes the next iteration serve `epoch`.
+    ///
+    /// An epoch that was resumed stays resumed if it is the current one already; coming back to it later serves it
+    /// whole.
+    pub fn set_epoch(&mut self, epoch: u64) {
+        if epoch != self.epoch {
+            self.epoch = epoch;
+            self.resumed = None;
+        }
+    }
+
+    /// How many samples this rank has in the current epoch, pads included: in all of it, wherever the run was resumed.
+    pub fn len(&self) -> u64 {
+        self.whole().samples
+    }
+
+    /// Whether this rank has no sample in the current epoch.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many samples of the current epoch this rank has still to serve: [`len`](Self::len), unless the run was
+    /// resumed within it.
+    pub fn samples_left(&self) -> u64 {
+        self.left(self.epoch).samples
+    }
+
+    /// How many batches every rank has in the current epoch: in all of it, wherever the run was resumed.
+    pub fn steps(&self) -> u64 {
+        self.whole().steps
+    }
+
+    /// How many steps of the current epoch are still to be served: [`steps`](Self::steps), unless the run was resumed
+    /// within it.
+    pub fn steps_left(&self) -> u64 {
+        self.left(self.epoch).steps
+    }
+
+    /// One epoch, as a value that answers for itself. Costs what [`Order::epoch`] costs, unless it was the last epoch
+    /// asked for.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Order::epoch`], and `Internal` if it gives an order of another length.
+    pub fn plan(&self, epoch: u64) -> Result<EpochPlan> {
+        Ok(EpochPlan {
+            order: self.recent.get(epoch, &*self.orders)?,
+            epoch,
+            start: self.start(epoch),
+            shard: self.shard,
+            batch_size: self.batch_size,
+            whole: self.whole(),
+            left: self.left(epoch),
+            served: self.served(epoch),
+        })
+    }
+
+    /// This rank's `p`-th sample in an epoch; `None` if it has fewer, or if it was served before the run was resumed.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`plan`](Self::plan) and [`EpochPlan::at`].
+    pub fn at(&self, epoch: u64, p: u64) -> Result<Option<Sample>> {
+        self.plan(epoch)?.at(p)
+    }
+
+    /// This rank's batch at a step of an epoch.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`plan`](Self::plan) and [`EpochPlan::fill`]; `OutOfRange` if the epoch has no such step left.
+    pub fn batch(&self, epoch: u64, step: u64) -> Result<BatchPlan> {
+        self.plan(epoch)?.batch(step)
+    }
+
+    /// The current epoch; the one after becomes current.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`plan`](Self::plan); `OutOfRange` after epoch 2^64 - 1. The current epoch then stays current.
+    pub fn next_epoch(&mut self) -> Result<EpochPlan> {
+        let next = after(self.epoch)?;
+        let plan = self.plan(self.epoch)?;
+        self.epoch = next;
+        Ok(plan)
+    }
+
+    /// The samples of the current epoch; the one after becomes current.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`next_epoch`](Self::next_epoch).
+    pub fn iter(&mut self) -> Result<Samples> {
+        Ok(self.next_epoch()?.samples())
+    }
+
+    /// The batches of the current epoch; the one after becomes current.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`next_epoch`](Self::next_epoch).
+    pub fn batches(&mut self) -> Result<Batches> {
+        Ok(self.next_epoch()?.batches())
+    }
+
+    /// The batches of the current epoch that one of `workers` workers of this rank makes, see
+    /// [`EpochPlan::batches_of_worker`]; the epoch after becomes current. Each worker has its own clone of the sampler.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`next_epoch`](Self::next_epoch); `InvalidArgument` unless `worker` is one of them.
+    pub fn batches_of_worker(&mut self, worker: u64, workers: u64) -> Result<Batches> {
+        let next = after(self.epoch)?;
+        let batches = self.plan(self.epoch)?.batches_of_worker(worker, workers)?;
+        self.epoch = next;
+        Ok(batches)
+    }
+
+    /// Goes on from `state`, which may come from a world of another size and another batch size. O(1).
+    ///
+    /// The state's epoch becomes current, and of its order only the positions from `consumed` on are left; the samples
+    /// and steps that are left, and pads, are counted on them. With the shard count and batch size of the run that was
+    /// interrupted, what follows is exactly what would have followed, step numbers included. With others, every
+    /// remaining row is still served exactly once, apart from the pads or the dropped tail of the new world, and the
+    /// last step of the epoch has the number that it always has in that world, so the first one left is
+    /// [`steps`](Self::steps) less [`steps_left`](Self::steps_left).
+    ///
+    /// # Errors
+    ///
+    /// `StateMismatch` if the state is from another order, length or seed, `OutOfRange` if more positions are consumed
+    /// than there are, and `InvalidArgument` if the tail policy is [`Tail::Error`] and the number of shards does not
+    /// divide the number of remaining positions. The sampler is then unchanged.
+    pub fn resume(&mut self, state: &State) -> Result<()> {
+        let orders = self.orders_of(state)?;
+        let len = self.orders.len();
+        let Some(left) = len.checked_sub(state.consumed) else {
+            let message = format!("the state has consumed {} positions of {len}", state.consumed);
+            return Err(Error::new(ErrorKind::OutOfRange, message));
+        };
+        let (epoch, consumed) = match left {
+            0 if len > 0 => (after(state.epoch)?, 0),
+            _ => (state.epoch, state.consumed),
+        };
+        self.shard.share(len - consumed)?;
+        self.epoch = epoch;
+        let took_over = self.took_over(state);
+        self.resumed = (consumed > 0).then_some(Resumed { epoch, consumed, took_over });
+        self.rotation = Rotation::Resumed;
+        if !Arc::ptr_eq(&self.orders, &orders) {
+            (self.orders, self.recent) = (orders, Recent::default());
+        }
+        Ok(())
+    }
+
+    /// The orders that a state is of: those given or their rotation, whatever the new world would need. So a run goes
+    /// on with its positions where it stopped, and any number of ranks can take over.
+    fn orders_of(&self, state: &State) -> Result<Arc<dyn Order>> {
+        let fingerprint = self.orders.fingerprint();
+        if state.fingerprint == fingerprint {
+            return Ok(Arc::clone(&self.orders));
+        }
+        let rotated: Arc<dyn Order> = Arc::new(Rotated::new(Arc::clone(&self.given)));
+        if self.given.is_same_every_epoch() {
+            let other =
+                [Arc::clone(&self.given), rotated].into_iter().find(|orders| orders.fingerprint() == state.fingerprint);
+            if let Some(orders) = other {
+                return Ok(orders);
+            }
+        }
+        let message = format!(
+            "the state is of orders with fingerprint {:016x}, these orders ({}, {} rows) have {fingerprint:016x}",
+            state.fingerprint,
+            self.orders.name(),
+            self.orders.len(),
+        );
+        Err(Error::new(ErrorKind::StateMismatch, message)
+            .with_hint("use the dataset, order and seed that the state was saved with"))
+    }
+
+    /// The position that an epoch begins at.
+    fn start(&self, epoch: u64) -> u64 {
+        self.resumed.filter(|resumed| resumed.epoch == epoch).map_or(0, |resumed| resumed.consumed)
+    }
+
+    /// What an epoch has that is served from its beginning.
+    fn whole(&self) -> Counts {
+        self.counts(self.orders.len())
+    }
+
+    /// The first step that is left of an epoch.
+    #[doc(hidden)]
+    pub fn first_step(&self, epoch: u64) -> u64 {
+        self.whole().steps - self.left(epoch).steps
+    }
+
+    /// What is left of an epoch.
+    fn left(&self, epoch: u64) -> Counts {
+        self.counts(self.orders.len().saturating_sub(self.start(epoch)))
+    }
+
+    fn counts(&self, positions: u64) -> Counts {
+        // It cannot fail: whoever made or resumed this sampler has asked for the same share.
+        let Ok(share) = self.shard.share(positions) else { return Counts { samples: 0, steps: 0 } };
+        if self.drop_last_batch {
+            let steps = share.fewest / self.batch_size;
+            Counts { samples: steps * self.batch_size, steps }
+        } else {
+            Counts { samples: share.own, steps: share.most.div_ceil(self.batch_size) }
+        }
+    }
+
+    /// How many positions all ranks together serve in an epoch, from its start on.
+    fn served(&self, epoch: u64) -> u64 {
+        let left = self.orders.len().saturating_sub(self.start(epoch));
+        if self.drop_last_batch {
+            // No overflow: these positions exist.
+            self.left(epoch).steps * self.batch_size * u64::from(self.shard.count())
+        } else {
+            self.shard.total_samples(left).unwrap_or(0)
+        }
+    }
+}
+
+impl Clone for DistributedSampler {
+    fn clone(&self) -> Self {
+        let (given, orders) = (Arc::clone(&self.given), Arc::clone(&self.orders));
+        Self { given, orders, part_of: self.part_of.clone(), recent: Recent::default(), ..*self }
+    }
+}
+
+fn after(epoch: u64) -> Result<u64> {
+    epoch.checked_add(1).ok_or_else(|| Error::new(ErrorKind::OutOfRange, "there is no epoch after 2^64 - 1"))
+}
+
+/// The order of the epoch asked for last, because making one can cost time in proportion to the number of rows.
+#[derive(Debug, Default)]
+struct Recent {
+    slot: Mutex<Option<(u64, Arc<dyn EpochOrder>)>>,
+}
+
+impl Recent {
+    /// The same order, held apart. Never waits, either.
+    fn share(&self) -> Self {
+        let held = self.slot.try_lock().map(|slot| slot.clone()).unwrap_or_default();
+        Self { slot: Mutex::new(held) }
+    }
+
+    /// Never waits: whoever finds the slot taken makes an order of its own. So a process forked while another thread
+    /// held the slot goes on, too.
+    fn get(&self, epoch: u64, orders: &dyn Order) -> Result<Arc<dyn EpochOrder>> {
+        if let Ok(slot) = self.slot.try_lock()
+            && let Some((held, order)) = &*slot
+            && *held == epoch
+        {
+            return Ok(Arc::clone(order));
+        }
+        let order = orders.epoch(epoch)?;
+        if order.len() != orders.len() {
+            let message = format!("the order of epoch {epoch} has {} positions, not {}", order.len(), orders.len());
+            return Err(
+                Error::new(ErrorKind::Internal, message).with_hint("the implementation of these Order is at fault")
+            );
+        }
+        if let Ok(mut slot) = self.slot.try_lock() {
+            *slot = Some((epoch, Arc::clone(&order)));
+        }
+        Ok(order)
+    }
+}
+
+#[cfg(test)]
+mod tests;

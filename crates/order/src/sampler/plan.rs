@@ -1,0 +1,392 @@
+//! One epoch of one rank: its samples and batches.
+
+use std::sync::Arc;
+
+use super::shard::Shard;
+use crate::EpochOrder;
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// One row that a rank serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Sample {
+    /// The place in the epoch's order, counted over all ranks.
+    pub position: u64,
+    /// The row id to serve.
+    pub row: u64,
+    /// Whether the row is served only to give every rank the same number of samples: `position` is past the order's end
+    /// and `row` is the one at `position` modulo its length.
+    pub pad: bool,
+}
+
+/// The rows of one step on one rank.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BatchPlan {
+    /// The epoch it is a part of.
+    pub epoch: u64,
+    /// Which step of the epoch, from 0. After resuming within an epoch they go on: see [`EpochPlan::first_step`].
+    pub step: u64,
+    /// The position of the first row; the others follow at distances of [`stride`](Self::stride).
+    pub first: u64,
+    /// The number of shards.
+    pub stride: u64,
+    /// The row ids, in the order to serve them: as many as the batch size, fewer in an epoch's last batch.
+    pub rows: Vec<u64>,
+    /// How many of the rows are pads. These are always the last ones.
+    pub pads: usize,
+}
+
+/// One epoch of one rank: a pure function from sample number, or step, to rows.
+///
+/// It is cheap to clone, never changes, and every method but the iterators' is O(1) per row.
+#[derive(Debug, Clone)]
+pub struct EpochPlan {
+    pub(super) order: Arc<dyn EpochOrder>,
+    pub(super) epoch: u64,
+    pub(super) start: u64,
+    pub(super) shard: Shard,
+    pub(super) batch_size: u64,
+    pub(super) whole: Counts,
+    pub(super) left: Counts,
+    /// Positions from `start` on that all ranks together serve.
+    pub(super) served: u64,
+}
+
+/// How many samples and steps a rank has in one epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Samples that this rank serves.
+    pub(super) samples: u64,
+    /// Steps, equal on all ranks.
+    pub(super) steps: u64,
+}
+
+impl Counts {
+    /// How many steps of those that are left come before `step`, which is counted from the beginning of the epoch.
+    pub(super) fn steps_done(self, left: Self, step: u64) -> Result<u64> {
+        let first = self.steps - left.steps;
+        if step >= self.steps {
+            let error = Error::new(ErrorKind::OutOfRange, format!("step {step} of an epoch of {} steps", self.steps));
+            return Err(match self.steps.checked_sub(1) {
+                Some(last) => error.with_hint(format!("steps are {first} to {last}")),
+                None => error,
+            });
+        }
+        step.checked_sub(first).ok_or_else(|| {
+            let message = format!("step {step} of an epoch that was resumed at step {first}");
+            Error::new(ErrorKind::OutOfRange, message).with_hint("set the epoch again to serve all of it")
+        })
+    }
+}
+
+impl EpochPlan {
+    /// Which epoch this is.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The order it follows.
+    pub fn order(&self) -> &Arc<dyn EpochOrder> {
+        &self.order
+    }
+
+    /// The shard it serves.
+    pub fn shard(&self) -> Shard {
+        self.shard
+    }
+
+    /// The position that the epoch begins at: 0 unless it was resumed.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Rows per batch on this rank.
+    pub fn batch_size(&self) -> u64 {
+        self.batch_size
+    }
+
+    /// How many samples this rank has in the epoch, pads included, those before [`start`](Self::start) counted too.
+    pub fn len(&self) -> u64 {
+        self.whole.samples
+    }
+
+    /// How many of them are left, from [`start`](Self::start) on.
+    pub fn samples_left(&self) -> u64 {
+        self.left.samples
+    }
+
+    /// The number of the first sample that is left: 0 unless the epoch was resumed.
+    pub fn first_sample(&self) -> u64 {
+        self.whole.samples - self.left.samples
+    }
+
+    /// Whether this rank has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many batches this rank has in the epoch, those before [`start`](Self::start) counted too: the same number on
+    /// every rank.
+    pub fn steps(&self) -> u64 {
+        self.whole.steps
+    }
+
+    /// How many of them are left, from [`start`](Self::start) on.
+    pub fn steps_left(&self) -> u64 {
+        self.left.steps
+    }
+
+    /// The first step that is left: 0 unless the epoch was resumed.
+    ///
+    /// Steps are counted back from the end of the epoch: its last step has the same number wherever it was resumed.
+    /// With the shard count and batch size of the interrupted run that is the step after the last one that was served.
+    pub fn first_step(&self) -> u64 {
+        self.whole.steps - self.left.steps
+    }
+
+    /// This rank's `p`-th sample; `None` before [`first_sample`](Self::first_sample) and from [`len`](Self::len) on.
+    ///
+    /// # Errors
+    ///
+    /// `Internal` if the order breaks its contract.
+    pub fn at(&self, p: u64) -> Result<Option<Sample>> {
+        match p.checked_sub(self.first_sample()) {
+            Some(p) => self.at_left(p),
+            None => Ok(None),
+        }
+    }
+
+    /// The `p`-th of the samples that are left.
+    pub(super) fn at_left(&self, p: u64) -> Result<Option<Sample>> {
+        if p >= self.left.samples {
+            return Ok(None);
+        }
+        let position = self.start + self.shard.place(p);
+        let pad = position >= self.order.len();
+        Ok(Some(Sample { position, row: self.row(position)?, pad }))
+    }
+
+    /// The batch of a step.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`fill`](Self::fill).
+    pub fn batch(&self, step: u64) -> Result<BatchPlan> {
+        let mut batch = BatchPlan::default();
+        self.fill(step, &mut batch)?;
+        Ok(batch)
+    }
+
+    /// Writes the batch of a step over `batch`, whose memory is used again.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` before [`first_step`](Self::first_step) and from [`steps`](Self::steps) on, `TooLarge` if there is
+    /// no memory for the row ids, and `Internal` if the order breaks its contract. `batch` is then empty.
+    pub fn fill(&self, step: u64, batch: &mut BatchPlan) -> Result<()> {
+        batch.rows.clear();
+        batch.pads = 0;
+        let done = self.whole.steps_done(self.left, step)?;
+        // No overflow: an earlier step of some rank has a full batch, so `sample` is at most the most samples of a
+        // rank.
+        let sample = done * self.batch_size;
+        let count = self.left.samples.saturating_sub(sample).min(self.batch_size);
+        (batch.epoch, batch.step) = (self.epoch, step);
+        batch.first = self.start + self.shard.place(sample);
+        batch.stride = u64::from(self.shard.count());
+
+        let too_large = || Error::new(ErrorKind::TooLarge, format!("no memory for a batch of {count} row ids"));
+        let count = usize::try_from(count).map_err(|_| too_large())?;
+        batch.rows.try_reserve(count).map_err(|_| too_large())?;
+        batch.rows.resize(count, 0);
+        if let Err(error) = self.fill_rows(batch) {
+            batch.rows.clear();
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn fill_rows(&self, batch: &mut BatchPlan) -> Result<()> {
+        let filled = self.order.fill_strided(batch.first, batch.stride, &mut batch.rows);
+        batch.pads = 0;
+        for i in filled..batch.rows.len() {
+            let position = batch.first + i as u64 * batch.stride;
+            if position < self.order.len() {
+                return Err(self.broken(position));
+            }
+            batch.rows[i] = self.row(position)?;
+            batch.pads += 1;
+        }
+        Ok(())
+    }
+
+    /// The row at a position, wrapped around if it is past the end. Only asked for samples that exist, and an order
+    /// without positions has none.
+    fn row(&self, position: u64) -> Result<u64> {
+        let wrapped = position % self.order.len().max(1);
+        self.order.row(wrapped).ok_or_else(|| self.broken(wrapped))
+    }
+
+    fn broken(&self, position: u64) -> Error {
+        let message = format!("an order of {} positions has no row at position {position}", self.order.len());
+        Error::new(ErrorKind::Internal, message).with_hint("the implementation of this EpochOrder is at fault")
+    }
+
+    /// The row ids at the positions from [`start`](Self::start) on that no rank serves in this epoch: what the tail
+    /// policy, or leaving out a short last batch, drops. The same on every rank, in O(1) a row.
+    pub fn dropped(&self) -> RowIds {
+        let end = self.order.len();
+        RowIds { next: end.min(self.start.saturating_add(self.served)), end, plan: self.clone() }
+    }
+
+    /// The row ids that ranks serve as pads in this epoch, in the order of their positions: as often as they do, which
+    /// is more than once in a world larger than the order. The same on every rank, in O(1) a row.
+    pub fn repeated(&self) -> RowIds {
+        let len = self.order.len();
+        RowIds { next: len, end: len.max(self.start.saturating_add(self.served)), plan: self.clone() }
+    }
+
+    /// All samples of this rank that are left, one by one.
+    pub fn samples(&self) -> Samples {
+        Samples { plan: self.clone(), next: self.first_sample() }
+    }
+
+    /// All batches of this rank that are left.
+    pub fn batches(&self) -> Batches {
+        Batches { plan: self.clone(), next: self.first_step(), stride: 1 }
+    }
+
+    /// The batches of one of `workers` workers of this rank: those whose step, counted from
+    /// [`first_step`](Self::first_step), is `worker` modulo `workers`. Taking one batch from each worker in turn gives
+    /// [`batches`](Self::batches).
+    ///
+    /// No workers means that the main process does it all: `(0, 0)` is every batch, as in PyTorch.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` unless `worker` is one of them.
+    pub fn batches_of_worker(&self, worker: u64, workers: u64) -> Result<Batches> {
+        let stride = workers.max(1);
+        if worker >= stride {
+            let message = format!("worker {worker} is not one of {workers}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("workers count from 0"));
+        }
+        Ok(Batches { plan: self.clone(), next: self.first_step().saturating_add(worker), stride })
+    }
+}
+
+/// The samples of one rank in one epoch, from [`EpochPlan::samples`]. Skipping ahead with `nth` is O(1).
+///
+/// An item is an error only if the order breaks its contract.
+#[derive(Debug, Clone)]
+pub struct Samples {
+    plan: EpochPlan,
+    next: u64,
+}
+
+impl Samples {
+    /// The epoch that the samples are from.
+    pub fn plan(&self) -> &EpochPlan {
+        &self.plan
+    }
+}
+
+impl Iterator for Samples {
+    type Item = Result<Sample>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let sample = self.plan.at(self.next).transpose()?;
+        self.next += 1;
+        Some(sample)
+    }
+
+    fn nth(&mut self, n: usize) -> Option<Self::Item> {
+        self.next = self.next.saturating_add(n as u64);
+        self.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        size_hint(self.plan.len().saturating_sub(self.next))
+    }
+}
+
+/// Row ids that ranks do not serve, or serve as pads, from [`EpochPlan::dropped`] and [`EpochPlan::repeated`].
+///
+/// An item is an error only if the order breaks its contract.
+#[derive(Debug, Clone)]
+pub struct RowIds {
+    plan: EpochPlan,
+    /// Positions, before they wrap around.
+    next: u64,
+    end: u64,
+}
+
+impl RowIds {
+    /// How many are left to come.
+    pub fn left(&self) -> u64 {
+        self.end - self.next
+    }
+}
+
+impl Iterator for RowIds {
+    type Item = Result<u64>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next == self.end {
+            return None;
+        }
+        let row = self.plan.row(self.next);
+        self.next += 1;
+        Some(row)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        size_hint(self.left())
+    }
+}
+
+/// Batches of one rank in one epoch, from [`EpochPlan::batches`] or [`EpochPlan::batches_of_worker`]. Skipping ahead
+/// with `nth` is O(1).
+///
+/// An item is an error only if the order breaks its contract or there is no memory for the row ids.
+#[derive(Debug, Clone)]
+pub struct Batches {
+    plan: EpochPlan,
+    next: u64,
+    stride: u64,
+}
+
+impl Batches {
+    /// The epoch that the batches are from.
+    pub fn plan(&self) -> &EpochPlan {
+        &self.plan
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Result<BatchPlan>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next >= self.plan.steps() {
+            return None;
+        }
+        let batch = self.plan.batch(self.next);
+        self.next = self.next.saturating_add(self.stride);
+        Some(batch)
+    }
+
+    fn nth(&mut self, n: usize) -> Option<Self::Item> {
+        self.next = self.next.saturating_add((n as u64).saturating_mul(self.stride));
+        self.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        size_hint(self.plan.steps().saturating_sub(self.next).div_ceil(self.stride))
+    }
+}
+
+fn size_hint(left: u64) -> (usize, Option<usize>) {
+    match usize::try_from(left) {
+        Ok(left) => (left, Some(left)),
+        Err(_) => (usize::MAX, None),
+    }
+}

@@ -1,0 +1,246 @@
+//! One worker's batches as a sampler of their own.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use super::DistributedSampler;
+use super::plan::EpochPlan;
+use super::shard::Shard;
+use crate::{EpochOrder, Order, fingerprint};
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// What a worker's batches are a part of.
+#[derive(Debug)]
+pub struct PartOf {
+    /// The sampler of the worker's rank.
+    pub rank: DistributedSampler,
+    /// Which worker it is.
+    pub worker: u64,
+    /// How many there are.
+    pub workers: u64,
+}
+
+impl PartOf {
+    /// The step of the rank, counted over epochs, that is step `step` of the worker.
+    pub fn step_of_rank(&self, epoch: u64, step: u64) -> u64 {
+        let (steps, rank) = (self.rank.steps(), &self.rank);
+        let first = if rank.epoch() == epoch { steps - rank.steps_left() } else { 0 };
+        let step = step.saturating_mul(self.workers).saturating_add(self.worker + first);
+        epoch.saturating_mul(steps).saturating_add(step)
+    }
+}
+
+impl DistributedSampler {
+    /// The batches of one of `workers` workers of this rank, as [`EpochPlan::batches_of_worker`] has them, as a sampler
+    /// of their own: its step `i` is step `worker + i * workers` of this one, counted from the first that is left. So a
+    /// `Loader` in each worker process plans for just what that worker serves.
+    ///
+    /// It begins at the first step of this sampler's current epoch and goes on with the epochs after. If the current
+    /// epoch was resumed, it serves that epoch alone, and asking for another one is an error: that one has other
+    /// numbers of samples. Steps in which this rank has no rows (see [`Tail::Uneven`](super::Tail::Uneven)) are left
+    /// out, and no rows are marked as pads.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` unless `worker` is one of them.
+    pub fn worker(&self, worker: u64, workers: u64) -> Result<DistributedSampler> {
+        let workers = workers.max(1);
+        if worker >= workers {
+            let message = format!("worker {worker} is not one of {workers}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("workers count from 0"));
+        }
+        let samples = self.samples_left();
+        let batches = samples.div_ceil(self.batch_size);
+        let own = batches.saturating_sub(worker).div_ceil(workers);
+        // No overflow: all but the last of these batches are full, and these are among the samples.
+        let has_last = own > 0 && (batches - 1) % workers == worker;
+        let len = if has_last {
+            (own - 1) * self.batch_size + (samples - (batches - 1) * self.batch_size)
+        } else {
+            own * self.batch_size
+        };
+        let orders = WorkerOrder { sampler: self.clone(), worker, workers, len };
+        let batch_size = usize::try_from(self.batch_size)
+            .map_err(|_| Error::new(ErrorKind::TooLarge, format!("batches of {} rows", self.batch_size)))?;
+        let mut sampler = DistributedSampler::new(Arc::new(orders), Shard::new(0, 1)?, batch_size)?;
+        sampler.set_epoch(self.epoch);
+        sampler.part_of = Some(Arc::new(PartOf { rank: self.clone(), worker, workers }));
+        Ok(sampler)
+    }
+}
+
+/// The samples of one worker, epoch after epoch: position `i * B + j` is sample `(worker + i * workers) * B + j` of the
+/// rank.
+#[derive(Debug)]
+struct WorkerOrder {
+    sampler: DistributedSampler,
+    worker: u64,
+    workers: u64,
+    len: u64,
+}
+
+impl WorkerOrder {
+    const NAME: &str = "worker";
+    const VERSION: u64 = 1;
+}
+
+impl Order for WorkerOrder {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
+        let resumed = self.sampler.resumed.map(|resumed| resumed.epoch);
+        if resumed.is_some_and(|resumed| resumed != epoch) {
+            let message = format!("epoch {epoch} of a worker of a sampler that was resumed within another epoch");
+            return Err(Error::new(ErrorKind::InvalidArgument, message)
+                .with_hint("ask the rank's sampler for its worker again, once it is in that epoch"));
+        }
+        let Self { worker, workers, len, .. } = *self;
+        Ok(Arc::new(WorkerEpochOrder { plan: self.sampler.plan(epoch)?, worker, workers, len }))
+    }
+
+    /// Over all that decides which rows come when: the rank's orders, where its epoch begins, its shard, and the
+    /// worker.
+    fn fingerprint(&self) -> u64 {
+        let Self { sampler, worker, workers, len } = self;
+        let shard = sampler.shard;
+        let start = sampler.start(sampler.epoch);
+        let (index, count) = (shard.index().into(), shard.count().into());
+        let parameters = [sampler.orders.fingerprint(), start, index, count, sampler.batch_size, *worker, *workers];
+        fingerprint(Self::NAME, Self::VERSION, *len, &parameters)
+    }
+
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+}
+
+/// One epoch of [`WorkerOrder`].
+#[derive(Debug)]
+struct WorkerEpochOrder {
+    plan: EpochPlan,
+    worker: u64,
+    workers: u64,
+    len: u64,
+}
+
+impl WorkerEpochOrder {
+    /// The rank's sample at a position below `len`.
+    fn sample(&self, position: u64) -> u64 {
+        let size = self.plan.batch_size;
+        (self.worker + position / size * self.workers) * size + position % size
+    }
+
+    /// Where a sample of the rank is, if this worker has it.
+    fn place(&self, sample: u64) -> Option<u64> {
+        let size = self.plan.batch_size;
+        let past = (sample / size).checked_sub(self.worker).filter(|past| past % self.workers == 0)?;
+        Some(past / self.workers * size + sample % size).filter(|position| *position < self.len)
+    }
+}
+
+impl EpochOrder for WorkerEpochOrder {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn row(&self, position: u64) -> Option<u64> {
+        if position >= self.len {
+            return None;
+        }
+        // An order that breaks its contract shows as one without a row here, which the sampler reports.
+        self.plan.at_left(self.sample(position)).ok().flatten().map(|sample| sample.row)
+    }
+
+    fn position(&self, row: u64) -> Option<u64> {
+        let (index, count) = (u64::from(self.plan.shard.index()), u64::from(self.plan.shard.count()));
+        let mut position = self.plan.order.position(row)?;
+        loop {
+            // As a pad it is served at its position plus the length, and so on.
+            let past = position.checked_sub(self.plan.start.checked_add(index)?);
+            let sample = past.filter(|past| past % count == 0).map(|past| past / count);
+            if sample.is_some_and(|sample| sample >= self.plan.left.samples) {
+                return None;
+            }
+            if let Some(place) = sample.and_then(|sample| self.place(sample)) {
+                return Some(place);
+            }
+            if position / count > self.plan.start / count + self.plan.left.samples {
+                return None;
+            }
+            position = position.checked_add(self.plan.order.len())?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Global;
+    use crate::sampler::Tail;
+
+    fn batches(sampler: &DistributedSampler, epoch: u64) -> Vec<Vec<u64>> {
+        let plan = sampler.plan(epoch).unwrap();
+        plan.batches().map(|batch| batch.unwrap().rows).filter(|rows| !rows.is_empty()).collect()
+    }
+
+    fn check(sampler: &DistributedSampler, workers: u64, epochs: &[u64]) {
+        let of_workers: Vec<_> = (0..workers).map(|worker| sampler.worker(worker, workers).unwrap()).collect();
+        for &epoch in epochs {
+            let whole = batches(sampler, epoch);
+            for (worker, own) in of_workers.iter().enumerate() {
+                let expected: Vec<_> = whole.iter().skip(worker).step_by(workers as usize).cloned().collect();
+                assert_eq!(batches(own, epoch), expected, "{sampler:?}, worker {worker} of {workers}");
+                let order = own.orders().epoch(epoch).unwrap();
+                for row in 0..sampler.orders().len() {
+                    let served = expected.iter().any(|batch| batch.contains(&row));
+                    assert_eq!(order.position(row).is_some(), served, "{row} in {expected:?}");
+                    assert!(order.position(row).is_none_or(|position| order.row(position) == Some(row)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn workers_in_turn_serve_the_batches_of_their_rank() {
+        for n in [0, 1, 2, 7, 24, 61] {
+            for world in [1, 2, 5] {
+                for rank in 0..world {
+                    for tail in [Tail::Wrap, Tail::Drop, Tail::Uneven] {
+                        let shard = Shard::new(rank, world).unwrap().with_tail(tail);
+                        let orders = Arc::new(Global::new(n, 3).unwrap());
+                        for (batch_size, drop_last) in [(1, false), (4, false), (4, true), (100, false)] {
+                            let sampler = DistributedSampler::new(orders.clone(), shard, batch_size).unwrap();
+                            let sampler = sampler.with_drop_last_batch(drop_last);
+                            for workers in [1, 2, 3] {
+                                check(&sampler, workers, &[0, 1]);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_resumed_epoch_is_served_by_workers_from_where_it_goes_on_and_no_other_epoch_is() {
+        let mut sampler =
+            DistributedSampler::new(Arc::new(Global::new(100, 3).unwrap()), Shard::new(1, 3).unwrap(), 4).unwrap();
+        let state = sampler.state_after(5, 2).unwrap();
+        sampler.resume(&state).unwrap();
+        check(&sampler, 2, &[5]);
+        let worker = sampler.worker(0, 2).unwrap();
+        assert_eq!(worker.plan(6).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn workers_have_fingerprints_of_their_own() {
+        let sampler =
+            DistributedSampler::new(Arc::new(Global::new(100, 3).unwrap()), Shard::new(1, 3).unwrap(), 4).unwrap();
+        let fingerprint = |worker, workers| sampler.worker(worker, workers).unwrap().orders().fingerprint();
+        assert_ne!(fingerprint(0, 2), fingerprint(1, 2));
+        assert_ne!(fingerprint(0, 1), fingerprint(0, 2));
+        assert_eq!(sampler.worker(2, 2).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+}

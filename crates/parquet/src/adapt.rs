@@ -1,0 +1,232 @@
+//! From the types a file has to those the dataset has.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, GenericListViewArray, MapArray, OffsetSizeTrait,
+    RecordBatch, StringArray, StructArray, UInt32Array, new_null_array,
+};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
+use arrow::error::ArrowError;
+
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_rows::{encode, record_batch, view_bytes};
+
+/// Brings a decoded batch, or rows taken from one, to the types that are served.
+///
+/// Costs nothing for the columns that have them already; views are copied into contiguous values.
+///
+/// # Errors
+///
+/// [`ErrorKind::Schema`] if `batch` was not decoded with a projection to `output`; [`ErrorKind::TooLarge`] if a column
+/// has more bytes of strings than its type can hold.
+pub fn finish(batch: &RecordBatch, output: &SchemaRef) -> Result<RecordBatch> {
+    if batch.schema_ref() == output {
+        return Ok(batch.clone());
+    }
+    if batch.num_columns() != output.fields().len() {
+        let message = format!("{} columns where {} were expected", batch.num_columns(), output.fields().len());
+        return Err(Error::new(ErrorKind::Schema, message));
+    }
+    let columns = batch.columns().iter().zip(output.fields());
+    let columns: Result<Vec<ArrayRef>> =
+        columns.map(|(column, field)| adapt(column, field.data_type(), field.name(), u64::MAX)).collect();
+    record_batch(output, columns?, batch.num_rows())
+        .map_err(|error| Error::new(ErrorKind::Schema, error.to_string()).with_source(error))
+}
+
+/// Refuses nulls where the schema has none.
+pub(super) fn check_nulls(array: &ArrayRef, field: &Field) -> Result<()> {
+    if field.is_nullable() || array.logical_null_count() == 0 {
+        return Ok(());
+    }
+    let message = format!("has {} nulls, and the dataset's schema says it has none", array.logical_null_count());
+    Err(Error::new(ErrorKind::Schema, message).with_column(field.name()))
+}
+
+/// The column of a partition: one value, the same in every row.
+pub(super) fn constant(value: Option<&str>, field: &Field, rows: usize, limit: u64) -> Result<ArrayRef> {
+    let wrong = |error: ArrowError| {
+        let message = format!("the partition value {value:?} is not of type {}", field.data_type());
+        Error::new(ErrorKind::Schema, message).with_column(field.name()).with_source(error)
+    };
+    let Some(text) = value else { return Ok(new_null_array(field.data_type(), rows)) };
+    if (text.len() as u64).saturating_mul(rows as u64) > limit {
+        let message = format!("the partition value takes more than {limit} bytes in {rows} rows");
+        return Err(Error::new(ErrorKind::TooLarge, message).with_column(field.name()));
+    }
+    let one: ArrayRef = Arc::new(StringArray::from(vec![text]));
+    let one = cast_with_options(&one, field.data_type(), &STRICT).map_err(wrong)?;
+    arrow::compute::take(&one, &UInt32Array::from(vec![0; rows]), None).map_err(wrong)
+}
+
+/// Brings an array to type `want`: fields by name, missing ones null, narrower values widened, views copied.
+///
+/// `path` names the column in errors; `limit` bounds the bytes of strings that views are copied into.
+pub(super) fn adapt(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -> Result<ArrayRef> {
+    if array.data_type() == want {
+        return Ok(Arc::clone(array));
+    }
+    let mismatch = |error: ArrowError| {
+        let message = format!("cannot be brought from {} to {want}", array.data_type());
+        Error::new(ErrorKind::Schema, message).with_column(path).with_source(error)
+    };
+    let below = |values: &ArrayRef, field: &FieldRef| {
+        let values = adapt(values, field.data_type(), &format!("{path}.{}", field.name()), limit)?;
+        Ok::<_, Error>(values)
+    };
+    match (array.data_type(), want) {
+        (DataType::Struct(_), DataType::Struct(fields)) => {
+            let array = array.as_struct();
+            let child = |field: &FieldRef| match array.column_by_name(field.name()) {
+                Some(values) => below(values, field),
+                None => Ok(new_null_array(field.data_type(), array.len())),
+            };
+            let columns = fields.iter().map(child).collect::<Result<Vec<_>>>()?;
+            let adapted =
+                StructArray::try_new_with_length(fields.clone(), columns, array.nulls().cloned(), array.len());
+            Ok(Arc::new(adapted.map_err(mismatch)?))
+        }
+        (DataType::List(_), DataType::List(field)) => list::<i32>(array, field, below, mismatch),
+        (DataType::LargeList(_), DataType::LargeList(field)) => list::<i64>(array, field, below, mismatch),
+        (DataType::ListView(_), DataType::ListView(field)) => list_view::<i32>(array, field, below, mismatch),
+        (DataType::LargeListView(_), DataType::LargeListView(field)) => list_view::<i64>(array, field, below, mismatch),
+        (DataType::FixedSizeList(_, have), DataType::FixedSizeList(field, size)) if have == size => {
+            let array = array.as_fixed_size_list();
+            let values = below(array.values(), field)?;
+            let nulls = array.nulls().cloned();
+            let adapted = FixedSizeListArray::try_new_with_length(Arc::clone(field), *size, values, nulls, array.len());
+            Ok(Arc::new(adapted.map_err(mismatch)?))
+        }
+        (DataType::Map(_, _), DataType::Map(entries, sorted)) => {
+            let array = array.as_map();
+            let DataType::Struct(fields) = entries.data_type() else {
+                return Err(mismatch(ArrowError::SchemaError("a map without entries".into())));
+            };
+            // Keys and values are told apart by their place: their names differ between writers.
+            let columns = array.entries().columns().iter().zip(fields).map(|(values, field)| below(values, field));
+            let nulls = array.entries().nulls().cloned();
+            let adapted = StructArray::try_new(fields.clone(), columns.collect::<Result<_>>()?, nulls)
+                .and_then(|inner| {
+                    let (offsets, nulls) = (array.offsets().clone(), array.nulls().cloned());
+                    MapArray::try_new(Arc::clone(entries), offsets, inner, nulls, *sorted)
+                })
+                .map_err(mismatch)?;
+            Ok(Arc::new(adapted))
+        }
+        (have, want) if !widens(have, want) => Err(mismatch(ArrowError::CastError("the values might not fit".into()))),
+        (DataType::Dictionary(_, _), DataType::Dictionary(_, _)) => {
+            cast_with_options(array, want, &STRICT).map_err(mismatch)
+        }
+        // Each value once comes first: views may share one long value.
+        (_, DataType::Dictionary(key, plain)) => {
+            let encoded = encode(array, key).map_err(|error| error.with_column(path))?;
+            let values = adapt(encoded.as_any_dictionary().values(), plain, path, limit)?;
+            Ok(encoded.as_any_dictionary().with_values(values))
+        }
+        _ => {
+            copied_bytes(array, want, path, limit)?;
+            cast_with_options(array, want, &STRICT).map_err(mismatch)
+        }
+    }
+}
+
+/// A value that does not fit is an error, not a null.
+pub(super) const STRICT: CastOptions<'_> =
+    CastOptions { safe: false, format_options: arrow::util::display::FormatOptions::new() };
+
+fn list<O: OffsetSizeTrait>(
+    array: &ArrayRef,
+    field: &FieldRef,
+    below: impl Fn(&ArrayRef, &FieldRef) -> Result<ArrayRef>,
+    mismatch: impl Fn(ArrowError) -> Error,
+) -> Result<ArrayRef> {
+    let array = array.as_list::<O>();
+    let values = below(array.values(), field)?;
+    let adapted =
+        GenericListArray::<O>::try_new(Arc::clone(field), array.offsets().clone(), values, array.nulls().cloned());
+    Ok(Arc::new(adapted.map_err(mismatch)?))
+}
+
+fn list_view<O: OffsetSizeTrait>(
+    array: &ArrayRef,
+    field: &FieldRef,
+    below: impl Fn(&ArrayRef, &FieldRef) -> Result<ArrayRef>,
+    mismatch: impl Fn(ArrowError) -> Error,
+) -> Result<ArrayRef> {
+    let array = array.as_list_view::<O>();
+    let values = below(array.values(), field)?;
+    let (offsets, sizes, nulls) = (array.offsets().clone(), array.sizes().clone(), array.nulls().cloned());
+    let adapted = GenericListViewArray::<O>::try_new(Arc::clone(field), offsets, sizes, values, nulls);
+    Ok(Arc::new(adapted.map_err(mismatch)?))
+}
+
+/// Measures views before they are copied: many may share one long value.
+fn copied_bytes(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -> Result<()> {
+    let Some(bytes) = view_bytes(array.as_ref()) else { return Ok(()) };
+    let (limit, hint) = match want {
+        DataType::Utf8View | DataType::BinaryView => return Ok(()),
+        DataType::Utf8 | DataType::Binary if limit > i32::MAX as u64 => {
+            (i32::MAX as u64, "take fewer rows at once, or give the dataset a schema with large strings")
+        }
+        _ => (limit, "allow more memory, ask for fewer columns, or write smaller row groups"),
+    };
+    if bytes <= limit {
+        return Ok(());
+    }
+    let message = format!("its values take {bytes} bytes, more than the {limit} possible");
+    Err(Error::new(ErrorKind::TooLarge, message).with_column(path).with_hint(hint))
+}
+
+/// Whether every value of type `from` is also one of type `to`, so that casting loses nothing.
+pub fn widens(from: &DataType, to: &DataType) -> bool {
+    use DataType::*;
+    if from == to {
+        return true;
+    }
+    match (from, to) {
+        (Null, _) => true,
+        (Dictionary(_, values), _) => widens(values, to),
+        (_, Dictionary(_, values)) => widens(from, values),
+        (Int8, Int16 | Int32 | Int64 | Float32 | Float64) => true,
+        (Int16, Int32 | Int64 | Float32 | Float64) => true,
+        (Int32, Int64 | Float64) => true,
+        (UInt8, UInt16 | UInt32 | UInt64 | Int16 | Int32 | Int64 | Float32 | Float64) => true,
+        (UInt16, UInt32 | UInt64 | Int32 | Int64 | Float32 | Float64) => true,
+        (UInt32, UInt64 | Int64 | Float64) => true,
+        (Float16, Float32 | Float64) | (Float32, Float64) => true,
+        (Utf8 | LargeUtf8 | Utf8View, Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView) => true,
+        (Binary | LargeBinary | BinaryView | FixedSizeBinary(_), Binary | LargeBinary | BinaryView) => true,
+        (Date32, Date64) | (Time32(_), Time64(_)) => true,
+        (Time32(a), Time32(b)) | (Time64(a), Time64(b)) | (Duration(a), Duration(b)) => finer(a, b),
+        // With any time zone a timestamp is a moment, without one it is a reading of a clock.
+        (Timestamp(a, x), Timestamp(b, y)) => finer(a, b) && x.is_some() == y.is_some(),
+        (List(a), List(b) | LargeList(b)) | (LargeList(a), LargeList(b)) => widens(a.data_type(), b.data_type()),
+        (FixedSizeList(a, _), List(b) | LargeList(b)) => widens(a.data_type(), b.data_type()),
+        _ => match (decimal(from), decimal(to)) {
+            (Some((p, s)), Some((q, t))) => t >= s && q - t >= p - s,
+            _ => false,
+        },
+    }
+}
+
+fn decimal(data_type: &DataType) -> Option<(i16, i16)> {
+    match *data_type {
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => Some((precision.into(), scale.into())),
+        _ => None,
+    }
+}
+
+fn finer(from: &TimeUnit, to: &TimeUnit) -> bool {
+    let rank = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => 0,
+        TimeUnit::Millisecond => 1,
+        TimeUnit::Microsecond => 2,
+        TimeUnit::Nanosecond => 3,
+    };
+    rank(from) <= rank(to)
+}

@@ -1,0 +1,145 @@
+//! Which columns of a file the columns of a projection are made of.
+
+use std::ops::Range;
+
+use arrow::datatypes::{DataType, Field};
+
+use super::FileMetadata;
+use rowdex_projection::{Projection, children, view_of};
+
+/// Whether a string or binary column is better decoded as views, for [`Projection::with_views`]: if its values are
+/// long, or repeat through a dictionary. One file speaks for its dataset.
+///
+/// Measured per row group of 131 072 rows or 24 MB: 12-byte strings decode in 1.80 ms and as views in 1.95 ms, a
+/// dictionary of short words in 0.81 ms and 0.25 ms, images of 24 KB in 6.6 ms and 3.7 ms.
+pub fn views_pay(file: &FileMetadata, field: &Field) -> bool {
+    const LONG: i64 = 64;
+    const REFERENCE: i64 = 4;
+    let Some(leaf) = leaf_of(file, field) else { return false };
+    let columns = || file.metadata().row_groups().iter().map(|group| group.column(leaf));
+    let values = columns().map(|column| column.num_values()).fold(0, i64::saturating_add).max(1);
+    let bytes = columns().map(|column| column.uncompressed_size()).fold(0, i64::saturating_add);
+    let dictionary = columns().all(|column| column.dictionary_page_offset().is_some());
+    bytes / values >= LONG || (dictionary && bytes / values < REFERENCE)
+}
+
+/// Whether the values of a string or binary column take about as little memory one behind the other as views do, by
+/// what the file says of their lengths. Rows that are served as they lie are then shown where they were decoded to,
+/// while views would be copied to each batch. One file speaks for its dataset.
+pub fn views_save_nothing(file: &FileMetadata, field: &Field) -> bool {
+    /// With an offset that is a little more than a view.
+    const SHORT: i64 = 16;
+    let Some(leaf) = leaf_of(file, field) else { return false };
+    let columns = || file.metadata().row_groups().iter().map(|group| group.column(leaf));
+    let values = columns().map(|column| column.num_values()).fold(0, i64::saturating_add);
+    let mut lengths = columns().map(|column| column.unencoded_byte_array_data_bytes());
+    let bytes = lengths.try_fold(0_i64, |sum, bytes| Some(sum.saturating_add(bytes?)));
+    bytes.is_some_and(|bytes| (0..=values.saturating_mul(SHORT)).contains(&bytes))
+}
+
+/// The column of the file that has the values of a string or binary field.
+fn leaf_of(file: &FileMetadata, field: &Field) -> Option<usize> {
+    view_of(field.data_type())?;
+    let place = file.arrow_schema().fields().iter().position(|known| known.name() == field.name())?;
+    Some(file.leaves(place).start)
+}
+
+/// Where an output column comes from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Origin<'a> {
+    Partition(Option<&'a str>),
+    /// A field of the file, by its place in the file's schema.
+    File(usize),
+    Missing,
+}
+
+pub(super) fn is_view(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8View | DataType::BinaryView)
+}
+
+/// How many columns of a Parquet file hold a value of this type.
+pub(super) fn leaf_count(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::Struct(fields) => fields.iter().map(|field| leaf_count(field.data_type())).sum(),
+        other => match children(other) {
+            [] => 1,
+            below => below.iter().map(|field| leaf_count(field.data_type())).sum(),
+        },
+    }
+}
+
+/// Whether one of the leaves, which are sorted, is in this range.
+pub(super) fn has_some_of(leaves: &[usize], range: &Range<usize>) -> bool {
+    leaves.get(leaves.partition_point(|leaf| *leaf < range.start)).is_some_and(|leaf| *leaf < range.end)
+}
+
+/// Where each output column comes from.
+pub(super) fn origins<'a>(
+    file: &FileMetadata,
+    projection: &Projection,
+    partitions: &[(&str, Option<&'a str>)],
+) -> Vec<Origin<'a>> {
+    let output = projection.output().fields().iter().zip(projection.places_in(file.arrow_schema().fields()));
+    output
+        .map(|(field, place)| match partitions.iter().find(|(name, _)| name == field.name()) {
+            Some((_, value)) => Origin::Partition(*value),
+            None => place.map_or(Origin::Missing, Origin::File),
+        })
+        .collect()
+}
+
+/// The columns of the file that the projection needs, in the file's order.
+pub(super) fn leaves_of(
+    file: &FileMetadata,
+    projection: &Projection,
+    partitions: &[(&str, Option<&str>)],
+) -> Vec<usize> {
+    leaves_from(file, projection, &origins(file, projection, partitions))
+}
+
+pub(super) fn leaves_from(file: &FileMetadata, projection: &Projection, origins: &[Origin<'_>]) -> Vec<usize> {
+    let mut leaves = Vec::new();
+    for (origin, field) in origins.iter().zip(projection.output().fields()) {
+        if let Origin::File(place) = origin {
+            let mut at = file.leaves(*place).start;
+            select(file.arrow_schema().field(*place).data_type(), field.data_type(), &mut at, &mut leaves);
+        }
+    }
+    leaves.sort_unstable();
+    leaves.dedup();
+    leaves
+}
+
+/// Adds the leaves below `from` that a value of type `want` is made of; `at` is the first of them.
+fn select(from: &DataType, want: &DataType, at: &mut usize, leaves: &mut Vec<usize>) {
+    match (from, want) {
+        (DataType::Struct(have), DataType::Struct(wanted)) => {
+            let (start, before) = (*at, leaves.len());
+            for field in have {
+                match wanted.iter().find(|child| child.name() == field.name()) {
+                    Some(child) => select(field.data_type(), child.data_type(), at, leaves),
+                    None => *at += leaf_count(field.data_type()),
+                }
+            }
+            // None of the wanted fields is there. Which rows are null still is, in the levels of any leaf.
+            if leaves.len() == before && *at > start {
+                leaves.push(start);
+            }
+        }
+        (DataType::Map(have, _), DataType::Map(wanted, _)) => {
+            let (have, wanted) = (children(have.data_type()), children(wanted.data_type()));
+            for (place, field) in have.iter().enumerate() {
+                let want = wanted.get(place).map_or(field.data_type(), |child| child.data_type());
+                select(field.data_type(), want, at, leaves);
+            }
+        }
+        _ => match (children(from), children(want)) {
+            ([have], [wanted]) => select(have.data_type(), wanted.data_type(), at, leaves),
+            _ => {
+                let end = *at + leaf_count(from);
+                leaves.extend(*at..end);
+                *at = end;
+            }
+        },
+    }
+}

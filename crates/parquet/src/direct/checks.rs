@@ -1,0 +1,136 @@
+//! Levels of columns that the parquet crate decodes. It takes them as they are, and a level that cannot be moves values
+//! to other rows.
+
+use std::iter::repeat_n;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::basic::Repetition;
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::schema::types::SchemaDescriptor;
+
+use super::hybrid::{Hybrid, Piece};
+use super::leaf::goes_on_empty;
+use super::levels::too_high;
+use super::pages::{ColumnPages, DataPage, Step};
+use super::{damaged, is_optional};
+use crate::guard::FilePage;
+use crate::unpack;
+use rowdex_base::error::Result;
+
+/// Makes sure that the levels of these pages of the column `leaf` can be. `rows` is how many rows the column chunk has,
+/// if all of its pages are there, and `told` how many begin in the page at a place in the file, if that is known.
+pub(crate) fn check_levels(
+    (schema, leaf, column): (&SchemaDescriptor, usize, &ColumnChunkMetaData),
+    pages: &Arc<[FilePage]>,
+    rows: Option<usize>,
+    told: &dyn Fn(u64) -> Option<usize>,
+) -> Result<()> {
+    let descriptor = column.column_descr();
+    let highest = (descriptor.max_rep_level(), descriptor.max_def_level());
+    // Of what cannot be decompressed here nothing is known.
+    if (highest == (0, 0) && rows.is_some()) || !unpack::knows(column.compression()) {
+        return Ok(());
+    }
+    let mut lists = Lists { items: item_levels(schema, leaf), highest, last: None };
+    let mut places = pages.iter().map(|page| page.at);
+    let mut walked = ColumnPages::new(column, Arc::clone(pages), Arc::default(), 0, None, false);
+    let mut begun = 0;
+    while let Some(step) = walked.next()? {
+        let place = places.next();
+        let Step::Data(page) = step else { continue };
+        let (starts, values) = if highest.0 > 0 { lists.page(&page)? } else { (page.entries, flat(&page, highest.1)?) };
+        if values > page.most_values {
+            return Err(damaged("has fewer values than its levels say"));
+        }
+        if let Some(rows) = place.and_then(told).filter(|rows| *rows != starts) {
+            return Err(damaged(format!("has a page of {starts} rows where its index says {rows}")));
+        }
+        begun += starts;
+    }
+    match rows {
+        Some(rows) if rows != begun => Err(damaged(format!("holds {begun} rows where the footer says {rows}"))),
+        _ => Ok(()),
+    }
+}
+
+/// Values of a page without lists.
+fn flat(page: &DataPage, highest: i16) -> Result<usize> {
+    let (mut values, highest) = (0, u32::from(highest.unsigned_abs()));
+    if highest == 0 {
+        return Ok(page.entries);
+    }
+    each(&page.definition, page.entries, highest, |level, times| values += if level == highest { times } else { 0 })?;
+    Ok(values)
+}
+
+/// What is known of lists from page to page.
+struct Lists {
+    /// For each level of lists, the definition level of their items; nothing where the schema does not tell.
+    items: Vec<u32>,
+    highest: (i16, i16),
+    /// Definition level of the entry before.
+    last: Option<u32>,
+}
+
+impl Lists {
+    /// How many rows begin in a page, and how many values it has.
+    fn page(&mut self, page: &DataPage) -> Result<(usize, usize)> {
+        let all = |bytes: &Bytes, highest: i16| -> Result<Vec<u16>> {
+            let mut levels = Vec::with_capacity(page.entries);
+            let highest = u32::from(highest.unsigned_abs());
+            each(bytes, page.entries, highest, |level, times| levels.extend(repeat_n(level as u16, times)))?;
+            Ok(levels)
+        };
+        let (repetition, definition) = (all(&page.repetition, self.highest.0)?, all(&page.definition, self.highest.1)?);
+        let (mut starts, mut values) = (0, 0);
+        for (repeated, defined) in repetition.into_iter().zip(definition) {
+            let defined = u32::from(defined);
+            if repeated == 0 {
+                starts += 1;
+            } else {
+                let last = self.last.ok_or_else(|| damaged("begins inside a list"))?;
+                let item = self.items.get(usize::from(repeated) - 1).copied().unwrap_or(0);
+                if last < item || defined < item {
+                    return Err(goes_on_empty());
+                }
+            }
+            values += usize::from(defined == u32::from(self.highest.1.unsigned_abs()));
+            self.last = Some(defined);
+        }
+        Ok((starts, values))
+    }
+}
+
+/// Hands over levels and how often each is repeated.
+fn each(bytes: &Bytes, count: usize, highest: u32, mut take: impl FnMut(u32, usize)) -> Result<()> {
+    let mut take = |level: u32, times: usize| {
+        take(level, times);
+        if level > highest { Err(too_high(level)) } else { Ok(()) }
+    };
+    Hybrid::new(bytes.clone(), u32::BITS - u32::leading_zeros(highest))?.each(count, |piece| match piece {
+        Piece::Repeated(level, times) => take(level, times),
+        Piece::Packed(packed) => packed.each(|levels| levels.iter().try_for_each(|level| take(*level, 1))),
+    })
+}
+
+/// For each level of lists that a column is in, the definition level of their items.
+fn item_levels(schema: &SchemaDescriptor, leaf: usize) -> Vec<u32> {
+    let column = schema.column(leaf);
+    let (mut node, mut level, mut items) = (schema.get_column_root(leaf), 0, Vec::new());
+    for part in column.path().parts().iter().skip(1).map(Some).chain([None]) {
+        let info = node.get_basic_info();
+        let is_repeated = info.has_repetition() && info.repetition() == Repetition::REPEATED;
+        level += u32::from(is_repeated || is_optional(node));
+        if is_repeated {
+            items.push(level);
+        }
+        let Some(part) = part else { break };
+        let mut named = node.get_fields().iter().filter(|field| field.name() == part);
+        match (named.next(), named.next()) {
+            (Some(below), None) => node = below,
+            _ => return Vec::new(),
+        }
+    }
+    items
+}

@@ -1,0 +1,183 @@
+//! Integers stored as the differences between them (`DELTA_BINARY_PACKED`).
+
+use bytes::Bytes;
+
+use super::damaged;
+use super::hybrid::{BLOCK, packed, unpacker};
+use crate::thrift::Reader;
+use rowdex_base::error::Result;
+
+/// Integers of 64 bits, or of 32 if they are cut to those, from front to back.
+#[derive(Debug, Clone)]
+pub(super) struct Delta {
+    bytes: Bytes,
+    bits: u32,
+    /// Behind what was read: the header of a block, or the packed values of a mini block.
+    at: usize,
+    minis_in_block: usize,
+    values_in_mini: usize,
+    /// Values that are left, the first of all among them.
+    left: usize,
+    is_first: bool,
+    last: i64,
+    smallest: i64,
+    /// Where the widths of the block's mini blocks are, and which mini block comes next.
+    widths: usize,
+    next_mini: usize,
+    mini: Mini,
+}
+
+/// Differences packed into bits.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mini {
+    start: usize,
+    width: u32,
+    next: usize,
+    left: usize,
+}
+
+fn broken() -> rowdex_base::error::Error {
+    damaged("has delta-encoded integers that do not make sense")
+}
+
+impl Delta {
+    /// The integers of a page, of which all that is written fits into `bits` bits. Not so for values of 32 bits that
+    /// DuckDB writes, whose differences take up to 33: they are read with 64, and cut.
+    pub(super) fn new(bytes: Bytes, bits: u32) -> Result<Self> {
+        let mut reader = Reader::new(&bytes);
+        // As the parquet crate does, which takes them for signed ones.
+        let mut number = || {
+            let number = reader.varint().and_then(|number| i64::try_from(number).ok());
+            number.and_then(|number| usize::try_from(number).ok()).ok_or_else(broken)
+        };
+        let (block, minis, left) = (number()?, number()?, number()?);
+        let last = reader.zigzag().filter(|value| fits(*value, bits)).ok_or_else(broken)?;
+        let at = reader.at();
+        let values_in_mini = block.checked_div(minis).ok_or_else(broken)?;
+        // A difference takes no bits where all are alike, so a block of any length takes no more bytes than its widths.
+        // The first value is in the header: a page of one value or none has no block.
+        let too_many = left > 1 && minis > bytes.len();
+        if block == 0 || block % 128 != 0 || block % minis != 0 || values_in_mini % 32 != 0 || too_many {
+            return Err(broken());
+        }
+        let mini = Mini::default();
+        let (smallest, widths, next_mini) = (0, 0, minis);
+        let minis_in_block = minis;
+        Ok(Self {
+            bytes,
+            bits,
+            at,
+            minis_in_block,
+            values_in_mini,
+            left,
+            is_first: true,
+            last,
+            smallest,
+            widths,
+            next_mini,
+            mini,
+        })
+    }
+
+    /// How many values are left, according to the page.
+    pub(super) fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Behind the last value, once all were read.
+    pub(super) fn end(&self) -> usize {
+        self.at
+    }
+
+    /// Hands over the next `count` values.
+    pub(super) fn each(&mut self, mut count: usize, mut take: impl FnMut(&[i64])) -> Result<()> {
+        if count > self.left {
+            return Err(damaged("has fewer values than its pages declare"));
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        self.left -= count;
+        if std::mem::take(&mut self.is_first) {
+            take(&[self.last]);
+            count -= 1;
+        }
+        let mut block = [0; BLOCK];
+        let mut values = [0; BLOCK];
+        while count > 0 {
+            if self.mini.left == 0 {
+                self.next_mini(count + self.left)?;
+                continue;
+            }
+            let Mini { start, width, next, left } = self.mini;
+            let here = count.min(left).min(BLOCK - next % BLOCK);
+            let whole = start + next / BLOCK * 4 * width as usize;
+            let whole = self.bytes.get(whole..whole + 4 * width as usize).filter(|_| here == BLOCK && width <= 32);
+            match whole {
+                Some(whole) => {
+                    unpacker(width)(whole, &mut block);
+                    values.iter_mut().zip(&block).for_each(|(value, delta)| *value = i64::from(*delta));
+                }
+                None => {
+                    // The last mini block may be cut off behind its last value.
+                    let bits = (next + here).saturating_mul(width as usize);
+                    let bytes = self.bytes.get(start..).unwrap_or_default();
+                    if bits > bytes.len().saturating_mul(8) {
+                        return Err(broken());
+                    }
+                    for (place, value) in values[..here].iter_mut().enumerate() {
+                        *value = wide(bytes, width, next + place) as i64;
+                    }
+                }
+            }
+            for value in &mut values[..here] {
+                self.last = self.last.wrapping_add(self.smallest).wrapping_add(*value);
+                *value = self.last;
+            }
+            take(&values[..here]);
+            self.mini.next += here;
+            self.mini.left -= here;
+            count -= here;
+        }
+        Ok(())
+    }
+
+    /// Goes on to the next mini block, where so many values are left to be read of the page.
+    fn next_mini(&mut self, left: usize) -> Result<()> {
+        if self.next_mini == self.minis_in_block {
+            let mut reader = Reader::new(self.bytes.get(self.at..).unwrap_or_default());
+            self.smallest = reader.zigzag().filter(|value| fits(*value, self.bits)).ok_or_else(broken)?;
+            self.widths = self.at + reader.at();
+            reader.skip(self.minis_in_block as u64).ok_or_else(broken)?;
+            self.at += reader.at();
+            self.next_mini = 0;
+        }
+        let width = u32::from(*self.bytes.get(self.widths + self.next_mini).ok_or_else(broken)?);
+        if width > self.bits {
+            return Err(broken());
+        }
+        self.mini = Mini { start: self.at, width, next: 0, left: self.values_in_mini.min(left) };
+        let length = (self.values_in_mini / 8).saturating_mul(width as usize);
+        self.at = self.at.saturating_add(length).min(self.bytes.len());
+        self.next_mini += 1;
+        Ok(())
+    }
+}
+
+fn fits(value: i64, bits: u32) -> bool {
+    bits == 64 || i32::try_from(value).is_ok()
+}
+
+/// The value at place `at` of those packed into so many bits each, at most 64.
+fn wide(bytes: &[u8], width: u32, at: usize) -> u64 {
+    if width <= 57 {
+        return packed(bytes, width, at);
+    }
+    let bit = at * width as usize;
+    let mut word = [0; 16];
+    let bytes = bytes.get(bit / 8..).unwrap_or_default();
+    let bytes = &bytes[..bytes.len().min(16)];
+    word[..bytes.len()].copy_from_slice(bytes);
+    let value = (u128::from_le_bytes(word) >> (bit % 8)) as u64;
+    if width == 64 { value } else { value & ((1 << width) - 1) }
+}

@@ -1,0 +1,231 @@
+//! Runs of small integers: the hybrid of repeated and bit-packed values that levels and references to dictionaries
+//! have.
+
+use bytes::Bytes;
+
+use super::damaged;
+use rowdex_base::error::Result;
+
+/// Integers of up to 32 bits, from front to back.
+#[derive(Debug, Clone)]
+pub(super) struct Hybrid {
+    bytes: Bytes,
+    /// Where the next run begins.
+    at: usize,
+    width: u32,
+    run: Run,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Run {
+    Repeated {
+        value: u32,
+        left: usize,
+    },
+    /// Values packed from the byte `start` on, of which `first` is the next.
+    Packed {
+        start: usize,
+        first: usize,
+        left: usize,
+    },
+}
+
+/// Values that follow each other.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Piece<'a> {
+    /// One value, so many times.
+    Repeated(u32, usize),
+    Packed(Packed<'a>),
+}
+
+/// Values packed into bits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Packed<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) width: u32,
+    /// How many values lie before these.
+    pub(super) first: usize,
+    pub(super) count: usize,
+}
+
+impl Hybrid {
+    /// The values of `width` bits, at most 32.
+    pub(super) fn new(bytes: Bytes, width: u32) -> Result<Self> {
+        if width > 32 {
+            return Err(damaged(format!("has integers of {width} bits")));
+        }
+        Ok(Self { bytes, at: 0, width, run: Run::Repeated { value: 0, left: 0 } })
+    }
+
+    /// Hands over the next `count` values, piece by piece.
+    ///
+    /// # Errors
+    /// If there are fewer, and whatever `take` reports.
+    pub(super) fn each(&mut self, mut count: usize, mut take: impl FnMut(Piece<'_>) -> Result<()>) -> Result<()> {
+        while count > 0 {
+            let taken = match &mut self.run {
+                Run::Repeated { left: 0, .. } | Run::Packed { left: 0, .. } => {
+                    self.next_run()?;
+                    continue;
+                }
+                Run::Repeated { value, left } => {
+                    let taken = count.min(*left);
+                    take(Piece::Repeated(*value, taken))?;
+                    *left -= taken;
+                    taken
+                }
+                Run::Packed { start, first, left } => {
+                    let taken = count.min(*left);
+                    let bytes = self.bytes.get(*start..).unwrap_or_default();
+                    take(Piece::Packed(Packed { bytes, width: self.width, first: *first, count: taken }))?;
+                    *first += taken;
+                    *left -= taken;
+                    taken
+                }
+            };
+            count -= taken;
+        }
+        Ok(())
+    }
+
+    pub(super) fn skip(&mut self, count: usize) -> Result<()> {
+        self.each(count, |_| Ok(()))
+    }
+
+    /// The next value and how often it is repeated, if it is, without going on.
+    pub(super) fn repeated(&mut self) -> Result<Option<(u32, usize)>> {
+        if matches!(self.run, Run::Repeated { left: 0, .. } | Run::Packed { left: 0, .. }) {
+            self.next_run()?;
+        }
+        Ok(match self.run {
+            Run::Repeated { value, left } => Some((value, left)),
+            Run::Packed { .. } => None,
+        })
+    }
+
+    fn next_run(&mut self) -> Result<()> {
+        let short = || damaged("has fewer levels or references than its pages declare");
+        // Some writers pad a page with zeros, and no run has a header of 0.
+        let header = self.varint().filter(|header| *header != 0).ok_or_else(short)?;
+        let count = usize::try_from(header >> 1).map_err(|_| short())?;
+        if header & 1 == 0 {
+            let bytes = self.width.div_ceil(8) as usize;
+            let value = self.bytes.get(self.at..self.at + bytes).ok_or_else(short)?;
+            let mut word = [0; 4];
+            word[..bytes].copy_from_slice(value);
+            self.at += bytes;
+            self.run = Run::Repeated { value: u32::from_le_bytes(word), left: count };
+            return Ok(());
+        }
+        let start = self.at;
+        let here = self.bytes.len() - start;
+        // Eight values take as many bytes as each has bits. The last run of a page may be cut off.
+        let bytes = count.saturating_mul(self.width as usize).min(here);
+        let values = count.saturating_mul(8);
+        let left = (bytes * 8).checked_div(self.width as usize).map_or(values, |whole| values.min(whole));
+        self.at += bytes;
+        self.run = Run::Packed { start, first: 0, left };
+        Ok(())
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = *self.bytes.get(self.at)?;
+            self.at += 1;
+            value |= u64::from(byte & 0x7f).checked_shl(shift)?;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+}
+
+/// Values that are unpacked together.
+pub(super) const BLOCK: usize = 32;
+
+impl Packed<'_> {
+    /// Hands over the values, as many at a time as are unpacked together, or fewer.
+    pub(super) fn each(self, mut take: impl FnMut(&[u32]) -> Result<()>) -> Result<()> {
+        let mut block = [0; BLOCK];
+        let (mut at, end) = (self.first, self.first + self.count);
+        let unpack = unpacker(self.width);
+        let bytes = self.width as usize * BLOCK / 8;
+        while at < end {
+            let whole = if at % BLOCK == 0 && end - at >= BLOCK {
+                let start = at / BLOCK * bytes;
+                self.bytes.get(start..start + bytes)
+            } else {
+                None
+            };
+            let count = match whole {
+                Some(whole) => {
+                    unpack(whole, &mut block);
+                    BLOCK
+                }
+                None => {
+                    let count = (end - at).min(BLOCK - at % BLOCK);
+                    for (place, value) in block[..count].iter_mut().enumerate() {
+                        *value = packed(self.bytes, self.width, at + place) as u32;
+                    }
+                    count
+                }
+            };
+            take(&block[..count])?;
+            at += count;
+        }
+        Ok(())
+    }
+}
+
+/// The value at place `at` of those packed into so many bits each, at most 57.
+pub(super) fn packed(bytes: &[u8], width: u32, at: usize) -> u64 {
+    let bit = at * width as usize;
+    let bytes = bytes.get(bit / 8..).unwrap_or_default();
+    let word = match bytes.first_chunk() {
+        Some(word) => *word,
+        None => {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            word
+        }
+    };
+    (u64::from_le_bytes(word) >> (bit % 8)) & ((1 << width) - 1)
+}
+
+type Unpack = fn(&[u8], &mut [u32; BLOCK]);
+
+/// What unpacks a block of values of so many bits, at most 32.
+pub(super) fn unpacker(width: u32) -> Unpack {
+    macro_rules! by_width {
+        ($($width:literal)*) => {
+            match width {
+                $($width => block::<$width>,)*
+                _ => |_, values| values.fill(0),
+            }
+        };
+    }
+    by_width!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32)
+}
+
+/// Unpacks a block of values of `W` bits each.
+fn block<const W: usize>(bytes: &[u8], values: &mut [u32; BLOCK]) {
+    let mut words = [0u32; W];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u32::from_le_bytes(*bytes);
+    }
+    // Written out value by value: all places and shifts are constants then.
+    macro_rules! each {
+        ($($place:literal)*) => { $(values[$place] = value::<W, $place>(&words);)* };
+    }
+    each!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+}
+
+#[inline(always)]
+fn value<const W: usize, const PLACE: usize>(words: &[u32; W]) -> u32 {
+    let (word, shift) = (PLACE * W / 32, PLACE * W % 32);
+    let low = words[word] >> shift;
+    let value = if shift + W > 32 { low | words[word + 1] << (32 - shift) } else { low };
+    if W == 32 { value } else { value & ((1 << (W % 32)) - 1) }
+}

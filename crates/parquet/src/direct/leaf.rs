@@ -1,0 +1,453 @@
+//! One column chunk, row by row.
+
+use std::ops::Range;
+
+use arrow::array::ArrayRef;
+use arrow::buffer::NullBuffer;
+
+use super::levels::{Definitions, Validity, starts};
+use super::pages::{ColumnPages, DataPage, Step};
+use super::values::Values;
+use super::{Nulls, damaged};
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// The values of one column chunk, and the page that is open.
+pub(super) struct Leaf {
+    pages: ColumnPages,
+    values: Box<dyn Values>,
+    /// Highest definition level: that of a value.
+    highest: i16,
+    page: OpenPage,
+    /// The levels of a page may not take more bytes than this.
+    limit: u64,
+}
+
+/// A page, and how far it was read.
+struct OpenPage {
+    entries: usize,
+    /// The next entry.
+    at: usize,
+    definitions: Definitions,
+    /// Entries that begin a list, where the column has lists, and which of them comes next.
+    starts: Vec<u32>,
+    next: usize,
+}
+
+impl OpenPage {
+    fn is_over(&self) -> bool {
+        self.at == self.entries
+    }
+
+    /// Where the lists that are left begin, and the end of the page.
+    fn start(&self, list: usize) -> usize {
+        self.starts.get(list).map_or(self.entries, |start| *start as usize)
+    }
+}
+
+impl Leaf {
+    pub(super) fn new(pages: ColumnPages, values: Box<dyn Values>, highest: i16, limit: u64) -> Self {
+        let page = OpenPage { entries: 0, at: 0, definitions: Definitions::Full, starts: Vec::new(), next: 0 };
+        Self { pages, values, highest, page, limit }
+    }
+
+    /// Makes room for what so many of `rows_left` rows have, if they are all alike.
+    fn reserve(&mut self, rows: usize, rows_left: usize) {
+        let entries = self.pages.left().saturating_add((self.page.entries - self.page.at) as u64);
+        let share = u128::from(entries) * rows as u128 / rows_left.max(1) as u128;
+        self.values.reserve(usize::try_from(share).unwrap_or(0));
+    }
+
+    /// Takes the dictionary if it comes next, and no page behind it, which may be one that was not read.
+    fn take_dictionary(&mut self) -> Result<()> {
+        while self.pages.is_dictionary_next() {
+            match self.pages.next()? {
+                Some(Step::Dictionary(bytes, count)) => self.values.set_dictionary(&bytes, count)?,
+                Some(Step::Group) => self.values.forget_dictionary(),
+                _ => return Err(damaged("has a page of data in the place of its dictionary")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the next page with data; `false` behind the last one.
+    fn open(&mut self, has_lists: bool) -> Result<bool> {
+        loop {
+            let DataPage { entries, repetition, definition, values, encoding, most_values, rows } =
+                match self.pages.next()? {
+                    None => return Ok(false),
+                    Some(Step::Group) => {
+                        self.values.forget_dictionary();
+                        continue;
+                    }
+                    Some(Step::Dictionary(bytes, count)) => {
+                        self.values.set_dictionary(&bytes, count)?;
+                        continue;
+                    }
+                    Some(Step::Data(page)) => page,
+                };
+            // A few bytes can stand for as many levels as the page likes.
+            let bytes = (entries as u64).saturating_mul(self.highest.unsigned_abs().into()) / 8;
+            if bytes > self.limit {
+                let message = format!("the levels of a page take {bytes} bytes, more than the {} allowed", self.limit);
+                return Err(Error::new(ErrorKind::TooLarge, message));
+            }
+            let definitions = Definitions::new(&definition, entries, self.highest)?;
+            if definitions.values(0..entries) > most_values {
+                return Err(damaged("has fewer values than its levels say"));
+            }
+            let starts = if has_lists { starts(&repetition, entries)? } else { Vec::new() };
+            // Rows that are passed by are counted by the index, and all later ones would be others.
+            let begin = if has_lists { starts.len() } else { entries };
+            if rows.is_some_and(|rows| rows != begin) {
+                return Err(damaged(format!("has a page of {begin} rows where its index says {}", rows.unwrap_or(0))));
+            }
+            self.values.set_page(encoding, values, most_values)?;
+            self.page = OpenPage { entries, at: 0, definitions, starts, next: 0 };
+            return Ok(true);
+        }
+    }
+
+    /// Keeps or passes by the values of these entries of the page.
+    fn take(&mut self, entries: Range<usize>, keep: bool) -> Result<()> {
+        let values = self.page.definitions.values(entries.clone());
+        self.page.at = entries.end;
+        if keep { self.values.read(values) } else { self.values.skip(values) }
+    }
+}
+
+pub(super) fn goes_on_empty() -> Error {
+    damaged("goes on with a list that has no items")
+}
+
+fn no_more_rows() -> Error {
+    damaged("holds fewer rows than the footer says")
+}
+
+/// A column without lists, which may be within structs.
+pub(super) struct Flat {
+    leaf: Leaf,
+    rows_left: usize,
+    /// Whether values are there.
+    there: Validity,
+    /// Which rows reach the levels of structs above, from the outermost on.
+    above: Vec<(i16, Validity)>,
+    /// Whether the array may show nulls, rather than what is above it.
+    is_nullable: bool,
+}
+
+impl Flat {
+    /// A column of a row group with so many rows, which also notes the rows that reach the levels `above`.
+    pub(super) fn new(leaf: Leaf, rows: usize, is_nullable: bool, above: &[i16]) -> Self {
+        let above = above.iter().map(|level| (*level, Validity::new())).collect();
+        Self { leaf, rows_left: rows, there: Validity::new(), above, is_nullable }
+    }
+
+    pub(super) fn reserve(&mut self, rows: usize) {
+        self.leaf.values.reserve(rows);
+    }
+
+    /// Keeps the next rows.
+    pub(super) fn read(&mut self, rows: usize) -> Result<()> {
+        self.walk(rows, true)
+    }
+
+    /// Passes by the next rows.
+    pub(super) fn skip(&mut self, mut rows: usize) -> Result<()> {
+        let here = rows.min(self.leaf.page.entries - self.leaf.page.at);
+        self.walk(here, false)?;
+        rows -= here;
+        while rows > 0 {
+            self.leaf.take_dictionary()?;
+            match self.leaf.pages.rows_next() {
+                Some(next) if next <= rows => {
+                    self.leaf.pages.skip_page();
+                    self.rows_left = self.rows_left.saturating_sub(next);
+                    rows -= next;
+                }
+                _ => {
+                    if !self.leaf.open(false)? {
+                        return Err(no_more_rows());
+                    }
+                    let here = rows.min(self.leaf.page.entries);
+                    self.walk(here, false)?;
+                    rows -= here;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes by all rows that are left.
+    pub(super) fn skip_rest(&mut self) -> Result<()> {
+        self.skip(self.rows_left)
+    }
+
+    fn walk(&mut self, mut rows: usize, keep: bool) -> Result<()> {
+        self.rows_left = self.rows_left.saturating_sub(rows);
+        while rows > 0 {
+            if self.leaf.page.is_over() {
+                if !self.leaf.open(false)? {
+                    return Err(no_more_rows());
+                }
+                continue;
+            }
+            let at = self.leaf.page.at;
+            let end = self.leaf.page.entries.min(at + rows);
+            if keep {
+                let definitions = &self.leaf.page.definitions;
+                self.there.append(definitions.reaching(self.leaf.highest), at..end);
+                for (level, reached) in &mut self.above {
+                    reached.append(definitions.reaching(*level), at..end);
+                }
+            }
+            self.leaf.take(at..end, keep)?;
+            rows -= end - at;
+        }
+        Ok(())
+    }
+
+    /// What was kept since the last time, and which of the rows were missing at each of the levels above.
+    pub(super) fn finish(&mut self) -> Result<(ArrayRef, Vec<Option<NullBuffer>>)> {
+        let len = self.there.len();
+        let there = self.there.finish();
+        let above = self.above.iter_mut().map(|(_, reached)| reached.finish()).collect();
+        Ok((self.leaf.values.finish(Nulls { len, there, is_shown: self.is_nullable })?, above))
+    }
+}
+
+/// A column of lists, one level deep.
+pub(super) struct Lists {
+    leaf: Leaf,
+    rows_left: usize,
+    /// Definition level of a list without items; below it, the list is null.
+    empty: i16,
+    /// Items that every list has, where that is so; a null list has as many nulls.
+    fixed: Option<usize>,
+    /// Number of items before each list that was kept, and in the end of all of them.
+    starts: Vec<usize>,
+    lists: Validity,
+    items: Validity,
+    last: Last,
+    is_last_empty: bool,
+}
+
+/// What became of the last list, which may go on in the next page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Over,
+    Kept,
+    Skipped,
+}
+
+/// Lists that were kept.
+pub(super) struct KeptLists {
+    pub(super) starts: Vec<usize>,
+    pub(super) lists: Option<NullBuffer>,
+    pub(super) items: ArrayRef,
+}
+
+impl Lists {
+    /// A column of a row group with so many rows. An item's level is above that of an empty list.
+    pub(super) fn new(leaf: Leaf, rows: usize, empty: i16, fixed: Option<usize>) -> Self {
+        let (lists, items) = (Validity::new(), Validity::new());
+        Self {
+            leaf,
+            rows_left: rows,
+            empty,
+            fixed,
+            starts: vec![0],
+            lists,
+            items,
+            last: Last::Over,
+            is_last_empty: false,
+        }
+    }
+
+    /// Makes room for the next rows. Only where all rows are read, the footer's number of entries was compared with
+    /// that of the pages, and is believed.
+    pub(super) fn reserve(&mut self, rows: usize, all: bool) {
+        if all {
+            self.leaf.reserve(rows, self.rows_left);
+        }
+        self.starts.reserve_exact(rows);
+    }
+
+    pub(super) fn read(&mut self, rows: usize) -> Result<()> {
+        self.walk(rows, true)
+    }
+
+    pub(super) fn skip(&mut self, rows: usize) -> Result<()> {
+        self.walk(rows, false)
+    }
+
+    /// Passes by all rows that are left.
+    pub(super) fn skip_rest(&mut self) -> Result<()> {
+        self.walk(self.rows_left, false)
+    }
+
+    fn walk(&mut self, mut rows: usize, keep: bool) -> Result<()> {
+        while rows > 0 {
+            if self.leaf.page.is_over() {
+                if !keep {
+                    self.leaf.take_dictionary()?;
+                }
+                if !keep
+                    && let Some(next) = self.leaf.pages.rows_next()
+                    && next <= rows
+                {
+                    self.leaf.pages.skip_page();
+                    self.rows_left = self.rows_left.saturating_sub(next);
+                    rows -= next;
+                    continue;
+                }
+                if !self.open()? {
+                    return Err(no_more_rows());
+                }
+                continue;
+            }
+            let page = &self.leaf.page;
+            let end = page.starts.len().min(page.next + rows);
+            let lists = page.next..end;
+            rows -= lists.len();
+            self.rows_left = self.rows_left.saturating_sub(lists.len());
+            let entries = page.at..page.start(end);
+            if keep {
+                self.keep(lists, entries.clone())?;
+            }
+            self.leaf.page.next = end;
+            self.leaf.take(entries, keep)?;
+            self.last = if keep { Last::Kept } else { Last::Skipped };
+            let page = &self.leaf.page;
+            let has_item = page.definitions.reaching(self.empty + 1);
+            self.is_last_empty = has_item.is_some_and(|has_item| !has_item.value(page.start(end - 1)));
+        }
+        while self.last != Last::Over && self.leaf.page.is_over() && self.leaf.pages.has_more() {
+            if self.leaf.pages.is_row_next() || !self.open()? {
+                self.last = Last::Over;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the next page, and takes the items at its front that belong to the last list.
+    fn open(&mut self) -> Result<bool> {
+        if !self.leaf.open(true)? {
+            return Ok(false);
+        }
+        let page = &self.leaf.page;
+        if page.starts.len() > self.rows_left {
+            return Err(damaged("holds more lists than there are rows"));
+        }
+        self.check()?;
+        let page = &self.leaf.page;
+        let more = 0..page.start(0);
+        if more.is_empty() {
+            self.last = if page.is_over() { self.last } else { Last::Over };
+            return Ok(true);
+        }
+        match self.last {
+            Last::Over => return Err(damaged("begins inside a list")),
+            _ if self.is_last_empty => return Err(goes_on_empty()),
+            Last::Kept => {
+                let there = page.definitions.reaching(self.leaf.highest);
+                self.items.append(there, more.clone());
+                if let Some(end) = self.starts.last_mut() {
+                    *end += more.len();
+                }
+            }
+            Last::Skipped => {}
+        }
+        let keep = self.last == Last::Kept;
+        self.leaf.take(more, keep)?;
+        if !self.leaf.page.is_over() {
+            self.last = Last::Over;
+        }
+        Ok(true)
+    }
+
+    /// Makes sure that only a list's first entry can be one without an item, and that such a list has no other entry.
+    fn check(&self) -> Result<()> {
+        let page = &self.leaf.page;
+        let Some(has_item) = page.definitions.reaching(self.empty + 1) else { return Ok(()) };
+        let mut items = page.start(0);
+        for list in 0..page.starts.len() {
+            let (start, end) = (page.start(list), page.start(list + 1));
+            if has_item.value(start) {
+                items += end - start;
+            } else if end - start > 1 {
+                return Err(goes_on_empty());
+            }
+        }
+        if items != has_item.count_set_bits() {
+            return Err(goes_on_empty());
+        }
+        Ok(())
+    }
+
+    /// Notes where these lists of the page begin, and what of them is null.
+    fn keep(&mut self, lists: Range<usize>, entries: Range<usize>) -> Result<()> {
+        let Self { leaf, empty, fixed, starts, lists: lists_there, items: items_there, .. } = self;
+        let page = &leaf.page;
+        let definitions = &page.definitions;
+        let mut end = starts.last().copied().unwrap_or(0);
+        let Some(has_item) = definitions.reaching(*empty + 1) else {
+            // Every entry is an item.
+            let first = entries.start;
+            starts.extend(lists.clone().map(|list| end + page.start(list + 1) - first));
+            lists_there.append_n(lists.len(), true);
+            items_there.append(definitions.reaching(leaf.highest), entries);
+            return Ok(());
+        };
+        let there = if *empty > 0 { definitions.reaching(*empty) } else { None };
+        let values = definitions.reaching(leaf.highest);
+        // Entries that are items and follow each other are noted together.
+        let mut run = entries.start..entries.start;
+        for list in lists {
+            let (first, next) = (page.start(list), page.start(list + 1));
+            let is_there = there.is_none_or(|there| there.value(first));
+            lists_there.append_n(1, is_there);
+            if has_item.value(first) {
+                end += next - first;
+                run.end = next;
+            } else {
+                items_there.append(values, run);
+                run = next..next;
+                if let (Some(fixed), false) = (*fixed, is_there) {
+                    items_there.append_n(fixed, false);
+                    end += fixed;
+                }
+            }
+            starts.push(end);
+        }
+        items_there.append(values, run);
+        Ok(())
+    }
+
+    /// What was kept since the last time.
+    pub(super) fn finish(&mut self) -> Result<KeptLists> {
+        let starts = std::mem::replace(&mut self.starts, vec![0]);
+        if let Some(fixed) = self.fixed
+            && let Some(pair) = starts.windows(2).find(|pair| pair[1] - pair[0] != fixed)
+        {
+            let length = pair[1] - pair[0];
+            return Err(damaged(format!("has a list of {length} items where all have {fixed}")));
+        }
+        let lists = self.lists.finish();
+        let items = Nulls { len: self.items.len(), there: self.items.finish(), is_shown: true };
+        let items = self.leaf.values.finish(items)?;
+        Ok(KeptLists { starts, lists, items })
+    }
+
+    /// Makes sure that there are no more lists than rows.
+    pub(super) fn end(&mut self) -> Result<()> {
+        while self.leaf.page.is_over() && self.leaf.pages.has_more() {
+            if !self.open()? {
+                break;
+            }
+        }
+        if !self.leaf.page.is_over() || self.leaf.pages.has_more() {
+            return Err(damaged("holds more lists than there are rows"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! Footers and row groups: from the bytes of a file to Arrow record batches.
+//!
+//! [`read_end`] and [`FileMetadata`] say what a file holds. [`GroupDecoder`] turns one row group, or some rows of it,
+//! into chunks with the columns of a [`Projection`](rowdex_projection::Projection), whatever the file itself looks
+//! like, and hands them to a [`RowSink`]. [`finish`] brings such rows to the types that are served.
+//!
+//! Files are not trusted. Whatever a file claims of itself is checked before anything is allocated for it, a panic of
+//! the decoder becomes an error (its message still goes to the panic hook), and every error names the file, the row
+//! group and, where it can be known, the column.
+
+mod adapt;
+#[cfg(feature = "filter")]
+mod bloom;
+mod columns;
+mod cost;
+mod decode;
+mod direct;
+mod footer;
+mod guard;
+mod lengths;
+mod masked;
+mod pages;
+mod run;
+mod seam;
+#[cfg(feature = "filter")]
+mod statistics;
+mod team;
+#[cfg(test)]
+mod tests;
+mod thrift;
+mod types;
+mod unpack;
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+pub use adapt::{finish, widens};
+#[cfg(feature = "filter")]
+pub use bloom::BloomFilter;
+pub use columns::{views_pay, views_save_nothing};
+pub use cost::{Likeness, ReadCost};
+pub use decode::{GroupDecoder, MAX_DECODED_BYTES, Rows};
+pub use footer::{FileMetadata, Footer, read_end};
+pub use run::together;
+pub use seam::{FileBytes, RowSink, WholeBatch};
+#[cfg(feature = "filter")]
+pub use statistics::{Home, Known, Statistics};
+pub use team::AHEAD_FROM;
+
+/// Runs a step of the decoder, which may panic on bytes it does not expect.
+fn caught<T>(what: &str, step: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
+    let result = catch_unwind(AssertUnwindSafe(step)).map_err(internal_panic)?;
+    result.map_err(|error| footer::parquet_error(what, error))
+}
+
+/// Runs a step over decoded columns, whose makers may have believed damaged bytes.
+fn caught_panic<T>(step: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(step)).map_err(internal_panic)?
+}
+
+/// The error for a panic inside the decoder: the bytes are to blame, because on sound ones it does not panic.
+fn internal_panic(payload: Box<dyn Any + Send>) -> Error {
+    let said = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let said = said.or_else(|| payload.downcast_ref::<String>().cloned());
+    let message = format!("the decoder gave up: {}", said.as_deref().unwrap_or("panicked"));
+    Error::new(ErrorKind::InvalidParquet, message)
+}

@@ -1,0 +1,317 @@
+//! The bytes of pages that were fetched, decoded batch by batch.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use bytes::Bytes;
+use parquet::DecodeResult;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, RowSelection};
+use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder};
+use parquet::file::page_index::offset_index::{OffsetIndexMetaData, PageLocation};
+use parquet::schema::types::SchemaDescriptor;
+
+use super::direct::{Column, GroupBytes, Shape};
+use super::guard::FilePage;
+use super::team::{AHEAD_FROM, Team};
+use super::{caught, caught_panic};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::once::Once;
+use rowdex_rows::take_rows;
+
+/// The bytes of the pages to decode, and how to decode them.
+pub(super) struct Pages {
+    pub(super) reader: ArrowReaderMetadata,
+    /// The row group's place in `reader`'s metadata.
+    pub(super) group: usize,
+    /// The places of row groups whose rows follow, of columns without lists that are decoded here.
+    pub(super) more: Vec<usize>,
+    /// Rows of all of them.
+    pub(super) rows: usize,
+    pub(super) selection: Option<RowSelection>,
+    pub(super) batch_rows: usize,
+    pub(super) ranges: Vec<Range<u64>>,
+    pub(super) bytes: Vec<Bytes>,
+    /// Columns with encodings that only the parquet crate decodes, sorted.
+    pub(super) rare: Vec<usize>,
+    /// The pages of the other columns, by the column's number.
+    pub(super) found: Vec<(usize, Arc<[FilePage]>)>,
+    /// The levels of a page may not take more bytes than this.
+    pub(super) limit: u64,
+}
+
+/// Rows to pass by and rows to keep, in turn.
+struct Runs<'a> {
+    selected: Option<&'a [u32]>,
+    /// The first row behind those that were kept.
+    next: u32,
+    /// Selected rows that were kept.
+    passed: usize,
+    found: Vec<(usize, usize)>,
+}
+
+/// Which of the rows that come in batches are due.
+struct Due<'a> {
+    left: &'a [u32],
+    /// Rows of the batches so far.
+    seen: u32,
+    slots: Vec<u32>,
+}
+
+impl<'a> Due<'a> {
+    fn of(rows: &'a [u32]) -> Self {
+        Self { left: rows, seen: 0, slots: Vec::new() }
+    }
+
+    /// The places of those that are due in the next batch, which has so many rows.
+    fn next(&mut self, rows: usize) -> &[u32] {
+        let (start, end) = (self.seen, u64::from(self.seen) + rows as u64);
+        let (here, left) = self.left.split_at(self.left.partition_point(|row| u64::from(*row) < end));
+        (self.left, self.seen) = (left, end as u32);
+        self.slots.clear();
+        self.slots.extend(here.iter().map(|row| row - start));
+        &self.slots
+    }
+}
+
+impl Runs<'_> {
+    /// The runs that the next rows lie in.
+    fn of(&mut self, rows: usize) -> Result<&[(usize, usize)]> {
+        self.found.clear();
+        let Some(selected) = self.selected else {
+            self.found.push((0, rows));
+            return Ok(&self.found);
+        };
+        let more = || Error::new(ErrorKind::Internal, "the decoder has more rows than were selected");
+        let here = selected.get(self.passed..self.passed + rows).ok_or_else(more)?;
+        for run in here.chunk_by(|a, b| a + 1 == *b) {
+            self.found.push(((run[0] - self.next) as usize, run.len()));
+            self.next = run[0] + run.len() as u32;
+        }
+        self.passed += rows;
+        Ok(&self.found)
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Whether this thread leaves all columns to the parquet crate, for tests that compare both.
+    pub(super) static LEFT_TO_PARQUET: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Whether no column is decoded here, for tests that compare both ways: `ROWDEX_DECODE=parquet` says so.
+fn is_left_to_parquet() -> bool {
+    static LEFT: Once<bool> = Once::new();
+    #[cfg(test)]
+    if LEFT_TO_PARQUET.get() {
+        return true;
+    }
+    *LEFT.get_or_init(|| std::env::var_os("ROWDEX_DECODE").is_some_and(|value| value == "parquet"))
+}
+
+impl Pages {
+    /// As [`is_left_to_parquet`].
+    pub(super) fn is_left_to_parquet() -> bool {
+        is_left_to_parquet()
+    }
+
+    /// Whether all of these columns go on from a row group to the next one.
+    pub(super) fn go_on(&self, leaves: &[usize], roots: &[usize]) -> bool {
+        let schema = self.reader.parquet_schema();
+        let goes_on = |root: &usize| {
+            let own = leaves_of_root(schema, leaves, *root);
+            let shape = self.reader.schema().fields().get(*root).map(|field| Shape::of(schema, *root, own, field));
+            shape.flatten().is_some_and(|shape| shape.goes_on())
+        };
+        !is_left_to_parquet() && roots.iter().all(goes_on)
+    }
+
+    /// How many rows begin in the page of a column at a place in the file, if that was read.
+    pub(super) fn rows_at(&self, leaf: usize, at: u64) -> Option<usize> {
+        let pages = self.located()?.get(leaf)?.page_locations();
+        let place = pages.binary_search_by_key(&at, |page| page.offset.unsigned_abs()).ok()?;
+        let rows = i64::try_from(self.rows).ok()?;
+        let end = pages.get(place + 1).map_or(rows, |next| next.first_row_index);
+        usize::try_from(end.checked_sub(pages.get(place)?.first_row_index)?).ok()
+    }
+
+    /// Whether the field that a column belongs to is of a type that is decoded here.
+    pub(super) fn decodes_leaf(&self, leaf: usize, leaves: &[usize]) -> bool {
+        let schema = self.reader.parquet_schema();
+        let root = schema.get_column_root_idx(leaf);
+        let field = self.reader.schema().fields().get(root).filter(|_| !is_left_to_parquet());
+        field.is_some_and(|field| Shape::of(schema, root, leaves_of_root(schema, leaves, root), field).is_some())
+    }
+
+    /// Whether a column is a root field of its own, of a type that is decoded here.
+    pub(super) fn decodes_root(&self, leaf: usize) -> bool {
+        let schema = self.reader.parquet_schema();
+        let root = schema.get_column_root_idx(leaf);
+        let field = self.reader.schema().fields().get(root).filter(|_| !is_left_to_parquet());
+        let is_root = schema.root_schema().get_fields().get(root).is_some_and(|node| node.is_primitive());
+        is_root && field.is_some_and(|field| Shape::of(schema, root, &[leaf], field).is_some())
+    }
+
+    pub(super) fn decoder(&self, leaves: &[usize]) -> Result<ParquetPushDecoder> {
+        let mask = ProjectionMask::leaves(self.reader.parquet_schema(), leaves.iter().copied());
+        caught("the row group", || {
+            let builder = ParquetPushDecoderBuilder::new_with_metadata(self.reader.clone())
+                .with_row_groups(vec![self.group])
+                .with_projection(mask)
+                .with_batch_size(self.batch_rows);
+            match &self.selection {
+                Some(selection) => builder.with_row_selection(selection.clone()).build(),
+                None => builder.build(),
+            }
+        })
+    }
+
+    /// Hands over the columns of the fields `roots`, which `leaves` belong to, batch by batch, with the number of rows.
+    /// There are `count` rows, and `selected` has their places if they are not all.
+    pub(super) fn each_batch(
+        &self,
+        leaves: &[usize],
+        roots: &[usize],
+        selected: Option<&[u32]>,
+        count: usize,
+        mut take: impl FnMut(&[ArrayRef], usize) -> Result<()>,
+    ) -> Result<()> {
+        let (direct, rest) = self.direct(leaves, roots)?;
+        // Of what is read as a whole, the crate decodes all rows: passing by many of them takes it longer.
+        let mut due = selected.filter(|_| self.selection.is_none() && !rest.is_empty()).map(Due::of);
+        let mut is_direct: Vec<bool> = direct.iter().map(Option::is_some).collect();
+        is_direct.resize(roots.len(), false);
+        let direct: Vec<Column> = direct.into_iter().flatten().collect();
+        if direct.is_empty() && due.is_none() {
+            return self.each_decoded(&rest, |batch| take(batch.columns(), batch.num_rows()));
+        }
+        let team = Team::new(direct, self.expanded());
+        let mut runs = Runs { selected, next: 0, passed: 0, found: Vec::new() };
+        let mut with_direct = |decoded: &[ArrayRef], mut rows: usize| {
+            let mut picked = Vec::new();
+            if let Some(due) = &mut due {
+                let slots = due.next(rows);
+                rows = slots.len();
+                if slots.is_empty() {
+                    return Ok(());
+                }
+                picked = decoded.iter().map(|array| take_rows(array.as_ref(), slots)).collect::<Result<_>>()?;
+            }
+            let decoded = if picked.is_empty() { decoded } else { &picked };
+            team.announce(runs.of(rows)?);
+            let (mut made, mut decoded) = (team.collect()?.into_iter(), decoded.iter().cloned());
+            let next = |is_direct: &bool| if *is_direct { made.next() } else { decoded.next() };
+            take(&is_direct.iter().filter_map(next).collect::<Vec<_>>(), rows)
+        };
+        if rest.is_empty() {
+            let ahead = team.may_have_help() && count.div_ceil(self.batch_rows) >= AHEAD_FROM;
+            let mut announced = 0;
+            for start in (0..count).step_by(self.batch_rows) {
+                let rows = self.batch_rows.min(count - start);
+                let end = if ahead { count.min(start + rows + self.batch_rows) } else { start + rows };
+                while announced < end {
+                    let next = self.batch_rows.min(count - announced);
+                    team.announce(runs.of(next)?);
+                    announced += next;
+                }
+                take(&team.collect()?, rows)?;
+            }
+        } else {
+            self.each_decoded(&rest, |batch| with_direct(batch.columns(), batch.num_rows()))?;
+        }
+        if let Some(due) = &due {
+            // Rows behind the last one that is due, or too few of them, show that others may have moved.
+            let rows = self.reader.metadata().row_groups().get(self.group).map_or(0, |group| group.num_rows());
+            if i64::from(due.seen) != rows {
+                let message = "the row group cannot be decoded: its pages do not hold as many rows as the footer says";
+                return Err(Error::new(ErrorKind::InvalidParquet, message));
+            }
+        }
+        if self.selection.is_some() && self.located().is_some() {
+            return Ok(());
+        }
+        let mut direct = team.into_columns();
+        if selected.is_some() || self.selection.is_some() {
+            // What is behind the last row that is due may show that what was before is damaged.
+            direct.iter_mut().try_for_each(|column| caught_panic(|| column.skip_rest()))?;
+        }
+        direct.iter_mut().try_for_each(|column| caught_panic(|| column.end()))
+    }
+
+    /// For each of the fields, the column if it is decoded straight from its pages; and the leaves of the others.
+    fn direct(&self, leaves: &[usize], roots: &[usize]) -> Result<(Vec<Option<Column>>, Vec<usize>)> {
+        let metadata = self.reader.metadata();
+        let Some(group) = metadata.row_groups().get(self.group) else { return Ok((Vec::new(), leaves.to_vec())) };
+        let more: Vec<_> = self.more.iter().filter_map(|group| metadata.row_groups().get(*group)).collect();
+        let index = self.located();
+        let locations = |leaf: usize| -> Vec<PageLocation> {
+            index.and_then(|columns| columns.get(leaf)).map_or_else(Vec::new, |column| column.page_locations().clone())
+        };
+        let bytes = GroupBytes {
+            group,
+            more: &more,
+            rows: self.rows,
+            locations: index.is_some().then_some(&locations as &dyn Fn(usize) -> Vec<PageLocation>),
+            pages: &self.found,
+            unpackers: Arc::default(),
+            all_rows: self.selection.is_none(),
+            limit: self.limit,
+        };
+        let schema = self.reader.parquet_schema();
+        let (mut found, mut rest) = (Vec::with_capacity(roots.len()), Vec::new());
+        for &root in roots {
+            let own = leaves_of_root(schema, leaves, root);
+            let is_rare = own.iter().any(|leaf| self.rare.binary_search(leaf).is_ok());
+            let field = self.reader.schema().fields().get(root).filter(|_| !is_left_to_parquet() && !is_rare);
+            let shape = field.and_then(|field| Some((field, Shape::of(schema, root, own, field)?)));
+            match shape {
+                Some((field, shape)) => found.push(Some(Column::new(shape, field.name(), &bytes)?)),
+                None => {
+                    found.push(None);
+                    rest.extend_from_slice(own);
+                }
+            }
+        }
+        if found.iter().all(Option::is_none) {
+            found.clear();
+        }
+        Ok((found, rest))
+    }
+
+    /// Bytes of the pages that may be decoded here.
+    fn expanded(&self) -> u64 {
+        let pages = self.found.iter().flat_map(|(_, pages)| pages.iter());
+        pages.map(|page| page.head.expanded as u64).fold(0, u64::saturating_add)
+    }
+
+    /// Where the pages of the row group are, if that was read.
+    fn located(&self) -> Option<&Vec<OffsetIndexMetaData>> {
+        self.reader.metadata().offset_index().and_then(|groups| groups.get(self.group))
+    }
+
+    pub(super) fn each_decoded(&self, leaves: &[usize], mut take: impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {
+        let mut decoder = self.decoder(leaves)?;
+        let mut fed = false;
+        loop {
+            match caught("the row group", || decoder.try_decode())? {
+                DecodeResult::Data(batch) => take(batch)?,
+                DecodeResult::Finished => return Ok(()),
+                DecodeResult::NeedsData(_) if fed => {
+                    return Err(Error::new(ErrorKind::Internal, "the decoder asks for bytes it has not announced"));
+                }
+                DecodeResult::NeedsData(_) => {
+                    fed = true;
+                    caught("the row group", || decoder.push_ranges(self.ranges.clone(), self.bytes.clone()))?;
+                }
+            }
+        }
+    }
+}
+
+/// Those of the leaves, which are sorted, that belong to a root field.
+fn leaves_of_root<'a>(schema: &SchemaDescriptor, leaves: &'a [usize], root: usize) -> &'a [usize] {
+    let start = leaves.partition_point(|leaf| schema.get_column_root_idx(*leaf) < root);
+    let own = leaves.get(start..).unwrap_or_default();
+    &own[..own.partition_point(|leaf| schema.get_column_root_idx(*leaf) == root)]
+}

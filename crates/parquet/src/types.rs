@@ -1,0 +1,147 @@
+//! The Arrow types of a file's columns: those that its writer noted down, and those that the decoder is asked for.
+//!
+//! Both differ from what the parquet crate makes of the footer. It gives back a time zone only where the file has the
+//! unit that was noted, and Parquet has no seconds. And it decodes dictionaries as they were noted: with keys that
+//! one row group may have too many values for, and not at all where the values are neither strings, bytes nor
+//! numbers. And it takes an interval for one of days and milliseconds, and drops its months.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use arrow::ipc::convert::try_schema_from_ipc_buffer;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use parquet::arrow::ARROW_SCHEMA_META_KEY;
+use parquet::basic::{ConvertedType, Type as Physical};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaData;
+use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
+
+use rowdex_projection::{children, with_children, with_wide_keys};
+
+/// The schema with the time zones that the writer noted, where the file itself says no more than UTC.
+pub(super) fn with_noted_zones(schema: &SchemaRef, metadata: &ParquetMetaData) -> SchemaRef {
+    if !schema.fields().iter().any(|field| has_utc(field.data_type())) {
+        return Arc::clone(schema);
+    }
+    let Some(noted) = noted_schema(metadata).filter(|noted| noted.fields().len() == schema.fields().len()) else {
+        return Arc::clone(schema);
+    };
+    changed(schema, noted.fields().iter().map(Some).collect(), &mut zoned)
+}
+
+/// The file's schema with intervals as the 12 bytes that they are, if it has any: months, days and milliseconds, which
+/// no Arrow type has room for. `None` where there are none, or where the writer noted which part of them it used.
+pub(super) fn with_plain_intervals(metadata: &ParquetMetaData) -> Result<Option<SchemaDescPtr>, ParquetError> {
+    let schema = metadata.file_metadata().schema_descr();
+    if !schema.columns().iter().any(|column| column.converted_type() == ConvertedType::INTERVAL) {
+        return Ok(None);
+    }
+    if noted_schema(metadata).is_some_and(|noted| noted.fields().iter().any(|field| has_interval(field.data_type()))) {
+        return Ok(None);
+    }
+    let root = plain_interval(&schema.root_schema_ptr())?;
+    Ok(Some(Arc::new(SchemaDescriptor::new(root))))
+}
+
+fn plain_interval(node: &TypePtr) -> Result<TypePtr, ParquetError> {
+    match node.as_ref() {
+        Type::GroupType { basic_info, fields } => {
+            let fields = fields.iter().map(plain_interval).collect::<Result<_, _>>()?;
+            Ok(Arc::new(Type::GroupType { basic_info: basic_info.clone(), fields }))
+        }
+        Type::PrimitiveType { basic_info, physical_type: Physical::FIXED_LEN_BYTE_ARRAY, type_length, .. }
+            if basic_info.converted_type() == ConvertedType::INTERVAL =>
+        {
+            let plain = Type::primitive_type_builder(basic_info.name(), Physical::FIXED_LEN_BYTE_ARRAY)
+                .with_repetition(basic_info.repetition())
+                .with_length(*type_length)
+                .with_id(basic_info.has_id().then(|| basic_info.id()));
+            Ok(Arc::new(plain.build()?))
+        }
+        Type::PrimitiveType { .. } => Ok(Arc::clone(node)),
+    }
+}
+
+fn has_interval(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Interval(_) => true,
+        DataType::Dictionary(_, values) => has_interval(values),
+        other => children(other).iter().any(|field| has_interval(field.data_type())),
+    }
+}
+
+/// The schema that the decoder is asked for: strings and bytes as dictionaries with keys wide enough for any row
+/// group, and the values of other dictionaries one by one.
+pub(super) fn decodable(schema: &SchemaRef) -> SchemaRef {
+    changed(schema, vec![None; schema.fields().len()], &mut |data_type, _| match data_type {
+        DataType::Dictionary(_, values) => match values.as_ref() {
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
+                with_wide_keys(data_type)
+            }
+            plain => plain.clone(),
+        },
+        other => other.clone(),
+    })
+}
+
+fn has_utc(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Timestamp(_, Some(zone)) => zone.as_ref() == "UTC",
+        DataType::Dictionary(_, values) => has_utc(values),
+        other => children(other).iter().any(|field| has_utc(field.data_type())),
+    }
+}
+
+/// The Arrow schema in the file's key-value metadata. One that cannot be read says nothing: the decoder did without,
+/// too.
+fn noted_schema(metadata: &ParquetMetaData) -> Option<Schema> {
+    let pairs = metadata.file_metadata().key_value_metadata()?;
+    let noted = pairs.iter().find(|pair| pair.key == ARROW_SCHEMA_META_KEY)?.value.as_deref()?;
+    try_schema_from_ipc_buffer(&STANDARD.decode(noted).ok()?).ok()
+}
+
+fn zoned(data_type: &DataType, noted: Option<&DataType>) -> DataType {
+    let noted = match noted {
+        Some(DataType::Dictionary(_, values)) if !matches!(data_type, DataType::Dictionary(_, _)) => Some(&**values),
+        other => other,
+    };
+    match (data_type, noted) {
+        (DataType::Timestamp(unit, Some(utc)), Some(DataType::Timestamp(_, Some(zone)))) if utc.as_ref() == "UTC" => {
+            DataType::Timestamp(*unit, Some(Arc::clone(zone)))
+        }
+        _ => data_type.clone(),
+    }
+}
+
+/// The schema with its leaves changed, each by its type and the one at its place in the schema that was `noted`.
+fn changed(
+    schema: &SchemaRef,
+    noted: Vec<Option<&FieldRef>>,
+    change: &mut dyn FnMut(&DataType, Option<&DataType>) -> DataType,
+) -> SchemaRef {
+    fn below(
+        field: &FieldRef,
+        noted: Option<&FieldRef>,
+        change: &mut dyn FnMut(&DataType, Option<&DataType>) -> DataType,
+    ) -> FieldRef {
+        let own = children(field.data_type());
+        let data_type = if own.is_empty() {
+            change(field.data_type(), noted.map(|field| field.data_type()))
+        } else {
+            let noted = noted.map_or(&[][..], |field| children(field.data_type()));
+            let noted = |place: usize| noted.get(place).filter(|_| noted.len() == own.len());
+            let fields = own.iter().enumerate().map(|(place, field)| below(field, noted(place), change));
+            with_children(field.data_type(), fields.collect())
+        };
+        if data_type == *field.data_type() {
+            return Arc::clone(field);
+        }
+        Arc::new(Field::new(field.name(), data_type, field.is_nullable()).with_metadata(field.metadata().clone()))
+    }
+    let fields: Fields = schema.fields().iter().zip(noted).map(|(field, noted)| below(field, noted, change)).collect();
+    if fields == *schema.fields() {
+        return Arc::clone(schema);
+    }
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}

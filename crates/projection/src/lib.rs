@@ -1,0 +1,512 @@
+//! Which columns to serve.
+
+mod renames;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+pub use renames::Renames;
+
+/// The columns to serve, resolved once against the dataset's schema.
+///
+/// Dictionaries with keys of fewer than 32 bits are served with keys of 32.
+///
+/// A projection knows types and names only. Which bytes of which file it needs is worked out when a row group is
+/// decoded, because files of one dataset may hold the columns in another order, or lack some.
+#[derive(Debug, Clone)]
+pub struct Projection {
+    output: SchemaRef,
+    internal: SchemaRef,
+    /// For every output column, how many columns of the same name precede it in the dataset's schema.
+    occurrence: Arc<[usize]>,
+}
+
+impl Projection {
+    /// Every column, as the dataset's schema has it.
+    pub fn all(schema: &SchemaRef) -> Self {
+        let columns: Vec<usize> = (0..schema.fields().len()).collect();
+        Self::new(schema, schema.fields().iter().cloned(), &columns)
+    }
+
+    /// The named columns, in the order named.
+    ///
+    /// A name is the dotted path of a field: `a`, or `a.b` for one leaf of a struct. Lists and maps are looked
+    /// through, so `points.x` is the `x` of a list of structs; Parquet's own paths (`points.list.element.x`) mean the
+    /// same. A column whose own name has dots is meant first. Several leaves of one struct come as one column, with
+    /// the leaves in the order of the schema; a map always keeps its keys.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] if there is no such column, or if a name repeats one that is chosen already.
+    pub fn columns(schema: &SchemaRef, columns: &[impl AsRef<str>]) -> Result<Self> {
+        let mut chosen: Vec<(usize, Pick)> = Vec::with_capacity(columns.len());
+        for path in columns {
+            let path = path.as_ref();
+            let (column, pick) = match_struct(schema.fields(), path).ok_or_else(|| unknown(schema, path))?;
+            match chosen.iter_mut().find(|(known, _)| *known == column) {
+                None => chosen.push((column, pick)),
+                Some((_, known)) if known.overlaps(&pick) => {
+                    return Err(
+                        Error::new(ErrorKind::InvalidArgument, "the column is asked for twice").with_column(path)
+                    );
+                }
+                Some((_, known)) => known.merge(pick),
+            }
+        }
+        let indices: Vec<usize> = chosen.iter().map(|(column, _)| *column).collect();
+        let fields = chosen.iter().map(|(column, pick)| prune(&schema.fields()[*column], pick));
+        Ok(Self::new(schema, fields, &indices))
+    }
+
+    fn new(schema: &SchemaRef, fields: impl Iterator<Item = FieldRef>, columns: &[usize]) -> Self {
+        let fields = fields.map(|field| match with_wide_keys(field.data_type()) {
+            same if same == *field.data_type() => field,
+            wide => Arc::new(field.as_ref().clone().with_data_type(wide)),
+        });
+        let output = Arc::new(Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone()));
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        let before = schema.fields().iter().map(|field| {
+            let seen = seen.entry(field.name()).or_default();
+            *seen += 1;
+            *seen - 1
+        });
+        let before: Vec<usize> = before.collect();
+        let occurrence = columns.iter().map(|&column| before[column]).collect();
+        Self { internal: Arc::clone(&output), output, occurrence }
+    }
+
+    /// Decodes the top-level string and binary columns that `wanted` says yes to as views, until
+    /// the rows are brought to the schema's own types to be served.
+    ///
+    /// The choice belongs to the projection and not to the file, so that batches of different files can be put
+    /// together.
+    #[must_use]
+    pub fn with_views(mut self, wanted: impl Fn(&Field) -> bool) -> Self {
+        let view = |field: &FieldRef| match view_of(field.data_type()) {
+            Some(view) if wanted(field) => Arc::new(field.as_ref().clone().with_data_type(view)),
+            _ => Arc::clone(field),
+        };
+        let fields: Fields = self.output.fields().iter().map(view).collect();
+        self.internal = Arc::new(Schema::new_with_metadata(fields, self.output.metadata().clone()));
+        self
+    }
+
+    /// Serves the top-level string and binary columns as views, whatever their own types.
+    #[doc(hidden)]
+    pub fn serving_views(self) -> Self {
+        let viewed = self.with_views(|_| true);
+        Self { output: Arc::clone(&viewed.internal), ..viewed }
+    }
+
+    /// The schema of the batches that the dataset serves.
+    pub fn output(&self) -> &SchemaRef {
+        &self.output
+    }
+
+    /// The schema of decoded batches: as [`output`](Self::output), except for the columns kept as views.
+    pub fn internal(&self) -> &SchemaRef {
+        &self.internal
+    }
+
+    /// For every output column, the place in `fields` of the column that it is served from, if that is there.
+    #[doc(hidden)]
+    pub fn places_in(&self, fields: &Fields) -> Vec<Option<usize>> {
+        /// So few are compared faster than hashed.
+        const FEW: usize = 16;
+        let wanted = self.output.fields().iter().zip(self.occurrence.iter());
+        if fields.len() <= FEW || wanted.len() <= 1 {
+            let place = |(field, occurrence): (&FieldRef, &usize)| {
+                let same_name = fields.iter().enumerate().filter(|(_, known)| known.name() == field.name());
+                same_name.map(|(place, _)| place).nth(*occurrence)
+            };
+            return wanted.map(place).collect();
+        }
+        let mut by_name: HashMap<&str, Vec<usize>> = HashMap::with_capacity(fields.len());
+        for (place, field) in fields.iter().enumerate() {
+            by_name.entry(field.name()).or_default().push(place);
+        }
+        wanted.map(|(field, occurrence)| by_name.get(field.name().as_str())?.get(*occurrence).copied()).collect()
+    }
+}
+
+/// The view type that holds the same values, for the types that have one and are not one.
+pub fn view_of(data_type: &DataType) -> Option<DataType> {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 => Some(DataType::Utf8View),
+        DataType::Binary | DataType::LargeBinary => Some(DataType::BinaryView),
+        _ => None,
+    }
+}
+
+/// The type with keys of 32 bits for dictionaries with keys of fewer, also below it.
+///
+/// A batch has rows of many row groups, each with a dictionary of its own, and one code for one value. How many values
+/// there are in all of them only the data pages tell, so 8 or 16 bits may turn out too few in any batch, while 32 are
+/// enough for as many values as a batch can have rows.
+pub fn with_wide_keys(data_type: &DataType) -> DataType {
+    use DataType::{Dictionary, Int8, Int16, Int32, UInt8, UInt16};
+    match data_type {
+        Dictionary(key, values) if matches!(**key, Int8 | Int16 | UInt8 | UInt16) => {
+            Dictionary(Box::new(Int32), values.clone())
+        }
+        other if children(other).is_empty() => other.clone(),
+        other => {
+            let wide = |field: &FieldRef| {
+                let data_type = with_wide_keys(field.data_type());
+                Arc::new(field.as_ref().clone().with_data_type(data_type))
+            };
+            with_children(other, children(other).iter().map(wide).collect())
+        }
+    }
+}
+
+/// The fields directly below a type: a struct's, a list's element, a map's entries.
+pub fn children(data_type: &DataType) -> &[FieldRef] {
+    match data_type {
+        DataType::Struct(fields) => fields,
+        DataType::List(child)
+        | DataType::LargeList(child)
+        | DataType::ListView(child)
+        | DataType::LargeListView(child)
+        | DataType::FixedSizeList(child, _)
+        | DataType::Map(child, _) => std::slice::from_ref(child),
+        _ => &[],
+    }
+}
+
+/// The same type with other fields directly below it, one for one except in a struct.
+pub fn with_children(data_type: &DataType, mut fields: Vec<FieldRef>) -> DataType {
+    if let DataType::Struct(_) = data_type {
+        return DataType::Struct(fields.into());
+    }
+    let Some(child) = fields.pop() else { return data_type.clone() };
+    match data_type {
+        DataType::List(_) => DataType::List(child),
+        DataType::LargeList(_) => DataType::LargeList(child),
+        DataType::ListView(_) => DataType::ListView(child),
+        DataType::LargeListView(_) => DataType::LargeListView(child),
+        DataType::FixedSizeList(_, size) => DataType::FixedSizeList(child, *size),
+        DataType::Map(_, sorted) => DataType::Map(child, *sorted),
+        other => other.clone(),
+    }
+}
+
+/// What is wanted of one field: all of it, or parts of the fields below it, by their place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Pick {
+    All,
+    Below(BTreeMap<usize, Pick>),
+}
+
+impl Pick {
+    fn below(place: usize, pick: Pick) -> Self {
+        Pick::Below(BTreeMap::from([(place, pick)]))
+    }
+
+    fn overlaps(&self, other: &Pick) -> bool {
+        match (self, other) {
+            (Pick::Below(these), Pick::Below(those)) => {
+                those.iter().any(|(place, pick)| these.get(place).is_some_and(|known| known.overlaps(pick)))
+            }
+            _ => true,
+        }
+    }
+
+    fn merge(&mut self, other: Pick) {
+        let (Pick::Below(these), Pick::Below(those)) = (&mut *self, other) else {
+            *self = Pick::All;
+            return;
+        };
+        for (place, pick) in those {
+            match these.get_mut(&place) {
+                Some(known) => known.merge(pick),
+                None => {
+                    these.insert(place, pick);
+                }
+            }
+        }
+    }
+}
+
+/// Finds `path` among named fields. The longest name wins, so that a field called `a.b` is never hidden by a struct
+/// `a`.
+fn match_struct(fields: &[FieldRef], path: &str) -> Option<(usize, Pick)> {
+    if let Some(place) = fields.iter().position(|field| field.name() == path) {
+        return Some((place, Pick::All));
+    }
+    let dots = path.bytes().enumerate().rev().filter(|(_, byte)| *byte == b'.').map(|(at, _)| at);
+    for dot in dots {
+        let (name, rest) = (&path[..dot], &path[dot + 1..]);
+        let named = fields.iter().enumerate().filter(|(_, field)| field.name() == name);
+        for (place, field) in named {
+            if let Some(pick) = match_below(field.data_type(), rest) {
+                return Some((place, pick));
+            }
+        }
+    }
+    None
+}
+
+/// Finds `path` below a type.
+fn match_below(data_type: &DataType, path: &str) -> Option<Pick> {
+    match data_type {
+        DataType::Struct(fields) => match_struct(fields, path).map(|(place, pick)| Pick::below(place, pick)),
+        DataType::Map(entries, _) => match_map(entries, path).map(|pick| Pick::below(0, pick)),
+        _ => {
+            let child = children(data_type).first()?;
+            match_element(child, path).map(|pick| Pick::below(0, pick))
+        }
+    }
+}
+
+/// Finds `path` in a list's element: looked through, or spelled out as Arrow or as Parquet does.
+fn match_element(child: &Field, path: &str) -> Option<Pick> {
+    if let Some(pick) = match_below(child.data_type(), path) {
+        return Some(pick);
+    }
+    let spelled = |path: &str| {
+        let names = [child.name().as_str(), "element", "item", "array"];
+        names.into_iter().find_map(|name| match path.strip_prefix(name)? {
+            "" => Some(Pick::All),
+            rest => match_below(child.data_type(), rest.strip_prefix('.')?),
+        })
+    };
+    spelled(path).or_else(|| ["list.", "bag."].into_iter().find_map(|level| spelled(path.strip_prefix(level)?)))
+}
+
+/// Finds `path` in a map's entries. Keys cannot be read apart from their values, nor values from their keys.
+fn match_map(entries: &Field, path: &str) -> Option<Pick> {
+    let [key, value] = children(entries.data_type()) else { return None };
+    let with_keys = |pick| Pick::Below(BTreeMap::from([(0, Pick::All), (1, pick)]));
+    let spelled = |path: &str| {
+        if path == key.name() || path == "key" {
+            return Some(Pick::All);
+        }
+        [value.name().as_str(), "value"].into_iter().find_map(|name| match path.strip_prefix(name)? {
+            "" => Some(Pick::All),
+            rest => match_below(value.data_type(), rest.strip_prefix('.')?).map(with_keys),
+        })
+    };
+    spelled(path)
+        .or_else(|| {
+            [entries.name().as_str(), "key_value"]
+                .into_iter()
+                .find_map(|level| spelled(path.strip_prefix(level)?.strip_prefix('.')?))
+        })
+        .or_else(|| match_below(value.data_type(), path).map(with_keys))
+}
+
+fn prune(field: &FieldRef, pick: &Pick) -> FieldRef {
+    let Pick::Below(below) = pick else { return Arc::clone(field) };
+    let fields = children(field.data_type());
+    let kept = below.iter().filter_map(|(place, pick)| fields.get(*place).map(|child| prune(child, pick)));
+    let data_type = with_children(field.data_type(), kept.collect());
+    Arc::new(field.as_ref().clone().with_data_type(data_type))
+}
+
+/// The error for a column that is not there, with the one that was probably meant and those that exist.
+pub fn unknown(schema: &Schema, path: &str) -> Error {
+    const SHOWN: usize = 20;
+    let mut names = Vec::new();
+    for field in schema.fields() {
+        paths(field, "", &mut names);
+    }
+    let near = names.iter().map(|name| (distance(name, path), name)).min();
+    let near = near.filter(|(distance, _)| *distance <= path.chars().count() / 3 + 1);
+    let meant = near.map_or(String::new(), |(_, name)| format!("did you mean {name:?}? "));
+    let more = names.len().saturating_sub(SHOWN);
+    names.truncate(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let hint = format!("{meant}the columns are: {}{more}", names.join(", "));
+    Error::new(ErrorKind::InvalidArgument, "there is no such column").with_column(path).with_hint(hint)
+}
+
+/// The paths by which a field and those below it can be asked for.
+fn paths(field: &Field, above: &str, names: &mut Vec<String>) {
+    let path = if above.is_empty() { field.name().clone() } else { format!("{above}.{}", field.name()) };
+    names.push(path.clone());
+    let mut data_type = field.data_type();
+    loop {
+        match data_type {
+            DataType::Struct(fields) => {
+                fields.iter().for_each(|child| paths(child, &path, names));
+                return;
+            }
+            DataType::Map(entries, _) => match children(entries.data_type()) {
+                [_, value] => data_type = value.data_type(),
+                _ => return,
+            },
+            _ => match children(data_type).first() {
+                Some(child) => data_type = child.data_type(),
+                None => return,
+            },
+        }
+    }
+}
+
+/// Edits between two names, letter case aside.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().flat_map(char::to_lowercase).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().flat_map(char::to_lowercase).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(name: &str, data_type: DataType) -> Field {
+        Field::new(name, data_type, true)
+    }
+
+    fn schema() -> SchemaRef {
+        let xy = || vec![field("x", DataType::Int32), field("y", DataType::Int32)];
+        let point = DataType::Struct(xy().into());
+        let entries =
+            DataType::Struct(vec![Field::new("key", DataType::Utf8, false), field("value", point.clone())].into());
+        Arc::new(Schema::new(vec![
+            field("a", DataType::Int64),
+            field("s", DataType::Struct(vec![field("b", DataType::Utf8), field("c", point.clone())].into())),
+            field("s.b", DataType::Int8),
+            field("tokens", DataType::List(Arc::new(field("item", DataType::Int32)))),
+            field("points", DataType::LargeList(Arc::new(field("element", point.clone())))),
+            field(
+                "deep",
+                DataType::List(Arc::new(field("l", DataType::FixedSizeList(Arc::new(field("l", point)), 2)))),
+            ),
+            field("m", DataType::Map(Arc::new(Field::new("entries", entries, false)), false)),
+        ]))
+    }
+
+    fn shown(paths: &[&str]) -> String {
+        let projection = Projection::columns(&schema(), paths).unwrap();
+        let mut text = Vec::new();
+        for field in projection.output().fields() {
+            let mut names = Vec::new();
+            super::paths(field, "", &mut names);
+            text.push(names.join(" "));
+        }
+        text.join(" | ")
+    }
+
+    #[test]
+    fn a_path_means_the_field_it_spells() {
+        let cases: &[(&[&str], &str)] = &[
+            (&["a"], "a"),
+            (&["tokens", "a"], "tokens | a"),
+            (&["s"], "s s.b s.c s.c.x s.c.y"),
+            (&["s.c"], "s s.c s.c.x s.c.y"),
+            (&["s.c.y"], "s s.c s.c.y"),
+            (&["s.c.y", "a", "s.c.x"], "s s.c s.c.x s.c.y | a"),
+            // The column that has the dot in its own name hides the leaf of the struct.
+            (&["s.b"], "s.b"),
+            (&["tokens.list.element"], "tokens"),
+            (&["tokens.list.item"], "tokens"),
+            (&["tokens.item"], "tokens"),
+            (&["points.x"], "points points.x"),
+            (&["points.list.element.x"], "points points.x"),
+            (&["points.element.y", "points.x"], "points points.x points.y"),
+            (&["deep.y"], "deep deep.y"),
+            (&["deep.list.element.list.element.y"], "deep deep.y"),
+            (&["m.key"], "m m.x m.y"),
+            (&["m.key_value.value"], "m m.x m.y"),
+            (&["m.x"], "m m.x"),
+            (&["m.entries.value.y"], "m m.y"),
+        ];
+        for (paths, want) in cases {
+            assert_eq!(&shown(paths), want, "{paths:?}");
+        }
+    }
+
+    #[test]
+    fn a_pruned_map_keeps_its_keys() {
+        let projection = Projection::columns(&schema(), &["m.x"]).unwrap();
+        let DataType::Map(entries, false) = projection.output().field(0).data_type() else { panic!() };
+        let names: Vec<_> = children(entries.data_type()).iter().map(|field| field.name().as_str()).collect();
+        assert_eq!(names, ["key", "value"]);
+    }
+
+    #[test]
+    fn an_unknown_column_is_named_with_what_exists() {
+        for (path, meant) in [("A", "a"), ("tokns", "tokens"), ("points.z", "points.x"), ("s.c.yy", "s.c.y")] {
+            let error = Projection::columns(&schema(), &[path]).unwrap_err();
+            assert_eq!((error.kind(), error.column()), (ErrorKind::InvalidArgument, Some(path)));
+            assert!(error.to_string().contains(&format!("did you mean {meant:?}")), "{error}");
+        }
+        for path in ["", ".", "a.", ".a", "a.b", "tokens.", "tokens.list", "s..b", "nothing like it at all"] {
+            let error = Projection::columns(&schema(), &[path]).unwrap_err();
+            assert!(error.to_string().contains("the columns are: a, s, "), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_column_asked_for_twice_is_refused() {
+        let cases: &[&[&str]] = &[
+            &["a", "a"],
+            &["s", "s.c"],
+            &["s.c.x", "s"],
+            &["s.c.x", "s.c.x"],
+            &["points.x", "points.list.element.x"],
+            &["m.x", "m.key"],
+        ];
+        for paths in cases {
+            let error = Projection::columns(&schema(), paths).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{paths:?}");
+            assert_eq!(error.column(), paths.last().copied(), "{paths:?}");
+        }
+    }
+
+    #[test]
+    fn of_columns_with_one_name_each_keeps_its_turn() {
+        let schema = Arc::new(Schema::new(vec![field("a", DataType::Int8), field("a", DataType::Int16)]));
+        let projection = Projection::all(&schema);
+        assert_eq!(projection.places_in(schema.fields()), [Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn columns_are_found_by_name_and_turn_however_many_there_are() {
+        for (len, names) in [(5, 3), (16, 16), (17, 17), (40, 40), (60, 7), (300, 100)] {
+            let named = |place: usize| format!("c{}", place * 37 % names);
+            let fields: Vec<FieldRef> =
+                (0..len).map(|place| Arc::new(Field::new(named(place), DataType::Int8, true))).collect();
+            let projection = Projection::all(&Arc::new(Schema::new(fields.clone())));
+            // Files have them in another order, and lack some.
+            let file: Fields = fields.iter().rev().skip(len / 10).cloned().collect();
+            let (mut turns, mut expected) = (HashMap::new(), Vec::new());
+            for field in &fields {
+                let turn = turns.entry(field.name()).or_insert(0);
+                let places = (0..file.len()).filter(|place| file[*place].name() == field.name());
+                expected.push(places.collect::<Vec<_>>().get(*turn).copied());
+                *turn += 1;
+            }
+            assert_eq!(projection.places_in(&file), expected, "{len} {names}");
+        }
+    }
+
+    #[test]
+    fn no_columns_at_all_may_be_asked_for() {
+        assert_eq!(Projection::columns(&schema(), &[] as &[&str]).unwrap().output().fields().len(), 0);
+    }
+
+    #[test]
+    fn views_change_the_internal_schema_only() {
+        let schema = Arc::new(Schema::new(vec![field("t", DataType::Utf8), field("b", DataType::LargeBinary)]));
+        let projection = Projection::all(&schema).with_views(|field| field.name() == "b");
+        assert_eq!(projection.output().as_ref(), schema.as_ref());
+        assert_eq!(projection.internal().field(0).data_type(), &DataType::Utf8);
+        assert_eq!(projection.internal().field(1).data_type(), &DataType::BinaryView);
+    }
+}

@@ -1,0 +1,263 @@
+//! Dictionaries of many sources as one: a batch has one code for one value.
+//!
+//! Row groups have dictionaries of their own, mostly with the same values. Where all sources have the same one, its
+//! codes are copied and it is shared. Otherwise the values that the rows use get new codes, in the order in which
+//! they come.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, BooleanArray, DictionaryArray, PrimitiveArray,
+    StringViewArray, downcast_primitive,
+};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{
+    ArrowDictionaryKeyType, ArrowNativeType, BinaryType, BinaryViewType, ByteArrayType, DataType, Int8Type, Int16Type,
+    Int32Type, Int64Type, LargeBinaryType, LargeUtf8Type, StringViewType, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type, Utf8Type,
+};
+use arrow::error::ArrowError;
+
+use super::gather::copy;
+use super::picks::{Picks, Place};
+use super::uncopied;
+use rowdex_base::error::Result;
+
+/// Comparing dictionaries value by value pays where they have no more values than this for each row.
+const COMPARED: usize = 32;
+
+/// The code of a value that is null.
+const NULL: u32 = u32::MAX;
+
+/// Calls a function for the type of keys.
+macro_rules! by_key {
+    ($key:expr, $function:ident, $($argument:expr),+) => {
+        match $key {
+            DataType::Int8 => $function::<Int8Type>($($argument),+),
+            DataType::Int16 => $function::<Int16Type>($($argument),+),
+            DataType::Int32 => $function::<Int32Type>($($argument),+),
+            DataType::Int64 => $function::<Int64Type>($($argument),+),
+            DataType::UInt8 => $function::<UInt8Type>($($argument),+),
+            DataType::UInt16 => $function::<UInt16Type>($($argument),+),
+            DataType::UInt32 => $function::<UInt32Type>($($argument),+),
+            DataType::UInt64 => $function::<UInt64Type>($($argument),+),
+            other => Err(ArrowError::InvalidArgumentError(format!("{other} is no type of dictionary keys"))),
+        }
+    };
+}
+
+pub(super) fn dictionaries<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
+    let DataType::Dictionary(key, _) = arrays[0].data_type() else {
+        return Err(ArrowError::InvalidArgumentError("not a dictionary".into()));
+    };
+    by_key!(key.as_ref(), dictionaries_of, arrays, runs)
+}
+
+fn dictionaries_of<K: ArrowDictionaryKeyType>(
+    arrays: &[&dyn Array],
+    runs: &[impl Picks],
+) -> Result<Vec<ArrayRef>, ArrowError> {
+    let sources: Vec<&DictionaryArray<K>> = arrays.iter().map(|array| array.as_dictionary::<K>()).collect();
+    let rows = runs.iter().map(Picks::count).sum();
+    if are_same(&sources.iter().map(|source| source.values()).collect::<Vec<_>>(), rows) {
+        let keys: Vec<&dyn Array> = sources.iter().map(|source| source.keys() as &dyn Array).collect();
+        let share = |keys: ArrayRef| -> Result<ArrayRef, ArrowError> {
+            Ok(Arc::new(DictionaryArray::try_new(keys.as_primitive::<K>().clone(), sources[0].values().clone())?))
+        };
+        return copy(&keys, runs, keys[0].data_type())?.into_iter().map(share).collect();
+    }
+    let mut codes = Codes::new(&sources.iter().map(|source| source.values().as_ref()).collect::<Vec<_>>())?;
+    let mut recoded: Vec<ArrayRef> = Vec::with_capacity(runs.len());
+    for run in runs {
+        let mut keys = Vec::with_capacity(run.count());
+        let mut valid = Vec::with_capacity(run.count());
+        for (source, row) in run.rows() {
+            let own = sources[source].keys();
+            let code = if own.is_valid(row) { codes.code(source, own.values()[row].as_usize()) } else { NULL };
+            valid.push(code != NULL);
+            let code = if code == NULL { 0 } else { code as usize };
+            keys.push(K::Native::from_usize(code).ok_or(ArrowError::DictionaryKeyOverflowError)?);
+        }
+        let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
+        let keys = PrimitiveArray::<K>::new(keys.into(), nulls);
+        recoded.push(Arc::new(DictionaryArray::try_new(keys, codes.finish()?)?));
+    }
+    Ok(recoded)
+}
+
+/// The values of an array as a dictionary with such keys, in which each is once, in the order in which they come.
+///
+/// # Errors
+/// [`ErrorKind::TooLarge`](rowdex_base::error::ErrorKind) if the values are too many for the keys.
+pub fn encode(array: &ArrayRef, key: &DataType) -> Result<ArrayRef> {
+    fn encode<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+        let bytes = ValueBytes::of(array.as_ref())?;
+        let mut codes: HashMap<&[u8], usize> = HashMap::new();
+        let (mut values, mut keys) = (Vec::new(), Vec::with_capacity(array.len()));
+        for row in 0..array.len() {
+            let code = match array.is_valid(row) {
+                true => *codes.entry(bytes.get(row)).or_insert_with(|| {
+                    values.push(row as u32);
+                    values.len() - 1
+                }),
+                false => 0,
+            };
+            keys.push(K::Native::from_usize(code).ok_or(ArrowError::DictionaryKeyOverflowError)?);
+        }
+        let keys = PrimitiveArray::<K>::new(keys.into(), array.nulls().cloned());
+        let values = copy(&[array.as_ref()], &[&values[..]], array.data_type())?.pop();
+        let values = values.ok_or_else(|| ArrowError::ComputeError("a dictionary without values".into()))?;
+        Ok(Arc::new(DictionaryArray::try_new(keys, values)?))
+    }
+    by_key!(key, encode, array).map_err(uncopied)
+}
+
+/// Whether all dictionaries have the same values in the same order, as far as finding that out is worth it.
+fn are_same(dictionaries: &[&ArrayRef], rows: usize) -> bool {
+    let Some((first, others)) = dictionaries.split_first() else { return true };
+    let mut data = None;
+    let mut is_same = |other: &&ArrayRef, compare: bool| {
+        if Arc::ptr_eq(first, other) {
+            return true;
+        }
+        let first = data.get_or_insert_with(|| first.to_data());
+        let other = other.to_data();
+        first.ptr_eq(&other) || (compare && first.len() == other.len() && *first == other)
+    };
+    // Chunks of one row group share one, and only where that is not so are values looked at.
+    let Some(odd) = others.iter().position(|other| !is_same(other, false)) else { return true };
+    let values: usize = dictionaries.iter().map(|values| values.len()).sum();
+    values <= rows.saturating_mul(COMPARED) && others[odd..].iter().all(|other| is_same(other, true))
+}
+
+/// New codes for values of several dictionaries.
+struct Codes<'a> {
+    dictionaries: Vec<&'a dyn Array>,
+    bytes: Vec<ValueBytes<'a>>,
+    /// For each value of each dictionary, one more than its code, or 0 before it has one.
+    known: Vec<Vec<u32>>,
+    /// The code of every value by its bytes.
+    codes: HashMap<&'a [u8], u32>,
+    /// Where the values that have a code are, in the order of the codes.
+    values: Vec<Place>,
+    /// The values that have an entry in `known`.
+    seen: Vec<Place>,
+}
+
+impl<'a> Codes<'a> {
+    fn new(dictionaries: &[&'a dyn Array]) -> Result<Self, ArrowError> {
+        let bytes = dictionaries.iter().map(|dictionary| ValueBytes::of(*dictionary)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            dictionaries: dictionaries.to_vec(),
+            bytes,
+            known: dictionaries.iter().map(|dictionary| vec![0; dictionary.len()]).collect(),
+            codes: HashMap::new(),
+            values: Vec::new(),
+            seen: Vec::new(),
+        })
+    }
+
+    /// The code of a value of one of the dictionaries.
+    fn code(&mut self, source: usize, value: usize) -> u32 {
+        match self.known[source][value] {
+            0 => self.learn(source, value),
+            known => known.wrapping_sub(1),
+        }
+    }
+
+    #[cold]
+    fn learn(&mut self, source: usize, value: usize) -> u32 {
+        let place = (source as u32, value as u32);
+        self.seen.push(place);
+        let code = match self.dictionaries[source].is_valid(value) {
+            true => *self.codes.entry(self.bytes[source].get(value)).or_insert_with(|| {
+                self.values.push(place);
+                self.values.len() as u32 - 1
+            }),
+            false => NULL,
+        };
+        self.known[source][value] = code.wrapping_add(1);
+        code
+    }
+
+    /// The dictionary of the codes given so far, after which new ones are given.
+    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        let values = copy(&self.dictionaries, &[&self.values[..]], self.dictionaries[0].data_type())?.pop();
+        for (source, value) in self.seen.drain(..) {
+            self.known[source as usize][value as usize] = 0;
+        }
+        self.codes.clear();
+        self.values.clear();
+        values.ok_or_else(|| ArrowError::ComputeError("a dictionary without values".into()))
+    }
+}
+
+/// The values of a dictionary as bytes, which are equal for equal values.
+enum ValueBytes<'a> {
+    Fixed(&'a [u8], usize),
+    Bits(&'a BooleanArray),
+    Offsets(&'a [i32], &'a [u8]),
+    LargeOffsets(&'a [i64], &'a [u8]),
+    Strings(&'a StringViewArray),
+    Binary(&'a BinaryViewArray),
+}
+
+impl<'a> ValueBytes<'a> {
+    fn of(values: &'a dyn Array) -> Result<Self, ArrowError> {
+        fn offsets<T: ByteArrayType>(values: &dyn Array) -> (&[T::Offset], &[u8]) {
+            let values = values.as_bytes::<T>();
+            (values.value_offsets(), values.value_data())
+        }
+        fn small<T: ByteArrayType<Offset = i32>>(values: &dyn Array) -> ValueBytes<'_> {
+            let (offsets, bytes) = offsets::<T>(values);
+            ValueBytes::Offsets(offsets, bytes)
+        }
+        fn large<T: ByteArrayType<Offset = i64>>(values: &dyn Array) -> ValueBytes<'_> {
+            let (offsets, bytes) = offsets::<T>(values);
+            ValueBytes::LargeOffsets(offsets, bytes)
+        }
+        macro_rules! fixed {
+            ($type:ty) => {
+                ValueBytes::Fixed(
+                    values.as_primitive::<$type>().values().inner().as_slice(),
+                    size_of::<<$type as ArrowPrimitiveType>::Native>(),
+                )
+            };
+        }
+        Ok(downcast_primitive! {
+            values.data_type() => (fixed),
+            DataType::Utf8 => small::<Utf8Type>(values),
+            DataType::Binary => small::<BinaryType>(values),
+            DataType::LargeUtf8 => large::<LargeUtf8Type>(values),
+            DataType::LargeBinary => large::<LargeBinaryType>(values),
+            DataType::Utf8View => ValueBytes::Strings(values.as_byte_view::<StringViewType>()),
+            DataType::BinaryView => ValueBytes::Binary(values.as_byte_view::<BinaryViewType>()),
+            DataType::FixedSizeBinary(width) => {
+                ValueBytes::Fixed(values.as_fixed_size_binary().value_data(), width.unsigned_abs() as usize)
+            },
+            DataType::Boolean => ValueBytes::Bits(values.as_boolean()),
+            other => {
+                let what = format!("dictionaries of {other} cannot be brought together");
+                return Err(ArrowError::NotYetImplemented(what));
+            },
+        })
+    }
+
+    fn get(&self, value: usize) -> &'a [u8] {
+        match self {
+            Self::Fixed(bytes, width) => &bytes[value * width..(value + 1) * width],
+            Self::Bits(bits) => {
+                if bits.value(value) {
+                    &[1]
+                } else {
+                    &[0]
+                }
+            }
+            Self::Offsets(offsets, bytes) => &bytes[offsets[value].as_usize()..offsets[value + 1].as_usize()],
+            Self::LargeOffsets(offsets, bytes) => &bytes[offsets[value].as_usize()..offsets[value + 1].as_usize()],
+            Self::Strings(strings) => strings.value(value).as_bytes(),
+            Self::Binary(binary) => binary.value(value),
+        }
+    }
+}

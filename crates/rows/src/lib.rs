@@ -1,0 +1,49 @@
+//! Rows in memory: record batches copied row by row, joined, compacted and weighed.
+//!
+//! Whoever copies rows from one batch to another, or counts the bytes that a batch keeps in memory, does it with this
+//! module. It knows Arrow arrays, and nothing of files, row groups or row ids.
+
+mod chunks;
+mod dictionary;
+mod gather;
+mod memory;
+mod nested;
+mod packed;
+mod picks;
+mod placing;
+#[cfg(test)]
+mod tests;
+mod views;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+
+use rowdex_base::error::{Error, ErrorKind};
+
+pub use chunks::Chunks;
+pub use dictionary::encode;
+pub use gather::{concat, copy_span, gather, gather_runs, join_exactly, take, take_rows};
+pub use memory::{ChunkBytes, Footprint, bytes_of, bytes_of_part, bytes_shown, show_what_they_keep};
+pub use packed::{Layout, Packed, Packer, unpack};
+pub use picks::{Place, Runs};
+pub use placing::{Pick, Placer};
+pub use views::{compact, compact_pieces, compact_sparse, detach, forget_unseen, view_bytes};
+
+/// A batch of `rows` rows, which must be said where there are no columns.
+pub fn record_batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, ArrowError> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(schema.clone(), columns, &options)
+}
+
+/// The error for rows that cannot be copied into one batch.
+pub fn uncopied(error: ArrowError) -> Error {
+    match error {
+        ArrowError::OffsetOverflowError(_) | ArrowError::DictionaryKeyOverflowError => {
+            Error::new(ErrorKind::TooLarge, format!("the rows do not fit one batch: {error}"))
+                .with_hint("take fewer rows at a time")
+                .with_source(error)
+        }
+        _ => Error::new(ErrorKind::Internal, format!("cannot copy rows: {error}")).with_source(error),
+    }
+}

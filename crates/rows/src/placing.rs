@@ -1,0 +1,335 @@
+//! Rows that are packed at the places where they are due.
+//!
+//! Whoever picks rows out of chunks, and keeps them in the order in which they are due, copies each value twice: out of
+//! its chunk, and to its place. Where rows are [packed](super::packed), a value has its place before it is copied, so
+//! once is enough.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, BooleanBufferBuilder, GenericByteArray, RecordBatch, make_view};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow::datatypes::{
+    ArrowNativeType, BinaryType, ByteArrayType, DataType, LargeBinaryType, LargeUtf8Type, Utf8Type,
+};
+
+use super::packed::{Beside, Layout, Lie, Packed, Shared, VIEW};
+use super::views::{BUFFER, INLINE, PLACE};
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// A row of a chunk, and when it is due, counted in rows.
+pub type Pick = (u32, u32);
+
+/// Where each piece has its own long values among the buffers of a column.
+const OWN: u32 = 0;
+
+/// Packs rows of chunks, in pieces that are let go of one after the other.
+#[derive(Debug)]
+pub struct Placer {
+    layout: Arc<Layout>,
+    rows: usize,
+    /// Rows of each piece but the last.
+    piece: usize,
+    pieces: Vec<Piece>,
+    columns: Vec<Column>,
+}
+
+#[derive(Debug)]
+struct Piece {
+    bytes: Vec<u8>,
+    /// Of each column the long values that this piece alone has, if there are any.
+    long: Vec<Vec<u8>>,
+}
+
+/// What a column has beside its values in the rows.
+#[derive(Debug, Default)]
+struct Column {
+    /// Which rows are not null, if any is.
+    there: Option<BooleanBufferBuilder>,
+    bits: Option<BooleanBufferBuilder>,
+    /// Buffers that all pieces share, from number 1 on.
+    shared: Vec<Buffer>,
+    /// The buffers of the last chunk's views.
+    met: Vec<Met>,
+}
+
+/// A buffer that views of a chunk show, which may be a dictionary that the next chunk shows, too.
+#[derive(Debug)]
+struct Met {
+    /// Kept, because the allocator gives the address of a freed buffer to the next one.
+    buffer: Buffer,
+    /// Bytes of the values that were due so far, each as often as it was.
+    shown: u64,
+    /// The number of its copy, if all pieces share one.
+    number: Option<u32>,
+}
+
+/// Chunks whose views have more buffers have no dictionary.
+const MOST_MET: usize = 16;
+
+/// The values of a column for the rows to be placed.
+struct Source {
+    at: usize,
+    width: usize,
+    values: Buffer,
+    /// Whether there is a value for each pick, in their order, rather than for each row of the chunk.
+    is_of_picks: bool,
+}
+
+impl Placer {
+    /// For so many rows, in pieces of so many.
+    pub fn new(layout: Arc<Layout>, rows: usize, piece: usize) -> Self {
+        let piece = piece.max(1);
+        let width = layout.columns.len();
+        let of = |start: usize| Piece { bytes: vec![0; piece.min(rows - start) * layout.stride], long: Vec::new() };
+        let pieces = (0..rows).step_by(piece).map(of).collect();
+        let columns = (0..width).map(|_| Column::default()).collect();
+        Self { layout, rows, piece, pieces, columns }
+    }
+
+    /// Puts rows of a chunk to their places.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Internal`] if the chunk has other columns than the layout, or a row or a place is not there.
+    pub fn put(&mut self, chunk: &RecordBatch, picks: &[Pick]) -> Result<()> {
+        let types = chunk.columns().iter().map(|column| column.data_type());
+        let is_there = |&(row, due): &Pick| (row as usize) < chunk.num_rows() && (due as usize) < self.rows;
+        if !types.eq(&self.layout.types) || !picks.iter().all(is_there) {
+            return Err(Error::new(ErrorKind::Internal, "a chunk has other columns or rows than those that are due"));
+        }
+        if picks.is_empty() {
+            return Ok(());
+        }
+        let layout = Arc::clone(&self.layout);
+        let mut sources = Vec::with_capacity(layout.columns.len());
+        for (number, (lie, column)) in layout.columns.iter().zip(chunk.columns()).enumerate() {
+            self.note_nulls(number, column.nulls(), picks);
+            match *lie {
+                Lie::Bits => self.note_bits(number, column.as_boolean().values(), picks),
+                Lie::Fixed { at, width } => {
+                    let data = column.to_data();
+                    let begin = data.offset() * width;
+                    let values = data.buffers()[0].slice_with_length(begin, chunk.num_rows() * width);
+                    sources.push(Source { at, width, values, is_of_picks: false });
+                }
+                Lie::View { at } => {
+                    let values = Buffer::from_vec(self.views_of(number, column.as_ref(), picks)?);
+                    sources.push(Source { at, width: VIEW, values, is_of_picks: true });
+                }
+            }
+        }
+        let stride = layout.stride;
+        let mut places: Vec<(u32, u32)> = Vec::with_capacity(layout.rows_of_block());
+        for (block, picks) in picks.chunks(layout.rows_of_block()).enumerate() {
+            places.clear();
+            let place = |&(_, due): &Pick| {
+                let due = due as usize;
+                ((due / self.piece) as u32, (due % self.piece * stride) as u32)
+            };
+            places.extend(picks.iter().map(place));
+            let first = block * layout.rows_of_block();
+            for source in &sources {
+                match source.width {
+                    1 => place_all::<1>(&mut self.pieces, &places, picks, first, source),
+                    2 => place_all::<2>(&mut self.pieces, &places, picks, first, source),
+                    4 => place_all::<4>(&mut self.pieces, &places, picks, first, source),
+                    8 => place_all::<8>(&mut self.pieces, &places, picks, first, source),
+                    16 => place_all::<16>(&mut self.pieces, &places, picks, first, source),
+                    width => {
+                        for (number, ((piece, start), (row, _))) in places.iter().zip(picks).enumerate() {
+                            let from = if source.is_of_picks { first + number } else { *row as usize } * width;
+                            let to = *start as usize + source.at;
+                            let bytes = &mut self.pieces[*piece as usize].bytes;
+                            bytes[to..to + width].copy_from_slice(&source.values[from..from + width]);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The pieces, in the order in which they are due.
+    pub fn finish(self) -> Vec<Packed> {
+        let Self { layout, rows, piece, pieces, columns } = self;
+        let whole = |mut column: Column| Beside {
+            there: column.there.as_mut().map(BooleanBufferBuilder::finish),
+            bits: column.bits.as_mut().map(BooleanBufferBuilder::finish),
+            // Number `OWN` is none of them.
+            buffers: if column.shared.is_empty() {
+                Vec::new()
+            } else {
+                [vec![Buffer::default()], column.shared].concat()
+            },
+        };
+        let mut columns: Vec<Beside> = columns.into_iter().map(whole).collect();
+        // Most rows have neither nulls nor long values.
+        if columns.iter().all(Beside::is_empty) {
+            columns.clear();
+        }
+        let columns: Arc<[Beside]> = columns.into();
+        let packed = |(number, Piece { bytes, long }): (usize, Piece)| {
+            let first = number * piece;
+            let exact = |mut long: Vec<u8>| {
+                long.shrink_to_fit();
+                Buffer::from_vec(long)
+            };
+            let own = match long.iter().all(Vec::is_empty) {
+                true => Vec::new(),
+                false => long.into_iter().map(exact).collect(),
+            };
+            let beside = Shared { columns: Arc::clone(&columns), first };
+            Packed::of(Arc::clone(&layout), piece.min(rows - first), bytes, beside, own)
+        };
+        pieces.into_iter().enumerate().map(packed).collect()
+    }
+
+    fn note_nulls(&mut self, column: usize, nulls: Option<&NullBuffer>, picks: &[Pick]) {
+        let Some(nulls) = nulls else { return };
+        let there = self.columns[column].there.get_or_insert_with(|| all(self.rows, true));
+        picks
+            .iter()
+            .filter(|(row, _)| nulls.is_null(*row as usize))
+            .for_each(|(_, due)| there.set_bit(*due as usize, false));
+    }
+
+    fn note_bits(&mut self, column: usize, values: &BooleanBuffer, picks: &[Pick]) {
+        let bits = self.columns[column].bits.get_or_insert_with(|| all(self.rows, false));
+        picks
+            .iter()
+            .filter(|(row, _)| values.value(*row as usize))
+            .for_each(|(_, due)| bits.set_bit(*due as usize, true));
+    }
+
+    /// A view for each pick. A null has no bytes.
+    fn views_of(&mut self, number: usize, column: &dyn Array, picks: &[Pick]) -> Result<Vec<u128>> {
+        match column.data_type() {
+            DataType::Utf8 => self.copied(number, column.as_bytes::<Utf8Type>(), picks),
+            DataType::LargeUtf8 => self.copied(number, column.as_bytes::<LargeUtf8Type>(), picks),
+            DataType::Binary => self.copied(number, column.as_bytes::<BinaryType>(), picks),
+            DataType::LargeBinary => self.copied(number, column.as_bytes::<LargeBinaryType>(), picks),
+            _ => self.renumbered(number, column, picks),
+        }
+    }
+
+    fn copied<T: ByteArrayType>(
+        &mut self,
+        number: usize,
+        column: &GenericByteArray<T>,
+        picks: &[Pick],
+    ) -> Result<Vec<u128>> {
+        let (offsets, data, nulls) = (column.value_offsets(), column.value_data(), column.nulls());
+        let view = |&(row, due): &Pick| {
+            let row = row as usize;
+            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+                return Ok(0);
+            }
+            self.view_of(number, due, &data[offsets[row].as_usize()..offsets[row + 1].as_usize()])
+        };
+        picks.iter().map(view).collect()
+    }
+
+    /// A view of a value that its piece has for itself if it is long.
+    fn view_of(&mut self, column: usize, due: u32, value: &[u8]) -> Result<u128> {
+        if value.len() <= INLINE as usize {
+            return Ok(make_view(value, 0, 0));
+        }
+        let long = &mut self.pieces[due as usize / self.piece].long;
+        if long.is_empty() {
+            long.resize(self.layout.columns.len(), Vec::new());
+        }
+        let long = &mut long[column];
+        let Some(at) = u32::try_from(long.len() + value.len()).ok().map(|_| long.len() as u32) else {
+            return Err(Error::new(ErrorKind::TooLarge, "the values of rows that are due take more than 4 GiB")
+                .with_hint("give the loader less memory, or write smaller row groups"));
+        };
+        long.extend_from_slice(value);
+        Ok(make_view(value, OWN, at))
+    }
+
+    /// Views of values that are copied one by one, or with their buffer where that is shorter.
+    fn renumbered(&mut self, number: usize, column: &dyn Array, picks: &[Pick]) -> Result<Vec<u128>> {
+        let (views, buffers) = match column.as_string_view_opt() {
+            Some(strings) => (strings.views(), strings.data_buffers()),
+            None => (column.as_binary_view().views(), column.as_binary_view().data_buffers()),
+        };
+        let nulls = column.nulls();
+        let long = |row: usize| {
+            let view = views[row];
+            let is_long = view as u32 > INLINE && nulls.is_none_or(|nulls| nulls.is_valid(row));
+            is_long.then_some(((view >> BUFFER) as u32 as usize, view as u32 as usize))
+        };
+        let mut shown = vec![0_u64; buffers.len()];
+        for (buffer, length) in picks.iter().filter_map(|(row, _)| long(*row as usize)) {
+            *shown.get_mut(buffer).ok_or_else(lost)? += length as u64;
+        }
+        let numbers = self.columns[number].meet(buffers, &shown);
+        let view = |&(row, due): &Pick| {
+            let row = row as usize;
+            let view = views[row];
+            let Some((buffer, length)) = long(row) else {
+                return Ok(if nulls.is_some_and(|nulls| nulls.is_null(row)) { 0 } else { view });
+            };
+            if let Some(number) = numbers[buffer] {
+                return Ok(view & !(u128::from(u32::MAX) << BUFFER) | u128::from(number) << BUFFER);
+            }
+            let start = (view >> PLACE) as u32 as usize;
+            let value = buffers[buffer].get(start..start + length).ok_or_else(lost)?;
+            self.view_of(number, due, value)
+        };
+        picks.iter().map(view).collect()
+    }
+}
+
+impl Column {
+    /// The numbers of those of a chunk's buffers that all pieces share, of which so many bytes are due in the chunk.
+    ///
+    /// A buffer is copied as a whole once twice as many bytes of it were due as it has. Pieces are let go of one after
+    /// the other, and what they share with the last of them, so on average it is there for twice as long. Until then
+    /// its values are copied one by one, so that no more is copied than twice what would have been best (the rule for
+    /// renting skis, A. Karlin and others, "Competitive Snoopy Caching", 1988).
+    fn meet(&mut self, buffers: &[Buffer], shown: &[u64]) -> Vec<Option<u32>> {
+        let before = std::mem::take(&mut self.met);
+        if buffers.len() > MOST_MET {
+            return vec![None; buffers.len()];
+        }
+        let place = |buffer: &Buffer| (buffer.as_ptr(), buffer.len());
+        for (buffer, now) in buffers.iter().zip(shown) {
+            let known = before.iter().find(|met| place(&met.buffer) == place(buffer));
+            let (shown, mut number) = known.map_or((0, None), |met| (met.shown, met.number));
+            let shown = shown.saturating_add(*now);
+            if number.is_none() && shown / 2 > buffer.len() as u64 {
+                self.shared.push(Buffer::from_vec(buffer.to_vec()));
+                number = Some(self.shared.len() as u32);
+            }
+            self.met.push(Met { buffer: buffer.clone(), shown, number });
+        }
+        self.met.iter().map(|met| met.number).collect()
+    }
+}
+
+/// Puts a value into each of these rows.
+fn place_all<const W: usize>(
+    pieces: &mut [Piece],
+    places: &[(u32, u32)],
+    picks: &[Pick],
+    first: usize,
+    source: &Source,
+) {
+    let values = source.values.as_chunks::<W>().0;
+    for (number, ((piece, start), (row, _))) in places.iter().zip(picks).enumerate() {
+        let value = values[if source.is_of_picks { first + number } else { *row as usize }];
+        let to = *start as usize + source.at;
+        pieces[*piece as usize].bytes[to..to + W].copy_from_slice(&value);
+    }
+}
+
+fn all(rows: usize, is: bool) -> BooleanBufferBuilder {
+    let mut bits = BooleanBufferBuilder::new(rows);
+    bits.append_n(rows, is);
+    bits
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::Internal, "a value is not where its view says")
+}

@@ -1,0 +1,441 @@
+//! Connections between processes of one user on one machine.
+//!
+//! The sockets keep the bounds of messages and carry open files. Their addresses are in the kernel's abstract
+//! namespace: nothing is left behind in any folder, whoever is killed. An end of a connection that waits also watches
+//! the process at the other end: a forked child may hold a copy of its socket, so that its end alone would not be
+//! noticed. For the same reason a socket is shut down when it is let go of.
+
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+    listen, recvmsg, sendmsg, shutdown, socket_with,
+};
+use rustix::process::{PidfdFlags, getuid, pidfd_open};
+
+use super::MOST_MESSAGE;
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_io::fs;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// How long to try to meet the others: an address is free, or somebody answers at it, but for moments.
+const MEETING: Duration = Duration::from_secs(30);
+
+/// For so long nobody listens at an address that somebody has just taken.
+const TAKING: Duration = Duration::from_millis(500);
+
+/// Wakes whoever waits, once and for all.
+#[derive(Debug)]
+pub struct Signal(OwnedFd);
+
+impl Signal {
+    /// A signal that is not set.
+    ///
+    /// # Errors
+    /// `Io` if the system has no more descriptors.
+    pub fn new() -> Result<Self> {
+        let made = fs::with_room(|| Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
+        made.map(Self).map_err(|error| fs::error("cannot make an event", error))
+    }
+
+    /// Sets it, for good.
+    pub fn set(&self) {
+        // It can only fail if it is set already.
+        let _ = retry_on_intr(|| rustix::io::write(&self.0, &1_u64.to_ne_bytes()));
+    }
+
+    /// Whether it was set.
+    pub fn is_set(&self) -> bool {
+        wait(&[(self.0.as_fd(), PollFlags::IN)], Some(Duration::ZERO)).is_ok_and(|ready| ready.contains(&true))
+    }
+}
+
+/// Waits until one of these is ready, or so long. Says which are.
+fn wait(files: &[(BorrowedFd<'_>, PollFlags)], most: Option<Duration>) -> rustix::io::Result<Vec<bool>> {
+    let end = most.map(|most| Instant::now() + most);
+    loop {
+        let mut polled: Vec<PollFd<'_>> =
+            files.iter().map(|(file, flags)| PollFd::from_borrowed_fd(*file, *flags)).collect();
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        match poll(&mut polled, left.as_ref()) {
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Ok(polled.iter().map(|file| !file.revents().is_empty()).collect()),
+        }
+    }
+}
+
+/// A process at the other end of a connection.
+#[derive(Debug)]
+struct Peer {
+    id: i32,
+    process: Process,
+}
+
+#[derive(Debug)]
+enum Process {
+    /// Ready when it has ended.
+    Watched(OwnedFd),
+    Ended,
+    /// The system cannot tell: the end of its socket must do.
+    Unknown,
+}
+
+impl Peer {
+    fn of(socket: &OwnedFd) -> Result<Self> {
+        let peer = socket_peercred(socket).map_err(|error| failed("cannot tell who is at the other end", error))?;
+        let id = peer.pid.as_raw_nonzero().get();
+        if peer.uid != getuid() {
+            let message = format!(
+                "a process of another user (process {id}, user {}) is at the address where loaders of this job meet",
+                peer.uid.as_raw()
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("give the job a name of its own"));
+        }
+        let process = match fs::with_room(|| Ok(pidfd_open(peer.pid, PidfdFlags::empty())?)) {
+            Ok(process) => Process::Watched(process),
+            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Process::Ended,
+            Err(_) => Process::Unknown,
+        };
+        Ok(Self { id, process })
+    }
+
+    fn has_ended(&self) -> bool {
+        match &self.process {
+            Process::Watched(process) => {
+                let ready = wait(&[(process.as_fd(), PollFlags::IN)], Some(Duration::ZERO));
+                ready.is_ok_and(|ready| ready.contains(&true))
+            }
+            Process::Ended => true,
+            Process::Unknown => false,
+        }
+    }
+}
+
+fn failed(what: &'static str, error: Errno) -> Error {
+    fs::error(what, error.into())
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Connection {
+    socket: OwnedFd,
+    peer: Peer,
+}
+
+/// Inherited copies of the socket end with it. In a forked child nothing of its parent's is dropped.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+}
+
+/// What came of waiting for a message.
+#[derive(Debug)]
+pub enum Received {
+    /// It is the first so many bytes of the buffer.
+    Message(usize, Option<File>),
+    /// The other end is closed, or its process has ended.
+    Gone,
+    /// The signal was set.
+    Stopped,
+    /// Nothing came in time.
+    TimedOut,
+}
+
+impl Connection {
+    /// Ends it for both sides, and for whoever has inherited a copy.
+    pub fn end(&self) {
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// The process at the other end.
+    pub fn peer(&self) -> i32 {
+        self.peer.id
+    }
+
+    /// Sends a message, with a file if one is given. Waits while the other end has too many to read, until the signal
+    /// is set. Says whether it was sent: not if the other end is gone.
+    pub fn send(&self, message: &[u8], file: Option<BorrowedFd<'_>>, stop: &Signal) -> Result<bool> {
+        let files: Vec<BorrowedFd<'_>> = file.into_iter().collect();
+        loop {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            if !files.is_empty() {
+                control.push(SendAncillaryMessage::ScmRights(&files));
+            }
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match sendmsg(&self.socket, &[IoSlice::new(message)], &mut control, flags) {
+                Ok(_) => return Ok(true),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN | Errno::TOOMANYREFS) => {
+                    // More files on their way than the process may have open; they become fewer as others read.
+                    let waited = self.wait(PollFlags::OUT, stop, Some(Duration::from_millis(10)))?;
+                    if matches!(waited, Waited::Stopped | Waited::Ended) {
+                        return Ok(false);
+                    }
+                }
+                Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => return Ok(false),
+                Err(error) => return Err(failed("cannot send to another process of this machine", error)),
+            }
+        }
+    }
+
+    /// Waits for a message and writes it over `buffer`, which is large enough for all.
+    pub fn receive(&self, buffer: &mut Vec<u8>, stop: &Signal, most: Option<Duration>) -> Result<Received> {
+        buffer.resize(MOST_MESSAGE, 0);
+        let (mut reset, mut ended) = (false, false);
+        loop {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+            match recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
+                Ok(read) if read.bytes == 0 => return Ok(Received::Gone),
+                Ok(read) => {
+                    if read.flags.contains(ReturnFlags::TRUNC) {
+                        return Err(super::wire::garbled());
+                    }
+                    if read.flags.contains(ReturnFlags::CTRUNC) {
+                        return Err(fs::error("cannot take over a batch", Errno::MFILE.into()));
+                    }
+                    let file = control.drain().find_map(|message| match message {
+                        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+                        _ => None,
+                    });
+                    return Ok(Received::Message(read.bytes, file.map(File::from)));
+                }
+                Err(Errno::INTR) => {}
+                // The other end was closed before it had read everything. What it sent is here nevertheless.
+                Err(Errno::CONNRESET) if !reset => reset = true,
+                Err(Errno::CONNRESET | Errno::NOTCONN) => return Ok(Received::Gone),
+                Err(Errno::AGAIN) if ended => return Ok(Received::Gone),
+                Err(Errno::AGAIN) => match self.wait(PollFlags::IN, stop, most)? {
+                    Waited::Ready => {}
+                    // It may have sent something before.
+                    Waited::Ended => ended = true,
+                    Waited::Stopped => return Ok(Received::Stopped),
+                    Waited::TimedOut => return Ok(Received::TimedOut),
+                },
+                Err(error) => return Err(failed("cannot receive from another process of this machine", error)),
+            }
+        }
+    }
+
+    fn wait(&self, ready: PollFlags, stop: &Signal, most: Option<Duration>) -> Result<Waited> {
+        let mut files = vec![(self.socket.as_fd(), ready), (stop.0.as_fd(), PollFlags::IN)];
+        match &self.peer.process {
+            Process::Watched(process) => files.push((process.as_fd(), PollFlags::IN)),
+            Process::Ended => return Ok(Waited::Ended),
+            Process::Unknown => {}
+        }
+        let found = wait(&files, most).map_err(|error| failed("cannot wait for another process", error))?;
+        Ok(match found[..] {
+            [_, true, ..] => Waited::Stopped,
+            [true, ..] => Waited::Ready,
+            [_, _, true] => Waited::Ended,
+            _ => Waited::TimedOut,
+        })
+    }
+}
+
+enum Waited {
+    Ready,
+    Stopped,
+    Ended,
+    TimedOut,
+}
+
+/// The end that others connect to.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    address: SocketAddrUnix,
+}
+
+impl Listener {
+    /// Waits for the next process of this user that connects; `None` once the signal is set.
+    pub fn accept(&self, stop: &Signal) -> Result<Option<Connection>> {
+        loop {
+            let files = [(self.socket.as_fd(), PollFlags::IN), (stop.0.as_fd(), PollFlags::IN)];
+            let ready = wait(&files, None).map_err(|error| failed("cannot wait for other ranks", error))?;
+            if matches!(ready[..], [_, true]) {
+                return Ok(None);
+            }
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let accepted = fs::with_room(|| Ok(accept_with(&self.socket, flags)?));
+            match accepted {
+                // Others have no business here, and get no answer.
+                Ok(socket) => match Peer::of(&socket) {
+                    Ok(peer) => return Ok(Some(Connection { socket, peer })),
+                    Err(_) => drop(socket),
+                },
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
+                Err(error) => return Err(fs::error("cannot accept another rank of this machine", error)),
+            }
+        }
+    }
+
+    /// A connection of this process to itself.
+    pub fn connect(&self) -> Result<Connection> {
+        match self::connect_to(&self.address)? {
+            Some(connection) => Ok(connection),
+            None => Err(Error::new(ErrorKind::Internal, "a socket that listens cannot be connected to")),
+        }
+    }
+}
+
+/// How processes meet: the first to come waits for the others.
+#[derive(Debug)]
+pub enum Met {
+    /// Nobody was there: this process listens.
+    First(Listener),
+    /// Connected with whoever listens.
+    Joined(Connection),
+}
+
+/// Meets the others at an address.
+///
+/// A process that does not listen any more may have left its socket to a forked child that knows nothing of it.
+/// Everybody then goes on to the next address, which all find in the same way.
+pub fn meet(address: &str, stop: &Signal) -> Result<Option<Met>> {
+    let (began, mut tried, mut attempt) = (Instant::now(), Instant::now(), 0_u32);
+    while !stop.is_set() {
+        let name = if attempt == 0 { address.to_owned() } else { format!("{address}/{attempt}") };
+        let name = SocketAddrUnix::new_abstract_name(name.as_bytes())
+            .map_err(|error| failed("cannot make an address for the loaders of this machine", error))?;
+        let socket = socket()?;
+        match bind(&socket, &name) {
+            Ok(()) => {
+                listen(&socket, BACKLOG).map_err(|error| failed("cannot wait for other ranks", error))?;
+                return Ok(Some(Met::First(Listener { socket, address: name })));
+            }
+            Err(Errno::ADDRINUSE) => {}
+            Err(error) => return Err(failed("cannot make an address for the loaders of this machine", error)),
+        }
+        match connect_to(&name)? {
+            Some(connection) if connection.peer.has_ended() => (attempt, tried) = (attempt + 1, Instant::now()),
+            Some(connection) => return Ok(Some(Met::Joined(connection))),
+            None if began.elapsed() > MEETING => {
+                let message = "nobody answers at the address where the loaders of this job meet";
+                return Err(Error::new(ErrorKind::Io, message).with_hint("give the job another name"));
+            }
+            None if tried.elapsed() > TAKING => (attempt, tried) = (attempt + 1, Instant::now()),
+            // Whoever has the address does not listen yet, or any more.
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    }
+    Ok(None)
+}
+
+fn socket() -> Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let made = fs::with_room(|| Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?));
+    made.map_err(|error| fs::error("cannot make a socket", error))
+}
+
+/// `None` if nobody listens there, or too many wait.
+fn connect_to(address: &SocketAddrUnix) -> Result<Option<Connection>> {
+    let socket = socket()?;
+    match retry_on_intr(|| connect(&socket, address)) {
+        Ok(()) => Peer::of(&socket).map(|peer| Some(Connection { socket, peer })),
+        Err(Errno::CONNREFUSED | Errno::AGAIN) => Ok(None),
+        Err(error) => Err(failed("cannot connect to the reader of this machine", error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek, Write};
+
+    use super::*;
+
+    fn pair(address: &str) -> (Listener, Connection, Connection) {
+        let stop = Signal::new().unwrap();
+        let Some(Met::First(listener)) = meet(address, &stop).unwrap() else { panic!("somebody is there") };
+        let Some(Met::Joined(one)) = meet(address, &stop).unwrap() else { panic!("nobody is there") };
+        let other = listener.accept(&stop).unwrap().unwrap();
+        (listener, one, other)
+    }
+
+    fn address(of: &str) -> String {
+        format!("rowdex-test/{}/{of}", std::process::id())
+    }
+
+    #[test]
+    fn the_first_to_come_waits_for_the_others() {
+        let (listener, one, other) = pair(&address("first"));
+        assert_eq!((one.peer(), other.peer()), (std::process::id() as i32, std::process::id() as i32));
+        drop(listener);
+        let stop = Signal::new().unwrap();
+        assert!(matches!(meet(&address("first"), &stop).unwrap(), Some(Met::First(_))), "the address is free again");
+    }
+
+    #[test]
+    fn an_address_that_a_forked_child_holds_is_passed_by() {
+        let (listener, one, other) = pair(&address("held"));
+        // What a child inherits.
+        let copies = [&listener.socket, &one.socket].map(|socket| socket.try_clone().unwrap());
+        drop((listener, one));
+        let (stop, mut buffer) = (Signal::new().unwrap(), Vec::new());
+        assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Gone));
+        let (_listener, one, other) = pair(&address("held"));
+        assert!(one.send(b"x", None, &stop).unwrap());
+        assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Message(1, None)));
+        drop(copies);
+    }
+
+    #[test]
+    fn a_message_arrives_whole_and_with_its_file() {
+        let (_listener, one, other) = pair(&address("file"));
+        let stop = Signal::new().unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"rows").unwrap();
+        assert!(one.send(b"first", Some(file.as_fd()), &stop).unwrap());
+        assert!(one.send(b"second", None, &stop).unwrap());
+        let mut buffer = Vec::new();
+        let Received::Message(5, Some(mut got)) = other.receive(&mut buffer, &stop, None).unwrap() else { panic!() };
+        assert_eq!(&buffer[..5], b"first");
+        got.rewind().unwrap();
+        let mut text = String::new();
+        got.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "rows");
+        assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Message(6, None)));
+        assert_eq!(&buffer[..6], b"second");
+    }
+
+    #[test]
+    fn whoever_waits_is_woken_by_a_signal_a_time_and_the_end() {
+        let (_listener, one, other) = pair(&address("wake"));
+        let (stop, mut buffer) = (Signal::new().unwrap(), Vec::new());
+        let short = Some(Duration::from_millis(5));
+        assert!(matches!(other.receive(&mut buffer, &stop, short).unwrap(), Received::TimedOut));
+        std::thread::scope(|scope| {
+            scope.spawn(|| stop.set());
+            assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Stopped));
+        });
+        let stop = Signal::new().unwrap();
+        assert!(other.send(b"unread", None, &stop).unwrap());
+        assert!(one.send(b"last", None, &stop).unwrap());
+        drop(one);
+        assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Message(4, None)));
+        assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Gone));
+        assert!(!other.send(b"x", None, &stop).unwrap());
+    }
+}

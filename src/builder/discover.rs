@@ -1,0 +1,173 @@
+//! Which files there are below the inputs.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use globset::{GlobBuilder, GlobMatcher};
+use walkdir::WalkDir;
+
+use super::found::{Found, has_extension};
+use super::listing;
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_index::path::check_path;
+use rowdex_io::fs::{self, with_room};
+use rowdex_io::source::StoreOptions;
+use rowdex_io::source::place::{Place, Url};
+
+pub(super) fn discover(inputs: &[PathBuf], root: Option<&Path>, options: &StoreOptions) -> Result<Found> {
+    if inputs.is_empty() {
+        return Err(
+            Error::new(ErrorKind::InvalidArgument, "no data was named").with_hint("name files, folders or patterns")
+        );
+    }
+    let places = inputs.iter().map(Place::of).collect::<Result<Vec<_>>>()?;
+    let root = root.map(Place::of).transpose()?;
+    let remote: Vec<Url> = places.iter().filter_map(Place::url).cloned().collect();
+    if remote.len() == places.len() {
+        return listing::discover(&remote, root, options);
+    }
+    let local: Vec<PathBuf> = places.into_iter().filter_map(Place::into_path).collect();
+    if let Some(url) = remote.first().or(root.as_ref().and_then(Place::url)) {
+        return Err(Error::new(ErrorKind::InvalidArgument, "the data is partly local and partly in a store")
+            .with_file(url.to_string())
+            .with_hint("build one index for each"));
+    }
+    discover_local(&local, root.and_then(Place::into_path))
+}
+
+fn discover_local(inputs: &[PathBuf], root: Option<PathBuf>) -> Result<Found> {
+    let mut files = Vec::new();
+    let mut bases = Vec::new();
+    for input in inputs {
+        let before = files.len();
+        bases.push(expand(input, &mut files)?);
+        if files.len() == before {
+            return Err(Error::new(ErrorKind::NotFound, "there is no Parquet file here")
+                .with_file(input.display().to_string())
+                .with_hint("name a file, a folder with *.parquet files, or a pattern that matches some"));
+        }
+    }
+    let root = match root {
+        Some(root) => root,
+        None => common(&bases),
+    };
+    let mut paths = Vec::with_capacity(files.len());
+    for file in &files {
+        paths.push(below(&root, file)?);
+    }
+    paths.sort_unstable();
+    let named = paths.len();
+    paths.dedup();
+    let repeated = (named - paths.len()) as u64;
+    Ok(Found { root: Place::Local(root), paths, repeated, listed: HashMap::new() })
+}
+
+/// Adds the files of one input and returns the directory they are below.
+fn expand(input: &Path, files: &mut Vec<PathBuf>) -> Result<PathBuf> {
+    match std::fs::metadata(input) {
+        Ok(metadata) if metadata.is_dir() => {
+            walk(input, files, has_extension)?;
+            Ok(input.to_owned())
+        }
+        Ok(_) => {
+            files.push(input.to_owned());
+            Ok(input.parent().unwrap_or(Path::new("")).to_owned())
+        }
+        Err(error) => match pattern(input)? {
+            Some((base, matcher)) => {
+                walk(&base, files, |path| matcher.is_match(path))?;
+                Ok(base)
+            }
+            None => Err(Error::io("cannot find the data", error).with_file(input.display().to_string())),
+        },
+    }
+}
+
+/// A glob pattern and the directory before its first special character; `None` if there is no special character.
+fn pattern(input: &Path) -> Result<Option<(PathBuf, GlobMatcher)>> {
+    let special = |component: &Component<'_>| component.as_os_str().to_string_lossy().contains(['*', '?', '[', '{']);
+    if !input.components().any(|component| special(&component)) {
+        return Ok(None);
+    }
+    let base: PathBuf = input.components().take_while(|component| !special(component)).collect();
+    let text = input.components().collect::<PathBuf>().to_string_lossy().into_owned();
+    let glob = GlobBuilder::new(&text).literal_separator(true).build().map_err(|error| {
+        Error::new(ErrorKind::InvalidArgument, format!("not a pattern: {error}"))
+            .with_file(input.display().to_string())
+            .with_source(error)
+    })?;
+    Ok(Some((base, glob.compile_matcher())))
+}
+
+fn walk(base: &Path, files: &mut Vec<PathBuf>, wanted: impl Fn(&Path) -> bool) -> Result<()> {
+    let start = if base.as_os_str().is_empty() { Path::new(".") } else { base };
+    let before = files.len();
+    let mut place = start.to_owned();
+    with_room(|| {
+        files.truncate(before);
+        visit(start, |path| {
+            // A path that begins with `./` would not match a pattern without it.
+            let path = if base.as_os_str().is_empty() { path.strip_prefix(".").unwrap_or(path) } else { path };
+            if wanted(path) {
+                files.push(path.to_owned());
+            }
+        })
+        .map_err(|error| {
+            place = error.path().unwrap_or(start).to_owned();
+            let code = error.io_error().and_then(io::Error::raw_os_error);
+            code.map_or_else(|| io::Error::other(error), io::Error::from_raw_os_error)
+        })
+    })
+    .map_err(|error| fs::error("cannot list the folder", error).with_file(place.display().to_string()))
+}
+
+/// Calls `each` with the files below a folder, sorted by name, but for those that are hidden by their names.
+fn visit(start: &Path, mut each: impl FnMut(&Path)) -> Result<(), walkdir::Error> {
+    let visible =
+        |entry: &walkdir::DirEntry| entry.depth() == 0 || !entry.file_name().to_string_lossy().starts_with(['.', '_']);
+    for entry in WalkDir::new(start).follow_links(true).sort_by_file_name().into_iter().filter_entry(visible) {
+        let entry = entry?;
+        if entry.file_type().is_file() {
+            each(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// The deepest directory that contains all of these.
+fn common(bases: &[PathBuf]) -> PathBuf {
+    let absolute =
+        |base: &PathBuf| std::path::absolute(if base.as_os_str().is_empty() { Path::new(".") } else { base });
+    let [first, rest @ ..] = bases else { return PathBuf::new() };
+    if rest.iter().all(|base| base == first) {
+        return first.clone();
+    }
+    let mut shared: Vec<PathBuf> = bases.iter().map(|base| absolute(base).unwrap_or_else(|_| base.clone())).collect();
+    let mut root = shared.pop().unwrap_or_default();
+    while !shared.iter().all(|base| base.starts_with(&root)) && root.pop() {}
+    root
+}
+
+/// The path below the root, as an index stores it.
+fn below(root: &Path, file: &Path) -> Result<String> {
+    let named = |error: Error| error.with_file(file.display().to_string());
+    let resolved = |path: &Path| {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        std::path::absolute(path).map_err(|error| Error::io("cannot resolve the path", error)).map_err(named)
+    };
+    let (root, absolute) = (resolved(root)?, resolved(file)?);
+    let relative = absolute.strip_prefix(&root).map_err(|_| {
+        named(
+            Error::new(ErrorKind::InvalidArgument, format!("the file is not below the root {}", root.display()))
+                .with_hint("choose a root that contains all files"),
+        )
+    })?;
+    let parts: Option<Vec<&str>> = relative.components().map(|part| part.as_os_str().to_str()).collect();
+    let path = parts.ok_or_else(|| {
+        named(Error::new(ErrorKind::InvalidArgument, "the file's name is not UTF-8").with_hint("rename the file"))
+    })?;
+    let path = path.join("/");
+    check_path(&path).map_err(named)?;
+    Ok(path)
+}

@@ -1,0 +1,166 @@
+//! Which files there are below URLs of an object store.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use super::found::{Found, has_extension};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_index::path::check_path;
+use rowdex_io::source::place::{Place, Scheme, Url};
+use rowdex_io::source::{FileStat, ObjectSource, StoreOptions};
+
+/// Keys, and what a listing says of them.
+#[derive(Default)]
+struct Files {
+    keys: BTreeMap<String, Option<FileStat>>,
+    repeated: u64,
+}
+
+impl Files {
+    /// How many were added, those that were there already counted again.
+    fn named(&self) -> u64 {
+        self.keys.len() as u64 + self.repeated
+    }
+
+    /// Adds a file; what a listing says of it stays known.
+    fn add(&mut self, key: String, stat: Option<FileStat>) {
+        match self.keys.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert(stat);
+            }
+            Entry::Occupied(mut known) => {
+                self.repeated += 1;
+                if stat.is_some() {
+                    known.insert(stat);
+                }
+            }
+        }
+    }
+}
+
+/// The files of these inputs, all in one store. Asks only for listings: a file that is named is not looked at.
+pub(super) fn discover(inputs: &[Url], root: Option<Place>, options: &StoreOptions) -> Result<Found> {
+    let Some(first) = inputs.first() else { return Err(Error::new(ErrorKind::Internal, "a listing of nothing")) };
+    if let Some(other) = inputs.iter().find(|input| !input.same_store(first)) {
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("the data is in several stores: {first} is in another"),
+        )
+        .with_file(other.to_string())
+        .with_hint("build one index for each bucket, container or host"));
+    }
+    let mut files = Files::default();
+    let mut bases = Vec::new();
+    for input in inputs {
+        let (before, base) = (files.named(), expand(input, options, &mut files)?);
+        bases.push(base);
+        if files.named() == before {
+            return Err(Error::new(ErrorKind::NotFound, "there is no Parquet file here")
+                .with_file(input.to_string())
+                .with_hint(
+                    "name a file, a prefix with *.parquet files that ends in `/`, or a pattern that matches some",
+                ));
+        }
+    }
+    let root = match root {
+        None => first.with_key(common(&bases)),
+        Some(Place::Remote(root)) if root.same_store(first) => root.with_key(root.key.trim_end_matches('/')),
+        Some(_) => {
+            return Err(Error::new(ErrorKind::InvalidArgument, "the root is not in the store of the data")
+                .with_hint("choose a root that contains all files"));
+        }
+    };
+    let (mut paths, mut listed) = (Vec::with_capacity(files.keys.len()), std::collections::HashMap::new());
+    for (key, stat) in files.keys {
+        let named = |error: Error| error.with_file(first.with_key(&*key).to_string());
+        let path = if root.key.is_empty() { Some(key.as_str()) } else { key.strip_prefix(&format!("{}/", root.key)) };
+        let path = path.ok_or_else(|| {
+            named(
+                Error::new(ErrorKind::InvalidArgument, format!("the file is not below the root {root}"))
+                    .with_hint("choose a root that contains all files"),
+            )
+        })?;
+        check_path(path).map_err(named)?;
+        if let Some(stat) = stat {
+            listed.insert(path.to_owned(), stat);
+        }
+        paths.push(path.to_owned());
+    }
+    paths.sort_unstable();
+    Ok(Found { root: Place::Remote(root), paths, repeated: files.repeated, listed })
+}
+
+/// Adds the files of one input and returns the folder they are below.
+fn expand(input: &Url, options: &StoreOptions, files: &mut Files) -> Result<String> {
+    let key = input.key.as_str();
+    if let Some((base, matcher)) = pattern(input)? {
+        for (key, stat) in list(input, &base, options)? {
+            if matcher.is_match(&key) {
+                files.add(key, Some(stat));
+            }
+        }
+        return Ok(base);
+    }
+    let folder = key.trim_end_matches('/');
+    let http = matches!(input.scheme, Scheme::Http | Scheme::Https);
+    let is_folder = key.is_empty() || key.ends_with('/');
+    if is_folder || !(http || has_extension(Path::new(key))) {
+        let before = files.named();
+        for (key, stat) in list(input, folder, options)? {
+            if has_extension(Path::new(&key)) {
+                files.add(key, Some(stat));
+            }
+        }
+        if files.named() > before || is_folder {
+            return Ok(folder.to_owned());
+        }
+    }
+    files.add(key.to_owned(), None);
+    Ok(input.parent().key)
+}
+
+/// The visible files below a folder.
+fn list(store: &Url, folder: &str, options: &StoreOptions) -> Result<impl Iterator<Item = (String, FileStat)>> {
+    let listed = ObjectSource::at(store.with_key(folder), options)?.list();
+    let listed = listed.map_err(|error| match store.scheme {
+        Scheme::Http | Scheme::Https => error.with_hint("most HTTP servers do not list files; name each file"),
+        _ => error,
+    })?;
+    let below = if folder.is_empty() { 0 } else { folder.len() + 1 };
+    let visible = move |key: &str| {
+        let path = key.get(below..).unwrap_or_default();
+        !path.is_empty() && !path.split('/').any(|part| part.starts_with(['.', '_']))
+    };
+    Ok(listed.into_iter().filter(move |(key, _)| visible(key)))
+}
+
+/// A glob pattern and the folder before its first special character; `None` if there is no special character.
+fn pattern(input: &Url) -> Result<Option<(String, GlobMatcher)>> {
+    let special = |part: &&str| part.contains(['*', '?', '[', '{']);
+    if !input.key.split('/').any(|part| special(&part)) {
+        return Ok(None);
+    }
+    let base: Vec<&str> = input.key.split('/').take_while(|part| !special(part)).collect();
+    let glob = GlobBuilder::new(&input.key).literal_separator(true).build().map_err(|error| {
+        Error::new(ErrorKind::InvalidArgument, format!("not a pattern: {error}"))
+            .with_file(input.to_string())
+            .with_source(error)
+    })?;
+    Ok(Some((base.join("/"), glob.compile_matcher())))
+}
+
+/// The deepest folder that contains all of these.
+fn common(bases: &[String]) -> String {
+    let mut shared: Option<Vec<&str>> = None;
+    for base in bases {
+        let parts: Vec<&str> = base.split('/').filter(|part| !part.is_empty()).collect();
+        shared = Some(match shared {
+            None => parts,
+            Some(shared) => shared.iter().zip(&parts).take_while(|(a, b)| a == b).map(|(part, _)| *part).collect(),
+        });
+    }
+    shared.unwrap_or_default().join("/")
+}

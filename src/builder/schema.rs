@@ -1,0 +1,340 @@
+//! One schema for all files.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+
+use super::difference::{Differences, SchemaDifference};
+use super::partition::Partitions;
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_index::Index;
+use rowdex_parquet::widens;
+
+/// How the schemas of many files are brought together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum SchemaMode {
+    /// Every file has the same columns with the same types. Their order, whether they may be null, and key-value
+    /// metadata may differ.
+    #[default]
+    Strict,
+    /// Columns that a file lacks are null in its rows, and types are widened to one that holds the values of both:
+    /// integers, floats, decimals, strings, and whatever else Arrow converts without loss.
+    Union,
+}
+
+impl fmt::Display for SchemaMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Strict => "strict",
+            Self::Union => "union",
+        })
+    }
+}
+
+impl FromStr for SchemaMode {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "strict" => Ok(Self::Strict),
+            "union" => Ok(Self::Union),
+            _ => Err(Error::new(ErrorKind::InvalidArgument, format!("{text:?} is no way to merge schemas"))
+                .with_hint("use strict or union")),
+        }
+    }
+}
+
+/// The schema of the files seen so far.
+#[derive(Debug)]
+pub(super) struct Merged {
+    mode: SchemaMode,
+    /// With the file that it began with, for messages.
+    schema: Option<(String, Schema)>,
+    /// Files in a row mostly have equal schemas, which need no merging again.
+    last: Option<SchemaRef>,
+    differences: Differences,
+}
+
+/// Where two fields differ, and how.
+struct Difference {
+    path: String,
+    what: String,
+}
+
+impl Merged {
+    pub(super) fn new(mode: SchemaMode) -> Self {
+        Self { mode, schema: None, last: None, differences: Differences::default() }
+    }
+
+    /// Goes on from an index of which `kept` files stay.
+    pub(super) fn start_with(&mut self, old: &Index, kept: usize, partitions: &Partitions) -> Result<()> {
+        if kept == 0 {
+            return Ok(());
+        }
+        if old.partition_columns() != partitions.names() {
+            return Err(Error::new(ErrorKind::Schema, "the index has other partition columns than the files now give")
+                .with_hint("build it anew (`--force`)"));
+        }
+        let own = old.schema().fields().iter().filter(|field| !partitions.names().contains(field.name())).cloned();
+        let schema = Schema::new_with_metadata(own.collect::<Fields>(), old.schema().metadata().clone());
+        let first = old.file(0).map_or_else(String::new, |file| file.path().to_owned());
+        self.differences.start_with(&schema, kept as u64, &first);
+        self.schema = Some((first, schema));
+        Ok(())
+    }
+
+    /// Adds the schema of a file, whose columns were renamed from these names to these.
+    pub(super) fn add(
+        &mut self,
+        path: &str,
+        schema: &SchemaRef,
+        renamed: &[(String, String)],
+        partitions: &Partitions,
+    ) -> Result<()> {
+        if self.last.as_ref().is_some_and(|last| last == schema) {
+            match self.differences.is_like_last(renamed) {
+                true => self.differences.again(),
+                false => self.differences.add(path, schema, renamed),
+            }
+            return Ok(());
+        }
+        if let Some(name) = partitions.names().iter().find(|name| schema.column_with_name(name).is_some()) {
+            return Err(Error::new(ErrorKind::Schema, "the column is in the file and in the name of its folder")
+                .with_file(path)
+                .with_column(name)
+                .with_hint("leave partitions out (`--no-partitions`)"));
+        }
+        if let Some(repeated) = repeated(schema.fields()) {
+            let mut old = renamed.iter().filter(|(_, new)| new == repeated).map(|(old, _)| old);
+            if let Some(first) = old.next() {
+                let message = match old.next() {
+                    Some(second) => {
+                        format!("the file has the columns {first:?} and {second:?}, which both get this name")
+                    }
+                    None => format!("the file has this column, and another one, {first:?}, that gets its name"),
+                };
+                return Err(Error::new(ErrorKind::Schema, message)
+                    .with_file(path)
+                    .with_column(repeated)
+                    .with_hint(format!("rename {first:?} to a name that no file has, or not at all")));
+            }
+            return Err(Error::new(ErrorKind::Schema, "two columns have this name")
+                .with_file(path)
+                .with_column(repeated)
+                .with_hint("write the file with distinct column names"));
+        }
+        match &mut self.schema {
+            None => self.schema = Some((path.to_owned(), schema.as_ref().clone())),
+            Some((first, merged)) => {
+                let fields = merge_fields(merged.fields(), schema.fields(), self.mode, true).map_err(|difference| {
+                    Error::new(ErrorKind::Schema, format!("{}, compared with {first}", difference.what))
+                        .with_file(path)
+                        .with_column(difference.path)
+                        .with_hint(match self.mode {
+                            SchemaMode::Strict => "make the files alike, or build with `--schema union`",
+                            SchemaMode::Union => "no type holds the values of both: make the files alike",
+                        })
+                })?;
+                let mut metadata = merged.metadata().clone();
+                metadata.retain(|key, value| schema.metadata().get(key) == Some(value));
+                *merged = Schema::new_with_metadata(fields, metadata);
+            }
+        }
+        self.differences.add(path, schema, renamed);
+        self.last = Some(schema.clone());
+        Ok(())
+    }
+
+    /// In what files differ from the schema of the index.
+    pub(super) fn differences(self, served: &Schema) -> Vec<SchemaDifference> {
+        self.differences.told(served)
+    }
+
+    /// The schema of the index: the columns of the files, then those of their folders.
+    pub(super) fn finish(&self, partitions: &Partitions) -> Result<SchemaRef> {
+        let (fields, metadata) = match &self.schema {
+            Some((_, schema)) => (schema.fields.clone(), schema.metadata.clone()),
+            None => (Fields::empty(), Default::default()),
+        };
+        let fields: Fields = fields.iter().cloned().chain(partitions.fields()).collect();
+        Ok(Arc::new(Schema::new_with_metadata(fields, metadata)))
+    }
+}
+
+fn repeated(fields: &Fields) -> Option<&str> {
+    let mut names = std::collections::HashSet::new();
+    fields.iter().map(|field| field.name().as_str()).find(|name| !names.insert(*name))
+}
+
+/// Merges by name, in the order of `ours` and then of `theirs`.
+fn merge_fields(ours: &Fields, theirs: &Fields, mode: SchemaMode, top: bool) -> Result<Fields, Difference> {
+    let mut merged = Vec::with_capacity(ours.len());
+    for (place, field) in ours.iter().enumerate() {
+        let same_place = theirs.get(place).filter(|other| other.name() == field.name());
+        let other = same_place.or_else(|| theirs.find(field.name()).map(|(_, other)| other));
+        merged.push(match (other, mode) {
+            (Some(other), _) => merge_field(field, other, mode)?,
+            (None, SchemaMode::Union) => nullable(field),
+            (None, SchemaMode::Strict) => return Err(Difference::at(field, top, "is missing")),
+        });
+    }
+    for field in theirs.iter().filter(|field| ours.find(field.name()).is_none()) {
+        match mode {
+            SchemaMode::Union => merged.push(nullable(field)),
+            SchemaMode::Strict => return Err(Difference::at(field, top, "is new")),
+        }
+    }
+    Ok(merged.into())
+}
+
+fn merge_field(ours: &FieldRef, theirs: &FieldRef, mode: SchemaMode) -> Result<FieldRef, Difference> {
+    let data_type = merge_types(ours.data_type(), theirs.data_type(), mode)
+        .map_err(|difference| difference.map_or_else(|| Difference::types(ours, theirs), |below| below.below(ours)))?;
+    let mut metadata = ours.metadata().clone();
+    metadata.retain(|key, value| theirs.metadata().get(key) == Some(value));
+    let nullable = ours.is_nullable() || theirs.is_nullable();
+    Ok(Arc::new(Field::new(ours.name(), data_type, nullable).with_metadata(metadata)))
+}
+
+/// `Err(None)` if it is these types themselves that do not fit.
+fn merge_types(ours: &DataType, theirs: &DataType, mode: SchemaMode) -> Result<DataType, Option<Difference>> {
+    use DataType::{Dictionary, FixedSizeList, LargeList, LargeListView, List, ListView, Map, Struct};
+    let field = |a: &FieldRef, b: &FieldRef| {
+        // The names of list items say nothing: writers call them element, item or array.
+        let b = Arc::new(b.as_ref().clone().with_name(a.name()));
+        merge_field(a, &b, mode).map_err(Some)
+    };
+    match (ours, theirs) {
+        _ if ours == theirs => Ok(ours.clone()),
+        (Struct(a), Struct(b)) => Ok(Struct(merge_fields(a, b, mode, false).map_err(Some)?)),
+        (List(a), List(b)) => Ok(List(field(a, b)?)),
+        (LargeList(a), LargeList(b)) => Ok(LargeList(field(a, b)?)),
+        (ListView(a), ListView(b)) => Ok(ListView(field(a, b)?)),
+        (LargeListView(a), LargeListView(b)) => Ok(LargeListView(field(a, b)?)),
+        (FixedSizeList(a, n), FixedSizeList(b, m)) if n == m => Ok(FixedSizeList(field(a, b)?, *n)),
+        (Map(a, x), Map(b, y)) if x == y => Ok(Map(field(a, b)?, *x)),
+        // Writers choose keys by how many values a file has, so their width is no difference in type.
+        (Dictionary(a, values), Dictionary(b, others)) if values == others => {
+            Ok(Dictionary(Box::new(wider_keys(a, b)), values.clone()))
+        }
+        _ if mode == SchemaMode::Union => wider(ours, theirs).ok_or(None),
+        _ => Err(None),
+    }
+}
+
+/// A type of dictionary keys that holds those of both.
+fn wider_keys(a: &DataType, b: &DataType) -> DataType {
+    [a, b].into_iter().find(|both| widens(a, both) && widens(b, both)).cloned().unwrap_or(DataType::Int64)
+}
+
+/// A type that holds the values of both.
+fn wider(a: &DataType, b: &DataType) -> Option<DataType> {
+    use DataType::{Float32, Float64, Int16, Int32, Int64};
+    if widens(a, b) {
+        return Some(b.clone());
+    }
+    if widens(b, a) {
+        return Some(a.clone());
+    }
+    [Int16, Int32, Int64, Float32, Float64].into_iter().find(|both| widens(a, both) && widens(b, both))
+}
+
+fn nullable(field: &FieldRef) -> FieldRef {
+    if field.is_nullable() { field.clone() } else { Arc::new(field.as_ref().clone().with_nullable(true)) }
+}
+
+impl Difference {
+    fn at(field: &Field, top: bool, what: &str) -> Self {
+        let kind = if top { "the column" } else { "the field" };
+        Self { path: field.name().clone(), what: format!("{kind} {what}") }
+    }
+
+    fn types(ours: &Field, theirs: &Field) -> Self {
+        let what = format!("the type is {} here and {} there", theirs.data_type(), ours.data_type());
+        Self { path: ours.name().clone(), what }
+    }
+
+    fn below(mut self, field: &Field) -> Self {
+        self.path = format!("{}.{}", field.name(), self.path);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merge(mode: SchemaMode, schemas: &[Vec<Field>]) -> Result<SchemaRef> {
+        let mut merged = Merged::new(mode);
+        for (number, fields) in schemas.iter().enumerate() {
+            let schema = Arc::new(Schema::new(fields.clone()));
+            merged.add(&format!("{number}.parquet"), &schema, &[], &Partitions::default())?;
+        }
+        merged.finish(&Partitions::default())
+    }
+
+    fn field(name: &str, data_type: DataType, nullable: bool) -> Field {
+        Field::new(name, data_type, nullable)
+    }
+
+    #[test]
+    fn order_and_nullability_may_differ_and_the_first_file_gives_the_order() {
+        let a = vec![field("x", DataType::Int32, false), field("y", DataType::Utf8, false)];
+        let b = vec![field("y", DataType::Utf8, true), field("x", DataType::Int32, false)];
+        let schema = merge(SchemaMode::Strict, &[a, b]).unwrap();
+        assert_eq!(schema.field(0), &field("x", DataType::Int32, false));
+        assert_eq!(schema.field(1), &field("y", DataType::Utf8, true));
+    }
+
+    #[test]
+    fn a_difference_names_both_files_and_the_nested_field() {
+        let point = |data_type| DataType::Struct(vec![field("x", data_type, true)].into());
+        let a = vec![field("p", point(DataType::Int32), true)];
+        let b = vec![field("p", point(DataType::Utf8), true)];
+        let error = merge(SchemaMode::Strict, &[a, b]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Schema);
+        assert_eq!((error.file(), error.column()), (Some("1.parquet"), Some("p.x")));
+        assert!(error.to_string().contains("0.parquet") && error.to_string().contains("Utf8"), "{error}");
+    }
+
+    #[test]
+    fn missing_and_new_columns_are_refused_when_strict_and_null_in_a_union() {
+        let a = vec![field("x", DataType::Int32, false), field("y", DataType::Int8, false)];
+        let b = vec![field("x", DataType::Int32, false), field("z", DataType::Int8, false)];
+        assert_eq!(merge(SchemaMode::Strict, &[a.clone(), b.clone()]).unwrap_err().column(), Some("y"));
+        let schema = merge(SchemaMode::Union, &[a, b]).unwrap();
+        let names: Vec<_> = schema.fields().iter().map(|field| (field.name().as_str(), field.is_nullable())).collect();
+        assert_eq!(names, [("x", false), ("y", true), ("z", true)]);
+    }
+
+    #[test]
+    fn keys_of_dictionaries_may_differ_and_their_values_may_not() {
+        use DataType::{Int8, Int16, Int64, LargeUtf8, UInt32, Utf8};
+        let words = |key, values| vec![field("x", DataType::Dictionary(Box::new(key), Box::new(values)), true)];
+        for (a, b, both) in [(Int8, Int16, Int16), (Int16, Int8, Int16), (Int8, Int8, Int8), (UInt32, Int8, Int64)] {
+            let schema = merge(SchemaMode::Strict, &[words(a, Utf8), words(b, Utf8)]).unwrap();
+            assert_eq!(schema.field(0), &words(both, Utf8)[0]);
+        }
+        let error = merge(SchemaMode::Strict, &[words(Int8, Utf8), words(Int8, LargeUtf8)]).unwrap_err();
+        assert_eq!((error.kind(), error.column()), (ErrorKind::Schema, Some("x")));
+    }
+
+    #[test]
+    fn a_union_widens_to_a_type_that_holds_both() {
+        use DataType::*;
+        for (a, b, both) in [
+            (Int8, Int64, Int64),
+            (UInt32, Int32, Int64),
+            (Float32, Float64, Float64),
+            (Int32, Float32, Float64),
+            (Utf8, LargeUtf8, LargeUtf8),
+        ] {
+            let schema = merge(SchemaMode::Union, &[vec![field("x", a, true)], vec![field("x", b, true)]]).unwrap();
+            assert_eq!(schema.field(0).data_type(), &both);
+        }
+        let error = merge(SchemaMode::Union, &[vec![field("x", Int64, true)], vec![field("x", Utf8, true)]]);
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Schema);
+    }
+}

@@ -1,0 +1,450 @@
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+use tempfile::TempDir;
+
+use super::*;
+
+fn write(path: &Path, batch: &RecordBatch, row_group_rows: usize) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(row_group_rows)).build();
+    let mut writer =
+        ArrowWriter::try_new(std::fs::File::create(path).unwrap(), batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    writer.close().unwrap();
+}
+
+fn ids(first: i64, rows: i64) -> RecordBatch {
+    let column: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + rows));
+    RecordBatch::try_from_iter([("id", column)]).unwrap()
+}
+
+fn data(folder: &Path, files: &[(&str, i64)]) {
+    for (name, rows) in files {
+        write(&folder.join(name), &ids(0, *rows), 10);
+    }
+}
+
+fn paths(index: &Index) -> Vec<&str> {
+    index.files().map(|file| file.path()).collect()
+}
+
+#[test]
+fn folders_files_and_patterns_give_the_same_index_bytes() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path().join("data");
+    data(&root, &[("b.parquet", 25), ("a/x.parquet", 5), ("a/y.PARQ", 7)]);
+    std::fs::write(root.join("_metadata.parquet"), b"not data").unwrap();
+    std::fs::write(root.join("a/.hidden.parquet"), b"not data").unwrap();
+    std::fs::write(root.join("notes.txt"), b"not data").unwrap();
+    let inputs: [Vec<PathBuf>; 3] = [
+        vec![root.clone()],
+        vec![root.join("b.parquet"), root.join("a"), root.join("a/x.parquet")],
+        vec![root.join("**/*.[pP]*")],
+    ];
+    let mut built = Vec::new();
+    for (number, inputs) in inputs.into_iter().enumerate() {
+        let output = folder.path().join(format!("{number}.rdx"));
+        let report = IndexBuilder::new(inputs).with_threads(1 + number).build(&output).unwrap();
+        assert_eq!((report.files, report.rows, report.row_groups), (3, 37, 5));
+        let index = Index::open(&output).unwrap();
+        assert_eq!(paths(&index), ["a/x.parquet", "a/y.PARQ", "b.parquet"]);
+        assert_eq!(index.root().path, "data");
+        assert_eq!(report.index_bytes, index.size_bytes());
+        built.push(std::fs::read(output).unwrap());
+    }
+    assert!(built[0] == built[1] && built[1] == built[2]);
+}
+
+#[test]
+fn an_existing_index_is_kept_unless_overwriting_was_asked_for() {
+    let folder = TempDir::new().unwrap();
+    data(folder.path(), &[("a.parquet", 5)]);
+    let output = folder.path().join("i.rdx");
+    std::fs::write(&output, b"precious").unwrap();
+    let builder = IndexBuilder::new([folder.path()]);
+    let error = builder.build(&output).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+    assert!(error.hint().unwrap().contains("--force"));
+    assert_eq!(std::fs::read(&output).unwrap(), b"precious");
+    assert_eq!(builder.with_overwrite(true).build(&output).unwrap().rows, 5);
+}
+
+#[test]
+fn an_index_never_takes_the_place_of_a_parquet_file() {
+    let folder = TempDir::new().unwrap();
+    data(folder.path(), &[("a.parquet", 5), ("b.parquet", 5)]);
+    std::fs::write(folder.path().join("encrypted"), b"PARE and so on").unwrap();
+    let builder = IndexBuilder::new([folder.path().join("a.parquet")]).with_overwrite(true);
+    for name in ["a.parquet", "b.parquet", "encrypted"] {
+        let output = folder.path().join(name);
+        let before = std::fs::read(&output).unwrap();
+        let error = builder.build(&output).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.message()),
+            (ErrorKind::InvalidArgument, "the index would replace a Parquet file")
+        );
+        assert!(error.file().unwrap().ends_with(name) && error.hint().unwrap().contains("train.rdx"), "{error}");
+        assert_eq!(std::fs::read(&output).unwrap(), before);
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn an_index_never_takes_the_place_of_an_object_that_it_is_of() {
+    let place = |url: &str| Place::of(url).unwrap();
+    let paths = vec!["a.parquet".to_owned(), "b/c.parquet".to_owned()];
+    let found = Found { root: place("s3://bucket/data"), paths, repeated: 0, listed: HashMap::new() };
+    assert!(found.has(&place("s3://bucket/data/a.parquet")) && found.has(&place("s3://bucket/data/b/c.parquet")));
+    for other in ["s3://bucket/a.parquet", "s3://bucket/data/a.rdx", "gs://bucket/data/a.parquet", "/data/a.parquet"] {
+        assert!(!found.has(&place(other)), "{other}");
+    }
+}
+
+#[test]
+fn a_failed_build_leaves_the_old_index_and_nothing_else() {
+    let folder = TempDir::new().unwrap();
+    data(folder.path(), &[("a.parquet", 5)]);
+    let output = folder.path().join("i.rdx");
+    IndexBuilder::new([folder.path()]).build(&output).unwrap();
+    let before = std::fs::read(&output).unwrap();
+    std::fs::write(folder.path().join("b.parquet"), b"PAR1 and then nothing").unwrap();
+    let error = IndexBuilder::new([folder.path()]).with_overwrite(true).build(&output).unwrap_err();
+    assert_eq!((error.kind(), error.file()), (ErrorKind::InvalidParquet, Some("b.parquet")));
+    assert_eq!(std::fs::read(&output).unwrap(), before);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn inputs_that_are_not_there_are_named() {
+    let folder = TempDir::new().unwrap();
+    std::fs::create_dir(folder.path().join("empty")).unwrap();
+    for input in ["missing", "empty", "*.parquet"] {
+        let error = IndexBuilder::new([folder.path().join(input)]).build(folder.path().join("i.rdx")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        assert!(error.file().unwrap().ends_with(input), "{error}");
+    }
+    let none = IndexBuilder::new(Vec::<PathBuf>::new()).build(folder.path().join("i.rdx")).unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn a_file_outside_the_root_is_refused() {
+    let folder = TempDir::new().unwrap();
+    data(folder.path(), &[("in/a.parquet", 5), ("out/b.parquet", 5)]);
+    let builder = IndexBuilder::new([folder.path()]).with_root(folder.path().join("in"));
+    let error = builder.build(folder.path().join("i.rdx")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.file().unwrap().ends_with("b.parquet"), "{error}");
+}
+
+#[test]
+fn an_update_keeps_the_ids_of_unchanged_leading_files_and_appends() {
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("i.rdx");
+    data(folder.path(), &[("b.parquet", 5), ("c.parquet", 6), ("d.parquet", 7)]);
+    let builder = IndexBuilder::new([folder.path()]).with_update(true);
+    assert_eq!(builder.build(&output).unwrap().kept_files, 0);
+    let fresh = std::fs::read(&output).unwrap();
+    // Nothing changed: nothing is read, and the bytes are the same.
+    assert_eq!(builder.build(&output).unwrap().kept_files, 3);
+    assert_eq!(std::fs::read(&output).unwrap(), fresh);
+    // A file that sorts first is appended all the same.
+    data(folder.path(), &[("a.parquet", 8)]);
+    let report = builder.build(&output).unwrap();
+    assert_eq!((report.kept_files, report.files, report.rows), (3, 4, 26));
+    assert_eq!(paths(&Index::open(&output).unwrap()), ["b.parquet", "c.parquet", "d.parquet", "a.parquet"]);
+    // Behind the first change everything is read again.
+    data(folder.path(), &[("c.parquet", 9)]);
+    let report = builder.build(&output).unwrap();
+    assert_eq!((report.kept_files, report.rows), (1, 29));
+    let index = Index::open(&output).unwrap();
+    assert_eq!(paths(&index), ["b.parquet", "a.parquet", "c.parquet", "d.parquet"]);
+    index.verify().unwrap();
+    let strange: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
+    let strange = RecordBatch::try_from_iter([("id", strange)]).unwrap();
+    write(&folder.path().join("e.parquet"), &strange, 10);
+    let error = builder.build(&output).unwrap_err();
+    assert_eq!(error.file(), Some("e.parquet"));
+    assert!(error.to_string().starts_with(folder.path().join("e.parquet").to_str().unwrap()), "{error}");
+}
+
+#[test]
+fn an_update_of_a_copied_dataset_keeps_the_ids_of_unchanged_leading_files() {
+    let folder = TempDir::new().unwrap();
+    let (data_folder, output) = (folder.path().join("data"), folder.path().join("i.rdx"));
+    data(&data_folder, &[("b.parquet", 5), ("c.parquet", 6), ("d.parquet", 7)]);
+    IndexBuilder::new([&data_folder]).build(&output).unwrap();
+    data(&data_folder, &[("a.parquet", 8)]);
+    IndexBuilder::new([&data_folder]).with_update(true).build(&output).unwrap();
+    let copy = |to: &Path| {
+        std::fs::create_dir_all(to).unwrap();
+        for name in ["a", "b", "c", "d"] {
+            let name = format!("{name}.parquet");
+            std::fs::copy(data_folder.join(&name), to.join(&name)).unwrap();
+            let later = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
+            std::fs::File::options().write(true).open(to.join(&name)).unwrap().set_modified(later).unwrap();
+        }
+    };
+    // With its index, so that the recorded root is the same; and to another folder, which the index is updated for.
+    let moved = folder.path().join("moved");
+    copy(&moved.join("data"));
+    std::fs::copy(&output, moved.join("i.rdx")).unwrap();
+    copy(&folder.path().join("elsewhere"));
+    for (root, output) in [(moved.join("data"), moved.join("i.rdx")), (folder.path().join("elsewhere"), output)] {
+        let builder = IndexBuilder::new([&root]).with_update(true);
+        let report = builder.build(&output).unwrap();
+        assert_eq!((report.kept_files, report.read_files, report.rows), (4, 0, 26), "{}", root.display());
+        let index = Index::open(&output).unwrap();
+        assert_eq!(paths(&index), ["b.parquet", "c.parquet", "d.parquet", "a.parquet"]);
+        // It knows the copies by their own times from now on.
+        let now = std::fs::metadata(root.join("c.parquet")).unwrap().modified().unwrap();
+        let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i64;
+        assert_eq!(index.file(1).unwrap().mtime_ns(), Some(now));
+        data(&root, &[("c.parquet", 9)]);
+        let report = builder.build(&output).unwrap();
+        assert_eq!((report.kept_files, report.rows), (1, 29), "a changed file and those behind it are read");
+    }
+}
+
+fn selected(index: &Index) -> Vec<(u32, u32, u64)> {
+    (0..index.len()).map(|row| index.locate(row).unwrap()).map(|at| (at.file, at.ordinal, at.row)).collect()
+}
+
+#[test]
+fn a_list_of_rows_selects_them_however_it_is_written() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path().join("data");
+    data(&root, &[("a.parquet", 25), ("b.parquet", 30)]);
+    let expected = [(0, 0, 0), (0, 0, 9), (0, 2, 4), (1, 1, 0), (1, 1, 1), (1, 2, 9)];
+    let row_ids: ArrayRef = Arc::new(UInt64Array::from(vec![54, 0, 24, 35, 9, 36]));
+    let by_id = folder.path().join("ids.parquet");
+    write(&by_id, &RecordBatch::try_from_iter([("row_id", row_ids)]).unwrap(), 3);
+    let files: ArrayRef =
+        Arc::new(StringArray::from(vec!["b.parquet", "a.parquet", "a.parquet", "b.parquet", "a.parquet", "b.parquet"]));
+    let groups: ArrayRef = Arc::new(UInt32Array::from(vec![2, 0, 2, 1, 0, 1]));
+    let rows: ArrayRef = Arc::new(Int64Array::from(vec![9, 0, 4, 0, 9, 1]));
+    let by_place = folder.path().join("places.parquet");
+    write(&by_place, &RecordBatch::try_from_iter([("file", files), ("row_group", groups), ("row", rows)]).unwrap(), 4);
+    let csv_ids = folder.path().join("ids.csv");
+    std::fs::write(&csv_ids, "row_id\n54\n0\n24\n35\n9\n36\n").unwrap();
+    let csv_places = folder.path().join("places.csv");
+    std::fs::write(
+        &csv_places,
+        "file,row_group,row\nb.parquet,2,9\na.parquet,0,0\na.parquet,2,4\nb.parquet,1,0\na.parquet,0,9\n\
+         b.parquet,1,1\n",
+    )
+    .unwrap();
+    let output = folder.path().join("i.rdx");
+    let in_files = folder.path().join("engine.csv");
+    let pairs = "b.parquet,29\na.parquet,0\na.parquet,24\nb.parquet,10\na.parquet,9\nb.parquet,11\n";
+    std::fs::write(&in_files, format!("filename,file_row_number\n{pairs}")).unwrap();
+    let text = folder.path().join("list.txt");
+    std::fs::write(&text, "54\n0\na.parquet:2:4\n35..37\na.parquet:0:9\n").unwrap();
+    for list in [by_id, by_place, csv_ids, csv_places, in_files, text] {
+        let report = IndexBuilder::new([&root]).with_rows(&list).with_overwrite(true).build(&output).unwrap();
+        assert_eq!((report.rows, report.source_rows), (6, 55));
+        assert_eq!(selected(&Index::open(&output).unwrap()), expected, "{}", list.display());
+        let dataset = crate::Dataset::open(&output).unwrap();
+        use arrow::array::AsArray;
+        let all = dataset.take(&[5, 0, 1, 2, 3, 4]).unwrap();
+        let values = all.column(0).as_primitive::<arrow::datatypes::Int64Type>().values().to_vec();
+        assert_eq!(values, [29, 0, 9, 24, 10, 11]);
+    }
+    let error = IndexBuilder::new([&root]).with_update(true).build(&output).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn a_list_with_rows_that_are_not_there_or_twice_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path().join("data");
+    data(&root, &[("a.parquet", 25)]);
+    let cases = [
+        ("row_id\n25\n", ErrorKind::OutOfRange),
+        ("row_id\n3\n3\n", ErrorKind::InvalidArgument),
+        ("row_id\n-1\n", ErrorKind::InvalidArgument),
+        ("row_id\nx\n", ErrorKind::InvalidArgument),
+        ("row\n1\n", ErrorKind::InvalidArgument),
+        ("file,row_group,row\na.parquet,0,10\n", ErrorKind::OutOfRange),
+        ("file,row_group,row\na.parquet,3,0\n", ErrorKind::OutOfRange),
+        ("file,row_group,row\nb.parquet,0,0\n", ErrorKind::OutOfRange),
+        ("file,row_in_file\na.parquet,25\n", ErrorKind::OutOfRange),
+        ("file,row_in_file\na.parquet,3\na.parquet,3\n", ErrorKind::InvalidArgument),
+    ];
+    for (text, kind) in cases {
+        let list = folder.path().join("list.csv");
+        std::fs::write(&list, text).unwrap();
+        let output = folder.path().join("i.rdx");
+        let error = IndexBuilder::new([&root]).with_rows(&list).build(&output).unwrap_err();
+        assert_eq!(error.kind(), kind, "{text:?}: {error}");
+        assert!(error.file().unwrap().ends_with("list.csv"), "{error}");
+        assert!(!output.exists());
+    }
+}
+
+#[test]
+fn progress_counts_files_up_to_all_of_them() {
+    let folder = TempDir::new().unwrap();
+    let names: Vec<String> = (0..70).map(|number| format!("{number:02}.parquet")).collect();
+    data(folder.path(), &names.iter().map(|name| (name.as_str(), 3)).collect::<Vec<_>>());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let record = seen.clone();
+    IndexBuilder::new([folder.path()])
+        .with_threads(1)
+        .with_progress(move |progress| {
+            record.lock().unwrap().push((progress.files_done, progress.files, progress.rows))
+        })
+        .build(folder.path().join("i.rdx"))
+        .unwrap();
+    assert_eq!(*seen.lock().unwrap(), [(0, 70, 0), (32, 70, 96), (64, 70, 192), (70, 70, 210)]);
+}
+
+#[test]
+fn files_without_rows_and_datasets_without_rows_are_fine() {
+    let folder = TempDir::new().unwrap();
+    data(folder.path(), &[("a.parquet", 0)]);
+    let output = folder.path().join("i.rdx");
+    assert_eq!(IndexBuilder::new([folder.path()]).build(&output).unwrap().rows, 0);
+    let dataset = crate::Dataset::open(&output).unwrap();
+    assert!(dataset.is_empty());
+    assert_eq!(dataset.take(&[]).unwrap().num_columns(), 1);
+    assert_eq!(dataset.get(0).unwrap_err().kind(), ErrorKind::OutOfRange);
+}
+
+/// The index of the data in slices, and what joining them reports.
+fn joined(builder: impl Fn() -> IndexBuilder, folder: &Path, slices: u64) -> (BuildReport, Vec<u8>) {
+    let parts: Vec<PathBuf> = (0..slices).map(|slice| folder.join(format!("parts-{slices}/{slice}.rdx"))).collect();
+    std::fs::create_dir_all(parts[0].parent().unwrap()).unwrap();
+    for (slice, part) in (0..slices).zip(&parts) {
+        builder().with_slice(slice, slices).with_overwrite(true).build(part).unwrap();
+        assert_eq!(Index::open(part).unwrap().root().kind, rowdex_index::RootKind::Absolute);
+    }
+    let output = folder.join("joined.rdx");
+    let report = builder().with_parts(&parts).with_overwrite(true).build(&output).unwrap();
+    (report, std::fs::read(output).unwrap())
+}
+
+#[test]
+fn slices_built_apart_are_joined_to_the_very_bytes_of_the_whole() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path().join("data");
+    data(&root, &[("k=1/b.parquet", 25), ("k=2/a.parquet", 5), ("k=x/c.parquet", 11), ("k=3/d.parquet", 1)]);
+    let wide: ArrayRef = Arc::new(Int64Array::from_iter_values(0..7));
+    let name: ArrayRef = Arc::new(StringArray::from_iter_values((0..7).map(|i| format!("row {i}"))));
+    let wide = RecordBatch::try_from_iter([("name", name), ("id", wide)]).unwrap();
+    write(&root.join("k=4/e.parquet"), &wide, 3);
+    let list: ArrayRef = Arc::new(UInt64Array::from_iter_values((0..49).step_by(3)));
+    let rows = folder.path().join("rows.parquet");
+    write(&rows, &RecordBatch::try_from_iter([("row_id", list)]).unwrap(), 10);
+    for footers in [true, false] {
+        // Of the types of the partition column and the order of the columns no slice alone knows all.
+        let builder = || IndexBuilder::new([&root]).with_schema_mode(SchemaMode::Union);
+        let whole = folder.path().join("joined.rdx");
+        let (_, _) = (std::fs::remove_file(&whole), builder().with_footers(footers).build(&whole).unwrap());
+        let want = std::fs::read(&whole).unwrap();
+        for slices in [1, 2, 3, 5, 9] {
+            let (_, with_footers) = joined(builder, folder.path(), slices);
+            let parts: Vec<PathBuf> =
+                (0..slices).map(|slice| folder.path().join(format!("parts-{slices}/{slice}.rdx"))).collect();
+            let output = folder.path().join("joined.rdx");
+            let join = || builder().with_parts(&parts).with_footers(footers).with_overwrite(true);
+            let report = join().build(&output).unwrap();
+            assert_eq!((report.files, report.read_files, report.rows), (5, 0, 49));
+            assert_eq!(std::fs::read(&output).unwrap(), want, "{slices} slices, footers: {footers}");
+            assert_eq!(with_footers == want, footers);
+            // Rows are selected of the whole.
+            let selected = join().with_rows(&rows).build(&output).unwrap();
+            assert_eq!((selected.rows, selected.read_files), (17, 0));
+            let some = std::fs::read(&output).unwrap();
+            builder().with_footers(footers).with_rows(&rows).with_overwrite(true).build(&output).unwrap();
+            assert_eq!(std::fs::read(&output).unwrap(), some);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_changed_after_its_part_was_built_is_read_and_one_that_is_gone_is_left_out() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path().join("data");
+    data(&root, &[("a.parquet", 5), ("b.parquet", 6), ("c.parquet", 7)]);
+    let part = folder.path().join("part.rdx");
+    IndexBuilder::new([&root]).build(&part).unwrap();
+    data(&root, &[("b.parquet", 60), ("d.parquet", 8)]);
+    std::fs::remove_file(root.join("c.parquet")).unwrap();
+    let output = folder.path().join("i.rdx");
+    let report = IndexBuilder::new([&root]).with_parts([&part]).build(&output).unwrap();
+    assert_eq!((report.files, report.read_files, report.rows), (3, 2, 73));
+    let joined = std::fs::read(&output).unwrap();
+    IndexBuilder::new([&root]).with_overwrite(true).build(&output).unwrap();
+    assert_eq!(std::fs::read(&output).unwrap(), joined);
+}
+
+#[test]
+fn files_of_two_slices_that_do_not_fit_together_are_named_as_in_one_build() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path().join("data");
+    data(&root, &[("a.parquet", 5), ("b.parquet", 6)]);
+    let strange: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
+    write(&root.join("c.parquet"), &RecordBatch::try_from_iter([("id", strange)]).unwrap(), 10);
+    let whole = IndexBuilder::new([&root]).build(folder.path().join("i.rdx")).unwrap_err();
+    let parts: Vec<PathBuf> = (0..3).map(|slice| folder.path().join(format!("{slice}.rdx"))).collect();
+    for (slice, part) in (0..).zip(&parts) {
+        IndexBuilder::new([&root]).with_slice(slice, 3).build(part).unwrap();
+    }
+    let joined = IndexBuilder::new([&root]).with_parts(&parts).build(folder.path().join("i.rdx")).unwrap_err();
+    assert_eq!(joined.to_string(), whole.to_string());
+    assert_eq!((joined.kind(), joined.file(), joined.column()), (ErrorKind::Schema, Some("c.parquet"), Some("id")));
+}
+
+#[test]
+fn parts_that_cannot_be_joined_are_refused_with_what_to_do() {
+    let folder = TempDir::new().unwrap();
+    let (root, other) = (folder.path().join("data"), folder.path().join("other"));
+    data(&root, &[("a.parquet", 5)]);
+    data(&other, &[("a.parquet", 5)]);
+    let list = folder.path().join("rows.csv");
+    std::fs::write(&list, "row_id\n1\n3\n").unwrap();
+    let part = folder.path().join("part.rdx");
+    let output = folder.path().join("i.rdx");
+    let whole = || IndexBuilder::new([&root]).with_parts([&part]);
+    let parts = [
+        (IndexBuilder::new([&root]).with_footers(false), "--no-footers"),
+        (IndexBuilder::new([&root]).with_rows(&list), "--rows"),
+        (IndexBuilder::new([&other]), "--slice"),
+    ];
+    for (builder, hint) in parts {
+        builder.with_overwrite(true).build(&part).unwrap();
+        let error = whole().build(&output).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.hint().unwrap().contains(hint) && error.file().unwrap().ends_with("part.rdx"), "{error}");
+        assert!(!output.exists());
+    }
+    std::fs::remove_file(&part).unwrap();
+    assert_eq!(whole().build(&output).unwrap_err().kind(), ErrorKind::NotFound);
+    let sliced = || IndexBuilder::new([&root]);
+    for builder in [
+        sliced().with_slice(2, 2),
+        sliced().with_slice(0, 0),
+        sliced().with_slice(0, 2).with_update(true),
+        sliced().with_slice(0, 2).with_rows(&list),
+    ] {
+        assert_eq!(builder.build(&output).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+}
+
+#[test]
+fn slices_have_every_file_once_and_differ_by_one() {
+    for length in [0, 1, 2, 7, 100] {
+        for slices in [1, 2, 3, 8, 101] {
+            let bounds: Vec<_> = (0..slices).map(|slice| slice_of(length, slice, slices)).collect();
+            assert_eq!(bounds.iter().cloned().flatten().collect::<Vec<_>>(), (0..length).collect::<Vec<_>>());
+            let lengths = bounds.iter().map(ExactSizeIterator::len);
+            assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1);
+        }
+    }
+    assert_eq!(slice_of(usize::MAX, u64::MAX - 1, u64::MAX).end, usize::MAX);
+}
