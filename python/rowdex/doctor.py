@@ -346,7 +346,7 @@ def _index(found: _Examination, path: str | os.PathLike[str]) -> None:
             "index",
             f"its row groups have {_bytes(data // groups)} on average, and a Loader holds {_bytes(LOADER_MEMORY)} of "
             "decoded rows",
-            "give the Loader more memory=; `rowdex plan` says how often it will decode each row group",
+            "give the Loader more memory=; `rowdex predict` says how often it will decode each row group",
         )
     pool = found.sections.get("limits", {}).get("data_files_kept_open")
     if pool is not None and pool < min(len(files), POOL[1]):
@@ -416,7 +416,7 @@ def _disk(found: _Examination, facts: dict[str, Any], root: str, files: list[Fil
             "index",
             f"its data of {_bytes(data)} does not fit into the {_bytes(memory.usable)} of memory: every epoch reads "
             "from the disk",
-            "`rowdex plan` says how many bytes an epoch reads; more memory= for the loaders means fewer of them",
+            "`rowdex predict` says how many bytes an epoch reads; more memory= for the loaders means fewer of them",
         )
     if mount is not None and mount.network:
         found.slow(

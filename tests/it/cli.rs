@@ -12,7 +12,7 @@ mod killed;
 mod options;
 mod orders;
 mod place;
-mod plan;
+mod predict;
 mod prove;
 mod quality;
 mod row_choice;

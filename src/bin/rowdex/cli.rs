@@ -10,7 +10,7 @@ use crate::get::GetArgs;
 use crate::ids::IdsArgs;
 use crate::info::InfoArgs;
 use crate::locate::LocateArgs;
-use crate::plan::PlanArgs;
+use crate::predict::PredictArgs;
 use crate::prove::ProveArgs;
 use crate::quality::QualityArgs;
 use crate::select::SelectArgs;
@@ -35,7 +35,7 @@ Examples:
   rowdex build data/ -o train.rdx
   rowdex get train.rdx 0 41 99
   rowdex epoch train.rdx --world-size 8 --batch-size 256
-  rowdex plan train.rdx --world-size 8 --memory 4GiB
+  rowdex predict train.rdx --world-size 8 --memory 4GiB
 
 Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 called wrongly.";
 
@@ -60,7 +60,10 @@ pub(crate) enum Command {
     /// Read for the ranks of a training job on this machine, in a process of its own.
     Serve(ServeArgs),
     /// Say what an epoch would cost within a memory budget, from the index alone.
-    Plan(PlanArgs),
+    Predict(PredictArgs),
+    /// What `predict` was called.
+    #[command(hide = true)]
+    Plan(PredictArgs),
     /// Write the row ids that a rank is dealt, one a line.
     Ids(IdsArgs),
     /// Go through all that every rank is dealt, and show that shards are equal, disjoint and complete.

@@ -97,7 +97,7 @@ pub(crate) fn run(args: &EpochArgs, given: &ArgMatches) -> Result<(), Failure> {
     if most > MANY_PASSES {
         complain(format!(
             "row groups were decoded {most:.0} times each in an epoch; more memory (`--memory`) or fewer columns \
-             (`--columns`) would help, and `rowdex plan` says how much"
+             (`--columns`) would help, and `rowdex predict` says how much"
         ));
     }
     for lost in &report.lost {
@@ -523,7 +523,7 @@ impl Report {
         };
         let shared = match self.ranks.len() {
             0 | 1 => String::new(),
-            ranks => format!(", by {ranks} ranks on one loader (`rowdex plan --ranks-per-node {ranks}`)"),
+            ranks => format!(", by {ranks} ranks on one loader (`rowdex predict --ranks-per-node {ranks}`)"),
         };
         let state = self.state.map(|state| format!("to go on: --resume {state}\n")).unwrap_or_default();
         format!(

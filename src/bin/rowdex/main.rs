@@ -17,7 +17,7 @@ mod ids;
 mod info;
 mod locate;
 mod output;
-mod plan;
+mod predict;
 mod progress;
 mod prove;
 mod quality;
@@ -66,7 +66,11 @@ fn run(command: &Command, given: &ArgMatches) -> Result<(), Failure> {
         Command::Get(args) => get::run(args),
         Command::Epoch(args) => epoch::run(args, given),
         Command::Serve(args) => serve::run(args),
-        Command::Plan(args) => plan::run(args, given),
+        Command::Predict(args) => predict::run(args, given),
+        Command::Plan(args) => {
+            failure::complain("`plan` is called `predict` now");
+            predict::run(args, given)
+        }
         Command::Ids(args) => ids::run(args, given),
         Command::Prove(args) => prove::run(args, given),
         Command::Where(args) => where_cmd::run(args, given),

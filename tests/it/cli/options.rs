@@ -33,11 +33,11 @@ const WITHOUT_A_TRACE: [(&str, &str, &str); 15] = [
     ("serve", "cache-dir", "what is left behind: tests/it/cli/serve.rs"),
     ("serve", "cache-disk", "how much is left behind: as with `epoch`"),
     ("serve", "cache-kind", "what is left behind: as with `epoch`"),
-    ("plan", "staleness", "requests to a store: tests/it/stores/command.rs"),
-    ("plan", "root", "requests to a store: tests/it/stores/command.rs"),
+    ("predict", "staleness", "requests to a store: tests/it/stores/command.rs"),
+    ("predict", "root", "requests to a store: tests/it/stores/command.rs"),
 ];
 
-/// Of a time, and not of the result; `plan` predicts the peak.
+/// Of a time, and not of the result; `predict` tells the peak.
 const TIMES: [&str; 3] = ["seconds", "rows_per_second", "peak_held_bytes"];
 
 /// Which rows come in which order: what five commands have in common.
@@ -161,16 +161,16 @@ fn cases() -> Vec<Case> {
     add("epoch", "fault-seed", &substitute, &format!("{substitute} --fault-seed 5"));
     add("epoch", "rank", &format!("{epoch} --world-size 3"), &format!("{epoch} --world-size 3 --rank 1"));
     let plan = "train.rdx --json --memory 10%";
-    add("plan", "json", "train.rdx", "train.rdx --json");
-    add("plan", "memory", "train.rdx --json", plan);
-    add("plan", "rank", &format!("{plan} --world-size 3"), &format!("{plan} --world-size 3 --rank 1"));
+    add("predict", "json", "train.rdx", "train.rdx --json");
+    add("predict", "memory", "train.rdx --json", plan);
+    add("predict", "rank", &format!("{plan} --world-size 3"), &format!("{plan} --world-size 3 --rank 1"));
     add(
-        "plan",
+        "predict",
         "ranks-per-node",
         &format!("{plan} --world-size 4"),
         &format!("{plan} --world-size 4 --ranks-per-node 2"),
     );
-    add("plan", "columns", plan, &format!("{plan} --columns id"));
+    add("predict", "columns", plan, &format!("{plan} --columns id"));
     let prove = "train.rdx --json";
     add("prove", "len", prove, "--len 77 --json");
     add("prove", "workers", prove, &format!("{prove} --workers 2"));
@@ -220,11 +220,11 @@ fn cases() -> Vec<Case> {
     add("demo", "keep", "--keep train.rdx", "--keep out-demo");
     cases.extend(sampling("epoch", epoch, ""));
     cases.extend(
-        [("plan", plan), ("prove", prove), ("ids", "train.rdx"), ("where", step)].map(|(c, b)| of_a_state(c, b)),
+        [("predict", plan), ("prove", prove), ("ids", "train.rdx"), ("where", step)].map(|(c, b)| of_a_state(c, b)),
     );
-    let of_two = sampling("plan", &format!("{plan} --ranks-per-node 2"), "");
+    let of_two = sampling("predict", &format!("{plan} --ranks-per-node 2"), "");
     cases.extend(of_two.into_iter().filter(|(_, option, ..)| *option == "replica-layout"));
-    cases.extend(sampling("plan", plan, "").into_iter().filter(|(_, option, ..)| *option != "replica-layout"));
+    cases.extend(sampling("predict", plan, "").into_iter().filter(|(_, option, ..)| *option != "replica-layout"));
     // They have cases of their own, or a server has them not.
     let apart = ["no-rotate", "epoch", "epochs", "world-size", "tail"];
     cases.extend(sampling("serve", serve, "").into_iter().filter(|(_, option, ..)| !apart.contains(option)));
@@ -291,7 +291,7 @@ fn observe(place: &Place, arguments: &str) -> String {
     let outcome = run_afresh(place, arguments);
     let stdout = match serde_json::from_slice::<Value>(&outcome.stdout) {
         Ok(mut json) => {
-            if !arguments.starts_with("plan") {
+            if !arguments.starts_with("predict") {
                 without_times(&mut json);
             }
             json.to_string()

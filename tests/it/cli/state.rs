@@ -27,7 +27,8 @@ fn a_state_stands_for_the_options_of_its_run() {
         "--seed 3 --epoch-size 700 --world-size 3 --tail uneven --batch-size 8",
     ] {
         let state = state(&place, options);
-        for question in ["where train.rdx --step 3 --all", "where train.rdx --row 7 --row 99", "plan train.rdx --json"]
+        for question in
+            ["where train.rdx --step 3 --all", "where train.rdx --row 7 --row 99", "predict train.rdx --json"]
         {
             let told = run(&place, &format!("{question} {options}"));
             assert_eq!(run(&place, &format!("{question} --state {state}")), told, "{question} {options}");

@@ -53,7 +53,7 @@ fn every_command_takes_those_of(store: &Store) {
             json(&["epoch", index, "--batch-size", "64", "--memory", "25%", "--json", "--read-concurrency", "3"]);
         assert_eq!(epoch["coverage"]["distinct"], ROWS);
         assert!(epoch["requests"].as_u64().unwrap() >= 12);
-        let plan = json(&["plan", index, "--batch-size", "64", "--memory", "25%", "--json"]);
+        let plan = json(&["predict", index, "--batch-size", "64", "--memory", "25%", "--json"]);
         let (told, real) = (plan["first_epoch"]["requests"].as_f64().unwrap(), epoch["requests"].as_f64().unwrap());
         assert!((told - real).abs() <= real / 10.0 + 2.0, "told {told} requests, were {real}");
     }

@@ -1,4 +1,4 @@
-//! `rowdex plan`: what an epoch would cost, before anything is read.
+//! `rowdex predict`: what an epoch would cost, before anything is read.
 
 use clap::{ArgMatches, Args};
 use indicatif::{HumanBytes, HumanCount};
@@ -21,13 +21,13 @@ const SHARES: [u64; 6] = [5, 10, 25, 50, 75, 100];
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  rowdex plan train.rdx --memory 4GiB --batch-size 256
-  rowdex plan train.rdx --memory 4GiB --state checkpoint.pt
-  rowdex plan train.rdx --memory 64GiB --world-size 64 --ranks-per-node 8 --columns label,text
+  rowdex predict train.rdx --memory 4GiB --batch-size 256
+  rowdex predict train.rdx --memory 4GiB --state checkpoint.pt
+  rowdex predict train.rdx --memory 64GiB --world-size 64 --ranks-per-node 8 --columns label,text
 
 Costs are those of one loader, which the ranks of a machine may share (docs/share.md). A pass is
 decoding every row group once. Small row groups of a file are read and held together as one unit.")]
-pub(crate) struct PlanArgs {
+pub(crate) struct PredictArgs {
     #[command(flatten)]
     index: IndexArg,
 
@@ -59,7 +59,7 @@ pub(crate) struct PlanArgs {
     json: JsonArg,
 }
 
-pub(crate) fn run(args: &PlanArgs, given: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(args: &PredictArgs, given: &ArgMatches) -> Result<(), Failure> {
     let mut args = args.clone();
     args.state.settle(&mut args.sampling, Some(&mut args.batch), given)?;
     args.sampling.whole_epochs();
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &PlanArgs, given: &ArgMatches) -> Result<(), Failure> {
 
 /// What is to be predicted, but for the memory.
 struct Job<'a> {
-    args: &'a PlanArgs,
+    args: &'a PredictArgs,
     dataset: &'a Dataset,
     chosen: Chosen,
     decoded_bytes: u64,
@@ -120,7 +120,7 @@ struct Line {
 }
 
 impl<'a> Job<'a> {
-    fn new(args: &'a PlanArgs, dataset: &'a Dataset) -> Result<Self, Failure> {
+    fn new(args: &'a PredictArgs, dataset: &'a Dataset) -> Result<Self, Failure> {
         let decoded_bytes = dataset.decoded_bytes();
         let memory = args.memory.bytes(decoded_bytes);
         args.sampling.epochs()?;
@@ -242,7 +242,12 @@ fn open(index: Index, column: &str) -> rowdex::Result<Dataset> {
 }
 
 /// The loader of the node that the chosen rank is on, or of the first; and the steps of an epoch.
-fn builder(args: &PlanArgs, dataset: &Dataset, chosen: &Chosen, ranks: u32) -> Result<(LoaderBuilder, u64), Failure> {
+fn builder(
+    args: &PredictArgs,
+    dataset: &Dataset,
+    chosen: &Chosen,
+    ranks: u32,
+) -> Result<(LoaderBuilder, u64), Failure> {
     let world_size = args.sampling.world_size;
     if ranks > world_size {
         return Err(Failure::usage(format!(

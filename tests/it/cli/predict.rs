@@ -47,7 +47,7 @@ fn near(told: &Value, real: f64, little: f64, what: &str) {
 }
 
 #[test]
-fn a_plan_comes_true() {
+fn what_is_predicted_comes_true() {
     let place = place();
     let info = place.json("info train.rdx");
     let group = number(&info["data_bytes"]) / GROUPS as f64;
@@ -63,8 +63,9 @@ fn a_plan_comes_true() {
     ] {
         let what = format!("--memory {memory} {options}");
         let ranks = if options.contains("world-size") { 3 } else { 1 };
-        // A plan does not depend on the number of threads.
-        let told = place.json(&format!("plan train.rdx {} --ranks-per-node {ranks}", what.replace("--threads 0", "")));
+        // A prediction does not depend on the number of threads.
+        let told =
+            place.json(&format!("predict train.rdx {} --ranks-per-node {ranks}", what.replace("--threads 0", "")));
         let real = place.json(&format!("epoch train.rdx {what} --epochs 4"));
         let steady = |name: &str| {
             let epochs = &real["epochs"].as_array().unwrap()[1..3];
@@ -89,7 +90,7 @@ fn a_plan_comes_true() {
 }
 
 #[test]
-fn a_plan_comes_true_for_words_that_repeat() {
+fn what_is_predicted_comes_true_for_words_that_repeat() {
     let place = Place::new();
     fs::create_dir(place.path("data")).unwrap();
     let word = |row: usize| format!("a word of more than twelve bytes, {}", row * 7919 % 10);
@@ -109,7 +110,7 @@ fn a_plan_comes_true_for_words_that_repeat() {
         place.run("build data -o train.rdx --force").succeeds();
         let whole = place.json("epoch train.rdx --memory 150% --epochs 4");
         for memory in ["10%", "25%"] {
-            let told = place.json(&format!("plan train.rdx --memory {memory}"));
+            let told = place.json(&format!("predict train.rdx --memory {memory}"));
             let real = place.json(&format!("epoch train.rdx --memory {memory} --epochs 4"));
             // Words are held once for all rows that show them, as they are when decoded.
             let steady = (number(&real["epochs"][1]["decodes"]) + number(&real["epochs"][2]["decodes"])) / 2.0;
@@ -151,7 +152,7 @@ fn long_values_that_are_not_compressed_are_read_about_once_however_often_their_r
     let whole = place.json("epoch train.rdx --memory 150% --epochs 8");
     for memory in ["15%", "25%", "50%"] {
         let what = format!("--memory {memory}");
-        let told = place.json(&format!("plan train.rdx {what}"));
+        let told = place.json(&format!("predict train.rdx {what}"));
         let real = place.json(&format!("epoch train.rdx {what} --epochs 8"));
         assert_eq!(real["ranks"][0]["digest"], whole["ranks"][0]["digest"], "{what}");
         let steady = &real["epochs"][1];
@@ -167,35 +168,42 @@ fn long_values_that_are_not_compressed_are_read_about_once_however_often_their_r
 }
 
 #[test]
-fn a_plan_needs_no_data_file() {
+fn the_command_has_a_former_name_that_says_what_it_is_called() {
     let place = Place::with_index();
-    let told = place.json("plan train.rdx --memory 20%");
+    let former = place.run("plan train.rdx --memory 20% --json").succeeds().complains(&["`predict`"]);
+    assert_eq!(former.text(), place.run("predict train.rdx --memory 20% --json").succeeds().text());
+}
+
+#[test]
+fn a_prediction_needs_no_data_file() {
+    let place = Place::with_index();
+    let told = place.json("predict train.rdx --memory 20%");
     fs::remove_dir_all(place.path("data")).unwrap();
-    assert_eq!(place.json("plan train.rdx --memory 20%"), told);
+    assert_eq!(place.json("predict train.rdx --memory 20%"), told);
     assert!(number(&told["bytes_read"]) > 0.0);
 }
 
 #[test]
-fn a_plan_says_what_would_help_when_groups_are_decoded_often() {
+fn a_prediction_says_what_would_help_when_groups_are_decoded_often() {
     let place = place();
-    let often = place.json("plan train.rdx --memory 2% --world-size 4 --ranks-per-node 4");
+    let often = place.json("predict train.rdx --memory 2% --world-size 4 --ranks-per-node 4");
     assert!(number(&often["passes"]) > 4.0);
     let advice: Vec<&str> = often["advice"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
     for (line, words) in [(0, "--memory"), (advice.len() - 2, "--columns"), (advice.len() - 1, "--ranks-per-node 2")] {
         assert!(advice[line].contains(words), "{words} in {advice:?}");
     }
     let memory = advice[0].rsplit(' ').next().unwrap();
-    let better = place.json(&format!("plan train.rdx --memory {memory} --world-size 4 --ranks-per-node 4"));
+    let better = place.json(&format!("predict train.rdx --memory {memory} --world-size 4 --ranks-per-node 4"));
     assert!(number(&better["passes"]) <= 4.0, "{advice:?}");
     assert_eq!(better["advice"].as_array().unwrap().len(), 0);
-    let text = place.run("plan train.rdx --memory 2%").succeeds().text();
+    let text = place.run("predict train.rdx --memory 2%").succeeds().text();
     assert!(text.contains("what would help") && text.contains("--memory"), "{text}");
 }
 
 #[test]
-fn a_plan_has_a_table_that_falls_with_the_memory() {
+fn a_prediction_has_a_table_that_falls_with_the_memory() {
     let place = Place::with_index();
-    let told = place.json("plan train.rdx --memory 50% --world-size 2 --epochs 3");
+    let told = place.json("predict train.rdx --memory 50% --world-size 2 --epochs 3");
     let table = told["table"].as_array().unwrap();
     assert_eq!(table.len(), 6);
     for pair in table.windows(2) {
@@ -205,23 +213,23 @@ fn a_plan_has_a_table_that_falls_with_the_memory() {
     assert_eq!((&table[3]["decodes"], &table[3]["bytes_read"]), (&told["decodes"], &told["bytes_read"]));
     let all = number(&told["first_epoch"]["decodes"]) + 2.0 * number(&told["decodes"]);
     assert_eq!(number(&told["epochs"]["decodes"]), all);
-    place.run("plan train.rdx --world-size 2 --ranks-per-node 3").exits_with_usage().complains(&[
+    place.run("predict train.rdx --world-size 2 --ranks-per-node 3").exits_with_usage().complains(&[
         "--ranks-per-node 3",
         "--world-size of 2",
         "1 to 2",
     ]);
-    place.run("plan train.rdx --world-size 2 --rank 5").exits_with_usage();
-    place.run("plan train.rdx --ranks-per-node 0").exits_with_usage();
-    place.run("plan train.rdx --ranks-per-machine 1").exits_with_usage().complains(&["--ranks-per-node"]);
+    place.run("predict train.rdx --world-size 2 --rank 5").exits_with_usage();
+    place.run("predict train.rdx --ranks-per-node 0").exits_with_usage();
+    place.run("predict train.rdx --ranks-per-machine 1").exits_with_usage().complains(&["--ranks-per-node"]);
 }
 
 #[test]
-fn a_plan_is_of_the_rows_and_the_order_that_are_asked_for() {
+fn a_prediction_is_of_the_rows_and_the_order_that_are_asked_for() {
     let place = Place::with_index();
     std::fs::write(place.path("skip.txt"), "0..103").unwrap();
     std::fs::write(place.path("order.bin"), [5_u64, 900, 3].map(u64::to_le_bytes).concat()).unwrap();
     let told = |options: &str| {
-        let told = place.json(&format!("plan train.rdx {options}"));
+        let told = place.json(&format!("predict train.rdx {options}"));
         (told["order"].as_str().unwrap().to_owned(), number(&told["rows"]), number(&told["steps"]))
     };
     assert_eq!(told("--batch-size 1"), ("global".to_owned(), 1003.0, 1003.0));
@@ -229,22 +237,22 @@ fn a_plan_is_of_the_rows_and_the_order_that_are_asked_for() {
     assert_eq!(told("--batch-size 1 --order-file order.bin"), ("explicit (order.bin)".to_owned(), 1003.0, 3.0));
     assert_eq!(told("--batch-size 1 --weights score --epoch-size 50"), ("weighted (score)".to_owned(), 1003.0, 50.0));
     assert_eq!(told("--batch-size 1 --world-size 4 --tail drop").2, 250.0);
-    let text = |options: &str| place.run(&format!("plan train.rdx {options}")).succeeds().text();
+    let text = |options: &str| place.run(&format!("predict train.rdx {options}")).succeeds().text();
     assert!(text("").contains("1,003 rows") && text("").contains("for 1 rank\n"), "{}", text(""));
     assert!(text("--world-size 4").contains("for 4 ranks, each with a loader of its own"));
     assert!(text("--epoch 3 --epochs 2").contains("epochs 3 to 4 read"));
 }
 
 #[test]
-fn a_plan_for_machines_says_what_all_do_and_what_exchanging_rows_would_save() {
+fn a_prediction_for_machines_says_what_all_do_and_what_exchanging_rows_would_save() {
     let place = place();
-    let plan = "plan train.rdx --world-size 8 --ranks-per-node 4 --batch-size 64";
+    let plan = "predict train.rdx --world-size 8 --ranks-per-node 4 --batch-size 64";
     let (told, all) = (place.json(&format!("{plan} --memory 25%")), place.json(&format!("{plan} --memory 100%")));
     let machines = &told["machines"];
     assert_eq!(machines["machines"], 2);
     assert_eq!(number(&machines["decodes"]), 2.0 * number(&told["decodes"]));
     // With the memory of both, one reader of all rows.
-    let one = place.json("plan train.rdx --world-size 8 --ranks-per-node 8 --batch-size 64 --memory 50%");
+    let one = place.json("predict train.rdx --world-size 8 --ranks-per-node 8 --batch-size 64 --memory 50%");
     near(&machines["least_decodes"], number(&one["decodes"]), 1.0, "decodes");
     assert!(one["machines"].is_null(), "one machine exchanges with nobody");
     assert!(number(&machines["least_decodes"]) < number(&machines["decodes"]));
