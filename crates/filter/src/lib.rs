@@ -10,6 +10,7 @@
 mod apart;
 mod bounded;
 mod canonical;
+mod evaluated;
 mod nullable;
 mod plan;
 mod sql;
@@ -83,7 +84,7 @@ impl Condition {
                 parsed.push(condition.map_err(|error| of(text, error))?);
             }
             let expr = plan::logical(&parsed, schema, deadline)?;
-            plan::physical(&expr, schema)?;
+            evaluated::physical(&expr, schema)?;
             let columns = plan::columns(&expr, schema);
             Ok(Self { texts: texts.to_vec(), parsed, schema: Arc::clone(schema), columns })
         };
@@ -101,7 +102,7 @@ impl Condition {
         let deadline = Deadline::new();
         let plan = || {
             let expr = plan::logical(&self.parsed, &completed(schema, &self.schema), deadline)?;
-            let evaluated = plan::physical(&expr, schema)?;
+            let evaluated = evaluated::physical(&expr, schema)?;
             let terms = truth::terms(&expr, schema);
             let equal = truth::equal(&expr, &terms);
             Ok(Predicate { expr, evaluated, terms, equal })
@@ -232,4 +233,8 @@ fn unfit(what: &str, error: &DataFusionError) -> Error {
     let said = prefixes.iter().fold(said, |said, prefix| said.strip_prefix(prefix).unwrap_or(said));
     let said: String = said.chars().take(LONGEST).collect();
     Error::new(ErrorKind::InvalidArgument, format!("{what}: {}", said.trim_end_matches(['.', ' '])))
+}
+
+fn wrong(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message.into())
 }

@@ -23,7 +23,7 @@ use datafusion_expr::sqlparser::ast;
 use datafusion_expr::{Expr, ExprSchemable, Operator, cast, lit};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 
-use super::plan::{compares, worked_out};
+use super::evaluated::{compares, worked_out};
 use super::truth::term;
 
 type Fallible<T> = Result<T, DataFusionError>;
