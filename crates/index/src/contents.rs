@@ -12,11 +12,11 @@ use bytes::Bytes;
 use zerocopy::little_endian::U32;
 
 use super::format::{
-    Envelope, FileRecord, MetaRecord, RootRecord, RowGroupRecord, RowSetRecord, Section, StringRef, Table, id, invalid,
+    Envelope, FileRecord, MetaRecord, RootRecord, RowGroupRecord, RowSetRecord, Section, StringRef, Table, id,
 };
 use super::path::{MAX_PATH, check_path};
 use super::rows::{RowSet, container_len};
-use super::stored::IndexBytes;
+use super::stored::{IndexBytes, invalid};
 use super::{Root, RootKind, schema};
 use rowdex_base::error::{Error, Result};
 use rowdex_projection::Renames;

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::stored::{IndexBytes, MOST_READ};
+use super::stored::{IndexBytes, MOST_READ, invalid};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// A non-ASCII byte catches 7-bit transfers, CR LF and LF catch newline translation, 0x1A stops a DOS `type`.
@@ -186,11 +186,6 @@ const SECTION_LEN: usize = size_of::<SectionRecord>();
 const TRAILER_LEN: usize = size_of::<Trailer>();
 const _: () = assert!(HEADER_LEN == 64 && SECTION_LEN == 40 && TRAILER_LEN == 16);
 const _: () = assert!(size_of::<FileRecord>() == 72 && size_of::<RowGroupRecord>() == 24);
-
-/// The error of bytes that are not what the writer wrote.
-pub(crate) fn invalid(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::InvalidIndex, message.into()).with_hint("build the index again")
-}
 
 /// The error of an index that a newer version of this library wrote.
 fn newer(message: String) -> Error {

@@ -37,8 +37,8 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use self::contents::Contents;
-use self::format::{Envelope, FileRecord, RowGroupRecord, hash, invalid};
-use self::stored::IndexBytes;
+use self::format::{Envelope, FileRecord, RowGroupRecord, hash};
+use self::stored::{IndexBytes, invalid};
 use rowdex_base::error::{Error, Result};
 use rowdex_base::once::Once;
 use rowdex_io::source::place::{Place, shown};

@@ -13,7 +13,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::format::{RowSetRecord, invalid};
+use super::format::RowSetRecord;
+use super::stored::invalid;
 use rowdex_base::bits::nth_one;
 use rowdex_base::error::{Error, ErrorKind, Result};
 

@@ -8,7 +8,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use arrow::ipc::convert::try_schema_from_ipc_buffer;
 use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions, write_message};
 
-use super::format::invalid;
+use super::stored::invalid;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// The schema as an Arrow message.

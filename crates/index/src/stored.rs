@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::format::invalid;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_io::fs::{self, mmap};
 
@@ -112,6 +111,11 @@ impl IndexBytes {
         }
         Ok(())
     }
+}
+
+/// The error of bytes that are not what the writer wrote.
+pub(crate) fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidIndex, message.into()).with_hint("build the index again")
 }
 
 fn shortened() -> Error {
