@@ -128,14 +128,6 @@ pub(super) fn hash_in(name: &str) -> Option<u128> {
     (digits.len() == 32).then(|| u128::from_str_radix(digits, 16).ok()).flatten()
 }
 
-/// Whether a file is one that a killed process left behind, or a living one is using, by its name.
-pub(super) fn is_leftover(name: &str) -> bool {
-    let temporary = name.strip_prefix('.').and_then(|name| name.split_once(".tmp-")).map(|(name, _)| name);
-    let stem = temporary.or(name.strip_suffix(super::entry_lock::SUFFIX)).unwrap_or(name);
-    let stem = stem.strip_suffix(super::handoff::SUFFIX).unwrap_or(stem);
-    stem.len() < name.len() && hash_in(stem).is_some()
-}
-
 fn payload_at(identity: usize) -> usize {
     (HEADER + identity).next_multiple_of(ALIGNMENT)
 }

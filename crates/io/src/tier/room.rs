@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::entry;
+use super::{entry, entry_lock, handoff};
 use crate::fs::with_room;
 
 /// What was used so recently is in use.
@@ -116,7 +116,7 @@ fn look_through(folder: &Path) -> Vec<Found> {
     for file in files.flatten() {
         let name = file.file_name();
         let Some(name) = name.to_str() else { continue };
-        let (hash, leftover) = (entry::hash_in(name), entry::is_leftover(name));
+        let (hash, leftover) = (entry::hash_in(name), is_leftover(name));
         if hash.is_none() && !leftover {
             continue;
         }
@@ -133,4 +133,12 @@ fn look_through(folder: &Path) -> Vec<Found> {
         }
     }
     entries
+}
+
+/// Whether a file is one that a killed process left behind, or a living one is using, by its name.
+fn is_leftover(name: &str) -> bool {
+    let temporary = name.strip_prefix('.').and_then(|name| name.split_once(".tmp-")).map(|(name, _)| name);
+    let stem = temporary.or(name.strip_suffix(entry_lock::SUFFIX)).unwrap_or(name);
+    let stem = stem.strip_suffix(handoff::SUFFIX).unwrap_or(stem);
+    stem.len() < name.len() && entry::hash_in(stem).is_some()
 }
