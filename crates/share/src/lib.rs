@@ -4,6 +4,7 @@
 
 mod file;
 mod job;
+mod memory;
 mod pool;
 #[cfg(test)]
 mod pool_model;

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use super::file::{make, write};
+use super::memory::{make, write};
 use rowdex_io::fs::{mmap, most_open};
 
 /// Batches of fewer bytes get files of their own: those cost as little.
