@@ -276,7 +276,8 @@ fn page(header: &Header, body: &[u8], uncompressed: u64, chunk: &Chunk, tally: &
                 if prefixed && values.saturating_mul(4) > chunk.page_limit {
                     return too_large(values.saturating_mul(4));
                 }
-                tally.spelled_out += spelled_out(data, values, prefixed)?;
+                tally.spelled_out += spelled_out(data, values, prefixed)
+                    .ok_or_else(|| Refusal::Damaged("the lengths of a delta-encoded page do not make sense".into()))?;
             }
             _ => {}
         }

@@ -1,28 +1,27 @@
 //! The lengths of values in delta-encoded pages of strings, before they are decoded.
 
-use super::guard::Refusal;
 use super::thrift::Reader;
 
-/// Bytes of all values of a delta-encoded page of strings. `values` is how many the page declares.
-pub(super) fn spelled_out(data: &[u8], values: u64, prefixed: bool) -> Result<u64, Refusal> {
-    let damaged = || Refusal::Damaged("the lengths of a delta-encoded page do not make sense".into());
+/// Bytes of all values of a delta-encoded page of strings; `None` if their lengths do not make sense. `values` is how
+/// many the page declares.
+pub(super) fn spelled_out(data: &[u8], values: u64, prefixed: bool) -> Option<u64> {
     if !prefixed {
-        return delta_sum(data, values, &mut |_| {}).map(|(sum, _)| sum).ok_or_else(damaged);
+        return delta_sum(data, values, &mut |_| {}).map(|(sum, _)| sum);
     }
     let mut prefixes = Vec::new();
-    let (first, at) = delta_sum(data, values, &mut |prefix| prefixes.push(prefix)).ok_or_else(damaged)?;
-    let rest = data.get(at..).ok_or_else(damaged)?;
+    let (first, at) = delta_sum(data, values, &mut |prefix| prefixes.push(prefix))?;
+    let rest = data.get(at..)?;
     let (mut last, mut known, mut fits) = (0_u64, prefixes.iter(), true);
     let mut each = |length: u32| {
         let prefix = known.next().copied().map_or(u64::MAX, u64::from);
         fits &= prefix <= last;
         last = prefix.saturating_add(length.into());
     };
-    let (second, _) = delta_sum(rest, values, &mut each).ok_or_else(damaged)?;
+    let (second, _) = delta_sum(rest, values, &mut each)?;
     if !fits || known.next().is_some() {
-        return Err(damaged());
+        return None;
     }
-    first.checked_add(second).ok_or_else(damaged)
+    first.checked_add(second)
 }
 
 /// Walks a `DELTA_BINARY_PACKED` run of lengths, and hands over each: their sum, and where the run ends. `None` if it
