@@ -1,10 +1,9 @@
 //! Which columns of a file the columns of a projection are made of.
 
-use std::ops::Range;
-
 use arrow::datatypes::{DataType, Field};
 
 use super::FileMetadata;
+use super::types::leaf_count;
 use rowdex_projection::{Projection, children, view_of};
 
 /// Whether a string or binary column is better decoded as views, for [`Projection::with_views`]: if its values are
@@ -55,22 +54,6 @@ pub(super) enum Origin<'a> {
 
 pub(super) fn is_view(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8View | DataType::BinaryView)
-}
-
-/// How many columns of a Parquet file hold a value of this type.
-pub(super) fn leaf_count(data_type: &DataType) -> usize {
-    match data_type {
-        DataType::Struct(fields) => fields.iter().map(|field| leaf_count(field.data_type())).sum(),
-        other => match children(other) {
-            [] => 1,
-            below => below.iter().map(|field| leaf_count(field.data_type())).sum(),
-        },
-    }
-}
-
-/// Whether one of the leaves, which are sorted, is in this range.
-pub(super) fn has_some_of(leaves: &[usize], range: &Range<usize>) -> bool {
-    leaves.get(leaves.partition_point(|leaf| *leaf < range.start)).is_some_and(|leaf| *leaf < range.end)
 }
 
 /// Where each output column comes from.

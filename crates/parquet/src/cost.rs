@@ -1,11 +1,13 @@
-//! What reading a row group costs, as far as its file's footer tells.
+//! What reading a row group costs in bytes, read and decoded, as far as its file's footer tells.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use parquet::basic::Type;
 use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::FileMetadata;
+use super::columns::leaves_of;
 use rowdex_projection::Projection;
 
 /// Bytes to read for the chosen columns of one row group, or for some of its rows.
@@ -136,6 +138,68 @@ impl ReadCost {
 }
 
 impl FileMetadata {
+    /// What the columns of one row group take in memory once decoded, in bytes: an estimate from the footer, which
+    /// says little about strings that repeat. All columns without a projection; 0 if there is no such group.
+    pub fn decoded_bytes(&self, row_group: usize, projection: Option<&Projection>) -> u64 {
+        let Some(group) = self.group(row_group) else { return 0 };
+        let rows = u64::try_from(group.num_rows()).unwrap_or(0);
+        let estimate = |leaf: usize| {
+            let column = group.column(leaf);
+            let values = items(column);
+            let encoded = u64::try_from(column.uncompressed_size()).unwrap_or(0);
+            let spelled_out = column.unencoded_byte_array_data_bytes().and_then(|bytes| u64::try_from(bytes).ok());
+            let bits = if column.column_descr().max_def_level() > 0 { values / 8 } else { 0 };
+            let bytes = match column.column_type() {
+                // Offsets of four bytes, or views of sixteen, as `views_pay` chooses.
+                Type::BYTE_ARRAY if column.dictionary_page_offset().is_some() && encoded < values.saturating_mul(4) => {
+                    values.saturating_mul(16)
+                }
+                Type::BYTE_ARRAY => {
+                    let each = if encoded >= values.saturating_mul(64) { 16 } else { 4 };
+                    values.saturating_mul(each).saturating_add(spelled_out.unwrap_or(encoded))
+                }
+                Type::BOOLEAN => values / 8,
+                Type::INT32 | Type::FLOAT => values.saturating_mul(4),
+                Type::INT64 | Type::DOUBLE | Type::INT96 => values.saturating_mul(8),
+                Type::FIXED_LEN_BYTE_ARRAY => {
+                    values.saturating_mul(u64::try_from(column.column_descr().type_length()).unwrap_or(0))
+                }
+            };
+            // Offsets of lists, and which of them are null.
+            let lists = u64::try_from(column.column_descr().max_rep_level()).unwrap_or(0).saturating_mul(rows);
+            bytes.saturating_add(bits).saturating_add(lists.saturating_mul(4)).saturating_add(lists / 8)
+        };
+        let leaves = match projection {
+            Some(projection) => leaves_of(self, projection, &[]),
+            None => (0..group.num_columns()).collect(),
+        };
+        leaves.into_iter().map(estimate).fold(0, u64::saturating_add)
+    }
+
+    /// What the projection's columns of one row group take in the file, in bytes; 0 if there is no such group.
+    pub fn compressed_bytes(&self, row_group: usize, projection: &Projection) -> u64 {
+        let Some(group) = self.group(row_group) else { return 0 };
+        let leaves = leaves_of(self, projection, &[]);
+        leaves.into_iter().map(|leaf| group.column(leaf).byte_range().1).fold(0, u64::saturating_add)
+    }
+
+    /// Where decoding all of a row group reads, sorted; nothing if there is no such group.
+    pub fn chunks(
+        &self,
+        row_group: usize,
+        projection: &Projection,
+        partitions: &[(&str, Option<&str>)],
+    ) -> Vec<Range<u64>> {
+        let Some(group) = self.group(row_group) else { return Vec::new() };
+        let range = |leaf: usize| {
+            let (start, length) = group.column(leaf).byte_range();
+            start..start.saturating_add(length)
+        };
+        let mut chunks: Vec<Range<u64>> = leaves_of(self, projection, partitions).into_iter().map(range).collect();
+        chunks.sort_unstable_by_key(|chunk| (chunk.start, chunk.end));
+        chunks
+    }
+
     /// What one row group costs to read; nothing if there is no such group.
     pub fn read_cost(&self, row_group: usize, projection: &Projection) -> ReadCost {
         let Some(group) = self.group(row_group) else { return ReadCost::default() };
@@ -143,7 +207,7 @@ impl FileMetadata {
         let mut cost = ReadCost { rows, ..ReadCost::default() };
         let mut pages = 0.0;
         let mut columns = Vec::new();
-        for leaf in super::columns::leaves_of(self, projection, &[]) {
+        for leaf in leaves_of(self, projection, &[]) {
             let column = group.column(leaf);
             let (start, bytes) = column.byte_range();
             let dictionary = dictionary(column).min(bytes);
@@ -162,6 +226,20 @@ impl FileMetadata {
         cost.columns = columns.into();
         cost
     }
+}
+
+/// How many values, or nulls in their places, a column chunk has in memory. Lists that are null or empty have none, but
+/// an entry each, which only counts of levels tell apart.
+fn items(column: &ColumnChunkMetaData) -> u64 {
+    let descriptor = column.column_descr();
+    let entries = u64::try_from(column.num_values()).unwrap_or(0);
+    let Some(levels) = column.definition_level_histogram().filter(|_| descriptor.max_rep_level() > 0) else {
+        return entries;
+    };
+    let is_optional = usize::from(descriptor.self_type().is_optional());
+    let in_lists = usize::try_from(descriptor.max_def_level()).unwrap_or(0).saturating_sub(is_optional);
+    let counted = levels.values().iter().skip(in_lists).map(|count| u64::try_from(*count).unwrap_or(0));
+    counted.fold(0, u64::saturating_add).min(entries)
 }
 
 /// The finisher of splitmix64.

@@ -12,12 +12,13 @@ use parquet::arrow::arrow_reader::RowSelection;
 use parquet::basic::{Compression, Type};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
-use super::columns::{Origin, has_some_of, is_view, leaves_from, leaves_of, origins};
+use super::columns::{Origin, is_view, leaves_from, leaves_of, origins};
 use super::direct::ValuePlaces;
 use super::guard::{self, Chunk, FilePage, Refusal, Tally};
 use super::masked::masked;
 use super::pages::Pages;
 use super::seam::read_exactly;
+use super::types::has_some_of;
 use super::{FileBytes, FileMetadata, RowSink, adapt, caught, caught_panic, direct};
 use rowdex_base::buffers;
 use rowdex_base::error::{Error, ErrorKind, Result};

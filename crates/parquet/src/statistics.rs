@@ -20,9 +20,9 @@ use parquet::schema::types::{SchemaDescriptor, Type as SchemaType};
 
 use super::FileBytes;
 use super::adapt::{constant, widens};
-use super::columns::leaf_count;
 use super::footer::FileMetadata;
 use super::seam::read_exactly;
+use super::types::leaf_count;
 
 /// Where the values of a column, or of a field of structs, are.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,10 @@
 //! unit that was noted, and Parquet has no seconds. And it decodes dictionaries as they were noted: with keys that
 //! one row group may have too many values for, and not at all where the values are neither strings, bytes nor
 //! numbers. And it takes an interval for one of days and milliseconds, and drops its months.
+//!
+//! A type says how many columns of the file it has, which are its leaves.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
@@ -144,4 +147,20 @@ fn changed(
         return Arc::clone(schema);
     }
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// How many columns of a Parquet file hold a value of this type.
+pub(super) fn leaf_count(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::Struct(fields) => fields.iter().map(|field| leaf_count(field.data_type())).sum(),
+        other => match children(other) {
+            [] => 1,
+            below => below.iter().map(|field| leaf_count(field.data_type())).sum(),
+        },
+    }
+}
+
+/// Whether one of the leaves, which are sorted, is in this range.
+pub(super) fn has_some_of(leaves: &[usize], range: &Range<usize>) -> bool {
+    leaves.get(leaves.partition_point(|leaf| *leaf < range.start)).is_some_and(|leaf| *leaf < range.end)
 }

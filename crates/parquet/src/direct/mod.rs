@@ -12,9 +12,12 @@
 
 mod checks;
 mod delta;
+mod flags;
 mod hybrid;
+mod kinds;
 mod leaf;
 mod levels;
+mod numbers;
 mod pages;
 mod places;
 #[cfg(test)]
@@ -33,12 +36,13 @@ use parquet::file::page_index::offset_index::PageLocation;
 use parquet::schema::types::{SchemaDescriptor, Type};
 
 pub(super) use self::checks::check_levels;
+use self::kinds::values_of;
 use self::leaf::{Flat, KeptLists, Leaf, Lists};
 use self::pages::ColumnPages;
 pub(super) use self::places::{PLACE, ValuePlaces, may_be_read_alone};
-use self::values::{Values, values_of};
-use super::columns::has_some_of;
+use self::values::Values;
 use super::guard::{FilePage, Tally};
+use super::types::has_some_of;
 use super::unpack::{self, Unpackers};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_rows::take_rows;
@@ -51,7 +55,7 @@ pub(super) fn decodes(column: &ColumnChunkMetaData, tally: &Tally) -> bool {
     let physical = column.column_type();
     !tally.has_rare
         && unpack::knows(column.compression())
-        && tally.encodings().all(|encoding: Encoding| values::decodes(physical, encoding))
+        && tally.encodings().all(|encoding: Encoding| kinds::decodes(physical, encoding))
 }
 
 /// Levels that are not there have this encoding in some files.
@@ -66,7 +70,7 @@ pub(super) fn may_decode(column: &ColumnChunkMetaData) -> bool {
     let mut encodings = column.encodings();
     unpack::knows(column.compression())
         && encodings
-            .all(|encoding| encoding == Encoding::RLE || is_bit_packed(encoding) || values::decodes(physical, encoding))
+            .all(|encoding| encoding == Encoding::RLE || is_bit_packed(encoding) || kinds::decodes(physical, encoding))
 }
 
 /// How a column looks in its file.

@@ -310,7 +310,7 @@ fn some_values(draw: &mut ChaCha8Rng, data_type: &DataType, len: usize, nullable
             _ => Buffer::from_vec(numbers),
         },
     };
-    values::array(data_type, len, buffer, nulls).unwrap()
+    numbers::array(data_type, len, buffer, nulls).unwrap()
 }
 
 /// Types that are decoded here, and some that are not.
