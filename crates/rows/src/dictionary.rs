@@ -19,7 +19,7 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 
-use super::gather::copy;
+use super::flat::copy;
 use super::picks::{Picks, Place};
 use super::uncopied;
 use rowdex_base::error::Result;

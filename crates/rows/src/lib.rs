@@ -5,6 +5,7 @@
 
 mod chunks;
 mod dictionary;
+mod flat;
 mod gather;
 mod memory;
 mod nested;

@@ -1,4 +1,4 @@
-//! Rows of nested types: whatever is below a type is copied by the same kernel.
+//! Rows of columns of any type: whatever is below a nested one is copied by the same kernel.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,14 +11,28 @@ use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::{ArrowNativeType, DataType, FieldRef, Fields};
 use arrow::error::ArrowError;
 
-use super::gather::{copy, ends, nulls};
+use super::dictionary::dictionaries;
+use super::flat::{self, ends, nulls};
 use super::picks::{Picks, Spans};
 
-pub(super) fn structs<P: Picks>(
+/// An array for each run, of the rows that it picks.
+pub(super) fn copy<P: Picks>(
     arrays: &[&dyn Array],
-    fields: &Fields,
     runs: &[P],
+    wanted: &DataType,
 ) -> Result<Vec<ArrayRef>, ArrowError> {
+    use DataType::*;
+    match arrays[0].data_type() {
+        List(_) | LargeList(_) | FixedSizeList(_, _) => lists(arrays, runs),
+        ListView(_) | LargeListView(_) => list_views(arrays, runs),
+        Struct(fields) => structs(arrays, fields, runs),
+        Map(entries, sorted) => maps(arrays, entries, *sorted, runs),
+        Dictionary(_, _) => dictionaries(arrays, runs),
+        _ => flat::copy(arrays, runs, wanted),
+    }
+}
+
+fn structs<P: Picks>(arrays: &[&dyn Array], fields: &Fields, runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
     let mut columns: Vec<Vec<ArrayRef>> = runs.iter().map(|_| Vec::with_capacity(fields.len())).collect();
     for (place, field) in fields.iter().enumerate() {
         let below: Vec<&dyn Array> = arrays.iter().map(|array| array.as_struct().column(place).as_ref()).collect();
@@ -32,7 +46,7 @@ pub(super) fn structs<P: Picks>(
     runs.iter().zip(columns).map(finish).collect()
 }
 
-pub(super) fn lists<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
+fn lists<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
     let extents: Vec<Extents<'_>> = arrays.iter().map(|array| Extents::of(*array)).collect();
     let items: Vec<&dyn Array> = arrays.iter().map(|array| items(*array).as_ref()).collect();
     let spans: Vec<Spans> = runs.iter().map(|run| below(run, &extents)).collect();
@@ -57,7 +71,7 @@ pub(super) fn lists<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<A
     runs.iter().zip(values).map(finish).collect()
 }
 
-pub(super) fn maps<P: Picks>(
+fn maps<P: Picks>(
     arrays: &[&dyn Array],
     entries: &FieldRef,
     sorted: bool,
@@ -77,7 +91,7 @@ pub(super) fn maps<P: Picks>(
 }
 
 /// Lists whose items may lie in any order and be shared: the copies lie one after another and share nothing.
-pub(super) fn list_views<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
+fn list_views<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
     match arrays[0].data_type() {
         DataType::LargeListView(item) => list_views_of::<i64, P>(arrays, item, runs),
         DataType::ListView(item) => list_views_of::<i32, P>(arrays, item, runs),

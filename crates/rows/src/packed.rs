@@ -22,7 +22,7 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 
-use super::gather::primitive;
+use super::flat::primitive;
 use super::picks::Place;
 use super::views::{BUFFER, INLINE, PLACE, is_view};
 use super::{record_batch, uncopied};

@@ -1,0 +1,224 @@
+//! Rows of columns that have nothing below them: numbers, strings, bytes, booleans, views.
+//!
+//! Random rows of decoded row groups are bound by cache misses, so what counts is how many misses are under way at
+//! once. Arrow's own kernel goes through the array's struct for each value; here the values of all arrays are first
+//! laid out as plain slices, which leaves one independent load per value.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, GenericByteArray, GenericByteViewArray, NullArray,
+    OffsetSizeTrait, PrimitiveArray, UInt32Array, downcast_primitive, downcast_primitive_array,
+};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{
+    ArrowNativeType, BinaryType, BinaryViewType, ByteArrayType, ByteViewType, DataType, IntervalDayTime,
+    IntervalMonthDayNano, IntervalUnit, LargeBinaryType, LargeUtf8Type, StringViewType, Utf8Type, i256,
+};
+use arrow::error::ArrowError;
+
+use super::picks::Picks;
+use rowdex_base::buffers::batch_bytes;
+
+/// An array for each run, of the rows that it picks, if nothing is below the type.
+pub(super) fn copy<P: Picks>(
+    arrays: &[&dyn Array],
+    runs: &[P],
+    wanted: &DataType,
+) -> Result<Vec<ArrayRef>, ArrowError> {
+    use DataType::*;
+    match arrays[0].data_type() {
+        // One loop for each width, rather than for each type: what the values mean does not matter to a copy.
+        Int8 | UInt8 => fixed::<u8, P>(arrays, runs),
+        Int16 | UInt16 | Float16 => fixed::<u16, P>(arrays, runs),
+        Int32 | UInt32 | Float32 | Date32 | Time32(_) | Interval(IntervalUnit::YearMonth) | Decimal32(_, _) => {
+            fixed::<u32, P>(arrays, runs)
+        }
+        Int64 | UInt64 | Float64 | Date64 | Time64(_) | Timestamp(_, _) | Duration(_) | Decimal64(_, _) => {
+            fixed::<u64, P>(arrays, runs)
+        }
+        Decimal128(_, _) => fixed::<i128, P>(arrays, runs),
+        Decimal256(_, _) => fixed::<i256, P>(arrays, runs),
+        Interval(IntervalUnit::DayTime) => fixed::<IntervalDayTime, P>(arrays, runs),
+        Interval(IntervalUnit::MonthDayNano) => fixed::<IntervalMonthDayNano, P>(arrays, runs),
+        Utf8 => bytes::<Utf8Type, P>(arrays, runs),
+        Binary => bytes::<BinaryType, P>(arrays, runs),
+        LargeUtf8 => bytes::<LargeUtf8Type, P>(arrays, runs),
+        LargeBinary => bytes::<LargeBinaryType, P>(arrays, runs),
+        Utf8View => match wanted {
+            Utf8 => spelled_out::<StringViewType, Utf8Type, P>(arrays, runs),
+            LargeUtf8 => spelled_out::<StringViewType, LargeUtf8Type, P>(arrays, runs),
+            _ => by_arrow(arrays, runs),
+        },
+        BinaryView => match wanted {
+            Binary => spelled_out::<BinaryViewType, BinaryType, P>(arrays, runs),
+            LargeBinary => spelled_out::<BinaryViewType, LargeBinaryType, P>(arrays, runs),
+            _ => by_arrow(arrays, runs),
+        },
+        Boolean => Ok(booleans(arrays, runs)),
+        FixedSizeBinary(width) => fixed_size_binary(arrays, *width, runs),
+        Null => Ok(runs.iter().map(|run| Arc::new(NullArray::new(run.count())) as ArrayRef).collect()),
+        _ => by_arrow(arrays, runs),
+    }
+}
+
+/// Values of one width. `N` has that width, and no stricter alignment than the type of the values.
+fn fixed<N: ArrowNativeType, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
+    let finish = |values: Vec<N>, run: &P| {
+        primitive(arrays[0].data_type(), Buffer::from_vec(values), run.count(), nulls(arrays, run))
+    };
+    // One row of one row group is the most frequent wish, and needs no list of slices.
+    if let ([only], [run]) = (arrays, runs)
+        && P::SINGLE
+    {
+        let values = native_values::<N>(*only);
+        return Ok(vec![finish(run.rows().map(|(_, row)| values[row]).collect(), run)?]);
+    }
+    let values: Vec<&[N]> = arrays.iter().map(|array| native_values(*array)).collect();
+    let copied = |run: &P| match P::SINGLE {
+        true => finish(run.rows().map(|(source, row)| values[source][row]).collect(), run),
+        false => finish(concatenated(run.count(), run.spans().map(|(source, rows)| &values[source][rows])), run),
+    };
+    runs.iter().map(copied).collect()
+}
+
+/// The values of an array of a primitive type, as other numbers of the same width; none of any other type.
+fn native_values<N: ArrowNativeType>(array: &dyn Array) -> &[N] {
+    downcast_primitive_array!(
+        array => array.values().inner().typed_data(),
+        _ => &[],
+    )
+}
+
+/// An array of a primitive type, of `count` values.
+pub(super) fn primitive(
+    data_type: &DataType,
+    values: Buffer,
+    count: usize,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, ArrowError> {
+    macro_rules! array {
+        ($type:ty) => {{
+            let array = PrimitiveArray::<$type>::try_new(ScalarBuffer::new(values, 0, count), nulls)?;
+            Ok(Arc::new(array.with_data_type(data_type.clone())))
+        }};
+    }
+    downcast_primitive! {
+        data_type => (array),
+        other => Err(ArrowError::InvalidArgumentError(format!("{other} is no primitive type"))),
+    }
+}
+
+fn bytes<T: ByteArrayType, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
+    let arrays_of_type: Vec<&GenericByteArray<T>> = arrays.iter().map(|array| array.as_bytes::<T>()).collect();
+    let offsets: Vec<&[T::Offset]> = arrays_of_type.iter().map(|array| array.value_offsets()).collect();
+    let data: Vec<&[u8]> = arrays_of_type.iter().map(|array| array.value_data()).collect();
+    let copied = |run: &P| {
+        // All offsets first: their misses do not wait for one another, as they would behind the copy of each value.
+        let span = |(source, rows): (usize, std::ops::Range<usize>)| {
+            let own = offsets[source];
+            &data[source][own[rows.start].as_usize()..own[rows.end].as_usize()]
+        };
+        let spans: Vec<&[u8]> = run.spans().map(span).collect();
+        let ends = match P::SINGLE {
+            true => ends(run.count(), spans.iter().map(|span| span.len()))?,
+            false => {
+                let length =
+                    |(source, row): (usize, usize)| (offsets[source][row + 1] - offsets[source][row]).as_usize();
+                ends(run.count(), run.rows().map(length))?
+            }
+        };
+        byte_array::<T>(&spans, ends, nulls(arrays, run))
+    };
+    runs.iter().map(copied).collect()
+}
+
+fn spelled_out<V: ByteViewType, T: ByteArrayType, P: Picks>(
+    arrays: &[&dyn Array],
+    runs: &[P],
+) -> Result<Vec<ArrayRef>, ArrowError> {
+    let arrays_of_type: Vec<&GenericByteViewArray<V>> = arrays.iter().map(|array| array.as_byte_view::<V>()).collect();
+    let span = |(source, row): (usize, usize)| -> &[u8] {
+        let array = arrays_of_type[source];
+        // A null may have any view, and is written as no bytes.
+        if array.is_valid(row) { array.value(row).as_ref() } else { &[] }
+    };
+    let copied = |run: &P| {
+        let spans: Vec<&[u8]> = run.rows().map(span).collect();
+        let ends = ends(spans.len(), spans.iter().map(|span| span.len()))?;
+        byte_array::<T>(&spans, ends, nulls(arrays, run))
+    };
+    runs.iter().map(copied).collect()
+}
+
+fn byte_array<T: ByteArrayType>(
+    spans: &[&[u8]],
+    ends: OffsetBuffer<T::Offset>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, ArrowError> {
+    let total = ends.last().map_or(0, |end| end.as_usize());
+    let spans = spans.iter().copied();
+    let values = match batch_bytes(total, spans.clone()) {
+        Some(bytes) => Buffer::from(bytes),
+        None => Buffer::from_vec(concatenated(total, spans)),
+    };
+    Ok(Arc::new(GenericByteArray::<T>::try_new(ends, values, nulls)?))
+}
+
+fn booleans<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Vec<ArrayRef> {
+    let values: Vec<Option<&BooleanBuffer>> = arrays.iter().map(|array| Some(array.as_boolean().values())).collect();
+    let copied = |run: &P| -> ArrayRef { Arc::new(BooleanArray::new(run.bits_of(&values), nulls(arrays, run))) };
+    runs.iter().map(copied).collect()
+}
+
+fn fixed_size_binary<P: Picks>(arrays: &[&dyn Array], width: i32, runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
+    let values: Vec<&[u8]> = arrays.iter().map(|array| array.as_fixed_size_binary().value_data()).collect();
+    let size = width.unsigned_abs() as usize;
+    let copied = |run: &P| -> Result<ArrayRef, ArrowError> {
+        let spans = run.spans().map(|(source, rows)| &values[source][rows.start * size..rows.end * size]);
+        let (bytes, nulls) = (concatenated(run.count() * size, spans), nulls(arrays, run));
+        Ok(Arc::new(FixedSizeBinaryArray::try_new_with_len(width, Buffer::from_vec(bytes), nulls, run.count())?))
+    };
+    runs.iter().map(copied).collect()
+}
+
+/// Views, whose values are not copied, and types that no Parquet file decodes to.
+fn by_arrow<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
+    if let ([only], true) = (arrays, P::SINGLE) {
+        let taken = |run: &P| {
+            let rows = UInt32Array::from_iter_values(run.rows().map(|(_, row)| row as u32));
+            arrow::compute::take(*only, &rows, None)
+        };
+        return runs.iter().map(taken).collect();
+    }
+    runs.iter().map(|run| arrow::compute::interleave(arrays, &run.rows().collect::<Vec<_>>())).collect()
+}
+
+fn concatenated<'a, T: Copy + 'a>(total: usize, spans: impl Iterator<Item = &'a [T]>) -> Vec<T> {
+    let mut all = Vec::with_capacity(total);
+    spans.for_each(|span| all.extend_from_slice(span));
+    all
+}
+
+/// Offsets of so many spans of these lengths that lie one after the other.
+pub(super) fn ends<O: OffsetSizeTrait>(
+    count: usize,
+    lengths: impl Iterator<Item = usize>,
+) -> Result<OffsetBuffer<O>, ArrowError> {
+    let mut ends = Vec::with_capacity(count + 1);
+    let mut length = 0usize;
+    ends.push(O::default());
+    for span in lengths {
+        length += span;
+        ends.push(O::from_usize(length).ok_or(ArrowError::OffsetOverflowError(length))?);
+    }
+    Ok(OffsetBuffer::new(ScalarBuffer::from(ends)))
+}
+
+pub(super) fn nulls<P: Picks>(arrays: &[&dyn Array], run: &P) -> Option<NullBuffer> {
+    if arrays.iter().all(|array| array.nulls().is_none()) {
+        return None;
+    }
+    let nulls: Vec<Option<&BooleanBuffer>> = arrays.iter().map(|array| array.nulls().map(NullBuffer::inner)).collect();
+    Some(NullBuffer::new(run.bits_of(&nulls))).filter(|nulls| nulls.null_count() > 0)
+}
