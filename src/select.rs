@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use self::choice::{Choice, List};
-use self::record::json_of_view;
-use self::update::{Carried, Left};
+use self::choice::{Choice, List, json_of_view};
+use self::record::Left;
+use self::update::Carried;
 use crate::dataset::Dataset;
 #[cfg(feature = "filter")]
 use crate::dataset::{Filter, FilterProgress, FilterReport};

@@ -1,13 +1,13 @@
 //! The reasons to leave rows out, one by one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Told;
-use super::record::{from_view, json_of_view};
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::Index;
 use rowdex_index::build_info::quoted;
+use rowdex_index::root;
 use rowdex_io::source::place::{Place, shown};
 use rowdex_order::{IdSet, Sample, Side, Split};
 
@@ -135,4 +135,23 @@ impl Choice {
             }
         }
     }
+}
+
+pub(super) fn json_of_view(choice: &str, view: &Index) -> String {
+    let path = view.path().map_or_else(|| "null".to_owned(), |path| quoted(&shown(path)));
+    format!("\"{choice}\":{path},\"fingerprint\":\"{:016x}\"", view.fingerprint())
+}
+
+/// How a file is found from the folder of the view; as it was given where there is no such way.
+pub(super) fn from_view(view: &Place, file: &Path) -> String {
+    let way = || {
+        let (Place::Local(view), Place::Local(file)) = (view, Place::of(file).ok()?) else { return None };
+        let folder = match view.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let way = root::relative(&folder.canonicalize().ok()?, &file.canonicalize().ok()?)?;
+        Some(way.to_str()?.replace(std::path::MAIN_SEPARATOR, "/"))
+    };
+    way().unwrap_or_else(|| shown(file))
 }

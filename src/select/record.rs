@@ -1,18 +1,15 @@
 //! What a view records of itself: written as JSON, and read again to choose by it.
 
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::temporal_conversions::timestamp_s_to_datetime;
 use serde_json::{Map, Value};
 
 use super::Select;
-use super::choice::{Choice, List};
-use super::update::Left;
+use super::choice::{Choice, List, from_view};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::Index;
 use rowdex_index::build_info::{quoted, renames_member};
-use rowdex_index::root;
 use rowdex_io::source::place::{Place, shown};
 use rowdex_order::Side;
 
@@ -49,6 +46,14 @@ pub(super) struct Record {
     pub(super) conditions: Vec<String>,
     /// What each of the choices left, and then each of the conditions.
     pub(super) left: Vec<Option<Left>>,
+}
+
+/// What a choice left, and the rows that it was evaluated for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Left {
+    pub(super) rows: u64,
+    /// Of conditions only.
+    pub(super) evaluated: Option<u64>,
 }
 
 impl Record {
@@ -141,25 +146,6 @@ fn fraction(view: &Index, step: &Map<String, Value>, name: &str) -> Option<f64> 
 
 fn hash(value: Option<&Value>) -> Option<u64> {
     u64::from_str_radix(value?.as_str()?, 16).ok()
-}
-
-pub(super) fn json_of_view(choice: &str, view: &Index) -> String {
-    let path = view.path().map_or_else(|| "null".to_owned(), |path| quoted(&shown(path)));
-    format!("\"{choice}\":{path},\"fingerprint\":\"{:016x}\"", view.fingerprint())
-}
-
-/// How a file is found from the folder of the view; as it was given where there is no such way.
-pub(super) fn from_view(view: &Place, file: &Path) -> String {
-    let way = || {
-        let (Place::Local(view), Place::Local(file)) = (view, Place::of(file).ok()?) else { return None };
-        let folder = match view.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let way = root::relative(&folder.canonicalize().ok()?, &file.canonicalize().ok()?)?;
-        Some(way.to_str()?.replace(std::path::MAIN_SEPARATOR, "/"))
-    };
-    way().unwrap_or_else(|| shown(file))
 }
 
 /// Like `2026-01-31T12:00:00Z`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
 
-use super::record::Record;
+use super::record::{Left, Record};
 use super::{Choice, Select, SelectReport};
 use rowdex_base::error::{Error, ErrorKind, Result};
 #[cfg(feature = "filter")]
@@ -30,14 +30,6 @@ pub(super) struct Carried {
     /// What each choice left of all rows that are not fresh, where that is known.
     left: Vec<Option<Left>>,
     is_all_fresh: bool,
-}
-
-/// What a choice left, and the rows that it was evaluated for.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Left {
-    pub(super) rows: u64,
-    /// Of conditions only.
-    pub(super) evaluated: Option<u64>,
 }
 
 impl Carried {
