@@ -7,9 +7,10 @@ use arrow::array::{Array, ArrayRef, new_empty_array};
 use arrow::datatypes::{DataType, Field};
 
 use super::Batch;
-use super::carousel::{Claimed, GroupPart, Slice};
+use super::carousel::{Claimed, GroupPart};
 use super::faults::Substituted;
 use super::groups::Groups;
+use super::held::{MOST_SHOWN, Slice};
 use super::part::Part;
 use super::row_table::Near;
 use super::walk::BatchRange;
@@ -269,9 +270,6 @@ fn goes_on(stretch: &Stretch, together: Option<Together>) -> bool {
         _ => false,
     }
 }
-
-/// A batch that shows rows where they lie keeps at most so many times its rows in memory.
-pub(crate) const MOST_SHOWN: usize = 64;
 
 /// Where a batch begins whose rows lie one after the other in one piece.
 fn together(run: &[Place], slices: &[&Slice]) -> Option<Together> {

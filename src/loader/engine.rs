@@ -13,13 +13,14 @@ use std::time::Instant;
 
 use super::LoaderStats;
 use super::assemble::{Assembled, assemble};
-use super::carousel::{Carousel, Claimed, DueRows, Whole};
+use super::carousel::{Carousel, Claimed};
 use super::control::{closed, timed_out};
 use super::deliver::{Deliver, Watched};
 use super::driver::{Driver, Planned};
 use super::extract::{self, Serving};
 use super::faults::{Faults, panicked, undecoded};
 use super::groups::Groups;
+use super::held::{DueRows, Whole};
 use super::lookahead::Lookahead;
 use super::plan::{GroupSize, PIECES, Plan};
 use super::row_table::{Near, RowTable};

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 
-use super::assemble::MOST_SHOWN;
-use super::carousel::{DueRows, Held, Whole};
 use super::faults::row_group_of;
 use super::groups::Groups;
+use super::held::{DueRows, Held, MOST_SHOWN, Whole, is_one_run};
 use super::pick::{Picker, as_run, chunk_rows};
 use super::plan::{GroupSize, PIECES, is_part, is_sparse};
 use crate::dataset::Prefetch;
@@ -427,11 +426,6 @@ impl RowSink for Picking {
 /// group in memory for as long as a batch lives.
 fn may_lie(groups: &dyn Groups) -> bool {
     groups.chunks_are_own() && !groups.shares_values()
-}
-
-/// Whether these rows lie one after the other.
-pub(crate) fn is_one_run(slots: &[u32]) -> bool {
-    slots.is_sorted_by(|a, b| a + 1 == *b)
 }
 
 /// Whether values are so long that finding each on its own costs little beside copying it.

@@ -43,6 +43,7 @@ mod extract;
 mod faults;
 mod foreign_order;
 mod groups;
+mod held;
 mod id_feed;
 mod lookahead;
 mod part;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use super::carousel::{DueRows, rows_of_packed};
+use super::held::{DueRows, is_one_run, rows_of_packed};
 use super::plan::PIECES;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_rows::{self as rows, ChunkBytes, Layout, Pick, Place, Placer, bytes_of};
@@ -31,7 +31,7 @@ pub(crate) fn chunk_rows(rows: u64, bytes: u64) -> usize {
 pub(crate) fn as_run(slots: &[u32], rows: usize) -> Option<Range<usize>> {
     let run = *slots.first()? as usize..*slots.last()? as usize + 1;
     let most = run.len() == slots.len() && run.len() >= rows.div_ceil(2) && run.end <= rows;
-    (most && slots.is_sorted_by(|a, b| a + 1 == *b)).then_some(run)
+    (most && is_one_run(slots)).then_some(run)
 }
 
 /// The rows wanted of a group, and those of them that were found so far.
@@ -195,7 +195,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::loader::carousel::Carousel;
+    use crate::loader::held::Slice;
 
     fn group(rows: usize) -> RecordBatch {
         let text = (0..rows).map(|row| format!("the text of row {row}"));
@@ -204,6 +204,13 @@ mod tests {
             ("text", Arc::new(text.map(Some).collect::<StringViewArray>())),
         ];
         RecordBatch::try_from_iter(columns).unwrap()
+    }
+
+    fn claimed(mut due: DueRows, rows: usize) -> Vec<Slice> {
+        let mut slices = Vec::new();
+        assert_eq!(due.claim(rows, &mut slices).1, 0);
+        assert!(due.is_used_up());
+        slices
     }
 
     proptest! {
@@ -219,11 +226,8 @@ mod tests {
             for start in (0..rows).step_by(chunk) {
                 picker.take(&group.slice(start, chunk.min(rows - start))).unwrap();
             }
-            let rows = picker.finish(slots.len()).unwrap().rows;
-            let mut carousel = Carousel::new(1);
-            carousel.insert(0, 0, rows);
-            let parts = carousel.claim(&[(0, slots.len() as u32)]);
-            let parts: Vec<&RecordBatch> = parts.slices.iter().map(|part| part.columns().unwrap()).collect();
+            let parts = claimed(picker.finish(slots.len()).unwrap().rows, slots.len());
+            let parts: Vec<&RecordBatch> = parts.iter().map(|part| part.columns().unwrap()).collect();
             let ids = parts.iter().flat_map(|part| part.column(0).as_primitive::<Int64Type>().values().to_vec());
             prop_assert!(ids.eq(slots.iter().map(|slot| i64::from(*slot))));
             let texts = parts.iter().flat_map(|part| part.column(1).as_string_view().iter().flatten());
@@ -250,11 +254,8 @@ mod tests {
                 shown.insert(chunk.column(0).to_data().buffers()[0].data_ptr());
                 picker.take(&chunk).unwrap();
             }
-            let mut carousel = Carousel::new(1);
-            carousel.insert(0, 0, picker.finish(slots.len()).unwrap().rows);
-            let parts = carousel.claim(&[(0, slots.len() as u32)]);
             let mut found = Vec::new();
-            for part in parts.slices {
+            for part in claimed(picker.finish(slots.len()).unwrap().rows, slots.len()) {
                 let ids = part.columns().unwrap().column(0);
                 prop_assert!(shown.contains(&ids.to_data().buffers()[0].data_ptr()));
                 found.extend_from_slice(&ids.as_primitive::<Int64Type>().values()[part.first..part.first + part.rows]);

@@ -7,9 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow::array::RecordBatch;
 
-use super::carousel::DueRows;
 use super::faults::{Faults, row_group_of, undecoded};
 use super::groups::Groups;
+use super::held::DueRows;
 use super::plan::PIECES;
 use rowdex_base::error::{Error, Result};
 use rowdex_rows::Place;

@@ -11,10 +11,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow::array::RecordBatch;
 
-use super::carousel::{DueRows, Held, pick};
 use super::extract::wanted;
 use super::faults::{Faults, Placed, undecoded};
 use super::groups::Groups;
+use super::held::{DueRows, Held, pick};
 use super::row_table::Near;
 use super::salvage::lose;
 use rowdex_base::error::Result;
