@@ -1,10 +1,16 @@
-//! What holds for the sources themselves: imports point down the floors of `docs/architecture.md`, and lines are short.
+//! What holds for the sources themselves: imports point down the floors of `docs/architecture.md`, no modules are in a
+//! circle, and lines are short.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
+
+mod circles;
+mod sources;
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use sources::{code, paths};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -43,41 +49,10 @@ fn head(path: &str) -> &str {
     path.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
 }
 
-/// The items of a group in braces: `a::{b, c}, d` has two.
-fn items(group: &str) -> Vec<&str> {
-    let (mut depth, mut start, mut found) = (0_u32, 0, Vec::new());
-    for (at, c) in group.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth == 0 => {
-                found.push(&group[start..at]);
-                return found;
-            }
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                found.push(&group[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
 /// What a source file names below `crate::`, without its comments and its tests.
 fn imports(source: &str) -> Vec<String> {
-    let own = source.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
-    let code: Vec<&str> = own.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-    let code = code.join("\n");
-    let mut found = Vec::new();
-    for rest in code.split("crate::").skip(1) {
-        match rest.strip_prefix('{') {
-            Some(group) => found.extend(items(group).into_iter().map(|item| head(item).to_owned())),
-            None => found.push(head(rest).to_owned()),
-        }
-    }
-    found.retain(|name| !name.is_empty());
-    found
+    let below = |path: Vec<String>| (path.first()? == "crate").then(|| path.get(1).cloned())?;
+    paths(&code(source)).into_iter().filter_map(below).collect()
 }
 
 #[test]
@@ -137,7 +112,7 @@ fn imports_point_down_the_floors_of_the_architecture() {
 fn imports_are_found_in_groups_and_paths_but_not_in_comments_and_tests() {
     let source = "use crate::error::Result;\nuse crate::{order::{Order, Split}, Error, index};\n// crate::nothing\n\
                   fn f() { crate::bits::mix(1) }\n#[cfg(test)]\nmod tests { use crate::loader::Loader; }\n";
-    assert_eq!(imports(source), ["error", "order", "Error", "index", "bits"]);
+    assert_eq!(imports(source), ["error", "order", "order", "Error", "index", "bits"]);
 }
 
 /// The most columns of a line: `max_width` of `rustfmt.toml`.
@@ -199,13 +174,9 @@ fn long_lines_are_found_but_for_tables_and_addresses() {
 fn no_value_is_made_at_first_use_behind_a_lock_that_a_forked_child_may_inherit() {
     let is_own = |path: &PathBuf| !path.to_string_lossy().contains("src/bin/");
     for path in files("src").into_iter().chain(files("crates")).filter(is_own) {
-        let source = read(&path);
-        let code = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        let code = code(&read(&path));
         let is_test = path.to_string_lossy().contains("tests");
-        let found = code.lines().find(|line| {
-            let line = line.trim_start();
-            !line.starts_with("//") && (line.contains("OnceLock") || line.contains("LazyLock"))
-        });
+        let found = code.lines().find(|line| line.contains("OnceLock") || line.contains("LazyLock"));
         assert!(is_test || found.is_none(), "{}: `{}`: use `Once`", path.display(), found.unwrap_or_default());
     }
 }
