@@ -65,30 +65,13 @@ class Refusal:
         raise RuntimeError(self.message)
 
 
-def _running(*modules: str) -> Iterator[tuple[Any, str]]:
-    """The objects that have methods of these modules running in this thread, and which, innermost first.
-
-    Only the variables of these modules are looked at, because a frame keeps alive what was seen in it.
-    """
-    data = sys.modules.get("torch.utils.data")
-    # A forked worker has the stack of its parent below its own, as it was.
-    in_worker = data is not None and data.get_worker_info() is not None
-    frame: Any = None if in_worker else sys._getframe(1)
-    while frame is not None:
-        if str(frame.f_globals.get("__name__")).startswith(modules):
-            own = frame.f_locals.get("self")
-            if own is not None:
-                yield own, frame.f_code.co_name
-        frame = frame.f_back
-
-
 def by_lightning(ours: Any) -> Counted | None:
     """Where Lightning is, if it is what begins an epoch of training over a loader that has this sampler, dataset or
     loader.
     """
     if not {"lightning.pytorch", "pytorch_lightning"} & set(sys.modules):
         return None
-    for loop, _ in _running("lightning.pytorch.loops.", "pytorch_lightning.loops."):
+    for loop, _ in _sharded.running("lightning.pytorch.loops.", "pytorch_lightning.loops."):
         if type(loop).__name__ in ("_EvaluationLoop", "_PredictionLoop"):
             return None
         if hasattr(loop, "epoch_loop"):
@@ -152,7 +135,8 @@ def check_steps(epoch: int, step: int, name: str) -> None:
     """
     if "accelerate.data_loader" not in sys.modules:
         return
-    skipped = max((getattr(found, "skip_batches", 0) for found, _ in _running("accelerate.data_loader")), default=0)
+    running = _sharded.running("accelerate.data_loader")
+    skipped = max((getattr(found, "skip_batches", 0) for found, _ in running), default=0)
     if skipped and step:
         raise RuntimeError(
             f"this {name} goes on after {step} steps, from its state, and skip_first_batches() would skip {skipped} "
@@ -173,7 +157,7 @@ def check_steps(epoch: int, step: int, name: str) -> None:
 
 def _counting_trainer() -> Any:
     """The ``Trainer`` of Hugging Face that trains, if it does not compare what it counts with where rows are."""
-    for found, method in _running("transformers.trainer"):
+    for found, method in _sharded.running("transformers.trainer"):
         if method in ("evaluate", "predict", "evaluation_loop"):
             return None
         kinds = type(found).__mro__

@@ -1,61 +1,135 @@
-"""Tells datasets and samplers when a ``DataLoader`` begins an epoch over them.
+"""Tells a dataset in the main process when a ``DataLoader`` with workers begins an epoch over it.
 
-A ``DataLoader`` with workers iterates over a copy of the dataset in each worker, and the dataset in the main process
-never learns of it. Workers that do not persist are copied from it again for the next epoch, and would serve the same
-one. A sampler never learns what a framework has wrapped it in. So that they know, the two methods with which every
-``DataLoader`` begins an epoch, that of torchdata included, are wrapped: PyTorch has no other place for it. What they do
-is left as it is.
+Each worker iterates over a copy, and the dataset is not asked. Workers that do not persist are copied from it again
+for the next epoch, and would serve the same one. Nothing of PyTorch is changed to learn of it: Python says when a
+process is forked, a dataset is pickled for workers that are no forks, and for those that persist a ``DataLoader`` lets
+go of the iterator over its indices, and makes another, before it tells them to go on. Which loader it is can be seen
+among what is running.
 """
 
 from __future__ import annotations
 
-import functools
+import os
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import torch.utils.data
-from torch.utils.data import dataloader
 
 from . import _sharded
 
+_REFUSAL = 4096
+
+
+class Told:
+    """What the workers of one iterator of a ``DataLoader`` are told, in memory that they share with who made them."""
+
+    def __init__(self) -> None:
+        words = torch.zeros(3 + _REFUSAL // 8, dtype=torch.int64)
+        self._words = words.share_memory_()  # type: ignore[no-untyped-call]
+
+    def begin(self, epoch: int) -> None:
+        """The next epoch that they serve is this one."""
+        self._words[0], self._words[1], self._words[2] = epoch, 0, 0
+
+    @property
+    def epoch(self) -> int:
+        """The epoch to serve next."""
+        return int(self._words[0])
+
+    @property
+    def following(self) -> int | None:
+        """The epoch after the one that they went on with from a state of their own."""
+        return int(self._words[1]) or None
+
+    def go_on(self, epoch: int) -> None:
+        """A worker goes on with this epoch."""
+        self._words[1] = epoch + 1
+
+    def refuse(self, error: Exception) -> None:
+        """The next epoch is not served, because of this."""
+        text = str(error).encode()[:_REFUSAL]
+        self._words[3:].view(torch.uint8)[: len(text)] = torch.tensor(list(text), dtype=torch.uint8)
+        self._words[2] = max(len(text), 1)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the next epoch is not served."""
+        size = int(self._words[2])
+        return bytes(self._words[3:].view(torch.uint8)[:size].tolist()).decode(errors="replace") if size else None
+
 
 class Announced:
-    """What wants to be told."""
+    """What wants to be told. Nobody hears of what these methods raise."""
 
-    def _begin_workers(self, iterator: Any) -> None:
-        """An epoch begins, whose workers are about to be made, or are there and are about to be told."""
+    def _start_workers(self, iterator: Any, loader: Any) -> None:
+        """A worker of this iterator of a ``DataLoader`` is about to be made: once for each of them."""
+        raise NotImplementedError
+
+    def _begin_workers(self, iterator: Any, loader: Any) -> None:
+        """An epoch begins, whose workers are there and are about to go on."""
         raise NotImplementedError
 
 
-def announce() -> None:
-    """Has every epoch announced that any ``DataLoader`` of this process begins from now on."""
-    base = getattr(dataloader, "_BaseDataLoaderIter", None)
-    if base is None or getattr(base, "_rowdex_announces", False):
-        return
-    make, reset = base.__init__, base._reset
+class Workers:
+    """The workers of one iterator of a ``DataLoader``, which tell a dataset when they go on with another epoch."""
 
-    @functools.wraps(make)
-    def __init__(self: Any, loader: Any, *arguments: Any, **options: Any) -> None:
-        # Its __del__ looks at this, also where nothing was begun.
-        self._shutdown = True
-        _sharded.check(loader)
-        make(self, loader, *arguments, **options)
-        _tell(self, loader)
+    def __init__(self, iterator: Any, dataset: Announced) -> None:
+        self.told = Told()
+        self._iterator, self._dataset = weakref.ref(iterator), weakref.ref(dataset)
+        self._indices: Any = None
 
-    @functools.wraps(reset)
-    def _reset(self: Any, loader: Any, first_iter: bool = False, *arguments: Any, **options: Any) -> None:
-        if not first_iter:
-            _sharded.check(loader)
-            _tell(self, loader)
-        reset(self, loader, first_iter, *arguments, **options)
+    def watch(self) -> None:
+        """Waits for the iterator to let go of the one over its indices that it has now."""
+        ended = weakref.WeakMethod(self._ended)
 
-    base.__init__, base._reset, base._rowdex_announces = __init__, _reset, True
+        def over(_: Any) -> None:
+            found = ended()
+            if found is not None:
+                found()
+
+        self._indices = weakref.ref(getattr(self._iterator(), "_sampler_iter"), over)
+
+    def _ended(self) -> None:
+        iterator, dataset = self._iterator(), self._dataset()
+        running = list(_sharded.running(*_sharded.LOADERS))
+        methods = {method for own, method in running if own is iterator}
+        if dataset is None or "_reset" not in methods:
+            return
+        self.watch()
+        # It begins its first epoch in this way, too.
+        if "__init__" not in methods:
+            loaders = [own for own, _ in running if isinstance(own, torch.utils.data.DataLoader)]
+            dataset._begin_workers(iterator, [*loaders, iterator][0])
 
 
-def _tell(iterator: Any, loader: Any) -> None:
-    if loader.num_workers > 0:
-        for dataset in _within(loader.dataset, set()):
-            dataset._begin_workers(iterator)
+def tell_if_starting(dataset: Announced) -> None:
+    """Tells a dataset that is copied if it is for a worker that a ``DataLoader`` makes in this thread."""
+    found = _starting()
+    if found is not None:
+        dataset._start_workers(*found)
+
+
+def _starting() -> tuple[Any, Any] | None:
+    """The iterator of a ``DataLoader`` that makes its workers in this thread, and the loader."""
+    iterator: Any = None
+    for own, method in _sharded.running(*_sharded.LOADERS):
+        if isinstance(own, torch.utils.data.DataLoader):
+            return None if iterator is None or own.num_workers == 0 else (iterator, own)
+        if iterator is None and method == "__init__":
+            iterator = own
+    return None
+
+
+def _before_fork() -> None:
+    found = _starting()
+    if found is not None:
+        for dataset in _within(found[1].dataset, set()):
+            dataset._start_workers(*found)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork)
 
 
 def _within(value: Any, seen: set[int]) -> Iterator[Announced]:

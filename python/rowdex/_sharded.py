@@ -2,7 +2,8 @@
 
 Frameworks wrap samplers and datasets when they take over a loader, and every rank then gets a part of its part. What
 they wrap it in says of how many shards it takes one (``num_processes`` with Accelerate, ``num_replicas`` with PyTorch,
-Lightning and Ray), so it is found by looking.
+Lightning and Ray), so it is found by looking. Nobody tells a sampler which loader has it. So when an epoch begins, the
+loader is looked for among what is running.
 """
 
 from __future__ import annotations
@@ -16,20 +17,38 @@ REMEDY = (
     "rowdex.torch.GlobalBatchSampler(...), or do not prepare this DataLoader (Lightning: use_distributed_sampler=False)"
 )
 
+LOADERS = ("torch.utils.data.dataloader", "torchdata.stateful_dataloader")
+"""Where the methods are with which a ``DataLoader`` is iterated over."""
+
+
+def running(*modules: str) -> Iterator[tuple[Any, str]]:
+    """The objects that have methods of these modules running in this thread, and which, innermost first.
+
+    Only the variables of these modules are looked at, because a frame keeps alive what was seen in it.
+    """
+    data = sys.modules.get("torch.utils.data")
+    # A forked worker has the stack of its parent below its own, as it was.
+    in_worker = data is not None and data.get_worker_info() is not None
+    frame: Any = None if in_worker else sys._getframe(1)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith(modules):
+            own = frame.f_locals.get("self")
+            if own is not None:
+                yield own, frame.f_code.co_name
+        frame = frame.f_back
+
+
+def check_begun() -> None:
+    """Raises a ``RuntimeError`` if the epoch that a ``DataLoader`` begins in this thread would not be right."""
+    begun = _begun()
+    if begun is not None:
+        check(begun)
+
 
 def check(loader: Any) -> None:
-    """Raises a ``RuntimeError`` if the epoch that a ``DataLoader`` is about to begin would not be right."""
-    collated = getattr(loader.collate_fn, "__name__", "") == "default_collate"
-    if getattr(loader.dataset, "_makes_batches", False) and loader.batch_size is not None and collated:
-        raise RuntimeError(
-            f"a DataLoader that makes batches of {loader.batch_size} of the batches of an IterableDataset of rowdex: "
-            "write DataLoader(dataset, batch_size=None), and give the dataset the batch size"
-        )
-    if loader.num_workers > 1 and not getattr(loader, "in_order", True) and _is_shared(loader):
-        raise RuntimeError(
-            "in_order=False with share='machine': steps belong to workers, as ranks of the shared reader, and would go "
-            "to any of them: leave out one of the two"
-        )
+    """Raises a ``RuntimeError`` if an epoch of a ``DataLoader``, or of its iterator, would not be right."""
+    if isinstance(loader, sys.modules["torch.utils.data"].DataLoader):
+        _check_options(loader)
     for above, ours in _chains(loader):
         shards = ours._shards
         if shards == 1:
@@ -53,6 +72,20 @@ def check(loader: Any) -> None:
             )
 
 
+def _check_options(loader: Any) -> None:
+    collated = getattr(loader.collate_fn, "__name__", "") == "default_collate"
+    if getattr(loader.dataset, "_makes_batches", False) and loader.batch_size is not None and collated:
+        raise RuntimeError(
+            f"a DataLoader that makes batches of {loader.batch_size} of the batches of an IterableDataset of rowdex: "
+            "write DataLoader(dataset, batch_size=None), and give the dataset the batch size"
+        )
+    if loader.num_workers > 1 and not getattr(loader, "in_order", True) and _is_shared(loader):
+        raise RuntimeError(
+            "in_order=False with share='machine': steps belong to workers, as ranks of the shared reader, and would go "
+            "to any of them: leave out one of the two"
+        )
+
+
 def _is_shared(loader: Any) -> bool:
     """Whether the steps of a sampler of rowdex go to workers that share a reader."""
     shared = getattr(loader.dataset, "_torch", {}).get("share")
@@ -67,8 +100,8 @@ def _wrapper_shards(wrapper: Any) -> int:
     return 1
 
 
-# What the wrappers of PyTorch, torchdata, Accelerate and Lightning keep what they wrap in.
-_INSIDE = ("batch_sampler", "sampler", "dataset", "_sampler", "data_source", "datasets")
+# What the wrappers, and the iterators, of PyTorch, torchdata, Accelerate and Lightning keep what they have in.
+_INSIDE = ("batch_sampler", "sampler", "dataset", "_sampler", "data_source", "datasets", "_index_sampler", "_dataset")
 
 
 def _chains(loader: Any) -> Iterator[tuple[list[Any], Any]]:
@@ -90,11 +123,23 @@ def _chains(loader: Any) -> Iterator[tuple[list[Any], Any]]:
 
 
 def _is_dispatched(loader: Any) -> bool:
-    """Whether a ``DataLoaderDispatcher`` of Accelerate is what has just begun to read this loader."""
-    accelerate = sys.modules.get("accelerate.data_loader")
-    if accelerate is None or accelerate.PartialState().num_processes < 2:
-        return False
+    """Whether a ``DataLoaderDispatcher`` of Accelerate is what reads this loader."""
     return any(
-        type(begun) is accelerate.DataLoaderDispatcher and begun.base_dataloader is loader
-        for begun in accelerate.GradientState().dataloader_references
+        type(own).__name__ == "DataLoaderDispatcher" and own.base_dataloader is loader and own.state.num_processes > 1
+        for own, _ in running("accelerate.data_loader")
     )
+
+
+def _begun() -> Any:
+    """The ``DataLoader`` that is iterated over in this thread, or its iterator where no more of it is to be seen."""
+    data, iterator = sys.modules.get("torch.utils.data"), None
+    if data is None:
+        return None
+    for own, _ in running(*LOADERS, "accelerate.data_loader"):
+        # Accelerate has a loader of its own, and in it the one that it was given.
+        loader = getattr(own, "base_dataloader", own)
+        if isinstance(loader, data.DataLoader):
+            return loader if iterator is None or loader.dataset is iterator._dataset else iterator
+        if iterator is None and hasattr(own, "_index_sampler"):
+            iterator = own
+    return iterator

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any, Literal, NamedTuple
 
-from . import _counted, _ffi, _options
+from . import _counted, _ffi, _options, _sharded
 from ._library import Handle, PerProcess, call, library, no_nul, text_bytes, whole
 from .dataset import Dataset
 from .errors import ArgumentError
@@ -319,6 +319,8 @@ class DistributedSampler:
         already.
         """
         epoch = epoch_number(epoch)
+        # Ranks for which Accelerate reads elsewhere begin an epoch in this way alone.
+        _sharded.check_begun()
         if self._served[0] == epoch != self._epoch and self._counted is not None and _counted.by_lightning(self):
             # It tells of the epoch that it has begun already.
             return
@@ -387,6 +389,7 @@ class DistributedSampler:
             )
 
     def _begin(self) -> int:
+        _sharded.check_begun()
         self._check_world()
         self._follow()
         return self._advance()

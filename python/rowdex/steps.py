@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from . import _counted
+from . import _counted, _sharded
 
 if TYPE_CHECKING:
     from .loader import Loader
@@ -45,6 +45,7 @@ class LoaderSteps:
         return f"LoaderSteps({self._loader!r})"
 
     def __iter__(self) -> Iterator[Any]:
+        _sharded.check_begun()
         loader = self._loader
         _, epoch, first = loader._begin()
         loader._begun = None

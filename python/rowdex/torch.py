@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch.utils.data
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from . import _counted, _ffi
+from . import _counted, _ffi, _sharded
 from ._arrays import Nulls
 from ._gathered import batch_of, dealt
-from ._iterations import Announced, announce
+from ._iterations import Announced, Told, Workers, tell_if_starting
 from ._library import Handle, PerProcess, call, count, library, size
 from ._share import close_at_exit
 from ._share import options as share_options
@@ -68,10 +68,6 @@ class DistributedSampler(_DistributedSampler, torch.utils.data.DistributedSample
     """:class:`rowdex.DistributedSampler` as an instance of PyTorch's, which frameworks leave alone: Lightning, Fabric
     and Ray shard any other sampler again. ``rowdex.DistributedSampler(...)`` makes one where PyTorch is imported.
     """
-
-    def _set(self, spec: SamplerSpec) -> None:
-        super()._set(spec)
-        announce()
 
     @property
     def dataset(self) -> Any:  # type: ignore[override]
@@ -127,7 +123,6 @@ class BatchSampler(torch.utils.data.Sampler[Step]):
             self.sampler = dataset
         else:
             self.sampler = sampler_of(dataset, "BatchSampler", batch_size=batch_size, **sampling)
-        announce()
         if self.sampler.batch_size is None:
             raise ValueError("no batch size: give batch_size, to the sampler if there is one")
 
@@ -246,7 +241,6 @@ class GlobalBatchSampler(torch.utils.data.Sampler[Any]):
                     f"the last step of an epoch has {last.real} rows, of which gather_for_metrics of Accelerate would "
                     f"keep {kept}, because it knows the dataset's length alone: use rowdex.accelerate.Loader"
                 )
-        announce()
 
     def __len__(self) -> int:
         return self.sampler.steps * (1 if self.split_batches else self._shards)
@@ -753,6 +747,12 @@ class _StepReader:
         return opened
 
 
+def _refused(message: str) -> Iterator[Any]:
+    """Batches of which the first is an error: what a worker that persists raises before, it does not outlive."""
+    raise RuntimeError(message)
+    yield
+
+
 def _workers() -> int:
     info = torch.utils.data.get_worker_info()
     return 1 if info is None else int(info.num_workers)
@@ -796,9 +796,11 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         self.__setstate__({"dataset": dataset, "sampler": BatchSampler(dataset, batch_size, **sampling)})
 
     def __getstate__(self) -> dict[str, Any]:
+        tell_if_starting(self)
         return {
             "dataset": self.dataset, "sampler": self._sampler, "begun": self._begun, "told": self._told,
             "chosen": self._chosen, "at": self._at, "go_on": self._go_on, "counted_by": self._counted_by,
+            "refused": self._refused,
         }  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -807,23 +809,20 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         # Whether workers were told to serve the epoch that the sampler is at. The sampler stays there until something
         # else happens, because workers are made of this object as it is.
         self._begun: bool = state.get("begun", False)
-        # In memory that the workers share: the epoch to serve next, and the epoch after the one that they went on with
-        # from a state of their own, or 0.
-        self._told: torch.Tensor | None = state.get("told")
+        self._told: Told | None = state.get("told")
         # Whether somebody said which epoch to serve.
         self._chosen: bool = state.get("chosen", False)
         # The epoch that is served, which of this worker's steps comes next, and whether that was the last.
         self._at: tuple[int, int, bool] | None = state.get("at")
         # The state of the run where that epoch began.
         self._begins: str | None = None
-        # Why a state was not gone on from.
-        self._refused: Exception | None = None
+        # Why there is no epoch to serve, until another one is asked for.
+        self._refused: Exception | None = state.get("refused")
         self._go_on: tuple[int, int] | None = state.get("go_on")
         # What counts the steps of its workers, and tells nobody where it goes on.
         self._counted_by: str = state.get("counted_by", "")
-        # What each iterator of a DataLoader tells its workers by, and the sampler's spec that they have.
-        self._iterators: weakref.WeakKeyDictionary[Any, tuple[torch.Tensor, SamplerSpec]] = weakref.WeakKeyDictionary()
-        announce()
+        # The workers of each iterator of a DataLoader, and the sampler's spec that they have.
+        self._iterators: weakref.WeakKeyDictionary[Any, tuple[Workers, SamplerSpec]] = weakref.WeakKeyDictionary()
 
     @property
     def _shards(self) -> int:
@@ -861,16 +860,19 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
                 "workers of an IterableDataset cannot see: with Lightning use "
                 f"{_counted.MODULE}, or torchdata's StatefulDataLoader; with the Trainer {_counted.MIXIN}"
             )
+        told = None if info is None else self._told
+        if told is not None and told.refusal is not None:
+            return _refused(told.refusal)
         if self._go_on is not None:
             (epoch, place), self._go_on = self._go_on, None
             self._go_to(epoch)
-            if info is not None and self._told is not None:
-                self._told[1] = epoch + 1
-        elif info is not None and self._told is None:
+            if told is not None:
+                told.go_on(epoch)
+        elif info is not None and told is None:
             self._warn()
-        elif info is not None and self._told is not None and not self._begun:
+        elif told is not None and not self._begun:
             # These workers persist. The first time, they are at the epoch already.
-            self._go_to(int(self._told[0]))
+            self._go_to(told.epoch)
         self._begun = False
         epoch = sampler._begin()
         resumed = epoch == sampler._resumed_epoch
@@ -894,23 +896,41 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
             yield batch.columns()
         self._at = (epoch, len(steps), True)
 
-    def _begin_workers(self, iterator: Any) -> None:
-        self._settle()
+    def _start_workers(self, iterator: Any, loader: Any) -> None:
+        if iterator in self._iterators:
+            return
+        try:
+            self._iterators[iterator] = (Workers(iterator, self), self._sampler.sampler.spec)
+        except Exception as error:
+            # Without memory to share, workers have it with the rest of this object.
+            self._refused = error
+            return
+        self._begin_workers(iterator, loader)
+
+    def _begin_workers(self, iterator: Any, loader: Any) -> None:
+        workers, spec = self._iterators[iterator]
+        try:
+            workers.watch()
+            self._settle()
+            self._check_workers(loader, spec)
+            if self._go_on is not None:
+                self._go_to(self._go_on[0])
+        except Exception as error:
+            workers.told.refuse(error)
+        else:
+            workers.told.begin(self._sampler.sampler.epoch)
+            self._begun, self._at = True, None
+        self._told = workers.told
+
+    def _check_workers(self, loader: Any, spec: SamplerSpec) -> None:
+        _sharded.check(loader)
         sampler = self._sampler.sampler
         sampler._check_world()
         sampler._follow()
-        told, spec = self._iterators.get(iterator, (None, sampler.spec))
         if spec is not sampler.spec:
             raise RuntimeError(
                 "a state was loaded after the workers of this DataLoader were started: make another DataLoader"
             )
-        if told is None:
-            told = torch.zeros(2, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
-            self._iterators[iterator] = (told, spec)
-        if self._go_on is not None:
-            self._go_to(self._go_on[0])
-        told[0], told[1] = sampler.epoch, 0
-        self._told, self._begun, self._at = told, True, None
 
     def _settle(self) -> None:
         """Leaves the epoch that workers were told to serve."""
@@ -918,8 +938,8 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
             return
         self._begun, self._go_on = False, None
         self._sampler.sampler._advance()
-        if self._told is not None and self._told[1] > 0:
-            self._go_to(int(self._told[1]))
+        if self._told is not None and self._told.following is not None:
+            self._go_to(self._told.following)
 
     def _go_to(self, epoch: int) -> None:
         # An epoch that was resumed stays resumed.

@@ -110,6 +110,59 @@ def test_two_iterations_at_once_are_two_epochs(index: str, workers: int) -> None
     assert found == expected(index, range(3)) and ids(other) == expected(index, [3])[0]
 
 
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_the_epoch_of_workers_that_persist_is_that_of_when_it_began(index: str, method: str) -> None:
+    dataset = iterable(index)
+    loader, other = (loader_of(dataset, 2, True, method) for _ in range(2))
+    assert [ids(loader), ids(other)] == expected(index, range(2))
+    # Begun in this order, before any worker was heard of.
+    begun = [iter(other), iter(loader)]
+    dataset.set_epoch(7)
+    found = [[batch["id"].tolist() for batch in batches] for batches in begun]
+    assert found == expected(index, [2, 3]) and ids(other) == expected(index, [7])[0]
+
+
+class Sharded(torch.utils.data.IterableDataset):  # type: ignore[misc]
+    """What a framework makes of a dataset that it shards."""
+
+    num_replicas = 2
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Any:
+        return iter(self.dataset)
+
+
+@pytest.mark.parametrize("workers, method", [(0, None), (2, "fork"), (1, "forkserver")])
+def test_an_epoch_that_is_refused_is_not_served_and_does_not_count(index: str, workers: int, method: str) -> None:
+    dataset = iterable(index)
+    options = {"multiprocessing_context": method, "persistent_workers": True} if workers else {}
+    again = DataLoader(Sharded(dataset), batch_size=None, num_workers=workers, **options)
+    batched = DataLoader(dataset, batch_size=8, num_workers=workers, **options)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="takes one of 2 shards of this IterableDataset.*part of its part"):
+            ids(again)
+        with pytest.raises(RuntimeError, match="batches of 8 of the batches of an IterableDataset.*batch_size=None"):
+            ids(batched)
+    assert ids(loader_of(dataset, workers, bool(workers), method)) == expected(index, [0])[0]
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_workers_that_share_no_memory_serve_nothing(index: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(told: Any) -> None:
+        raise OSError("no space left to share")
+
+    dataset = iterable(index)
+    assert ids(loader_of(dataset, 1, False, method)) == expected(index, [0])[0]
+    with monkeypatch.context() as patched:
+        patched.setattr("rowdex._iterations.Told.__init__", full)
+        with pytest.raises(OSError, match="no space left to share"):
+            ids(loader_of(dataset, 1, False, method))
+    dataset.set_epoch(1)
+    assert ids(loader_of(dataset, 1, False, method)) == expected(index, [1])[0]
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_loaders_with_and_without_workers_share_the_epochs_of_a_dataset(index: str, workers: int) -> None:
     dataset = iterable(index)
@@ -151,7 +204,7 @@ def test_a_run_that_goes_on_in_mid_epoch_has_whole_epochs_after_it(index: str, w
     dataset.load_run_state(state)
     if persistent:
         with pytest.raises(RuntimeError, match="another DataLoader"):
-            iter(loader)
+            ids(loader)
         loader = loader_of(dataset, workers, persistent)
     assert ids(loader) == rest[2:]
 

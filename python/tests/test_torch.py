@@ -70,6 +70,29 @@ def test_workers_of_every_kind_serve_the_right_rows(index: str, method: str, bef
     print(f"{method}, {before} before, {workers} workers: {time.perf_counter() - start:.1f} s")
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_pytorch_does_is_left_as_it_is(index: str, workers: int) -> None:
+    program = """
+import sys, torch.utils.data.dataloader as theirs
+def found():
+    kinds = [kind for kind in vars(theirs).values() if isinstance(kind, type) and kind.__module__ == theirs.__name__]
+    return {(kind, name): value for kind in kinds for name, value in vars(kind).items() if callable(value)}
+before = found()
+import rowdex.torch
+from torch.utils.data import DataLoader
+options = {"num_workers": int(sys.argv[2]), "persistent_workers": sys.argv[2] != "0"}
+dataset = rowdex.torch.Dataset(sys.argv[1], ["id"])
+sampled = DataLoader(dataset, batch_sampler=rowdex.torch.BatchSampler(dataset, 300), **options)
+streamed = DataLoader(rowdex.torch.IterableDataset(dataset, 300), batch_size=None, **options)
+assert [len(list(loader)) for loader in (sampled, streamed) for _ in range(2)] == [4] * 4
+assert found() == before
+for method in (theirs._BaseDataLoaderIter.__init__, theirs._BaseDataLoaderIter._reset):
+    assert method.__code__.co_filename == theirs.__file__ and not hasattr(method, "__wrapped__")
+"""
+    run = run_python(program, index, str(workers), timeout=WATCHDOG)
+    assert run.returncode == 0, run.stderr
+
+
 def test_workers_plan_ahead_and_decode_seldom(index: str) -> None:
     dataset = rowdex.torch.Dataset(index, ["id"], cache=1)
     ids(DataLoader(dataset, batch_sampler=rowdex.torch.BatchSampler(dataset, 16, seed=1)))
