@@ -28,6 +28,7 @@ impl Loader {
             return Ok(None);
         }
         let Some(first) = self.waiting.front().filter(|batch| batch.epoch == epoch) else { return Ok(None) };
+        let full = self.samplers.first().map_or(0, DistributedSampler::batch_size);
         let (mut rows, mut parts) = (0, 0);
         for batch in &self.waiting {
             let more = batch.row_ids.len();
@@ -36,8 +37,8 @@ impl Loader {
                     && batch.epoch == epoch
                     && rows + more <= max_rows
                     && first.part.goes_on(rows, &batch.part));
-            // Batches are taken apart again by their number of rows, so only the last one may be short.
-            if !follows || (parts > 0 && rows != parts * first.row_ids.len()) {
+            // Batches are taken apart again by the batch size, so only the last one may have fewer rows.
+            if !follows || rows as u64 != full.saturating_mul(parts as u64) {
                 break;
             }
             (rows, parts) = (rows + more, parts + 1);

@@ -12,6 +12,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use proptest::prelude::*;
 
+use self::plans::Cut;
 use super::groups::Fetch;
 use super::plan::GroupSize;
 use super::substitutes::Substitutes;
@@ -21,13 +22,17 @@ use crate::builder::IndexBuilder;
 use crate::dataset::Dataset;
 use crate::dataset::Prefetch;
 use rowdex_io::source::{Done, Pending};
-use rowdex_order::sampler::{Shard, Tail};
+use rowdex_order::sampler::{Batching, Counts, Rest, Shard, Stretch, Tail};
 use rowdex_order::{Blocks, Contiguous, EpochOrder, Global, Order, Resized, Sequential, Weighted, conformance};
 use rowdex_parquet::{self as row_group, RowSink};
 
 mod help;
 mod in_order;
+#[cfg(feature = "capi")]
+mod peeked;
 mod places;
+#[path = "../../crates/order/src/sampler/tests/plans.rs"]
+mod plans;
 #[cfg(target_os = "linux")]
 mod served;
 #[cfg(target_os = "linux")]
@@ -191,9 +196,8 @@ impl Groups for Fake {
     }
 }
 
-fn sampler(orders: &Arc<dyn Order>, rank: u32, world: u32, batch: usize, tail: Tail) -> DistributedSampler {
-    let shard = Shard::new(rank, world).unwrap().with_tail(tail);
-    DistributedSampler::new(Arc::clone(orders), shard, batch).unwrap()
+fn sampler(orders: &Arc<dyn Order>, rank: u32, world: u32, cut: impl Into<Cut>, tail: Tail) -> DistributedSampler {
+    cut.into().sampler(orders, Shard::new(rank, world).unwrap().with_tail(tail))
 }
 
 fn orders(global: bool, len: u64) -> Arc<dyn Order> {
@@ -271,7 +275,7 @@ proptest! {
         sort: prop::sample::Index,
         world in 1u32..4,
         served in 1u32..3,
-        batch in 1usize..40,
+        cut in prop_oneof![(1usize..40).prop_map(Cut::Rows), any::<u64>().prop_map(Cut::drawn)],
         tail in prop::sample::select(vec![Tail::Wrap, Tail::Drop, Tail::Uneven]),
         threads in prop::sample::select(vec![0usize, 1, 2, 4]),
         memory in prop::sample::select(vec![0u64, 60, 200, 400, 1000]),
@@ -285,7 +289,7 @@ proptest! {
         let sorts = sorts(fake.len());
         let (_name, orders) = &sorts[sort.index(sorts.len())];
         let ranks = 0..served.min(world);
-        let mut samplers: Vec<_> = ranks.map(|rank| sampler(orders, rank, world, batch, tail)).collect();
+        let mut samplers: Vec<_> = ranks.map(|rank| sampler(orders, rank, world, cut, tail)).collect();
         if let Some(step) = resumed && samplers[0].steps() > 0 {
             let state = samplers[0].state_after(1, step % samplers[0].steps()).unwrap();
             samplers.iter_mut().for_each(|sampler| sampler.resume(&state).unwrap());
@@ -304,8 +308,8 @@ fn units_of(fake: &Arc<Fake>, joined: Option<u64>) -> Arc<dyn Groups> {
     joined_up_to(fake.clone(), joined.map_or(0, |rows| rows * fake.row_bytes()))
 }
 
-fn loader(fake: &Arc<Fake>, orders: &Arc<dyn Order>, batch: usize, options: Options) -> Loader {
-    Loader::new(fake.clone(), vec![sampler(orders, 0, 1, batch, Tail::Wrap)], options).unwrap()
+fn loader(fake: &Arc<Fake>, orders: &Arc<dyn Order>, cut: impl Into<Cut>, options: Options) -> Loader {
+    Loader::new(fake.clone(), vec![sampler(orders, 0, 1, cut, Tail::Wrap)], options).unwrap()
 }
 
 #[test]
@@ -927,9 +931,10 @@ pub(super) fn files() -> (tempfile::TempDir, Dataset) {
 fn batches_are_what_the_dataset_takes() {
     let (_dir, dataset) = files();
     let all = dataset.decoded_bytes();
-    for (batch, global) in [(1, true), (30, true), (64, false), (600, true)] {
+    let rows = [(1, true), (30, true), (64, false), (600, true)].map(|(batch, global)| (Cut::Rows(batch), global));
+    for (cut, global) in rows.into_iter().chain([(Cut::drawn(1), true), (Cut::drawn(2), false)]) {
         for (memory, threads) in [(0, 2), (all / 10, 0), (all / 3, 4), (all * 3 / 4, 2), (all * 2, 1)] {
-            let sampler = sampler(&orders(global, dataset.len()), 1, 2, batch, Tail::Wrap);
+            let sampler = sampler(&orders(global, dataset.len()), 1, 2, cut, Tail::Wrap);
             let builder = Loader::builder(&dataset, sampler.clone()).memory(memory).threads(threads).epochs(2);
             let mut loader = builder.build().unwrap();
             for epoch in 0..2 {

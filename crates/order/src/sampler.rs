@@ -44,6 +44,8 @@
 //! # }
 //! ```
 
+mod batching;
+mod every;
 mod launch;
 mod plan;
 mod shard;
@@ -52,8 +54,10 @@ mod worker;
 
 use std::sync::{Arc, Mutex};
 
+use self::batching::EqualRows;
+#[doc(hidden)]
+pub use self::batching::{Batching, Counts, Rest, Stretch};
 pub use self::launch::{Launch, Launcher};
-use self::plan::Counts;
 pub use self::plan::{BatchPlan, Batches, EpochPlan, RowIds, Sample, Samples};
 pub use self::shard::{ReplicaLayout, Shard, Tail};
 pub use self::state::{Run, State};
@@ -73,7 +77,7 @@ pub struct DistributedSampler {
     given: Arc<dyn Order>,
     orders: Arc<dyn Order>,
     shard: Shard,
-    batch_size: u64,
+    batching: Arc<dyn Batching>,
     drop_last_batch: bool,
     rotation: Rotation,
     epoch: u64,
@@ -113,12 +117,22 @@ impl DistributedSampler {
         if batch_size == 0 {
             return Err(Error::new(ErrorKind::InvalidArgument, "a batch size of 0").with_hint("use 1 or more"));
         }
+        Self::with_batching(orders, shard, EqualRows::of(batch_size as u64))
+    }
+
+    /// The sampler of a rank whose batches are decided by `batching`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new).
+    #[doc(hidden)]
+    pub fn with_batching(orders: Arc<dyn Order>, shard: Shard, batching: Arc<dyn Batching>) -> Result<Self> {
         shard.share(orders.len())?;
         let sampler = Self {
             given: Arc::clone(&orders),
             orders,
             shard,
-            batch_size: batch_size as u64,
+            batching,
             drop_last_batch: false,
             rotation: Rotation::Needed,
             epoch: 0,
@@ -176,6 +190,7 @@ impl DistributedSampler {
         shard.share(self.orders.len())?;
         shard.share(self.orders.len() - self.start(self.epoch))?;
         let (given, orders) = (Arc::clone(&self.given), Arc::clone(&self.orders));
+        let batching = Arc::clone(&self.batching);
         let alike = shard.count() == self.shard.count() && shard.tail() == self.shard.tail();
         let part_of = self.part_of.clone();
         let taken = |resumed: Resumed| Resumed {
@@ -183,16 +198,16 @@ impl DistributedSampler {
             ..resumed
         };
         let resumed = self.resumed.map(taken);
-        let sampler = Self { given, orders, shard, resumed, part_of, recent: self.recent.share(), ..*self };
+        let recent = self.recent.share();
+        let sampler = Self { given, orders, shard, batching, resumed, part_of, recent, ..*self };
         // Another number of shards may need a rotation, or need none any more.
         Ok(if alike { sampler } else { sampler.rotated_as_needed() })
     }
 
     /// Whether any rows of a whole epoch are dropped or repeated.
     fn leaves_a_tail(&self) -> bool {
-        let (len, shards) = (self.given.len(), u64::from(self.shard.count()));
-        let by_sharding = matches!(self.shard.tail(), Tail::Wrap | Tail::Drop) && !len.is_multiple_of(shards);
-        by_sharding || self.drop_last_batch && !len.is_multiple_of(shards.saturating_mul(self.batch_size))
+        let rest = self.whole_rest(0);
+        self.batching.served(&rest, self.batching.counts(&rest).steps) != rest.len
     }
 
     /// The orders it follows: those it was made with, or their [rotation](Self::with_rotation).
@@ -223,9 +238,9 @@ impl DistributedSampler {
         self.part_of.as_deref()
     }
 
-    /// Rows per batch on this rank.
+    /// Rows per batch on this rank: the most that one has.
     pub fn batch_size(&self) -> u64 {
-        self.batch_size
+        self.batching.most_rows()
     }
 
     /// Whether a short last batch is left out.
@@ -252,7 +267,7 @@ impl DistributedSampler {
 
     /// How many samples this rank has in the current epoch, pads included: in all of it, wherever the run was resumed.
     pub fn len(&self) -> u64 {
-        self.whole().samples
+        self.whole(self.epoch).samples
     }
 
     /// Whether this rank has no sample in the current epoch.
@@ -268,7 +283,7 @@ impl DistributedSampler {
 
     /// How many batches every rank has in the current epoch: in all of it, wherever the run was resumed.
     pub fn steps(&self) -> u64 {
-        self.whole().steps
+        self.whole(self.epoch).steps
     }
 
     /// How many steps of the current epoch are still to be served: [`steps`](Self::steps), unless the run was resumed
@@ -284,16 +299,12 @@ impl DistributedSampler {
     ///
     /// Those of [`Order::epoch`], and `Internal` if it gives an order of another length.
     pub fn plan(&self, epoch: u64) -> Result<EpochPlan> {
-        Ok(EpochPlan {
-            order: self.recent.get(epoch, &*self.orders)?,
-            epoch,
-            start: self.start(epoch),
-            shard: self.shard,
-            batch_size: self.batch_size,
-            whole: self.whole(),
-            left: self.left(epoch),
-            served: self.served(epoch),
-        })
+        let (order, batching) = (self.recent.get(epoch, &*self.orders)?, Arc::clone(&self.batching));
+        let rest = self.rest(epoch);
+        let left = batching.counts(&rest);
+        let whole = if rest.start == 0 { left } else { self.whole(epoch) };
+        let (served, stretch) = (batching.served(&rest, left.steps), batching.around(&rest, 0));
+        Ok(EpochPlan { order, batching, rest, whole, left, served, stretch })
     }
 
     /// This rank's `p`-th sample in an epoch; `None` if it has fewer, or if it was served before the run was resumed.
@@ -368,10 +379,11 @@ impl DistributedSampler {
     ///
     /// # Errors
     ///
-    /// `StateMismatch` if the state is from another order, length or seed, `OutOfRange` if more positions are consumed
-    /// than there are, and `InvalidArgument` if the tail policy is [`Tail::Error`] and the number of shards does not
-    /// divide the number of remaining positions. The sampler is then unchanged.
+    /// `StateMismatch` if the state is from another order, length or seed, or of another kind of plan, `OutOfRange` if
+    /// more positions are consumed than there are, and `InvalidArgument` if the tail policy is [`Tail::Error`] and the
+    /// number of shards does not divide the number of remaining positions. The sampler is then unchanged.
     pub fn resume(&mut self, state: &State) -> Result<()> {
+        self.check_kind(state)?;
         let orders = self.orders_of(state)?;
         let len = self.orders.len();
         let Some(left) = len.checked_sub(state.consumed) else {
@@ -420,52 +432,44 @@ impl DistributedSampler {
 
     /// The position that an epoch begins at.
     fn start(&self, epoch: u64) -> u64 {
-        self.resumed.filter(|resumed| resumed.epoch == epoch).map_or(0, |resumed| resumed.consumed)
+        self.rest(epoch).start
+    }
+
+    /// All of an epoch.
+    fn whole_rest(&self, epoch: u64) -> Rest {
+        let Self { shard, drop_last_batch, .. } = *self;
+        Rest { epoch, len: self.orders.len(), start: 0, began: 0, shard, drop_last_batch }
+    }
+
+    /// What is left of an epoch.
+    fn rest(&self, epoch: u64) -> Rest {
+        let whole = self.whole_rest(epoch);
+        let resumed = self.resumed.filter(|resumed| resumed.epoch == epoch);
+        resumed.map_or(whole, |resumed| Rest { start: resumed.consumed, began: resumed.took_over, ..whole })
     }
 
     /// What an epoch has that is served from its beginning.
-    fn whole(&self) -> Counts {
-        self.counts(self.orders.len())
+    fn whole(&self, epoch: u64) -> Counts {
+        self.batching.counts(&self.whole_rest(epoch))
     }
 
     /// The first step that is left of an epoch.
     #[doc(hidden)]
     pub fn first_step(&self, epoch: u64) -> u64 {
-        self.whole().steps - self.left(epoch).steps
+        self.whole(epoch).steps - self.left(epoch).steps
     }
 
     /// What is left of an epoch.
     fn left(&self, epoch: u64) -> Counts {
-        self.counts(self.orders.len().saturating_sub(self.start(epoch)))
-    }
-
-    fn counts(&self, positions: u64) -> Counts {
-        // It cannot fail: whoever made or resumed this sampler has asked for the same share.
-        let Ok(share) = self.shard.share(positions) else { return Counts { samples: 0, steps: 0 } };
-        if self.drop_last_batch {
-            let steps = share.fewest / self.batch_size;
-            Counts { samples: steps * self.batch_size, steps }
-        } else {
-            Counts { samples: share.own, steps: share.most.div_ceil(self.batch_size) }
-        }
-    }
-
-    /// How many positions all ranks together serve in an epoch, from its start on.
-    fn served(&self, epoch: u64) -> u64 {
-        let left = self.orders.len().saturating_sub(self.start(epoch));
-        if self.drop_last_batch {
-            // No overflow: these positions exist.
-            self.left(epoch).steps * self.batch_size * u64::from(self.shard.count())
-        } else {
-            self.shard.total_samples(left).unwrap_or(0)
-        }
+        self.batching.counts(&self.rest(epoch))
     }
 }
 
 impl Clone for DistributedSampler {
     fn clone(&self) -> Self {
         let (given, orders) = (Arc::clone(&self.given), Arc::clone(&self.orders));
-        Self { given, orders, part_of: self.part_of.clone(), recent: Recent::default(), ..*self }
+        let (batching, part_of) = (Arc::clone(&self.batching), self.part_of.clone());
+        Self { given, orders, batching, part_of, recent: Recent::default(), ..*self }
     }
 }
 

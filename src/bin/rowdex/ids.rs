@@ -100,15 +100,16 @@ pub(crate) fn run(args: &IdsArgs, given: &ArgMatches) -> Result<(), Failure> {
 fn write(sampler: &DistributedSampler, epoch: u64, samples: Range<u64>, lines: &mut Lines) -> Result<(), Failure> {
     let plan = sampler.plan(epoch)?;
     let mut batch = BatchPlan::default();
-    let (size, first) = (sampler.batch_size(), plan.first_sample());
-    for step in (samples.start - first) / size..(samples.end - first).div_ceil(size) {
-        plan.fill(plan.first_step() + step, &mut batch)?;
-        let first = first + step * size;
+    let Some((mut step, slot)) = plan.step_of(samples.start) else { return Ok(()) };
+    let mut first = samples.start - slot;
+    while first < samples.end {
+        plan.fill(step, &mut batch)?;
         let within = |sample: u64| sample.saturating_sub(first).min(batch.rows.len() as u64) as usize;
         let real = batch.rows.len() - batch.pads;
         for (at, row) in batch.rows.iter().enumerate().take(within(samples.end)).skip(within(samples.start)) {
             lines.write(*row, at >= real)?;
         }
+        (step, first) = (step + 1, first + batch.rows.len() as u64);
     }
     Ok(())
 }

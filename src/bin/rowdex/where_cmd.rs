@@ -113,11 +113,11 @@ struct Served {
 }
 
 impl Served {
-    /// The `p`-th sample of a rank.
-    fn new(plan: &EpochPlan, p: u64, sample: Sample) -> Self {
-        let (left, size) = (p - plan.first_sample(), plan.batch_size());
-        let (step, slot) = (plan.first_step() + left / size, left % size);
-        Self { epoch: plan.epoch(), step, rank: plan.shard().rank(), slot, sample }
+    /// The `p`-th sample of a rank, if it has one that is left.
+    fn new(plan: &EpochPlan, p: u64) -> rowdex::Result<Option<Self>> {
+        let (epoch, rank) = (plan.epoch(), plan.shard().rank());
+        let place = plan.at(p)?.zip(plan.step_of(p));
+        Ok(place.map(|(sample, (step, slot))| Self { epoch, step, rank, slot, sample }))
     }
 
     fn to_json(self, index: &Index) -> Value {
@@ -226,17 +226,12 @@ impl Sought {
     fn add(&mut self, position: u64, plans: &[EpochPlan]) -> Result<(), Failure> {
         let mut any = false;
         for plan in plans {
-            let (shard, count) = (plan.shard(), u64::from(plan.shard().count()));
-            let past = position - plan.start();
-            if u64::from(shard.index()) != past % count {
-                continue;
-            }
-            let p = plan.first_sample() + past / count;
-            let sample = plan.at(p)?.filter(|sample| sample.position == position && sample.row == self.row);
-            let sample = sample.ok_or_else(|| {
+            let Some(p) = plan.sample_at(position) else { continue };
+            let served = Served::new(plan, p)?;
+            let served = served.filter(|at| at.sample.position == position && at.sample.row == self.row);
+            self.uses.push(served.ok_or_else(|| {
                 Failure::new(format!("position {position} is not where row {} is; the order is at fault", self.row))
-            })?;
-            self.uses.push(Served::new(plan, p, sample));
+            })?);
             any = true;
         }
         self.elsewhere += u64::from(!any);

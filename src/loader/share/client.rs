@@ -143,13 +143,15 @@ impl Client {
         let part = at.sampler.part_of();
         let (worker, workers) = part.map_or((0, 0), |part| (part.worker, part.workers));
         let of = part.map_or(&at.sampler, |part| &part.rank);
+        let (state, own) = (of.state(), at.sampler.state());
         let hello = Hello {
             visit: at.visit,
             rank: of.shard().rank(),
             worker,
             workers,
-            state: of.state(),
-            own: at.sampler.state(),
+            state,
+            own,
+            began: [state, own].map(|state| state.run.map_or(0, |run| run.start)),
             place: at.place,
             end: self.seat.options.epochs,
             facts: self.seat.group.facts.clone(),

@@ -8,7 +8,7 @@ use rowdex_share::{Reader, Writer};
 use std::time::Duration;
 
 /// Changes when messages change. Processes with another one are refused.
-const PROTOCOL: u64 = 2;
+const PROTOCOL: u64 = 3;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const HELLO: u8 = 1;
@@ -41,6 +41,8 @@ pub(super) struct Hello {
     /// The state of the rank's sampler, and that of its own.
     pub(super) state: State,
     pub(super) own: State,
+    /// Where the world began the epochs of these two.
+    pub(super) began: [u64; 2],
     /// The batch to begin with.
     pub(super) place: Place,
     /// The epoch that the run ends before.
@@ -53,8 +55,8 @@ impl Hello {
         let mut message = Writer::tagged(HELLO);
         message.number(PROTOCOL).text(VERSION).number(self.visit).number(self.rank.into());
         message.number(self.worker).number(self.workers);
-        for State { fingerprint, epoch, consumed, .. } in [self.state, self.own] {
-            message.number(fingerprint).number(epoch).number(consumed);
+        for (State { fingerprint, epoch, consumed, .. }, began) in [self.state, self.own].into_iter().zip(self.began) {
+            message.number(fingerprint).number(epoch).number(consumed).number(began);
         }
         message.number(self.place.epoch).number(self.place.batch).number(self.end.unwrap_or(u64::MAX));
         message.number(self.facts.len() as u64);
@@ -98,9 +100,11 @@ impl Request {
                 let (worker, workers) = (message.number()?, message.number()?);
                 let mut state = || {
                     let fingerprint = message.number()?;
-                    Ok(State { fingerprint, epoch: message.number()?, consumed: message.number()?, run: None })
+                    let state = State { fingerprint, epoch: message.number()?, consumed: message.number()?, run: None };
+                    Ok((state, message.number()?))
                 };
-                let (state, own) = (state()?, state()?);
+                let ((state, of_rank), (own, of_own)) = (state()?, state()?);
+                let began = [of_rank, of_own];
                 let place = Place { epoch: message.number()?, batch: message.number()? };
                 let end = Some(message.number()?).filter(|end| *end < u64::MAX);
                 let facts = (0..message.count()?).map(|_| {
@@ -108,7 +112,7 @@ impl Request {
                     Ok(Fact::new(name, value, message.number()? != 0))
                 });
                 let facts = facts.collect::<Result<_>>()?;
-                Self::Hello(Box::new(Hello { visit, rank, worker, workers, state, own, place, end, facts }))
+                Self::Hello(Box::new(Hello { visit, rank, worker, workers, state, own, began, place, end, facts }))
             }
             TAKEN => Self::Taken(message.number()?, message.number()?),
             WAITING => Self::Waiting,
@@ -354,6 +358,7 @@ mod tests {
             workers: 11,
             state: State { fingerprint: 1, epoch: 2, consumed: 3, run: None },
             own: State { fingerprint: 4, epoch: 5, consumed: 6, run: None },
+            began: [2, 5],
             place: Place { epoch: 4, batch: 5 },
             end: None,
             facts: vec![Fact::new("memory", "7", true), Fact::new("threads", "2", false)],

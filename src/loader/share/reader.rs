@@ -23,7 +23,7 @@ use crate::loader::engine::{Engine, Settings};
 use crate::loader::faults::panicked;
 use crate::loader::{Batch, LoaderStats, Place};
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_order::sampler::{DistributedSampler, Shard};
+use rowdex_order::sampler::{self, DistributedSampler, Shard};
 use rowdex_rows::bytes_shown;
 use rowdex_share::{Connection, Listener, Pool, Received, Signal, put};
 
@@ -428,10 +428,11 @@ impl Inner {
             .with_tail(shard.tail())
             .with_replicas(shard.replicas(), shard.layout())?;
         let mut sampler: DistributedSampler = own.with_shard(shard)?;
-        sampler.resume(&hello.state)?;
+        let [of_rank, of_own] = hello.began;
+        sampler.resume(&state_of(&sampler, &hello.state, of_rank))?;
         if hello.workers > 0 {
             sampler = sampler.worker(hello.worker, hello.workers)?;
-            sampler.resume(&hello.own)?;
+            sampler.resume(&state_of(&sampler, &hello.own, of_own))?;
         }
         Ok(Lane { sampler, epoch: hello.place.epoch, next: hello.place.batch, end: hello.end })
     }
@@ -798,6 +799,15 @@ fn together(batches: &[Batch]) -> &[Batch] {
         (count, rows) = (count + 1, rows + batch.row_ids.len());
     }
     batches.get(..count).unwrap_or_default()
+}
+
+/// A state as another process has it of a sampler like this one, which began the epoch at this position.
+fn state_of(sampler: &DistributedSampler, state: &sampler::State, began: u64) -> sampler::State {
+    let mut run = sampler.state().run;
+    if let Some(run) = &mut run {
+        run.start = began;
+    }
+    sampler::State { run, ..*state }
 }
 
 /// Among how many workers the steps of a rank are dealt.

@@ -20,48 +20,56 @@ fn plain(epochs: u64) -> Options {
 
 #[test]
 fn a_server_gives_ranks_and_workers_one_job_after_another_what_they_would_have_read_themselves() {
-    in_time(|| {
-        let fake = Arc::new(Fake::new(&[37, 5, 60, 0, 41, 22, 8, 50]));
-        let orders = orders(true, fake.len());
-        let share = share(3).drift(5).wait(Duration::from_millis(300));
-        let samplers: Vec<_> = (0..3).map(|rank| sampler(&orders, rank, 3, 7, Tail::Wrap)).collect();
-        let server = serving(&fake, &samplers[1], &options(fake.len() / 3 * ROW_BYTES, 2, 0), &share).unwrap();
-        assert!(!server.is_deserted() && server.connected() == 0);
-        for job in 0..3_u64 {
-            // What is the server's own is not asked for, whatever a rank's defaults are.
-            let options = plain(job + 1);
-            let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
-            let served = all(loaders, |rank, mut loader| {
-                let first = loader.try_next().unwrap().unwrap();
-                assert_eq!(first.row_ids, samplers[rank].plan(0).unwrap().batch(0).unwrap().rows);
-                assert!(server.connected() > 0 && !server.is_deserted());
-                serve(&mut loader, &samplers[rank], job + 1).unwrap().len() as u64 + 1
-            });
-            assert_eq!(served, [samplers[0].steps() * (job + 1); 3]);
-            // Each rank with as many workers as it likes.
-            let workers = |rank: usize| [1, 2, 3][(rank + job as usize) % 3];
-            let parts = (0..3).flat_map(|rank| (0..workers(rank)).map(move |worker| (rank, worker)));
-            let parts: Vec<_> = parts
-                .map(|(rank, worker)| (rank, worker, samplers[rank].worker(worker, workers(rank)).unwrap()))
-                .collect();
-            let loaders = parts.iter().map(|(_, _, part)| joining(&fake, part, &plain(2), &share)).collect();
-            all(loaders, |at, mut loader| {
-                let (rank, worker, _) = &parts[at];
-                while let Some(batch) = loader.try_next().unwrap() {
-                    let plan = samplers[*rank].plan(batch.epoch).unwrap();
-                    let step = batch.step * workers(*rank) + worker;
-                    assert_eq!(batch.row_ids, plan.batch(step).unwrap().rows);
-                    assert_values(&batch);
-                }
-            });
-        }
-        assert!(server.stats().decodes > 0 && server.stats().rows > 0);
-        while !server.is_deserted() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        drop(server);
-        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
-    });
+    in_time(|| [Cut::Rows(7), Cut::drawn(1)].into_iter().for_each(serve_one_job_after_another));
+}
+
+fn serve_one_job_after_another(cut: Cut) {
+    let fake = Arc::new(Fake::new(&[37, 5, 60, 0, 41, 22, 8, 50]));
+    let orders = orders(true, fake.len());
+    let share = share(3).drift(5).wait(Duration::from_millis(300));
+    let samplers: Vec<_> = (0..3).map(|rank| sampler(&orders, rank, 3, cut, Tail::Wrap)).collect();
+    let server = serving(&fake, &samplers[1], &options(fake.len() / 3 * ROW_BYTES, 2, 0), &share).unwrap();
+    assert!(!server.is_deserted() && server.connected() == 0);
+    for job in 0..3_u64 {
+        // What is the server's own is not asked for, whatever a rank's defaults are.
+        let options = plain(job + 1);
+        let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
+        let served = all(loaders, |rank, mut loader| {
+            let first = loader.try_next().unwrap().unwrap();
+            assert_eq!(first.row_ids, samplers[rank].plan(0).unwrap().batch(0).unwrap().rows);
+            assert!(server.connected() > 0 && !server.is_deserted());
+            serve(&mut loader, &samplers[rank], job + 1).unwrap().len() as u64 + 1
+        });
+        assert_eq!(served, [samplers[0].steps() * (job + 1); 3]);
+        // Ranks that took over from others, of whom the server has not heard.
+        let before = sampler(&orders, 0, 4, cut, Tail::Wrap);
+        let mut resumed = samplers.clone();
+        resumed.iter_mut().for_each(|sampler| sampler.resume(&before.state_after(0, 2 + job).unwrap()).unwrap());
+        let loaders = resumed.iter().map(|sampler| joining(&fake, sampler, &plain(1), &share)).collect();
+        let served = all(loaders, |rank, mut loader| serve(&mut loader, &resumed[rank], 1).unwrap().len() as u64);
+        assert_eq!(served, [resumed[0].steps_left(); 3]);
+        // Each rank with as many workers as it likes.
+        let workers = |rank: usize| [1, 2, 3][(rank + job as usize) % 3];
+        let parts = (0..3).flat_map(|rank| (0..workers(rank)).map(move |worker| (rank, worker)));
+        let parts: Vec<_> =
+            parts.map(|(rank, worker)| (rank, worker, samplers[rank].worker(worker, workers(rank)).unwrap())).collect();
+        let loaders = parts.iter().map(|(_, _, part)| joining(&fake, part, &plain(2), &share)).collect();
+        all(loaders, |at, mut loader| {
+            let (rank, worker, _) = &parts[at];
+            while let Some(batch) = loader.try_next().unwrap() {
+                let plan = samplers[*rank].plan(batch.epoch).unwrap();
+                let step = batch.step * workers(*rank) + worker;
+                assert_eq!(batch.row_ids, plan.batch(step).unwrap().rows);
+                assert_values(&batch);
+            }
+        });
+    }
+    assert!(server.stats().decodes > 0 && server.stats().rows > 0);
+    while !server.is_deserted() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(server);
+    assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::batching::{Batching, Counts, Rest, Stretch};
 use super::shard::Shard;
 use crate::EpochOrder;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -29,7 +30,7 @@ pub struct BatchPlan {
     pub first: u64,
     /// The number of shards.
     pub stride: u64,
-    /// The row ids, in the order to serve them: as many as the batch size, fewer in an epoch's last batch.
+    /// The row ids, in the order to serve them: as many as the batch size, or fewer, as in an epoch's last batch.
     pub rows: Vec<u64>,
     /// How many of the rows are pads. These are always the last ones.
     pub pads: usize,
@@ -41,23 +42,14 @@ pub struct BatchPlan {
 #[derive(Debug, Clone)]
 pub struct EpochPlan {
     pub(super) order: Arc<dyn EpochOrder>,
-    pub(super) epoch: u64,
-    pub(super) start: u64,
-    pub(super) shard: Shard,
-    pub(super) batch_size: u64,
+    pub(super) batching: Arc<dyn Batching>,
+    pub(super) rest: Rest,
     pub(super) whole: Counts,
     pub(super) left: Counts,
     /// Positions from `start` on that all ranks together serve.
     pub(super) served: u64,
-}
-
-/// How many samples and steps a rank has in one epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Counts {
-    /// Samples that this rank serves.
-    pub(super) samples: u64,
-    /// Steps, equal on all ranks.
-    pub(super) steps: u64,
+    /// The stretch that has the first sample, which may have all of them.
+    pub(super) stretch: Stretch,
 }
 
 impl Counts {
@@ -81,7 +73,7 @@ impl Counts {
 impl EpochPlan {
     /// Which epoch this is.
     pub fn epoch(&self) -> u64 {
-        self.epoch
+        self.rest.epoch
     }
 
     /// The order it follows.
@@ -91,17 +83,17 @@ impl EpochPlan {
 
     /// The shard it serves.
     pub fn shard(&self) -> Shard {
-        self.shard
+        self.rest.shard
     }
 
     /// The position that the epoch begins at: 0 unless it was resumed.
     pub fn start(&self) -> u64 {
-        self.start
+        self.rest.start
     }
 
-    /// Rows per batch on this rank.
+    /// Rows per batch on this rank: the most that one has.
     pub fn batch_size(&self) -> u64 {
-        self.batch_size
+        self.batching.most_rows()
     }
 
     /// How many samples this rank has in the epoch, pads included, those before [`start`](Self::start) counted too.
@@ -150,19 +142,42 @@ impl EpochPlan {
     /// `Internal` if the order breaks its contract.
     pub fn at(&self, p: u64) -> Result<Option<Sample>> {
         match p.checked_sub(self.first_sample()) {
-            Some(p) => self.at_left(p),
+            Some(p) => {
+                let mut stretch = self.stretch;
+                self.at_left(p, &mut stretch)
+            }
             None => Ok(None),
         }
     }
 
-    /// The `p`-th of the samples that are left.
-    pub(super) fn at_left(&self, p: u64) -> Result<Option<Sample>> {
+    /// The `p`-th of the samples that are left. `stretch` is the last one that was looked up.
+    pub(super) fn at_left(&self, p: u64, stretch: &mut Stretch) -> Result<Option<Sample>> {
         if p >= self.left.samples {
             return Ok(None);
         }
-        let position = self.start + self.shard.place(p);
+        if p.checked_sub(stretch.sample).is_none_or(|past| past >= stretch.samples) {
+            *stretch = self.batching.around(&self.rest, p);
+        }
+        let position = stretch.first + (p - stretch.sample) * stretch.stride;
         let pad = position >= self.order.len();
         Ok(Some(Sample { position, row: self.row(position)?, pad }))
+    }
+
+    /// The step that has this rank's `p`-th sample, and the number of the sample in its batch; `None` where
+    /// [`at`](Self::at) has none.
+    #[doc(hidden)]
+    pub fn step_of(&self, p: u64) -> Option<(u64, u64)> {
+        let left = p.checked_sub(self.first_sample()).filter(|left| *left < self.left.samples)?;
+        let step = self.batching.step_of(&self.rest, left);
+        Some((self.first_step() + step, left - self.batching.batch(&self.rest, step).sample))
+    }
+
+    /// The number of this rank's sample at a position, which is a pad from the order's length on; `None` if it has
+    /// none there.
+    #[doc(hidden)]
+    pub fn sample_at(&self, position: u64) -> Option<u64> {
+        let left = self.batching.sample_at(&self.rest, position).filter(|left| *left < self.left.samples)?;
+        Some(self.first_sample() + left)
     }
 
     /// The batch of a step.
@@ -186,13 +201,10 @@ impl EpochPlan {
         batch.rows.clear();
         batch.pads = 0;
         let done = self.whole.steps_done(self.left, step)?;
-        // No overflow: an earlier step of some rank has a full batch, so `sample` is at most the most samples of a
-        // rank.
-        let sample = done * self.batch_size;
-        let count = self.left.samples.saturating_sub(sample).min(self.batch_size);
-        (batch.epoch, batch.step) = (self.epoch, step);
-        batch.first = self.start + self.shard.place(sample);
-        batch.stride = u64::from(self.shard.count());
+        let Stretch { sample, samples, first, stride } = self.batching.batch(&self.rest, done);
+        let count = self.left.samples.saturating_sub(sample).min(samples);
+        (batch.epoch, batch.step) = (self.rest.epoch, step);
+        (batch.first, batch.stride) = (first, stride);
 
         let too_large = || Error::new(ErrorKind::TooLarge, format!("no memory for a batch of {count} row ids"));
         let count = usize::try_from(count).map_err(|_| too_large())?;
@@ -235,19 +247,19 @@ impl EpochPlan {
     /// policy, or leaving out a short last batch, drops. The same on every rank, in O(1) a row.
     pub fn dropped(&self) -> RowIds {
         let end = self.order.len();
-        RowIds { next: end.min(self.start.saturating_add(self.served)), end, plan: self.clone() }
+        RowIds { next: end.min(self.rest.start.saturating_add(self.served)), end, plan: self.clone() }
     }
 
     /// The row ids that ranks serve as pads in this epoch, in the order of their positions: as often as they do, which
     /// is more than once in a world larger than the order. The same on every rank, in O(1) a row.
     pub fn repeated(&self) -> RowIds {
         let len = self.order.len();
-        RowIds { next: len, end: len.max(self.start.saturating_add(self.served)), plan: self.clone() }
+        RowIds { next: len, end: len.max(self.rest.start.saturating_add(self.served)), plan: self.clone() }
     }
 
     /// All samples of this rank that are left, one by one.
     pub fn samples(&self) -> Samples {
-        Samples { plan: self.clone(), next: self.first_sample() }
+        Samples { plan: self.clone(), next: self.first_sample(), stretch: self.stretch }
     }
 
     /// All batches of this rank that are left.
@@ -281,6 +293,7 @@ impl EpochPlan {
 pub struct Samples {
     plan: EpochPlan,
     next: u64,
+    stretch: Stretch,
 }
 
 impl Samples {
@@ -294,7 +307,8 @@ impl Iterator for Samples {
     type Item = Result<Sample>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let sample = self.plan.at(self.next).transpose()?;
+        let left = self.next - self.plan.first_sample();
+        let sample = self.plan.at_left(left, &mut self.stretch).transpose()?;
         self.next += 1;
         Some(sample)
     }

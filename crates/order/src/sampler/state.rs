@@ -5,15 +5,13 @@ use std::str::FromStr;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::batching::ROWS;
 use super::{DistributedSampler, ReplicaLayout, Tail, after};
 use crate::Outline;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 const V1: &str = "rowdex-state-v1";
 const V2: &str = "rowdex-state-v2";
-
-/// The plan of which positions are consumed: batches of as many rows on every rank.
-const ROWS: &str = "rows";
 
 /// Where a run stands: everything before is served, nothing after.
 ///
@@ -48,7 +46,7 @@ pub struct Run {
     pub order: Outline,
     /// How many ranks there were.
     pub world_size: u32,
-    /// Rows per step and rank.
+    /// Rows per step and rank: the most at a step.
     pub batch_size: u64,
     /// What became of rows that do not divide evenly.
     pub tail: Tail,
@@ -60,6 +58,8 @@ pub struct Run {
     pub drop_last_batch: bool,
     /// The position of the state's epoch at which this world took over from another one, or began: mostly 0.
     pub start: u64,
+    /// What sort of batches it had.
+    kind: &'static str,
 }
 
 impl DistributedSampler {
@@ -75,13 +75,14 @@ impl DistributedSampler {
     ///
     /// `OutOfRange` if the epoch has no such step left.
     pub fn state_after(&self, epoch: u64, step: u64) -> Result<State> {
-        let (whole, left) = (self.whole(), self.left(epoch));
+        let (whole, left) = (self.whole(epoch), self.left(epoch));
         let done = whole.steps_done(left, step)? + 1;
         let (epoch, consumed) = if done == left.steps {
             (after(epoch)?, 0)
         } else {
+            let rest = self.rest(epoch);
             // No overflow: another step follows, so this is the position of a sample.
-            (epoch, self.start(epoch) + done * self.batch_size * u64::from(self.shard.count()))
+            (epoch, rest.start + self.batching.served(&rest, done))
         };
         Ok(self.state_at(epoch, consumed))
     }
@@ -89,15 +90,26 @@ impl DistributedSampler {
     /// Where the world of this sampler began to serve the epoch of a state that it goes on from.
     pub(super) fn took_over(&self, state: &State) -> u64 {
         let shards = |world_size: u32, replicas: u32| world_size / replicas.max(1);
+        let batch_size = self.batch_size();
         let goes_on = match state.run {
             Some(run) => {
                 (shards(run.world_size, run.replicas), run.batch_size, run.tail, run.drop_last_batch)
-                    == (self.shard.count(), self.batch_size, self.shard.tail(), self.drop_last_batch)
+                    == (self.shard.count(), batch_size, self.shard.tail(), self.drop_last_batch)
             }
             // Nobody knows; but steps of this world can have ended there.
-            None => state.consumed.is_multiple_of(self.batch_size.saturating_mul(self.shard.count().into())),
+            None => state.consumed.is_multiple_of(batch_size.saturating_mul(self.shard.count().into())),
         };
         if goes_on { state.run.map_or(0, |run| run.start) } else { state.consumed }
+    }
+
+    /// Refuses the state of a run of another kind. Those of version 1 are all of rows.
+    pub(super) fn check_kind(&self, state: &State) -> Result<()> {
+        let (kind, own) = (state.run.map_or(ROWS, |run| run.kind), self.batching.kind());
+        if kind == own {
+            return Ok(());
+        }
+        let message = format!("the state is of a plan of {kind}, and this sampler has a plan of {own}");
+        Err(Error::new(ErrorKind::StateMismatch, message).with_hint("make the sampler like that of the run"))
     }
 
     fn state_at(&self, epoch: u64, consumed: u64) -> State {
@@ -105,12 +117,13 @@ impl DistributedSampler {
         let run = Run {
             order: self.given.outline(),
             world_size: shard.world_size(),
-            batch_size: self.batch_size,
+            batch_size: self.batch_size(),
             tail: shard.tail(),
             replicas: shard.replicas(),
             replica_layout: shard.layout(),
             drop_last_batch: self.drop_last_batch,
             start: self.resumed.filter(|resumed| resumed.epoch == epoch).map_or(0, |resumed| resumed.took_over),
+            kind: self.batching.kind(),
         };
         State { fingerprint: self.orders.fingerprint(), epoch, consumed, run: Some(run) }
     }
@@ -152,6 +165,7 @@ impl Run {
             replica_layout: ReplicaLayout::default(),
             drop_last_batch: false,
             start: 0,
+            kind: ROWS,
         };
         for word in words {
             match word.split_once('-') {
@@ -172,7 +186,7 @@ impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { fingerprint, epoch, consumed, run } = self;
         let Some(run) = run else { return write!(f, "{V1}:{fingerprint:016x}:{epoch}:{consumed}") };
-        let text = format!("{V2}:{fingerprint:016x}:{epoch}:{consumed}:{ROWS}:{}:{run}", run.order);
+        let text = format!("{V2}:{fingerprint:016x}:{epoch}:{consumed}:{}:{}:{run}", run.kind, run.order);
         write!(f, "{text}:{:016x}", xxh3_64(text.as_bytes()))
     }
 }
@@ -339,6 +353,7 @@ mod tests {
             replica_layout: ReplicaLayout::Strided,
             drop_last_batch: true,
             start: u64::MAX,
+            kind: ROWS,
         };
         let state = State { fingerprint: u64::MAX, epoch: u64::MAX, consumed: u64::MAX, run: Some(run) };
         let text = state.to_string();

@@ -1,10 +1,14 @@
-//! What the sampler promises, over worlds small enough to list.
+//! What the sampler promises, over worlds small enough to list: of both plans that there are, but for what equal rows
+//! alone promise.
+
+pub(super) mod plans;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 
+use self::plans::Cut;
 use super::*;
 use crate::{Blocks, Contiguous, Explicit, Global, MAX_LEN, Sequential, Torch, conformance};
 
@@ -48,14 +52,32 @@ fn global(n: u64) -> Arc<dyn Order> {
     Arc::new(Global::new(n, 7).unwrap())
 }
 
+/// Rows of a rank in the fewest steps that always have as many.
+fn unit(cut: Cut) -> u64 {
+    match cut {
+        Cut::Rows(batch_size) => batch_size as u64,
+        Cut::Drawn(_) => 8,
+    }
+}
+
 /// One sampler for every rank.
-fn world(orders: &Arc<dyn Order>, size: u32, batch: usize, tail: Tail) -> Vec<DistributedSampler> {
-    (0..size)
-        .map(|rank| {
-            let shard = Shard::new(rank, size).unwrap().with_tail(tail);
-            DistributedSampler::new(Arc::clone(orders), shard, batch).unwrap()
-        })
-        .collect()
+fn world(orders: &Arc<dyn Order>, size: u32, cut: impl Into<Cut>, tail: Tail) -> Vec<DistributedSampler> {
+    let cut = cut.into();
+    (0..size).map(|rank| cut.sampler(orders, Shard::new(rank, size).unwrap().with_tail(tail))).collect()
+}
+
+/// As it comes back from a checkpoint. Plans that are not shipped are refused by name there.
+fn saved(state: State) -> State {
+    match state.to_string().parse() {
+        Ok(read) => {
+            assert_eq!(read, state);
+            read
+        }
+        Err(error) => {
+            assert!(error.to_string().contains("drawn"), "{error}");
+            state
+        }
+    }
 }
 
 fn samples(sampler: &DistributedSampler, epoch: u64) -> Vec<Sample> {
@@ -110,23 +132,32 @@ fn tails() -> impl Strategy<Value = Tail> {
     prop::sample::select(vec![Tail::Wrap, Tail::Drop, Tail::Uneven])
 }
 
+fn rows() -> impl Strategy<Value = Cut> {
+    (1_usize..9).prop_map(Cut::from)
+}
+
+fn cuts() -> impl Strategy<Value = Cut> {
+    prop_oneof![rows(), any::<u64>().prop_map(Cut::drawn)]
+}
+
 /// Lengths that are small, and lengths around multiples of `R * B`.
-fn worlds() -> impl Strategy<Value = (u64, u32, usize)> {
-    (1_u32..17, 1_usize..9).prop_flat_map(|(size, batch)| {
-        let stride = u64::from(size) * batch as u64;
+fn worlds(cuts: impl Strategy<Value = Cut>) -> impl Strategy<Value = (u64, u32, Cut)> {
+    (1_u32..17, cuts).prop_flat_map(|(size, cut)| {
+        let stride = u64::from(size) * unit(cut);
         let around = (0_u64..5, 0_u64..5).prop_map(move |(k, off)| (k * stride + off).saturating_sub(2));
-        prop_oneof![0_u64..600, around].prop_map(move |n| (n, size, batch))
+        prop_oneof![0_u64..600, around].prop_map(move |n| (n, size, cut))
     })
 }
 
 proptest! {
     #[test]
     fn every_row_is_served_once_and_pads_are_exact(
-        (n, size, batch) in worlds(), tail in tails(), epoch in 0_u64..3, drop_last: bool, sort: prop::sample::Index,
+        (n, size, cut) in worlds(cuts()), tail in tails(), epoch in 0_u64..3, drop_last: bool,
+        sort: prop::sample::Index,
     ) {
         let orders = orders_of(sort, n);
         let world: Vec<_> =
-            world(&orders, size, batch, tail).into_iter().map(|s| s.with_drop_last_batch(drop_last)).collect();
+            world(&orders, size, cut, tail).into_iter().map(|s| s.with_drop_last_batch(drop_last)).collect();
         let order = world[0].orders().epoch(epoch).unwrap();
         let served = rest(&world, epoch);
         let size = u64::from(size);
@@ -136,7 +167,7 @@ proptest! {
             _ => n,
         };
         if drop_last {
-            let global_batch = size * batch as u64;
+            let global_batch = size * unit(cut);
             expected = match tail {
                 Tail::Uneven => n / size * size,
                 _ => expected,
@@ -161,9 +192,9 @@ proptest! {
 
     #[test]
     fn all_ranks_take_the_same_steps_and_only_the_last_is_short(
-        (n, size, batch) in worlds(), tail in tails(), drop_last: bool, sort: prop::sample::Index,
+        (n, size, cut) in worlds(cuts()), tail in tails(), drop_last: bool, sort: prop::sample::Index,
     ) {
-        let world = world(&orders_of(sort, n), size, batch, tail).into_iter();
+        let world = world(&orders_of(sort, n), size, cut, tail).into_iter();
         let world: Vec<_> = world.map(|sampler| sampler.with_drop_last_batch(drop_last)).collect();
         let steps = world[0].steps();
         for sampler in &world {
@@ -171,7 +202,12 @@ proptest! {
             prop_assert_eq!(sampler.steps(), steps);
             prop_assert_eq!(batches.len() as u64, steps);
             for batch_plan in &batches {
-                prop_assert!(batch_plan.rows.len() == batch || (batch_plan.step + 1 == steps && !drop_last));
+                let count = batch_plan.rows.len();
+                let is_full = match cut {
+                    Cut::Rows(batch_size) => count == batch_size,
+                    Cut::Drawn(_) => (1..=7).contains(&count),
+                };
+                prop_assert!(is_full || (batch_plan.step + 1 == steps && !drop_last));
             }
             let rows: Vec<u64> = batches.iter().flat_map(|batch| batch.rows.clone()).collect();
             let one_by_one: Vec<u64> = samples(sampler, 0).iter().map(|sample| sample.row).collect();
@@ -181,7 +217,7 @@ proptest! {
     }
 
     #[test]
-    fn wrap_and_drop_are_what_torch_does((n, size, batch) in worlds()) {
+    fn wrap_and_drop_are_what_torch_does((n, size, batch) in worlds(rows())) {
         let list: Vec<u64> = (0..n).map(|i| i * 7919 % 613).collect();
         let orders: Arc<dyn Order> = Arc::new(Listed(list.clone()));
         for (tail, drop_last) in [(Tail::Wrap, false), (Tail::Drop, true)] {
@@ -194,9 +230,9 @@ proptest! {
 
     #[test]
     fn the_merged_stream_does_not_depend_on_the_number_of_workers(
-        (n, size, batch) in worlds(), tail in tails(), workers in 0_u64..6, sort: prop::sample::Index,
+        (n, size, cut) in worlds(cuts()), tail in tails(), workers in 0_u64..6, sort: prop::sample::Index,
     ) {
-        let sampler = world(&orders_of(sort, n), size, batch, tail).pop().unwrap();
+        let sampler = world(&orders_of(sort, n), size, cut, tail).pop().unwrap();
         let plan = sampler.plan(1).unwrap();
         let mut iterators: Vec<_> =
             (0..workers.max(1)).map(|worker| plan.batches_of_worker(worker, workers).unwrap()).collect();
@@ -242,16 +278,16 @@ proptest! {
 
     #[test]
     fn resuming_after_any_step_goes_on_as_if_nothing_had_happened(
-        (n, size, batch) in worlds(), tail in tails(), drop_last: bool, sort: prop::sample::Index,
+        (n, size, cut) in worlds(cuts()), tail in tails(), drop_last: bool, sort: prop::sample::Index,
     ) {
         let orders = orders_of(sort, n);
-        for sampler in world(&orders, size, batch, tail) {
+        for sampler in world(&orders, size, cut, tail) {
             let mut sampler = sampler.with_drop_last_batch(drop_last);
             let whole = batches(&sampler, 0);
             for t in 0..whole.len() as u64 {
                 let state = sampler.state_after(0, t).unwrap();
                 let mut resumed = sampler.clone();
-                resumed.resume(&state.to_string().parse().unwrap()).unwrap();
+                resumed.resume(&saved(state)).unwrap();
                 prop_assert_eq!(resumed.state(), state);
                 if t + 1 == whole.len() as u64 {
                     prop_assert_eq!((resumed.epoch(), state.consumed), (1, 0));
@@ -285,15 +321,16 @@ proptest! {
 
     #[test]
     fn resuming_in_another_world_serves_every_remaining_row_once(
-        (n, size, batch) in worlds(), new_size in 1_u32..17, new_batch in 1_usize..9, tail in tails(),
+        (n, size, cut) in worlds(cuts()), new_size in 1_u32..17, new_cut in rows(), tail in tails(),
         new_tail in tails(), epoch in 0_u64..2, sort: prop::sample::Index,
     ) {
         let orders = orders_of(sort, n);
-        let old = world(&orders, size, batch, tail).remove(0);
+        let new_cut = if matches!(cut, Cut::Rows(_)) { new_cut } else { cut };
+        let old = world(&orders, size, cut, tail).remove(0);
         let order = old.orders().epoch(epoch).unwrap();
         for t in 0..old.steps().saturating_sub(1) {
             let state = old.state_after(epoch, t).unwrap();
-            let mut new = world(&orders, new_size, new_batch, new_tail);
+            let mut new = world(&orders, new_size, new_cut, new_tail);
             for sampler in &mut new {
                 sampler.resume(&state).unwrap();
                 let plan = sampler.plan(epoch).unwrap();
@@ -308,12 +345,19 @@ proptest! {
                 sampler.resume(&state).unwrap();
             }
             prop_assert!(new.iter().all(|sampler| sampler.steps_left() == new[0].steps_left()));
+            for sampler in new.iter().filter(|sampler| sampler.steps_left() > 1) {
+                // The new world stops in turn, after its first step.
+                let (step, mut again) = (sampler.steps() - sampler.steps_left(), sampler.clone());
+                again.resume(&saved(sampler.state_after(epoch, step).unwrap())).unwrap();
+                prop_assert_eq!(&batches(&again, epoch)[..], &batches(sampler, epoch)[1..]);
+            }
             let (left, shards) = (n - state.consumed, u64::from(new_size));
+            let began = new[0].state().run.unwrap().start;
             let expected = match new_tail {
-                Tail::Wrap => left.div_ceil(shards) * shards,
-                Tail::Drop => left / shards * shards,
-                _ => left,
-            };
+                Tail::Wrap => (n - began).div_ceil(shards) * shards,
+                Tail::Drop => (n - began) / shards * shards,
+                _ => n - began,
+            } - (state.consumed - began);
             let served = rest(&new, epoch);
             prop_assert!(served.keys().copied().eq(state.consumed..state.consumed + expected));
             let plan = new[0].plan(epoch).unwrap();
@@ -427,20 +471,20 @@ fn a_resumed_run_goes_on_rotated_or_not_as_it_began() {
 #[test]
 fn replicas_see_the_same_batches_and_together_the_whole_epoch() {
     for (name, orders) in conformance::every(101, 7).unwrap() {
-        replicas_share(&name, &orders);
+        replicas_share(&name, &orders, 4.into());
+        replicas_share(&name, &orders, Cut::drawn(5));
     }
 }
 
-fn replicas_share(name: &str, orders: &Arc<dyn Order>) {
+fn replicas_share(name: &str, orders: &Arc<dyn Order>, cut: Cut) {
     for layout in [ReplicaLayout::Consecutive, ReplicaLayout::Strided] {
         for replicas in [1, 2, 3, 4, 6, 12] {
             let mut groups: BTreeMap<u32, Vec<Vec<BatchPlan>>> = BTreeMap::new();
             for rank in 0..12 {
                 let shard = Shard::new(rank, 12).unwrap().with_replicas(replicas, layout).unwrap();
-                let sampler = DistributedSampler::new(Arc::clone(orders), shard, 4).unwrap();
-                groups.entry(shard.index()).or_default().push(batches(&sampler, 0));
+                groups.entry(shard.index()).or_default().push(batches(&cut.sampler(orders, shard), 0));
             }
-            let plain = world(orders, 12 / replicas, 4, Tail::Wrap);
+            let plain = world(orders, 12 / replicas, cut, Tail::Wrap);
             assert_eq!(groups.len(), plain.len(), "{name}");
             for (members, plain) in groups.values().zip(&plain) {
                 assert_eq!(members.len(), replicas as usize);
@@ -471,7 +515,8 @@ fn replicas_count_once_in_what_is_consumed() {
 fn no_rows_make_no_steps() {
     for orders in [global(0), Arc::new(Sequential::new(0).unwrap())] {
         for tail in Tail::ALL {
-            for mut sampler in world(&orders, 3, 2, tail) {
+            let drawn = world(&orders, 3, Cut::drawn(1), tail);
+            for mut sampler in world(&orders, 3, 2, tail).into_iter().chain(drawn) {
                 assert_eq!((sampler.len(), sampler.steps()), (0, 0));
                 assert!(sampler.is_empty());
                 assert_eq!(sampler.iter().unwrap().count(), 0);
@@ -637,16 +682,62 @@ fn a_batch_is_written_over_the_one_before() {
 
 #[test]
 fn skipping_ahead_is_the_same_as_walking() {
-    let plan = world(&global(97), 3, 4, Tail::Wrap).remove(1).plan(0).unwrap();
-    let samples: Vec<Sample> = plan.samples().map(|sample| sample.unwrap()).collect();
-    let batches: Vec<BatchPlan> = plan.batches_of_worker(1, 2).unwrap().map(|batch| batch.unwrap()).collect();
-    assert_eq!(plan.samples().size_hint(), (samples.len(), Some(samples.len())));
-    assert_eq!(plan.batches_of_worker(1, 2).unwrap().size_hint(), (batches.len(), Some(batches.len())));
-    for skip in 0..samples.len() + 2 {
-        assert_eq!(plan.samples().nth(skip).transpose().unwrap().as_ref(), samples.get(skip));
-        let batch = plan.batches_of_worker(1, 2).unwrap().nth(skip).transpose().unwrap();
-        assert_eq!(batch.as_ref(), batches.get(skip));
+    for cut in [Cut::Rows(4), Cut::drawn(2)] {
+        let plan = world(&global(97), 3, cut, Tail::Wrap).remove(1).plan(0).unwrap();
+        let samples: Vec<Sample> = plan.samples().map(|sample| sample.unwrap()).collect();
+        let batches: Vec<BatchPlan> = plan.batches_of_worker(1, 2).unwrap().map(|batch| batch.unwrap()).collect();
+        assert_eq!(plan.samples().size_hint(), (samples.len(), Some(samples.len())));
+        assert_eq!(plan.batches_of_worker(1, 2).unwrap().size_hint(), (batches.len(), Some(batches.len())));
+        for skip in 0..samples.len() + 2 {
+            assert_eq!(plan.samples().nth(skip).transpose().unwrap().as_ref(), samples.get(skip));
+            let batch = plan.batches_of_worker(1, 2).unwrap().nth(skip).transpose().unwrap();
+            assert_eq!(batch.as_ref(), batches.get(skip));
+        }
     }
+}
+
+#[test]
+fn samples_are_found_by_their_step_and_by_their_position() {
+    for cut in [Cut::Rows(4), Cut::drawn(3)] {
+        for tail in [Tail::Wrap, Tail::Drop, Tail::Uneven] {
+            let mut world = world(&global(97), 3, cut, tail);
+            let state = world[0].state_after(1, 2).unwrap();
+            world.iter_mut().for_each(|sampler| sampler.resume(&state).unwrap());
+            for sampler in &world {
+                let plan = sampler.plan(1).unwrap();
+                assert_eq!((plan.step_of(plan.first_sample() - 1), plan.step_of(plan.len())), (None, None));
+                let mut positions = BTreeMap::new();
+                for p in plan.first_sample()..plan.len() {
+                    let (step, slot) = plan.step_of(p).unwrap();
+                    let (batch, sample) = (plan.batch(step).unwrap(), plan.at(p).unwrap().unwrap());
+                    assert_eq!(
+                        (batch.rows[slot as usize], batch.first + slot * batch.stride),
+                        (sample.row, sample.position)
+                    );
+                    positions.insert(sample.position, p);
+                }
+                for position in 0..120 {
+                    assert_eq!(plan.sample_at(position), positions.get(&position).copied());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_state_of_another_kind_of_plan_is_refused() {
+    let (mut rows, mut drawn) =
+        (world(&global(100), 2, 7, Tail::Wrap), world(&global(100), 2, Cut::drawn(1), Tail::Wrap));
+    let (of_rows, of_drawn) = (rows[0].state_after(0, 1).unwrap(), drawn[0].state_after(0, 1).unwrap());
+    for (sampler, state) in [(&mut rows[1], of_drawn), (&mut drawn[1], of_rows)] {
+        let (before, error) = (sampler.state(), sampler.resume(&state).unwrap_err());
+        assert_eq!(error.kind(), ErrorKind::StateMismatch);
+        assert!(error.to_string().contains("drawn") && error.to_string().contains("rows"), "{error}");
+        assert_eq!(sampler.state(), before);
+    }
+    // States of version 1 are of rows.
+    let first = State { run: None, ..of_rows };
+    assert!(rows[1].resume(&first).is_ok() && drawn[1].resume(&first).is_err());
 }
 
 #[test]

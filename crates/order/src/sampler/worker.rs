@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::DistributedSampler;
+use super::batching::EqualRows;
 use super::plan::EpochPlan;
 use super::shard::Shard;
 use crate::{EpochOrder, Order, fingerprint};
@@ -49,24 +50,29 @@ impl DistributedSampler {
             let message = format!("worker {worker} is not one of {workers}");
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("workers count from 0"));
         }
-        let samples = self.samples_left();
-        let batches = samples.div_ceil(self.batch_size);
-        let own = batches.saturating_sub(worker).div_ceil(workers);
-        // No overflow: all but the last of these batches are full, and these are among the samples.
-        let has_last = own > 0 && (batches - 1) % workers == worker;
-        let len = if has_last {
-            (own - 1) * self.batch_size + (samples - (batches - 1) * self.batch_size)
-        } else {
-            own * self.batch_size
-        };
-        let orders = WorkerOrder { sampler: self.clone(), worker, workers, len };
-        let batch_size = usize::try_from(self.batch_size)
-            .map_err(|_| Error::new(ErrorKind::TooLarge, format!("batches of {} rows", self.batch_size)))?;
-        let mut sampler = DistributedSampler::new(Arc::new(orders), Shard::new(0, 1)?, batch_size)?;
+        let mut sampler = self.batching.worker(self, worker, workers)?;
         sampler.set_epoch(self.epoch);
         sampler.part_of = Some(Arc::new(PartOf { rank: self.clone(), worker, workers }));
         Ok(sampler)
     }
+}
+
+/// The sampler of a worker of a rank that has batches of `size` rows: over the rows of its own batches alone, which are
+/// all full but for the last.
+pub(super) fn worker_of_rows(
+    rank: &DistributedSampler,
+    size: u64,
+    worker: u64,
+    workers: u64,
+) -> Result<DistributedSampler> {
+    let samples = rank.samples_left();
+    let batches = samples.div_ceil(size);
+    let own = batches.saturating_sub(worker).div_ceil(workers);
+    // No overflow: all but the last of these batches are full, and these are among the samples.
+    let has_last = own > 0 && (batches - 1) % workers == worker;
+    let len = if has_last { (own - 1) * size + (samples - (batches - 1) * size) } else { own * size };
+    let orders = WorkerOrder { sampler: rank.clone(), size, worker, workers, len };
+    DistributedSampler::with_batching(Arc::new(orders), Shard::new(0, 1)?, EqualRows::of(size))
 }
 
 /// The samples of one worker, epoch after epoch: position `i * B + j` is sample `(worker + i * workers) * B + j` of the
@@ -74,6 +80,7 @@ impl DistributedSampler {
 #[derive(Debug)]
 struct WorkerOrder {
     sampler: DistributedSampler,
+    size: u64,
     worker: u64,
     workers: u64,
     len: u64,
@@ -96,18 +103,19 @@ impl Order for WorkerOrder {
             return Err(Error::new(ErrorKind::InvalidArgument, message)
                 .with_hint("ask the rank's sampler for its worker again, once it is in that epoch"));
         }
-        let Self { worker, workers, len, .. } = *self;
-        Ok(Arc::new(WorkerEpochOrder { plan: self.sampler.plan(epoch)?, worker, workers, len }))
+        let Self { size, worker, workers, len, .. } = *self;
+        let plan = self.sampler.plan(epoch)?;
+        Ok(Arc::new(WorkerEpochOrder { plan, size, worker, workers, len }))
     }
 
     /// Over all that decides which rows come when: the rank's orders, where its epoch begins, its shard, and the
     /// worker.
     fn fingerprint(&self) -> u64 {
-        let Self { sampler, worker, workers, len } = self;
+        let Self { sampler, size, worker, workers, len } = self;
         let shard = sampler.shard;
         let start = sampler.start(sampler.epoch);
         let (index, count) = (shard.index().into(), shard.count().into());
-        let parameters = [sampler.orders.fingerprint(), start, index, count, sampler.batch_size, *worker, *workers];
+        let parameters = [sampler.orders.fingerprint(), start, index, count, *size, *worker, *workers];
         fingerprint(Self::NAME, Self::VERSION, *len, &parameters)
     }
 
@@ -120,6 +128,7 @@ impl Order for WorkerOrder {
 #[derive(Debug)]
 struct WorkerEpochOrder {
     plan: EpochPlan,
+    size: u64,
     worker: u64,
     workers: u64,
     len: u64,
@@ -128,13 +137,13 @@ struct WorkerEpochOrder {
 impl WorkerEpochOrder {
     /// The rank's sample at a position below `len`.
     fn sample(&self, position: u64) -> u64 {
-        let size = self.plan.batch_size;
+        let size = self.size;
         (self.worker + position / size * self.workers) * size + position % size
     }
 
     /// Where a sample of the rank is, if this worker has it.
     fn place(&self, sample: u64) -> Option<u64> {
-        let size = self.plan.batch_size;
+        let size = self.size;
         let past = (sample / size).checked_sub(self.worker).filter(|past| past % self.workers == 0)?;
         Some(past / self.workers * size + sample % size).filter(|position| *position < self.len)
     }
@@ -149,28 +158,24 @@ impl EpochOrder for WorkerEpochOrder {
         if position >= self.len {
             return None;
         }
+        let mut stretch = self.plan.stretch;
         // An order that breaks its contract shows as one without a row here, which the sampler reports.
-        self.plan.at_left(self.sample(position)).ok().flatten().map(|sample| sample.row)
+        self.plan.at_left(self.sample(position), &mut stretch).ok().flatten().map(|sample| sample.row)
     }
 
     fn position(&self, row: u64) -> Option<u64> {
-        let (index, count) = (u64::from(self.plan.shard.index()), u64::from(self.plan.shard.count()));
-        let mut position = self.plan.order.position(row)?;
-        loop {
-            // As a pad it is served at its position plus the length, and so on.
-            let past = position.checked_sub(self.plan.start.checked_add(index)?);
-            let sample = past.filter(|past| past % count == 0).map(|past| past / count);
-            if sample.is_some_and(|sample| sample >= self.plan.left.samples) {
-                return None;
-            }
+        let plan = &self.plan;
+        let end = plan.rest.start.saturating_add(plan.served);
+        let mut position = plan.order.position(row)?;
+        // As a pad it is served at its position plus the length, and so on.
+        while position < end {
+            let sample = plan.batching.sample_at(&plan.rest, position).filter(|sample| *sample < plan.left.samples);
             if let Some(place) = sample.and_then(|sample| self.place(sample)) {
                 return Some(place);
             }
-            if position / count > self.plan.start / count + self.plan.left.samples {
-                return None;
-            }
-            position = position.checked_add(self.plan.order.len())?;
+            position = position.checked_add(plan.order.len())?;
         }
+        None
     }
 }
 
@@ -179,6 +184,8 @@ mod tests {
     use super::*;
     use crate::Global;
     use crate::sampler::Tail;
+    use crate::sampler::batching::ROWS;
+    use crate::sampler::tests::plans::Cut;
 
     fn batches(sampler: &DistributedSampler, epoch: u64) -> Vec<Vec<u64>> {
         let plan = sampler.plan(epoch).unwrap();
@@ -192,12 +199,32 @@ mod tests {
             for (worker, own) in of_workers.iter().enumerate() {
                 let expected: Vec<_> = whole.iter().skip(worker).step_by(workers as usize).cloned().collect();
                 assert_eq!(batches(own, epoch), expected, "{sampler:?}, worker {worker} of {workers}");
+                check_states(own, epoch);
+                if sampler.batching.kind() != ROWS {
+                    continue;
+                }
                 let order = own.orders().epoch(epoch).unwrap();
                 for row in 0..sampler.orders().len() {
                     let served = expected.iter().any(|batch| batch.contains(&row));
                     assert_eq!(order.position(row).is_some(), served, "{row} in {expected:?}");
                     assert!(order.position(row).is_none_or(|position| order.row(position) == Some(row)));
                 }
+            }
+        }
+    }
+
+    /// Steps are numbered from 0, and it goes on after each of them.
+    fn check_states(own: &DistributedSampler, epoch: u64) {
+        let plan = own.plan(epoch).unwrap();
+        let steps: Vec<u64> = plan.batches().map(|batch| batch.unwrap().step).collect();
+        assert!(steps.iter().copied().eq(0..plan.steps()));
+        for step in steps.iter().rev().skip(1).step_by(3) {
+            let mut resumed = own.clone();
+            resumed.resume(&own.state_after(epoch, *step).unwrap()).unwrap();
+            let left = resumed.plan(epoch).unwrap();
+            assert_eq!((left.steps(), left.first_step()), (plan.steps(), step + 1));
+            for step in left.first_step()..left.steps() {
+                assert_eq!(left.batch(step).unwrap(), plan.batch(step).unwrap());
             }
         }
     }
@@ -209,10 +236,10 @@ mod tests {
                 for rank in 0..world {
                     for tail in [Tail::Wrap, Tail::Drop, Tail::Uneven] {
                         let shard = Shard::new(rank, world).unwrap().with_tail(tail);
-                        let orders = Arc::new(Global::new(n, 3).unwrap());
-                        for (batch_size, drop_last) in [(1, false), (4, false), (4, true), (100, false)] {
-                            let sampler = DistributedSampler::new(orders.clone(), shard, batch_size).unwrap();
-                            let sampler = sampler.with_drop_last_batch(drop_last);
+                        let orders: Arc<dyn Order> = Arc::new(Global::new(n, 3).unwrap());
+                        let cuts: [Cut; 4] = [1.into(), 4.into(), 100.into(), Cut::drawn(n)];
+                        for (cut, drop_last) in cuts.into_iter().flat_map(|cut| [(cut, false), (cut, true)]) {
+                            let sampler = cut.sampler(&orders, shard).with_drop_last_batch(drop_last);
                             for workers in [1, 2, 3] {
                                 check(&sampler, workers, &[0, 1]);
                             }
@@ -225,13 +252,18 @@ mod tests {
 
     #[test]
     fn a_resumed_epoch_is_served_by_workers_from_where_it_goes_on_and_no_other_epoch_is() {
-        let mut sampler =
-            DistributedSampler::new(Arc::new(Global::new(100, 3).unwrap()), Shard::new(1, 3).unwrap(), 4).unwrap();
-        let state = sampler.state_after(5, 2).unwrap();
-        sampler.resume(&state).unwrap();
+        let orders: Arc<dyn Order> = Arc::new(Global::new(100, 3).unwrap());
+        let resumed = |cut: Cut| {
+            let mut sampler = cut.sampler(&orders, Shard::new(1, 3).unwrap());
+            sampler.resume(&sampler.state_after(5, 2).unwrap()).unwrap();
+            sampler
+        };
+        let sampler = resumed(4.into());
         check(&sampler, 2, &[5]);
         let worker = sampler.worker(0, 2).unwrap();
         assert_eq!(worker.plan(6).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        // What has no order of its own goes on with all of the epochs that follow.
+        check(&resumed(Cut::drawn(1)), 2, &[5, 6]);
     }
 
     #[test]
