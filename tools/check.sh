@@ -57,9 +57,10 @@ cargo fmt --all --check
 step "what it depends on"
 python3 tools/dependencies.py
 
-step "what is generated: the public API as text, the picture"
+step "what is generated: the public API as text, what Python declares of the C API, the picture"
 bash tools/api.sh --check
 rustfmt --check --edition 2024 tools/api/main.rs
+python3 tools/python/declarations.py --check
 python3 tools/picture.py --check
 
 # All of these share what is compiled of the dependencies, because the tests ask for the features that differ.

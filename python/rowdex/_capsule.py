@@ -12,6 +12,8 @@ import os
 import sys
 from typing import Any, NamedTuple
 
+from .native import ArrowArrayStream
+
 # Not ctypes.pythonapi, whose argument types belong to the whole process: others set them as they need them.
 _new = ctypes.PyDLL(None).PyCapsule_New
 _new.restype = ctypes.py_object
@@ -38,10 +40,10 @@ _given.restype = ctypes.c_void_p
 _given.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
-def stream_pointer(source: Any) -> tuple[object, int]:
-    """The capsule of an Arrow stream, which must live while it is read, and the address of its struct."""
+def stream_of(source: Any) -> tuple[object, ArrowArrayStream]:
+    """The capsule of an Arrow stream, which must live while it is read, and its struct."""
     owner = source.__arrow_c_stream__()
-    return owner, _given(owner, b"arrow_array_stream")
+    return owner, ArrowArrayStream.from_address(_given(owner, b"arrow_array_stream"))
 
 
 def capsule(struct: Any, name: bytes) -> object:

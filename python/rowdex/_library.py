@@ -12,10 +12,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from . import _ffi
+from . import native
 from .errors import BY_STATUS, Error, InternalError
 
-library: Any = _ffi.load()
+library: Any = native.load()
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ def exception_of(error: Any) -> Error:
     def text(value: bytes | None) -> str | None:
         return None if value is None else value.decode(errors="replace")
 
-    info = _ffi.ErrorInfo()
+    info = native.ErrorInfo()
     library.error_get_info(error, ctypes.byref(info))
     return BY_STATUS.get(info.kind, InternalError)(
         _in_python(text(info.message) or ""),
@@ -49,13 +49,22 @@ def _in_python(text: str) -> str:
     return re.sub(r"`--[a-z ]+`", lambda found: _OPTIONS.get(found[0], found[0]), text) if "`--" in text else text
 
 
+# Milliseconds that a call waits for a batch.
+_MAX_WAIT = 100
+
+
+def loader_options(**fields: Any) -> native.LoaderOptions:
+    """How a loader works whose batches :func:`call` waits for."""
+    return native.LoaderOptions(max_wait=_MAX_WAIT, **fields)
+
+
 def call(function: Any, *arguments: Any) -> None:
     """Calls what returns a status, and raises its error. What takes long comes back now and then, and is called again:
     Python runs signal handlers, such as that of Ctrl-C, between two calls.
     """
     error = ctypes.c_void_p()
     while status := function(*arguments, ctypes.byref(error)):
-        raised = None if status == _ffi.TIMED_OUT else exception_of(error)
+        raised = None if status == native.Status.TIMED_OUT else exception_of(error)
         library.error_free(error)
         if raised is not None:
             try:
@@ -299,9 +308,9 @@ def count(value: int | None, name: str) -> int:
     if value is None:
         return 0
     value = whole(value, name)
-    if not 0 <= value < _ffi.NONE:
+    if not 0 <= value < native.NONE:
         raise ValueError(f"{name} is {value}: use 0 or more")
-    return _ffi.NONE if value == 0 else value
+    return native.NONE if value == 0 else value
 
 
 # As on the command line: a bare "K" is a KiB.
@@ -329,6 +338,6 @@ def size(value: int | str | None, name: str) -> int:
             raise ValueError(f"{name} is {value!r}: use a number of bytes, or a text such as '4GiB' or '512MB'")
         value = round(float(found[1]) * unit)
     value = whole(value, name)
-    if not 0 < value < _ffi.NONE:
+    if not 0 < value < native.NONE:
         raise ValueError(f"{name} is {value}: use a number of bytes from 1 on")
     return value

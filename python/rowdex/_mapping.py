@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Generator
 from typing import Any
 
-from . import _ffi
+from . import native
 from ._library import Handle, call, library
 from .batch import Batch
 from .errors import ClosedError, OutOfRangeError
@@ -105,8 +105,8 @@ class Mapping:
             self._last.stop()
 
 
-def _info(loader: Handle) -> _ffi.LoaderInfo:
-    info = _ffi.LoaderInfo()
+def _info(loader: Handle) -> native.LoaderInfo:
+    info = native.LoaderInfo()
     call(library.loader_get_info, loader, ctypes.byref(info))
     return info
 

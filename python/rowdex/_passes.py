@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 
-from . import _ffi
-from ._library import Handle, count, library, size, waiting
+from ._library import Handle, count, library, loader_options, size, waiting
 from .batch import Batch
 from .dataset import Dataset
 from .sampler import DistributedSampler
@@ -43,7 +42,7 @@ def begin(
         partition="contiguous",
         batch_size=batch_rows(dataset) if rows is None else rows,
     )
-    options = _ffi.LoaderOptions(memory=size(memory, "memory"), threads=count(threads, "threads"), epochs=1)
+    options = loader_options(memory=size(memory, "memory"), threads=count(threads, "threads"), epochs=1)
     arguments = (dataset._pointer, sampler._at(0), ctypes.byref(options))
     return waiting(dataset._remote, lambda: Handle(library.loader_free, library.loader_new, *arguments))
 

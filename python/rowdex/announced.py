@@ -6,7 +6,7 @@ import ctypes
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import _ffi
+from . import native
 from ._library import Handle, call, count, library, size, waiting
 from .batch import Batch
 from .errors import ClosedError
@@ -64,7 +64,7 @@ class Announced:
         if portion is not None and portion < 1:
             raise ValueError(f"portion is {portion}: use 1 or more")
         self.dataset = dataset
-        options = _ffi.AnnouncedOptions(
+        options = native.AnnouncedOptions(
             memory=size(memory, "memory"), threads=count(threads, "threads"), portion=portion or 0
         )
         ids = dataset._row_ids(rows)
@@ -111,7 +111,7 @@ class Announced:
     @property
     def stats(self) -> AnnouncedStats:
         """What it did so far."""
-        found = _ffi.AnnouncedStats()
+        found = native.AnnouncedStats()
         call(library.announced_get_stats, self._pointer, ctypes.byref(found))
         counts = (int(getattr(found, name)) for name in AnnouncedStats._fields[:9])
         times = (getattr(found, f"{name}_ns") / 1e9 for name in AnnouncedStats._fields[9:])

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from . import _capsule, _ffi, _values
+from . import _capsule, _values, native
 from ._arrays import Nulls, in_rows, reader, to_torch
 from ._imports import loaded
 from ._library import Handle, Owned, call, library
@@ -18,7 +18,7 @@ class _Exported(Owned):
     """An ``ArrowArray`` that releases itself. Buffers that were taken from it refer to it."""
 
     def __init__(self, _: Any, handle: Handle) -> None:
-        self.array = _ffi.ArrowArray()
+        self.array = native.ArrowArray()
         self._as_parameter_ = ctypes.byref(self.array)
         call(library.batch_export, handle, ctypes.byref(self.array), None)
 
@@ -48,7 +48,7 @@ class Batch:
     def __init__(self, handle: Handle, schema: Schema) -> None:
         self._handle = handle
         self._schema = schema
-        info = _ffi.BatchInfo()
+        info = native.BatchInfo()
         call(library.batch_get_info, handle, ctypes.byref(info))
         self._info = info
         self._exported: _Exported | None = None
@@ -224,12 +224,12 @@ class Batch:
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         """``arrow_schema`` and ``arrow_array`` capsules. A requested schema is not heeded: consumers cast."""
-        array, schema = _ffi.ArrowArray(), _ffi.ArrowSchema()
+        array, schema = native.ArrowArray(), native.ArrowSchema()
         call(library.batch_export, self._handle, ctypes.byref(array), ctypes.byref(schema))
         return _capsule.capsule(schema, b"arrow_schema"), _capsule.capsule(array, b"arrow_array")
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """An ``arrow_array_stream`` capsule, of one array."""
-        stream = _ffi.ArrowArrayStream()
+        stream = native.ArrowArrayStream()
         call(library.batch_stream, self._handle, ctypes.byref(stream))
         return _capsule.capsule(stream, b"arrow_array_stream")

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
-from . import _capsule, _ffi
+from . import _capsule, native
 from ._imports import loaded
 from ._library import (
     Handle,
@@ -196,7 +196,7 @@ class Dataset:
         names = None if columns is None else [text_bytes(name, "column name") for name in columns]
         # NULL stands for all columns, so no column at all is a pointer to no name.
         none = ctypes.cast(texts([b""]), ctypes.POINTER(ctypes.c_char_p))
-        options = _ffi.DatasetOptions(
+        options = native.DatasetOptions(
             columns=None if names is None else texts(names) if names else none,
             num_columns=0 if names is None else len(names),
             root=optional_path(arguments["root"]),
@@ -290,8 +290,8 @@ class Dataset:
         counters = self._counted()
         return Counters(*(getattr(counters, name) for name in Counters._fields))
 
-    def _counted(self) -> _ffi.Counters:
-        counters = _ffi.Counters()
+    def _counted(self) -> native.Counters:
+        counters = native.Counters()
         call(library.dataset_counters, self._pointer, ctypes.byref(counters))
         return counters
 
@@ -366,7 +366,7 @@ class Dataset:
         """
         passes = loaded("rowdex._passes")
 
-        stream = _ffi.ArrowArrayStream()
+        stream = native.ArrowArrayStream()
         call(library.loader_stream, passes.begin(self), ctypes.byref(stream))
         return _capsule.capsule(stream, b"arrow_array_stream")
 
@@ -438,7 +438,7 @@ class Dataset:
         name = text_bytes(column, "column name")
         arguments = (self._pointer, name, optional_set(of))
         found = waiting(self._remote, lambda: Handle(library.labels_free, library.dataset_labels, *arguments))
-        info = _ffi.LabelsInfo()
+        info = native.LabelsInfo()
         call(library.labels_get_info, found, ctypes.byref(info))
         codes = array.array("I")
         if info.num_codes:
@@ -462,7 +462,7 @@ class Dataset:
         arguments = (self._pointer, name, optional_set(of))
         found = waiting(self._remote, lambda: Handle(library.counts_free, library.dataset_counts, *arguments))
         counts: dict[Class, int] = {}
-        count = _ffi.ClassCount()
+        count = native.ClassCount()
         for place in range(library.counts_len(found)):
             call(library.counts_get, found, place, ctypes.byref(count))
             value = ctypes.string_at(count.value, count.value_len) if count.value_len else b""
@@ -541,7 +541,7 @@ class Dataset:
             report = waiting(
                 self._remote, lambda: Handle(library.verify_report_free, library.dataset_verify, *arguments)
             )
-        info = _ffi.VerifyInfo()
+        info = native.VerifyInfo()
         call(library.verify_report_get_info, report, ctypes.byref(info))
         errors = [exception_of(library.verify_report_problem(report, problem)) for problem in range(info.problems)]
         return VerifyReport(int(info.files), int(info.rows), errors)

@@ -14,7 +14,7 @@ import sys
 import textwrap
 from typing import Any, Literal, NamedTuple
 
-from . import __version__, _ffi
+from . import __version__, native
 from ._library import library, located
 from ._machine import Machine, cached
 from .errors import ArgumentError, Error
@@ -186,7 +186,7 @@ def _versions(found: _Examination) -> None:
         "rowdex": f"rowdex {__version__}",
         "library": str(library._name),
         "library_version": library.version().decode(),
-        "c_api": _ffi.ABI_VERSION,
+        "c_api": native.ABI_VERSION,
         "python": f"{platform.python_version()} ({sys.executable})",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}, {libc}",
         "packages": {name: version for name, version in versions.items() if version is not None},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .native import Status
+
 
 class Error(Exception):
     """What went wrong, where, and what to do about it.
@@ -94,19 +96,19 @@ class InternalError(Error, RuntimeError):
 
 
 BY_STATUS: dict[int, type[Error]] = {
-    1: IoError,
-    2: NotFoundError,
-    3: AlreadyExistsError,
-    4: FormatError,
-    5: FormatError,
-    6: FormatError,
-    7: FormatError,
-    8: SchemaError,
-    9: StaleError,
-    10: OutOfRangeError,
-    11: ArgumentError,
-    12: TooLargeError,
-    13: StateError,
-    14: InternalError,
-    15: ClosedError,
+    Status.IO: IoError,
+    Status.NOT_FOUND: NotFoundError,
+    Status.ALREADY_EXISTS: AlreadyExistsError,
+    Status.INVALID_INDEX: FormatError,
+    Status.UNSUPPORTED_INDEX: FormatError,
+    Status.INVALID_PARQUET: FormatError,
+    Status.UNSUPPORTED_PARQUET: FormatError,
+    Status.SCHEMA: SchemaError,
+    Status.STALE: StaleError,
+    Status.OUT_OF_RANGE: OutOfRangeError,
+    Status.INVALID_ARGUMENT: ArgumentError,
+    Status.TOO_LARGE: TooLargeError,
+    Status.STATE_MISMATCH: StateError,
+    Status.INTERNAL: InternalError,
+    Status.CLOSED: ClosedError,
 }

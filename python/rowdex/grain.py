@@ -22,10 +22,10 @@ from typing import Any
 
 import grain
 
-from . import _ffi
+from . import native
 from ._arrays import Nulls
 from ._columns import Masked, Ragged, row_of
-from ._library import Handle, PerProcess, call, count, library, size
+from ._library import Handle, PerProcess, call, count, library, loader_options, size
 from ._options import lengths
 from .batch import Batch
 from .dataset import Dataset
@@ -557,7 +557,7 @@ class _WorkerBatches(grain.DatasetIterator[Any]):
         sampler, left = self._sampler(), steps_left(self._sampler())
         first = (self._step - left.start) % self._workers
         memory, threads = self._of._options
-        options = _ffi.LoaderOptions(memory=memory, threads=threads, epochs=self._epoch + 1 if self._resumed else 0)
+        options = loader_options(memory=memory, threads=threads, epochs=self._epoch + 1 if self._resumed else 0)
         own = Handle(library.sampler_free, library.sampler_worker, sampler, first, self._workers)
         loader = Handle(
             library.loader_free, library.loader_new, self._of._dataset._pointer, own, ctypes.byref(options)
@@ -568,7 +568,7 @@ class _WorkerBatches(grain.DatasetIterator[Any]):
 
     def get_state(self) -> dict[str, Any]:
         """Before the next batch of this worker."""
-        text = ctypes.create_string_buffer(_ffi.STATE_CAPACITY)
+        text = ctypes.create_string_buffer(native.STATE_CAPACITY)
         call(library.sampler_state, self._sampler(), self._epoch, self._step, text, len(text))
         return {"state": text.value.decode()}
 

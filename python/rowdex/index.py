@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from . import _ffi
-from ._capsule import stream_pointer
+from . import native
+from ._capsule import stream_of
 from ._imports import loaded
 from ._library import (
     Handle,
@@ -156,7 +156,7 @@ def build(
         raise ValueError(f"slice={slice}: there is no such slice; (0, 8) is the first of eight")
     old_names = [text_bytes(name, "rename") for name in rename or ()]
     new_names = [text_bytes(name, "rename") for name in (rename or {}).values()]
-    options = _ffi.BuildOptions(
+    options = native.BuildOptions(
         inputs=texts(encoded),
         num_inputs=len(encoded),
         root=optional_path(root),
@@ -176,9 +176,9 @@ def build(
         renames_to=texts(new_names) if rename else None,
         num_renames=len(old_names),
     )
-    report = _ffi.BuildReport()
+    report = native.BuildReport()
     differences: list[str] = []
-    options.difference = _ffi.Difference(lambda _, text: differences.append(text.decode()))
+    options.difference = native.Difference(lambda _, text: differences.append(text.decode()))
     with told(progress, "indexing") as options.progress:
         remote = is_remote(*encoded, output, root, *encoded_parts)
         build_to = (path_bytes(output), ctypes.byref(options), ctypes.byref(report))
@@ -284,7 +284,7 @@ class Index:
         Raises:
             OutOfRangeError: which is an ``IndexError``.
         """
-        handle, location = self._handle.get(), _ffi.Location()
+        handle, location = self._handle.get(), native.Location()
         wanted = ctypes.c_uint64(row_id(row, len(self)))
         call(library.index_locate, handle, ctypes.byref(wanted), 1, ctypes.byref(location))
         return Location(_file(handle, location.file).path, location.ordinal, location.row)
@@ -329,8 +329,8 @@ class Index:
         found = array.array("d", bytes(8 * (len(self) if of is None else len(of))))
         rest = (text_bytes(column, "column name"), kept, *found.buffer_info())
         if hasattr(rows, "__arrow_c_stream__"):
-            owner, pointer = stream_pointer(rows)
-            call(library.index_weights_stream, self._handle.get(), pointer, *rest)
+            owner, stream = stream_of(rows)
+            call(library.index_weights_stream, self._handle.get(), stream, *rest)
             del owner
         else:
             call(library.index_weights, self._handle.get(), path_bytes(rows), *rest)
@@ -346,13 +346,13 @@ def _open_index(path: str, fingerprint: int | None, store: StoreOptions | None) 
 
 
 def _info(handle: Handle) -> Any:
-    info = _ffi.IndexInfo()
+    info = native.IndexInfo()
     call(library.index_get_info, handle, ctypes.byref(info))
     return info
 
 
 def _file(handle: Handle, number: int) -> FileInfo:
-    info = _ffi.FileInfo()
+    info = native.FileInfo()
     call(library.index_get_file, handle, number, ctypes.byref(info))
     return FileInfo(info.path.text(), info.size, info.first_row, info.rows, info.row_groups)
 

@@ -7,7 +7,7 @@ import importlib
 import sys
 from typing import NamedTuple
 
-from . import _ffi
+from . import native
 from ._library import call, library
 from .errors import ArgumentError
 
@@ -42,10 +42,10 @@ class Launch(NamedTuple):
             ArgumentError: which is a ``ValueError``, if no launcher is found, if a variable is missing or no number, or
                 if launchers disagree. It names the variables.
         """
-        found = _ffi.Launch()
+        found = native.Launch()
         call(library.launch_from_env, ctypes.byref(found))
         local_rank, local_world_size = (
-            None if value == _ffi.UNKNOWN else int(value) for value in (found.local_rank, found.local_world_size)
+            None if value == native.UNKNOWN else int(value) for value in (found.local_rank, found.local_world_size)
         )
         return Launch(int(found.rank), int(found.world_size), local_rank, local_world_size, found.launcher.text())
 

@@ -11,10 +11,10 @@ import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from . import _capsule, _counted, _ffi, _share
+from . import _capsule, _counted, _share, native
 from ._arrays import Nulls, reader, split, to_torch
 from ._imports import loaded
-from ._library import Handle, PerProcess, call, count, exception_of, library, no_nul, size, waiting
+from ._library import Handle, PerProcess, call, count, exception_of, library, loader_options, no_nul, size, waiting
 from ._mapping import Mapping
 from ._stats import COUNTS, TIMES, LoaderStats, Meter
 from ._substitutes import Substitutes
@@ -339,9 +339,9 @@ class Loader:
         """Batches as they are."""
         return batch
 
-    def _loader_options(self) -> _ffi.LoaderOptions:
+    def _loader_options(self) -> native.LoaderOptions:
         memory, threads, read_ahead = self._options
-        return _ffi.LoaderOptions(memory=memory, threads=threads, read_ahead=read_ahead, **self._more_options)
+        return loader_options(memory=memory, threads=threads, read_ahead=read_ahead, **self._more_options)
 
     @property
     def schema(self) -> Schema:
@@ -366,8 +366,8 @@ class Loader:
         call(library.loader_set_epoch, loader, sampler.epoch)
         return loader
 
-    def _info(self) -> _ffi.LoaderInfo:
-        info = _ffi.LoaderInfo()
+    def _info(self) -> native.LoaderInfo:
+        info = native.LoaderInfo()
         call(library.loader_get_info, self._loader.get(), ctypes.byref(info))
         return info
 
@@ -404,7 +404,7 @@ class Loader:
         """Begins an epoch. Returns the loader of the library, the epoch and its first step."""
         self._sampler._check_world()
         self._check_worker()
-        loader, begun = self._loader.get(), _ffi.LoaderInfo()
+        loader, begun = self._loader.get(), native.LoaderInfo()
         call(library.loader_begin_epoch, loader, ctypes.byref(begun))
         self._loaded_epoch = None
         self._begun = (int(begun.epoch), int(begun.step))
@@ -529,7 +529,7 @@ class Loader:
         """Where the run stands: after the last batch that was handed out. It is the same on all ranks after the same
         step.
         """
-        text = ctypes.create_string_buffer(_ffi.STATE_CAPACITY)
+        text = ctypes.create_string_buffer(native.STATE_CAPACITY)
         call(library.loader_state, self._loader.get(), text, len(text))
         return {"state": text.value.decode()}
 
@@ -548,7 +548,7 @@ class Loader:
     def predict(self) -> Prediction:
         """What this loader will do, from the index alone. Takes a fraction of a second."""
         options = self._loader_options()
-        found = _ffi.Prediction()
+        found = native.Prediction()
         sampler = self._sampler._at(self._sampler.epoch)
         given = (self.dataset._pointer, sampler, ctypes.byref(options), ctypes.byref(found))
         waiting(self.dataset._remote, lambda: call(library.loader_predict, *given))
@@ -557,7 +557,7 @@ class Loader:
     @property
     def stats(self) -> LoaderStats:
         """What was done since the loader was started, resumed or set to another epoch, and how fast, as a flat dict."""
-        found = _ffi.LoaderStats()
+        found = native.LoaderStats()
         call(library.loader_get_stats, self._reading() or self._loader.get(), ctypes.byref(found))
         stats = LoaderStats({name: int(getattr(found, name)) for name in COUNTS})
         stats.update({name: getattr(found, f"{name}_ns") / 1e9 for name in TIMES})
@@ -630,7 +630,7 @@ class Loader:
         sampler = self._sampler._at(self._sampler.epoch)
         own = Handle(library.loader_free, library.loader_new, self.dataset._pointer, sampler, ctypes.byref(options))
         call(library.loader_resume, own, state_text(self.state_dict()))
-        stream = _ffi.ArrowArrayStream()
+        stream = native.ArrowArrayStream()
         call(library.loader_stream, own, ctypes.byref(stream))
         call(library.loader_set_epoch, loader, epoch + 1)
         return _capsule.capsule(stream, b"arrow_array_stream")

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
-from . import _ffi
+from . import native
 from ._library import Handle, PerProcess, call, library, no_nul, optional_set, path_bytes, text_bytes, waiting
 from ._numbers import Numbers
 from .index import Index, Path
@@ -46,7 +46,7 @@ class Options:
     """A ``rowdex_order_options``, and all that it points to."""
 
     def __init__(self, **fields: Any) -> None:
-        self.struct = _ffi.OrderOptions(**fields)
+        self.struct = native.OrderOptions(**fields)
         self._kept: list[Any] = []
 
     def array(self, field: str, count: str, values: array.array[Any]) -> Options:
@@ -54,9 +54,9 @@ class Options:
         address, length = values.buffer_info()
         return self.point(field, address if length else ctypes.addressof(_NOTHING), values, count, length)
 
-    def point(self, field: str, address: int | None, owner: Any, count: str | None = None, length: int = 0) -> Options:
+    def point(self, field: str, pointer: Any, owner: Any, count: str | None = None, length: int = 0) -> Options:
         """Points to what the owner has, which therefore must live as long."""
-        setattr(self.struct, field, address)
+        setattr(self.struct, field, pointer)
         if count is not None:
             setattr(self.struct, count, length)
         self._kept.append(owner)
@@ -64,7 +64,7 @@ class Options:
 
     def inside(self, options: Options) -> Options:
         """Takes another order in the place of a name."""
-        return self.point("inner", ctypes.addressof(options.struct), options)
+        return self.point("inner", ctypes.pointer(options.struct), options)
 
     def over(self, context: Context) -> Options:
         """Says of which rows these orders are."""
@@ -74,7 +74,7 @@ class Options:
             return self.array("group_rows", "num_groups", array.array("Q", [context.rows]))
         handles = [part.index._handle.get() for part in parts]
         pointers = (ctypes.c_void_p * len(handles))(*(handle.address for handle in handles))
-        return self.point("indexes", ctypes.addressof(pointers), (handles, pointers), "num_indexes", len(handles))
+        return self.point("indexes", pointers, handles, "num_indexes", len(handles))
 
 
 _NOTHING = (ctypes.c_uint64 * 1)()
@@ -250,9 +250,11 @@ class Mixed(Orders):
     def _options(self) -> Options:
         proportions, size, orders = self._parts
         parts = [_options(order) for order in orders]
-        pointers = (ctypes.c_void_p * max(1, len(parts)))(*(ctypes.addressof(part.struct) for part in parts))
+        pointers = (ctypes.POINTER(native.OrderOptions) * max(1, len(parts)))(
+            *(ctypes.pointer(part.struct) for part in parts)
+        )
         options = Options(size=size or 0).array("proportions", "num_proportions", array.array("d", proportions))
-        return options.point("parts", ctypes.addressof(pointers), (parts, pointers), "num_parts", len(parts))
+        return options.point("parts", pointers, parts, "num_parts", len(parts))
 
 
 class Resized(Orders):
@@ -429,8 +431,8 @@ class IdSet:
             return made(library.id_set_from_ids, rows, *numbers.values.buffer_info())
         if kind == "ranges":
             rows, numbers = arguments
-            address, length = numbers.values.buffer_info()
-            return made(library.id_set_from_ranges, rows, address, length // 2)
+            length = len(numbers.values) // 2
+            return made(library.id_set_from_ranges, rows, (native.Range * length).from_buffer(numbers.values), length)
         if kind == "listed":
             index, path = arguments
             return made(library.id_set_listed, index._handle.get(), path_bytes(path))

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import _ffi
+from . import native
 from ._imports import loaded
 
 Function = Callable[[int, int, int], None]
@@ -24,7 +24,7 @@ never, and a function is called."""
 def told(progress: Progress, what: str, unit: str = "files") -> Iterator[Any]:
     """What the library calls while something is done; leaving raises what ``progress`` raised."""
     if progress is False or (progress is None and not _bar_wanted()):
-        yield _ffi.Progress()
+        yield native.Progress()
         return
     if progress is not None and progress is not True and not callable(progress):
         raise TypeError(f"progress={progress!r}: use True, False, None or a function of files done, files and rows")
@@ -41,7 +41,7 @@ def told(progress: Progress, what: str, unit: str = "files") -> Iterator[Any]:
                     raised.append(error)
 
         try:
-            yield _ffi.Progress(tell)
+            yield native.Progress(tell)
         finally:
             # A call that was told to stop may have more to tell, and the bar is closed.
             over = True

@@ -20,7 +20,7 @@ from ray.data.block import BlockMetadata
 from ray.data.datasource import Datasource as _Datasource
 from ray.data.datasource import ReadTask
 
-from . import _ffi
+from . import native
 from ._imports import loaded
 from ._library import call, library, located
 from .dataset import Dataset
@@ -131,7 +131,7 @@ def _nearest(ends: list[int]) -> Callable[[int], int]:
 
 def _group_ends(dataset: Dataset) -> Iterator[int]:
     """The row id after each row group."""
-    before, info = 0, _ffi.RowGroupInfo()
+    before, info = 0, native.RowGroupInfo()
     for part in dataset._parts:
         index = part.index._handle.get()
         for group in range(part.index.num_row_groups):

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any, Literal, NamedTuple
 
-from . import _counted, _ffi, _options, _sharded
+from . import _counted, _options, _sharded, native
 from ._library import Handle, PerProcess, call, library, no_nul, text_bytes, whole
 from .dataset import Dataset
 from .errors import ArgumentError
@@ -107,7 +107,7 @@ class SamplerSpec(NamedTuple):
         return open_order(self.order, Context(dataset, self.rows, self.seed % 2**64))
 
     def _sampler(self, orders: Handle) -> Handle:
-        options = _ffi.SamplerOptions(
+        options = native.SamplerOptions(
             rank=self.rank,
             world_size=self.world_size,
             batch_size=self.batch_size,
@@ -352,7 +352,7 @@ class DistributedSampler:
         """How many of them are left of the current epoch: all, unless the run was resumed within it."""
         return int(self._info(self._epoch).steps_left)
 
-    def _info(self, epoch: int) -> _ffi.SamplerInfo:
+    def _info(self, epoch: int) -> native.SamplerInfo:
         return sampler_info(self._at(epoch))
 
     def __iter__(self) -> Iterator[int]:
@@ -436,7 +436,7 @@ class DistributedSampler:
         return self._state(epoch, step + 1)
 
     def _state(self, epoch: int, step: int) -> dict[str, str]:
-        text = ctypes.create_string_buffer(_ffi.STATE_CAPACITY)
+        text = ctypes.create_string_buffer(native.STATE_CAPACITY)
         call(library.sampler_state, self._at(epoch), epoch, step, text, len(text))
         return {"state": text.value.decode()}
 
@@ -524,9 +524,9 @@ class _Rows(Iterator[int]):
             self._place = (int(epoch), int(state_dict["rows"]))
 
 
-def sampler_info(sampler: Handle) -> _ffi.SamplerInfo:
+def sampler_info(sampler: Handle) -> native.SamplerInfo:
     """What is known of the current epoch of a sampler of the library."""
-    info = _ffi.SamplerInfo()
+    info = native.SamplerInfo()
     call(library.sampler_get_info, sampler, ctypes.byref(info))
     return info
 

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from . import _capsule, _ffi
+from . import _capsule, native
 from ._library import Owned, call, library
 
 
@@ -42,7 +42,7 @@ class _Exported(Owned):
     """An ``ArrowSchema`` that releases itself."""
 
     def __init__(self, _: Any, function: Any, handle: Any) -> None:
-        self.schema = _ffi.ArrowSchema()
+        self.schema = native.ArrowSchema()
         self._as_parameter_ = ctypes.byref(self.schema)
         call(function, handle, ctypes.byref(self.schema))
 
@@ -59,9 +59,9 @@ class _Rebuilt:
         self, format: bytes, name: bytes | None, metadata: bytes | None, flags: int, children: Any, dictionary: Any
     ) -> Any:
         below = [ctypes.pointer(self._struct(*child)) for child in children]
-        pointers = (ctypes.POINTER(_ffi.ArrowSchema) * len(below))(*below)
+        pointers = (ctypes.POINTER(native.ArrowSchema) * len(below))(*below)
         text = None if metadata is None else ctypes.create_string_buffer(metadata, len(metadata))
-        schema = _ffi.ArrowSchema(
+        schema = native.ArrowSchema(
             format=format, name=name, flags=flags, n_children=len(below), children=pointers,
             metadata=None if text is None else ctypes.addressof(text),
         )  # fmt: skip
@@ -124,7 +124,7 @@ class Schema:
 
     def __arrow_c_schema__(self) -> object:
         """An ``arrow_schema`` capsule of a struct with a child for each column."""
-        schema = _ffi.ArrowSchema()
+        schema = native.ArrowSchema()
         call(library.schema_copy, self._exported, ctypes.byref(schema))
         return _capsule.capsule(schema, b"arrow_schema")
 
@@ -133,4 +133,4 @@ def _field(schema: Any) -> Field:
     children = tuple(_field(schema.children[i].contents) for i in range(schema.n_children))
     dictionary = _field(schema.dictionary.contents) if schema.dictionary else None
     name = (schema.name or b"").decode(errors="replace")
-    return Field(name, schema.format.decode(), bool(schema.flags & 2), children, dictionary)
+    return Field(name, schema.format.decode(), bool(schema.flags & native.ARROW_FLAG_NULLABLE), children, dictionary)

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from . import _ffi
+from . import native
 from ._library import count, no_nul
 
 
@@ -35,20 +35,20 @@ class StoreOptions(NamedTuple):
         limits = f"concurrency={self.concurrency}, deadline={self.deadline}, retries={self.retries}"
         return f"StoreOptions({limits}, config={names})"
 
-    def _struct(self) -> _ffi.StoreOptions:
+    def _struct(self) -> native.StoreOptions:
         if self.deadline is not None and not 0 < self.deadline < 1e12:
             raise ValueError(f"a deadline of {self.deadline}: use a number of seconds above 0")
         if self.concurrency is not None and self.concurrency < 1:
             raise ValueError(f"concurrency is {self.concurrency}: use 1 or more")
         config = [
-            _ffi.StoreConfig(no_nul(name.encode(), "name"), no_nul(value.encode(), "value"))
+            native.StoreConfig(no_nul(name.encode(), "name"), no_nul(value.encode(), "value"))
             for name, value in (self.config or {}).items()
         ]
-        return _ffi.StoreOptions(
+        return native.StoreOptions(
             concurrency=count(self.concurrency, "concurrency"),
             deadline_ms=0 if self.deadline is None else max(round(self.deadline * 1000), 1),
             retries=count(self.retries, "retries"),
-            config=(_ffi.StoreConfig * len(config))(*config),
+            config=(native.StoreConfig * len(config))(*config),
             num_config=len(config),
         )
 

@@ -6,7 +6,7 @@ import ctypes
 import os
 from typing import Any, Literal, NamedTuple
 
-from . import _ffi
+from . import native
 from ._library import optional_text, path_bytes, size
 
 
@@ -26,10 +26,10 @@ class DiskTier(NamedTuple):
     wait: float = 10.0
     """How many seconds to wait at most for another process that reads the same row group."""
 
-    def _struct(self) -> _ffi.DiskTier:
+    def _struct(self) -> native.DiskTier:
         if not 0 < self.wait < 1e12:
             raise ValueError(f"a wait of {self.wait}: use a number of seconds above 0")
-        return _ffi.DiskTier(
+        return native.DiskTier(
             folder=path_bytes(self.folder),
             bytes=size(self.bytes, "bytes"),
             kind=optional_text(self.kind, "kind"),

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch.utils.data
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from . import _counted, _ffi, _sharded
+from . import _counted, _sharded, native
 from ._arrays import Nulls
 from ._gathered import batch_of, dealt
 from ._iterations import Announced, Told, Workers, tell_if_starting
-from ._library import Handle, PerProcess, call, count, library, size
+from ._library import Handle, PerProcess, call, count, library, loader_options, size
 from ._share import close_at_exit
 from ._share import options as share_options
 from .batch import Batch
@@ -525,7 +525,7 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
         self._dealt, self._served = state_dict.get("dealt"), None
 
     def _state_of(self, step: Step) -> dict[str, Any]:
-        spec, text = step.spec, ctypes.create_string_buffer(_ffi.STATE_CAPACITY)
+        spec, text = step.spec, ctypes.create_string_buffer(native.STATE_CAPACITY)
         whole = self._readers.get().opened(spec).whole
         call(library.sampler_state, whole, step.epoch, step.step + 1, text, len(text))
         return {"shards": spec.world_size // spec.replicas, "batch_size": spec.batch_size, "state": text.value.decode()}
@@ -618,7 +618,7 @@ class _Stream:
             threads = 2 if torch.utils.data.get_worker_info() is None else 1
         memory = options["memory"]
         memory = memory if shared else max((memory or 1 << 30) // workers, 1)
-        loader = _ffi.LoaderOptions(memory=memory, threads=count(threads, "threads"), epochs=epochs, **shared)
+        loader = loader_options(memory=memory, threads=count(threads, "threads"), epochs=epochs, **shared)
         self._loader = Handle(library.loader_free, library.loader_new, dataset._pointer, own, ctypes.byref(loader))
         self._schema, self._first, self._workers = dataset.schema, first, workers
         self._steps = int(sampler_info(own).steps)
@@ -633,7 +633,7 @@ class _Stream:
     @property
     def next(self) -> tuple[int, int]:
         """The epoch and the step that come next, counted over all workers."""
-        info = _ffi.LoaderInfo()
+        info = native.LoaderInfo()
         call(library.loader_get_info, self._loader, ctypes.byref(info))
         return int(info.epoch), self._first + int(info.step) * self._workers
 

@@ -21,7 +21,7 @@ import operator
 import struct
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _ffi, _values
+from . import _values, native
 from ._columns import Ragged, check_fill, is_tensor
 from ._imports import loaded
 

@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Union, overload
 
-from . import _ffi
-from ._capsule import stream_pointer
+from . import native
+from ._capsule import stream_of
 from ._library import Handle, call, is_remote, library, optional_text, path_bytes, waiting
 from .index import Index, Path
 from .order import IdSet, Side
@@ -152,7 +152,7 @@ def select(
     arrays = {
         name: (ctypes.c_void_p * max(1, len(given)))(*(view.address for view in given)) for name, given in views.items()
     }
-    options = _ffi.SelectOptions(
+    options = native.SelectOptions(
         rows_file=files.get("rows_file"),
         skip_file=files.get("skip_file"),
         kept=kept[0].address if kept else None,
@@ -168,10 +168,10 @@ def select(
         split_fraction=float(split_fraction),
         split_seed=split_seed % 2**64,
         update=update,
-        **{f"{name}_views": ctypes.addressof(array) for name, array in arrays.items()},
+        **{f"{name}_views": array for name, array in arrays.items()},
         **{f"num_{name}": len(given) for name, given in views.items()},
     )
-    report = _ffi.SelectReport()
+    report = native.SelectReport()
     with told(progress if where is not None or update else False, "selecting", "rows") as options.progress:
         arguments = (handle, path_bytes(output), ctypes.byref(options), ctypes.byref(report))
         remote = update or is_remote(output, root) or (base is not None and base._is_of_a_store)
@@ -242,9 +242,9 @@ def count(
 
 def listed(index: Handle | None, stream: Any) -> tuple[Handle, tuple[int, int]]:
     """The rows that an Arrow stream lists, how often any of them came again, and how many are not served."""
-    info = _ffi.ListedInfo()
-    owner, pointer = stream_pointer(stream)
-    found = _set(library.id_set_listed_stream, index, pointer, ctypes.byref(info))
+    info = native.ListedInfo()
+    owner, struct = stream_of(stream)
+    found = _set(library.id_set_listed_stream, index, struct, ctypes.byref(info))
     del owner
     return found, (info.repeated, info.unserved)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import rowdex
-from rowdex import _arrays, _ffi, _values
+from rowdex import _arrays, _values, native
 from rowdex.schema import _field
 
 from . import oracle
@@ -45,7 +45,7 @@ class Exported:
     """An array that pyarrow handed over by the C data interface."""
 
     def __init__(self, array: pa.Array) -> None:
-        self.array, self.schema = _ffi.ArrowArray(), _ffi.ArrowSchema()
+        self.array, self.schema = native.ArrowArray(), native.ArrowSchema()
         array._export_to_c(ctypes.addressof(self.array), ctypes.addressof(self.schema))
         self.field = _field(self.schema)
         self.schema.release(ctypes.addressof(self.schema))

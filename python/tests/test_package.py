@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import os
 import pathlib
@@ -13,7 +14,7 @@ import venv
 
 import pytest
 import rowdex
-from rowdex import doctor
+from rowdex import doctor, native
 
 from .conftest import REPOSITORY, run_python
 
@@ -31,37 +32,37 @@ def test_versions_agree() -> None:
     assert found and rowdex.__version__ == found[1]
 
 
-def test_the_signatures_are_those_of_the_header() -> None:
-    from rowdex import _ffi
+def test_the_declarations_are_what_the_header_says(tmp_path: pathlib.Path) -> None:
+    tool = "tools/python/declarations.py"
+    done = subprocess.run([sys.executable, REPOSITORY / tool, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for path in (tool, "include/rowdex.h", "python/rowdex/native/declarations.py"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        text = (REPOSITORY / path).read_text()
+        (tmp_path / path).write_text(text.replace("uint64_t rowdex_index_len", "uint32_t rowdex_index_len"))
+    done = subprocess.run([sys.executable, tmp_path / tool, "--check"], capture_output=True, text=True)
+    assert done.returncode == 1 and "run python3 tools/python/declarations.py" in done.stderr
 
-    header = (REPOSITORY / "include/rowdex.h").read_text()
-    declared = re.findall(r"^[a-z].*?\browdex_(\w+)\(([^;{]*)\);", header, re.M | re.S)
-    arguments = {name: 0 if listed.strip() == "void" else listed.count(",") + 1 for name, listed in declared}
-    for name, (result, types) in _ffi.SIGNATURES.items():
-        assert arguments[name] == len(types) + (result is _ffi._STATUS), name
-    assert int(re.findall(r"define ROWDEX_ABI_VERSION (\d+)", header)[0]) == _ffi.ABI_VERSION
-    assert int(re.findall(r"define ROWDEX_STATE_CAPACITY (\d+)", header)[0]) == _ffi.STATE_CAPACITY
 
-
-def test_the_structs_are_those_of_the_header() -> None:
-    from rowdex import _ffi
-
-    header = (REPOSITORY / "include/rowdex.h").read_text()
-    checked = 0
-    for name, struct in vars(_ffi).items():
-        if isinstance(struct, type) and issubclass(struct, _ffi.Versioned) and struct is not _ffi.Versioned:
-            c_name = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-            found = re.search(rf"typedef struct rowdex_{c_name} {{(.*?)}} rowdex_{c_name};", header, re.S)
-            assert found, c_name
-            lines = [line.strip() for line in found[1].splitlines()]
-            fields = [
-                re.split(r"[ *]", line.rstrip(";"))[-1]
-                for line in lines
-                if line.endswith(";") and not line.startswith("//")
-            ]
-            assert fields == [field for field, *_ in struct._fields_], c_name
-            checked += 1
-    assert checked >= 12
+def test_a_compiler_gives_all_structs_the_same_places_and_sizes(tmp_path: pathlib.Path) -> None:
+    structs = [kind for kind in vars(native).values() if hasattr(kind, "_fields_")]
+    assert len(structs) > 30
+    lines, declared = [], []
+    for kind in structs:
+        arrow = kind.__name__.startswith("Arrow")
+        name = f"struct {kind.__name__}" if arrow else "rowdex" + re.sub("([A-Z])", r"_\1", kind.__name__).lower()
+        lines.append(f'printf("{name} %zu\\n", sizeof({name}));')
+        declared.append(f"{name} {ctypes.sizeof(kind)}")
+        for field, *_ in kind._fields_:
+            member = f"(({name} *)0)->{field}"
+            lines.append(f'printf("{member} %zu %zu\\n", offsetof({name}, {field}), sizeof({member}));')
+            declared.append(f"{member} {getattr(kind, field).offset} {getattr(kind, field).size}")
+    program = '#include <stdio.h>\n#include "rowdex.h"\nint main(void) {\n' + "\n".join(lines) + "\n}\n"
+    (tmp_path / "places.c").write_text(program)
+    compile_it = ["cc", f"-I{REPOSITORY / 'include'}", "-o", tmp_path / "places", tmp_path / "places.c"]
+    subprocess.run(compile_it, check=True)
+    done = subprocess.run([tmp_path / "places"], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == declared
 
 
 @pytest.mark.parametrize("case", ["missing", "not a library", "another library", "another version", "an older one"])

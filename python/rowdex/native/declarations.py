@@ -1,0 +1,465 @@
+# Written by tools/python/declarations.py from include/rowdex.h; do not edit.
+# fmt: off
+"""What include/rowdex.h declares, for ctypes."""
+
+from __future__ import annotations
+
+import enum
+from ctypes import (
+    CFUNCTYPE, POINTER, Structure, c_bool, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64,
+    c_void_p,
+)
+from typing import Any
+
+from .structs import Text, Versioned
+
+ARROW_FLAG_DICTIONARY_ORDERED = 1
+ARROW_FLAG_NULLABLE = 2
+ARROW_FLAG_MAP_KEYS_SORTED = 4
+ABI_VERSION = 1
+NONE = 18446744073709551615
+UNKNOWN = 4294967295
+STATE_CAPACITY = 512
+
+
+class Status(enum.IntEnum):
+    OK = 0
+    IO = 1
+    NOT_FOUND = 2
+    ALREADY_EXISTS = 3
+    INVALID_INDEX = 4
+    UNSUPPORTED_INDEX = 5
+    INVALID_PARQUET = 6
+    UNSUPPORTED_PARQUET = 7
+    SCHEMA = 8
+    STALE = 9
+    OUT_OF_RANGE = 10
+    INVALID_ARGUMENT = 11
+    TOO_LARGE = 12
+    STATE_MISMATCH = 13
+    INTERNAL = 14
+    CLOSED = 15
+    TIMED_OUT = 16
+
+
+Progress = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, c_uint64)
+Difference = CFUNCTYPE(None, c_void_p, c_char_p)
+
+
+class ArrowSchema(Structure):
+    pass
+
+
+ArrowSchema._fields_ = [
+    ("format", c_char_p), ("name", c_char_p), ("metadata", c_void_p), ("flags", c_int64), ("n_children", c_int64),
+    ("children", POINTER(POINTER(ArrowSchema))), ("dictionary", POINTER(ArrowSchema)),
+    ("release", CFUNCTYPE(None, c_void_p)), ("private_data", c_void_p),
+]
+
+
+class ArrowArray(Structure):
+    pass
+
+
+ArrowArray._fields_ = [
+    ("length", c_int64), ("null_count", c_int64), ("offset", c_int64), ("n_buffers", c_int64), ("n_children", c_int64),
+    ("buffers", POINTER(c_void_p)), ("children", POINTER(POINTER(ArrowArray))), ("dictionary", POINTER(ArrowArray)),
+    ("release", CFUNCTYPE(None, c_void_p)), ("private_data", c_void_p),
+]
+
+
+class ArrowArrayStream(Structure):
+    _fields_ = [
+        ("get_schema", CFUNCTYPE(c_int, c_void_p, c_void_p)), ("get_next", CFUNCTYPE(c_int, c_void_p, c_void_p)),
+        ("get_last_error", CFUNCTYPE(c_char_p, c_void_p)), ("release", CFUNCTYPE(None, c_void_p)),
+        ("private_data", c_void_p),
+    ]
+
+
+class ErrorInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("kind", c_int32), ("has_row_group", c_uint32), ("row_group", c_uint64),
+        ("message", c_char_p), ("file", c_char_p), ("column", c_char_p), ("hint", c_char_p),
+    ]
+
+
+class StoreConfig(Structure):
+    _fields_ = [
+        ("name", c_char_p), ("value", c_char_p),
+    ]
+
+
+class StoreOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("concurrency", c_uint64), ("deadline_ms", c_uint64), ("retries", c_uint64),
+        ("config", POINTER(StoreConfig)), ("num_config", c_size_t),
+    ]
+
+
+class BuildOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("inputs", POINTER(c_char_p)), ("num_inputs", c_size_t), ("root", c_char_p),
+        ("schema_mode", c_char_p), ("rows_file", c_char_p), ("threads", c_uint64), ("overwrite", c_uint32),
+        ("update", c_uint32), ("no_footers", c_uint32), ("no_partitions", c_uint32), ("progress", Progress),
+        ("progress_userdata", c_void_p), ("store", POINTER(StoreOptions)), ("parts", POINTER(c_char_p)),
+        ("num_parts", c_size_t), ("slice", c_uint64), ("slices", c_uint64), ("renames_from", POINTER(c_char_p)),
+        ("renames_to", POINTER(c_char_p)), ("num_renames", c_size_t), ("difference", Difference),
+        ("difference_userdata", c_void_p),
+    ]
+
+
+class BuildReport(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("files", c_uint64), ("kept_files", c_uint64), ("row_groups", c_uint64),
+        ("rows", c_uint64), ("source_rows", c_uint64), ("index_bytes", c_uint64), ("read_files", c_uint64),
+        ("requests", c_uint64), ("footer_bytes", c_uint64), ("repeated_files", c_uint64),
+    ]
+
+
+class Str(Text):
+    _fields_ = [
+        ("data", c_void_p), ("len", c_size_t),
+    ]
+
+
+class IndexInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("rows", c_uint64), ("source_rows", c_uint64), ("row_groups", c_uint64),
+        ("files", c_uint64), ("columns", c_uint64), ("size_bytes", c_uint64), ("fingerprint", c_uint64), ("root", Str),
+        ("root_is_relative", c_uint64), ("build_info", Str),
+    ]
+
+
+class FileInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("path", Str), ("size", c_uint64), ("first_row_group", c_uint64),
+        ("row_groups", c_uint64), ("first_row", c_uint64), ("rows", c_uint64),
+    ]
+
+
+class RowGroupInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("file", c_uint32), ("ordinal", c_uint32), ("first_row", c_uint64),
+        ("rows", c_uint64), ("source_rows", c_uint64), ("decoded_bytes", c_uint64),
+    ]
+
+
+class Location(Structure):
+    _fields_ = [
+        ("row_group", c_uint32), ("file", c_uint32), ("ordinal", c_uint32), ("reserved", c_uint32), ("row", c_uint64),
+        ("slot", c_uint64),
+    ]
+
+
+class DiskTier(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("folder", c_char_p), ("bytes", c_uint64), ("kind", c_char_p), ("wait_ms", c_uint64),
+    ]
+
+
+class DatasetOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("columns", POINTER(c_char_p)), ("num_columns", c_size_t), ("root", c_char_p),
+        ("staleness", c_char_p), ("cache_bytes", c_uint64), ("threads", c_uint64), ("max_decoded_bytes", c_uint64),
+        ("store", POINTER(StoreOptions)), ("disk_tier", POINTER(DiskTier)),
+    ]
+
+
+class VerifyInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("files", c_uint64), ("rows", c_uint64), ("problems", c_uint64),
+    ]
+
+
+class Counters(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("hits", c_uint64), ("misses", c_uint64), ("decodes", c_uint64),
+        ("bytes_decoded", c_uint64), ("bytes_read", c_uint64), ("evictions", c_uint64), ("held_bytes", c_uint64),
+        ("requests", c_uint64), ("bytes_fetched", c_uint64), ("tier_hits", c_uint64), ("tier_misses", c_uint64),
+        ("tier_writes", c_uint64), ("tier_bytes_written", c_uint64), ("tier_evictions", c_uint64),
+        ("tier_bytes_evicted", c_uint64), ("tier_discards", c_uint64), ("tier_timeouts", c_uint64),
+    ]
+
+
+class Range(Structure):
+    _fields_ = [
+        ("start", c_uint64), ("end", c_uint64),
+    ]
+
+
+class SelectOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("rows_file", c_char_p), ("skip_file", c_char_p), ("kept", c_void_p),
+        ("kept_note", c_char_p), ("and_views", POINTER(c_void_p)), ("num_and", c_size_t),
+        ("not_views", POINTER(c_void_p)), ("num_not", c_size_t), ("or_views", POINTER(c_void_p)), ("num_or", c_size_t),
+        ("sample", c_double), ("sample_seed", c_uint64), ("overwrite", c_uint64), ("store", POINTER(StoreOptions)),
+        ("filter", c_char_p), ("filter_root", c_char_p), ("progress", Progress), ("progress_userdata", c_void_p),
+        ("split_side", c_char_p), ("split_by", c_char_p), ("split_fraction", c_double), ("split_seed", c_uint64),
+        ("update", c_uint64),
+    ]
+
+
+class SelectReport(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("rows", c_uint64), ("base_rows", c_uint64), ("source_rows", c_uint64),
+        ("repeated", c_uint64), ("unserved", c_uint64), ("index_bytes", c_uint64), ("kept_files", c_uint64),
+    ]
+
+
+class ListedInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("repeated", c_uint64), ("unserved", c_uint64),
+    ]
+
+
+class LabelsInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("codes", c_void_p), ("num_codes", c_size_t), ("num_classes", c_size_t),
+    ]
+
+
+class ClassCount(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("kind", c_char_p), ("value", c_void_p), ("value_len", c_size_t), ("rows", c_uint64),
+    ]
+
+
+class OrderOptions(Versioned):
+    pass
+
+
+OrderOptions._fields_ = [
+    ("struct_size", c_size_t), ("index", c_void_p), ("indexes", POINTER(c_void_p)), ("num_indexes", c_size_t),
+    ("group_rows", c_void_p), ("num_groups", c_size_t), ("order", c_char_p), ("row_ids", c_void_p),
+    ("num_row_ids", c_size_t), ("order_file", c_char_p), ("weights", c_void_p), ("num_weights", c_size_t),
+    ("labels", c_void_p), ("num_labels", c_size_t), ("parts", POINTER(POINTER(OrderOptions))), ("num_parts", c_size_t),
+    ("inner", POINTER(OrderOptions)), ("proportions", c_void_p), ("num_proportions", c_size_t), ("kept", c_void_p),
+    ("size", c_uint64), ("seed", c_uint64), ("shards", c_uint32), ("rotated", c_uint32), ("permutation", c_uint32),
+    ("without_replacement", c_uint32),
+]
+
+
+class Launch(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("rank", c_uint32), ("world_size", c_uint32), ("local_rank", c_uint32),
+        ("local_world_size", c_uint32), ("launcher", Str),
+    ]
+
+
+class SamplerOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("rank", c_uint32), ("world_size", c_uint32), ("batch_size", c_uint64),
+        ("tail", c_char_p), ("replica_layout", c_char_p), ("replicas", c_uint32), ("drop_last_batch", c_uint32),
+        ("partition", c_char_p), ("rotation", c_char_p),
+    ]
+
+
+class SamplerInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("epoch", c_uint64), ("len", c_uint64), ("steps", c_uint64),
+        ("batch_size", c_uint64), ("rank", c_uint32), ("world_size", c_uint32), ("shards", c_uint32),
+        ("shard", c_uint32), ("fingerprint", c_uint64), ("samples_left", c_uint64), ("steps_left", c_uint64),
+    ]
+
+
+class Sample(Structure):
+    _fields_ = [
+        ("position", c_uint64), ("row", c_uint64), ("pad", c_uint64),
+    ]
+
+
+class Substituted(Structure):
+    _fields_ = [
+        ("place", c_uint64), ("lost", c_uint64),
+    ]
+
+
+class BatchInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("epoch", c_uint64), ("step", c_uint64), ("steps", c_uint64), ("rank", c_uint64),
+        ("num_rows", c_uint64), ("num_pads", c_uint64), ("row_ids", c_void_p), ("substituted", POINTER(Substituted)),
+        ("num_substituted", c_uint64),
+    ]
+
+
+class ColumnBuffer(Structure):
+    _fields_ = [
+        ("column", c_size_t), ("values", c_void_p), ("values_bytes", c_size_t), ("validity", c_void_p),
+    ]
+
+
+class LoaderOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("memory", c_uint64), ("threads", c_uint64), ("read_ahead", c_uint64),
+        ("epochs", c_uint64), ("more_ranks", POINTER(c_void_p)), ("num_more_ranks", c_size_t), ("on_fault", c_char_p),
+        ("fault_seed", c_uint64), ("views", c_uint64), ("read_concurrency", c_uint64), ("share", c_char_p),
+        ("share_name", c_char_p), ("share_job", c_char_p), ("share_ranks", c_uint64), ("share_drift", c_uint64),
+        ("share_on_death", c_char_p), ("max_wait", c_uint64),
+    ]
+
+
+class Prediction(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("first_passes", c_double), ("passes", c_double), ("decodes", c_double),
+        ("first_batch_decodes", c_uint64), ("peak_bytes", c_uint64), ("first_decodes", c_double),
+        ("first_bytes_read", c_uint64), ("bytes_read", c_uint64), ("first_requests", c_uint64), ("requests", c_uint64),
+        ("units", c_uint64), ("bookkeeping_bytes", c_uint64), ("least_memory", c_uint64),
+    ]
+
+
+class LoaderInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("epoch", c_uint64), ("step", c_uint64), ("steps", c_uint64),
+        ("steps_left", c_uint64),
+    ]
+
+
+class LoaderStats(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("decodes", c_uint64), ("extractions", c_uint64), ("rows", c_uint64),
+        ("held_bytes", c_uint64), ("peak_bytes", c_uint64), ("planning_ns", c_uint64), ("decoding_ns", c_uint64),
+        ("extracting_ns", c_uint64), ("assembling_ns", c_uint64), ("substituted", c_uint64), ("drift", c_uint64),
+        ("window_bytes", c_uint64),
+    ]
+
+
+class AnnouncedOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("memory", c_uint64), ("threads", c_uint64), ("portion", c_uint64),
+    ]
+
+
+class AnnouncedStats(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("announced", c_uint64), ("waiting", c_uint64), ("followed", c_uint64),
+        ("fell_back", c_uint64), ("skipped", c_uint64), ("decodes", c_uint64), ("extractions", c_uint64),
+        ("rows", c_uint64), ("held_bytes", c_uint64), ("peak_bytes", c_uint64), ("planning_ns", c_uint64),
+        ("decoding_ns", c_uint64), ("extracting_ns", c_uint64), ("assembling_ns", c_uint64),
+    ]
+
+
+# By its name without rowdex_: what a function returns, and what it is given.
+FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "abi_version": (c_uint32, []),
+    "version": (c_char_p, []),
+    "error_message": (c_char_p, [c_void_p]),
+    "error_get_info": (c_int32, [c_void_p, POINTER(ErrorInfo)]),
+    "error_free": (None, [c_void_p]),
+    "index_build": (c_int32, [c_char_p, POINTER(BuildOptions), POINTER(BuildReport), POINTER(c_void_p)]),
+    "index_open": (c_int32, [c_char_p, POINTER(StoreOptions), POINTER(c_void_p), POINTER(c_void_p)]),
+    "index_from_memory": (c_int32, [c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
+    "index_free": (None, [c_void_p]),
+    "index_len": (c_uint64, [c_void_p]),
+    "index_get_info": (c_int32, [c_void_p, POINTER(IndexInfo), POINTER(c_void_p)]),
+    "index_get_file": (c_int32, [c_void_p, c_uint32, POINTER(FileInfo), POINTER(c_void_p)]),
+    "index_get_row_group": (c_int32, [c_void_p, c_uint32, POINTER(RowGroupInfo), POINTER(c_void_p)]),
+    "index_schema": (c_int32, [c_void_p, POINTER(ArrowSchema), POINTER(c_void_p)]),
+    "index_locate": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(Location), POINTER(c_void_p)]),
+    "index_verify": (c_int32, [c_void_p, POINTER(c_void_p)]),
+    "dataset_open": (c_int32, [c_void_p, POINTER(DatasetOptions), POINTER(c_void_p), POINTER(c_void_p)]),
+    "dataset_mixed": (c_int32, [POINTER(c_void_p), c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
+    "dataset_free": (None, [c_void_p]),
+    "dataset_len": (c_uint64, [c_void_p]),
+    "dataset_index": (c_void_p, [c_void_p]),
+    "dataset_decoded_bytes": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p)]),
+    "dataset_schema": (c_int32, [c_void_p, POINTER(ArrowSchema), POINTER(c_void_p)]),
+    "dataset_take": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
+    "dataset_verify": (c_int32, [c_void_p, c_char_p, Progress, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "verify_report_get_info": (c_int32, [c_void_p, POINTER(VerifyInfo), POINTER(c_void_p)]),
+    "verify_report_problem": (c_void_p, [c_void_p, c_size_t]),
+    "verify_report_free": (None, [c_void_p]),
+    "dataset_counters": (c_int32, [c_void_p, POINTER(Counters), POINTER(c_void_p)]),
+    "dataset_tier_fault": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "id_set_from_ids": (c_int32, [c_uint64, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
+    "id_set_from_ranges": (c_int32, [c_uint64, POINTER(Range), c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
+    "id_set_filter": (c_int32, [c_void_p, c_char_p, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "id_set_listed": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "id_set_split": (c_int32, [c_uint64, c_char_p, c_double, c_uint64, POINTER(c_void_p), POINTER(c_void_p)]),
+    "id_set_split_by": (
+        c_int32, [c_void_p, c_char_p, c_void_p, c_char_p, c_double, c_uint64, POINTER(c_void_p), POINTER(c_void_p)],
+    ),
+    "id_set_complement": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "id_set_intersection": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "id_set_union": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "id_set_free": (None, [c_void_p]),
+    "id_set_len": (c_uint64, [c_void_p]),
+    "id_set_rows": (c_uint64, [c_void_p]),
+    "id_set_contains": (c_bool, [c_void_p, c_uint64]),
+    "id_set_fill": (c_int32, [c_void_p, c_uint64, c_void_p, c_size_t, c_void_p, POINTER(c_void_p)]),
+    "select": (c_int32, [c_void_p, c_char_p, POINTER(SelectOptions), POINTER(SelectReport), POINTER(c_void_p)]),
+    "id_set_listed_stream": (
+        c_int32, [c_void_p, POINTER(ArrowArrayStream), POINTER(ListedInfo), POINTER(c_void_p), POINTER(c_void_p)],
+    ),
+    "id_set_of_view": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "dataset_labels": (c_int32, [c_void_p, c_char_p, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "labels_get_info": (c_int32, [c_void_p, POINTER(LabelsInfo), POINTER(c_void_p)]),
+    "labels_class": (c_char_p, [c_void_p, c_size_t]),
+    "labels_free": (None, [c_void_p]),
+    "dataset_counts": (c_int32, [c_void_p, c_char_p, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "counts_len": (c_size_t, [c_void_p]),
+    "counts_get": (c_int32, [c_void_p, c_size_t, POINTER(ClassCount), POINTER(c_void_p)]),
+    "counts_free": (None, [c_void_p]),
+    "dataset_weights": (c_int32, [c_void_p, c_char_p, c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
+    "index_weights": (c_int32, [c_void_p, c_char_p, c_char_p, c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
+    "index_weights_stream": (
+        c_int32, [c_void_p, POINTER(ArrowArrayStream), c_char_p, c_void_p, c_void_p, c_size_t, POINTER(c_void_p)],
+    ),
+    "order_new": (c_int32, [POINTER(OrderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
+    "order_free": (None, [c_void_p]),
+    "order_len": (c_uint64, [c_void_p]),
+    "order_name": (Str, [c_void_p]),
+    "order_fingerprint": (c_uint64, [c_void_p]),
+    "order_fill": (c_int32, [c_void_p, c_uint64, c_uint64, c_uint64, c_void_p, c_size_t, c_void_p, POINTER(c_void_p)]),
+    "launch_from_env": (c_int32, [POINTER(Launch), POINTER(c_void_p)]),
+    "sampler_new": (c_int32, [c_void_p, POINTER(SamplerOptions), POINTER(c_void_p), POINTER(c_void_p)]),
+    "sampler_free": (None, [c_void_p]),
+    "sampler_get_info": (c_int32, [c_void_p, POINTER(SamplerInfo), POINTER(c_void_p)]),
+    "sampler_set_epoch": (c_int32, [c_void_p, c_uint64, POINTER(c_void_p)]),
+    "sampler_at": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(Sample), POINTER(c_void_p)]),
+    "sampler_fill": (c_int32, [c_void_p, c_uint64, c_uint64, c_size_t, c_void_p, c_void_p, POINTER(c_void_p)]),
+    "sampler_batch": (
+        c_int32, [c_void_p, c_uint64, c_uint64, c_void_p, c_size_t, c_void_p, c_void_p, POINTER(c_void_p)],
+    ),
+    "sampler_state": (c_int32, [c_void_p, c_uint64, c_uint64, c_char_p, c_size_t, POINTER(c_void_p)]),
+    "sampler_resume": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),
+    "sampler_worker": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_void_p), POINTER(c_void_p)]),
+    "schema_copy": (c_int32, [POINTER(ArrowSchema), POINTER(ArrowSchema), POINTER(c_void_p)]),
+    "schema_release": (None, [c_void_p]),
+    "array_release": (None, [c_void_p]),
+    "batch_get_info": (c_int32, [c_void_p, POINTER(BatchInfo), POINTER(c_void_p)]),
+    "batch_export": (c_int32, [c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
+    "batch_stream": (c_int32, [c_void_p, POINTER(ArrowArrayStream), POINTER(c_void_p)]),
+    "batch_copy_into": (c_int32, [c_void_p, POINTER(ColumnBuffer), c_size_t, POINTER(c_void_p)]),
+    "batch_free": (None, [c_void_p]),
+    "loader_new": (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
+    "loader_reopen": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "loader_close": (None, [c_void_p]),
+    "loader_free": (None, [c_void_p]),
+    "loader_predict": (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(Prediction), POINTER(c_void_p)]),
+    "loader_schema": (c_int32, [c_void_p, POINTER(ArrowSchema), POINTER(c_void_p)]),
+    "loader_next": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "loader_peek": (c_int32, [c_void_p, c_uint64, c_uint64, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
+    "loader_advance": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_void_p)]),
+    "loader_stream": (c_int32, [c_void_p, POINTER(ArrowArrayStream), POINTER(c_void_p)]),
+    "loader_get_info": (c_int32, [c_void_p, POINTER(LoaderInfo), POINTER(c_void_p)]),
+    "loader_state": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(c_void_p)]),
+    "loader_resume": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),
+    "loader_set_epoch": (c_int32, [c_void_p, c_uint64, POINTER(c_void_p)]),
+    "loader_seek": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_void_p)]),
+    "loader_begin_epoch": (c_int32, [c_void_p, POINTER(LoaderInfo), POINTER(c_void_p)]),
+    "loader_get_stats": (c_int32, [c_void_p, POINTER(LoaderStats), POINTER(c_void_p)]),
+    "loader_lost_groups": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "lost_groups_len": (c_size_t, [c_void_p]),
+    "lost_groups_get": (c_void_p, [c_void_p, c_size_t, c_void_p]),
+    "lost_groups_free": (None, [c_void_p]),
+    "dataset_plan": (
+        c_int32, [c_void_p, c_void_p, c_size_t, POINTER(AnnouncedOptions), POINTER(c_void_p), POINTER(c_void_p)],
+    ),
+    "announced_close": (None, [c_void_p]),
+    "announced_free": (None, [c_void_p]),
+    "announced_announce": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
+    "announced_clear": (c_int32, [c_void_p, POINTER(c_void_p)]),
+    "announced_take": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
+    "announced_get_stats": (c_int32, [c_void_p, POINTER(AnnouncedStats), POINTER(c_void_p)]),
+    "stop_when": (c_int32, [c_void_p, POINTER(c_void_p)]),
+}
