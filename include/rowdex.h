@@ -180,13 +180,10 @@ typedef struct rowdex_announced rowdex_announced;
 // The rows of one step on one rank. Concurrent use is fine.
 typedef struct rowdex_batch rowdex_batch;
 
-// How many rows each class has, by the values of a column. Concurrent use is fine.
-typedef struct rowdex_counts rowdex_counts;
-
 // Rows by their row id. Concurrent use is fine, and so is freeing it while a loader uses it.
 typedef struct rowdex_dataset rowdex_dataset;
 
-// What went wrong, where, and what to do about it.
+// What went wrong, where, and what to do about it. Some calls give several as one (rowdex_error_at).
 typedef struct rowdex_error rowdex_error;
 
 // A set of row ids, out of a number of rows. At most 1.0625 bits for each of the rows. Concurrent use is fine.
@@ -194,9 +191,6 @@ typedef struct rowdex_id_set rowdex_id_set;
 
 // Where a row is. Concurrent use is fine, and so is freeing it while a dataset that was opened with it lives.
 typedef struct rowdex_index rowdex_index;
-
-// The classes of rows, by the values of a column. Concurrent use is fine.
-typedef struct rowdex_labels rowdex_labels;
 
 // Serves batches in the order of a sampler, epoch after epoch.
 //
@@ -206,9 +200,6 @@ typedef struct rowdex_labels rowdex_labels;
 // out.
 typedef struct rowdex_loader rowdex_loader;
 
-// The row groups that a loader found unreadable, whose rows others stand in for.
-typedef struct rowdex_lost_groups rowdex_lost_groups;
-
 // Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses
 // it.
 typedef struct rowdex_order rowdex_order;
@@ -217,9 +208,6 @@ typedef struct rowdex_order rowdex_order;
 //
 // All functions may run at once, those that change it too: each sees it as it was before or after a change.
 typedef struct rowdex_sampler rowdex_sampler;
-
-// What rowdex_dataset_verify found.
-typedef struct rowdex_verify_report rowdex_verify_report;
 
 // What an error says, part by part. The texts belong to the error, and are NULL where nothing is known.
 typedef struct rowdex_error_info {
@@ -239,6 +227,8 @@ typedef struct rowdex_error_info {
   const char *column;
   // What to do about it. The message has it, too.
   const char *hint;
+  // Of rowdex_loader_lost_groups: the number of the row group in the index, or for a mixed dataset over all indexes.
+  uint64_t lost_group;
 } rowdex_error_info;
 
 // Is told how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not
@@ -292,7 +282,8 @@ typedef struct rowdex_build_options {
   // "strict" (NULL: the same columns and types in every file) or "union" (missing columns are null, types are
   // widened).
   const char *schema_mode;
-  // Serves only the rows that this file lists, as for rowdex_id_set_listed; none may be listed twice. NULL: all.
+  // Serves only the rows that this file lists, as for the list_file of a rowdex_id_set_options; none may be listed
+  // twice. NULL: all.
   const char *rows_file;
   // Threads that read footers. 0: one for each available core.
   uint64_t threads;
@@ -544,12 +535,82 @@ typedef struct rowdex_range {
   uint64_t end;
 } rowdex_range;
 
+// Which rows are in a set. What is 0 or NULL has its default.
+//
+// The rows are those of one of these: `ids`, `ranges`, `list_file`, `list`, `view`, `filter`, `split_side` or `set`.
+// Then only those of `of` are left, those of `or_set` are added, and `complement` takes all others. All sets are out
+// of equally many rows.
+//
+// The struct and all that it points to may go once the set is made.
+typedef struct rowdex_id_set_options {
+  // sizeof(rowdex_id_set_options)
+  size_t struct_size;
+  // Out of how many rows the set is: for `ids`, for `ranges`, and for a split by row id.
+  uint64_t rows;
+  // These row ids, in any order; repeats count once.
+  const uint64_t *ids;
+  size_t num_ids;
+  // The row ids of these ranges, which may come in any order, overlap and be empty.
+  const struct rowdex_range *ranges;
+  size_t num_ranges;
+  // The index whose rows are listed, or that a view is of.
+  const struct rowdex_index *index;
+  // The rows that a file lists.
+  //
+  // Text has a row id, a range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line.
+  // CSV and Parquet have a column row_id; or a column of files (file, filename, file_path, path) beside one of rows
+  // within the file (row_in_file, file_row_number, row_index), or beside row_group and row.
+  const char *list_file;
+  // The rows that a stream lists, with the columns of a list in Parquet: what any engine that speaks Arrow hands
+  // over, read a batch at a time. The stream is moved from, and released whatever else is wrong.
+  struct ArrowArrayStream *list;
+  // The rows of the index that a view of the same files serves, too.
+  const struct rowdex_index *view;
+  // The dataset whose values `filter` and `split_by` read: those of the columns that they name, which need not be
+  // among those served.
+  const struct rowdex_dataset *dataset;
+  // The rows that meet this condition in SQL. Its columns are read and decoded once, where the footers do not
+  // decide. A library that was built without the feature `filter` refuses.
+  const char *filter;
+  // One side of a split by a hash, "train" or "validation".
+  //
+  // A row keeps its side when files are appended. The sizes are those of as many coin tosses.
+  const char *split_side;
+  // Splits by the values of this column, so that rows with equal values are on one side. NULL: by row id.
+  //
+  // It is decoded in every row group that has one of the rows, on the dataset's threads and past its cache.
+  // Integers, dates, booleans, strings and binary, and dictionaries of them; a null is an error.
+  const char *split_by;
+  // The fraction of the rows, or of the keys, that is for validation, from 0 to 1.
+  double split_fraction;
+  // Another split for another seed.
+  uint64_t split_seed;
+  // The rows of another set.
+  const struct rowdex_id_set *set;
+  // Only rows of this set. What others have in a column does not matter. NULL: all.
+  const struct rowdex_id_set *of;
+  // The rows of this set, too. NULL: none.
+  const struct rowdex_id_set *or_set;
+  // 1 takes all rows that are not among these, and no others.
+  uint64_t complement;
+} rowdex_id_set_options;
+
+// How rows were listed.
+typedef struct rowdex_listed_info {
+  // sizeof(rowdex_listed_info), set by the caller.
+  size_t struct_size;
+  // How often rows were listed beyond the first time.
+  uint64_t repeated;
+  // Listed rows that are in the files and that the index does not serve.
+  uint64_t unserved;
+} rowdex_listed_info;
+
 // Which rows a view serves. All zeros are all rows of the base. Every choice leaves rows out; only or_views adds rows,
 // to what the others leave.
 typedef struct rowdex_select_options {
   // sizeof(rowdex_select_options)
   size_t struct_size;
-  // Keeps only the rows that this file lists, as for rowdex_id_set_listed. NULL: all.
+  // Keeps only the rows that this file lists, as for the list_file of a rowdex_id_set_options. NULL: all.
   const char *rows_file;
   // Leaves out the rows that this file lists. NULL: none.
   const char *skip_file;
@@ -585,9 +646,9 @@ typedef struct rowdex_select_options {
   rowdex_progress progress;
   // The first argument of progress.
   void *progress_userdata;
-  // Keeps only this side of a split by hash, "train" or "validation", as rowdex_id_set_split has it. NULL: all.
+  // Keeps only this side of a split by hash, "train" or "validation", as for a rowdex_id_set_options. NULL: all.
   const char *split_side;
-  // Splits by the values of this column, which is read, as rowdex_id_set_split_by does. NULL: by row id.
+  // Splits by the values of this column, which is read, as for a rowdex_id_set_options. NULL: by row id.
   const char *split_by;
   // The fraction of the rows, or of the keys, that is for validation, from 0 to 1.
   double split_fraction;
@@ -617,45 +678,6 @@ typedef struct rowdex_select_report {
   // Files whose rows stay as they were chosen, in an update: nothing was read of them.
   uint64_t kept_files;
 } rowdex_select_report;
-
-// How rows were listed.
-typedef struct rowdex_listed_info {
-  // sizeof(rowdex_listed_info), set by the caller.
-  size_t struct_size;
-  // How often rows were listed beyond the first time.
-  uint64_t repeated;
-  // Listed rows that are in the files and that the index does not serve.
-  uint64_t unserved;
-} rowdex_listed_info;
-
-// What labels have.
-typedef struct rowdex_labels_info {
-  // sizeof(rowdex_labels_info), set by the caller.
-  size_t struct_size;
-  // The class of each row that was asked for, in their order, as a number from 0 on: what the labels of a
-  // rowdex_order_options are. They belong to the labels.
-  const uint32_t *codes;
-  // How many rows that are.
-  size_t num_codes;
-  // How many classes there are, ascending by their values.
-  size_t num_classes;
-} rowdex_labels_info;
-
-// One class, and how many rows are of it.
-typedef struct rowdex_class_count {
-  // sizeof(rowdex_class_count), set by the caller.
-  size_t struct_size;
-  // What the value is: "boolean", "integer" (also the days of a date since 1970), "text", "bytes", or "null" for the
-  // rows without one.
-  const char *kind;
-  // The value: the bytes of texts and bytes as they are, and all else as text ("true", "-7"). No zero follows. It
-  // belongs to the counts.
-  const char *value;
-  // How many bytes that are.
-  size_t value_len;
-  // How many rows have it.
-  uint64_t rows;
-} rowdex_class_count;
 
 // Which rows come in which order, in epochs of which size. What is 0 or NULL has its default.
 //
@@ -791,16 +813,6 @@ typedef struct rowdex_sampler_info {
   // How many of the steps are left: those from `steps - steps_left` on.
   uint64_t steps_left;
 } rowdex_sampler_info;
-
-// One sample of one rank.
-typedef struct rowdex_sample {
-  // Its position in the order of the epoch; positions from the length on are pads.
-  uint64_t position;
-  // The row id.
-  uint64_t row;
-  // 1 if it is a pad, which is served elsewhere, too.
-  uint64_t pad;
-} rowdex_sample;
 
 // A row of a batch that stands in for one that could not be read.
 typedef struct rowdex_substituted {
@@ -1044,7 +1056,11 @@ const char *rowdex_error_message(const struct rowdex_error *error);
 // What an error says, part by part; for NULL, that there is none. Fails only if `info` is not what it should be.
 rowdex_status rowdex_error_get_info(const struct rowdex_error *error, struct rowdex_error_info *info);
 
-// Ends the life of an error and of the texts that were asked of it.
+// One of several errors by its place, from 0, which is the first one itself. It belongs to the first one; NULL beyond
+// the last.
+const struct rowdex_error *rowdex_error_at(const struct rowdex_error *errors, size_t place);
+
+// Ends the life of an error, of those behind it, and of the texts that were asked of them.
 void rowdex_error_free(struct rowdex_error *error);
 
 // Builds the index at `output` from the footers of Parquet files. The path holds what it held, or the whole new index,
@@ -1065,12 +1081,6 @@ rowdex_status rowdex_index_open(const char *path,
                                 const struct rowdex_store_options *store,
                                 struct rowdex_index **index,
                                 struct rowdex_error **error);
-
-// Checks an index in memory and copies it. A dataset of such an index needs a root.
-rowdex_status rowdex_index_from_memory(const uint8_t *bytes,
-                                       size_t len,
-                                       struct rowdex_index **index,
-                                       struct rowdex_error **error);
 
 // Ends the life of an index handle and of the texts that were asked of it.
 void rowdex_index_free(struct rowdex_index *index);
@@ -1133,10 +1143,6 @@ void rowdex_dataset_free(struct rowdex_dataset *dataset);
 // How many rows there are: row ids are 0 up to len - 1.
 uint64_t rowdex_dataset_len(const struct rowdex_dataset *dataset);
 
-// A new handle of the index that the dataset was opened with, which the caller frees; NULL for NULL and for a mixed
-// dataset.
-struct rowdex_index *rowdex_dataset_index(const struct rowdex_dataset *dataset);
-
 // About how many bytes the chosen columns of all rows take when decoded, as the footers tell. May parse a few footers.
 rowdex_status rowdex_dataset_decoded_bytes(const struct rowdex_dataset *dataset,
                                            uint64_t *bytes,
@@ -1162,25 +1168,16 @@ rowdex_status rowdex_dataset_take(const struct rowdex_dataset *dataset,
 // Checks the index, then every data file at this level, and reports all bad files at once.
 //
 // "off" looks at the index alone, "stat" costs a stat for each file, "footer" a read for each file, and "deep" decodes
-// the chosen columns of every row group. Bad files are no error of the call: they are in the report, which the caller
-// frees. `progress` may be NULL.
+// the chosen columns of every row group. Bad files are no error of the call: `problems` are what is wrong with them,
+// in the order of the files, for rowdex_error_at; NULL if none is bad. The caller frees them by rowdex_error_free.
+// `progress` and `info` may be NULL.
 rowdex_status rowdex_dataset_verify(const struct rowdex_dataset *dataset,
                                     const char *level,
                                     rowdex_progress progress,
                                     void *progress_userdata,
-                                    struct rowdex_verify_report **report,
+                                    struct rowdex_verify_info *info,
+                                    struct rowdex_error **problems,
                                     struct rowdex_error **error);
-
-// What a check found.
-rowdex_status rowdex_verify_report_get_info(const struct rowdex_verify_report *report,
-                                            struct rowdex_verify_info *info,
-                                            struct rowdex_error **error);
-
-// What is wrong with a bad file, in the order of the files. It belongs to the report; NULL beyond the last one.
-const struct rowdex_error *rowdex_verify_report_problem(const struct rowdex_verify_report *report, size_t problem);
-
-// Ends the life of a report and of its errors.
-void rowdex_verify_report_free(struct rowdex_verify_report *report);
 
 // What a dataset has done so far, in this process.
 rowdex_status rowdex_dataset_counters(const struct rowdex_dataset *dataset,
@@ -1193,81 +1190,11 @@ rowdex_status rowdex_dataset_tier_fault(const struct rowdex_dataset *dataset,
                                         struct rowdex_error **fault,
                                         struct rowdex_error **error);
 
-// These row ids, out of `rows` rows, in any order; repeats count once.
-rowdex_status rowdex_id_set_from_ids(uint64_t rows,
-                                     const uint64_t *ids,
-                                     size_t num_ids,
-                                     struct rowdex_id_set **set,
-                                     struct rowdex_error **error);
-
-// The row ids of these ranges, out of `rows` rows; they may come in any order, overlap and be empty.
-rowdex_status rowdex_id_set_from_ranges(uint64_t rows,
-                                        const struct rowdex_range *ranges,
-                                        size_t num_ranges,
-                                        struct rowdex_id_set **set,
-                                        struct rowdex_error **error);
-
-// The rows of a dataset that meet a condition in SQL. The columns that it needs are read and decoded once, where the
-// footers do not decide; they need not be among those served.
-//
-// `of` has the rows that are asked about; NULL: all. A library that was built without the feature `filter` refuses.
-rowdex_status rowdex_id_set_filter(const struct rowdex_dataset *dataset,
-                                   const char *condition,
-                                   const struct rowdex_id_set *of,
-                                   struct rowdex_id_set **set,
-                                   struct rowdex_error **error);
-
-// The rows of an index that a file lists.
-//
-// Text has a row id, a range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line. CSV
-// and Parquet have a column row_id; or a column of files (file, filename, file_path, path) beside one of rows within
-// the file (row_in_file, file_row_number, row_index), or beside row_group and row.
-rowdex_status rowdex_id_set_listed(const struct rowdex_index *index,
-                                   const char *path,
-                                   struct rowdex_id_set **set,
-                                   struct rowdex_error **error);
-
-// One side of a split of `rows` rows by a hash of their row ids: "train" or "validation". Another seed is another
-// split.
-//
-// A row keeps its side when files are appended. The sizes are those of as many coin tosses.
-rowdex_status rowdex_id_set_split(uint64_t rows,
-                                  const char *side,
-                                  double validation_fraction,
-                                  uint64_t seed,
-                                  struct rowdex_id_set **set,
-                                  struct rowdex_error **error);
-
-// One side of a split by a hash of the values of a column: rows with equal values are on one side.
-//
-// `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every
-// row group that has one of the rows, on the dataset's threads and past its cache. Integers, dates, booleans, strings
-// and binary, and dictionaries of them; a null is an error.
-rowdex_status rowdex_id_set_split_by(const struct rowdex_dataset *dataset,
-                                     const char *column,
-                                     const struct rowdex_id_set *of,
-                                     const char *side,
-                                     double validation_fraction,
-                                     uint64_t seed,
-                                     struct rowdex_id_set **set,
-                                     struct rowdex_error **error);
-
-// The rows that are not in a set.
-rowdex_status rowdex_id_set_complement(const struct rowdex_id_set *of,
-                                       struct rowdex_id_set **set,
-                                       struct rowdex_error **error);
-
-// The rows that are in both sets, which are out of equally many rows.
-rowdex_status rowdex_id_set_intersection(const struct rowdex_id_set *one,
-                                         const struct rowdex_id_set *other,
-                                         struct rowdex_id_set **set,
-                                         struct rowdex_error **error);
-
-// The rows that are in either set, which are out of equally many rows.
-rowdex_status rowdex_id_set_union(const struct rowdex_id_set *one,
-                                  const struct rowdex_id_set *other,
-                                  struct rowdex_id_set **set,
-                                  struct rowdex_error **error);
+// A set of rows as it is described. `listed` may be NULL, and says how rows were listed that a list has.
+rowdex_status rowdex_id_set_new(const struct rowdex_id_set_options *options,
+                                struct rowdex_listed_info *listed,
+                                struct rowdex_id_set **set,
+                                struct rowdex_error **error);
 
 // Ends the life of a set handle. Orders that were made with it have their own.
 void rowdex_id_set_free(struct rowdex_id_set *set);
@@ -1305,23 +1232,11 @@ rowdex_status rowdex_select(const struct rowdex_index *base,
                             struct rowdex_select_report *report,
                             struct rowdex_error **error);
 
-// The rows of an index that an Arrow stream lists, with the columns of a Parquet list as for rowdex_id_set_listed:
-// what any engine that speaks Arrow hands over, read a batch at a time.
-//
-// The stream is moved from, and released whatever happens. `info` may be NULL.
-rowdex_status rowdex_id_set_listed_stream(const struct rowdex_index *index,
-                                          struct ArrowArrayStream *stream,
-                                          struct rowdex_listed_info *info,
-                                          struct rowdex_id_set **set,
-                                          struct rowdex_error **error);
-
-// The rows of an index that a view of the same files serves, too, by row id of the index.
-rowdex_status rowdex_id_set_of_view(const struct rowdex_index *index,
-                                    const struct rowdex_index *view,
-                                    struct rowdex_id_set **set,
-                                    struct rowdex_error **error);
-
 // The classes of the rows: equal values of a column are one class. 4 bytes a row.
+//
+// An Arrow array that the caller releases, as its type, which may be NULL: a dictionary, whose codes (32 bits, in the
+// second buffer) are what the labels of a rowdex_order_options are, and whose values are the classes as large texts,
+// ascending, bytes in hexadecimal.
 //
 // `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every
 // row group that has one of the rows, on the dataset's threads and past its cache. Integers, dates, booleans, strings
@@ -1329,42 +1244,25 @@ rowdex_status rowdex_id_set_of_view(const struct rowdex_index *index,
 rowdex_status rowdex_dataset_labels(const struct rowdex_dataset *dataset,
                                     const char *column,
                                     const struct rowdex_id_set *of,
-                                    struct rowdex_labels **labels,
+                                    struct ArrowArray *labels,
+                                    struct ArrowSchema *schema,
                                     struct rowdex_error **error);
-
-// What labels have.
-rowdex_status rowdex_labels_get_info(const struct rowdex_labels *labels,
-                                     struct rowdex_labels_info *info,
-                                     struct rowdex_error **error);
-
-// The value of a class as text, bytes in hexadecimal. It belongs to the labels; NULL beyond the last class.
-const char *rowdex_labels_class(const struct rowdex_labels *labels, size_t class_);
-
-// Ends the life of labels and of their texts and numbers.
-void rowdex_labels_free(struct rowdex_labels *labels);
 
 // How many rows each class has, ascending by value, and last how many have no value, if any. Memory is in proportion
 // to the classes.
 //
-// `of` has the rows that are asked for, such as those of rowdex_id_set_filter; NULL: all. Types and reading are as for
+// An Arrow struct array that the caller releases, as its type, which may be NULL: a child `value` (booleans, 64-bit
+// integers, also for the days of a date since 1970, large texts or large binary; null for the rows without one) and a
+// child `rows` (unsigned 64-bit integers).
+//
+// `of` has the rows that are asked for, such as those of a condition; NULL: all. Types and reading are as for
 // rowdex_dataset_labels.
 rowdex_status rowdex_dataset_counts(const struct rowdex_dataset *dataset,
                                     const char *column,
                                     const struct rowdex_id_set *of,
-                                    struct rowdex_counts **counts,
+                                    struct ArrowArray *counts,
+                                    struct ArrowSchema *schema,
                                     struct rowdex_error **error);
-
-// How many classes there are, rows without a value among them.
-size_t rowdex_counts_len(const struct rowdex_counts *counts);
-
-// A class by its place, from 0 up to rowdex_counts_len.
-rowdex_status rowdex_counts_get(const struct rowdex_counts *counts,
-                                size_t place,
-                                struct rowdex_class_count *count,
-                                struct rowdex_error **error);
-
-// Ends the life of counts and of their values.
-void rowdex_counts_free(struct rowdex_counts *counts);
 
 // The weights of the rows: numbers of a column that are finite and not negative. `num_weights` must be just as many as
 // there are rows.
@@ -1380,8 +1278,8 @@ rowdex_status rowdex_dataset_weights(const struct rowdex_dataset *dataset,
 // The weights that a list of rows has in one of its columns, for the rows of an index: what an engine worked out, and
 // the weights of a rowdex_order_options are. `num_weights` must be just as many as there are rows.
 //
-// `path` is a table, or a folder of tables, with the columns of rowdex_id_set_listed; rows that the index does not
-// serve are passed over. Every row needs one weight, which is finite and not negative. `of` has the rows that are
+// `path` is a table, or a folder of tables, as for the list_file of a rowdex_id_set_options; rows that the index does
+// not serve are passed over. Every row needs one weight, which is finite and not negative. `of` has the rows that are
 // asked for; NULL: all.
 rowdex_status rowdex_index_weights(const struct rowdex_index *index,
                                    const char *path,
@@ -1408,26 +1306,6 @@ rowdex_status rowdex_order_new(const struct rowdex_order_options *options,
 // Ends the life of an orders handle.
 void rowdex_order_free(struct rowdex_order *orders);
 
-// How many positions every epoch has.
-uint64_t rowdex_order_len(const struct rowdex_order *orders);
-
-// What the orders are called.
-struct rowdex_str rowdex_order_name(const struct rowdex_order *orders);
-
-// A hash over everything that decides the orders: a saved state is accepted by runs with the same one.
-uint64_t rowdex_order_fingerprint(const struct rowdex_order *orders);
-
-// The rows at positions `first`, `first + stride`, … of an epoch, as many as there are but at most `len`; `filled` is
-// how many.
-rowdex_status rowdex_order_fill(const struct rowdex_order *orders,
-                                uint64_t epoch,
-                                uint64_t first,
-                                uint64_t stride,
-                                uint64_t *rows,
-                                size_t len,
-                                size_t *filled,
-                                struct rowdex_error **error);
-
 // What torchrun, Open MPI, PMI or Slurm put into the environment of this process.
 //
 // It is an error if no launcher is found, if a variable is missing or no number, or if launchers disagree; it names
@@ -1450,13 +1328,6 @@ rowdex_status rowdex_sampler_get_info(const struct rowdex_sampler *sampler,
 
 // Makes `epoch` the current one. An epoch that was resumed stays resumed if it is the current one already.
 rowdex_status rowdex_sampler_set_epoch(struct rowdex_sampler *sampler, uint64_t epoch, struct rowdex_error **error);
-
-// This rank's sample number `p` of an epoch. Tens of nanoseconds, once the order of the epoch is made.
-rowdex_status rowdex_sampler_at(const struct rowdex_sampler *sampler,
-                                uint64_t epoch,
-                                uint64_t p,
-                                struct rowdex_sample *sample,
-                                struct rowdex_error **error);
 
 // This rank's samples `first`, `first + 1`, … of an epoch, `len` of them: row ids and, unless `pads` is NULL, 1 for
 // each pad and 0 for each other.
@@ -1661,21 +1532,12 @@ rowdex_status rowdex_loader_get_stats(const struct rowdex_loader *loader,
                                       struct rowdex_loader_stats *stats,
                                       struct rowdex_error **error);
 
-// The row groups that were found unreadable so far, which the caller frees; always none unless faults are to be
-// substituted.
+// Why row groups could not be read so far, whose rows others stand in for: errors for rowdex_error_at, with
+// `lost_group` in what they say, which the caller frees by rowdex_error_free. NULL if there are none, as always unless
+// faults are to be substituted.
 rowdex_status rowdex_loader_lost_groups(const struct rowdex_loader *loader,
-                                        struct rowdex_lost_groups **lost,
+                                        struct rowdex_error **lost,
                                         struct rowdex_error **error);
-
-// How many there are.
-size_t rowdex_lost_groups_len(const struct rowdex_lost_groups *lost);
-
-// Why one of them could not be read, and if `row_group` is not NULL, its number in the index, or for a mixed dataset
-// over all indexes. The error belongs to the list; NULL, and no number, beyond the last one.
-const struct rowdex_error *rowdex_lost_groups_get(const struct rowdex_lost_groups *lost, size_t i, uint32_t *row_group);
-
-// Ends the life of the list and of its errors.
-void rowdex_lost_groups_free(struct rowdex_lost_groups *lost);
 
 // Announces the row ids that will be asked for, in this order: one epoch of a sampler, or as much as is known. They
 // are copied; there may be none yet.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import itertools
 import operator
 import os
 import re
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from . import native
@@ -20,14 +21,20 @@ library: Any = native.load()
 T = TypeVar("T")
 
 
+def error_info(error: Any) -> native.ErrorInfo:
+    """What a ``rowdex_error`` says, whose texts belong to it."""
+    info = native.ErrorInfo()
+    library.error_get_info(error, ctypes.byref(info))
+    return info
+
+
 def exception_of(error: Any) -> Error:
     """The exception for a ``rowdex_error``, which is not freed."""
 
     def text(value: bytes | None) -> str | None:
         return None if value is None else value.decode(errors="replace")
 
-    info = native.ErrorInfo()
-    library.error_get_info(error, ctypes.byref(info))
+    info = error_info(error)
     return BY_STATUS.get(info.kind, InternalError)(
         _in_python(text(info.message) or ""),
         file=text(info.file),
@@ -35,6 +42,13 @@ def exception_of(error: Any) -> Error:
         column=text(info.column),
         hint=None if info.hint is None else _in_python(text(info.hint) or ""),
     )
+
+
+def errors_of(several: Handle) -> Iterator[Any]:
+    """The errors that a call gave as one, if it gave any. They belong to the handle."""
+    places = itertools.count()
+    while error := library.error_at(several, next(places)):
+        yield error
 
 
 _OPTIONS = {

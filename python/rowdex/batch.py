@@ -11,16 +11,22 @@ from . import _capsule, _values, native
 from ._arrays import Nulls, in_rows, reader, to_torch
 from ._imports import loaded
 from ._library import Handle, Owned, call, library
-from .schema import Schema, column_list
+from .schema import ExportedSchema, Schema, column_list
 
 
 class _Exported(Owned):
     """An ``ArrowArray`` that releases itself. Buffers that were taken from it refer to it."""
 
-    def __init__(self, _: Any, handle: Handle) -> None:
+    def __init__(self, _: Any, schema: ExportedSchema | None, function: Any, *arguments: Any) -> None:
         self.array = native.ArrowArray()
         self._as_parameter_ = ctypes.byref(self.array)
-        call(library.batch_export, handle, ctypes.byref(self.array), None)
+        call(function, *arguments, ctypes.byref(self.array), schema)
+
+
+def exported(function: Any, *arguments: Any) -> tuple[_Exported, ExportedSchema]:
+    """What a function exports, and its type."""
+    schema = ExportedSchema(library.schema_release)
+    return _Exported(library.array_release, schema, function, *arguments), schema
 
 
 class Substituted(NamedTuple):
@@ -215,7 +221,7 @@ class Batch:
 
     def _export(self) -> _Exported:
         if self._exported is None:
-            self._exported = _Exported(library.array_release, self._handle)
+            self._exported = _Exported(library.array_release, None, library.batch_export, self._handle)
         return self._exported
 
     def __arrow_c_schema__(self) -> object:

@@ -6,16 +6,17 @@ import array
 import ctypes
 import importlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
-from . import _capsule, native
+from . import _capsule, _values, native
 from ._imports import loaded
 from ._library import (
     Handle,
     PerProcess,
     call,
     count,
+    errors_of,
     exception_of,
     is_remote,
     library,
@@ -29,7 +30,7 @@ from ._library import (
     waiting,
 )
 from .announced import Announced
-from .batch import Batch
+from .batch import Batch, exported
 from .errors import Error
 from .index import Index, Path, row_id
 from .progress import Progress, told
@@ -78,15 +79,6 @@ class VerifyReport(NamedTuple):
 
 Class = Union[bool, int, str, bytes, None]
 """A value that rows are of one class by."""
-
-_CLASSES: dict[bytes, Callable[[bytes], Class]] = {
-    b"null": lambda value: None,
-    b"boolean": lambda value: value == b"true",
-    b"integer": int,
-    b"text": bytes.decode,
-    b"bytes": bytes,
-}
-
 
 class Labels(NamedTuple):
     """The classes of rows: equal values of a column are one class."""
@@ -437,14 +429,12 @@ class Dataset:
         """
         name = text_bytes(column, "column name")
         arguments = (self._pointer, name, optional_set(of))
-        found = waiting(self._remote, lambda: Handle(library.labels_free, library.dataset_labels, *arguments))
-        info = native.LabelsInfo()
-        call(library.labels_get_info, found, ctypes.byref(info))
-        codes = array.array("I")
-        if info.num_codes:
-            codes.frombytes(ctypes.string_at(info.codes, info.num_codes * codes.itemsize))
-        classes = [library.labels_class(found, i).decode() for i in range(info.num_classes)]
-        return Labels(codes, classes)
+        found, schema = waiting(self._remote, lambda: exported(library.dataset_labels, *arguments))
+        codes, classes = array.array("I"), found.array.dictionary.contents
+        codes.frombytes(_values.raw(found.array, 1, 0, found.array.length * codes.itemsize))
+        dictionary = schema.field.dictionary
+        assert dictionary is not None
+        return Labels(codes, _values.values(dictionary, classes, 0, classes.length))
 
     def counts(self, column: str, of: IdSet | None = None) -> dict[Class, int]:
         """How many rows each class has: rows with equal values in a column are one. Ascending by value; ``None`` comes
@@ -460,14 +450,10 @@ class Dataset:
         """
         name = text_bytes(column, "column name")
         arguments = (self._pointer, name, optional_set(of))
-        found = waiting(self._remote, lambda: Handle(library.counts_free, library.dataset_counts, *arguments))
-        counts: dict[Class, int] = {}
-        count = native.ClassCount()
-        for place in range(library.counts_len(found)):
-            call(library.counts_get, found, place, ctypes.byref(count))
-            value = ctypes.string_at(count.value, count.value_len) if count.value_len else b""
-            counts[_CLASSES[count.kind](value)] = count.rows
-        return counts
+        found, schema = waiting(self._remote, lambda: exported(library.dataset_counts, *arguments))
+        columns = zip(schema.field.children, found.array.children[: found.array.n_children])
+        classes, rows = (_values.values(field, one.contents, 0, found.array.length) for field, one in columns)
+        return dict(zip(classes, rows))
 
     def weights(self, column: str, of: IdSet | None = None) -> array.array[float]:
         """The numbers of a column, which need not be among those served: for :class:`rowdex.order.Weighted`. Shape
@@ -535,13 +521,9 @@ class Dataset:
             progress: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in any case,
                 ``False`` never. A function is called with files done, files in all, and 0.
         """
-        wanted = text_bytes(level, "level")
+        wanted, info = text_bytes(level, "level"), native.VerifyInfo()
         with told(progress, "checking") as tell:
-            arguments = (self._pointer, wanted, tell, None)
-            report = waiting(
-                self._remote, lambda: Handle(library.verify_report_free, library.dataset_verify, *arguments)
-            )
-        info = native.VerifyInfo()
-        call(library.verify_report_get_info, report, ctypes.byref(info))
-        errors = [exception_of(library.verify_report_problem(report, problem)) for problem in range(info.problems)]
+            arguments = (self._pointer, wanted, tell, None, ctypes.byref(info))
+            problems = waiting(self._remote, lambda: Handle(library.error_free, library.dataset_verify, *arguments))
+        errors = [exception_of(problem) for problem in errors_of(problems)]
         return VerifyReport(int(info.files), int(info.rows), errors)

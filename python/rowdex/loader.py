@@ -14,7 +14,20 @@ from typing import Any, Literal, NamedTuple
 from . import _capsule, _counted, _share, native
 from ._arrays import Nulls, reader, split, to_torch
 from ._imports import loaded
-from ._library import Handle, PerProcess, call, count, exception_of, library, loader_options, no_nul, size, waiting
+from ._library import (
+    Handle,
+    PerProcess,
+    call,
+    count,
+    error_info,
+    errors_of,
+    exception_of,
+    library,
+    loader_options,
+    no_nul,
+    size,
+    waiting,
+)
 from ._mapping import Mapping
 from ._stats import COUNTS, TIMES, LoaderStats, Meter
 from ._substitutes import Substitutes
@@ -581,12 +594,8 @@ class Loader:
         loader = self._reading()
         if loader is None:
             return []
-        lost = Handle(library.lost_groups_free, library.loader_lost_groups, loader)
-        found, number = [], ctypes.c_uint32()
-        for i in range(library.lost_groups_len(lost)):
-            error = library.lost_groups_get(lost, i, ctypes.byref(number))
-            found.append(LostGroup(number.value, exception_of(error)))
-        return found
+        lost = Handle(library.error_free, library.loader_lost_groups, loader)
+        return [LostGroup(int(error_info(error).lost_group), exception_of(error)) for error in errors_of(lost)]
 
     @property
     def lost_rows(self) -> list[LostRow]:

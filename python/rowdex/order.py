@@ -78,6 +78,15 @@ class Options:
 
 
 _NOTHING = (ctypes.c_uint64 * 1)()
+_NO_RANGES = (native.Range * 1)()
+
+
+def new_set(listed: Any = None, **fields: Any) -> Handle:
+    """A ``rowdex_id_set`` as the fields of its options describe it; ``listed`` is told of a list."""
+    # The handles are in ``fields`` until the set is made.
+    given = {name: value.address if isinstance(value, Handle) else value for name, value in fields.items()}
+    options = native.IdSetOptions(**given)
+    return Handle(library.id_set_free, library.id_set_new, ctypes.byref(options), listed)
 
 
 class Orders:
@@ -421,48 +430,44 @@ class IdSet:
     def _open(self) -> Handle:
         kind, *arguments = self._recipe
 
-        def made(function: Any, *given: Any) -> Handle:
+        def made(**fields: Any) -> Handle:
             # Of the datasets that some are read of.
             remote = any(getattr(argument, "_remote", False) for argument in arguments)
-            return waiting(remote, lambda: Handle(library.id_set_free, function, *given))
+            return waiting(remote, lambda: new_set(**fields))
 
         if kind == "ids":
             rows, numbers = arguments
-            return made(library.id_set_from_ids, rows, *numbers.values.buffer_info())
+            address, length = numbers.values.buffer_info()
+            # Without any it is a list, too.
+            address = address if length else ctypes.addressof(_NOTHING)
+            return made(rows=rows, ids=address, num_ids=length)
         if kind == "ranges":
             rows, numbers = arguments
-            length = len(numbers.values) // 2
-            return made(library.id_set_from_ranges, rows, (native.Range * length).from_buffer(numbers.values), length)
+            ranges = (native.Range * (len(numbers.values) // 2)).from_buffer(numbers.values)
+            return made(rows=rows, ranges=ranges or _NO_RANGES, num_ranges=len(ranges))
         if kind == "listed":
             index, path = arguments
-            return made(library.id_set_listed, index._handle.get(), path_bytes(path))
+            return made(index=index._handle.get(), list_file=path_bytes(path))
         if kind == "split":
             rows, side, fraction, seed = arguments
-            return made(library.id_set_split, rows, text_bytes(side, "side"), fraction, seed)
+            return made(rows=rows, split_side=text_bytes(side, "side"), split_fraction=fraction, split_seed=seed)
         if kind == "split by":
             dataset, column, of, side, fraction, seed = arguments
-            column, side = text_bytes(column, "column name"), text_bytes(side, "side")
             return made(
-                library.id_set_split_by,
-                dataset._pointer,
-                column,
-                optional_set(of),
-                side,
-                fraction,
-                seed,
-            )
+                dataset=dataset._pointer, split_by=text_bytes(column, "column name"), of=optional_set(of),
+                split_side=text_bytes(side, "side"), split_fraction=fraction, split_seed=seed,
+            )  # fmt: skip
         if kind == "where":
             dataset, condition, of = arguments
-            condition = text_bytes(condition, "condition")
-            return made(library.id_set_filter, dataset._pointer, condition, optional_set(of))
+            return made(dataset=dataset._pointer, filter=text_bytes(condition, "condition"), of=optional_set(of))
         if kind == "view":
             index, view = arguments
-            return made(library.id_set_of_view, index._handle.get(), view._handle.get())
+            return made(index=index._handle.get(), view=view._handle.get())
         if kind == "union":
-            return made(library.id_set_union, arguments[0]._pointer, arguments[1]._pointer)
+            return made(set=arguments[0]._pointer, or_set=arguments[1]._pointer)
         if kind == "complement":
-            return made(library.id_set_complement, arguments[0]._pointer)
-        return made(library.id_set_intersection, arguments[0]._pointer, arguments[1]._pointer)
+            return made(set=arguments[0]._pointer, complement=1)
+        return made(set=arguments[0]._pointer, of=arguments[1]._pointer)
 
     @property
     def _pointer(self) -> Handle:

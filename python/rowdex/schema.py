@@ -38,13 +38,17 @@ class Field(NamedTuple):
     dictionary: Field | None
 
 
-class _Exported(Owned):
+class ExportedSchema(Owned):
     """An ``ArrowSchema`` that releases itself."""
 
-    def __init__(self, _: Any, function: Any, handle: Any) -> None:
+    def __init__(self, _: Any) -> None:
         self.schema = native.ArrowSchema()
         self._as_parameter_ = ctypes.byref(self.schema)
-        call(function, handle, ctypes.byref(self.schema))
+
+    @property
+    def field(self) -> Field:
+        """The type that was exported."""
+        return _field(self.schema)
 
 
 class _Rebuilt:
@@ -100,7 +104,8 @@ class Schema:
 
     def __init__(self, function: Any, handle: Any) -> None:
         """As ``function`` exports it of a handle, which is not kept."""
-        self._exported: _Exported | _Rebuilt = _Exported(library.schema_release, function, handle)
+        self._exported: ExportedSchema | _Rebuilt = ExportedSchema(library.schema_release)
+        call(function, handle, self._exported)
         self._fields = _field(self._exported.schema).children
 
     @property

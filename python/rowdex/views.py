@@ -11,7 +11,7 @@ from . import native
 from ._capsule import stream_of
 from ._library import Handle, call, is_remote, library, optional_text, path_bytes, waiting
 from .index import Index, Path
-from .order import IdSet, Side
+from .order import IdSet, Side, new_set
 from .progress import Progress, told
 from .store import StoreOptions, store_pointer
 
@@ -143,9 +143,9 @@ def select(
                 f"{name.partition('_')[0]} is a {type(chosen).__name__}: give a table, a file that lists rows, or for "
                 "row ids rowdex.order.IdSet(len(base), ids)"
             )
-        kept.append(found if name == "rows_file" else _set(library.id_set_complement, found))
+        kept.append(found if name == "rows_file" else new_set(set=found, complement=1))
     if len(kept) == 2:
-        kept = [_set(library.id_set_intersection, *kept)]
+        kept = [new_set(set=kept[0], of=kept[1])]
     if note is not None and not kept and base is not None:
         kept = [IdSet.ranges(len(base), [(0, len(base))])._pointer]
     views = {name: _handles(given, store) for name, given in (("and", and_), ("not", not_), ("or", or_))}
@@ -244,13 +244,9 @@ def listed(index: Handle | None, stream: Any) -> tuple[Handle, tuple[int, int]]:
     """The rows that an Arrow stream lists, how often any of them came again, and how many are not served."""
     info = native.ListedInfo()
     owner, struct = stream_of(stream)
-    found = _set(library.id_set_listed_stream, index, struct, ctypes.byref(info))
+    found = new_set(ctypes.byref(info), index=index, list=ctypes.pointer(struct))
     del owner
     return found, (info.repeated, info.unserved)
-
-
-def _set(function: Any, *arguments: Any) -> Handle:
-    return Handle(library.id_set_free, function, *arguments)
 
 
 def _handles(given: Index | Path | Iterable[Index | Path], store: StoreOptions | None) -> list[Handle]:

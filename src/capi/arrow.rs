@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use arrow::array::{Array, RecordBatch, StructArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, out_param, require};
@@ -62,6 +63,37 @@ pub(super) fn export_batch(
         place.write(exported);
     }
     Ok(())
+}
+
+/// One array and its type. Outputs are written when nothing can fail any more.
+pub(super) fn export_array(
+    made: &dyn Array,
+    array: &mut MaybeUninit<FFI_ArrowArray>,
+    schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
+) -> Result<()> {
+    if let Some(place) = schema {
+        let exported = FFI_ArrowSchema::try_from(made.data_type()).map_err(|error| {
+            Error::new(ErrorKind::Internal, format!("the type of an array cannot be exported: {error}"))
+        })?;
+        place.write(exported);
+    }
+    array.write(FFI_ArrowArray::new(&made.to_data()));
+    Ok(())
+}
+
+/// Takes a stream over, which is released whatever happens.
+///
+/// # Safety
+/// The pointer is NULL or one to a stream of whoever calls, as the header says. It is marked as moved from.
+pub(super) unsafe fn stream_of(stream: *mut FFI_ArrowArrayStream) -> Result<ArrowArrayStreamReader> {
+    if stream.is_null() || !stream.is_aligned() {
+        return Err(handle::null("stream"));
+    }
+    // SAFETY: the caller's promise.
+    let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream) };
+    ArrowArrayStreamReader::try_new(stream).map_err(|error| {
+        Error::new(ErrorKind::InvalidArgument, format!("cannot read the stream: {error}")).with_source(error)
+    })
 }
 
 /// C strings cannot hold every name that Parquet can.

@@ -1,28 +1,27 @@
 //! One column of all rows, for orders by weight and by class.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::c_char;
 use std::mem::MaybeUninit;
-use std::ptr;
+use std::sync::Arc;
 
+use arrow::array::{
+    ArrayRef, BooleanArray, DictionaryArray, Int64Array, LargeBinaryArray, LargeStringArray, RecordBatch, UInt32Array,
+    UInt64Array,
+};
+use arrow::error::ArrowError;
+use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 
+use super::arrow::{export_array, export_batch, stream_of};
 use super::dataset::rowdex_dataset;
-use super::error::{c_string, call, rowdex_error, rowdex_status};
-use super::handle::{self, Versioned, out_param, require};
+use super::error::{call, rowdex_error, rowdex_status};
+use super::handle::{self, out_param, require};
 use super::id_set::rowdex_id_set;
 use super::index::rowdex_index;
-use super::select::stream_of;
-use crate::dataset::{Class, Column, Labels};
+use crate::dataset::{Class, Column};
 use ::rowdex_index::Index;
 use ::rowdex_order::IdSet;
 use rowdex_base::error::{Error, ErrorKind, Result};
-
-/// The classes of rows, by the values of a column. Concurrent use is fine.
-#[derive(Debug)]
-pub struct rowdex_labels {
-    labels: Labels,
-    classes: Vec<CString>,
-}
 
 /// # Safety
 /// The pointers are as the header says.
@@ -42,6 +41,10 @@ unsafe fn column_of<'a>(
 
 /// The classes of the rows: equal values of a column are one class. 4 bytes a row.
 ///
+/// An Arrow array that the caller releases, as its type, which may be NULL: a dictionary, whose codes (32 bits, in the
+/// second buffer) are what the labels of a rowdex_order_options are, and whose values are the classes as large texts,
+/// ascending, bytes in hexadecimal.
+///
 /// `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every
 /// row group that has one of the rows, on the dataset's threads and past its cache. Integers, dates, booleans, strings
 /// and binary, and dictionaries of them; a null is an error.
@@ -50,180 +53,87 @@ pub unsafe extern "C" fn rowdex_dataset_labels(
     dataset: Option<&rowdex_dataset>,
     column: *const c_char,
     of: Option<&rowdex_id_set>,
-    labels: Option<&mut MaybeUninit<*mut rowdex_labels>>,
+    labels: Option<&mut MaybeUninit<FFI_ArrowArray>>,
+    schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
         let out = out_param(labels, "labels")?;
         // SAFETY: the conventions of the header.
-        let labels = unsafe { column_of(dataset, column, of) }?.labels()?;
-        let classes = labels.classes().iter().map(|class| c_string(&class.to_string())).collect();
-        out.write(handle::handle(rowdex_labels { labels, classes }));
-        Ok(())
+        let (codes, classes) = unsafe { column_of(dataset, column, of) }?.labels()?.into_parts();
+        let classes = LargeStringArray::from_iter_values(classes.iter().map(ToString::to_string));
+        let labels = DictionaryArray::try_new(UInt32Array::from(codes), Arc::new(classes)).map_err(defect)?;
+        export_array(&labels, out, schema)
     })
-}
-
-/// What labels have.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_labels_info {
-    /// sizeof(rowdex_labels_info), set by the caller.
-    pub struct_size: usize,
-    /// The class of each row that was asked for, in their order, as a number from 0 on: what the labels of a
-    /// rowdex_order_options are. They belong to the labels.
-    pub codes: *const u32,
-    /// How many rows that are.
-    pub num_codes: usize,
-    /// How many classes there are, ascending by their values.
-    pub num_classes: usize,
-}
-
-// SAFETY: repr(C); integers and pointers of 8 bytes only.
-unsafe impl Versioned for rowdex_labels_info {}
-
-/// What labels have.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_labels_get_info(
-    labels: Option<&rowdex_labels>,
-    info: *mut rowdex_labels_info,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let rowdex_labels { labels, classes } = require(labels, "labels")?;
-        // SAFETY: the conventions of the header.
-        let out = unsafe { handle::struct_out(info, "info") }?;
-        let codes = labels.codes();
-        out.write(rowdex_labels_info {
-            struct_size: 0,
-            codes: codes.as_ptr(),
-            num_codes: codes.len(),
-            num_classes: classes.len(),
-        });
-        Ok(())
-    })
-}
-
-/// The value of a class as text, bytes in hexadecimal. It belongs to the labels; NULL beyond the last class.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_labels_class(labels: Option<&rowdex_labels>, class: usize) -> *const c_char {
-    labels.and_then(|labels| labels.classes.get(class)).map_or(ptr::null(), |class| class.as_ptr())
-}
-
-/// Ends the life of labels and of their texts and numbers.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_labels_free(labels: Option<Box<rowdex_labels>>) {
-    handle::free(labels);
-}
-
-/// How many rows each class has, by the values of a column. Concurrent use is fine.
-#[derive(Debug)]
-pub struct rowdex_counts(Vec<ClassCount>);
-
-#[derive(Debug)]
-struct ClassCount {
-    kind: &'static CStr,
-    value: Vec<u8>,
-    rows: u64,
-}
-
-impl ClassCount {
-    fn of((class, rows): (Option<Class>, u64)) -> Self {
-        let kind = match &class {
-            None => c"null",
-            Some(Class::Bool(_)) => c"boolean",
-            Some(Class::Int(_)) => c"integer",
-            Some(Class::Text(_)) => c"text",
-            Some(Class::Bytes(_)) => c"bytes",
-        };
-        let value = match class {
-            None => Vec::new(),
-            Some(Class::Text(text)) => text.into_bytes(),
-            Some(Class::Bytes(bytes)) => bytes,
-            Some(other) => other.to_string().into_bytes(),
-        };
-        Self { kind, value, rows }
-    }
 }
 
 /// How many rows each class has, ascending by value, and last how many have no value, if any. Memory is in proportion
 /// to the classes.
 ///
-/// `of` has the rows that are asked for, such as those of rowdex_id_set_filter; NULL: all. Types and reading are as for
+/// An Arrow struct array that the caller releases, as its type, which may be NULL: a child `value` (booleans, 64-bit
+/// integers, also for the days of a date since 1970, large texts or large binary; null for the rows without one) and a
+/// child `rows` (unsigned 64-bit integers).
+///
+/// `of` has the rows that are asked for, such as those of a condition; NULL: all. Types and reading are as for
 /// rowdex_dataset_labels.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_dataset_counts(
     dataset: Option<&rowdex_dataset>,
     column: *const c_char,
     of: Option<&rowdex_id_set>,
-    counts: Option<&mut MaybeUninit<*mut rowdex_counts>>,
+    counts: Option<&mut MaybeUninit<FFI_ArrowArray>>,
+    schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
         let out = out_param(counts, "counts")?;
         // SAFETY: the conventions of the header.
         let counts = unsafe { column_of(dataset, column, of) }?.counts()?;
-        out.write(handle::handle(rowdex_counts(counts.into_iter().map(ClassCount::of).collect())));
-        Ok(())
+        let (classes, rows): (Vec<_>, Vec<_>) = counts.into_iter().unzip();
+        let rows: ArrayRef = Arc::new(UInt64Array::from(rows));
+        let columns = [("value", values(&classes)), ("rows", rows)];
+        export_batch(RecordBatch::try_from_iter(columns).map_err(defect)?, out, schema)
     })
 }
 
-/// One class, and how many rows are of it.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_class_count {
-    /// sizeof(rowdex_class_count), set by the caller.
-    pub struct_size: usize,
-    /// What the value is: "boolean", "integer" (also the days of a date since 1970), "text", "bytes", or "null" for the
-    /// rows without one.
-    pub kind: *const c_char,
-    /// The value: the bytes of texts and bytes as they are, and all else as text ("true", "-7"). No zero follows. It
-    /// belongs to the counts.
-    pub value: *const c_char,
-    /// How many bytes that are.
-    pub value_len: usize,
-    /// How many rows have it.
-    pub rows: u64,
+/// The values of classes, which are of one kind, but for the one of rows without a value.
+fn values(classes: &[Option<Class>]) -> ArrayRef {
+    let of = |pick: fn(&Class) -> bool| classes.iter().flatten().any(pick);
+    if of(|class| matches!(class, Class::Text(_))) {
+        let text = |class: &Option<Class>| match class {
+            Some(Class::Text(text)) => Some(text.clone()),
+            _ => None,
+        };
+        Arc::new(classes.iter().map(text).collect::<LargeStringArray>())
+    } else if of(|class| matches!(class, Class::Bytes(_))) {
+        let bytes = |class: &Option<Class>| match class {
+            Some(Class::Bytes(bytes)) => Some(bytes.clone()),
+            _ => None,
+        };
+        Arc::new(classes.iter().map(bytes).collect::<LargeBinaryArray>())
+    } else if of(|class| matches!(class, Class::Bool(_))) {
+        let truth = |class: &Option<Class>| match class {
+            Some(Class::Bool(truth)) => Some(*truth),
+            _ => None,
+        };
+        Arc::new(classes.iter().map(truth).collect::<BooleanArray>())
+    } else {
+        let number = |class: &Option<Class>| match class {
+            Some(Class::Int(number)) => Some(*number),
+            _ => None,
+        };
+        let numbers = || classes.iter().map(number);
+        // No column has both numbers below 0 and numbers that only fit without a sign.
+        if numbers().flatten().all(|number| i64::try_from(number).is_ok()) {
+            Arc::new(numbers().map(|number| i64::try_from(number?).ok()).collect::<Int64Array>())
+        } else {
+            Arc::new(numbers().map(|number| u64::try_from(number?).ok()).collect::<UInt64Array>())
+        }
+    }
 }
 
-// SAFETY: repr(C); integers and pointers of 8 bytes only.
-unsafe impl Versioned for rowdex_class_count {}
-
-/// How many classes there are, rows without a value among them.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_counts_len(counts: Option<&rowdex_counts>) -> usize {
-    counts.map_or(0, |counts| counts.0.len())
-}
-
-/// A class by its place, from 0 up to rowdex_counts_len.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_counts_get(
-    counts: Option<&rowdex_counts>,
-    place: usize,
-    count: *mut rowdex_class_count,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let counts = &require(counts, "counts")?.0;
-        // SAFETY: the conventions of the header.
-        let out = unsafe { handle::struct_out(count, "count") }?;
-        let found = counts.get(place).ok_or_else(|| {
-            Error::new(ErrorKind::OutOfRange, format!("class {place} is asked for, and there are {}", counts.len()))
-        })?;
-        out.write(rowdex_class_count {
-            struct_size: 0,
-            kind: found.kind.as_ptr(),
-            value: found.value.as_ptr().cast(),
-            value_len: found.value.len(),
-            rows: found.rows,
-        });
-        Ok(())
-    })
-}
-
-/// Ends the life of counts and of their values.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_counts_free(counts: Option<Box<rowdex_counts>>) {
-    handle::free(counts);
+fn defect(error: ArrowError) -> Error {
+    Error::new(ErrorKind::Internal, error.to_string())
 }
 
 /// The weights of the rows: numbers of a column that are finite and not negative. `num_weights` must be just as many as
@@ -259,8 +169,8 @@ pub unsafe extern "C" fn rowdex_dataset_weights(
 /// The weights that a list of rows has in one of its columns, for the rows of an index: what an engine worked out, and
 /// the weights of a rowdex_order_options are. `num_weights` must be just as many as there are rows.
 ///
-/// `path` is a table, or a folder of tables, with the columns of rowdex_id_set_listed; rows that the index does not
-/// serve are passed over. Every row needs one weight, which is finite and not negative. `of` has the rows that are
+/// `path` is a table, or a folder of tables, as for the list_file of a rowdex_id_set_options; rows that the index does
+/// not serve are passed over. Every row needs one weight, which is finite and not negative. `of` has the rows that are
 /// asked for; NULL: all.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_index_weights(

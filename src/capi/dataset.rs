@@ -2,7 +2,6 @@
 
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
-use std::ptr;
 use std::sync::Mutex;
 
 use arrow::ffi::FFI_ArrowSchema;
@@ -178,14 +177,6 @@ pub extern "C" fn rowdex_dataset_len(dataset: Option<&rowdex_dataset>) -> u64 {
     dataset.map_or(0, |dataset| dataset.map().len())
 }
 
-/// A new handle of the index that the dataset was opened with, which the caller frees; NULL for NULL and for a mixed
-/// dataset.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_dataset_index(dataset: Option<&rowdex_dataset>) -> *mut rowdex_index {
-    let index = dataset.and_then(|dataset| Some(dataset.one().ok()?.index().clone()));
-    index.map_or(ptr::null_mut(), |index| handle::handle(rowdex_index(index)))
-}
-
 /// About how many bytes the chosen columns of all rows take when decoded, as the footers tell. May parse a few footers.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_dataset_decoded_bytes(
@@ -245,44 +236,6 @@ pub unsafe extern "C" fn rowdex_dataset_take(
     })
 }
 
-/// What rowdex_dataset_verify found.
-#[derive(Debug)]
-pub struct rowdex_verify_report {
-    report: VerifyReport,
-    problems: Vec<rowdex_error>,
-}
-
-/// Checks the index, then every data file at this level, and reports all bad files at once.
-///
-/// "off" looks at the index alone, "stat" costs a stat for each file, "footer" a read for each file, and "deep" decodes
-/// the chosen columns of every row group. Bad files are no error of the call: they are in the report, which the caller
-/// frees. `progress` may be NULL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_dataset_verify(
-    dataset: Option<&rowdex_dataset>,
-    level: *const c_char,
-    progress: rowdex_progress,
-    progress_userdata: *mut c_void,
-    report: Option<&mut MaybeUninit<*mut rowdex_verify_report>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let dataset = require(dataset, "dataset")?.one()?;
-        let out = out_param(report, "report")?;
-        // SAFETY: the conventions of the header.
-        let level: Staleness = unsafe { handle::text(level, "level") }?.parse()?;
-        let progress = Mutex::new(Progress::new(progress, progress_userdata));
-        let report = dataset.verify(level, &|verify| {
-            if let Ok(progress) = progress.lock() {
-                progress.tell(verify.files_done, verify.files, 0);
-            }
-        })?;
-        let problems = report.problems.iter().map(rowdex_error::new).collect();
-        out.write(handle::handle(rowdex_verify_report { report, problems }));
-        Ok(())
-    })
-}
-
 /// What a check found.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -300,34 +253,39 @@ pub struct rowdex_verify_info {
 // SAFETY: repr(C) and integers of 8 bytes only.
 unsafe impl Versioned for rowdex_verify_info {}
 
-/// What a check found.
+/// Checks the index, then every data file at this level, and reports all bad files at once.
+///
+/// "off" looks at the index alone, "stat" costs a stat for each file, "footer" a read for each file, and "deep" decodes
+/// the chosen columns of every row group. Bad files are no error of the call: `problems` are what is wrong with them,
+/// in the order of the files, for rowdex_error_at; NULL if none is bad. The caller frees them by rowdex_error_free.
+/// `progress` and `info` may be NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_verify_report_get_info(
-    report: Option<&rowdex_verify_report>,
+pub unsafe extern "C" fn rowdex_dataset_verify(
+    dataset: Option<&rowdex_dataset>,
+    level: *const c_char,
+    progress: rowdex_progress,
+    progress_userdata: *mut c_void,
     info: *mut rowdex_verify_info,
+    problems: Option<&mut MaybeUninit<*mut rowdex_error>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let rowdex_verify_report { report, problems } = require(report, "report")?;
+        let dataset = require(dataset, "dataset")?.one()?;
+        let out = out_param(problems, "problems")?;
         // SAFETY: the conventions of the header.
-        let out = unsafe { handle::struct_out(info, "info") }?;
-        let (files, rows, problems) = (report.files, report.rows, problems.len() as u64);
-        out.write(rowdex_verify_info { struct_size: 0, files, rows, problems });
+        let info = unsafe { handle::optional_struct_out(info, "info") }?;
+        // SAFETY: as above.
+        let level: Staleness = unsafe { handle::text(level, "level") }?.parse()?;
+        let progress = Mutex::new(Progress::new(progress, progress_userdata));
+        let VerifyReport { files, rows, problems, .. } = dataset.verify(level, &|verify| {
+            if let Ok(progress) = progress.lock() {
+                progress.tell(verify.files_done, verify.files, 0);
+            }
+        })?;
+        if let Some(info) = info {
+            info.write(rowdex_verify_info { struct_size: 0, files, rows, problems: problems.len() as u64 });
+        }
+        out.write(rowdex_error::several(problems.iter().map(rowdex_error::new)));
         Ok(())
     })
-}
-
-/// What is wrong with a bad file, in the order of the files. It belongs to the report; NULL beyond the last one.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_verify_report_problem(
-    report: Option<&rowdex_verify_report>,
-    problem: usize,
-) -> *const rowdex_error {
-    report.and_then(|report| report.problems.get(problem)).map_or(ptr::null(), ptr::from_ref)
-}
-
-/// Ends the life of a report and of its errors.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_verify_report_free(report: Option<Box<rowdex_verify_report>>) {
-    handle::free(report);
 }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::ffi::{CString, c_char};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::null;
+use std::ptr::{from_ref, null, null_mut};
 
 use super::fork;
 use super::handle::{self, Versioned};
@@ -75,7 +75,7 @@ impl From<ErrorKind> for rowdex_status {
     }
 }
 
-/// What went wrong, where, and what to do about it.
+/// What went wrong, where, and what to do about it. Some calls give several as one (rowdex_error_at).
 #[derive(Debug)]
 pub struct rowdex_error {
     kind: rowdex_status,
@@ -84,6 +84,9 @@ pub struct rowdex_error {
     row_group: Option<u64>,
     column: Option<CString>,
     hint: Option<CString>,
+    lost_group: u64,
+    /// Those that follow this one.
+    more: Vec<Self>,
 }
 
 impl rowdex_error {
@@ -95,7 +98,20 @@ impl rowdex_error {
             row_group: error.row_group(),
             column: error.column().map(c_string),
             hint: error.hint().map(c_string),
+            lost_group: 0,
+            more: Vec::new(),
         }
+    }
+
+    /// Why the row group with this number is lost.
+    pub(super) fn of_lost_group(number: u32, error: &Error) -> Self {
+        Self { lost_group: number.into(), ..Self::new(error) }
+    }
+
+    /// Several errors as one handle; NULL for none.
+    pub(super) fn several(errors: impl IntoIterator<Item = Self>) -> *mut Self {
+        let mut errors = errors.into_iter();
+        errors.next().map_or(null_mut(), |first| handle::handle(Self { more: errors.collect(), ..first }))
     }
 }
 
@@ -130,6 +146,8 @@ pub struct rowdex_error_info {
     pub column: *const c_char,
     /// What to do about it. The message has it, too.
     pub hint: *const c_char,
+    /// Of rowdex_loader_lost_groups: the number of the row group in the index, or for a mixed dataset over all indexes.
+    pub lost_group: u64,
 }
 
 // SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the two of 4 bytes are a pair, so
@@ -154,12 +172,24 @@ pub unsafe extern "C" fn rowdex_error_get_info(
             file: pointer(error.and_then(|error| error.file.as_ref())),
             column: pointer(error.and_then(|error| error.column.as_ref())),
             hint: pointer(error.and_then(|error| error.hint.as_ref())),
+            lost_group: error.map_or(0, |error| error.lost_group),
         });
         Ok(())
     })
 }
 
-/// Ends the life of an error and of the texts that were asked of it.
+/// One of several errors by its place, from 0, which is the first one itself. It belongs to the first one; NULL beyond
+/// the last.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_error_at(errors: Option<&rowdex_error>, place: usize) -> *const rowdex_error {
+    let found = errors.and_then(|first| match place.checked_sub(1) {
+        None => Some(first),
+        Some(behind) => first.more.get(behind),
+    });
+    found.map_or(null(), from_ref)
+}
+
+/// Ends the life of an error, of those behind it, and of the texts that were asked of them.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_error_free(error: Option<Box<rowdex_error>>) {
     handle::free(error);

@@ -161,15 +161,6 @@ pub(super) unsafe fn shared_number(number: *const u32, name: &str) -> Result<Opt
     Ok((!number.is_null()).then(|| unsafe { AtomicU32::from_ptr(number.cast_mut()) }))
 }
 
-/// Room of our own for numbers, of which the caller says how many.
-pub(super) fn zeros(len: usize, name: &str) -> Result<Vec<u64>> {
-    let mut numbers = Vec::new();
-    let no_room = |_| Error::new(ErrorKind::TooLarge, format!("no memory for {len} numbers (`{name}`)"));
-    numbers.try_reserve_exact(len).map_err(no_room)?;
-    numbers.resize(len, 0);
-    Ok(numbers)
-}
-
 /// Writes a text and its NUL into the caller's buffer.
 pub(super) fn write_text(text: &str, buffer: &mut [MaybeUninit<u8>]) -> Result<()> {
     let needed = text.len() + 1;
@@ -251,6 +242,15 @@ pub(super) unsafe fn struct_out<T: Versioned>(out: *mut T, name: &str) -> Result
     // SAFETY: the caller's promise.
     let size = unsafe { struct_size(out, name) }?;
     Ok(StructOut { place: out, size })
+}
+
+/// As [`struct_out`], or `None` where the caller gives NULL.
+///
+/// # Safety
+/// As [`struct_out`].
+pub(super) unsafe fn optional_struct_out<T: Versioned>(out: *mut T, name: &str) -> Result<Option<StructOut<T>>> {
+    // SAFETY: the caller's promise.
+    (!out.is_null()).then(|| unsafe { struct_out(out, name) }).transpose()
 }
 
 impl<T: Versioned> StructOut<T> {

@@ -1,15 +1,20 @@
 //! Sets of rows: those that are listed, those on a side of a split, and what is left without them.
 
+use std::borrow::Cow;
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+
+use super::arrow::stream_of;
 use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, out_param, require};
+use super::handle::{self, Versioned, out_param, require};
 use super::index::rowdex_index;
 use crate::dataset::Dataset;
-use ::rowdex_order::{IdSet, Side, Split};
+use ::rowdex_index::ListedRows;
+use ::rowdex_order::{IdSet, Split};
 use rowdex_base::error::Result;
 #[cfg(not(feature = "filter"))]
 use rowdex_base::error::{Error, ErrorKind};
@@ -28,65 +33,190 @@ pub struct rowdex_range {
     pub end: u64,
 }
 
-pub(super) fn give(
-    out: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
-    make: impl FnOnce() -> Result<IdSet>,
-) -> Result<()> {
-    let out = out_param(out, "set")?;
-    out.write(handle::handle(rowdex_id_set(Arc::new(make()?))));
-    Ok(())
-}
-
-/// These row ids, out of `rows` rows, in any order; repeats count once.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_id_set_from_ids(
-    rows: u64,
-    ids: *const u64,
-    num_ids: usize,
-    set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        // SAFETY: the conventions of the header.
-        let ids = unsafe { handle::slice(ids, num_ids, "ids") }?;
-        give(set, || IdSet::from_ids(rows, ids.iter().copied()))
-    })
-}
-
-/// The row ids of these ranges, out of `rows` rows; they may come in any order, overlap and be empty.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_id_set_from_ranges(
-    rows: u64,
-    ranges: *const rowdex_range,
-    num_ranges: usize,
-    set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        // SAFETY: the conventions of the header.
-        let ranges = unsafe { handle::slice(ranges, num_ranges, "ranges") }?;
-        give(set, || IdSet::from_ranges(rows, ranges.iter().map(|range| range.start..range.end)))
-    })
-}
-
-/// The rows of a dataset that meet a condition in SQL. The columns that it needs are read and decoded once, where the
-/// footers do not decide; they need not be among those served.
+/// Which rows are in a set. What is 0 or NULL has its default.
 ///
-/// `of` has the rows that are asked about; NULL: all. A library that was built without the feature `filter` refuses.
+/// The rows are those of one of these: `ids`, `ranges`, `list_file`, `list`, `view`, `filter`, `split_side` or `set`.
+/// Then only those of `of` are left, those of `or_set` are added, and `complement` takes all others. All sets are out
+/// of equally many rows.
+///
+/// The struct and all that it points to may go once the set is made.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_id_set_options {
+    /// sizeof(rowdex_id_set_options)
+    pub struct_size: usize,
+    /// Out of how many rows the set is: for `ids`, for `ranges`, and for a split by row id.
+    pub rows: u64,
+    /// These row ids, in any order; repeats count once.
+    pub ids: *const u64,
+    pub num_ids: usize,
+    /// The row ids of these ranges, which may come in any order, overlap and be empty.
+    pub ranges: *const rowdex_range,
+    pub num_ranges: usize,
+    /// The index whose rows are listed, or that a view is of.
+    pub index: *const rowdex_index,
+    /// The rows that a file lists.
+    ///
+    /// Text has a row id, a range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line.
+    /// CSV and Parquet have a column row_id; or a column of files (file, filename, file_path, path) beside one of rows
+    /// within the file (row_in_file, file_row_number, row_index), or beside row_group and row.
+    pub list_file: *const c_char,
+    /// The rows that a stream lists, with the columns of a list in Parquet: what any engine that speaks Arrow hands
+    /// over, read a batch at a time. The stream is moved from, and released whatever else is wrong.
+    pub list: *mut FFI_ArrowArrayStream,
+    /// The rows of the index that a view of the same files serves, too.
+    pub view: *const rowdex_index,
+    /// The dataset whose values `filter` and `split_by` read: those of the columns that they name, which need not be
+    /// among those served.
+    pub dataset: *const rowdex_dataset,
+    /// The rows that meet this condition in SQL. Its columns are read and decoded once, where the footers do not
+    /// decide. A library that was built without the feature `filter` refuses.
+    pub filter: *const c_char,
+    /// One side of a split by a hash, "train" or "validation".
+    ///
+    /// A row keeps its side when files are appended. The sizes are those of as many coin tosses.
+    pub split_side: *const c_char,
+    /// Splits by the values of this column, so that rows with equal values are on one side. NULL: by row id.
+    ///
+    /// It is decoded in every row group that has one of the rows, on the dataset's threads and past its cache.
+    /// Integers, dates, booleans, strings and binary, and dictionaries of them; a null is an error.
+    pub split_by: *const c_char,
+    /// The fraction of the rows, or of the keys, that is for validation, from 0 to 1.
+    pub split_fraction: f64,
+    /// Another split for another seed.
+    pub split_seed: u64,
+    /// The rows of another set.
+    pub set: *const rowdex_id_set,
+    /// Only rows of this set. What others have in a column does not matter. NULL: all.
+    pub of: *const rowdex_id_set,
+    /// The rows of this set, too. NULL: none.
+    pub or_set: *const rowdex_id_set,
+    /// 1 takes all rows that are not among these, and no others.
+    pub complement: u64,
+}
+
+// SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
+unsafe impl Versioned for rowdex_id_set_options {}
+
+/// How rows were listed.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_listed_info {
+    /// sizeof(rowdex_listed_info), set by the caller.
+    pub struct_size: usize,
+    /// How often rows were listed beyond the first time.
+    pub repeated: u64,
+    /// Listed rows that are in the files and that the index does not serve.
+    pub unserved: u64,
+}
+
+// SAFETY: repr(C) and integers of 8 bytes only.
+unsafe impl Versioned for rowdex_listed_info {}
+
+/// A set of rows as it is described. `listed` may be NULL, and says how rows were listed that a list has.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_id_set_filter(
-    dataset: Option<&rowdex_dataset>,
-    condition: *const c_char,
-    of: Option<&rowdex_id_set>,
+pub unsafe extern "C" fn rowdex_id_set_new(
+    options: *const rowdex_id_set_options,
+    listed: *mut rowdex_listed_info,
     set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let dataset = require(dataset, "dataset")?.one()?;
         // SAFETY: the conventions of the header.
-        let condition = unsafe { handle::text(condition, "condition") }?;
-        give(set, || filtered(dataset, condition, of))
+        let options = unsafe { handle::options(options, "options") }?;
+        // Before anything else that may fail, so that it is released then.
+        // SAFETY: as above.
+        let list = (!options.list.is_null()).then(|| unsafe { stream_of(options.list) }).transpose()?;
+        let out = out_param(set, "set")?;
+        // SAFETY: as above.
+        let listed = unsafe { handle::optional_struct_out(listed, "listed") }?;
+        // SAFETY: as above.
+        let (rows, repeated, unserved) = unsafe { chosen(&options, list) }?;
+        // SAFETY: as above.
+        let rows = match unsafe { options.or_set.as_ref() } {
+            Some(more) => Cow::Owned(rows.union(&more.0)?),
+            None => rows,
+        };
+        let rows = if options.complement == 0 { rows.into_owned() } else { rows.complement()? };
+        if let Some(listed) = listed {
+            listed.write(rowdex_listed_info { struct_size: 0, repeated, unserved });
+        }
+        out.write(handle::handle(rowdex_id_set(Arc::new(rows))));
+        Ok(())
     })
+}
+
+/// Rows, how often any were listed again, and how many were listed that are not served.
+type Chosen<'a> = (Cow<'a, IdSet>, u64, u64);
+
+/// The rows that one of the choices has, of those that are asked for.
+///
+/// # Safety
+/// What the struct points to is valid, as the header says.
+unsafe fn chosen<'a>(options: &rowdex_id_set_options, list: Option<ArrowArrayStreamReader>) -> Result<Chosen<'a>> {
+    // SAFETY: the caller's promise.
+    let (index, dataset) = unsafe { (options.index.as_ref(), options.dataset.as_ref()) };
+    // SAFETY: as above.
+    let (view, set, of) = unsafe { (options.view.as_ref(), options.set.as_ref(), options.of.as_ref()) };
+    // SAFETY: as above.
+    let ids = unsafe { handle::slice(options.ids, options.num_ids, "ids") }?;
+    // SAFETY: as above.
+    let ranges = unsafe { handle::slice(options.ranges, options.num_ranges, "ranges") }?;
+    // SAFETY: as above.
+    let file = unsafe { handle::optional_path(options.list_file) };
+    // SAFETY: as above.
+    let filter = unsafe { handle::optional_text(options.filter, "filter") }?;
+    // SAFETY: as above.
+    let side = unsafe { handle::optional_text(options.split_side, "split_side") }?;
+    // SAFETY: as above.
+    let column = unsafe { handle::optional_text(options.split_by, "split_by") }?;
+    let (some_ids, some_ranges) = (!options.ids.is_null(), !options.ranges.is_null());
+    let lists = [some_ids, some_ranges, file.is_some(), list.is_some(), view.is_some(), set.is_some()];
+    let given = [&lists[..], &[filter.is_some(), side.is_some()]].concat();
+    if given.iter().filter(|given| **given).count() != 1 {
+        let names = "`ids`, `ranges`, `list_file`, `list`, `view`, `filter`, `split_side` and `set`";
+        return Err(handle::invalid(format!("not just one of {names} says which rows are in the set")));
+    }
+    if column.is_some() && side.is_none() {
+        return Err(handle::invalid("`split_by` without `split_side`").with_hint("name a side, train or validation"));
+    }
+    let of_index = || Ok(&require(index, "index")?.0);
+    let of_dataset = || require(dataset, "dataset")?.one();
+    let split = || Split::new(options.split_fraction, options.split_seed);
+    let rows = match (filter, side, column) {
+        // These read nothing of the rows that are not asked for.
+        (Some(condition), ..) => return Ok((Cow::Owned(filtered(of_dataset()?, condition, of)?), 0, 0)),
+        (_, Some(side), Some(column)) => {
+            let column = of_dataset()?.column(column);
+            let column = match of {
+                Some(of) => column.of(&of.0),
+                None => column,
+            };
+            return Ok((Cow::Owned(column.split(&split()?, side.parse()?)?), 0, 0));
+        }
+        (_, Some(side), None) => split()?.rows(side.parse()?, options.rows)?,
+        _ if some_ids => IdSet::from_ids(options.rows, ids.iter().copied())?,
+        _ if some_ranges => IdSet::from_ranges(options.rows, ranges.iter().map(|range| range.start..range.end))?,
+        _ => match (file, list, view, set) {
+            (Some(path), ..) => return of_list(of_index()?.read_rows(path)?, of),
+            (_, Some(list), ..) => return of_list(of_index()?.read_rows_of(list)?, of),
+            (.., Some(view), _) => of_index()?.rows_of(&view.0)?,
+            (.., Some(set)) => return Ok((only(Cow::Borrowed(&set.0), of)?, 0, 0)),
+            (None, None, None, None) => return Err(handle::null("set")),
+        },
+    };
+    Ok((only(Cow::Owned(rows), of)?, 0, 0))
+}
+
+fn of_list<'a>(listed: ListedRows, of: Option<&rowdex_id_set>) -> Result<Chosen<'a>> {
+    Ok((only(Cow::Owned(listed.rows), of)?, listed.repeated, listed.unserved))
+}
+
+fn only<'a>(rows: Cow<'a, IdSet>, of: Option<&rowdex_id_set>) -> Result<Cow<'a, IdSet>> {
+    match of {
+        Some(of) => Ok(Cow::Owned(rows.intersection(&of.0)?)),
+        None => Ok(rows),
+    }
 }
 
 #[cfg(feature = "filter")]
@@ -108,119 +238,6 @@ fn filtered(_: &Dataset, _: &str, _: Option<&rowdex_id_set>) -> Result<IdSet> {
 pub(super) fn no_filters() -> Error {
     Error::new(ErrorKind::InvalidArgument, "this library was built without conditions")
         .with_hint("build it with the feature `filter`")
-}
-
-/// The rows of an index that a file lists.
-///
-/// Text has a row id, a range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line. CSV
-/// and Parquet have a column row_id; or a column of files (file, filename, file_path, path) beside one of rows within
-/// the file (row_in_file, file_row_number, row_index), or beside row_group and row.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_id_set_listed(
-    index: Option<&rowdex_index>,
-    path: *const c_char,
-    set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let index = &require(index, "index")?.0;
-        // SAFETY: the conventions of the header.
-        let path = unsafe { handle::path(path, "path") }?;
-        give(set, || index.listed_rows(path))
-    })
-}
-
-/// One side of a split of `rows` rows by a hash of their row ids: "train" or "validation". Another seed is another
-/// split.
-///
-/// A row keeps its side when files are appended. The sizes are those of as many coin tosses.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_id_set_split(
-    rows: u64,
-    side: *const c_char,
-    validation_fraction: f64,
-    seed: u64,
-    set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        // SAFETY: the conventions of the header.
-        let side: Side = unsafe { handle::text(side, "side") }?.parse()?;
-        let split = Split::new(validation_fraction, seed)?;
-        give(set, || split.rows(side, rows))
-    })
-}
-
-/// One side of a split by a hash of the values of a column: rows with equal values are on one side.
-///
-/// `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every
-/// row group that has one of the rows, on the dataset's threads and past its cache. Integers, dates, booleans, strings
-/// and binary, and dictionaries of them; a null is an error.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_id_set_split_by(
-    dataset: Option<&rowdex_dataset>,
-    column: *const c_char,
-    of: Option<&rowdex_id_set>,
-    side: *const c_char,
-    validation_fraction: f64,
-    seed: u64,
-    set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let dataset = require(dataset, "dataset")?.one()?;
-        // SAFETY: the conventions of the header.
-        let column = dataset.column(unsafe { handle::text(column, "column") }?);
-        // SAFETY: as above.
-        let side: Side = unsafe { handle::text(side, "side") }?.parse()?;
-        let split = Split::new(validation_fraction, seed)?;
-        let column = match of {
-            Some(of) => column.of(&of.0),
-            None => column,
-        };
-        give(set, || column.split(&split, side))
-    })
-}
-
-/// The rows that are not in a set.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_id_set_complement(
-    of: Option<&rowdex_id_set>,
-    set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let of = &require(of, "of")?.0;
-        give(set, || of.complement())
-    })
-}
-
-/// The rows that are in both sets, which are out of equally many rows.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_id_set_intersection(
-    one: Option<&rowdex_id_set>,
-    other: Option<&rowdex_id_set>,
-    set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let (one, other) = (&require(one, "one")?.0, &require(other, "other")?.0);
-        give(set, || one.intersection(other))
-    })
-}
-
-/// The rows that are in either set, which are out of equally many rows.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_id_set_union(
-    one: Option<&rowdex_id_set>,
-    other: Option<&rowdex_id_set>,
-    set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let (one, other) = (&require(one, "one")?.0, &require(other, "other")?.0);
-        give(set, || one.union(other))
-    })
 }
 
 /// Ends the life of a set handle. Orders that were made with it have their own.

@@ -98,7 +98,8 @@ pub struct rowdex_build_options {
     /// "strict" (NULL: the same columns and types in every file) or "union" (missing columns are null, types are
     /// widened).
     pub schema_mode: *const c_char,
-    /// Serves only the rows that this file lists, as for rowdex_id_set_listed; none may be listed twice. NULL: all.
+    /// Serves only the rows that this file lists, as for the list_file of a rowdex_id_set_options; none may be listed
+    /// twice. NULL: all.
     pub rows_file: *const c_char,
     /// Threads that read footers. 0: one for each available core.
     pub threads: u64,
@@ -313,23 +314,6 @@ pub unsafe extern "C" fn rowdex_index_open(
         // SAFETY: as above.
         let store = unsafe { store_options(store, "store") }?;
         index.write(handle::handle(rowdex_index(Index::open_with(path, &store)?)));
-        Ok(())
-    })
-}
-
-/// Checks an index in memory and copies it. A dataset of such an index needs a root.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_index_from_memory(
-    bytes: *const u8,
-    len: usize,
-    index: Option<&mut MaybeUninit<*mut rowdex_index>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let index = out_param(index, "index")?;
-        // SAFETY: the conventions of the header.
-        let bytes = unsafe { handle::slice(bytes, len, "bytes") }?;
-        index.write(handle::handle(rowdex_index(Index::from_bytes(bytes.to_vec())?)));
         Ok(())
     })
 }

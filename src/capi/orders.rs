@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Versioned, out_param, require, rowdex_str};
+use super::handle::{self, Versioned, out_param};
 use super::id_set::rowdex_id_set;
 use super::index::rowdex_index;
 use ::rowdex_index::OrderFile;
@@ -252,54 +252,4 @@ unsafe fn within<'a>(options: *const rowdex_order_options, name: &str, depth: us
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_order_free(orders: Option<Box<rowdex_order>>) {
     handle::free(orders);
-}
-
-/// How many positions every epoch has.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_order_len(orders: Option<&rowdex_order>) -> u64 {
-    orders.map_or(0, |orders| orders.orders().len())
-}
-
-/// What the orders are called.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_order_name(orders: Option<&rowdex_order>) -> rowdex_str {
-    orders.map(|orders| orders.orders().name()).into()
-}
-
-/// A hash over everything that decides the orders: a saved state is accepted by runs with the same one.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_order_fingerprint(orders: Option<&rowdex_order>) -> u64 {
-    orders.map_or(0, |orders| orders.orders().fingerprint())
-}
-
-/// The rows at positions `first`, `first + stride`, … of an epoch, as many as there are but at most `len`; `filled` is
-/// how many.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_order_fill(
-    orders: Option<&rowdex_order>,
-    epoch: u64,
-    first: u64,
-    stride: u64,
-    rows: *mut u64,
-    len: usize,
-    filled: Option<&mut MaybeUninit<usize>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let orders = require(orders, "orders")?.orders();
-        // SAFETY: the conventions of the header.
-        let rows = unsafe { handle::buffer(rows, len, "rows") }?;
-        let filled = out_param(filled, "filled")?;
-        if stride == 0 {
-            return Err(handle::invalid("a stride of 0").with_hint("use 1 or more"));
-        }
-        let order = orders.epoch(epoch)?;
-        let there = order.len().saturating_sub(first).div_ceil(stride);
-        let wanted = usize::try_from(there).unwrap_or(usize::MAX).min(len);
-        let mut own = handle::zeros(wanted, "rows")?;
-        let count = order.fill_strided(first, stride, &mut own);
-        rows[..count].write_copy_of_slice(&own[..count]);
-        filled.write(count);
-        Ok(())
-    })
 }

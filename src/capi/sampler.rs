@@ -190,38 +190,6 @@ pub unsafe extern "C" fn rowdex_sampler_set_epoch(
     })
 }
 
-/// One sample of one rank.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_sample {
-    /// Its position in the order of the epoch; positions from the length on are pads.
-    pub position: u64,
-    /// The row id.
-    pub row: u64,
-    /// 1 if it is a pad, which is served elsewhere, too.
-    pub pad: u64,
-}
-
-/// This rank's sample number `p` of an epoch. Tens of nanoseconds, once the order of the epoch is made.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_sampler_at(
-    sampler: Option<&rowdex_sampler>,
-    epoch: u64,
-    p: u64,
-    sample: Option<&mut MaybeUninit<rowdex_sample>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let sampler = require(sampler, "sampler")?.0.load();
-        let out = out_param(sample, "sample")?;
-        let plan = sampler.plan(epoch)?;
-        let sample = plan.at(p)?.ok_or_else(|| beyond(p, &plan))?;
-        let ::rowdex_order::sampler::Sample { position, row, pad } = sample;
-        out.write(rowdex_sample { position, row, pad: pad.into() });
-        Ok(())
-    })
-}
-
 /// This rank's samples `first`, `first + 1`, … of an epoch, `len` of them: row ids and, unless `pads` is NULL, 1 for
 /// each pad and 0 for each other.
 #[unsafe(no_mangle)]

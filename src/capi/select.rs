@@ -1,4 +1,4 @@
-//! Views: choosing the rows that an index serves, and lists of rows from any engine.
+//! Views: choosing the rows that an index serves.
 
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
@@ -6,17 +6,15 @@ use std::path::Path;
 #[cfg(feature = "filter")]
 use std::sync::Mutex;
 
-use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
-
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, require};
-use super::id_set::{give, rowdex_id_set};
+use super::id_set::rowdex_id_set;
 use super::index::{Progress, rowdex_index, rowdex_progress};
 use super::store::{rowdex_store_options, store_options};
 use crate::select::{Select, SelectReport};
 use ::rowdex_index::Index;
 use ::rowdex_io::source::StoreOptions;
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::Result;
 
 /// Which rows a view serves. All zeros are all rows of the base. Every choice leaves rows out; only or_views adds rows,
 /// to what the others leave.
@@ -25,7 +23,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 pub struct rowdex_select_options {
     /// sizeof(rowdex_select_options)
     pub struct_size: usize,
-    /// Keeps only the rows that this file lists, as for rowdex_id_set_listed. NULL: all.
+    /// Keeps only the rows that this file lists, as for the list_file of a rowdex_id_set_options. NULL: all.
     pub rows_file: *const c_char,
     /// Leaves out the rows that this file lists. NULL: none.
     pub skip_file: *const c_char,
@@ -61,9 +59,9 @@ pub struct rowdex_select_options {
     pub progress: rowdex_progress,
     /// The first argument of progress.
     pub progress_userdata: *mut c_void,
-    /// Keeps only this side of a split by hash, "train" or "validation", as rowdex_id_set_split has it. NULL: all.
+    /// Keeps only this side of a split by hash, "train" or "validation", as for a rowdex_id_set_options. NULL: all.
     pub split_side: *const c_char,
-    /// Splits by the values of this column, which is read, as rowdex_id_set_split_by does. NULL: by row id.
+    /// Splits by the values of this column, which is read, as for a rowdex_id_set_options. NULL: by row id.
     pub split_by: *const c_char,
     /// The fraction of the rows, or of the keys, that is for validation, from 0 to 1.
     pub split_fraction: f64,
@@ -243,80 +241,4 @@ fn filtered(select: Select, filter: Option<&str>, _: Progress) -> Result<Select>
         Some(_) => Err(super::id_set::no_filters()),
         None => Ok(select),
     }
-}
-
-/// How rows were listed.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_listed_info {
-    /// sizeof(rowdex_listed_info), set by the caller.
-    pub struct_size: usize,
-    /// How often rows were listed beyond the first time.
-    pub repeated: u64,
-    /// Listed rows that are in the files and that the index does not serve.
-    pub unserved: u64,
-}
-
-// SAFETY: repr(C) and integers of 8 bytes only.
-unsafe impl Versioned for rowdex_listed_info {}
-
-/// The rows of an index that an Arrow stream lists, with the columns of a Parquet list as for rowdex_id_set_listed:
-/// what any engine that speaks Arrow hands over, read a batch at a time.
-///
-/// The stream is moved from, and released whatever happens. `info` may be NULL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_id_set_listed_stream(
-    index: Option<&rowdex_index>,
-    stream: *mut FFI_ArrowArrayStream,
-    info: *mut rowdex_listed_info,
-    set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        // SAFETY: the conventions of the header.
-        let reader = unsafe { stream_of(stream) }?;
-        let index = &require(index, "index")?.0;
-        let info = match info.is_null() {
-            true => None,
-            // SAFETY: the conventions of the header.
-            false => Some(unsafe { handle::struct_out(info, "info") }?),
-        };
-        give(set, || {
-            let listed = index.read_rows_of(reader)?;
-            if let Some(info) = info {
-                let (repeated, unserved) = (listed.repeated, listed.unserved);
-                info.write(rowdex_listed_info { struct_size: 0, repeated, unserved });
-            }
-            Ok(listed.rows)
-        })
-    })
-}
-
-/// Takes a stream over, which is released whatever happens.
-///
-/// # Safety
-/// The pointer is NULL or one to a stream of whoever calls, as the header says. It is marked as moved from.
-pub(super) unsafe fn stream_of(stream: *mut FFI_ArrowArrayStream) -> Result<ArrowArrayStreamReader> {
-    if stream.is_null() || !stream.is_aligned() {
-        return Err(handle::null("stream"));
-    }
-    // SAFETY: the caller's promise.
-    let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream) };
-    ArrowArrayStreamReader::try_new(stream).map_err(|error| {
-        Error::new(ErrorKind::InvalidArgument, format!("cannot read the stream: {error}")).with_source(error)
-    })
-}
-
-/// The rows of an index that a view of the same files serves, too, by row id of the index.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_id_set_of_view(
-    index: Option<&rowdex_index>,
-    view: Option<&rowdex_index>,
-    set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let (index, view) = (&require(index, "index")?.0, &require(view, "view")?.0);
-        give(set, || index.rows_of(view))
-    })
 }

@@ -391,6 +391,12 @@ impl Labels {
     pub fn classes(&self) -> &[Class] {
         &self.classes
     }
+
+    /// Codes and classes, for whoever takes them over.
+    #[cfg(feature = "capi")]
+    pub(crate) fn into_parts(self) -> (Vec<u32>, Vec<Class>) {
+        (self.codes, self.classes)
+    }
 }
 
 impl fmt::Display for Class {

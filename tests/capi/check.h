@@ -98,12 +98,19 @@ static inline rowdex_order *new_orders(const char *order, const rowdex_index *in
   return orders;
 }
 
-/* A sampler of the dataset. */
+/* A sampler of the dataset, whose rows are ordered as one row group. */
 static inline rowdex_sampler *new_sampler(const rowdex_dataset *dataset, const char *order, uint32_t rank,
                                           uint32_t world_size, uint64_t batch_size) {
-  rowdex_index *index = rowdex_dataset_index(dataset);
-  rowdex_order *orders = new_orders(order, index, 42);
-  rowdex_index_free(index);
+  rowdex_order_options rows;
+  memset(&rows, 0, sizeof rows);
+  rows.struct_size = sizeof rows;
+  uint64_t len = rowdex_dataset_len(dataset);
+  rows.group_rows = &len;
+  rows.num_groups = 1;
+  rows.order = order;
+  rows.seed = 42;
+  rowdex_order *orders = NULL;
+  OK(rowdex_order_new(&rows, &orders, &error));
   rowdex_sampler_options options;
   memset(&options, 0, sizeof options);
   options.struct_size = sizeof options;
@@ -173,12 +180,46 @@ static inline rowdex_sampler_info sampler_info(const rowdex_sampler *sampler) {
   return info;
 }
 
-static inline rowdex_labels_info labels_info(const rowdex_labels *labels) {
-  rowdex_labels_info info;
-  memset(&info, 0, sizeof info);
-  info.struct_size = sizeof info;
-  OK(rowdex_labels_get_info(labels, &info, &error));
+/* The sampler that has every position of an order, one a step. */
+static inline rowdex_sampler *whole(const rowdex_order *orders) {
+  rowdex_sampler_options options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.world_size = 1;
+  options.batch_size = 1;
+  rowdex_sampler *sampler = NULL;
+  OK(rowdex_sampler_new(orders, &options, &sampler, &error));
+  return sampler;
+}
+
+/* How many positions an order has, and its fingerprint. */
+static inline rowdex_sampler_info order_info(const rowdex_order *orders) {
+  rowdex_sampler *sampler = whole(orders);
+  rowdex_sampler_info info = sampler_info(sampler);
+  rowdex_sampler_free(sampler);
   return info;
+}
+
+/* A set as it is described. */
+static inline rowdex_id_set *set_of(rowdex_id_set_options options) {
+  options.struct_size = sizeof options;
+  rowdex_id_set *set = NULL;
+  OK(rowdex_id_set_new(&options, NULL, &set, &error));
+  return set;
+}
+
+/* The codes of labels. */
+static inline const uint32_t *codes_of(const struct ArrowArray *labels) {
+  CHECK(labels->n_buffers == 2 && labels->offset == 0 && labels->dictionary != NULL);
+  return (const uint32_t *)labels->buffers[1];
+}
+
+/* Whether a large text of an array is this one. */
+static inline bool text_is(const struct ArrowArray *texts, int64_t place, const char *text) {
+  CHECK(texts->n_buffers == 3 && place < texts->length);
+  const int64_t *offsets = (const int64_t *)texts->buffers[1] + texts->offset + place;
+  size_t len = (size_t)(offsets[1] - offsets[0]);
+  return len == strlen(text) && memcmp((const char *)texts->buffers[2] + offsets[0], text, len) == 0;
 }
 
 #endif /* CHECK_H */

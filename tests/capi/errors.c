@@ -24,8 +24,14 @@ static void a_missing_index_is_not_found_and_named(const char *folder) {
 
 static void an_index_that_is_none_is_refused(const char *folder) {
   rowdex_index *index = NULL;
-  FAILS(rowdex_index_from_memory((const uint8_t *)"no index", 8, &index, &error), ROWDEX_STATUS_INVALID_INDEX, "");
-  FAILS(rowdex_index_from_memory(NULL, 0, &index, &error), ROWDEX_STATUS_INVALID_INDEX, "");
+  static const char *const contents[] = {"no index", ""};
+  for (int i = 0; i < 2; i++) {
+    const char *path = in_folder(folder, "damaged.rdx");
+    FILE *file = fopen(path, "wb");
+    CHECK(file != NULL && fputs(contents[i], file) >= 0 && fclose(file) == 0);
+    FAILS(rowdex_index_open(path, NULL, &index, &error), ROWDEX_STATUS_INVALID_INDEX, "damaged.rdx");
+    CHECK(remove(path) == 0);
+  }
   FAILS(rowdex_index_open(folder, NULL, &index, &error), ROWDEX_STATUS_INVALID_INDEX, folder);
   CHECK(index == NULL);
 }
@@ -65,9 +71,8 @@ static void what_lies_beyond_the_end_is_out_of_range(const char *folder) {
   FAILS(rowdex_sampler_fill(sampler, 0, UINT64_MAX, 2, ids, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
   FAILS(rowdex_sampler_batch(sampler, 0, 200, ids, 1000, &len, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "step 200");
   FAILS(rowdex_sampler_batch(sampler, 0, 0, ids, 999, &len, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "1000");
-  rowdex_sample sample = {1, 2, 3};
-  FAILS(rowdex_sampler_at(sampler, 0, DEMO_ROWS, &sample, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
-  CHECK(sample.position == 1 && ids[0] == 9 && len == 8);
+  FAILS(rowdex_sampler_fill(sampler, 0, DEMO_ROWS, 1, ids, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+  CHECK(ids[0] == 9 && len == 8);
   char state[ROWDEX_STATE_CAPACITY] = "x";
   FAILS(rowdex_sampler_state(sampler, 0, 201, state, sizeof state, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200");
   FAILS(rowdex_sampler_state(sampler, 0, 0, state, 10, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "10 bytes");
@@ -110,7 +115,8 @@ static void unknown_words_are_refused_with_the_known_ones(const char *folder) {
   CHECK(sampler == NULL);
   rowdex_order_free(orders);
   rowdex_id_set *set = NULL;
-  FAILS(rowdex_id_set_split(5, "test", 0.5, 0, &set, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "train or validation");
+  rowdex_id_set_options split = {.struct_size = sizeof split, .rows = 5, .split_side = "test", .split_fraction = 0.5};
+  FAILS(rowdex_id_set_new(&split, NULL, &set, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "train or validation");
   CHECK(set == NULL);
 
   rowdex_dataset *dataset = NULL;
@@ -193,15 +199,14 @@ static void a_bad_file_is_named(const char *folder) {
   CHECK(info.hint != NULL && strstr(info.message, info.hint) != NULL);
   rowdex_error_free(error);
 
-  rowdex_verify_report *report = NULL;
-  OK(rowdex_dataset_verify(dataset, "stat", NULL, NULL, &report, &error));
+  rowdex_error *problems = NULL;
   rowdex_verify_info found = {.struct_size = sizeof found};
-  OK(rowdex_verify_report_get_info(report, &found, &error));
+  OK(rowdex_dataset_verify(dataset, "stat", NULL, NULL, &found, &problems, &error));
   CHECK(found.problems == 1);
-  const rowdex_error *problem = rowdex_verify_report_problem(report, 0);
-  CHECK(said(problem).kind == ROWDEX_STATUS_STALE);
-  CHECK(strcmp(said(problem).file, "bad.parquet") == 0);
-  rowdex_verify_report_free(report);
+  CHECK(rowdex_error_at(problems, 0) == problems && rowdex_error_at(problems, 1) == NULL);
+  CHECK(said(problems).kind == ROWDEX_STATUS_STALE);
+  CHECK(strcmp(said(problems).file, "bad.parquet") == 0);
+  rowdex_error_free(problems);
 
   /* A loader says an error again. */
   rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, 100);

@@ -46,7 +46,7 @@ static void rows_of_a_damaged_file_are_substituted_and_reported(const char *fold
   rowdex_loader_options options = {.struct_size = sizeof options, .epochs = 1, .threads = 1};
   rowdex_loader *loader = NULL;
   rowdex_batch *batch = NULL;
-  rowdex_lost_groups *lost = NULL;
+  rowdex_error *lost = NULL;
   OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
   rowdex_error *error = NULL;
   rowdex_status status = ROWDEX_STATUS_OK;
@@ -58,8 +58,7 @@ static void rows_of_a_damaged_file_are_substituted_and_reported(const char *fold
   CHECK(status == ROWDEX_STATUS_INVALID_PARQUET && strstr(rowdex_error_message(error), "copy-01.parquet") != NULL);
   rowdex_error_free(error);
   OK(rowdex_loader_lost_groups(loader, &lost, &error));
-  CHECK(rowdex_lost_groups_len(lost) == 0);
-  rowdex_lost_groups_free(lost);
+  CHECK(lost == NULL);
   rowdex_loader_free(loader);
 
   options.on_fault = "substitute";
@@ -91,15 +90,13 @@ static void rows_of_a_damaged_file_are_substituted_and_reported(const char *fold
   }
   CHECK(served == ROWS);
   OK(rowdex_loader_lost_groups(loader, &lost, &error));
-  size_t groups = rowdex_lost_groups_len(lost);
-  CHECK(groups >= 1 && groups <= 4 && substituted == groups * GROUP_ROWS);
-  for (size_t i = 0; i < groups; i++) {
-    uint32_t row_group = 77;
-    CHECK(strcmp(said(rowdex_lost_groups_get(lost, i, &row_group)).file, "copy-01.parquet") == 0);
-    CHECK(row_group >= 4 && row_group < 8 && rowdex_lost_groups_get(lost, i, NULL) != NULL);
+  size_t groups = 0;
+  for (const rowdex_error *why; (why = rowdex_error_at(lost, groups)) != NULL; groups++) {
+    CHECK(strcmp(said(why).file, "copy-01.parquet") == 0);
+    CHECK(said(why).lost_group >= 4 && said(why).lost_group < 8);
   }
-  CHECK(rowdex_lost_groups_get(lost, groups, NULL) == NULL);
-  rowdex_lost_groups_free(lost);
+  CHECK(groups >= 1 && groups <= 4 && substituted == groups * GROUP_ROWS);
+  rowdex_error_free(lost);
   rowdex_loader_free(loader);
   rowdex_sampler_free(sampler);
   rowdex_dataset_free(dataset);

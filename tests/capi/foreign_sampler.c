@@ -124,7 +124,7 @@ static void its_rows_are_an_order_for_the_loader(const rowdex_dataset *dataset, 
   CHECK(orders == NULL);
   dataset_rows = DEMO_ROWS;
   OK(rowdex_order_new(&listed, &orders, &error));
-  CHECK(rowdex_order_len(orders) == SAMPLES);
+  CHECK(order_info(orders).len == SAMPLES);
   /* Two ranks take turns in the list. */
   for (uint32_t rank = 0; rank < 2; rank++) {
     rowdex_sampler_options options = {.struct_size = sizeof options, .rank = rank, .world_size = 2,

@@ -5,15 +5,12 @@ static void every_free_takes_null(void) {
   rowdex_error_free(NULL);
   rowdex_index_free(NULL);
   rowdex_dataset_free(NULL);
-  rowdex_verify_report_free(NULL);
   rowdex_order_free(NULL);
   rowdex_sampler_free(NULL);
   rowdex_loader_free(NULL);
   rowdex_batch_free(NULL);
-  rowdex_lost_groups_free(NULL);
   rowdex_announced_free(NULL);
   rowdex_id_set_free(NULL);
-  rowdex_labels_free(NULL);
 }
 
 static void questions_without_a_status_take_null(void) {
@@ -23,10 +20,8 @@ static void questions_without_a_status_take_null(void) {
   CHECK(none.column == NULL && !none.has_row_group);
   CHECK(rowdex_error_get_info(NULL, NULL) == ROWDEX_STATUS_INVALID_ARGUMENT);
   CHECK(rowdex_index_len(NULL) == 0);
-  CHECK(rowdex_dataset_len(NULL) == 0 && rowdex_dataset_index(NULL) == NULL);
-  CHECK(rowdex_verify_report_problem(NULL, 0) == NULL && rowdex_labels_class(NULL, 0) == NULL);
-  CHECK(rowdex_order_len(NULL) == 0 && rowdex_order_fingerprint(NULL) == 0 && rowdex_order_name(NULL).data == NULL);
-  CHECK(rowdex_lost_groups_len(NULL) == 0 && rowdex_lost_groups_get(NULL, 0, NULL) == NULL);
+  CHECK(rowdex_dataset_len(NULL) == 0);
+  CHECK(rowdex_error_at(NULL, 0) == NULL && rowdex_error_at(NULL, SIZE_MAX) == NULL);
   CHECK(rowdex_id_set_len(NULL) == 0 && rowdex_id_set_rows(NULL) == 0 && !rowdex_id_set_contains(NULL, 0));
 }
 
@@ -37,35 +32,39 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id"), *no_dataset = NULL;
   rowdex_order *no_orders = NULL;
   rowdex_id_set *set = NULL, *no_set = NULL;
-  rowdex_labels *labels = NULL;
-  OK(rowdex_id_set_from_ids(DEMO_ROWS, NULL, 0, &set, &error));
+  struct ArrowArray labels;
+  const uint64_t ids[] = {5};
+  OK(rowdex_id_set_new(&(rowdex_id_set_options){.struct_size = sizeof(rowdex_id_set_options), .rows = DEMO_ROWS,
+                                                .ids = ids}, NULL, &set, &error));
   size_t size;
 
-  IS_NULL(rowdex_id_set_from_ids(5, NULL, 1, &no_set, &error), "ids");
-  IS_NULL(rowdex_id_set_from_ids(5, NULL, 0, NULL, &error), "set");
-  IS_NULL(rowdex_id_set_from_ranges(5, NULL, 1, &no_set, &error), "ranges");
-  IS_NULL(rowdex_id_set_from_ranges(5, NULL, 0, NULL, &error), "set");
-  IS_NULL(rowdex_id_set_listed(NULL, "x", &no_set, &error), "index");
-  IS_NULL(rowdex_id_set_listed(index, NULL, &no_set, &error), "path");
-  IS_NULL(rowdex_id_set_listed(index, "x", NULL, &error), "set");
-  IS_NULL(rowdex_id_set_split(5, NULL, 0.5, 0, &no_set, &error), "side");
-  IS_NULL(rowdex_id_set_split(5, "train", 0.5, 0, NULL, &error), "set");
-  IS_NULL(rowdex_id_set_split_by(NULL, "id", NULL, "train", 0.5, 0, &no_set, &error), "dataset");
-  IS_NULL(rowdex_id_set_split_by(dataset, NULL, NULL, "train", 0.5, 0, &no_set, &error), "column");
-  IS_NULL(rowdex_id_set_split_by(dataset, "id", NULL, NULL, 0.5, 0, &no_set, &error), "side");
-  IS_NULL(rowdex_id_set_split_by(dataset, "id", NULL, "train", 0.5, 0, NULL, &error), "set");
-  IS_NULL(rowdex_id_set_complement(NULL, &no_set, &error), "of");
-  IS_NULL(rowdex_id_set_complement(set, NULL, &error), "set");
-  IS_NULL(rowdex_id_set_intersection(NULL, set, &no_set, &error), "one");
-  IS_NULL(rowdex_id_set_intersection(set, NULL, &no_set, &error), "other");
-  IS_NULL(rowdex_id_set_intersection(set, set, NULL, &error), "set");
+#define SET(...)                                                                                          \
+  rowdex_id_set_new(&(rowdex_id_set_options){.struct_size = sizeof(rowdex_id_set_options), __VA_ARGS__}, \
+                    NULL, &no_set, &error)
+  IS_NULL(SET(.rows = 5, .num_ids = 1), "ids");
+  IS_NULL(SET(.rows = 5, .num_ranges = 1), "ranges");
+  IS_NULL(SET(.list_file = "x"), "index");
+  IS_NULL(SET(.view = index), "index");
+  IS_NULL(SET(.split_by = "id", .split_side = "train"), "dataset");
+  IS_NULL(SET(.filter = "id > 3"), "dataset");
+  FAILS(SET(.rows = 5), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
+  FAILS(SET(.rows = 5, .of = set), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
+  FAILS(SET(.rows = 5, .split_by = "id"), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
+  FAILS(SET(.rows = 9, .ids = ids, .split_by = "id"), ROWDEX_STATUS_INVALID_ARGUMENT, "`split_side`");
+  FAILS(SET(.rows = 5, .ids = ids, .set = set), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
+  FAILS(rowdex_id_set_new(NULL, NULL, &no_set, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
+  IS_NULL(rowdex_id_set_new(NULL, NULL, NULL, &error), "set");
+#undef SET
   IS_NULL(rowdex_id_set_fill(NULL, 0, NULL, 0, &size, &error), "set");
   IS_NULL(rowdex_id_set_fill(set, 0, NULL, 1, &size, &error), "ids");
   IS_NULL(rowdex_id_set_fill(set, 0, NULL, 0, NULL, &error), "filled");
 
-  IS_NULL(rowdex_dataset_labels(NULL, "id", NULL, &labels, &error), "dataset");
-  IS_NULL(rowdex_dataset_labels(dataset, NULL, NULL, &labels, &error), "column");
-  IS_NULL(rowdex_dataset_labels(dataset, "id", NULL, NULL, &error), "labels");
+  IS_NULL(rowdex_dataset_labels(NULL, "id", NULL, &labels, NULL, &error), "dataset");
+  IS_NULL(rowdex_dataset_labels(dataset, NULL, NULL, &labels, NULL, &error), "column");
+  IS_NULL(rowdex_dataset_labels(dataset, "id", NULL, NULL, NULL, &error), "labels");
+  IS_NULL(rowdex_dataset_counts(NULL, "id", NULL, &labels, NULL, &error), "dataset");
+  IS_NULL(rowdex_dataset_counts(dataset, NULL, NULL, &labels, NULL, &error), "column");
+  IS_NULL(rowdex_dataset_counts(dataset, "id", NULL, NULL, NULL, &error), "counts");
   IS_NULL(rowdex_dataset_weights(NULL, "id", NULL, NULL, 0, &error), "dataset");
   IS_NULL(rowdex_dataset_weights(dataset, NULL, set, NULL, 0, &error), "column");
   IS_NULL(rowdex_dataset_weights(dataset, "id", NULL, NULL, DEMO_ROWS, &error), "weights");
@@ -115,7 +114,7 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   IS_NULL(rowdex_dataset_mixed(NULL, 0, NULL, &error), "mixed");
   IS_NULL(rowdex_launch_from_env(NULL, &error), "launch");
 
-  CHECK(no_orders == NULL && no_set == NULL && no_dataset == NULL && labels == NULL);
+  CHECK(no_orders == NULL && no_set == NULL && no_dataset == NULL);
   rowdex_id_set_free(set);
   rowdex_dataset_free(dataset);
   rowdex_index_free(index);
@@ -157,7 +156,6 @@ static void null_is_named(const char *folder) {
   struct ArrowSchema schema;
   struct ArrowArrayStream stream;
   rowdex_location location;
-  rowdex_sample sample;
   uint64_t number;
   char state[ROWDEX_STATE_CAPACITY];
   size_t size;
@@ -175,8 +173,6 @@ static void null_is_named(const char *folder) {
   const rowdex_store_config config[] = {{.name = "aws_region", .value = NULL}};
   store.config = config;
   IS_NULL(rowdex_index_open("x.rdx", &store, &no_index, &error), "config.value");
-  IS_NULL(rowdex_index_from_memory(NULL, 5, &no_index, &error), "bytes");
-  IS_NULL(rowdex_index_from_memory(NULL, 0, NULL, &error), "index");
   IS_NULL(rowdex_index_get_info(NULL, NULL, &error), "index");
   IS_NULL(rowdex_index_get_info(index, NULL, &error), "info");
   IS_NULL(rowdex_index_get_file(NULL, 0, NULL, &error), "index");
@@ -208,25 +204,17 @@ static void null_is_named(const char *folder) {
   IS_NULL(take_into(dataset, &number, 1, &column, 1, &error), "values");
   IS_NULL(rowdex_dataset_counters(NULL, NULL, &error), "dataset");
   IS_NULL(rowdex_dataset_counters(dataset, NULL, &error), "counters");
-  rowdex_verify_report *report = NULL;
-  IS_NULL(rowdex_verify_report_get_info(NULL, NULL, &error), "report");
-  IS_NULL(rowdex_labels_get_info(NULL, NULL, &error), "labels");
-  IS_NULL(rowdex_dataset_verify(NULL, "off", NULL, NULL, &report, &error), "dataset");
-  IS_NULL(rowdex_dataset_verify(dataset, NULL, NULL, NULL, &report, &error), "level");
-  IS_NULL(rowdex_dataset_verify(dataset, "off", NULL, NULL, NULL, &error), "report");
+  rowdex_error *problems = NULL;
+  IS_NULL(rowdex_dataset_verify(NULL, "off", NULL, NULL, NULL, &problems, &error), "dataset");
+  IS_NULL(rowdex_dataset_verify(dataset, NULL, NULL, NULL, NULL, &problems, &error), "level");
+  IS_NULL(rowdex_dataset_verify(dataset, "off", NULL, NULL, NULL, NULL, &error), "problems");
 
-  IS_NULL(rowdex_order_fill(NULL, 0, 0, 1, NULL, 0, &size, &error), "orders");
   rowdex_order *orders = new_orders("global", index, 0);
-  IS_NULL(rowdex_order_fill(orders, 0, 0, 1, NULL, 3, &size, &error), "rows");
-  IS_NULL(rowdex_order_fill(orders, 0, 0, 1, NULL, 0, NULL, &error), "filled");
-
   IS_NULL(rowdex_sampler_new(NULL, NULL, &no_sampler, &error), "orders");
   IS_NULL(rowdex_sampler_new(orders, NULL, NULL, &error), "sampler");
   IS_NULL(rowdex_sampler_get_info(NULL, NULL, &error), "sampler");
   IS_NULL(rowdex_sampler_get_info(sampler, NULL, &error), "info");
   IS_NULL(rowdex_sampler_set_epoch(NULL, 0, &error), "sampler");
-  IS_NULL(rowdex_sampler_at(NULL, 0, 0, &sample, &error), "sampler");
-  IS_NULL(rowdex_sampler_at(sampler, 0, 0, NULL, &error), "sample");
   IS_NULL(rowdex_sampler_fill(NULL, 0, 0, 0, NULL, NULL, &error), "sampler");
   IS_NULL(rowdex_sampler_fill(sampler, 0, 0, 1, NULL, NULL, &error), "rows");
   IS_NULL(rowdex_sampler_batch(NULL, 0, 0, NULL, 0, &size, NULL, &error), "sampler");
@@ -260,7 +248,7 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_loader_state(NULL, state, sizeof state, &error), "loader");
   IS_NULL(rowdex_loader_stream(NULL, &stream, &error), "loader");
   IS_NULL(rowdex_loader_get_stats(NULL, NULL, &error), "loader");
-  rowdex_lost_groups *lost = NULL;
+  rowdex_error *lost = NULL;
   IS_NULL(rowdex_loader_schema(NULL, &schema, &error), "loader");
   IS_NULL(rowdex_loader_lost_groups(NULL, &lost, &error), "loader");
   OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
@@ -283,7 +271,7 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_batch_export(batch, NULL, NULL, &error), "array");
   IS_NULL(rowdex_batch_copy_into(batch, NULL, 1, &error), "columns");
 
-  CHECK(no_index == NULL && no_dataset == NULL && no_sampler == NULL && report == NULL);
+  CHECK(no_index == NULL && no_dataset == NULL && no_sampler == NULL && problems == NULL && lost == NULL);
   rowdex_batch_free(batch);
   rowdex_loader_free(loader);
   rowdex_sampler_free(sampler);
@@ -300,7 +288,7 @@ static void empty_arrays_may_be_null(const char *folder) {
   array.release(&array);
   rowdex_column_buffer column = {.column = 0};
   OK(take_into(dataset, NULL, 0, &column, 1, &error));
-  rowdex_index *index = rowdex_dataset_index(dataset);
+  rowdex_index *index = open_index(folder);
   OK(rowdex_index_locate(index, NULL, 0, NULL, &error));
   rowdex_index_free(index);
   rowdex_dataset_free(dataset);

@@ -5,9 +5,9 @@
 
 /* Positions [first, first + len) of an epoch. */
 static void rows_at(const rowdex_order *orders, uint64_t epoch, uint64_t first, uint64_t *rows, size_t len) {
-  size_t filled = 0;
-  OK(rowdex_order_fill(orders, epoch, first, 1, rows, len, &filled, &error));
-  CHECK(filled == len);
+  rowdex_sampler *sampler = whole(orders);
+  OK(rowdex_sampler_fill(sampler, epoch, first, len, rows, NULL, &error));
+  rowdex_sampler_free(sampler);
 }
 
 /* Orders that are described over a bare number of rows. */
@@ -71,10 +71,10 @@ static void orders_that_never_change_begin_elsewhere_as_they_are_told(void) {
     rowdex_sampler *sampler = sampler_of(
         orders, (rowdex_sampler_options){
                     .world_size = cases[i].world_size, .batch_size = 1, .tail = "drop", .rotation = cases[i].rotation});
-    rowdex_sample first, second;
-    OK(rowdex_sampler_at(sampler, 0, 0, &first, &error));
-    OK(rowdex_sampler_at(sampler, 1, 0, &second, &error));
-    CHECK(first.row == 0 && (second.row != 0) == cases[i].rotates);
+    uint64_t first, second;
+    OK(rowdex_sampler_fill(sampler, 0, 0, 1, &first, NULL, &error));
+    OK(rowdex_sampler_fill(sampler, 1, 0, 1, &second, NULL, &error));
+    CHECK(first == 0 && (second != 0) == cases[i].rotates);
     rowdex_sampler_free(sampler);
   }
   rowdex_order *rotated = orders_of((rowdex_order_options){.order = "sequential", .rotated = 1}, 10);
@@ -106,7 +106,7 @@ static void an_order_comes_from_a_file(const char *folder) {
   rowdex_order_options from_file = {.order_file = path, .permutation = 1};
   rowdex_order_options from_list = {.row_ids = rows, .num_row_ids = 100, .permutation = 1};
   rowdex_order *orders = orders_of(from_file, 100), *listed = orders_of(from_list, 100);
-  CHECK(rowdex_order_fingerprint(orders) == rowdex_order_fingerprint(listed));
+  CHECK(order_info(orders).fingerprint == order_info(listed).fingerprint);
   uint64_t found[100];
   rows_at(orders, 7, 0, found, 100);
   CHECK(memcmp(rows, found, sizeof rows) == 0);
@@ -129,7 +129,7 @@ static void an_order_comes_from_a_file(const char *folder) {
 
   /* An empty list is a list. */
   rowdex_order *none = orders_of((rowdex_order_options){.row_ids = rows}, 100);
-  CHECK(rowdex_order_len(none) == 0);
+  CHECK(order_info(none).len == 0);
   rowdex_order_free(none);
 }
 
@@ -139,14 +139,14 @@ static void rows_are_drawn_by_weight(void) {
   rowdex_order_options drawn = {.weights = weights, .num_weights = 100, .size = 300, .seed = 1};
   rowdex_order *orders = orders_of(drawn, 100);
   uint64_t rows[300];
-  CHECK(rowdex_order_len(orders) == 300);
+  CHECK(order_info(orders).len == 300);
   rows_at(orders, 0, 0, rows, 300);
   for (int i = 0; i < 300; i++) CHECK(rows[i] % 2 == 1 && rows[i] < 100);
   rowdex_order_free(orders);
   drawn.without_replacement = 1;
   drawn.size = 0;
   orders = orders_of(drawn, 100);
-  CHECK(rowdex_order_len(orders) == 50);
+  CHECK(order_info(orders).len == 50);
   rows_at(orders, 3, 0, rows, 50);
   int seen[100] = {0};
   for (int i = 0; i < 50; i++) CHECK(rows[i] % 2 == 1 && seen[rows[i]]++ == 0);
@@ -162,16 +162,18 @@ static void rows_are_drawn_by_weight(void) {
 static void a_column_says_which_classes_and_weights_rows_have(const char *folder) {
   /* The columns that decide are not among those served. */
   rowdex_dataset *dataset = open_dataset(folder, "time");
-  rowdex_labels *labels = NULL;
-  OK(rowdex_dataset_labels(dataset, "label", NULL, &labels, &error));
-  CHECK(labels_info(labels).num_codes == DEMO_ROWS && labels_info(labels).num_classes == 5);
-  CHECK(strcmp(rowdex_labels_class(labels, 0), "awful") == 0 && strcmp(rowdex_labels_class(labels, 4), "poor") == 0);
-  CHECK(rowdex_labels_class(labels, 5) == NULL);
-  const uint32_t *codes = labels_info(labels).codes;
+  struct ArrowArray labels;
+  struct ArrowSchema type;
+  OK(rowdex_dataset_labels(dataset, "label", NULL, &labels, &type, &error));
+  CHECK(strcmp(type.format, "I") == 0 && strcmp(type.dictionary->format, "U") == 0);
+  type.release(&type);
+  CHECK(labels.length == DEMO_ROWS && labels.dictionary->length == 5);
+  CHECK(text_is(labels.dictionary, 0, "awful") && text_is(labels.dictionary, 4, "poor"));
+  const uint32_t *codes = codes_of(&labels);
 
   enum { LEN = 1000 };
   uint64_t rows[LEN];
-  rowdex_order_options by_class = {.labels = codes, .num_labels = labels_info(labels).num_codes, .size = LEN,
+  rowdex_order_options by_class = {.labels = codes, .num_labels = DEMO_ROWS, .size = LEN,
                                    .seed = 1};
   rowdex_order *orders = orders_of(by_class, DEMO_ROWS);
   rows_at(orders, 2, 0, rows, LEN);
@@ -191,15 +193,14 @@ static void a_column_says_which_classes_and_weights_rows_have(const char *folder
   }
   CHECK(awful == LEN * 3 / 4);
   rowdex_order_free(orders);
-  rowdex_labels_free(labels);
-  labels = NULL;
-  FAILS(rowdex_dataset_labels(dataset, "price", NULL, &labels, &error), ROWDEX_STATUS_SCHEMA, "price");
-  FAILS(rowdex_dataset_labels(dataset, "colour", NULL, &labels, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "colour");
-  CHECK(labels == NULL);
+  labels.release(&labels);
+  FAILS(rowdex_dataset_labels(dataset, "price", NULL, &labels, NULL, &error), ROWDEX_STATUS_SCHEMA, "price");
+  FAILS(rowdex_dataset_labels(dataset, "colour", NULL, &labels, &type, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "colour");
+  CHECK(labels.release == NULL && type.release == NULL);
 
   const rowdex_range some[] = {{10, 12}, {199999, 200000}};
-  rowdex_id_set *set = NULL;
-  OK(rowdex_id_set_from_ranges(DEMO_ROWS, some, 2, &set, &error));
+  rowdex_id_set *set = set_of((rowdex_id_set_options){.rows = DEMO_ROWS, .ranges = some, .num_ranges = 2});
   double weights[3] = {-1, -1, -1};
   FAILS(rowdex_dataset_weights(dataset, "id", set, weights, 2, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "3 rows");
   CHECK(weights[0] == -1);
@@ -211,10 +212,17 @@ static void a_column_says_which_classes_and_weights_rows_have(const char *folder
   rowdex_dataset_free(dataset);
 }
 
+/* What is described cannot be a set. */
+static void no_set_of(rowdex_id_set_options options, int status, const char *what) {
+  options.struct_size = sizeof options;
+  rowdex_id_set *set = NULL;
+  FAILS(rowdex_id_set_new(&options, NULL, &set, &error), status, what);
+  CHECK(set == NULL);
+}
+
 static void sets_of_rows_are_made_and_put_together(const char *folder) {
   const uint64_t ids[] = {7, 3, 7, 5};
-  rowdex_id_set *set = NULL, *rest = NULL, *common = NULL;
-  OK(rowdex_id_set_from_ids(10, ids, 4, &set, &error));
+  rowdex_id_set *set = set_of((rowdex_id_set_options){.rows = 10, .ids = ids, .num_ids = 4});
   CHECK(rowdex_id_set_len(set) == 3 && rowdex_id_set_rows(set) == 10);
   CHECK(rowdex_id_set_contains(set, 5) && !rowdex_id_set_contains(set, 6) && !rowdex_id_set_contains(set, UINT64_MAX));
   uint64_t found[4] = {0, 0, 0, 99};
@@ -223,56 +231,74 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
   CHECK(filled == 2 && found[0] == 5 && found[1] == 7 && found[3] == 99);
   OK(rowdex_id_set_fill(set, UINT64_MAX, found, 4, &filled, &error));
   CHECK(filled == 0);
-  OK(rowdex_id_set_complement(set, &rest, &error));
+  rowdex_id_set *rest = set_of((rowdex_id_set_options){.set = set, .complement = 1});
   CHECK(rowdex_id_set_len(rest) == 7 && !rowdex_id_set_contains(rest, 5));
-  OK(rowdex_id_set_intersection(set, rest, &common, &error));
+  rowdex_id_set *common = set_of((rowdex_id_set_options){.set = set, .of = rest});
   CHECK(rowdex_id_set_len(common) == 0);
   rowdex_id_set_free(common);
   rowdex_id_set_free(rest);
-  common = rest = NULL;
-  FAILS(rowdex_id_set_from_ids(7, ids, 4, &rest, &error), ROWDEX_STATUS_OUT_OF_RANGE, "row id 7");
+  /* Those of the set that are in the range, and 9; and all others. */
+  const rowdex_range range = {4, 8};
+  const uint64_t nine = 9;
+  rowdex_id_set *last = set_of((rowdex_id_set_options){.rows = 10, .ids = &nine, .num_ids = 1});
+  rowdex_id_set_options steps = {.rows = 10, .ranges = &range, .num_ranges = 1, .of = set, .or_set = last};
+  rest = set_of(steps);
+  OK(rowdex_id_set_fill(rest, 0, found, 4, &filled, &error));
+  CHECK(filled == 3 && found[0] == 5 && found[1] == 7 && found[2] == 9);
+  rowdex_id_set_free(rest);
+  steps.complement = 1;
+  rest = set_of(steps);
+  CHECK(rowdex_id_set_len(rest) == 7 && rowdex_id_set_contains(rest, 3) && !rowdex_id_set_contains(rest, 9));
+  rowdex_id_set_free(rest);
+  rowdex_id_set_free(last);
+  no_set_of((rowdex_id_set_options){.rows = 7, .ids = ids, .num_ids = 4}, ROWDEX_STATUS_OUT_OF_RANGE, "row id 7");
   const rowdex_range backwards = {5, 3};
-  FAILS(rowdex_id_set_from_ranges(7, &backwards, 1, &rest, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "before");
-  CHECK(rest == NULL);
+  no_set_of((rowdex_id_set_options){.rows = 7, .ranges = &backwards, .num_ranges = 1}, ROWDEX_STATUS_INVALID_ARGUMENT,
+            "before");
 
   /* A list in a file, and two sides of a split, by row id and by the values of a column. */
   char path[4096];
   snprintf(path, sizeof path, "%s/skip.txt", folder);
   FILE *file = fopen(path, "w");
-  CHECK(file != NULL && fputs("# bad rows\n17\n100..110\npart-01.parquet:0\n", file) > 0 && fclose(file) == 0);
+  CHECK(file != NULL && fputs("# bad rows\n17\n100..110\npart-01.parquet:0\n17\n", file) > 0 && fclose(file) == 0);
   rowdex_index *index = open_index(folder);
-  OK(rowdex_id_set_listed(index, path, &rest, &error));
+  rowdex_listed_info listed = {.struct_size = sizeof listed};
+  rowdex_id_set_options from_file = {.struct_size = sizeof from_file, .index = index, .list_file = path};
+  OK(rowdex_id_set_new(&from_file, &listed, &rest, &error));
   CHECK(rowdex_id_set_len(rest) == 1 + 10 + 6250 && rowdex_id_set_contains(rest, 25000));
-  FAILS(rowdex_id_set_intersection(set, rest, &common, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "10");
-  CHECK(common == NULL && remove(path) == 0);
+  CHECK(listed.repeated == 1 && listed.unserved == 0);
+  no_set_of((rowdex_id_set_options){.set = set, .of = rest}, ROWDEX_STATUS_INVALID_ARGUMENT, "10");
+  CHECK(remove(path) == 0);
   rowdex_id_set_free(set);
   rowdex_id_set_free(rest);
 
-  rowdex_id_set *train = NULL, *validation = NULL;
-  OK(rowdex_id_set_split(DEMO_ROWS, "train", 0.1, 3, &train, &error));
-  OK(rowdex_id_set_split(DEMO_ROWS, "validation", 0.1, 3, &validation, &error));
-  OK(rowdex_id_set_intersection(train, validation, &common, &error));
+  rowdex_id_set_options split = {.rows = DEMO_ROWS, .split_side = "train", .split_fraction = 0.1, .split_seed = 3};
+  rowdex_id_set *train = set_of(split);
+  split.split_side = "validation";
+  rowdex_id_set *validation = set_of(split);
+  common = set_of((rowdex_id_set_options){.set = train, .of = validation});
   CHECK(rowdex_id_set_len(common) == 0);
   CHECK(rowdex_id_set_len(train) + rowdex_id_set_len(validation) == DEMO_ROWS);
   CHECK(rowdex_id_set_len(validation) > 19000 && rowdex_id_set_len(validation) < 21000);
   rowdex_id_set_free(common);
   rowdex_dataset *dataset = open_dataset(folder, "id");
-  rowdex_labels *labels = NULL;
-  OK(rowdex_dataset_labels(dataset, "label", NULL, &labels, &error));
-  rowdex_id_set *by_label = NULL, *within = NULL;
-  OK(rowdex_id_set_split_by(dataset, "label", NULL, "train", 0.5, 1, &by_label, &error));
-  OK(rowdex_id_set_split_by(dataset, "label", validation, "train", 0.5, 1, &within, &error));
+  struct ArrowArray labels;
+  OK(rowdex_dataset_labels(dataset, "label", NULL, &labels, NULL, &error));
+  rowdex_id_set_options by_value = {.dataset = dataset, .split_by = "label", .split_side = "train",
+                                    .split_fraction = 0.5, .split_seed = 1};
+  rowdex_id_set *by_label = set_of(by_value);
+  by_value.of = validation;
+  rowdex_id_set *within = set_of(by_value);
   int sides[5] = {-1, -1, -1, -1, -1};
   for (uint64_t row = 0; row < DEMO_ROWS; row++) {
-    int side = rowdex_id_set_contains(by_label, row), *of_class = &sides[labels_info(labels).codes[row]];
+    int side = rowdex_id_set_contains(by_label, row), *of_class = &sides[codes_of(&labels)[row]];
     CHECK(*of_class == -1 || *of_class == side);
     *of_class = side;
     CHECK(rowdex_id_set_contains(within, row) == (side && rowdex_id_set_contains(validation, row)));
   }
-  rowdex_id_set *none = NULL;
-  FAILS(rowdex_id_set_split(5, "train", 1.5, 0, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "from 0 to 1");
-  CHECK(none == NULL);
-  rowdex_labels_free(labels);
+  split.split_fraction = 1.5;
+  no_set_of(split, ROWDEX_STATUS_INVALID_ARGUMENT, "from 0 to 1");
+  labels.release(&labels);
   rowdex_id_set_free(within);
   rowdex_id_set_free(by_label);
   rowdex_id_set_free(validation);
@@ -283,8 +309,9 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
 
 static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
   rowdex_index *index = open_index(folder);
-  rowdex_id_set *kept = NULL;
-  OK(rowdex_id_set_split(DEMO_ROWS, "validation", 0.01, 3, &kept, &error));
+  rowdex_id_set_options split = {.rows = DEMO_ROWS, .split_side = "validation", .split_fraction = 0.01,
+                                 .split_seed = 3};
+  rowdex_id_set *kept = set_of(split);
   uint64_t len = rowdex_id_set_len(kept);
   uint64_t *rows = (uint64_t *)malloc(len * sizeof *rows);
   static const char *specs[] = {"global", "blocks(2)", "sequential"};
@@ -293,7 +320,7 @@ static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
                                     .seed = 5};
     rowdex_order *orders = NULL;
     OK(rowdex_order_new(&options, &orders, &error));
-    CHECK(rowdex_order_len(orders) == len);
+    CHECK(order_info(orders).len == len);
     rows_at(orders, 1, 0, rows, len);
     uint64_t sum = 0, expected = 0, row;
     size_t filled;
@@ -315,11 +342,11 @@ static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
   OK(rowdex_order_new(&outer, &subset, &error));
   uint64_t row;
   rows_at(subset, 0, 0, &row, 1);
-  CHECK(rowdex_id_set_contains(kept, row) && rowdex_order_len(subset) == 7);
+  CHECK(rowdex_id_set_contains(kept, row) && order_info(subset).len == 7);
   rowdex_order_free(subset);
   subset = NULL;
-  rowdex_id_set *other = NULL;
-  OK(rowdex_id_set_split(DEMO_ROWS - 1, "train", 0.5, 3, &other, &error));
+  split.rows = DEMO_ROWS - 1;
+  rowdex_id_set *other = set_of(split);
   outer.kept = other;
   FAILS(rowdex_order_new(&outer, &subset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "199999");
   CHECK(subset == NULL);
@@ -331,7 +358,7 @@ static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
 static void epochs_of_another_size_go_on_where_the_one_before_ended(void) {
   rowdex_order *inner = orders_over("global", 100);
   rowdex_order *resized = orders_of((rowdex_order_options){.order = "global", .seed = 42, .size = 70}, 100);
-  CHECK(rowdex_order_len(resized) == 70);
+  CHECK(order_info(resized).len == 70);
   uint64_t rows[70], all[200];
   rows_at(inner, 0, 0, all, 100);
   rows_at(inner, 1, 0, all + 100, 100);
@@ -365,12 +392,12 @@ static void several_datasets_are_served_by_proportion(const char *folder) {
   /* What is about one index or one cache is refused, and so are datasets of other columns. */
   rowdex_counters counters = {.struct_size = sizeof counters};
   rowdex_announced *announced = NULL;
-  rowdex_labels *labels = NULL;
+  struct ArrowArray labels;
   rowdex_dataset *unlike = NULL, *times = open_dataset(folder, "time");
   FAILS(rowdex_dataset_counters(mixed, &counters, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
   FAILS(rowdex_dataset_plan(mixed, rows, 3, NULL, &announced, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
-  FAILS(rowdex_dataset_labels(mixed, "label", NULL, &labels, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
-  CHECK(rowdex_dataset_index(mixed) == NULL && announced == NULL && labels == NULL);
+  FAILS(rowdex_dataset_labels(mixed, "label", NULL, &labels, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
+  CHECK(announced == NULL);
   datasets[1] = times;
   FAILS(rowdex_dataset_mixed(datasets, 2, &unlike, &error), ROWDEX_STATUS_SCHEMA, "time");
   datasets[1] = mixed;
@@ -379,7 +406,7 @@ static void several_datasets_are_served_by_proportion(const char *folder) {
   CHECK(unlike == NULL);
   rowdex_dataset_free(times);
 
-  rowdex_index *index = rowdex_dataset_index(one);
+  rowdex_index *index = open_index(folder);
   const rowdex_index *indexes[] = {index, index};
   const rowdex_order_options shuffled = {.struct_size = sizeof shuffled};
   const rowdex_order_options in_order = {.struct_size = sizeof in_order, .order = "sequential"};

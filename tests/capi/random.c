@@ -60,6 +60,11 @@ enum { PLACES = 4 };
     }                                                                  \
   }
 
+static void free_labels(struct ArrowArray *labels) {
+  if (labels != NULL) labels->release(labels);
+  free(labels);
+}
+
 POOL(rowdex_index, index, rowdex_index_free)
 POOL(rowdex_dataset, dataset, rowdex_dataset_free)
 POOL(rowdex_order, order, rowdex_order_free)
@@ -67,7 +72,7 @@ POOL(rowdex_sampler, sampler, rowdex_sampler_free)
 POOL(rowdex_loader, loader, rowdex_loader_free)
 POOL(rowdex_announced, announced, rowdex_announced_free)
 POOL(rowdex_id_set, set, rowdex_id_set_free)
-POOL(rowdex_labels, labels, rowdex_labels_free)
+POOL(struct ArrowArray, labels, free_labels)
 
 static const char *folder;
 static uint64_t succeeded, refused;
@@ -187,18 +192,27 @@ static void make_a_set(void) {
   size_t count = some_rows(rows, below(2));
   rowdex_range ranges[2] = {{number(DEMO_ROWS), number(DEMO_ROWS)}, {number(DEMO_ROWS), number(DEMO_ROWS)}};
   uint64_t of = below(3) ? DEMO_ROWS : number(1 << 20);
-  rowdex_status status = ROWDEX_STATUS_OK;
-  switch (below(7)) {
-    case 0: status = rowdex_id_set_from_ids(of, rows, count, &set, &error); break;
-    case 1: status = rowdex_id_set_from_ranges(of, ranges, below(3), &set, &error); break;
-    case 2: status = rowdex_id_set_split(below(4) ? DEMO_ROWS : of % (1 << 20), word(), (double)below(12) / 10 - 0.1,
-                                         next(), &set, &error); break;
-    case 3: status = rowdex_id_set_complement(any_set(), &set, &error); break;
-    case 4: status = rowdex_id_set_intersection(any_set(), any_set(), &set, &error); break;
-    case 5: status = rowdex_id_set_union(any_set(), any_set(), &set, &error); break;
-    default: status = rowdex_id_set_split_by(any_dataset(), word(), any_set(), word(), 0.1, 3, &set, &error); break;
+  rowdex_id_set_options options = {.struct_size = size_of(sizeof options), .rows = of};
+  switch (below(8)) {
+    case 0: options.ids = rows, options.num_ids = count; break;
+    case 1: options.ranges = ranges, options.num_ranges = below(3); break;
+    case 2:
+      options.rows = below(4) ? DEMO_ROWS : of % (1 << 20);
+      options.split_side = word(), options.split_fraction = (double)below(12) / 10 - 0.1, options.split_seed = next();
+      break;
+    case 3: options.set = any_set(), options.complement = 1; break;
+    case 4: options.set = any_set(), options.of = any_set(); break;
+    case 5: options.set = any_set(), options.or_set = any_set(); break;
+    case 6: options.index = any_index(), options.view = any_index(); break;
+    default:
+      options.dataset = any_dataset(), options.split_by = word(), options.split_side = word();
+      options.split_fraction = 0.1, options.split_seed = 3, options.of = any_set();
+      break;
   }
-  if (!well(status, &error)) return;
+  if (below(8) == 0) options.of = any_set();
+  if (below(8) == 0) options.or_set = any_set();
+  if (below(8) == 0) options.complement = 1;
+  if (!well(rowdex_id_set_new(&options, NULL, &set, &error), &error)) return;
   CHECK(set != NULL && rowdex_id_set_len(set) <= rowdex_id_set_rows(set));
   size_t filled = 0;
   OK(rowdex_id_set_fill(set, number(DEMO_ROWS), rows, MOST_ROWS, &filled, &error));
@@ -207,11 +221,13 @@ static void make_a_set(void) {
 }
 
 static void make_labels(void) {
-  rowdex_labels *labels = NULL;
+  struct ArrowArray *labels = (struct ArrowArray *)malloc(sizeof *labels);
   rowdex_error *error = NULL;
-  if (well(rowdex_dataset_labels(any_dataset(), word(), any_set(), &labels, &error), &error)) {
-    rowdex_labels_class(labels, number(16));
+  if (well(rowdex_dataset_labels(any_dataset(), word(), any_set(), labels, NULL, &error), &error)) {
+    for (int64_t row = 0; row < labels->length; row++) CHECK(codes_of(labels)[row] < labels->dictionary->length);
     keep_labels(labels);
+  } else {
+    free(labels);
   }
 }
 
@@ -219,7 +235,7 @@ static void make_an_order(void) {
   uint64_t rows[MOST_ROWS], groups[] = {below(1000), below(1 << below(20))};
   double weights[] = {1, below(8) == 0 ? -1 : 2, 0.5};
   size_t num_rows = some_rows(rows, below(3));
-  rowdex_labels *labels = any_labels();
+  struct ArrowArray *labels = any_labels();
   rowdex_order_options inner = {.struct_size = sizeof inner, .order = word()};
   rowdex_order_options options = {.struct_size = size_of(sizeof options)};
   if (below(3)) options.index = any_index();
@@ -228,10 +244,7 @@ static void make_an_order(void) {
     case 0: options.row_ids = rows, options.num_row_ids = num_rows; break;
     case 1: options.weights = weights, options.num_weights = below(4); break;
     case 2:
-      if (labels != NULL) {
-        rowdex_labels_info info = labels_info(labels);
-        options.labels = info.codes, options.num_labels = info.num_codes;
-      }
+      if (labels != NULL) options.labels = codes_of(labels), options.num_labels = (size_t)labels->length;
       break;
     case 3: options.inner = &inner; break;
     default: options.order = word(); break;
@@ -244,9 +257,6 @@ static void make_an_order(void) {
   rowdex_order *order = NULL;
   rowdex_error *error = NULL;
   if (!well(rowdex_order_new(&options, &order, &error), &error)) return;
-  size_t filled = 0;
-  uint64_t stride = number(8);
-  well(rowdex_order_fill(order, number(5), number(1000), stride, rows, MOST_ROWS, &filled, &error), &error);
   keep_order(order);
 }
 
@@ -280,16 +290,14 @@ static void ask_a_sampler(void) {
   uint8_t pads[MOST_ROWS];
   size_t len = 0, num_pads = 0;
   char text[ROWDEX_STATE_CAPACITY];
-  rowdex_sample sample;
-  switch (below(6)) {
+  switch (below(5)) {
     case 0: well(rowdex_sampler_set_epoch(sampler, number(100), &error), &error); break;
-    case 1: well(rowdex_sampler_at(sampler, epoch, number(1000), &sample, &error), &error); break;
-    case 2: well(rowdex_sampler_fill(sampler, epoch, number(1000), below(MOST_ROWS + 1), rows, pads, &error), &error);
+    case 1: well(rowdex_sampler_fill(sampler, epoch, number(1000), below(MOST_ROWS + 1), rows, pads, &error), &error);
       break;
-    case 3: well(rowdex_sampler_batch(sampler, epoch, number(20), rows, below(MOST_ROWS + 1), &len, &num_pads, &error),
+    case 2: well(rowdex_sampler_batch(sampler, epoch, number(20), rows, below(MOST_ROWS + 1), &len, &num_pads, &error),
                  &error);
       break;
-    case 4: well(rowdex_sampler_resume(sampler, word(), &error), &error); break;
+    case 3: well(rowdex_sampler_resume(sampler, word(), &error), &error); break;
     default:
       if (well(rowdex_sampler_state(sampler, epoch, number(20), text, below(sizeof text + 1), &error), &error)) {
         well(rowdex_sampler_resume(any_sampler(), text, &error), &error);

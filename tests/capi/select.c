@@ -95,12 +95,11 @@ static void views_serve_what_was_chosen(const char *folder) {
   snprintf(low_path, sizeof low_path, "%s/low-%d.rdx", folder, (int)getpid());
   snprintf(path, sizeof path, "%s/view-%d.rdx", folder, (int)getpid());
   rowdex_range range = {0, 1000};
-  rowdex_id_set *first = NULL, *found = NULL, *both = NULL;
-  OK(rowdex_id_set_from_ranges(DEMO_ROWS, &range, 1, &first, &error));
+  rowdex_id_set *first = set_of((rowdex_id_set_options){.rows = DEMO_ROWS, .ranges = &range, .num_ranges = 1});
   rowdex_select_options options = {.struct_size = sizeof options, .kept = first, .kept_note = "the first"};
   rowdex_index *low = view_of(base, &options, low_path);
   CHECK(rowdex_index_len(low) == 1000);
-  OK(rowdex_id_set_of_view(base, low, &found, &error));
+  rowdex_id_set *found = set_of((rowdex_id_set_options){.index = base, .view = low});
   CHECK(rowdex_id_set_len(found) == 1000 && rowdex_id_set_contains(found, 999));
 
   const rowdex_index *others[] = {low};
@@ -120,19 +119,24 @@ static void views_serve_what_was_chosen(const char *folder) {
   struct ArrowArrayStream stream = stream_of(&rows);
   rowdex_listed_info info = {.struct_size = sizeof info};
   rowdex_id_set *listed = NULL;
-  OK(rowdex_id_set_listed_stream(base, &stream, &info, &listed, &error));
+  rowdex_id_set_options from_stream = {.struct_size = sizeof from_stream, .index = base, .list = &stream};
+  OK(rowdex_id_set_new(&from_stream, &info, &listed, &error));
   CHECK(rows.released && stream.release == NULL);
   CHECK(rowdex_id_set_len(listed) == 3 && info.repeated == 1 && info.unserved == 0);
-  OK(rowdex_id_set_union(first, listed, &both, &error));
+  rowdex_id_set *both = set_of((rowdex_id_set_options){.set = first, .or_set = listed});
   CHECK(rowdex_id_set_len(both) == 1001);
 
   /* A list that cannot be right is released as well. */
   list wrong = {{0, 1, 2, DEMO_ROWS}, 0, 0};
   stream = stream_of(&wrong);
   rowdex_id_set *none = NULL;
-  FAILS(rowdex_id_set_listed_stream(base, &stream, NULL, &none, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+  FAILS(rowdex_id_set_new(&from_stream, NULL, &none, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
   CHECK(wrong.released && none == NULL);
-  FAILS(rowdex_id_set_listed_stream(base, NULL, NULL, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "stream");
+  list alone = {{0, 1, 2, 3}, 0, 0};
+  stream = stream_of(&alone);
+  from_stream.index = NULL;
+  FAILS(rowdex_id_set_new(&from_stream, NULL, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`index` is NULL");
+  CHECK(alone.released && none == NULL);
   FAILS(rowdex_select(NULL, path, NULL, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "base");
 
   rowdex_id_set_free(first);
@@ -149,15 +153,16 @@ static void views_serve_what_was_chosen(const char *folder) {
 static void conditions_choose_rows(const char *folder) {
   rowdex_index *base = open_index(folder);
   rowdex_dataset *dataset = open_dataset(folder, "label");
-  rowdex_id_set *found = NULL, *some = NULL;
-  OK(rowdex_id_set_filter(dataset, "id >= 10 and id < 20", NULL, &found, &error));
+  rowdex_id_set_options where = {.struct_size = sizeof where, .dataset = dataset, .filter = "id >= 10 and id < 20"};
+  rowdex_id_set *found = set_of(where);
   CHECK(rowdex_id_set_len(found) == 10 && rowdex_id_set_contains(found, 19) && !rowdex_id_set_contains(found, 20));
-  OK(rowdex_id_set_filter(dataset, "id % 2 = 0", found, &some, &error));
+  where.filter = "id % 2 = 0";
+  where.of = found;
+  rowdex_id_set *some = set_of(where);
   CHECK(rowdex_id_set_len(some) == 5);
   rowdex_id_set *none = NULL;
-  FAILS(rowdex_id_set_filter(dataset, "idd > 3", NULL, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "did you mean");
-  FAILS(rowdex_id_set_filter(dataset, NULL, NULL, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "condition");
-  FAILS(rowdex_id_set_filter(NULL, "id > 3", NULL, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "dataset");
+  where.filter = "idd > 3";
+  FAILS(rowdex_id_set_new(&where, NULL, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "did you mean");
   CHECK(none == NULL);
 
   char path[4096];
@@ -210,8 +215,7 @@ static void a_view_is_brought_up_to_date(const char *folder) {
 static void weights_come_from_a_list(const char *folder) {
   rowdex_index *base = open_index(folder);
   rowdex_range range = {2, 5};
-  rowdex_id_set *some = NULL;
-  OK(rowdex_id_set_from_ranges(DEMO_ROWS, &range, 1, &some, &error));
+  rowdex_id_set *some = set_of((rowdex_id_set_options){.rows = DEMO_ROWS, .ranges = &range, .num_ranges = 1});
   /* Row ids of any kind are numbers, too. */
   list rows = {{4, 2, 3, 9}, 0, 0};
   struct ArrowArrayStream stream = stream_of(&rows);
@@ -237,26 +241,25 @@ static void weights_come_from_a_list(const char *folder) {
 
 static void rows_are_counted_by_class(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
-  rowdex_id_set *some = NULL;
-  OK(rowdex_id_set_filter(dataset, "label in ('good', 'fair')", NULL, &some, &error));
-  rowdex_counts *counts = NULL;
-  OK(rowdex_dataset_counts(dataset, "label", some, &counts, &error));
-  CHECK(rowdex_counts_len(counts) == 2 && rowdex_counts_len(NULL) == 0);
-  uint64_t rows = 0;
-  const char *labels[] = {"fair", "good"};
-  for (size_t place = 0; place < 2; place++) {
-    rowdex_class_count count = {.struct_size = sizeof count};
-    OK(rowdex_counts_get(counts, place, &count, &error));
-    CHECK(strcmp(count.kind, "text") == 0 && count.value_len == 4 && memcmp(count.value, labels[place], 4) == 0);
-    rows += count.rows;
-  }
-  CHECK(rows == rowdex_id_set_len(some));
-  rowdex_class_count beyond = {.struct_size = sizeof beyond};
-  FAILS(rowdex_counts_get(counts, 2, &beyond, &error), ROWDEX_STATUS_OUT_OF_RANGE, "there are 2");
-  FAILS(rowdex_dataset_counts(dataset, "labels", NULL, &counts, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+  rowdex_id_set *some = set_of((rowdex_id_set_options){.dataset = dataset, .filter = "label in ('good', 'fair')"});
+  struct ArrowArray counts;
+  struct ArrowSchema schema;
+  OK(rowdex_dataset_counts(dataset, "label", some, &counts, &schema, &error));
+  CHECK(strcmp(schema.children[0]->name, "value") == 0 && strcmp(schema.children[0]->format, "U") == 0);
+  CHECK(strcmp(schema.children[1]->name, "rows") == 0 && strcmp(schema.children[1]->format, "L") == 0);
+  schema.release(&schema);
+  CHECK(counts.length == 2 && counts.n_children == 2);
+  CHECK(text_is(counts.children[0], 0, "fair") && text_is(counts.children[0], 1, "good"));
+  const uint64_t *rows = (const uint64_t *)counts.children[1]->buffers[1];
+  CHECK(rows[0] > 0 && rows[1] > 0 && rows[0] + rows[1] == rowdex_id_set_len(some));
+  counts.release(&counts);
+  OK(rowdex_dataset_counts(dataset, "id", some, &counts, &schema, &error));
+  CHECK((uint64_t)counts.length == rowdex_id_set_len(some) && strcmp(schema.children[0]->format, "l") == 0);
+  schema.release(&schema);
+  counts.release(&counts);
+  FAILS(rowdex_dataset_counts(dataset, "labels", NULL, &counts, &schema, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
         "did you mean");
-  rowdex_counts_free(counts);
-  rowdex_counts_free(NULL);
+  CHECK(counts.release == NULL && schema.release == NULL);
   rowdex_id_set_free(some);
   rowdex_dataset_free(dataset);
 }

@@ -43,7 +43,7 @@ static void *read_rows(void *argument) {
 
 static void many_threads_read_at_once(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
-  rowdex_index *index = rowdex_dataset_index(dataset);
+  rowdex_index *index = open_index(folder);
   rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 100);
   pthread_t threads[THREADS];
   struct shared shared[THREADS];

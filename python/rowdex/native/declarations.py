@@ -79,7 +79,7 @@ class ArrowArrayStream(Structure):
 class ErrorInfo(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("kind", c_int32), ("has_row_group", c_uint32), ("row_group", c_uint64),
-        ("message", c_char_p), ("file", c_char_p), ("column", c_char_p), ("hint", c_char_p),
+        ("message", c_char_p), ("file", c_char_p), ("column", c_char_p), ("hint", c_char_p), ("lost_group", c_uint64),
     ]
 
 
@@ -187,6 +187,22 @@ class Range(Structure):
     ]
 
 
+class IdSetOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("rows", c_uint64), ("ids", c_void_p), ("num_ids", c_size_t),
+        ("ranges", POINTER(Range)), ("num_ranges", c_size_t), ("index", c_void_p), ("list_file", c_char_p),
+        ("list", POINTER(ArrowArrayStream)), ("view", c_void_p), ("dataset", c_void_p), ("filter", c_char_p),
+        ("split_side", c_char_p), ("split_by", c_char_p), ("split_fraction", c_double), ("split_seed", c_uint64),
+        ("set", c_void_p), ("of", c_void_p), ("or_set", c_void_p), ("complement", c_uint64),
+    ]
+
+
+class ListedInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("repeated", c_uint64), ("unserved", c_uint64),
+    ]
+
+
 class SelectOptions(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("rows_file", c_char_p), ("skip_file", c_char_p), ("kept", c_void_p),
@@ -203,24 +219,6 @@ class SelectReport(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("rows", c_uint64), ("base_rows", c_uint64), ("source_rows", c_uint64),
         ("repeated", c_uint64), ("unserved", c_uint64), ("index_bytes", c_uint64), ("kept_files", c_uint64),
-    ]
-
-
-class ListedInfo(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("repeated", c_uint64), ("unserved", c_uint64),
-    ]
-
-
-class LabelsInfo(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("codes", c_void_p), ("num_codes", c_size_t), ("num_classes", c_size_t),
-    ]
-
-
-class ClassCount(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("kind", c_char_p), ("value", c_void_p), ("value_len", c_size_t), ("rows", c_uint64),
     ]
 
 
@@ -259,12 +257,6 @@ class SamplerInfo(Versioned):
         ("struct_size", c_size_t), ("epoch", c_uint64), ("len", c_uint64), ("steps", c_uint64),
         ("batch_size", c_uint64), ("rank", c_uint32), ("world_size", c_uint32), ("shards", c_uint32),
         ("shard", c_uint32), ("fingerprint", c_uint64), ("samples_left", c_uint64), ("steps_left", c_uint64),
-    ]
-
-
-class Sample(Structure):
-    _fields_ = [
-        ("position", c_uint64), ("row", c_uint64), ("pad", c_uint64),
     ]
 
 
@@ -344,10 +336,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "version": (c_char_p, []),
     "error_message": (c_char_p, [c_void_p]),
     "error_get_info": (c_int32, [c_void_p, POINTER(ErrorInfo)]),
+    "error_at": (c_void_p, [c_void_p, c_size_t]),
     "error_free": (None, [c_void_p]),
     "index_build": (c_int32, [c_char_p, POINTER(BuildOptions), POINTER(BuildReport), POINTER(c_void_p)]),
     "index_open": (c_int32, [c_char_p, POINTER(StoreOptions), POINTER(c_void_p), POINTER(c_void_p)]),
-    "index_from_memory": (c_int32, [c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
     "index_free": (None, [c_void_p]),
     "index_len": (c_uint64, [c_void_p]),
     "index_get_info": (c_int32, [c_void_p, POINTER(IndexInfo), POINTER(c_void_p)]),
@@ -360,45 +352,27 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "dataset_mixed": (c_int32, [POINTER(c_void_p), c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
     "dataset_free": (None, [c_void_p]),
     "dataset_len": (c_uint64, [c_void_p]),
-    "dataset_index": (c_void_p, [c_void_p]),
     "dataset_decoded_bytes": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p)]),
     "dataset_schema": (c_int32, [c_void_p, POINTER(ArrowSchema), POINTER(c_void_p)]),
     "dataset_take": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
-    "dataset_verify": (c_int32, [c_void_p, c_char_p, Progress, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "verify_report_get_info": (c_int32, [c_void_p, POINTER(VerifyInfo), POINTER(c_void_p)]),
-    "verify_report_problem": (c_void_p, [c_void_p, c_size_t]),
-    "verify_report_free": (None, [c_void_p]),
+    "dataset_verify": (
+        c_int32, [c_void_p, c_char_p, Progress, c_void_p, POINTER(VerifyInfo), POINTER(c_void_p), POINTER(c_void_p)],
+    ),
     "dataset_counters": (c_int32, [c_void_p, POINTER(Counters), POINTER(c_void_p)]),
     "dataset_tier_fault": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "id_set_from_ids": (c_int32, [c_uint64, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
-    "id_set_from_ranges": (c_int32, [c_uint64, POINTER(Range), c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
-    "id_set_filter": (c_int32, [c_void_p, c_char_p, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "id_set_listed": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "id_set_split": (c_int32, [c_uint64, c_char_p, c_double, c_uint64, POINTER(c_void_p), POINTER(c_void_p)]),
-    "id_set_split_by": (
-        c_int32, [c_void_p, c_char_p, c_void_p, c_char_p, c_double, c_uint64, POINTER(c_void_p), POINTER(c_void_p)],
-    ),
-    "id_set_complement": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "id_set_intersection": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "id_set_union": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "id_set_new": (c_int32, [POINTER(IdSetOptions), POINTER(ListedInfo), POINTER(c_void_p), POINTER(c_void_p)]),
     "id_set_free": (None, [c_void_p]),
     "id_set_len": (c_uint64, [c_void_p]),
     "id_set_rows": (c_uint64, [c_void_p]),
     "id_set_contains": (c_bool, [c_void_p, c_uint64]),
     "id_set_fill": (c_int32, [c_void_p, c_uint64, c_void_p, c_size_t, c_void_p, POINTER(c_void_p)]),
     "select": (c_int32, [c_void_p, c_char_p, POINTER(SelectOptions), POINTER(SelectReport), POINTER(c_void_p)]),
-    "id_set_listed_stream": (
-        c_int32, [c_void_p, POINTER(ArrowArrayStream), POINTER(ListedInfo), POINTER(c_void_p), POINTER(c_void_p)],
+    "dataset_labels": (
+        c_int32, [c_void_p, c_char_p, c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)],
     ),
-    "id_set_of_view": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "dataset_labels": (c_int32, [c_void_p, c_char_p, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "labels_get_info": (c_int32, [c_void_p, POINTER(LabelsInfo), POINTER(c_void_p)]),
-    "labels_class": (c_char_p, [c_void_p, c_size_t]),
-    "labels_free": (None, [c_void_p]),
-    "dataset_counts": (c_int32, [c_void_p, c_char_p, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "counts_len": (c_size_t, [c_void_p]),
-    "counts_get": (c_int32, [c_void_p, c_size_t, POINTER(ClassCount), POINTER(c_void_p)]),
-    "counts_free": (None, [c_void_p]),
+    "dataset_counts": (
+        c_int32, [c_void_p, c_char_p, c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)],
+    ),
     "dataset_weights": (c_int32, [c_void_p, c_char_p, c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
     "index_weights": (c_int32, [c_void_p, c_char_p, c_char_p, c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
     "index_weights_stream": (
@@ -406,16 +380,11 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     ),
     "order_new": (c_int32, [POINTER(OrderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "order_free": (None, [c_void_p]),
-    "order_len": (c_uint64, [c_void_p]),
-    "order_name": (Str, [c_void_p]),
-    "order_fingerprint": (c_uint64, [c_void_p]),
-    "order_fill": (c_int32, [c_void_p, c_uint64, c_uint64, c_uint64, c_void_p, c_size_t, c_void_p, POINTER(c_void_p)]),
     "launch_from_env": (c_int32, [POINTER(Launch), POINTER(c_void_p)]),
     "sampler_new": (c_int32, [c_void_p, POINTER(SamplerOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "sampler_free": (None, [c_void_p]),
     "sampler_get_info": (c_int32, [c_void_p, POINTER(SamplerInfo), POINTER(c_void_p)]),
     "sampler_set_epoch": (c_int32, [c_void_p, c_uint64, POINTER(c_void_p)]),
-    "sampler_at": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(Sample), POINTER(c_void_p)]),
     "sampler_fill": (c_int32, [c_void_p, c_uint64, c_uint64, c_size_t, c_void_p, c_void_p, POINTER(c_void_p)]),
     "sampler_batch": (
         c_int32, [c_void_p, c_uint64, c_uint64, c_void_p, c_size_t, c_void_p, c_void_p, POINTER(c_void_p)],
@@ -449,9 +418,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "loader_begin_epoch": (c_int32, [c_void_p, POINTER(LoaderInfo), POINTER(c_void_p)]),
     "loader_get_stats": (c_int32, [c_void_p, POINTER(LoaderStats), POINTER(c_void_p)]),
     "loader_lost_groups": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "lost_groups_len": (c_size_t, [c_void_p]),
-    "lost_groups_get": (c_void_p, [c_void_p, c_size_t, c_void_p]),
-    "lost_groups_free": (None, [c_void_p]),
     "dataset_plan": (
         c_int32, [c_void_p, c_void_p, c_size_t, POINTER(AnnouncedOptions), POINTER(c_void_p), POINTER(c_void_p)],
     ),
