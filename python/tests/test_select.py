@@ -279,19 +279,20 @@ def test_rows_are_counted_by_condition_and_by_class(tmp_path: pathlib.Path) -> N
         "flag": [True, False, True, None, True],
         "text": ["b", "", "ä\0x", None, "b"],
         "raw": [b"\x00\xff", b"", b"a", b"a", None],
+        "large": pa.array([2**64 - 1, 1, None, 2**63, 1], pa.uint64()),
         "real": [0.5] * 5,
     }
     pq.write_table(pa.table(columns), tmp_path / "data/a.parquet")
     index = tmp_path / "i.rdx"
     rowdex.build(tmp_path / "data", index)
     assert rowdex.count(index) == 5 and rowdex.count(rowdex.Index(index), where="number = 3") == 2
-    for name in ("number", "flag", "text", "raw"):
+    for name in ("number", "flag", "text", "raw", "large"):
         found = rowdex.count(index, by=name)
         expected = pa.table(columns).column(name).value_counts().to_pylist()
         assert found == {each["values"]: each["counts"] for each in expected}
         values = [value for value in found if value is not None]
         assert values == sorted(values) and list(found)[-1] is None  # type: ignore[type-var]
-        assert all(type(value) is type(columns[name][0]) for value in values)
+        assert all(type(value) is type(expected[0]["values"]) for value in values)
     assert rowdex.count(index, where="number = 3", by="text") == {"b": 1, None: 1}
     assert rowdex.count(index, where="number = 4", by="text") == {}
     with pytest.raises(rowdex.SchemaError, match="real"):
