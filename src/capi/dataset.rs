@@ -2,7 +2,6 @@
 
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
-use std::sync::Mutex;
 
 use arrow::ffi::FFI_ArrowSchema;
 
@@ -14,8 +13,7 @@ use super::index::{Progress, rowdex_index, rowdex_progress};
 use super::option::{Count, bytes, count};
 use super::store::{rowdex_store_options, store_options};
 use super::tier::{disk_tier, rowdex_disk_tier};
-use crate::dataset::{Dataset, DatasetBuilder, MapDataset, Staleness};
-use crate::dataset::{MixedDataset, VerifyReport};
+use crate::dataset::{Dataset, DatasetBuilder, MapDataset, MixedDataset, Staleness, VerifyProgress, VerifyReport};
 use ::rowdex_index::Index;
 use rowdex_base::error::Result;
 
@@ -276,12 +274,9 @@ pub unsafe extern "C" fn rowdex_dataset_verify(
         let info = unsafe { handle::optional_struct_out(info, "info") }?;
         // SAFETY: as above.
         let level: Staleness = unsafe { handle::text(level, "level") }?.parse()?;
-        let progress = Mutex::new(Progress::new(progress, progress_userdata));
-        let VerifyReport { files, rows, problems, .. } = dataset.verify(level, &|verify| {
-            if let Ok(progress) = progress.lock() {
-                progress.tell(verify.files_done, verify.files, 0);
-            }
-        })?;
+        let progress = Progress::new(progress, progress_userdata);
+        let tell = |verify: VerifyProgress| progress.tell(verify.files_done, verify.files, 0);
+        let VerifyReport { files, rows, problems, .. } = dataset.verify(level, &tell)?;
         if let Some(info) = info {
             info.write(rowdex_verify_info { struct_size: 0, files, rows, problems: problems.len() as u64 });
         }

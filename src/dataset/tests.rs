@@ -1,5 +1,5 @@
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, DictionaryArray, Int64Array, ListArray, RecordBatch, StringArray,
@@ -313,6 +313,27 @@ fn verify_finds_all_bad_files_at_once() {
     let bad = open(&folder).open().unwrap().verify(Staleness::Stat, &|_| ()).unwrap();
     let files: Vec<_> = bad.problems.iter().map(|problem| problem.file().unwrap()).collect();
     assert_eq!(files, ["a.parquet", "c.parquet"]);
+}
+
+#[test]
+fn a_check_tells_of_one_more_file_each_time() {
+    let folder = TempDir::new().unwrap();
+    for file in 0..40 {
+        write(&folder.path().join(format!("{file:02}.parquet")), &batch(file, 1), 1);
+    }
+    IndexBuilder::new([folder.path()]).build(folder.path().join("i.rdx")).unwrap();
+    let dataset = open(&folder).with_threads(4).open().unwrap();
+    for _ in 0..20 {
+        let told = Mutex::new(Vec::new());
+        let tell = |progress: VerifyProgress| {
+            let said = (progress.files_done, progress.files);
+            // Whoever is slow to tell is overtaken, where that is possible.
+            std::thread::yield_now();
+            told.lock().unwrap().push(said);
+        };
+        dataset.verify(Staleness::Stat, &tell).unwrap();
+        assert_eq!(told.into_inner().unwrap(), (1..=40).map(|done| (done, 40)).collect::<Vec<_>>());
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Comparing all data files with the index.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
@@ -42,7 +42,7 @@ impl Dataset {
     ///
     /// [`Staleness::Off`] looks at the index alone; [`Staleness::Stat`] costs a `stat` for each file;
     /// [`Staleness::Footer`] a read for each file; [`Staleness::Deep`] decodes the chosen columns of every row group
-    /// that serves rows. `progress` is called after each file.
+    /// that serves rows. `progress` is called after each file, with one more each time, by one thread at a time.
     ///
     /// # Errors
     /// As [`Index::verify`](rowdex_index::Index::verify). What is wrong with data files is in the report, so that one
@@ -57,14 +57,15 @@ impl Dataset {
         }
         let state = inner.state()?;
         let files = index.num_files();
-        let done = AtomicU64::new(0);
+        let done = Mutex::new(0);
         let asked = Asked::of_thread();
         let check = |number: u32| {
             let _asked = asked.clone().map(Asked::enter);
             stop::check()?;
             let outcome = index.file(number).map_or(Ok((0, 0)), |entry| self.verify_file(&entry, level));
-            let files_done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            progress(VerifyProgress { files_done, files: u64::from(files) });
+            let mut files_done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            *files_done += 1;
+            progress(VerifyProgress { files_done: *files_done, files: u64::from(files) });
             outcome
         };
         let outcomes: Vec<Result<(u64, u64)>> = match inner.pool(state)? {

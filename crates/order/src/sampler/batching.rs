@@ -3,10 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use super::every::worker_of_steps;
-use super::worker::worker_of_rows;
-use super::{DistributedSampler, Shard};
-use rowdex_base::error::Result;
+use super::Shard;
 
 /// The kind of plan of [`EqualRows`], which states name.
 pub(super) const ROWS: &str = "rows";
@@ -101,14 +98,12 @@ pub trait Batching: Debug + Send + Sync {
     /// The rank's sample at a position from `start` on, if that is its own; it may be one more than the rank has.
     fn sample_at(&self, rest: &Rest, position: u64) -> Option<u64>;
 
-    /// The sampler of the steps that one of `workers` workers of `rank` makes, which has this plan. Unless there is a
-    /// better way, it asks for each of the worker's steps once an epoch, and keeps 8 bytes of each.
+    /// How many rows all batches of a rank have but for its last one; `None` if they have different numbers.
     ///
-    /// # Errors
-    ///
-    /// Those of [`DistributedSampler::new`].
-    fn worker(&self, rank: &DistributedSampler, worker: u64, workers: u64) -> Result<DistributedSampler> {
-        Ok(worker_of_steps(rank, worker, workers))
+    /// A worker of such a rank serves a stretch of samples for each of its steps. Of any other plan it asks for each of
+    /// its steps once an epoch, and keeps 8 bytes of each.
+    fn equal_rows(&self) -> Option<u64> {
+        None
     }
 }
 
@@ -177,7 +172,7 @@ impl Batching for EqualRows {
         past.is_multiple_of(shards).then(|| past / shards)
     }
 
-    fn worker(&self, rank: &DistributedSampler, worker: u64, workers: u64) -> Result<DistributedSampler> {
-        worker_of_rows(rank, self.batch_size, worker, workers)
+    fn equal_rows(&self) -> Option<u64> {
+        Some(self.batch_size)
     }
 }

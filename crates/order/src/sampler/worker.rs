@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::DistributedSampler;
 use super::batching::EqualRows;
+use super::every::worker_of_steps;
 use super::plan::EpochPlan;
 use super::shard::Shard;
 use crate::{EpochOrder, Order, fingerprint};
@@ -50,7 +51,10 @@ impl DistributedSampler {
             let message = format!("worker {worker} is not one of {workers}");
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("workers count from 0"));
         }
-        let mut sampler = self.batching.worker(self, worker, workers)?;
+        let mut sampler = match self.batching.equal_rows() {
+            Some(size) => worker_of_rows(self, size, worker, workers)?,
+            None => worker_of_steps(self, worker, workers),
+        };
         sampler.set_epoch(self.epoch);
         sampler.part_of = Some(Arc::new(PartOf { rank: self.clone(), worker, workers }));
         Ok(sampler)
@@ -59,12 +63,7 @@ impl DistributedSampler {
 
 /// The sampler of a worker of a rank that has batches of `size` rows: over the rows of its own batches alone, which are
 /// all full but for the last.
-pub(super) fn worker_of_rows(
-    rank: &DistributedSampler,
-    size: u64,
-    worker: u64,
-    workers: u64,
-) -> Result<DistributedSampler> {
+fn worker_of_rows(rank: &DistributedSampler, size: u64, worker: u64, workers: u64) -> Result<DistributedSampler> {
     let samples = rank.samples_left();
     let batches = samples.div_ceil(size);
     let own = batches.saturating_sub(worker).div_ceil(workers);
