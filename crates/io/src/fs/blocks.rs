@@ -23,9 +23,9 @@ const LARGE: usize = 128 << 10;
 /// What lies in front of a large block, as long as its alignment.
 const HEADER: usize = 64;
 /// Maps that wait, at most, and their bytes together: less than the 32 MiB that a loader may take besides its memory.
-/// With a fifth of it, decoding lists of tokens took twice the time, all of it for the kernel to clear pages.
+/// With a quarter of it, decoding lists of tokens took twice the time, all of it for the kernel to clear pages.
 const MAPS: usize = 32;
-const MOST_IDLE: usize = 20 << 20;
+const MOST_IDLE: usize = 16 << 20;
 /// Longer ones do not wait. Columns of a decoded row group are rarely longer.
 const LONGEST_IDLE: usize = 8 << 20;
 
