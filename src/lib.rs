@@ -236,7 +236,8 @@ pub mod index {
     }
 }
 
-/// Which row comes at which position.
+/// Which row comes at which position. [`rowdex_order`] says what each order costs, and what one of your own must keep
+/// to.
 pub mod order {
     #[doc(inline)]
     pub use rowdex_order::{
@@ -251,7 +252,7 @@ pub mod projection {
     pub use rowdex_projection::Projection;
 }
 
-/// Which positions are mine.
+/// Which positions are mine. [`rowdex_order::sampler`] says how rows are shared out, and what a state counts.
 pub mod sampler {
     #[doc(inline)]
     pub use rowdex_order::sampler::{

@@ -75,7 +75,6 @@ pub fn tick() -> Option<Duration> {
 }
 
 /// What comes through a channel, unless the call is to stop. `None` if nothing will.
-#[cfg_attr(not(feature = "object-store"), allow(dead_code, reason = "nothing else is waited for in this way"))]
 pub fn receive<T>(receiver: &Receiver<T>) -> Result<Option<T>> {
     let tick = tick().unwrap_or(Duration::MAX);
     loop {
