@@ -113,6 +113,8 @@ def _rank(program: Any, rank: int, request: dict[str, Any]) -> None:
         }  # fmt: skip
         # A file, because ports may be taken by others.
         dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=world)
+        # A rank that has little to do would end while another one is still connecting.
+        dist.barrier()
     try:
         function = _script if request["function"] == "script" else getattr(program, request["function"])
         outcome = {"result": function(**request["arguments"])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import accelerate
@@ -33,6 +34,14 @@ def trained(kind: str = "loader", **options: Any) -> Any:
 
 
 KINDS = ("loader", "samples")
+
+
+def of_all_ranks(rows: list[int]) -> list[int]:
+    found: list[list[int]] = [[]] * int(os.environ["WORLD_SIZE"])
+    if len(found) == 1:
+        return rows
+    torch.distributed.all_gather_object(found, rows)
+    return [row for each in found for row in each]
 
 
 @honours("TrainingArguments", "per_device_train_batch_size", "seed", "data_seed")
@@ -190,8 +199,9 @@ def datasets_are_those_of_rowdex_several_to_evaluate_among_them() -> None:
         run.eval_dataset = {"one": run.train_dataset, "two": run.train_dataset}
         found = run.evaluate()
         assert {"eval_one_loss", "eval_two_loss"} <= set(found)
-        every = [row for batch in run.evaluated for row in batch]
-        assert sorted(every) == sorted(2 * [row for batch in plain(shuffle=False) for row in batch])
+        # Which rank has which samples of a stock DataLoader, Accelerate decides.
+        every = of_all_ranks([row for batch in run.evaluated for row in batch])
+        assert sorted(every) == sorted(2 * of_all_ranks([row for batch in plain(shuffle=False) for row in batch]))
 
 
 @honours("Trainer", "processing_class")

@@ -54,7 +54,8 @@ def validations_begin_at_the_first_row() -> None:
     steps = len(plain())
     validated(2, steps, max_epochs=2)
     validated(2, 2, max_epochs=2, limit_val_batches=2)
-    validated(3, 2, max_epochs=1, limit_val_batches=2, val_check_interval=5, limit_train_batches=15)
+    times = min(15, steps) // 5
+    validated(times, 2, max_epochs=1, limit_val_batches=2, val_check_interval=5, limit_train_batches=15)
     validated(1, 2, max_epochs=2, limit_val_batches=2, check_val_every_n_epoch=2)
     whole = plain(shuffle=False, tail="uneven")
     found, data = lightning_jobs.Model(), lightning_jobs.module(INDEX, val=rowdex.Dataset(INDEX))

@@ -1,11 +1,11 @@
-//! Levels of columns that the parquet crate decodes. It takes them as they are, and a level that cannot be moves values
-//! to other rows.
+//! Levels, and references to dictionaries, of columns that the parquet crate decodes. It takes them as they are: a level
+//! that cannot be moves values to other rows, and references that are cut short are of other values.
 
 use std::iter::repeat_n;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::basic::Repetition;
+use parquet::basic::{Encoding, Repetition};
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::schema::types::SchemaDescriptor;
 
@@ -13,12 +13,13 @@ use super::hybrid::{Hybrid, Piece};
 use super::leaf::goes_on_empty;
 use super::levels::too_high;
 use super::pages::{ColumnPages, DataPage, Step};
+use super::values::references;
 use super::{damaged, is_optional};
 use crate::guard::FilePage;
 use crate::unpack;
 use rowdex_base::error::Result;
 
-/// Makes sure that the levels of these pages of the column `leaf` can be. `rows` is how many rows the column chunk has,
+/// Makes sure that levels and references of these pages of the column `leaf` can be. `rows` is how many rows the column chunk has,
 /// if all of its pages are there, and `told` how many begin in the page at a place in the file, if that is known.
 pub(crate) fn check_levels(
     (schema, leaf, column): (&SchemaDescriptor, usize, &ColumnChunkMetaData),
@@ -29,7 +30,8 @@ pub(crate) fn check_levels(
     let descriptor = column.column_descr();
     let highest = (descriptor.max_rep_level(), descriptor.max_def_level());
     // Of what cannot be decompressed here nothing is known.
-    if (highest == (0, 0) && rows.is_some()) || !unpack::knows(column.compression()) {
+    let has_none = highest == (0, 0) && rows.is_some() && !column.encodings().any(refers);
+    if has_none || !unpack::knows(column.compression()) {
         return Ok(());
     }
     let mut lists = Lists { items: item_levels(schema, leaf), highest, last: None };
@@ -43,6 +45,9 @@ pub(crate) fn check_levels(
         if values > page.most_values {
             return Err(damaged("has fewer values than its levels say"));
         }
+        if refers(page.encoding) && values > 0 {
+            references(page.values.clone())?.skip(values)?;
+        }
         if let Some(rows) = place.and_then(told).filter(|rows| *rows != starts) {
             return Err(damaged(format!("has a page of {starts} rows where its index says {rows}")));
         }
@@ -52,6 +57,11 @@ pub(crate) fn check_levels(
         Some(rows) if rows != begun => Err(damaged(format!("holds {begun} rows where the footer says {rows}"))),
         _ => Ok(()),
     }
+}
+
+/// Whether values are references to a dictionary.
+fn refers(encoding: Encoding) -> bool {
+    matches!(encoding, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY)
 }
 
 /// Values of a page without lists.

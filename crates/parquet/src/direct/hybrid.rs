@@ -119,8 +119,13 @@ impl Hybrid {
         }
         let start = self.at;
         let here = self.bytes.len() - start;
-        // Eight values take as many bytes as each has bits. The last run of a page may be cut off.
-        let bytes = count.saturating_mul(self.width as usize).min(here);
+        // Eight values take as many bytes as each has bits. Some writers cut the last eight of a page off behind the
+        // last value. A run that lacks more than that is damaged, and what follows it are not its values.
+        let declared = count.saturating_mul(self.width as usize);
+        if self.width > 0 && declared.saturating_sub(here) >= self.width as usize {
+            return Err(short());
+        }
+        let bytes = declared.min(here);
         let values = count.saturating_mul(8);
         let left = (bytes * 8).checked_div(self.width as usize).map_or(values, |whole| values.min(whole));
         self.at += bytes;

@@ -248,6 +248,16 @@ fn packed_integers_of_every_width_are_unpacked() {
     }
 }
 
+#[test]
+fn packed_integers_may_lack_what_follows_the_last_value_and_no_more() {
+    for (groups, bytes, is_read) in [(1, 5, true), (1, 2, true), (2, 6, true), (2, 5, false), (988, 5, false)] {
+        let (low, high) = (((groups << 1) | 1) as u8 | 0x80, (groups >> 6) as u8);
+        let page = [&[low, high], &[0; 10][..bytes]].concat();
+        let mut runs = Hybrid::new(Bytes::from(page), 5).unwrap();
+        assert_eq!(runs.skip(3).is_ok(), is_read, "{groups} groups in {bytes} bytes");
+    }
+}
+
 fn pick<T: Copy>(draw: &mut ChaCha8Rng, choices: &[T]) -> T {
     choices[draw.random_range(0..choices.len())]
 }
