@@ -57,12 +57,12 @@ fn delta_sum(data: &[u8], values: u64, each: &mut dyn FnMut(u32)) -> Option<(u64
             if width > 32 {
                 return None;
             }
-            // The last run may be cut off behind its last value.
-            let bytes = (width.checked_mul(per_mini)? / 8).min((data.len() - packed_at) as u64);
-            if bytes * 8 < width * taken {
+            // Some writers cut the last run off, just behind its last value.
+            let (whole, here) = (width.checked_mul(per_mini)? / 8, (data.len() - packed_at) as u64);
+            if here < whole && here != (width * taken).div_ceil(8) {
                 return None;
             }
-            reader.skip(bytes)?;
+            reader.skip(whole.min(here))?;
             let packed = &data[packed_at..];
             for index in 0..taken {
                 let delta = smallest.wrapping_add(unpack(packed, index * width, width) as i64);

@@ -1,5 +1,5 @@
-//! Levels, and references to dictionaries, of columns that the parquet crate decodes. It takes them as they are: a level
-//! that cannot be moves values to other rows, and references that are cut short are of other values.
+//! Levels, and runs of values, of columns that the parquet crate decodes. It takes them as they are: a level that cannot
+//! be moves values to other rows, and a run that says that it is longer than its page has other values.
 
 use std::iter::repeat_n;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use parquet::basic::{Encoding, Repetition};
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::schema::types::SchemaDescriptor;
 
+use super::delta::Delta;
 use super::hybrid::{Hybrid, Piece};
 use super::leaf::goes_on_empty;
 use super::levels::too_high;
@@ -19,7 +20,7 @@ use crate::guard::FilePage;
 use crate::unpack;
 use rowdex_base::error::Result;
 
-/// Makes sure that levels and references of these pages of the column `leaf` can be. `rows` is how many rows the column chunk has,
+/// Makes sure that levels and runs of these pages of the column `leaf` can be. `rows` is how many rows the column chunk has,
 /// if all of its pages are there, and `told` how many begin in the page at a place in the file, if that is known.
 pub(crate) fn check_levels(
     (schema, leaf, column): (&SchemaDescriptor, usize, &ColumnChunkMetaData),
@@ -30,7 +31,7 @@ pub(crate) fn check_levels(
     let descriptor = column.column_descr();
     let highest = (descriptor.max_rep_level(), descriptor.max_def_level());
     // Of what cannot be decompressed here nothing is known.
-    let has_none = highest == (0, 0) && rows.is_some() && !column.encodings().any(refers);
+    let has_none = highest == (0, 0) && rows.is_some() && !column.encodings().any(has_runs);
     if has_none || !unpack::knows(column.compression()) {
         return Ok(());
     }
@@ -45,9 +46,7 @@ pub(crate) fn check_levels(
         if values > page.most_values {
             return Err(damaged("has fewer values than its levels say"));
         }
-        if refers(page.encoding) && values > 0 {
-            references(page.values.clone())?.skip(values)?;
-        }
+        check_values(&page, values)?;
         if let Some(rows) = place.and_then(told).filter(|rows| *rows != starts) {
             return Err(damaged(format!("has a page of {starts} rows where its index says {rows}")));
         }
@@ -59,9 +58,18 @@ pub(crate) fn check_levels(
     }
 }
 
-/// Whether values are references to a dictionary.
-fn refers(encoding: Encoding) -> bool {
-    matches!(encoding, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY)
+/// Whether values lie in runs, each of which says how long it is.
+fn has_runs(encoding: Encoding) -> bool {
+    matches!(encoding, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY | Encoding::DELTA_BINARY_PACKED)
+}
+
+/// Makes sure that so many values are there.
+fn check_values(page: &DataPage, values: usize) -> Result<()> {
+    match page.encoding {
+        encoding if values == 0 || !has_runs(encoding) => Ok(()),
+        Encoding::DELTA_BINARY_PACKED => Delta::new(page.values.clone(), u64::BITS)?.each(values, |_| {}),
+        _ => references(page.values.clone())?.skip(values),
+    }
 }
 
 /// Values of a page without lists.

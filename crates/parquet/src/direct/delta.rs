@@ -119,7 +119,6 @@ impl Delta {
                     values.iter_mut().zip(&block).for_each(|(value, delta)| *value = i64::from(*delta));
                 }
                 None => {
-                    // The last mini block may be cut off behind its last value.
                     let bits = (next + here).saturating_mul(width as usize);
                     let bytes = self.bytes.get(start..).unwrap_or_default();
                     if bits > bytes.len().saturating_mul(8) {
@@ -158,7 +157,12 @@ impl Delta {
         }
         self.mini = Mini { start: self.at, width, next: 0, left: self.values_in_mini.min(left) };
         let length = (self.values_in_mini / 8).saturating_mul(width as usize);
-        self.at = self.at.saturating_add(length).min(self.bytes.len());
+        let here = self.bytes.len() - self.at;
+        // Some writers cut the last mini block off, just behind its last value.
+        if here < length && here != self.mini.left.saturating_mul(width as usize).div_ceil(8) {
+            return Err(broken());
+        }
+        self.at += length.min(here);
         self.next_mini += 1;
         Ok(())
     }
