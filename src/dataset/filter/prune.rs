@@ -1,0 +1,217 @@
+//! What of a condition is decided without reading rows: by statistics, Bloom filters and the indexes of pages.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use bytes::Bytes;
+use rowdex_filter::ScalarValue;
+
+use crate::dataset::Dataset;
+use crate::dataset::files::{FileTable, OpenFile, OpenGroup};
+use crate::dataset::reader::{FileReader, length_of};
+use rowdex_base::cache::{Cache, Weighed};
+use rowdex_base::error::Result;
+use rowdex_filter::{Bounds, Lacks, Predicate, Truth};
+use rowdex_parquet::{BloomFilter, FileBytes, Home, Known, Statistics};
+
+/// Columns of a row group in a store that are shorter than this are read without asking for the index of their pages.
+const WORTH_ASKING: u64 = 1 << 20;
+
+/// Footers kept with their statistics, by the length that they have in their files.
+const STATISTICS_BYTES: u64 = 16 << 20;
+
+/// What footers tell of the rows of row groups.
+pub(super) struct Pruner<'a> {
+    files: &'a FileTable,
+    predicate: &'a Predicate,
+    statistics: Cache<u32, Option<Statistics>>,
+}
+
+impl<'a> Pruner<'a> {
+    pub(super) fn new(files: &'a FileTable, predicate: &'a Predicate) -> Self {
+        Self { files, predicate, statistics: Cache::new(STATISTICS_BYTES) }
+    }
+
+    /// What the condition may come to in a row group, and whether Bloom filters decided that.
+    pub(super) fn row_group(&self, group: &OpenGroup<'_>, reader: &Dataset) -> (Truth, bool) {
+        let terms = self.predicate.terms();
+        let homes: Vec<Home<'_>> =
+            terms.iter().map(|(path, _)| group.file.metadata.home(path, &group.partitions)).collect();
+        let statistics = self.statistics(group, &homes);
+        let rows = group.entry.source_rows();
+        let bounds: Vec<Bounds> = terms
+            .iter()
+            .zip(&homes)
+            .map(|((_, data_type), home)| {
+                let known = match (home, statistics.as_deref()) {
+                    (Home::Leaf(leaf, own), Some(Some(statistics))) => {
+                        statistics.of(group.ordinal(), *leaf, own, data_type)
+                    }
+                    _ => home.known(data_type, rows),
+                };
+                bounds(&known, rows)
+            })
+            .collect();
+        let truth = self.predicate.truth(&bounds);
+        if is_decided(truth) {
+            return (truth, false);
+        }
+        match self.by_filters(group, reader, &homes, bounds) {
+            Some(truth) => (truth, true),
+            None => (truth, false),
+        }
+    }
+
+    /// What the condition comes to by Bloom filters, which are read as long as they may decide it.
+    fn by_filters(
+        &self,
+        group: &OpenGroup<'_>,
+        reader: &Dataset,
+        homes: &[Home<'_>],
+        mut bounds: Vec<Bounds>,
+    ) -> Option<Truth> {
+        let metadata = &group.file.metadata;
+        let place = |home: &Home<'_>| match home {
+            Home::Leaf(leaf, own) => metadata.filter_place(group.ordinal(), *leaf, own),
+            _ => None,
+        };
+        let filtered = |at: &usize| Some((*at, length_of(&[place(homes.get(*at)?)?])));
+        let filters: Vec<(usize, u64)> = self.predicate.equal().iter().filter_map(filtered).collect();
+        if filters.is_empty() {
+            return None;
+        }
+        // Nothing is gained by filters that are longer than the columns, nor by a request for little.
+        let columns = length_of(&metadata.chunks(group.ordinal(), reader.projection(), &group.partitions));
+        let mut left = if reader.is_remote() && columns < WORTH_ASKING { 0 } else { columns };
+        let state = reader.inner.state().ok()?;
+        let bytes = Counted { reader: &state.reader, file: &group.file };
+        for (number, (at, length)) in filters.iter().enumerate() {
+            let mut hoped = bounds.clone();
+            for (later, _) in &filters[number..] {
+                hoped[*later].lacks = Some(Lacks::new(|_| true));
+            }
+            if !is_decided(self.predicate.truth(&hoped)) {
+                return None;
+            }
+            left = left.checked_sub(*length)?;
+            let (Some(Home::Leaf(leaf, own)), Some((_, served))) = (homes.get(*at), self.predicate.terms().get(*at))
+            else {
+                return None;
+            };
+            if let Some(filter) = BloomFilter::read(metadata, &bytes, group.ordinal(), *leaf, own) {
+                let served = served.clone();
+                let lacks = move |value: &ScalarValue| value.to_array().is_ok_and(|one| filter.lacks(&one, &served));
+                bounds[*at].lacks = Some(Lacks::new(lacks));
+            }
+            let truth = self.predicate.truth(&bounds);
+            if is_decided(truth) {
+                return Some(truth);
+            }
+        }
+        None
+    }
+
+    /// What the condition may come to in the pages of a row group: the first row of each stretch of rows, and what it
+    /// comes to there. Nothing where the page index decides no row, or would cost more than it saves.
+    pub(super) fn pages(&self, group: &OpenGroup<'_>, reader: &Dataset) -> Option<Vec<(u32, Truth)>> {
+        let state = reader.inner.state().ok()?;
+        let chunks = group.file.metadata.chunks(group.ordinal(), reader.projection(), &group.partitions);
+        if reader.is_remote() && length_of(&chunks) < WORTH_ASKING {
+            return None;
+        }
+        let terms = self.predicate.terms();
+        let homes: Vec<Home<'_>> =
+            terms.iter().map(|(path, _)| group.file.metadata.home(path, &group.partitions)).collect();
+        let statistics = self.statistics(group, &homes)?;
+        let statistics = statistics.as_ref().as_ref()?;
+        let bytes = Counted { reader: &state.reader, file: &group.file };
+        let (metadata, rows) = (&group.file.metadata, group.entry.source_rows());
+        let mut starts = vec![0];
+        let mut known: Vec<Vec<(u32, Bounds)>> = Vec::with_capacity(terms.len());
+        for ((_, data_type), home) in terms.iter().zip(&homes) {
+            let Home::Leaf(leaf, own) = home else {
+                known.push(vec![(0, bounds(&home.known(data_type, rows), rows))]);
+                continue;
+            };
+            let pages = statistics.pages(metadata, &bytes, group.ordinal(), (*leaf, own, data_type));
+            let Some(pages) = pages else {
+                let whole = statistics.of(group.ordinal(), *leaf, own, data_type);
+                known.push(vec![(0, bounds(&whole, rows))]);
+                continue;
+            };
+            let ends = pages.iter().skip(1).map(|(first, _)| u64::from(*first)).chain([rows]);
+            let bounded = pages
+                .iter()
+                .zip(ends)
+                .map(|((first, page), end)| (*first, bounds(page, end.saturating_sub(u64::from(*first)))));
+            known.push(bounded.collect());
+            starts.extend(pages.iter().map(|(first, _)| *first));
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        if starts.len() < 2 {
+            return None;
+        }
+        let pieces: Vec<(u32, Truth)> = starts
+            .into_iter()
+            .map(|first| {
+                let page = |pages: &Vec<(u32, Bounds)>| {
+                    let at = pages.partition_point(|(start, _)| *start <= first);
+                    at.checked_sub(1).and_then(|at| pages.get(at)).map(|(_, bounds)| bounds.clone()).unwrap_or_default()
+                };
+                let bounds: Vec<Bounds> = known.iter().map(page).collect();
+                (first, self.predicate.truth(&bounds))
+            })
+            .collect();
+        pieces.iter().any(|(_, truth)| truth.is_never() || truth.is_always()).then_some(pieces)
+    }
+
+    fn statistics(&self, group: &OpenGroup<'_>, homes: &[Home<'_>]) -> Option<Arc<Option<Statistics>>> {
+        let leaf = |home: &Home<'_>| match home {
+            Home::Leaf(leaf, _) => Some(*leaf),
+            _ => None,
+        };
+        let leaves: Vec<usize> = homes.iter().filter_map(leaf).collect();
+        if leaves.is_empty() {
+            return None;
+        }
+        let file = group.entry.file();
+        let load = || {
+            // A footer that cannot be had leaves nothing out; who reads the rows has the error.
+            let footer = self.files.footer(file).ok();
+            let bytes = footer.as_ref().map_or(0, |footer| footer.len() as u64);
+            Ok(Weighed { value: footer.and_then(|footer| Statistics::parse(&footer, &leaves)), bytes })
+        };
+        self.statistics.get_or_load(file, load).ok()
+    }
+}
+
+/// Whether no row is kept, or every one.
+fn is_decided(truth: Truth) -> bool {
+    truth.is_never() || truth.is_always()
+}
+
+/// The bytes of a file, counted as read.
+struct Counted<'a> {
+    reader: &'a FileReader,
+    file: &'a OpenFile,
+}
+
+impl FileBytes for Counted<'_> {
+    fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.reader.fetch(self.file, ranges)
+    }
+}
+
+/// What is known of the values of a term, as the condition takes it.
+fn bounds(known: &Known, rows: u64) -> Bounds {
+    let scalar = |array: &Option<ArrayRef>| array.as_ref().and_then(|one| ScalarValue::try_from_array(one, 0).ok());
+    Bounds {
+        min: scalar(&known.min),
+        max: scalar(&known.max),
+        no_null: known.nulls == Some(0),
+        all_null: known.nulls.is_some_and(|nulls| nulls >= rows),
+        lacks: None,
+    }
+}
