@@ -6,9 +6,11 @@
 //! parts of at most that length, because one connection is slower than the link.
 
 mod client;
+mod connect;
 mod credentials;
 mod fault;
 mod meter;
+mod requests;
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init, reason = "one range is a list of ranges here")]
 mod tests;

@@ -1,0 +1,82 @@
+//! The client that a store is asked with: its options, its credentials, its transport.
+
+use std::sync::Arc;
+
+use object_store::{ClientConfigKey, ClientOptions, ObjectStore, RetryConfig, aws, azure, gcp, http};
+
+use super::credentials::Credentials;
+use super::transport::{Transport, truth};
+use crate::source::StoreOptions;
+use crate::source::place::{Scheme, Url};
+use rowdex_base::fork::undivided;
+
+/// A server that sends nothing for so long is taken for dead.
+const SILENCE: &str = "20 seconds";
+
+/// Gives TLS its cryptography: what the application has installed, otherwise ring, which builds in a fraction of the
+/// time of rustls' own default.
+fn install_cryptography() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // An error means that another thread was faster.
+        let _ = undivided(|| rustls::crypto::ring::default_provider().install_default());
+    }
+}
+
+/// The client of a store, and where it gets credentials from unless its requests go without.
+pub(super) fn store(
+    url: &Url,
+    options: &StoreOptions,
+) -> object_store::Result<(Arc<dyn ObjectStore>, Option<Credentials>)> {
+    install_cryptography();
+    // Requests are repeated here, where they are counted and a deadline holds for all of it.
+    let retry = RetryConfig { max_retries: 0, retry_timeout: options.deadline, ..RetryConfig::default() };
+    let given = |variable: &str| {
+        let own = options.config.iter().any(|(name, _)| name.eq_ignore_ascii_case(variable));
+        own || std::env::var_os(variable).is_some()
+    };
+    let deadline = format!("{} seconds", options.deadline.as_secs().max(1));
+    let timeouts = [
+        (ClientConfigKey::Timeout, "TIMEOUT", deadline.as_str()),
+        (ClientConfigKey::ReadTimeout, "READ_TIMEOUT", SILENCE),
+    ];
+    macro_rules! signed {
+        ($builder:expr, $keys:ty, $prefix:literal, $named:ident) => {{
+            let mut builder = $builder;
+            for (key, name, value) in timeouts {
+                if !given(&format!("{}_{name}", $prefix)) {
+                    builder = builder.with_config(<$keys>::Client(key), value);
+                }
+            }
+            for (name, value) in &options.config {
+                if let Ok(key) = name.to_ascii_lowercase().parse() {
+                    builder = builder.with_config(key, value);
+                }
+            }
+            let builder = builder.with_retry(retry).with_http_connector(Transport { follows: false });
+            let skips = builder.get_config_value(&<$keys>::SkipSignature).and_then(|skips| truth(&skips));
+            let store = builder.$named(&url.authority).build()?;
+            let credentials = (skips != Some(true)).then(|| Credentials::of(store.credentials()));
+            (Arc::new(store), credentials)
+        }};
+    }
+    Ok(match url.scheme {
+        Scheme::S3 => signed!(aws::AmazonS3Builder::from_env(), aws::AmazonS3ConfigKey, "AWS", with_bucket_name),
+        Scheme::Gcs => {
+            let builder = gcp::GoogleCloudStorageBuilder::from_env();
+            signed!(builder, gcp::GoogleConfigKey, "GOOGLE", with_bucket_name)
+        }
+        Scheme::Azure => {
+            let builder = azure::MicrosoftAzureBuilder::from_env();
+            signed!(builder, azure::AzureConfigKey, "AZURE", with_container_name)
+        }
+        Scheme::Http | Scheme::Https => {
+            let root = url.with_key("").to_string();
+            let client = timeouts
+                .into_iter()
+                .fold(ClientOptions::new(), |client, (key, _, value)| client.with_config(key, value));
+            let client = client.with_allow_http(url.scheme == Scheme::Http);
+            let store = http::HttpBuilder::new().with_url(root).with_client_options(client).with_retry(retry);
+            (Arc::new(store.with_http_connector(Transport { follows: true }).build()?), None)
+        }
+    })
+}

@@ -1,0 +1,313 @@
+//! Requests to a store, each repeated until it succeeds, cannot succeed, or its time is over.
+
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+
+use super::credentials::Credentials;
+use super::fault::{Fault, Sort};
+use super::meter::{Meter, Sent};
+use super::upload::in_parts;
+use crate::source::FileStat;
+use crate::source::place::{Scheme, Url};
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// Pauses before a request is repeated: the first, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+
+/// An object larger than this is written in parts.
+const LARGE: usize = 64 << 20;
+
+/// What requests need.
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn ObjectStore>,
+    /// `None` if requests go without any.
+    pub(super) credentials: Option<Credentials>,
+    pub(super) url: Url,
+    pub(super) permits: Semaphore,
+    pub(super) deadline: Duration,
+    pub(super) retries: usize,
+    pub(super) requests: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) meter: Meter,
+}
+
+/// An answer, of which the body is still to come.
+type Answer = Result<GetResult, Fault>;
+
+/// One request with its repetitions.
+struct Attempts<'a> {
+    shared: &'a Shared,
+    _permit: SemaphorePermit<'a>,
+    deadline: Instant,
+    left: usize,
+    pause: Duration,
+}
+
+impl Attempts<'_> {
+    /// One attempt, which ends at the deadline at the latest.
+    async fn limit<T>(&self, attempt: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        self.shared.requests.fetch_add(1, Ordering::Relaxed);
+        let late = |_| Err(Fault::new(Sort::Passing, ErrorKind::Io, "the store does not answer in time"));
+        tokio::time::timeout_at(self.deadline, attempt).await.unwrap_or_else(late)
+    }
+
+    /// Waits until it is time to try again, unless that is in vain or too late.
+    async fn again(&mut self, fault: Fault) -> Result<()> {
+        if fault.sort != Sort::Passing || self.left == 0 {
+            return Err(fault.error);
+        }
+        self.left -= 1;
+        let pause = self.pause.mul_f64(0.5 + jitter() / 2.0);
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
+        if Instant::now() + pause >= self.deadline {
+            let seconds = self.shared.deadline.as_secs_f64();
+            let message = format!("gave up after {seconds} s: {}", fault.error.message());
+            return Err(Error::new(fault.error.kind(), message)
+                .with_hint("check the network and the store, or try again later"));
+        }
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Waits for a turn, and for credentials. The time for the request is counted from its turn.
+    async fn attempts(&self) -> Result<Attempts<'_>> {
+        let permit = self.permits.acquire().await;
+        let permit = permit.map_err(|_| Error::new(ErrorKind::Internal, "the store is closed"))?;
+        let deadline = Instant::now() + self.deadline;
+        let mut attempts = Attempts { shared: self, _permit: permit, deadline, left: self.retries, pause: FIRST_PAUSE };
+        if let Some(credentials) = &self.credentials {
+            let left = |attempts: &Attempts<'_>| attempts.deadline.saturating_duration_since(Instant::now());
+            while let Err(fault) = credentials.ready(&self.url, left(&attempts)).await {
+                attempts.again(fault).await?;
+            }
+        }
+        Ok(attempts)
+    }
+
+    async fn get(&self, path: &Path, options: GetOptions) -> Answer {
+        self.store.get_opts(path, options).await.map_err(|error| Fault::of(&error, &self.url))
+    }
+
+    pub(super) async fn stat(&self, path: &Path) -> Result<FileStat> {
+        let mut attempts = self.attempts().await?;
+        loop {
+            let options = GetOptions { head: true, ..GetOptions::default() };
+            match attempts.limit(self.get(path, options)).await {
+                Ok(answer) => return Ok(stat_of(&answer.meta)),
+                Err(fault) => attempts.again(fault).await?,
+            }
+        }
+    }
+
+    /// One range of an object, which must be the expected one if one is expected.
+    pub(super) async fn range(
+        &self,
+        path: &Path,
+        range: Range<u64>,
+        expected: Option<&FileStat>,
+        body: &mut BytesMut,
+    ) -> Result<FileStat> {
+        let mut attempts = self.attempts().await?;
+        loop {
+            match attempts.limit(self.try_range(path, range.clone(), expected, body)).await {
+                Ok(stat) => return Ok(stat),
+                Err(fault) => attempts.again(fault).await?,
+            }
+        }
+    }
+
+    async fn try_range(
+        &self,
+        path: &Path,
+        range: Range<u64>,
+        expected: Option<&FileStat>,
+        body: &mut BytesMut,
+    ) -> Result<FileStat, Fault> {
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range.clone())),
+            if_match: expected.and_then(|stat| strong(stat.etag.as_deref()?)),
+            ..GetOptions::default()
+        };
+        let sent = Sent::now(self.bytes.load(Ordering::Relaxed));
+        let answer = self.get(path, options).await?;
+        let latency = sent.elapsed();
+        // Not every server knows conditions, so the answer must say of which content it is, too.
+        let stat = stat_of(&answer.meta);
+        if expected.is_some_and(|expected| !expected.may_be(&stat)) {
+            return Err(Fault::changed());
+        }
+        self.body(answer, range.end - range.start, body).await?;
+        self.meter.note(sent, latency, self.bytes.load(Ordering::Relaxed));
+        Ok(stat)
+    }
+
+    pub(super) async fn end(
+        &self,
+        path: &Path,
+        length: Option<u64>,
+        expected: Option<&FileStat>,
+    ) -> Result<(FileStat, Bytes)> {
+        let Some(length) = length else { return self.whole(path).await };
+        let stat = match expected {
+            Some(expected) => expected.clone(),
+            None if self.url.scheme == Scheme::Azure => self.stat(path).await?,
+            None => match self.suffix(path, length).await? {
+                Some(end) => return Ok(end),
+                None => self.stat(path).await?,
+            },
+        };
+        if stat.size == 0 {
+            return Ok((stat, Bytes::new()));
+        }
+        let start = stat.size.saturating_sub(length);
+        let mut body = BytesMut::new();
+        let stat = self.range(path, start..stat.size, Some(&stat), &mut body).await?;
+        Ok((stat, body.freeze()))
+    }
+
+    async fn whole(&self, path: &Path) -> Result<(FileStat, Bytes)> {
+        let mut attempts = self.attempts().await?;
+        loop {
+            match attempts.limit(self.try_get(path, GetOptions::default(), u64::MAX)).await {
+                Ok(whole) => return Ok(whole),
+                Err(fault) => attempts.again(fault).await?,
+            }
+        }
+    }
+
+    /// The end of an object in one request; `None` if it is empty, which has no end, or the server knows no suffixes.
+    async fn suffix(&self, path: &Path, length: u64) -> Result<Option<(FileStat, Bytes)>> {
+        let mut attempts = self.attempts().await?;
+        loop {
+            let options = GetOptions { range: Some(GetRange::Suffix(length)), ..GetOptions::default() };
+            match attempts.limit(self.try_get(path, options, length)).await {
+                Ok(end) => return Ok(Some(end)),
+                Err(Fault { sort: Sort::Range, .. }) => return Ok(None),
+                Err(fault) => attempts.again(fault).await?,
+            }
+        }
+    }
+
+    /// Asks for up to `length` bytes.
+    async fn try_get(&self, path: &Path, options: GetOptions, length: u64) -> Result<(FileStat, Bytes), Fault> {
+        let answer = self.get(path, options).await?;
+        let stat = stat_of(&answer.meta);
+        let mut body = BytesMut::new();
+        self.body(answer, stat.size.min(length), &mut body).await?;
+        Ok((stat, body.freeze()))
+    }
+
+    /// Receives the whole body, which must be of this length.
+    async fn body(&self, answer: GetResult, length: u64, body: &mut BytesMut) -> Result<(), Fault> {
+        let wrong =
+            || Fault::new(Sort::Passing, ErrorKind::Io, "the store delivers another length than it was asked for");
+        let length = usize::try_from(length).map_err(|_| wrong())?;
+        body.clear();
+        // More than a little is taken as it comes, whatever the server says that it has.
+        body.reserve(length.min(LARGE));
+        let mut stream = answer.into_stream();
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk.map_err(|error| Fault::of(&error, &self.url))?;
+            self.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+            if chunk.len() > length - body.len() {
+                return Err(wrong());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        if body.len() == length { Ok(()) } else { Err(wrong()) }
+    }
+
+    pub(super) async fn list(&self, prefix: &Path) -> Result<Vec<(String, FileStat)>> {
+        let mut attempts = self.attempts().await?;
+        // As long as pages come it goes on, so the deadline is for each object.
+        let mut listed = Vec::new();
+        let mut stream = self.store.list(Some(prefix));
+        loop {
+            match tokio::time::timeout(self.deadline, stream.next()).await {
+                Ok(None) => return Ok(listed),
+                Ok(Some(Ok(object))) => {
+                    // A full page of a listing has a thousand objects.
+                    if listed.len() % 1000 == 0 {
+                        self.requests.fetch_add(1, Ordering::Relaxed);
+                    }
+                    listed.push((object.location.to_string(), stat_of(&object)));
+                }
+                Ok(Some(Err(error))) => {
+                    attempts.again(Fault::of(&error, &self.url)).await?;
+                    listed.clear();
+                    stream = self.store.list(Some(prefix));
+                }
+                Err(_) => return Err(Error::new(ErrorKind::Io, "the store does not answer in time")),
+            }
+        }
+    }
+
+    pub(super) async fn put(&self, path: &Path, bytes: Bytes, overwrite: bool) -> Result<()> {
+        if !overwrite {
+            // Some stores cannot create conditionally, and a large object is written in parts; this is right but for a
+            // race.
+            match self.stat(path).await {
+                Ok(_) => return Err(Error::new(ErrorKind::AlreadyExists, "the file exists already")),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut attempts = self.attempts().await?;
+        let mut mode = if overwrite { PutMode::Overwrite } else { PutMode::Create };
+        loop {
+            let put = async {
+                let put = if bytes.len() > LARGE {
+                    match self.store.put_multipart(path).await {
+                        Ok(upload) => in_parts(upload, bytes.clone(), LARGE / 4).await,
+                        Err(error) => Err(error),
+                    }
+                } else {
+                    self.store.put_opts(path, bytes.clone().into(), mode.clone().into()).await.map(drop)
+                };
+                put.map_err(|error| Fault::of(&error, &self.url))
+            };
+            match attempts.limit(put).await {
+                Ok(()) => return Ok(()),
+                Err(Fault { sort: Sort::Unsupported, .. }) if !matches!(mode, PutMode::Overwrite) => {
+                    mode = PutMode::Overwrite;
+                }
+                Err(fault) => attempts.again(fault).await?,
+            }
+        }
+    }
+}
+
+/// From 0 to 1, so that those who failed together do not all come back together.
+fn jitter() -> f64 {
+    f64::from(RandomState::new().hash_one(0) as u32) / f64::from(u32::MAX)
+}
+
+/// A tag that a condition may name. Weak ones never match.
+fn strong(etag: &str) -> Option<String> {
+    match etag {
+        weak if weak.starts_with("W/") => None,
+        quoted if quoted.starts_with('"') => Some(quoted.to_owned()),
+        bare => Some(format!("\"{bare}\"")),
+    }
+}
+
+fn stat_of(meta: &ObjectMeta) -> FileStat {
+    // Listings tell fractions of a second that answers do not.
+    let seconds = meta.last_modified.timestamp();
+    let mtime_ns = seconds.checked_mul(1_000_000_000).filter(|_| seconds > 0);
+    FileStat { size: meta.size, mtime_ns, etag: meta.e_tag.clone() }
+}
