@@ -444,8 +444,6 @@ typedef struct rowdex_disk_tier {
   const char *folder;
   // The most bytes of files to keep in it.
   uint64_t bytes;
-  // What is kept: "decoded" (NULL), rows that are mapped, or "fetched", column chunks as they are in the file.
-  const char *kind;
   // How long to wait at most for another process that reads the same row group, in milliseconds. 0: 10 000.
   uint64_t wait_ms;
 } rowdex_disk_tier;

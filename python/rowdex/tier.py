@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from . import native
-from ._library import optional_text, path_bytes, size
+from ._library import path_bytes, size
 
 
 class DiskTier(NamedTuple):
@@ -21,8 +21,6 @@ class DiskTier(NamedTuple):
     """The folder, which is made when something is first kept."""
     bytes: int
     """The most bytes of files to keep in it."""
-    kind: Literal["decoded", "fetched"] = "decoded"
-    """What is kept: rows that are mapped, or column chunks as they are in the file."""
     wait: float = 10.0
     """How many seconds to wait at most for another process that reads the same row group."""
 
@@ -32,7 +30,6 @@ class DiskTier(NamedTuple):
         return native.DiskTier(
             folder=path_bytes(self.folder),
             bytes=size(self.bytes, "bytes"),
-            kind=optional_text(self.kind, "kind"),
             wait_ms=max(round(self.wait * 1000), 1),
         )
 

@@ -18,8 +18,6 @@ pub struct rowdex_disk_tier {
     pub folder: *const c_char,
     /// The most bytes of files to keep in it.
     pub bytes: u64,
-    /// What is kept: "decoded" (NULL), rows that are mapped, or "fetched", column chunks as they are in the file.
-    pub kind: *const c_char,
     /// How long to wait at most for another process that reads the same row group, in milliseconds. 0: 10 000.
     pub wait_ms: u64,
 }
@@ -41,10 +39,6 @@ pub(super) unsafe fn disk_tier(given: *const rowdex_disk_tier, name: &str) -> Re
     let folder = unsafe { handle::optional_path(given.folder) };
     let folder = folder.ok_or_else(|| handle::invalid("a disk tier needs a folder"))?;
     let mut tier = DiskTier::new(folder, given.bytes);
-    // SAFETY: as above.
-    if let Some(kind) = unsafe { handle::optional_text(given.kind, "kind") }? {
-        tier = tier.with_kind(kind.parse()?);
-    }
     if given.wait_ms > 0 {
         tier = tier.with_wait(Duration::from_millis(given.wait_ms));
     }

@@ -59,7 +59,7 @@ pub use map::MapDataset;
 pub use mixed::MixedDataset;
 pub(crate) use prefetch::Prefetch;
 pub(crate) use reader::Slots;
-pub use rowdex_io::tier::{DiskTier, TierCounters, TierKind};
+pub use rowdex_io::tier::{DiskTier, TierCounters};
 pub(crate) use run::{Joined, RunPart};
 pub use staleness::Staleness;
 pub use verify::{VerifyProgress, VerifyReport};

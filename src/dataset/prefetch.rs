@@ -18,8 +18,6 @@ pub(crate) struct Prefetch {
     pending: Pending<Vec<Bytes>>,
     /// The same for other processes, if they are to have it.
     passed: Option<PassedOn>,
-    /// Whether it is read of the data file, rather than kept by the disk tier.
-    is_read: bool,
 }
 
 /// What is there for other processes, once it is. Clones are of the same, which is there until all are dropped.
@@ -36,7 +34,7 @@ impl Prefetch {
 
     /// `passed` is for other processes, and there when it has arrived.
     pub(super) fn new(chunks: Vec<Range<u64>>, pending: Pending<Vec<Bytes>>, passed: Option<PassedOn>) -> Self {
-        Self { chunks, pending, passed, is_read: true }
+        Self { chunks, pending, passed }
     }
 
     /// What is in memory already, because another process read it.
@@ -44,16 +42,6 @@ impl Prefetch {
         let done = Done::default();
         done.set();
         Self::new(chunks, Pending::new(done, || Ok(bytes)), None)
-    }
-
-    /// What is in memory already, and was kept or counted before.
-    pub(super) fn kept(chunks: Vec<Range<u64>>, bytes: Vec<Bytes>) -> Self {
-        Self { is_read: false, ..Self::at_hand(chunks, bytes) }
-    }
-
-    /// Whether other processes get it from this one.
-    pub(super) fn is_for_others(&self) -> bool {
-        self.passed.is_some()
     }
 
     /// Keeps it there for other processes, for as long as the result is held.
@@ -83,7 +71,7 @@ impl Prefetch {
     }
 
     pub(super) fn wait(self) -> Result<AtHand> {
-        Ok(AtHand { bytes: self.pending.wait()?, chunks: self.chunks, is_read: self.is_read })
+        Ok(AtHand { bytes: self.pending.wait()?, chunks: self.chunks })
     }
 }
 
@@ -92,23 +80,12 @@ impl Prefetch {
 pub(super) struct AtHand {
     chunks: Vec<Range<u64>>,
     bytes: Vec<Bytes>,
-    is_read: bool,
 }
 
 impl AtHand {
     /// What was read of the data file. The chunks are sorted.
     pub(super) fn read(chunks: Vec<Range<u64>>, bytes: Vec<Bytes>) -> Self {
-        Self { chunks, bytes, is_read: true }
-    }
-
-    /// The bytes of each chunk.
-    pub(super) fn into_bytes(self) -> Vec<Bytes> {
-        self.bytes
-    }
-
-    /// Whether they were read of the data file, rather than kept by the disk tier.
-    pub(super) fn is_read(&self) -> bool {
-        self.is_read
+        Self { chunks, bytes }
     }
 
     /// These ranges, if all of them are here.

@@ -140,13 +140,8 @@ impl FileReader {
     /// Reads ranges of a file, and counts them.
     pub(super) fn fetch(&self, file: &OpenFile, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let bytes = file.read(&*self.source, ranges)?;
-        self.count_read(length_of(ranges));
+        self.bytes_read.fetch_add(length_of(ranges), Ordering::Relaxed);
         Ok(bytes)
-    }
-
-    /// Counts what was read of the data files for somebody else.
-    pub(super) fn count_read(&self, bytes: u64) {
-        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Ranges of a file, read and not counted: that is what is then taken of them.
@@ -193,7 +188,7 @@ impl FileReader {
         let at_hand = AtHand::default();
         let bytes = OpenBytes { source: &*self.source, file: &first.group.file, at_hand: &at_hand, read: Cell::new(0) };
         let decoded = first.decoder(self.max_decoded_bytes).decode_run(row_groups, &bytes, sink);
-        self.count_read(bytes.read.get());
+        self.bytes_read.fetch_add(bytes.read.get(), Ordering::Relaxed);
         let Some(decoded) = decoded? else { return Ok(false) };
         self.decodes.fetch_add(row_groups.len() as u64, Ordering::Relaxed);
         self.bytes_decoded.fetch_add(decoded, Ordering::Relaxed);
@@ -229,13 +224,8 @@ struct OpenBytes<'a> {
 impl OpenBytes<'_> {
     /// The bytes that are in memory, or those that are `read`.
     fn at_hand_or(&self, ranges: &[Range<u64>], read: impl FnOnce() -> Result<Vec<Bytes>>) -> Result<Vec<Bytes>> {
-        let (bytes, is_of_the_file) = match self.at_hand.cut(ranges) {
-            Some(bytes) => (bytes, self.at_hand.is_read()),
-            None => (read()?, true),
-        };
-        if is_of_the_file {
-            self.read.set(self.read.get() + bytes.iter().map(|bytes| bytes.len() as u64).sum::<u64>());
-        }
+        let bytes = self.at_hand.cut(ranges).map_or_else(read, Ok)?;
+        self.read.set(self.read.get() + bytes.iter().map(|bytes| bytes.len() as u64).sum::<u64>());
         Ok(bytes)
     }
 }

@@ -457,9 +457,6 @@ static void row_groups_are_kept_on_a_local_disk(const char *folder) {
     rowdex_dataset_free(dataset);
   }
   rowdex_dataset *dataset = NULL;
-  tier.kind = "shiny";
-  FAILS(rowdex_dataset_open(index, &options, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "shiny");
-  tier.kind = NULL;
   tier.folder = NULL;
   FAILS(rowdex_dataset_open(index, &options, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "folder");
   CHECK(dataset == NULL);

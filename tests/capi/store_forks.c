@@ -140,14 +140,13 @@ static void read_on(rowdex_loader *loader) {
 
 /* Parent and children read on from an inherited dataset with a tier, of which the parent was reading row groups ahead
  * when they were forked. */
-static void share_a_tier(const char *folder, const char *root, const char *kind) {
+static void share_a_tier(const char *folder, const char *root) {
   char path[4096], tidy[4200];
   snprintf(path, sizeof path, "%s/tier-XXXXXX", folder);
   CHECK(mkdtemp(path) != NULL);
   rowdex_index *index = open_index(folder);
   const char *id = "id";
-  rowdex_disk_tier tier = {.struct_size = sizeof tier, .folder = path, .bytes = 1 << 30, .kind = kind,
-                           .wait_ms = 60000};
+  rowdex_disk_tier tier = {.struct_size = sizeof tier, .folder = path, .bytes = 1 << 30, .wait_ms = 60000};
   rowdex_dataset_options options = {.struct_size = sizeof options, .columns = &id, .num_columns = 1, .root = root,
                                     .cache_bytes = 1, .threads = 4, .disk_tier = &tier};
   rowdex_dataset *dataset = NULL;
@@ -242,10 +241,7 @@ int main(int argc, char **argv) {
     rowdex_sampler_free(sampler);
     rowdex_dataset_free(dataset);
   }
-  for (int turn = 0; turn < 2; turn++) {
-    share_a_tier(argv[1], root, "decoded");
-    share_a_tier(argv[1], root, "fetched");
-  }
+  for (int turn = 0; turn < 2; turn++) share_a_tier(argv[1], root);
   kill(server, SIGKILL);
   waitpid(server, NULL, 0);
   return 0;

@@ -153,7 +153,7 @@ class Location(Structure):
 
 class DiskTier(Versioned):
     _fields_ = [
-        ("struct_size", c_size_t), ("folder", c_char_p), ("bytes", c_uint64), ("kind", c_char_p), ("wait_ms", c_uint64),
+        ("struct_size", c_size_t), ("folder", c_char_p), ("bytes", c_uint64), ("wait_ms", c_uint64),
     ]
 
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use rowdex::dataset::{DiskTier, TierKind};
+use rowdex::dataset::DiskTier;
 use rowdex::{Dataset, DatasetBuilder, Index, Staleness};
 
 use crate::failure::Failure;
@@ -112,12 +112,6 @@ pub(crate) struct TierArgs {
     /// when decoded.
     #[arg(long, value_name = "SIZE", requires = "cache_dir")]
     pub(crate) cache_disk: Option<Memory>,
-
-    /// What to keep in --cache-dir: `decoded` rows, which cost nothing to read again, or the `fetched` bytes, which
-    /// take less room and are decoded each time.
-    #[arg(long, value_name = "KIND", default_value = "decoded", requires = "cache_dir",
-        value_parser = named::<TierKind>(&["fetched", "decoded"]))]
-    pub(crate) cache_kind: TierKind,
 }
 
 impl TierArgs {
@@ -128,7 +122,7 @@ impl TierArgs {
             Memory::Bytes(_) => 0,
             Memory::Share(_) => builder.clone().open()?.decoded_bytes(),
         };
-        let tier = DiskTier::new(folder, size.bytes(decoded)).with_kind(self.cache_kind);
+        let tier = DiskTier::new(folder, size.bytes(decoded));
         Ok(builder.with_disk_tier(tier).open()?)
     }
 }

@@ -2,8 +2,7 @@
 //! share.
 //!
 //! An entry is named after everything that its bytes depend on: this version of rowdex, where the file is and what it
-//! was when it was indexed, the row group, and then either the byte ranges that were fetched or the types and rows
-//! that were decoded. So an entry is never stale: a file that changed is another file.
+//! was when it was indexed, the row group, and the types and rows that were decoded. So an entry is never stale: a file that changed is another file.
 
 mod keeper;
 mod peer_fetch;
@@ -26,21 +25,15 @@ use super::reader::{FileReader, RowGroupRead, RowGroupReader, Slots, length_of};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::schema;
 use rowdex_io::source::FileStat;
-use rowdex_io::tier::{Claim, DiskTier, Key, Maker, Tier, TierCounters, TierKind};
+use rowdex_io::tier::{Claim, DiskTier, Key, Maker, Tier, TierCounters};
 use rowdex_parquet::RowSink;
 use rowdex_projection::{Projection, children};
 
 use self::keeper::Keeper;
 use self::rows::RowsWriter;
 
-/// An entry that is open.
-#[derive(Debug)]
-pub(super) enum Kept {
-    /// All served rows of a row group, in chunks, in mapped memory but for dictionaries.
-    Rows(Vec<RecordBatch>),
-    /// The bytes of its column chunks, one after the other, mapped.
-    Chunks(Bytes),
-}
+/// An entry that is open: all served rows of a row group, in chunks, in mapped memory but for dictionaries.
+pub(super) type Kept = Vec<RecordBatch>;
 
 /// Reads row groups from the disk tier, and from the data files what the tier does not have.
 pub(super) struct DiskCache {
@@ -58,63 +51,6 @@ pub(super) struct DiskCache {
 
 impl RowGroupReader for DiskCache {
     fn read(&self, read: RowGroupRead<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<u64> {
-        match self.tier.kind() {
-            TierKind::Decoded => self.read_decoded(read, prefetch, sink),
-            TierKind::Fetched => self.read_fetched(read, prefetch, sink),
-        }
-    }
-
-    fn prefetch(&self, read: RowGroupRead<'_>) -> Option<Prefetch> {
-        if self.contains(read) {
-            return None;
-        }
-        // An entry is of all rows, and its bytes, fetched, serve any rows.
-        let all = read.all();
-        let places = match self.tier.kind() {
-            TierKind::Fetched => all.chunks(),
-            TierKind::Decoded => all.places(self.reader.max_decoded_bytes())?,
-        };
-        if places.is_empty() || length_of(&places) > self.reader.max_decoded_bytes() {
-            return None;
-        }
-        self.fetch_for_all(all, places)
-    }
-}
-
-impl DiskCache {
-    pub(super) fn new(options: DiskTier, reader: Arc<FileReader>, place: String, served: &Projection) -> Self {
-        let projections = [served.clone(), served.clone().serving_views()];
-        Self {
-            reader,
-            tier: Arc::new(open(options)),
-            keeper: Keeper::default(),
-            place,
-            projections,
-            fingerprints: Mutex::default(),
-        }
-    }
-
-    pub(super) fn counters(&self) -> TierCounters {
-        self.tier.counters()
-    }
-
-    /// Why nothing more is kept, if so.
-    pub(super) fn fault(&self) -> Option<Error> {
-        self.tier.fault()
-    }
-
-    /// Whether the tier has all that decoding a row group takes, or just that.
-    fn contains(&self, read: RowGroupRead<'_>) -> bool {
-        let has = |key: Option<Key>| key.is_some_and(|key| self.tier.contains(&key));
-        match self.tier.kind() {
-            TierKind::Fetched => has(Some(self.chunks_key(read, &read.chunks()))),
-            // Who is going to ask for it may want either.
-            TierKind::Decoded => self.projections.iter().any(|projection| has(self.rows_key(read.to(projection)))),
-        }
-    }
-
-    /// Rows from an entry that has them decoded, which is made if need be.
-    fn read_decoded(&self, read: RowGroupRead<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<u64> {
         let Some(key) = self.rows_key(read) else {
             return self.reader.read(read, prefetch, sink);
         };
@@ -142,6 +78,47 @@ impl DiskCache {
             Claim::Without => self.reader.read(read, prefetch, sink),
             Claim::Make(maker) => self.make(read, prefetch, sink, &key, maker),
         }
+    }
+    fn prefetch(&self, read: RowGroupRead<'_>) -> Option<Prefetch> {
+        if self.contains(read) {
+            return None;
+        }
+        // An entry is of all rows.
+        let all = read.all();
+        let places = all.places(self.reader.max_decoded_bytes())?;
+        if places.is_empty() || length_of(&places) > self.reader.max_decoded_bytes() {
+            return None;
+        }
+        self.fetch_for_all(all, places)
+    }
+}
+
+impl DiskCache {
+    pub(super) fn new(options: DiskTier, reader: Arc<FileReader>, place: String, served: &Projection) -> Self {
+        let projections = [served.clone(), served.clone().serving_views()];
+        Self {
+            reader,
+            tier: Arc::new(Tier::new(options, |bytes| rows::parse(&bytes))),
+            keeper: Keeper::default(),
+            place,
+            projections,
+            fingerprints: Mutex::default(),
+        }
+    }
+
+    pub(super) fn counters(&self) -> TierCounters {
+        self.tier.counters()
+    }
+
+    /// Why nothing more is kept, if so.
+    pub(super) fn fault(&self) -> Option<Error> {
+        self.tier.fault()
+    }
+
+    /// Whether the tier has the rows, in the types that whoever is going to ask for them may want.
+    fn contains(&self, read: RowGroupRead<'_>) -> bool {
+        let keys = self.projections.iter().filter_map(|projection| self.rows_key(read.to(projection)));
+        keys.into_iter().any(|key| self.tier.contains(&key))
     }
 
     /// Makes the entry of a row group, and hands over rows of it.
@@ -175,48 +152,6 @@ impl DiskCache {
             Some(kept) => serve_rows(read, &kept, sink).map(|_| bytes),
             None => Ok(bytes + self.reader.read(read, None, sink)?),
         }
-    }
-
-    /// Rows decoded from an entry that has the bytes of their column chunks, which is made if need be.
-    fn read_fetched(&self, read: RowGroupRead<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<u64> {
-        let chunks = read.chunks();
-        let bytes = length_of(&chunks);
-        if bytes == 0 || bytes > self.reader.max_decoded_bytes() {
-            return self.reader.read(read, prefetch, sink);
-        }
-        let fetch = |prefetch: Option<Prefetch>| match prefetch {
-            Some(prefetch) => {
-                let parts = prefetch.wait()?.into_bytes();
-                self.reader.count_read(bytes);
-                Ok(parts)
-            }
-            None => self.reader.fetch(&read.group.file, &chunks),
-        };
-        let (parts, fetched) = if prefetch.as_ref().is_some_and(Prefetch::is_for_others) {
-            // When it has arrived it is an entry, if it can be.
-            self.tier.count_miss();
-            (fetch(prefetch)?, bytes)
-        } else {
-            let key = self.chunks_key(read, &chunks);
-            let claim = match read.keeps {
-                true => self.tier.find_or_make(key, bytes),
-                false => self.tier.find(&key).map_or(Claim::Without, Claim::Found),
-            };
-            match claim {
-                Claim::Found(kept) => match &*kept {
-                    Kept::Chunks(all) if all.len() as u64 == bytes => (parts_of(&chunks, all), 0),
-                    _ => return Err(Error::new(ErrorKind::Internal, "an entry of the disk tier is of other bytes")),
-                },
-                Claim::Without => return self.reader.read(read, prefetch, sink),
-                Claim::Make(mut maker) => {
-                    let parts = fetch(prefetch)?;
-                    parts.iter().for_each(|part| maker.write(part));
-                    maker.commit();
-                    (parts, bytes)
-                }
-            }
-        };
-        Ok(fetched + self.reader.read(read, Some(Prefetch::kept(chunks, parts)), sink)?)
     }
 
     fn rows_key(&self, read: RowGroupRead<'_>) -> Option<Key> {
@@ -286,14 +221,6 @@ impl DiskCache {
     }
 }
 
-fn open(options: DiskTier) -> Tier<Kept> {
-    let parse: fn(Bytes) -> Result<(Kept, u64)> = match options.kind() {
-        TierKind::Decoded => |bytes| rows::parse(&bytes).map(|(rows, memory)| (Kept::Rows(rows), memory)),
-        TierKind::Fetched => |bytes| Ok((Kept::Chunks(bytes), 0)),
-    };
-    Tier::new(options, parse)
-}
-
 /// Writes an entry while its rows are decoded, and passes them on if they are wanted.
 struct Copying<'a, 'b> {
     writer: &'a mut RowsWriter<'b>,
@@ -311,10 +238,7 @@ impl RowSink for Copying<'_, '_> {
     }
 }
 
-fn serve_rows(read: RowGroupRead<'_>, kept: &Kept, sink: &mut dyn RowSink) -> Result<u64> {
-    let Kept::Rows(rows) = kept else {
-        return Err(Error::new(ErrorKind::Internal, "an entry of the disk tier is of the other kind"));
-    };
+fn serve_rows(read: RowGroupRead<'_>, rows: &Kept, sink: &mut dyn RowSink) -> Result<u64> {
     if rows.iter().map(|chunk| chunk.num_rows() as u64).sum::<u64>() != read.group.entry.rows() {
         return Err(Error::new(ErrorKind::Internal, "an entry of the disk tier has other rows"));
     }

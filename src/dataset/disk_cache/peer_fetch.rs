@@ -5,20 +5,19 @@ use std::ops::Range;
 use super::{DiskCache, length_of, parts_of};
 use crate::dataset::prefetch::Prefetch;
 use crate::dataset::reader::RowGroupRead;
-use rowdex_io::tier::{Fetched, Fetching, Key, Reservation, TierKind};
+use rowdex_io::tier::{Fetched, Fetching, Key, Reservation};
 
 impl DiskCache {
     /// Starts reading what decoding a row group takes, so that other processes find it in the tier. `None` where that
     /// gains nothing, or somebody else is reading it.
     pub(super) fn fetch_for_all(&self, read: RowGroupRead<'_>, places: Vec<Range<u64>>) -> Option<Prefetch> {
         let (reader, tier, file) = (&self.reader, &self.tier, &read.group.file);
-        let is_entry = tier.kind() == TierKind::Fetched;
-        let takes = if is_entry { length_of(&places) } else { read.decoded_bytes() };
-        let shared = places == read.chunks() && (is_entry || self.rows_key(read).is_some());
+        let takes = read.decoded_bytes();
+        let shared = places == read.chunks() && self.rows_key(read).is_some();
         if !shared || takes > reader.max_decoded_bytes() || !tier.takes(takes) {
             return reader.begin(file, places);
         }
-        match tier.reserve(self.chunks_key(read, &places), is_entry) {
+        match tier.reserve(self.chunks_key(read, &places)) {
             // The entry may have been made since it was looked for.
             Reservation::Mine(_) if self.contains(read) => None,
             Reservation::Mine(reserved) => {

@@ -160,13 +160,13 @@ impl Place {
         self.builder().open().unwrap()
     }
 
-    fn tier(&self, kind: TierKind, bytes: u64) -> DiskTier {
-        DiskTier::new(self.path("tier"), bytes).with_kind(kind)
+    fn tier(&self, bytes: u64) -> DiskTier {
+        DiskTier::new(self.path("tier"), bytes)
     }
 
     /// With a tier, and no other cache.
-    fn kept(&self, kind: TierKind) -> Dataset {
-        self.builder().with_disk_tier(self.tier(kind, PLENTY)).with_cache_bytes(0).open().unwrap()
+    fn kept(&self) -> Dataset {
+        self.builder().with_disk_tier(self.tier(PLENTY)).with_cache_bytes(0).open().unwrap()
     }
 
     fn entries(&self) -> Vec<std::path::PathBuf> {
@@ -174,8 +174,6 @@ impl Place {
             .map_or_else(|_| Vec::new(), |files| files.map(|file| file.unwrap().path()).collect())
     }
 }
-
-const KINDS: [TierKind; 2] = [TierKind::Fetched, TierKind::Decoded];
 
 /// Dictionaries may number their values differently.
 fn plain(batch: &RecordBatch) -> Vec<ArrayRef> {
@@ -220,7 +218,7 @@ impl RowSink for Collected {
 
 /// An entry of these rows, which came in one piece and are kept in chunks of so many.
 fn keep(folder: &Path, batch: &RecordBatch, chunk: usize) -> Vec<RecordBatch> {
-    let tier = open(DiskTier::new(folder, PLENTY));
+    let tier = Tier::<Kept>::new(DiskTier::new(folder, PLENTY), |bytes| rows::parse(&bytes));
     let key = Key::new(format!("chunks of {chunk}"));
     let Claim::Make(maker) = tier.find_or_make(key.clone(), 0) else { panic!("there is room") };
     let mut writer = RowsWriter::new(maker, chunk);
@@ -228,10 +226,7 @@ fn keep(folder: &Path, batch: &RecordBatch, chunk: usize) -> Vec<RecordBatch> {
     writer.add(&batch.slice(batch.num_rows() - 5, 5));
     writer.finish();
     assert!(tier.fault().is_none(), "{:?}", tier.fault());
-    match &*tier.find(&key).unwrap() {
-        Kept::Rows(rows) => rows.clone(),
-        Kept::Chunks(_) => panic!("the other kind"),
-    }
+    tier.find(&key).unwrap().to_vec()
 }
 
 #[test]
@@ -301,21 +296,18 @@ fn rows_of_every_type_are_the_same_by_way_of_the_tier_and_without_it() {
     let rows: Vec<u64> = (0..ROWS as u64).map(|row| row * 1999 % ROWS as u64).collect();
     let without = place.plain();
     let expected = without.take(&rows).unwrap();
-    for kind in KINDS {
-        for turn in 0..3 {
-            let kept = place.kept(kind);
-            assert_same(&kept.take(&rows).unwrap(), &expected);
-            assert_same(&kept.take(&rows[..1500]).unwrap(), &without.take(&rows[..1500]).unwrap());
-            for row in [0, 699, 700, 2999] {
-                assert_same(&kept.get(row).unwrap(), &without.get(row).unwrap());
-            }
-            let (counters, tier) = (kept.counters(), kept.tier_counters());
-            assert_eq!(tier.writes, if turn == 0 { GROUPS } else { 0 }, "{kind}");
-            if kind == TierKind::Decoded {
-                assert_eq!((counters.decodes, counters.bytes_read == 0), (tier.writes, turn > 0));
-            }
-            assert!(kept.tier_fault().is_none(), "{:?}", kept.tier_fault());
+    for turn in 0..3 {
+        let kept = place.kept();
+        assert_same(&kept.take(&rows).unwrap(), &expected);
+        assert_same(&kept.take(&rows[..1500]).unwrap(), &without.take(&rows[..1500]).unwrap());
+        for row in [0, 699, 700, 2999] {
+            assert_same(&kept.get(row).unwrap(), &without.get(row).unwrap());
         }
+        let (counters, tier) = (kept.counters(), kept.tier_counters());
+        assert_eq!(tier.writes, if turn == 0 { GROUPS } else { 0 });
+        assert_eq!((counters.decodes, counters.bytes_read == 0), (tier.writes, turn > 0));
+
+        assert!(kept.tier_fault().is_none(), "{:?}", kept.tier_fault());
     }
 }
 
@@ -325,47 +317,42 @@ fn a_loader_serves_the_same_batches_from_the_tier_with_and_without_views_and_dec
     let all = place.plain().decoded_bytes();
     for (views, percent, threads) in [(false, 10, 2), (true, 10, 2), (false, 60, 0), (true, 200, 1), (false, 200, 2)] {
         let expected = epochs(&place.plain(), all * percent / 100, threads, views);
-        for kind in KINDS {
-            epochs(&place.kept(kind), all * percent / 100, threads, views);
-            let warm = place.kept(kind);
-            let batches = epochs(&warm, all * percent / 100, threads, views);
-            assert_eq!(batches.len(), expected.len());
-            for (ours, theirs) in batches.iter().zip(&expected) {
-                assert_eq!(ours.row_ids, theirs.row_ids);
-                assert_same(&ours.records, &theirs.records);
-            }
-            if kind == TierKind::Decoded {
-                assert_eq!(warm.counters().decodes, 0, "{views} {percent}");
-            }
-            let missed = (warm.counters().bytes_read, warm.tier_counters().misses);
-            assert_eq!(missed, (0, 0), "{kind} {views} {percent}");
+        epochs(&place.kept(), all * percent / 100, threads, views);
+        let warm = place.kept();
+        let batches = epochs(&warm, all * percent / 100, threads, views);
+        assert_eq!(batches.len(), expected.len());
+        for (ours, theirs) in batches.iter().zip(&expected) {
+            assert_eq!(ours.row_ids, theirs.row_ids);
+            assert_same(&ours.records, &theirs.records);
         }
+        assert_eq!(warm.counters().decodes, 0, "{views} {percent}");
+
+        let missed = (warm.counters().bytes_read, warm.tier_counters().misses);
+        assert_eq!(missed, (0, 0), "{views} {percent}");
     }
 }
 
 #[test]
 fn few_rows_of_a_row_group_wanted_by_a_loader_put_all_of_it_into_the_tier_and_a_get_puts_nothing() {
     let place = Place::new();
-    for kind in KINDS {
-        let dataset = place.kept(kind);
-        let expected = place.plain();
-        dataset.get(3).unwrap();
-        assert_eq!((dataset.tier_counters().writes, place.entries().len()), (0, 0), "{kind}");
-        let slots: &[u32] = &[2, 30, 699];
-        let projection = dataset.projection().clone();
-        for turn in 0..2 {
-            let mut rows = WholeBatch::default();
-            dataset.read(1, Slots::Some(slots), &projection, None, &mut rows).unwrap();
-            let rows = rows.into_batch().unwrap();
-            let rows = dataset.output_types(&rows).unwrap();
-            assert_same(&rows, &expected.take(&[702, 730, 1399]).unwrap());
-            assert_eq!(dataset.tier_counters().writes, 1, "{kind} {turn}");
-        }
-        let before = dataset.counters();
-        assert_same(&dataset.get(701).unwrap(), &expected.get(701).unwrap());
-        assert_eq!(dataset.counters().decodes - before.decodes, u64::from(kind == TierKind::Fetched));
-        fs::remove_dir_all(place.path("tier")).unwrap();
+    let dataset = place.kept();
+    let expected = place.plain();
+    dataset.get(3).unwrap();
+    assert_eq!((dataset.tier_counters().writes, place.entries().len()), (0, 0));
+    let slots: &[u32] = &[2, 30, 699];
+    let projection = dataset.projection().clone();
+    for turn in 0..2 {
+        let mut rows = WholeBatch::default();
+        dataset.read(1, Slots::Some(slots), &projection, None, &mut rows).unwrap();
+        let rows = rows.into_batch().unwrap();
+        let rows = dataset.output_types(&rows).unwrap();
+        assert_same(&rows, &expected.take(&[702, 730, 1399]).unwrap());
+        assert_eq!(dataset.tier_counters().writes, 1, "{turn}");
     }
+    let before = dataset.counters();
+    assert_same(&dataset.get(701).unwrap(), &expected.get(701).unwrap());
+    assert_eq!(dataset.counters().decodes - before.decodes, 0);
+    fs::remove_dir_all(place.path("tier")).unwrap();
 }
 
 #[test]
@@ -373,26 +360,24 @@ fn other_columns_and_other_rows_are_other_entries() {
     let place = Place::new();
     let rows: Vec<u64> = (0..200).collect();
     let (one, two) = (["id", "text"], ["text", "id"]);
-    for kind in KINDS {
-        let open = |columns: &[&str]| {
-            let builder = place.builder().with_columns(columns.to_vec()).with_disk_tier(place.tier(kind, PLENTY));
-            builder.with_cache_bytes(0).open().unwrap()
-        };
-        let expected =
-            |columns: &[&str]| place.builder().with_columns(columns.to_vec()).open().unwrap().take(&rows).unwrap();
-        for columns in [&one[..], &two, &["struct.text"], &["struct"], &["id"]] {
-            for turn in 0..2 {
-                let dataset = open(columns);
-                assert_same(&dataset.take(&rows).unwrap(), &expected(columns));
-                if turn == 1 {
-                    assert_eq!((dataset.tier_counters().hits, dataset.tier_counters().misses), (1, 0), "{columns:?}");
-                }
+    let open = |columns: &[&str]| {
+        let builder = place.builder().with_columns(columns.to_vec()).with_disk_tier(place.tier(PLENTY));
+        builder.with_cache_bytes(0).open().unwrap()
+    };
+    let expected =
+        |columns: &[&str]| place.builder().with_columns(columns.to_vec()).open().unwrap().take(&rows).unwrap();
+    for columns in [&one[..], &two, &["struct.text"], &["struct"], &["id"]] {
+        for turn in 0..2 {
+            let dataset = open(columns);
+            assert_same(&dataset.take(&rows).unwrap(), &expected(columns));
+            if turn == 1 {
+                assert_eq!((dataset.tier_counters().hits, dataset.tier_counters().misses), (1, 0), "{columns:?}");
             }
         }
-        // The same bytes serve columns in any order; the same rows do not.
-        assert_eq!(place.entries().len(), if kind == TierKind::Fetched { 4 } else { 5 });
-        fs::remove_dir_all(place.path("tier")).unwrap();
     }
+    // The same bytes serve columns in any order; the same rows do not.
+    assert_eq!(place.entries().len(), 5);
+    fs::remove_dir_all(place.path("tier")).unwrap();
 }
 
 #[test]
@@ -408,15 +393,13 @@ fn an_index_of_some_rows_keeps_those_and_no_others() {
     let some = || Dataset::builder(Index::open(place.path("some.rdx")).unwrap());
     let asked: Vec<u64> = (0..1000).rev().collect();
     let expected = some().open().unwrap().take(&asked).unwrap();
-    for kind in KINDS {
-        place.kept(kind).take(&(0..ROWS as u64).collect::<Vec<_>>()).unwrap();
-        for turn in 0..2 {
-            let dataset = some().with_disk_tier(place.tier(kind, PLENTY)).with_cache_bytes(0).open().unwrap();
-            assert_same(&dataset.take(&asked).unwrap(), &expected);
-            // The fetched bytes are those of any rows.
-            let misses = if kind == TierKind::Decoded && turn == 0 { GROUPS } else { 0 };
-            assert_eq!(dataset.tier_counters().misses, misses, "{kind}");
-        }
+    place.kept().take(&(0..ROWS as u64).collect::<Vec<_>>()).unwrap();
+    for turn in 0..2 {
+        let dataset = some().with_disk_tier(place.tier(PLENTY)).with_cache_bytes(0).open().unwrap();
+        assert_same(&dataset.take(&asked).unwrap(), &expected);
+        // The fetched bytes are those of any rows.
+        let misses = if turn == 0 { GROUPS } else { 0 };
+        assert_eq!(dataset.tier_counters().misses, misses);
     }
 }
 
@@ -428,60 +411,54 @@ fn values_from_folder_names_are_kept_with_the_rows() {
     }
     place.index();
     let rows: Vec<u64> = (0..150).rev().collect();
-    for kind in KINDS {
-        for _ in 0..2 {
-            assert_same(&place.kept(kind).take(&rows).unwrap(), &place.plain().take(&rows).unwrap());
-        }
-        let days = place.builder().with_columns(["day"]).with_disk_tier(place.tier(kind, PLENTY)).open().unwrap();
-        let before = place.entries().len();
-        assert_eq!(days.take(&rows).unwrap().column(0).as_primitive::<Int64Type>().values()[..2], [3, 3]);
-        assert_eq!(place.entries().len(), before, "there is nothing to keep");
+    for _ in 0..2 {
+        assert_same(&place.kept().take(&rows).unwrap(), &place.plain().take(&rows).unwrap());
     }
+    let days = place.builder().with_columns(["day"]).with_disk_tier(place.tier(PLENTY)).open().unwrap();
+    let before = place.entries().len();
+    assert_eq!(days.take(&rows).unwrap().column(0).as_primitive::<Int64Type>().values()[..2], [3, 3]);
+    assert_eq!(place.entries().len(), before, "there is nothing to keep");
 }
 
 #[test]
 fn rows_of_a_file_that_was_replaced_are_never_served() {
     let place = Place::new();
     let replaced = columns(100_000..100_000 + ROWS);
-    for kind in KINDS {
-        write(&place.path("data/a.parquet"), &columns(0..ROWS), GROUP);
-        place.index();
-        let open = place.kept(kind);
-        open.take(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]).unwrap();
-        assert_eq!(open.tier_counters().writes, 1);
-        write(&place.path("data/a.parquet"), &replaced, GROUP);
-        // The index is of a file that is gone.
-        assert_eq!(place.kept(kind).take(&[0, 1]).unwrap_err().kind(), ErrorKind::Stale);
-        // What this process checked before goes on to be what was indexed; what was not read by then is not kept.
-        let error = open.take(&(0..ROWS as u64).collect::<Vec<_>>()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Stale, "{error}");
-        assert_eq!(open.tier_counters().writes, 1);
-        place.index();
-        let rows: Vec<u64> = (0..ROWS as u64).collect();
-        let now = place.kept(kind);
-        let taken = now.take(&rows).unwrap();
-        assert_same(&taken, &place.plain().take(&rows).unwrap());
-        assert_eq!(taken.column(0), replaced.column(0));
-        assert_eq!(now.tier_counters().hits, 0, "{kind}");
-    }
+    write(&place.path("data/a.parquet"), &columns(0..ROWS), GROUP);
+    place.index();
+    let open = place.kept();
+    open.take(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]).unwrap();
+    assert_eq!(open.tier_counters().writes, 1);
+    write(&place.path("data/a.parquet"), &replaced, GROUP);
+    // The index is of a file that is gone.
+    assert_eq!(place.kept().take(&[0, 1]).unwrap_err().kind(), ErrorKind::Stale);
+    // What this process checked before goes on to be what was indexed; what was not read by then is not kept.
+    let error = open.take(&(0..ROWS as u64).collect::<Vec<_>>()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Stale, "{error}");
+    assert_eq!(open.tier_counters().writes, 1);
+    place.index();
+    let rows: Vec<u64> = (0..ROWS as u64).collect();
+    let now = place.kept();
+    let taken = now.take(&rows).unwrap();
+    assert_same(&taken, &place.plain().take(&rows).unwrap());
+    assert_eq!(taken.column(0), replaced.column(0));
+    assert_eq!(now.tier_counters().hits, 0);
 }
 
 #[test]
 fn verifying_reads_the_files_and_not_the_tier() {
     let place = Place::new();
-    for kind in KINDS {
-        let dataset = place.kept(kind);
-        dataset.take(&(0..ROWS as u64).collect::<Vec<_>>()).unwrap();
-        let before = dataset.counters().decodes;
-        let report = dataset.verify(Staleness::Deep, &|_| ()).unwrap();
-        assert_eq!((report.problems.len(), dataset.counters().decodes - before), (0, GROUPS));
-    }
+    let dataset = place.kept();
+    dataset.take(&(0..ROWS as u64).collect::<Vec<_>>()).unwrap();
+    let before = dataset.counters().decodes;
+    let report = dataset.verify(Staleness::Deep, &|_| ()).unwrap();
+    assert_eq!((report.problems.len(), dataset.counters().decodes - before), (0, GROUPS));
 }
 
 #[test]
 fn a_tier_needs_files_that_are_compared() {
     let place = Place::new();
-    let builder = place.builder().with_staleness(Staleness::Off).with_disk_tier(place.tier(TierKind::Decoded, PLENTY));
+    let builder = place.builder().with_staleness(Staleness::Off).with_disk_tier(place.tier(PLENTY));
     assert_eq!(builder.open().unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
@@ -490,61 +467,57 @@ fn damaged_entries_and_a_tier_that_is_deleted_meanwhile_cost_time_and_nothing_el
     let place = Place::new();
     let rows: Vec<u64> = (0..ROWS as u64).rev().collect();
     let expected = place.plain().take(&rows).unwrap();
-    for kind in KINDS {
-        place.kept(kind).take(&rows).unwrap();
-        for (number, entry) in place.entries().iter().enumerate() {
-            let mut bytes = fs::read(entry).unwrap();
-            match number % 3 {
-                0 => bytes.truncate(bytes.len() / 2),
-                1 => bytes.clear(),
-                _ => {
-                    let middle = bytes.len() / 2;
-                    bytes[middle] ^= 1;
-                }
-            }
-            fs::write(entry, bytes).unwrap();
-        }
-        let dataset = place.kept(kind);
-        assert_same(&dataset.take(&rows).unwrap(), &expected);
-        let tier = dataset.tier_counters();
-        assert_eq!((tier.discards, tier.misses, tier.writes, tier.hits), (GROUPS, GROUPS, GROUPS, 0));
-
-        let order = Arc::new(Global::new(dataset.len(), 5).unwrap());
-        let sampler = DistributedSampler::new(order, Shard::new(0, 1).unwrap(), 64).unwrap();
-        let loader = Loader::builder(&dataset, sampler).memory(dataset.decoded_bytes() / 10).epochs(3).build().unwrap();
-        for (number, batch) in loader.enumerate() {
-            let batch = batch.unwrap();
-            let ids = batch.records.column(0).as_primitive::<Int64Type>();
-            assert!(ids.values().iter().zip(&batch.row_ids).all(|(id, row)| *id as u64 == *row));
-            if number % 20 == 10 {
-                // Somebody may be writing into it.
-                let _ = fs::remove_dir_all(place.path("tier"));
+    place.kept().take(&rows).unwrap();
+    for (number, entry) in place.entries().iter().enumerate() {
+        let mut bytes = fs::read(entry).unwrap();
+        match number % 3 {
+            0 => bytes.truncate(bytes.len() / 2),
+            1 => bytes.clear(),
+            _ => {
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 1;
             }
         }
-        assert!(dataset.tier_fault().is_none(), "{:?}", dataset.tier_fault());
-        let _ = fs::remove_dir_all(place.path("tier"));
+        fs::write(entry, bytes).unwrap();
     }
+    let dataset = place.kept();
+    assert_same(&dataset.take(&rows).unwrap(), &expected);
+    let tier = dataset.tier_counters();
+    assert_eq!((tier.discards, tier.misses, tier.writes, tier.hits), (GROUPS, GROUPS, GROUPS, 0));
+
+    let order = Arc::new(Global::new(dataset.len(), 5).unwrap());
+    let sampler = DistributedSampler::new(order, Shard::new(0, 1).unwrap(), 64).unwrap();
+    let loader = Loader::builder(&dataset, sampler).memory(dataset.decoded_bytes() / 10).epochs(3).build().unwrap();
+    for (number, batch) in loader.enumerate() {
+        let batch = batch.unwrap();
+        let ids = batch.records.column(0).as_primitive::<Int64Type>();
+        assert!(ids.values().iter().zip(&batch.row_ids).all(|(id, row)| *id as u64 == *row));
+        if number % 20 == 10 {
+            // Somebody may be writing into it.
+            let _ = fs::remove_dir_all(place.path("tier"));
+        }
+    }
+    assert!(dataset.tier_fault().is_none(), "{:?}", dataset.tier_fault());
+    let _ = fs::remove_dir_all(place.path("tier"));
 }
 
 #[test]
 fn a_tier_that_holds_a_part_of_the_data_goes_on_serving_that_part() {
     let place = Place::new();
     let rows: Vec<u64> = (0..ROWS as u64).collect();
-    for kind in KINDS {
-        place.kept(kind).take(&rows).unwrap();
-        let size = |path: &std::path::PathBuf| fs::metadata(path).unwrap().len();
-        let all: u64 = place.entries().iter().map(size).sum();
-        fs::remove_dir_all(place.path("tier")).unwrap();
-        let tier = place.tier(kind, all * 7 / 10);
-        let dataset = place.builder().with_disk_tier(tier).with_cache_bytes(0).with_threads(0).open().unwrap();
-        for _ in 0..4 {
-            dataset.take(&rows).unwrap();
-            assert!(place.entries().iter().map(size).sum::<u64>() <= all * 7 / 10);
-        }
-        let tier = dataset.tier_counters();
-        assert!(tier.evictions == 0 && tier.writes >= 2 && tier.hits >= 3 * tier.writes, "{tier:?}");
-        fs::remove_dir_all(place.path("tier")).unwrap();
+    place.kept().take(&rows).unwrap();
+    let size = |path: &std::path::PathBuf| fs::metadata(path).unwrap().len();
+    let all: u64 = place.entries().iter().map(size).sum();
+    fs::remove_dir_all(place.path("tier")).unwrap();
+    let tier = place.tier(all * 7 / 10);
+    let dataset = place.builder().with_disk_tier(tier).with_cache_bytes(0).with_threads(0).open().unwrap();
+    for _ in 0..4 {
+        dataset.take(&rows).unwrap();
+        assert!(place.entries().iter().map(size).sum::<u64>() <= all * 7 / 10);
     }
+    let tier = dataset.tier_counters();
+    assert!(tier.evictions == 0 && tier.writes >= 2 && tier.hits >= 3 * tier.writes, "{tier:?}");
+    fs::remove_dir_all(place.path("tier")).unwrap();
 }
 
 #[test]
@@ -553,20 +526,16 @@ fn rows_that_are_handed_out_do_not_keep_an_entry_mapped() {
     let folder = place.path("tier").to_str().unwrap().to_owned();
     let mapped = || fs::read_to_string("/proc/self/maps").unwrap().contains(&folder);
     let rows: Vec<u64> = (0..ROWS as u64).rev().collect();
-    for kind in KINDS {
-        place.kept(kind).take(&rows).unwrap();
-        let dataset = place.kept(kind);
-        let mut kept = vec![dataset.take(&rows).unwrap(), dataset.get(8).unwrap()];
-        assert!(mapped(), "otherwise nothing is shown");
-        for views in [false, true] {
-            kept.extend(
-                epochs(&dataset, dataset.decoded_bytes() / 10, 2, views).into_iter().map(|batch| batch.records),
-            );
-            kept.extend(epochs(&dataset, dataset.decoded_bytes() * 3, 2, views).into_iter().map(|batch| batch.records));
-        }
-        drop(dataset);
-        assert!(!mapped(), "{kind}");
+    place.kept().take(&rows).unwrap();
+    let dataset = place.kept();
+    let mut kept = vec![dataset.take(&rows).unwrap(), dataset.get(8).unwrap()];
+    assert!(mapped(), "otherwise nothing is shown");
+    for views in [false, true] {
+        kept.extend(epochs(&dataset, dataset.decoded_bytes() / 10, 2, views).into_iter().map(|batch| batch.records));
+        kept.extend(epochs(&dataset, dataset.decoded_bytes() * 3, 2, views).into_iter().map(|batch| batch.records));
     }
+    drop(dataset);
+    assert!(!mapped());
 }
 
 #[test]

@@ -32,7 +32,6 @@ const WITHOUT_A_TRACE: [(&str, &str, &str); 15] = [
     ("serve", "once", "when it ends: tests/it/cli/serve.rs"),
     ("serve", "cache-dir", "what is left behind: tests/it/cli/serve.rs"),
     ("serve", "cache-disk", "how much is left behind: as with `epoch`"),
-    ("serve", "cache-kind", "what is left behind: as with `epoch`"),
     ("predict", "staleness", "requests to a store: tests/it/stores/command.rs"),
     ("predict", "root", "requests to a store: tests/it/stores/command.rs"),
 ];
@@ -140,12 +139,6 @@ fn cases() -> Vec<Case> {
         let tier = "--cache-dir out-tier --cache-disk";
         add(command, "cache-dir", base, &format!("{base} {tier} 10MiB"));
         add(command, "cache-disk", &format!("{base} {tier} 1"), &format!("{base} {tier} 10MiB"));
-        add(
-            command,
-            "cache-kind",
-            &format!("{base} {tier} 10MiB"),
-            &format!("{base} {tier} 10MiB --cache-kind fetched"),
-        );
     }
     add("get", "staleness", "stale.rdx 0", "stale.rdx 0 --staleness off");
     let epoch = "train.rdx --json --threads 1";

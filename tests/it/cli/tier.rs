@@ -24,43 +24,38 @@ fn two_processes_at_once_decode_each_row_group_once_between_them() {
     let place = Place::with_index();
     let expected = place.json("epoch train.rdx --memory 10% --epochs 3");
     assert!(expected["decodes"].as_u64().unwrap() > 2 * groups(), "otherwise nothing is shown");
-    for kind in ["decoded", "fetched"] {
-        let start = || {
-            let mut command = place.command(&format!("{EPOCH} {TIER} --cache-kind {kind}"));
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-        };
-        let processes = [start(), start()];
-        let reports = processes.map(|process| {
-            let output = process.wait_with_output().unwrap();
-            let said = String::from_utf8(output.stderr).unwrap();
-            assert!(output.status.success() && !said.contains("tier"), "{said}");
-            serde_json::from_slice::<Value>(&output.stdout).unwrap()
-        });
-        let sum = |pointer: &str| {
-            reports.iter().map(|report| report.pointer(pointer).unwrap().as_u64().unwrap()).sum::<u64>()
-        };
-        assert_eq!(sum("/tier/writes"), groups(), "{kind}");
-        assert_eq!(sum("/tier/misses"), groups(), "{kind}");
-        assert_eq!(sum("/tier/timeouts"), 0, "{kind}");
-        if kind == "decoded" {
-            assert_eq!(sum("/decodes"), groups());
-        }
-        for report in &reports {
-            assert_eq!(digest(report), digest(&expected), "{kind}");
-        }
-        let warm = place.run(&format!("{EPOCH} {TIER} --cache-kind {kind}")).succeeds();
-        assert!(!warm.stderr.contains("tier"), "{}", warm.stderr);
-        let warm = warm.json();
-        assert_eq!((&warm["tier"]["misses"], &warm["bytes_read"]), (&0.into(), &0.into()), "{kind}");
-        if kind == "decoded" {
-            assert_eq!(warm["decodes"], 0);
-        }
-        assert_eq!(digest(&warm), digest(&expected), "{kind}");
-        // Entries of both kinds lie side by side; no lock and nothing half-written does.
-        let entries =
-            fs::read_dir(place.path("tier")).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
-        assert!(entries.into_iter().all(|name| name.ends_with(".rdxt")));
+    let start = || {
+        let mut command = place.command(&format!("{EPOCH} {TIER}"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let processes = [start(), start()];
+    let reports = processes.map(|process| {
+        let output = process.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && !said.contains("tier"), "{said}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    });
+    let sum =
+        |pointer: &str| reports.iter().map(|report| report.pointer(pointer).unwrap().as_u64().unwrap()).sum::<u64>();
+    assert_eq!(sum("/tier/writes"), groups());
+    assert_eq!(sum("/tier/misses"), groups());
+    assert_eq!(sum("/tier/timeouts"), 0);
+    assert_eq!(sum("/decodes"), groups());
+
+    for report in &reports {
+        assert_eq!(digest(report), digest(&expected));
     }
+    let warm = place.run(&format!("{EPOCH} {TIER}")).succeeds();
+    assert!(!warm.stderr.contains("tier"), "{}", warm.stderr);
+    let warm = warm.json();
+    assert_eq!((&warm["tier"]["misses"], &warm["bytes_read"]), (&0.into(), &0.into()));
+    assert_eq!(warm["decodes"], 0);
+
+    assert_eq!(digest(&warm), digest(&expected));
+    // No lock and nothing half-written is left.
+    let entries =
+        fs::read_dir(place.path("tier")).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    assert!(entries.into_iter().all(|name| name.ends_with(".rdxt")));
 }
 
 #[test]
@@ -88,44 +83,35 @@ fn a_folder_that_cannot_be_written_to_is_told_once_and_the_rows_are_served() {
         assert_eq!(told.count(), 1, "{}", outcome.stderr);
         outcome
     };
-    for kind in ["decoded", "fetched"] {
-        let tier = format!("--cache-dir train.rdx/tier --cache-disk 100MiB --cache-kind {kind}");
-        let report = told(&place, &format!("{EPOCH} {tier}")).json();
-        assert_eq!((digest(&report), &report["tier"]["writes"]), (digest(&expected), &0.into()));
-        let plain = place.run("get train.rdx 0..1003 --format json").succeeds().text();
-        assert_eq!(told(&place, &format!("get train.rdx 0..1003 --format json {tier}")).text(), plain);
-    }
+    let tier = format!("--cache-dir train.rdx/tier --cache-disk 100MiB");
+    let report = told(&place, &format!("{EPOCH} {tier}")).json();
+    assert_eq!((digest(&report), &report["tier"]["writes"]), (digest(&expected), &0.into()));
+    let plain = place.run("get train.rdx 0..1003 --format json").succeeds().text();
+    assert_eq!(told(&place, &format!("get train.rdx 0..1003 --format json {tier}")).text(), plain);
 }
 
 #[test]
 fn a_full_disk_is_told_once_and_the_rows_are_served() {
     let place = Place::with_index();
     let expected = place.json("epoch train.rdx --memory 10% --epochs 3");
-    for kind in ["decoded", "fetched"] {
-        // No file may be longer than a few blocks, which a write sees as it sees a full disk.
-        let program = env!("CARGO_BIN_EXE_rowdex");
-        let script = format!("trap '' XFSZ; ulimit -f 1; exec {program} {EPOCH} {TIER} --cache-kind {kind}");
-        let mut command = Command::new("sh");
-        let output = command.args(["-c", &script]).current_dir(place.path("")).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{said}");
-        assert_eq!(said.lines().filter(|line| line.contains("disk tier")).count(), 1, "{said}");
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(digest(&report), digest(&expected));
-        assert_eq!(report["tier"]["writes"], 0);
-        assert_eq!(fs::read_dir(place.path("tier")).unwrap().count(), 0, "nothing half-written is left");
-    }
+    // No file may be longer than a few blocks, which a write sees as it sees a full disk.
+    let program = env!("CARGO_BIN_EXE_rowdex");
+    let script = format!("trap '' XFSZ; ulimit -f 1; exec {program} {EPOCH} {TIER}");
+    let mut command = Command::new("sh");
+    let output = command.args(["-c", &script]).current_dir(place.path("")).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.lines().filter(|line| line.contains("disk tier")).count(), 1, "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(digest(&report), digest(&expected));
+    assert_eq!(report["tier"]["writes"], 0);
+    assert_eq!(fs::read_dir(place.path("tier")).unwrap().count(), 0, "nothing half-written is left");
 }
 
 #[test]
 fn a_tier_needs_a_folder_and_a_size_and_files_that_are_compared() {
     let place = Place::with_index();
-    for arguments in [
-        "--cache-dir tier",
-        "--cache-disk 1GiB",
-        "--cache-kind fetched",
-        "--cache-dir t --cache-disk 1GiB --cache-kind x",
-    ] {
+    for arguments in ["--cache-dir tier", "--cache-disk 1GiB"] {
         place.run(&format!("epoch train.rdx {arguments}")).exits_with_usage();
     }
     place.run(&format!("epoch train.rdx --staleness off {TIER}")).fails().complains(&["tier", "stat"]);

@@ -14,7 +14,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
-use rowdex::dataset::{DiskTier, TierKind};
+use rowdex::dataset::DiskTier;
 use rowdex::order::{Global, Sequential};
 use rowdex::{Dataset, DatasetBuilder, DistributedSampler, Index, IndexBuilder, Loader, Order, Shard};
 use tempfile::TempDir;
@@ -202,21 +202,19 @@ impl Reader<'_> {
 
     /// By way of a disk tier, into it and out of it.
     fn kept(&mut self, folder: &Path) -> Result<(), String> {
-        for kind in [TierKind::Fetched, TierKind::Decoded] {
-            let tier = DiskTier::new(folder.join("tier"), 1 << 40).with_kind(kind);
-            for how in ["into", "out of"] {
-                let how = format!("{how} a tier of what was {kind}");
-                let builder = Dataset::builder(self.index.clone()).with_cache_bytes(0).with_threads(0);
-                let dataset = open(builder.with_disk_tier(tier.clone()))?;
-                let mut rows: Vec<u64> = (0..dataset.len()).collect();
-                rows.shuffle(&mut self.rng);
-                let want = self.want.clone();
-                self.take(&how, &dataset, &rows, &want)?;
-                let rows = self.some_rows(20);
-                self.get(&how, &dataset, &rows, &want)?;
-                if let Some(fault) = dataset.tier_fault() {
-                    return Err(format!("{how}: {fault}"));
-                }
+        let tier = DiskTier::new(folder.join("tier"), 1 << 40);
+        for how in ["into", "out of"] {
+            let how = format!("{how} a tier");
+            let builder = Dataset::builder(self.index.clone()).with_cache_bytes(0).with_threads(0);
+            let dataset = open(builder.with_disk_tier(tier.clone()))?;
+            let mut rows: Vec<u64> = (0..dataset.len()).collect();
+            rows.shuffle(&mut self.rng);
+            let want = self.want.clone();
+            self.take(&how, &dataset, &rows, &want)?;
+            let rows = self.some_rows(20);
+            self.get(&how, &dataset, &rows, &want)?;
+            if let Some(fault) = dataset.tier_fault() {
+                return Err(format!("{how}: {fault}"));
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
-use rowdex::dataset::{DiskTier, TierKind};
+use rowdex::dataset::DiskTier;
 use rowdex::order::Global;
 use rowdex::{Dataset, DistributedSampler, Index, IndexBuilder, Loader, Shard};
 use tempfile::TempDir;
@@ -58,7 +58,7 @@ impl Report {
 fn rank() {
     let variable = |name: &str| std::env::var(format!("ROWDEX_RANK_{name}")).unwrap();
     let number = |name: &str| variable(name).parse::<u32>().unwrap();
-    let tier = DiskTier::new(variable("TIER"), 1 << 30).with_kind(variable("KIND").parse().unwrap());
+    let tier = DiskTier::new(variable("TIER"), 1 << 30);
     let tier = tier.with_wait(Duration::from_millis(number("WAIT").into()));
     let dataset =
         Dataset::builder(Index::open(variable("INDEX")).unwrap()).with_disk_tier(tier).with_cache_bytes(0).open();
@@ -162,7 +162,7 @@ impl Place {
         IndexBuilder::new(urls.collect::<Vec<_>>()).build(folder.path().join("i.rdx")).unwrap();
         let mut place = Self { folder, http, bytes: 0, wait };
         // What one process alone asks for.
-        let mut alone = place.rank(TierKind::Decoded, "alone", 0, 1, 2);
+        let mut alone = place.rank("alone", 0, 1, 2);
         let report = alone.finish();
         assert_eq!((report.rows, report.requests, report.writes), (ROWS, ROW_GROUPS, ROW_GROUPS));
         place.bytes = report.bytes;
@@ -173,13 +173,12 @@ impl Place {
         self.folder.path().join("i.rdx")
     }
 
-    fn rank(&self, kind: TierKind, tier: &str, number: u32, world: u32, threads: usize) -> Rank {
+    fn rank(&self, tier: &str, number: u32, world: u32, threads: usize) -> Rank {
         let variable = |name: &str| format!("ROWDEX_RANK_{name}");
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "stores::ranks::rank", "--nocapture", "--test-threads=1"])
             .env(variable("INDEX"), self.index())
             .env(variable("TIER"), self.tier(tier))
-            .env(variable("KIND"), kind.to_string())
             .env(variable("WAIT"), self.wait.as_millis().to_string())
             .env(variable("NUMBER"), number.to_string())
             .env(variable("WORLD"), world.to_string())
@@ -203,81 +202,72 @@ fn litter(folder: &Path) -> Vec<PathBuf> {
     files.filter(|path| path.extension().is_none_or(|suffix| suffix != "rdxt")).collect()
 }
 
-const KINDS: [TierKind; 2] = [TierKind::Decoded, TierKind::Fetched];
-
 #[test]
 fn two_ranks_in_step_ask_the_store_for_each_row_group_once_between_them() {
     let place = Place::new(LONG);
-    for kind in KINDS {
-        for (number, threads) in [2, 2, 1, 0].into_iter().enumerate() {
-            let tier = format!("step-{kind}-{number}");
-            let mut ranks: Vec<Rank> = (0..2).map(|rank| place.rank(kind, &tier, rank, 2, threads)).collect();
-            let began = place.http.requests();
-            let reports = loop {
-                // Nobody takes a step before all have taken the last one.
-                ranks.iter_mut().for_each(Rank::go);
-                let ends: Vec<Option<Report>> = ranks.iter_mut().map(Rank::wait).collect();
-                if let Some(reports) = ends.into_iter().collect::<Option<Vec<_>>>() {
-                    break reports;
-                }
-            };
-            let all = reports.iter().copied().fold(Report::default(), Report::add);
-            let what = format!("{kind} {threads}: {reports:?}");
-            assert!(all.rows >= ROWS, "{what}");
-            assert_eq!((all.requests, all.bytes), (ROW_GROUPS, place.bytes), "{what}");
-            assert_eq!(place.http.requests() - began, all.requests, "{what}");
-            assert_eq!((all.writes, all.timeouts), (ROW_GROUPS, 0), "{what}");
-            if kind == TierKind::Decoded {
-                assert_eq!(all.decodes, ROW_GROUPS, "{what}");
+    for (number, threads) in [2, 2, 1, 0].into_iter().enumerate() {
+        let tier = format!("step-{number}");
+        let mut ranks: Vec<Rank> = (0..2).map(|rank| place.rank(&tier, rank, 2, threads)).collect();
+        let began = place.http.requests();
+        let reports = loop {
+            // Nobody takes a step before all have taken the last one.
+            ranks.iter_mut().for_each(Rank::go);
+            let ends: Vec<Option<Report>> = ranks.iter_mut().map(Rank::wait).collect();
+            if let Some(reports) = ends.into_iter().collect::<Option<Vec<_>>>() {
+                break reports;
             }
-            drop(ranks);
-            assert!(litter(&place.tier(&tier)).is_empty(), "{:?}", litter(&place.tier(&tier)));
-        }
+        };
+        let all = reports.iter().copied().fold(Report::default(), Report::add);
+        let what = format!("{threads}: {reports:?}");
+        assert!(all.rows >= ROWS, "{what}");
+        assert_eq!((all.requests, all.bytes), (ROW_GROUPS, place.bytes), "{what}");
+        assert_eq!(place.http.requests() - began, all.requests, "{what}");
+        assert_eq!((all.writes, all.timeouts), (ROW_GROUPS, 0), "{what}");
+        assert_eq!(all.decodes, ROW_GROUPS, "{what}");
+
+        drop(ranks);
+        assert!(litter(&place.tier(&tier)).is_empty(), "{:?}", litter(&place.tier(&tier)));
     }
 }
 
 #[test]
 fn a_rank_that_pauses_holds_the_other_up_with_nothing() {
     let place = Place::new(LONG);
-    for kind in KINDS {
-        let tier = format!("pause-{kind}");
-        let mut ranks: Vec<Rank> = (0..2).map(|rank| place.rank(kind, &tier, rank, 2, 2)).collect();
-        ranks[0].go();
-        assert!(ranks[0].wait().is_none());
-        // It has read ahead what it is not going to use before the other is done.
-        let second = ranks[1].finish();
-        let first = ranks[0].finish();
-        let all = first.add(second);
-        assert_eq!((all.timeouts, all.requests, all.bytes), (0, ROW_GROUPS, place.bytes), "{kind}");
-        assert_eq!(all.writes, ROW_GROUPS);
-    }
+    let tier = "pause".to_owned();
+    let mut ranks: Vec<Rank> = (0..2).map(|rank| place.rank(&tier, rank, 2, 2)).collect();
+    ranks[0].go();
+    assert!(ranks[0].wait().is_none());
+    // It has read ahead what it is not going to use before the other is done.
+    let second = ranks[1].finish();
+    let first = ranks[0].finish();
+    let all = first.add(second);
+    assert_eq!((all.timeouts, all.requests, all.bytes), (0, ROW_GROUPS, place.bytes));
+    assert_eq!(all.writes, ROW_GROUPS);
 }
 
 #[test]
 fn a_rank_that_is_killed_or_stopped_does_not_keep_the_other_from_all_rows_nor_makes_it_ask_twice() {
     let place = Place::new(Duration::from_millis(500));
-    for kind in KINDS {
-        for signal in ["-KILL", "-STOP"] {
-            for pause in [0, 35] {
-                let tier = format!("{kind}{signal}-{pause}");
-                let mut ranks: Vec<Rank> = (0..2).map(|rank| place.rank(kind, &tier, rank, 2, 2)).collect();
-                ranks[0].go();
-                // Somewhere between its first request and its last.
-                let before = place.http.requests();
-                let began = Instant::now();
-                while place.http.requests() == before {
-                    assert!(began.elapsed() < LONG);
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                std::thread::sleep(Duration::from_millis(pause));
-                ranks[0].signal(signal);
-                let report = ranks[1].finish();
-                let what = format!("{kind} {signal} {pause}: {report:?}");
-                assert!(report.rows >= ROWS / 2, "{what}");
-                assert!(report.requests <= ROW_GROUPS && report.bytes <= place.bytes, "{what}");
-                // Nobody waits for a lock of a process that is gone.
-                assert!(report.timeouts <= if signal == "-KILL" { 0 } else { ROW_GROUPS }, "{what}");
+    for signal in ["-KILL", "-STOP"] {
+        for pause in [0, 35] {
+            let tier = format!("{signal}-{pause}");
+            let mut ranks: Vec<Rank> = (0..2).map(|rank| place.rank(&tier, rank, 2, 2)).collect();
+            ranks[0].go();
+            // Somewhere between its first request and its last.
+            let before = place.http.requests();
+            let began = Instant::now();
+            while place.http.requests() == before {
+                assert!(began.elapsed() < LONG);
+                std::thread::sleep(Duration::from_millis(1));
             }
+            std::thread::sleep(Duration::from_millis(pause));
+            ranks[0].signal(signal);
+            let report = ranks[1].finish();
+            let what = format!("{signal} {pause}: {report:?}");
+            assert!(report.rows >= ROWS / 2, "{what}");
+            assert!(report.requests <= ROW_GROUPS && report.bytes <= place.bytes, "{what}");
+            // Nobody waits for a lock of a process that is gone.
+            assert!(report.timeouts <= if signal == "-KILL" { 0 } else { ROW_GROUPS }, "{what}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
-use rowdex::dataset::{DiskTier, TierKind};
+use rowdex::dataset::DiskTier;
 use rowdex::order::Global;
 use rowdex::source::StoreOptions;
 use rowdex::{Dataset, DistributedSampler, Index, IndexBuilder, Loader, Shard};
@@ -34,33 +34,27 @@ fn epoch(dataset: &Dataset, seed: u64) {
 }
 
 fn check(index: &Path, options: &StoreOptions, folder: &Path) {
-    for kind in [TierKind::Decoded, TierKind::Fetched] {
-        let tier = folder.join(kind.to_string());
-        let open = || {
-            let builder = Dataset::builder(Index::open(index).unwrap()).with_store_options(options.clone());
-            builder.with_disk_tier(DiskTier::new(&tier, 1 << 30).with_kind(kind)).open().unwrap()
-        };
-        let stats = Index::open(index).unwrap().files().filter(|file| file.etag().is_none()).count() as u64;
-        let first = open();
-        epoch(&first, 0);
-        assert_eq!(first.tier_counters().writes, ROW_GROUPS);
-        let asked = first.counters().requests;
-        assert!(
-            (ROW_GROUPS..=ROW_GROUPS + stats + 4).contains(&asked),
-            "{kind}: {asked} requests for {ROW_GROUPS} row groups"
-        );
-        let second = open();
-        epoch(&second, 1);
-        assert_eq!((second.tier_counters().misses, second.tier_fault().is_none()), (0, true));
-        assert_eq!(second.counters().requests, stats, "{kind}");
-        if kind == TierKind::Decoded {
-            assert_eq!((first.counters().decodes, second.counters().decodes), (ROW_GROUPS, 0));
-        }
-        for entry in std::fs::read_dir(&tier).unwrap() {
-            let bytes = std::fs::read(entry.unwrap().path()).unwrap();
-            for secret in [KEY, SECRET] {
-                assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()));
-            }
+    let tier = folder.join("tier");
+    let open = || {
+        let builder = Dataset::builder(Index::open(index).unwrap()).with_store_options(options.clone());
+        builder.with_disk_tier(DiskTier::new(&tier, 1 << 30)).open().unwrap()
+    };
+    let stats = Index::open(index).unwrap().files().filter(|file| file.etag().is_none()).count() as u64;
+    let first = open();
+    epoch(&first, 0);
+    assert_eq!(first.tier_counters().writes, ROW_GROUPS);
+    let asked = first.counters().requests;
+    assert!((ROW_GROUPS..=ROW_GROUPS + stats + 4).contains(&asked), "{asked} requests for {ROW_GROUPS} row groups");
+    let second = open();
+    epoch(&second, 1);
+    assert_eq!((second.tier_counters().misses, second.tier_fault().is_none()), (0, true));
+    assert_eq!(second.counters().requests, stats);
+    assert_eq!((first.counters().decodes, second.counters().decodes), (ROW_GROUPS, 0));
+
+    for entry in std::fs::read_dir(&tier).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        for secret in [KEY, SECRET] {
+            assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()));
         }
     }
 }

@@ -2,10 +2,9 @@
 //!
 //! A process that reads ahead takes the lock of a row group before it fetches, and holds it only until the bytes have
 //! arrived. It must not hold the lock until it uses the bytes: that may be never, or may have to wait for the very
-//! processes that wait for the lock. When the bytes have arrived, the process writes them where the others look. If the
-//! tier keeps fetched bytes, that is the entry itself. If it keeps decoded rows, it is a file beside the entry, the
-//! handoff. Whoever fetched deletes the handoff when it needs the bytes no more, and so does whoever has written the
-//! entry.
+//! processes that wait for the lock. When the bytes have arrived, the process writes them to a file beside the entry, the
+//! handoff, where the others look. Whoever fetched deletes the handoff when it needs the bytes no more, and so does
+//! whoever has written the entry.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -19,7 +18,7 @@ use bytes::Bytes;
 
 use super::entry::{self, Draft};
 use super::entry_lock::{EntryLock, Turn};
-use super::{Key, Maker, Tier, count};
+use super::{Key, Tier, count};
 use crate::fs::most_open;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -53,7 +52,6 @@ pub struct Reserved<V> {
     tier: Arc<Tier<V>>,
     key: Key,
     path: PathBuf,
-    is_entry: bool,
     /// `None` only while it is made or used up.
     lock: Option<EntryLock>,
 }
@@ -81,16 +79,15 @@ pub enum Fetched {
 pub struct Fetching(#[expect(dead_code, reason = "it is held")] EntryLock);
 
 impl<V> Tier<V> {
-    /// The right to fetch these bytes, which are the entry of this key or else what it is made of, if nobody else has
-    /// it. Never waits.
-    pub fn reserve(self: &Arc<Self>, key: Key, is_entry: bool) -> Reservation<V> {
+    /// The right to fetch these bytes, of which an entry is to be made, if nobody else has it. Never waits.
+    pub fn reserve(self: &Arc<Self>, key: Key) -> Reservation<V> {
         if self.reserved.fetch_add(1, Ordering::Relaxed) >= MOST_RESERVED.min(most_open()) {
             self.reserved.fetch_sub(1, Ordering::Relaxed);
             return Reservation::Unknown;
         }
-        let path = if is_entry { self.path(&key) } else { self.handoff_path(&key) };
+        let path = self.handoff_path(&key);
         // From here on, dropping it counts it out.
-        let mut reserved = Reserved { tier: Arc::clone(self), key, path, is_entry, lock: None };
+        let mut reserved = Reserved { tier: Arc::clone(self), key, path, lock: None };
         match self.in_folder(|| EntryLock::try_take(&reserved.path, self.options.wait)) {
             Ok(lock) => reserved.lock = lock.map(|lock| self.counted(lock)),
             Err(error) => {
@@ -163,14 +160,8 @@ impl<V> Reserved<V> {
         if self.tier.fault.get().is_some() {
             return Ok(None);
         }
-        let Some(lock) = self.lock.take() else { return Ok(None) };
+        let Some(_lock) = self.lock.take() else { return Ok(None) };
         let mut draft = Draft::create(&self.path, &self.key)?;
-        if self.is_entry {
-            let mut maker = Maker { tier: &self.tier, path: self.path.clone(), draft: Some(draft), _lock: lock };
-            parts.iter().for_each(|part| maker.write(part));
-            maker.commit();
-            return Ok(None);
-        }
         parts.iter().try_for_each(|part| draft.write(part))?;
         draft.commit()?;
         Ok(Some(Passed { path: self.path.clone(), process: process::id() }))

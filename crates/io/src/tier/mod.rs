@@ -1,4 +1,4 @@
-//! The disk tier: row groups that were fetched or decoded once, in a folder that all processes of a machine share.
+//! The disk tier: row groups that were decoded once, in a folder that all processes of a machine share.
 //!
 //! The tier knows keys and bytes, not what the bytes mean. An entry is one file. It appears whole, by rename, and is
 //! never changed. A process maps an entry and compares its checksum when it first uses it, and unmaps it after the last
@@ -16,7 +16,6 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -35,42 +34,6 @@ use rowdex_base::once::Once;
 
 pub use self::handoff::{Fetched, Fetching, Passed, Reservation, Reserved};
 
-/// What of a row group a [`DiskTier`] keeps.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum TierKind {
-    /// The needed column chunks as they are in the file, compressed: saves fetching, costs decoding each time.
-    Fetched,
-    /// The decoded rows, as uncompressed Arrow that is mapped: saves fetching and decoding, and takes more room.
-    #[default]
-    Decoded,
-}
-
-impl TierKind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Fetched => "fetched",
-            Self::Decoded => "decoded",
-        }
-    }
-}
-
-impl fmt::Display for TierKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for TierKind {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        [Self::Fetched, Self::Decoded].into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidArgument, format!("{text:?} is no kind of disk tier"))
-                .with_hint("use fetched or decoded")
-        })
-    }
-}
-
 /// A folder on a local disk that keeps row groups for all processes of a machine, for
 /// `DatasetBuilder::with_disk_tier`.
 ///
@@ -80,7 +43,6 @@ impl FromStr for TierKind {
 pub struct DiskTier {
     folder: PathBuf,
     bytes: u64,
-    kind: TierKind,
     wait: Duration,
 }
 
@@ -88,14 +50,7 @@ impl DiskTier {
     /// Keeps at most `bytes` of files in `folder`, which is made when something is first kept. What is being written
     /// comes on top.
     pub fn new(folder: impl Into<PathBuf>, bytes: u64) -> Self {
-        Self { folder: folder.into(), bytes, kind: TierKind::default(), wait: Duration::from_secs(10) }
-    }
-
-    /// What to keep. Default: [`TierKind::Decoded`].
-    #[must_use]
-    pub fn with_kind(mut self, kind: TierKind) -> Self {
-        self.kind = kind;
-        self
+        Self { folder: folder.into(), bytes, wait: Duration::from_secs(10) }
     }
 
     /// How long to wait at most for another process that is reading the same row group, before reading it as well.
@@ -117,11 +72,6 @@ impl DiskTier {
     /// The most bytes of files that are kept.
     pub fn bytes(&self) -> u64 {
         self.bytes
-    }
-
-    /// What is kept.
-    pub fn kind(&self) -> TierKind {
-        self.kind
     }
 }
 
@@ -240,11 +190,6 @@ impl<V> Tier<V> {
         }
     }
 
-    /// What of a row group it keeps.
-    pub fn kind(&self) -> TierKind {
-        self.options.kind
-    }
-
     /// What it has done so far, in this process.
     pub fn counters(&self) -> TierCounters {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -289,11 +234,6 @@ impl<V> Tier<V> {
         let found_it = matches!(found, Claim::Found(_));
         count(if found_it { &self.counts.hits } else { &self.counts.misses }, 1);
         found
-    }
-
-    /// Counts an entry that was not there, and that whoever fetched it has put there.
-    pub fn count_miss(&self) {
-        count(&self.counts.misses, 1);
     }
 
     /// Whether an entry of so many bytes is likely to be kept.

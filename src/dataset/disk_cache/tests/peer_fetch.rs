@@ -87,15 +87,15 @@ struct Process {
 }
 
 impl Process {
-    fn new(place: &Place, kind: TierKind, wait: Duration) -> Self {
-        Self::of(place.builder(), place, kind, wait)
+    fn new(place: &Place, wait: Duration) -> Self {
+        Self::of(place.builder(), place, wait)
     }
 
-    fn of(builder: DatasetBuilder, place: &Place, kind: TierKind, wait: Duration) -> Self {
+    fn of(builder: DatasetBuilder, place: &Place, wait: Duration) -> Self {
         let local = Arc::new(LocalSource::new(place.path("data")));
         let store = Arc::new(Gated { local, gate: Arc::default(), reads: AtomicU64::new(0) });
         let source: Arc<dyn Source> = store.clone();
-        let tier = place.tier(kind, PLENTY).with_wait(wait);
+        let tier = place.tier(PLENTY).with_wait(wait);
         let dataset = builder.with_disk_tier(tier).with_cache_bytes(0).with_source(source).open().unwrap();
         Self { dataset, store }
     }
@@ -120,8 +120,8 @@ impl Process {
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn two(place: &Place, kind: TierKind) -> (Process, Process) {
-    (Process::new(place, kind, LONG), Process::new(place, kind, LONG))
+fn two(place: &Place) -> (Process, Process) {
+    (Process::new(place, LONG), Process::new(place, LONG))
 }
 
 /// Waits until what was read ahead has arrived, for everybody.
@@ -140,96 +140,88 @@ fn is_tidy(place: &Place) -> bool {
 
 #[test]
 fn what_one_process_reads_ahead_another_does_not_fetch_whoever_gets_to_it_first() {
-    for kind in KINDS {
-        for first_decodes_first in [true, false] {
-            let place = Place::new();
-            let (first, second) = two(&place, kind);
-            let prefetch = first.prefetch(1).unwrap();
-            assert!(second.prefetch(1).is_none() && first.prefetch(1).is_none(), "it is on its way");
-            assert_eq!((first.store.reads(), second.store.reads()), (1, 0));
-            first.store.set(true);
-            arrived(&prefetch);
-            assert!(second.prefetch(1).is_none(), "it is there");
-            if first_decodes_first {
-                first.decode(1, Some(prefetch));
-                second.decode(1, None);
-            } else {
-                second.decode(1, None);
-                first.decode(1, Some(prefetch));
-            }
-            assert!(second.prefetch(1).is_none() && first.prefetch(1).is_none(), "it is kept");
-            assert_eq!((first.store.reads(), second.store.reads()), (1, 0), "{kind}");
-            let decodes = first.dataset.counters().decodes + second.dataset.counters().decodes;
-            assert_eq!(decodes, if kind == TierKind::Decoded { 1 } else { 2 });
-            assert_eq!(first.dataset.tier_counters().writes + second.dataset.tier_counters().writes, 1);
-            assert!(is_tidy(&place), "{:?}", place.entries());
+    for first_decodes_first in [true, false] {
+        let place = Place::new();
+        let (first, second) = two(&place);
+        let prefetch = first.prefetch(1).unwrap();
+        assert!(second.prefetch(1).is_none() && first.prefetch(1).is_none(), "it is on its way");
+        assert_eq!((first.store.reads(), second.store.reads()), (1, 0));
+        first.store.set(true);
+        arrived(&prefetch);
+        assert!(second.prefetch(1).is_none(), "it is there");
+        if first_decodes_first {
+            first.decode(1, Some(prefetch));
+            second.decode(1, None);
+        } else {
+            second.decode(1, None);
+            first.decode(1, Some(prefetch));
         }
+        assert!(second.prefetch(1).is_none() && first.prefetch(1).is_none(), "it is kept");
+        assert_eq!((first.store.reads(), second.store.reads()), (1, 0));
+        let decodes = first.dataset.counters().decodes + second.dataset.counters().decodes;
+        assert_eq!(decodes, 1);
+        assert_eq!(first.dataset.tier_counters().writes + second.dataset.tier_counters().writes, 1);
+        assert!(is_tidy(&place), "{:?}", place.entries());
     }
 }
 
 #[test]
 fn a_process_that_does_not_come_back_for_what_it_read_ahead_holds_nobody_up() {
-    for kind in KINDS {
-        let place = Place::new();
-        let (first, second) = two(&place, kind);
-        let prefetches: Vec<_> = (0..GROUPS as u32).map(|group| first.prefetch(group).unwrap()).collect();
-        first.store.set(true);
-        (0..GROUPS as u32).for_each(|group| second.decode(group, None));
-        assert_eq!((first.store.reads(), second.store.reads(), second.timeouts()), (GROUPS, 0, 0));
-        drop(prefetches);
-        assert_eq!(place.entries().len() as u64, GROUPS);
-        assert!(is_tidy(&place));
-    }
+    let place = Place::new();
+    let (first, second) = two(&place);
+    let prefetches: Vec<_> = (0..GROUPS as u32).map(|group| first.prefetch(group).unwrap()).collect();
+    first.store.set(true);
+    (0..GROUPS as u32).for_each(|group| second.decode(group, None));
+    assert_eq!((first.store.reads(), second.store.reads(), second.timeouts()), (GROUPS, 0, 0));
+    drop(prefetches);
+    assert_eq!(place.entries().len() as u64, GROUPS);
+    assert!(is_tidy(&place));
 }
 
 #[test]
 fn two_processes_that_need_first_what_the_other_has_read_ahead_both_get_on() {
-    for kind in KINDS {
-        let place = Place::new();
-        let (first, second) = two(&place, kind);
-        let (one, two) = (first.prefetch(1).unwrap(), second.prefetch(2).unwrap());
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                first.decode(2, None);
-                first.decode(1, Some(one));
-            });
-            scope.spawn(|| {
-                second.decode(1, None);
-                second.decode(2, Some(two));
-            });
-            thread::sleep(Duration::from_millis(20));
-            first.store.set(true);
-            second.store.set(true);
+    let place = Place::new();
+    let (first, second) = two(&place);
+    let (one, two) = (first.prefetch(1).unwrap(), second.prefetch(2).unwrap());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            first.decode(2, None);
+            first.decode(1, Some(one));
         });
-        assert_eq!((first.store.reads(), second.store.reads()), (1, 1), "{kind}");
-        assert_eq!((first.timeouts(), second.timeouts(), is_tidy(&place)), (0, 0, true));
-    }
+        scope.spawn(|| {
+            second.decode(1, None);
+            second.decode(2, Some(two));
+        });
+        thread::sleep(Duration::from_millis(20));
+        first.store.set(true);
+        second.store.set(true);
+    });
+    assert_eq!((first.store.reads(), second.store.reads()), (1, 1));
+    assert_eq!((first.timeouts(), second.timeouts(), is_tidy(&place)), (0, 0, true));
 }
 
 #[test]
 fn a_process_does_not_wait_for_itself() {
-    for kind in KINDS {
-        let place = Place::new();
-        let process = Process::new(&place, kind, LONG);
-        let prefetch = process.prefetch(3).unwrap();
-        process.store.set(true);
-        process.decode(3, None);
-        process.decode(3, Some(prefetch));
-        assert_eq!((process.store.reads(), process.timeouts(), is_tidy(&place)), (1, 0, true), "{kind}");
-    }
+    let place = Place::new();
+    let process = Process::new(&place, LONG);
+    let prefetch = process.prefetch(3).unwrap();
+    process.store.set(true);
+    process.decode(3, None);
+    process.decode(3, Some(prefetch));
+    assert_eq!((process.store.reads(), process.timeouts(), is_tidy(&place)), (1, 0, true));
 }
 
 #[test]
 fn two_loaders_of_one_dataset_take_turns_on_one_thread_and_on_their_own() {
-    for (kind, threads) in KINDS.into_iter().flat_map(|kind| [(kind, 0), (kind, 2)]) {
+    for threads in [0, 2] {
         let place = Place::new();
-        let process = Process::new(&place, kind, LONG);
+        let process = Process::new(&place, LONG);
         process.store.set(true);
         let loader = |seed| {
             let order = Arc::new(Global::new(ROWS as u64, seed).unwrap());
             let sampler = DistributedSampler::new(order, Shard::new(0, 1).unwrap(), 64).unwrap();
             let loader = Loader::builder(&process.dataset, sampler).memory(process.dataset.decoded_bytes() / 4);
-            loader.threads(threads).with_views(seed == 2 && kind == TierKind::Fetched).epochs(1).build().unwrap()
+            loader.threads(threads).epochs(1).build().unwrap()
         };
         let mut rows = 0;
         for (one, two) in loader(1).zip(loader(2)) {
@@ -241,45 +233,41 @@ fn two_loaders_of_one_dataset_take_turns_on_one_thread_and_on_their_own() {
         }
         assert_eq!(rows as i64, 2 * ROWS);
         assert_eq!((process.timeouts(), is_tidy(&place)), (0, true));
-        assert_eq!(process.store.reads(), GROUPS, "{kind} {threads}");
+        assert_eq!(process.store.reads(), GROUPS, "{threads}");
     }
 }
 
 #[test]
 fn a_read_that_is_given_up_is_anybodys_again() {
-    for kind in KINDS {
-        let place = Place::new();
-        let (first, second) = two(&place, kind);
-        drop(first.prefetch(1).unwrap());
-        assert!(place.entries().is_empty(), "{:?}", place.entries());
-        let prefetch = second.prefetch(1).unwrap();
-        assert!(first.prefetch(1).is_none());
-        second.store.set(true);
-        arrived(&prefetch);
-        drop(prefetch);
-        assert_eq!(place.entries().len(), usize::from(kind == TierKind::Fetched), "bytes that nobody came back for");
-        assert!(is_tidy(&place));
-    }
+    let place = Place::new();
+    let (first, second) = two(&place);
+    drop(first.prefetch(1).unwrap());
+    assert!(place.entries().is_empty(), "{:?}", place.entries());
+    let prefetch = second.prefetch(1).unwrap();
+    assert!(first.prefetch(1).is_none());
+    second.store.set(true);
+    arrived(&prefetch);
+    drop(prefetch);
+    assert!(place.entries().is_empty(), "bytes that nobody came back for");
+    assert!(is_tidy(&place));
 }
 
 #[test]
 fn what_a_stopped_process_reads_ahead_is_not_waited_for_for_ever() {
-    for kind in KINDS {
-        let place = Place::new();
-        let wait = Duration::from_millis(300);
-        let (stopped, other) = (Process::new(&place, kind, wait), Process::new(&place, kind, wait));
-        let prefetches: Vec<_> = (0..GROUPS as u32).map(|group| stopped.prefetch(group).unwrap()).collect();
-        (0..GROUPS as u32).for_each(|group| other.decode(group, None));
-        assert_eq!((other.store.reads(), other.timeouts()), (GROUPS, GROUPS), "{kind}");
-        drop(prefetches);
-        assert!(is_tidy(&place));
-    }
+    let place = Place::new();
+    let wait = Duration::from_millis(300);
+    let (stopped, other) = (Process::new(&place, wait), Process::new(&place, wait));
+    let prefetches: Vec<_> = (0..GROUPS as u32).map(|group| stopped.prefetch(group).unwrap()).collect();
+    (0..GROUPS as u32).for_each(|group| other.decode(group, None));
+    assert_eq!((other.store.reads(), other.timeouts()), (GROUPS, GROUPS));
+    drop(prefetches);
+    assert!(is_tidy(&place));
 }
 
 #[test]
 fn what_a_killed_process_had_fetched_is_used_and_cleared() {
     let place = Place::new();
-    let (killed, other) = two(&place, TierKind::Decoded);
+    let (killed, other) = two(&place);
     let prefetch = killed.prefetch(2).unwrap();
     killed.store.set(true);
     arrived(&prefetch);
@@ -293,7 +281,7 @@ fn what_a_killed_process_had_fetched_is_used_and_cleared() {
 #[test]
 fn fetched_bytes_that_are_damaged_are_fetched_again() {
     let place = Place::new();
-    let (first, second) = two(&place, TierKind::Decoded);
+    let (first, second) = two(&place);
     let prefetch = first.prefetch(2).unwrap();
     first.store.set(true);
     arrived(&prefetch);
@@ -313,28 +301,26 @@ fn locks_are_so_few_that_files_can_be_opened_still() {
     let place = Place(TempDir::new().unwrap());
     write(&place.path("data/a.parquet"), &columns(0..400).project(&[0]).unwrap(), 1);
     place.index();
-    for kind in KINDS {
-        let (first, second) = two(&place, kind);
-        let prefetches: Vec<_> = (0..400).map(|group| first.prefetch(group).unwrap()).collect();
-        assert!(place.entries().len() <= 256, "{}", place.entries().len());
-        first.store.set(true);
-        prefetches.iter().for_each(arrived);
-        let rows = |group: u32, prefetch| {
-            let projection = first.dataset.projection().clone();
-            let mut rows = WholeBatch::default();
-            first.dataset.read(group, Slots::All, &projection, prefetch, &mut rows).unwrap();
-            rows.into_batch().unwrap()
-        };
-        for (group, prefetch) in prefetches.into_iter().enumerate() {
-            assert_eq!(
-                rows(group as u32, Some(prefetch)).column(0).as_primitive::<Int64Type>().values()[..],
-                [group as i64]
-            );
-        }
-        assert_eq!((first.store.reads(), first.dataset.tier_counters().writes), (400, 400));
-        assert!(second.prefetch(399).is_none());
-        fs::remove_dir_all(place.path("tier")).unwrap();
+    let (first, second) = two(&place);
+    let prefetches: Vec<_> = (0..400).map(|group| first.prefetch(group).unwrap()).collect();
+    assert!(place.entries().len() <= 256, "{}", place.entries().len());
+    first.store.set(true);
+    prefetches.iter().for_each(arrived);
+    let rows = |group: u32, prefetch| {
+        let projection = first.dataset.projection().clone();
+        let mut rows = WholeBatch::default();
+        first.dataset.read(group, Slots::All, &projection, prefetch, &mut rows).unwrap();
+        rows.into_batch().unwrap()
+    };
+    for (group, prefetch) in prefetches.into_iter().enumerate() {
+        assert_eq!(
+            rows(group as u32, Some(prefetch)).column(0).as_primitive::<Int64Type>().values()[..],
+            [group as i64]
+        );
     }
+    assert_eq!((first.store.reads(), first.dataset.tier_counters().writes), (400, 400));
+    assert!(second.prefetch(399).is_none());
+    fs::remove_dir_all(place.path("tier")).unwrap();
 }
 
 #[test]
@@ -344,24 +330,22 @@ fn few_rows_of_each_row_group_are_kept_as_what_they_are() {
     write(&place.path("rows.parquet"), &RecordBatch::try_from_iter([("row_id", rows)]).unwrap(), 1 << 20);
     let some = place.path("some.rdx");
     IndexBuilder::new([place.path("data")]).with_rows(place.path("rows.parquet")).build(&some).unwrap();
-    for kind in KINDS {
-        let open = || Process::of(Dataset::builder(Index::open(&some).unwrap()), &place, kind, LONG);
-        for _ in 0..2 {
-            let process = open();
-            process.store.set(true);
-            let ids: Vec<i64> = (0..GROUPS as u32)
-                .flat_map(|group| {
-                    let projection = process.dataset.projection().clone();
-                    let prefetch = process.prefetch(group);
-                    let mut rows = WholeBatch::default();
-                    process.dataset.read(group, Slots::All, &projection, prefetch, &mut rows).unwrap();
-                    let rows = rows.into_batch().unwrap();
-                    rows.column(0).as_primitive::<Int64Type>().values().to_vec()
-                })
-                .collect();
-            assert_eq!(ids, (0..ROWS).filter(|row| row % 211 == 5).collect::<Vec<_>>());
-        }
-        assert!(is_tidy(&place));
-        fs::remove_dir_all(place.path("tier")).unwrap();
+    let open = || Process::of(Dataset::builder(Index::open(&some).unwrap()), &place, LONG);
+    for _ in 0..2 {
+        let process = open();
+        process.store.set(true);
+        let ids: Vec<i64> = (0..GROUPS as u32)
+            .flat_map(|group| {
+                let projection = process.dataset.projection().clone();
+                let prefetch = process.prefetch(group);
+                let mut rows = WholeBatch::default();
+                process.dataset.read(group, Slots::All, &projection, prefetch, &mut rows).unwrap();
+                let rows = rows.into_batch().unwrap();
+                rows.column(0).as_primitive::<Int64Type>().values().to_vec()
+            })
+            .collect();
+        assert_eq!(ids, (0..ROWS).filter(|row| row % 211 == 5).collect::<Vec<_>>());
     }
+    assert!(is_tidy(&place));
+    fs::remove_dir_all(place.path("tier")).unwrap();
 }
