@@ -14,11 +14,8 @@ use rowdex_index::{FileEntry, Index, RowGroupEntry};
 use rowdex_io::source::{FileStat, Pending, Source};
 use rowdex_parquet::{FileMetadata, read_end};
 
-/// Parsed footers kept. They are needed for every decode and take milliseconds to parse for wide files.
-const METADATA_BYTES: u64 = 64 << 20;
-
-/// Bytes in memory for a byte of footer, about: parsed, its varints become integers and its columns structs.
-const PARSED_SIZE: u64 = 8;
+/// Parsed footers kept, and always the last one: each decode needs one, and wide files take milliseconds to parse.
+const METADATA_BYTES: u64 = 32 << 20;
 
 /// A file that may be read.
 #[derive(Debug)]
@@ -128,7 +125,8 @@ impl FileTable {
             };
             let metadata = FileMetadata::parse(entry.path(), &footer, entry.size(), self.index.renaming())?;
             self.check_row_groups(&entry, &metadata)?;
-            Ok(Weighed { value: OpenFile { metadata, content }, bytes: footer.len() as u64 * PARSED_SIZE })
+            let bytes = metadata.memory_bytes().min(METADATA_BYTES);
+            Ok(Weighed { value: OpenFile { metadata, content }, bytes })
         })
     }
 

@@ -138,6 +138,7 @@ impl FileReader {
     }
 
     /// Reads ranges of a file, and counts them.
+    #[cfg(feature = "filter")]
     pub(super) fn fetch(&self, file: &OpenFile, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let bytes = file.read(&*self.source, ranges)?;
         self.bytes_read.fetch_add(length_of(ranges), Ordering::Relaxed);

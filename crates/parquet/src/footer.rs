@@ -220,6 +220,11 @@ impl FileMetadata {
         self.inner.file_size
     }
 
+    /// How much memory it takes, about: some 400 bytes for each column of each row group.
+    pub fn memory_bytes(&self) -> u64 {
+        self.metadata().memory_size() as u64
+    }
+
     /// How many row groups the file has.
     pub fn num_row_groups(&self) -> usize {
         self.metadata().num_row_groups()
