@@ -99,22 +99,7 @@ pub(super) fn adapt(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -
             let adapted = FixedSizeListArray::try_new_with_length(Arc::clone(field), *size, values, nulls, array.len());
             Ok(Arc::new(adapted.map_err(mismatch)?))
         }
-        (DataType::Map(_, _), DataType::Map(entries, sorted)) => {
-            let array = array.as_map();
-            let DataType::Struct(fields) = entries.data_type() else {
-                return Err(mismatch(ArrowError::SchemaError("a map without entries".into())));
-            };
-            // Keys and values are told apart by their place: their names differ between writers.
-            let columns = array.entries().columns().iter().zip(fields).map(|(values, field)| below(values, field));
-            let nulls = array.entries().nulls().cloned();
-            let adapted = StructArray::try_new(fields.clone(), columns.collect::<Result<_>>()?, nulls)
-                .and_then(|inner| {
-                    let (offsets, nulls) = (array.offsets().clone(), array.nulls().cloned());
-                    MapArray::try_new(Arc::clone(entries), offsets, inner, nulls, *sorted)
-                })
-                .map_err(mismatch)?;
-            Ok(Arc::new(adapted))
-        }
+        (DataType::Map(_, _), DataType::Map(entries, sorted)) => map(array, (entries, *sorted), below, mismatch),
         (have, want) if !widens(have, want) => Err(mismatch(ArrowError::CastError("the values might not fit".into()))),
         (DataType::Dictionary(_, _), DataType::Dictionary(_, _)) => {
             cast_with_options(array, want, &STRICT).map_err(mismatch)
@@ -130,6 +115,25 @@ pub(super) fn adapt(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -
             cast_with_options(array, want, &STRICT).map_err(mismatch)
         }
     }
+}
+
+fn map(
+    array: &ArrayRef,
+    (entries, sorted): (&FieldRef, bool),
+    below: impl Fn(&ArrayRef, &FieldRef) -> Result<ArrayRef>,
+    mismatch: impl Fn(ArrowError) -> Error,
+) -> Result<ArrayRef> {
+    let array = array.as_map();
+    let DataType::Struct(fields) = entries.data_type() else {
+        return Err(mismatch(ArrowError::SchemaError("a map without entries".into())));
+    };
+    // Keys and values are told apart by their place: their names differ between writers.
+    let columns = array.entries().columns().iter().zip(fields).map(|(values, field)| below(values, field));
+    let nulls = array.entries().nulls().cloned();
+    let inner = StructArray::try_new(fields.clone(), columns.collect::<Result<_>>()?, nulls).map_err(&mismatch)?;
+    let (offsets, nulls) = (array.offsets().clone(), array.nulls().cloned());
+    let adapted = MapArray::try_new(Arc::clone(entries), offsets, inner, nulls, sorted).map_err(mismatch)?;
+    Ok(Arc::new(adapted))
 }
 
 /// A value that does not fit is an error, not a null.

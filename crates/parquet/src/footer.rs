@@ -1,128 +1,42 @@
-//! Footers: reading them, and what a file's footer says.
+//! What a file's footer says.
+
+mod checks;
+mod end;
+mod measure;
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
-use arrow::datatypes::{DataType, Schema, SchemaRef};
-use bytes::Bytes;
+use arrow::datatypes::SchemaRef;
 use parquet::DecodeResult;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
-    FileMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataBuilder, ParquetMetaDataOptions,
-    ParquetMetaDataPushDecoder, ParquetMetaDataReader, ParquetStatisticsPolicy, RowGroupMetaData,
+    ColumnChunkMetaData, FileMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataBuilder,
+    ParquetMetaDataOptions, ParquetMetaDataPushDecoder, ParquetMetaDataReader, ParquetStatisticsPolicy,
+    RowGroupMetaData,
 };
 
+pub use self::end::{Footer, read_end};
+
+use self::checks::{check, look_ahead, pages_make_sense};
+use self::measure::{Measure, measures};
 use super::direct::ValuePlaces;
 use super::guard::Tally;
 use super::seam::read_exactly;
-use super::thrift::{BINARY, I32, LIST, Reader, STRUCT};
-use super::types::{decodable, has_some_of, leaf_count, with_noted_zones, with_plain_intervals};
+use super::types::{decodable, leaf_count, with_noted_zones, with_plain_intervals, with_views};
 use super::{FileBytes, internal_panic};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
-use rowdex_io::source::{FileStat, Source};
 use rowdex_projection::Renames;
-
-/// Length of the footer and magic number, at the very end of a file.
-const TAIL: u64 = 8;
-
-/// Magic number at the start, length and magic number at the end.
-const SMALLEST: u64 = 12;
-
-/// A longer footer is not believed: parsed, it would take several times as much memory.
-const MAX_FOOTER: u64 = 512 << 20;
-
-/// Levels of groups in a schema. The parser calls itself for each, and a stack that overflows ends the process.
-const MAX_DEPTH: usize = 100;
 
 /// An offset index that spreads over more bytes than this is not read.
 const MAX_INDEX: u64 = 64 << 20;
 
 /// Readers kept per file. Building one costs a walk over the schema, which matters for wide files.
 const KEPT_READERS: usize = 8;
-
-/// The footer of one file, as it is stored.
-#[derive(Debug, Clone)]
-pub struct Footer {
-    /// The encoded metadata, without the length and magic number behind it.
-    pub bytes: Bytes,
-    /// 64-bit xxh3 of [`bytes`](Self::bytes).
-    pub hash: u64,
-    /// Length of the whole file in bytes.
-    pub file_size: u64,
-}
-
-/// Reads the footer of `path`, of which nothing need be known: one read of `guess` bytes, which tells the stat, too,
-/// and a second one if the footer is longer than that. `expected` is as in [`Source::end`].
-///
-/// # Errors
-///
-/// [`ErrorKind::InvalidParquet`] if the file is empty, too short, not Parquet, or declares a footer that it has no
-/// room for; [`ErrorKind::UnsupportedParquet`] if the footer is encrypted; whatever the source reports.
-pub fn read_end(
-    source: &dyn Source,
-    path: &str,
-    guess: u64,
-    expected: Option<&FileStat>,
-) -> Result<(FileStat, Footer)> {
-    let read = || {
-        let (stat, end) = source.end(path, guess.max(SMALLEST), expected)?;
-        check_size(stat.size)?;
-        let footer = footer_in(source, path, &stat, end)?;
-        Ok((stat, footer))
-    };
-    read().map_err(|error: Error| error.with_file(path))
-}
-
-fn check_size(file_size: u64) -> Result<()> {
-    let invalid = |message: String| Err(Error::new(ErrorKind::InvalidParquet, message));
-    match file_size {
-        0 => invalid("the file is empty".into()),
-        1..SMALLEST => invalid(format!("{file_size} bytes are too few for a Parquet file")),
-        _ => Ok(()),
-    }
-}
-
-/// The footer in the last bytes of a file, the rest of which is read if it does not fit in.
-fn footer_in(source: &dyn Source, path: &str, stat: &FileStat, end: Bytes) -> Result<Footer> {
-    let invalid = |message: String| Err(Error::new(ErrorKind::InvalidParquet, message));
-    let file_size = stat.size;
-    let Some((before, tail)) = end.split_last_chunk::<{ TAIL as usize }>() else {
-        return invalid("the file is too short for a Parquet file".into());
-    };
-    let [l0, l1, l2, l3, magic @ ..] = *tail;
-    match &magic {
-        b"PAR1" => {}
-        b"PARE" => {
-            return Err(Error::new(ErrorKind::UnsupportedParquet, "the footer is encrypted")
-                .with_hint("encrypted files cannot be read; write the data without encryption"));
-        }
-        _ => return invalid("not a Parquet file, or one cut off: it does not end in PAR1".into()),
-    }
-    let length = u64::from(u32::from_le_bytes([l0, l1, l2, l3]));
-    if length == 0 || length > file_size - SMALLEST {
-        return invalid(format!("the footer claims {length} bytes, and the file has {file_size}"));
-    }
-    if length > MAX_FOOTER {
-        return Err(Error::new(ErrorKind::TooLarge, format!("the footer is {length} bytes long")));
-    }
-    let here = before.len() as u64;
-    let bytes = if length <= here {
-        end.slice((here - length) as usize..here as usize)
-    } else {
-        read_one(source, path, stat, file_size - TAIL - length..file_size - TAIL)?
-    };
-    let hash = xxhash_rust::xxh3::xxh3_64(&bytes);
-    Ok(Footer { bytes, hash, file_size })
-}
-
-fn read_one(source: &dyn Source, path: &str, stat: &FileStat, range: Range<u64>) -> Result<Bytes> {
-    let mut bytes = source.read_unchanged(path, stat, std::slice::from_ref(&range))?;
-    bytes.pop().ok_or_else(|| Error::new(ErrorKind::Internal, "the source answered a read with nothing"))
-}
 
 /// What the footer of one file says: its schema and row groups, and where their bytes are.
 ///
@@ -180,11 +94,7 @@ impl FileMetadata {
             let whole = decoding_to(decodable(&schema), whole)?;
             let (schema, renamed) = renames.apply(&schema);
             let leaves = match_leaves(&whole)?;
-            let (mut measures, mut dictionaries) = (Vec::new(), Vec::new());
-            for field in whole.schema().fields() {
-                let above = Above { nullable: field.is_nullable(), factor: 1, per_row: Some(1) };
-                measure(field.data_type(), above, &mut measures, &mut dictionaries);
-            }
+            let (measures, dictionaries) = measures(whole.schema());
             let paged = (0..whole.metadata().num_row_groups()).map(|_| Once::new()).collect();
             let readers = Mutex::new(Vec::new());
             let values = (0..whole.metadata().num_row_groups()).map(|_| Once::new()).collect();
@@ -337,7 +247,7 @@ impl FileMetadata {
     /// Where the positions of a row group's pages are; `None` if the file has none that can be read.
     pub(super) fn page_positions(&self, row_group: usize) -> Option<Range<u64>> {
         let group = self.group(row_group)?;
-        let index_range = |column: &parquet::file::metadata::ColumnChunkMetaData| {
+        let index_range = |column: &ColumnChunkMetaData| {
             let start = u64::try_from(column.offset_index_offset()?).ok()?;
             let end = start.checked_add(u64::try_from(column.offset_index_length()?).ok()?)?;
             (start < end && end <= self.inner.file_size).then_some(start..end)
@@ -473,104 +383,6 @@ pub(super) fn parquet_error(what: &str, error: ParquetError) -> Error {
     Error::new(kind, format!("{what} cannot be decoded: {error}")).with_source(error)
 }
 
-/// Looks through the footer for what the parser must not meet: groups nested so deep that its stack overflows, and
-/// columns that are encrypted, which it would misread.
-fn look_ahead(footer: &[u8]) -> Result<()> {
-    let invalid = || Error::new(ErrorKind::InvalidParquet, "the footer is damaged");
-    let mut reader = Reader::new(footer);
-    let mut last = 0;
-    while let Some((kind, id)) = reader.field(&mut last).ok_or_else(invalid)? {
-        match (id, kind) {
-            (2, LIST) => {
-                let depth = schema_depth(&mut reader).ok_or_else(invalid)?;
-                if depth > MAX_DEPTH {
-                    let message = format!("the schema nests {depth} levels deep, more than {MAX_DEPTH}");
-                    return Err(Error::new(ErrorKind::UnsupportedParquet, message));
-                }
-            }
-            (8, STRUCT) => {
-                return Err(Error::new(ErrorKind::UnsupportedParquet, "the file has encrypted columns")
-                    .with_hint("encrypted files cannot be read; write the data without encryption"));
-            }
-            (2 | 8, _) => return Err(invalid()),
-            _ => reader.skip_value(kind).ok_or_else(invalid)?,
-        }
-    }
-    Ok(())
-}
-
-/// The deepest nesting of a flattened schema tree, in which every group is followed by as many fields as it counts.
-fn schema_depth(reader: &mut Reader<'_>) -> Option<usize> {
-    let (kind, count) = reader.list()?;
-    if count > 0 && kind != STRUCT {
-        return None;
-    }
-    let mut open: Vec<i32> = Vec::new();
-    let mut deepest = 0;
-    for _ in 0..count {
-        let mut children = 0;
-        let mut last = 0;
-        while let Some((kind, id)) = reader.field(&mut last)? {
-            match (id, kind) {
-                (5, I32) => children = reader.i32()?,
-                (4, BINARY) => reader.skip_value(BINARY)?,
-                (4 | 5, _) => return None,
-                _ => reader.skip_value(kind)?,
-            }
-        }
-        while open.last() == Some(&0) {
-            open.pop();
-        }
-        if let Some(left) = open.last_mut() {
-            *left -= 1;
-        }
-        if children > 0 {
-            open.push(children);
-            deepest = deepest.max(open.len());
-            // Deep enough to be refused: no need to let the stack grow with the footer.
-            if deepest > 10 * MAX_DEPTH {
-                return Some(deepest);
-            }
-        }
-    }
-    Some(deepest)
-}
-
-/// Checks what the decoder takes for granted.
-fn check(metadata: &ParquetMetaData, file_size: u64) -> Result<()> {
-    let invalid = |message: String| Error::new(ErrorKind::InvalidParquet, message);
-    let columns = metadata.file_metadata().schema_descr().num_columns();
-    for (place, group) in metadata.row_groups().iter().enumerate() {
-        let here = |error: Error| error.with_row_group(place as u64);
-        if group.num_columns() != columns {
-            let message = format!("has {} columns, and the schema {columns}", group.num_columns());
-            return Err(here(invalid(message)));
-        }
-        if !(0..=i64::from(i32::MAX)).contains(&group.num_rows()) {
-            return Err(here(invalid(format!("cannot have {} rows", group.num_rows()))));
-        }
-        for column in group.columns() {
-            let here = |error: Error| here(error.with_column(column.column_path().string()));
-            if column.num_values() < 0 || column.uncompressed_size() < 0 {
-                return Err(here(invalid("declares a negative size".into())));
-            }
-            if column.file_path().is_some_and(|path| !path.is_empty()) {
-                return Err(here(Error::new(ErrorKind::UnsupportedParquet, "is stored in another file")));
-            }
-            let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
-            let end = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());
-            if end.and_then(|(start, length)| start.checked_add(length)).is_none_or(|end| end > file_size) {
-                let message = format!(
-                    "claims {} bytes from byte {start}, and the file has {file_size}",
-                    column.compressed_size()
-                );
-                return Err(here(invalid(message)));
-            }
-        }
-    }
-    Ok(())
-}
-
 /// The columns below each field of the Arrow schema: both number the leaves of the same tree from left to right.
 fn match_leaves(reader: &ArrowReaderMetadata) -> Result<Vec<Range<usize>>> {
     let descriptor = reader.parquet_schema();
@@ -585,128 +397,4 @@ fn match_leaves(reader: &ArrowReaderMetadata) -> Result<Vec<Range<usize>>> {
         return Err(Error::new(ErrorKind::UnsupportedParquet, "some columns have no Arrow type"));
     }
     Ok(leaves)
-}
-
-/// How much memory the values of one column take.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Measure {
-    /// Bytes of a value, without what a string points to.
-    pub(super) width: u64,
-    /// How many values one entry of the column can turn into: a null in a list of fixed size takes up all its places.
-    factor: u64,
-    /// How many values there are in every row, if that does not depend on the row.
-    per_row: Option<u64>,
-}
-
-impl Default for Measure {
-    fn default() -> Self {
-        Self { width: 16, factor: 1, per_row: None }
-    }
-}
-
-impl Measure {
-    /// How many values `rows` rows with `entries` entries turn into, at most.
-    pub(super) fn values(&self, entries: u64, rows: u64) -> u64 {
-        match self.per_row {
-            Some(per_row) => rows.saturating_mul(per_row),
-            None => entries.saturating_mul(self.factor),
-        }
-    }
-}
-
-/// What lies above a field.
-#[derive(Debug, Clone, Copy)]
-struct Above {
-    nullable: bool,
-    factor: u64,
-    per_row: Option<u64>,
-}
-
-/// Notes the measure of every leaf below a type.
-fn measure(data_type: &DataType, mut above: Above, measures: &mut Vec<Measure>, dictionaries: &mut Vec<usize>) {
-    match data_type {
-        DataType::Struct(_) => {}
-        DataType::FixedSizeList(_, size) => {
-            let size = u64::from(size.unsigned_abs()).max(1);
-            above.per_row = above.per_row.map(|per_row| per_row.saturating_mul(size));
-            if above.nullable {
-                above.factor = above.factor.saturating_mul(size);
-            }
-        }
-        _ if rowdex_projection::children(data_type).is_empty() => {
-            let width = match data_type {
-                DataType::FixedSizeBinary(size) => u64::from(size.unsigned_abs()),
-                DataType::Dictionary(_, _) => {
-                    dictionaries.push(measures.len());
-                    8
-                }
-                other => other.primitive_width().map_or(16, |width| width as u64),
-            };
-            measures.push(Measure { width, factor: above.factor, per_row: above.per_row });
-            return;
-        }
-        _ => above.per_row = None,
-    }
-    for child in rowdex_projection::children(data_type) {
-        let above = Above { nullable: above.nullable || child.is_nullable(), ..above };
-        measure(child.data_type(), above, measures, dictionaries);
-    }
-}
-
-/// Whether the pages of every column lie one behind the other inside its bytes, each with rows of its own.
-fn pages_make_sense(metadata: &ParquetMetaData) -> bool {
-    let ([group], Some([columns])) = (metadata.row_groups(), metadata.offset_index().map(Vec::as_slice)) else {
-        return false;
-    };
-    group.num_columns() == columns.len()
-        && group.columns().iter().zip(columns).all(|(column, index)| {
-            let (start, length) = column.byte_range();
-            let (mut next_byte, mut next_row) = (start, 0);
-            let pages = index.page_locations();
-            let ordered = pages.iter().enumerate().all(|(place, page)| {
-                let (Ok(offset), Ok(size)) = (u64::try_from(page.offset), u64::try_from(page.compressed_page_size))
-                else {
-                    return false;
-                };
-                let row = page.first_row_index;
-                // A dictionary lies before the first page, and nothing between pages.
-                let in_order = if place == 0 { offset >= next_byte } else { offset == next_byte }
-                    && size > 0
-                    && row < group.num_rows().max(1)
-                    && if place == 0 { row == 0 } else { row > next_row };
-                (next_byte, next_row) = (offset + size, row);
-                in_order
-            });
-            ordered && next_byte == start + length && (!pages.is_empty() || group.num_rows() == 0)
-        })
-}
-
-/// The schema with the given columns, by their number in the file, changed to views.
-fn with_views(schema: &SchemaRef, leaves: &[Range<usize>], views: &[usize]) -> SchemaRef {
-    fn change(data_type: &DataType, at: &mut usize, views: &[usize]) -> DataType {
-        let children = rowdex_projection::children(data_type);
-        if children.is_empty() {
-            let leaf = *at;
-            *at += leaf_count(data_type);
-            let plain = match data_type {
-                DataType::Dictionary(_, values) => values,
-                other => other,
-            };
-            let view = rowdex_projection::view_of(plain).filter(|_| views.binary_search(&leaf).is_ok());
-            return view.unwrap_or_else(|| data_type.clone());
-        }
-        let changed = children.iter().map(|child| {
-            let data_type = change(child.data_type(), at, views);
-            Arc::new(child.as_ref().clone().with_data_type(data_type))
-        });
-        rowdex_projection::with_children(data_type, changed.collect())
-    }
-    let fields = schema.fields().iter().zip(leaves).map(|(field, leaves)| {
-        if !has_some_of(views, leaves) {
-            return Arc::clone(field);
-        }
-        let data_type = change(field.data_type(), &mut leaves.start.clone(), views);
-        Arc::new(field.as_ref().clone().with_data_type(data_type))
-    });
-    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }

@@ -227,10 +227,7 @@ pub(super) fn walk(bytes: &[u8], chunk: &Chunk, tally: &mut Tally, found: &mut d
 }
 
 fn page(header: &Header, body: &[u8], uncompressed: u64, chunk: &Chunk, tally: &mut Tally) -> Result<(), Refusal> {
-    let kind = header.kind.unwrap_or(-1);
-    if !matches!(kind, DATA_PAGE | DICTIONARY_PAGE | DATA_PAGE_V2) {
-        return Ok(());
-    }
+    let Some(kind @ (DATA_PAGE | DICTIONARY_PAGE | DATA_PAGE_V2)) = header.kind else { return Ok(()) };
     let too_large = |bytes: u64| {
         let limit = chunk.page_limit;
         Err(Refusal::TooLarge(format!("a page expands to {bytes} bytes, more than the {limit} allowed")))
@@ -267,15 +264,14 @@ fn page(header: &Header, body: &[u8], uncompressed: u64, chunk: &Chunk, tally: &
         match encoding {
             Some(Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) => tally.referring += values,
             Some(Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY) => {
-                let plain = expand(packed, packed_size, header.plain, chunk)?;
-                let data =
-                    if header.levels.is_some() { Some(&plain[..]) } else { after_levels(&plain, chunk.max_levels) };
-                let data = data.ok_or_else(|| Refusal::Damaged("a page ends inside its levels".into()))?;
                 let prefixed = encoding == Some(Encoding::DELTA_BYTE_ARRAY);
                 // Lengths of what values share with the one before are kept until those of the rest are met.
                 if prefixed && values.saturating_mul(4) > chunk.page_limit {
                     return too_large(values.saturating_mul(4));
                 }
+                let plain = expand(packed, packed_size, header.plain, chunk)?;
+                let data = if header.levels.is_some() { Some(&*plain) } else { after_levels(&plain, chunk.max_levels) };
+                let data = data.ok_or_else(|| Refusal::Damaged("a page ends inside its levels".into()))?;
                 tally.spelled_out += spelled_out(data, values, prefixed)
                     .ok_or_else(|| Refusal::Damaged("the lengths of a delta-encoded page do not make sense".into()))?;
             }

@@ -220,10 +220,16 @@ impl Pages {
         } else {
             self.each_decoded(&rest, |batch| with_direct(batch.columns(), batch.num_rows()))?;
         }
-        if let Some(due) = &due {
+        self.end(team.into_columns(), selected.is_some(), due.map(|due| due.seen))
+    }
+
+    /// Makes sure that nothing is left in columns of which all wanted rows were decoded, and that the parquet crate has
+    /// `seen` as many rows as there are.
+    fn end(&self, mut columns: Vec<Column>, selective: bool, seen: Option<u32>) -> Result<()> {
+        if let Some(seen) = seen {
             // Rows behind the last one that is due, or too few of them, show that others may have moved.
             let rows = self.reader.metadata().row_groups().get(self.group).map_or(0, |group| group.num_rows());
-            if i64::from(due.seen) != rows {
+            if i64::from(seen) != rows {
                 let message = "the row group cannot be decoded: its pages do not hold as many rows as the footer says";
                 return Err(Error::new(ErrorKind::InvalidParquet, message));
             }
@@ -231,12 +237,11 @@ impl Pages {
         if self.selection.is_some() && self.located().is_some() {
             return Ok(());
         }
-        let mut direct = team.into_columns();
-        if selected.is_some() || self.selection.is_some() {
+        if selective || self.selection.is_some() {
             // What is behind the last row that is due may show that what was before is damaged.
-            direct.iter_mut().try_for_each(|column| caught_panic(|| column.skip_rest()))?;
+            columns.iter_mut().try_for_each(|column| caught_panic(|| column.skip_rest()))?;
         }
-        direct.iter_mut().try_for_each(|column| caught_panic(|| column.end()))
+        columns.iter_mut().try_for_each(|column| caught_panic(|| column.end()))
     }
 
     /// For each of the fields, the column if it is decoded straight from its pages; and the leaves of the others.

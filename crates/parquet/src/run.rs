@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parquet::file::metadata::RowGroupMetaData;
 
 use super::columns::{leaves_from, origins};
-use super::decode::{GroupDecoder, check_values, walk};
+use super::decode::{GroupDecoder, Wanted, check_values, walk};
 use super::direct;
 use super::guard::FilePage;
 use super::pages::Pages;
@@ -82,7 +82,8 @@ impl GroupDecoder<'_> {
             decoded = decoded.saturating_add(chunk.get_array_memory_size() as u64);
             sink.take(chunk)
         };
-        self.decode_pages(&pages, &leaves, &origins, &[], None, chunk_rows, bytes, &mut each)?;
+        let wanted = Wanted { leaves: &leaves, origins: &origins, alone: &[], selected: None, chunk_rows };
+        self.decode_pages(&pages, &wanted, bytes, &mut each)?;
         Ok(Some(decoded))
     }
 

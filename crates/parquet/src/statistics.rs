@@ -13,7 +13,7 @@ use parquet::DecodeResult;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::basic::{ColumnOrder, SortOrder, Type};
 use parquet::file::metadata::{
-    ColumnChunkMetaData, FileMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions,
+    ColumnChunkMetaData, FileMetaData, PageIndexPolicy, ParquetColumnIndex, ParquetMetaData, ParquetMetaDataOptions,
     ParquetMetaDataPushDecoder, ParquetMetaDataReader, ParquetStatisticsPolicy, RowGroupMetaData,
 };
 use parquet::schema::types::{SchemaDescriptor, Type as SchemaType};
@@ -156,8 +156,6 @@ impl Statistics {
         if column.column_descr().max_rep_level() > 0 || !has_order(order, column.column_type(), own) {
             return None;
         }
-        let offset = column.column_index_offset()?;
-        let length = column.column_index_length().filter(|length| i64::from(*length) <= MAX_COLUMN_INDEX)?;
         // The positions were checked: pages follow each other, each with rows of its own.
         let paged = file.paged(bytes, row_group).ok()??;
         let positions = paged.offset_index()?.first()?.get(leaf)?.clone();
@@ -168,38 +166,7 @@ impl Statistics {
             return None;
         }
         let read = || {
-            // A file of this column alone, so that no other one's index is read.
-            let root =
-                SchemaType::group_type_builder("schema").with_fields(vec![column.column_descr().self_type_ptr()]);
-            let schema = Arc::new(SchemaDescriptor::new(Arc::new(root.build().ok()?)));
-            let chunk = ColumnChunkMetaData::builder(schema.column(0))
-                .set_num_values(column.num_values())
-                .set_column_index_offset(Some(offset))
-                .set_column_index_length(Some(length))
-                .build()
-                .ok()?;
-            let group = RowGroupMetaData::builder(Arc::clone(&schema))
-                .set_num_rows(i64::from(rows))
-                .set_column_metadata(vec![chunk])
-                .build()
-                .ok()?;
-            let alone = FileMetaData::new(1, i64::from(rows), None, None, Arc::clone(&schema), None);
-            let end = u64::try_from(offset.checked_add(i64::from(length))?).ok()?;
-            let alone = ParquetMetaData::new(alone, vec![group]);
-            let mut decoder = ParquetMetaDataPushDecoder::try_new_with_metadata(end, alone)
-                .ok()?
-                .with_column_index_policy(PageIndexPolicy::Optional)
-                .with_offset_index_policy(PageIndexPolicy::Skip);
-            let index = loop {
-                match decoder.try_decode().ok()? {
-                    DecodeResult::Data(metadata) => break metadata.column_index()?.clone(),
-                    DecodeResult::Finished => return None,
-                    DecodeResult::NeedsData(ranges) => {
-                        let read = read_exactly(bytes, &ranges).ok()?;
-                        decoder.push_ranges(ranges, read).ok()?;
-                    }
-                }
-            };
+            let (index, schema) = column_index(column, rows, bytes)?;
             if index.first()?.first()?.num_pages() != first.len() as u64 {
                 return None;
             }
@@ -223,6 +190,46 @@ impl Statistics {
             fits.then(|| first.iter().enumerate().map(page).collect())
         };
         catch_unwind(AssertUnwindSafe(read)).ok().flatten()
+    }
+}
+
+/// The index of a column's pages, by a schema of this column alone, so that no other one's index is read.
+fn column_index(
+    column: &ColumnChunkMetaData,
+    rows: u32,
+    bytes: &dyn FileBytes,
+) -> Option<(ParquetColumnIndex, Arc<SchemaDescriptor>)> {
+    let offset = column.column_index_offset()?;
+    let length = column.column_index_length().filter(|length| i64::from(*length) <= MAX_COLUMN_INDEX)?;
+    let root = SchemaType::group_type_builder("schema").with_fields(vec![column.column_descr().self_type_ptr()]);
+    let schema = Arc::new(SchemaDescriptor::new(Arc::new(root.build().ok()?)));
+    let chunk = ColumnChunkMetaData::builder(schema.column(0))
+        .set_num_values(column.num_values())
+        .set_column_index_offset(Some(offset))
+        .set_column_index_length(Some(length))
+        .build()
+        .ok()?;
+    let group = RowGroupMetaData::builder(Arc::clone(&schema))
+        .set_num_rows(i64::from(rows))
+        .set_column_metadata(vec![chunk])
+        .build()
+        .ok()?;
+    let alone = FileMetaData::new(1, i64::from(rows), None, None, Arc::clone(&schema), None);
+    let end = u64::try_from(offset.checked_add(i64::from(length))?).ok()?;
+    let alone = ParquetMetaData::new(alone, vec![group]);
+    let mut decoder = ParquetMetaDataPushDecoder::try_new_with_metadata(end, alone)
+        .ok()?
+        .with_column_index_policy(PageIndexPolicy::Optional)
+        .with_offset_index_policy(PageIndexPolicy::Skip);
+    loop {
+        match decoder.try_decode().ok()? {
+            DecodeResult::Data(metadata) => return Some((metadata.column_index()?.clone(), schema)),
+            DecodeResult::Finished => return None,
+            DecodeResult::NeedsData(ranges) => {
+                let read = read_exactly(bytes, &ranges).ok()?;
+                decoder.push_ranges(ranges, read).ok()?;
+            }
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
 use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
 
-use rowdex_projection::{children, with_children, with_wide_keys};
+use rowdex_projection::{children, view_of, with_children, with_wide_keys};
 
 /// The schema with the time zones that the writer noted, where the file itself says no more than UTC.
 pub(super) fn with_noted_zones(schema: &SchemaRef, metadata: &ParquetMetaData) -> SchemaRef {
@@ -163,4 +163,34 @@ pub(super) fn leaf_count(data_type: &DataType) -> usize {
 /// Whether one of the leaves, which are sorted, is in this range.
 pub(super) fn has_some_of(leaves: &[usize], range: &Range<usize>) -> bool {
     leaves.get(leaves.partition_point(|leaf| *leaf < range.start)).is_some_and(|leaf| *leaf < range.end)
+}
+
+/// The schema with the given columns, by their number in the file, changed to views.
+pub(super) fn with_views(schema: &SchemaRef, leaves: &[Range<usize>], views: &[usize]) -> SchemaRef {
+    fn change(data_type: &DataType, at: &mut usize, views: &[usize]) -> DataType {
+        let children = children(data_type);
+        if children.is_empty() {
+            let leaf = *at;
+            *at += leaf_count(data_type);
+            let plain = match data_type {
+                DataType::Dictionary(_, values) => values,
+                other => other,
+            };
+            let view = view_of(plain).filter(|_| views.binary_search(&leaf).is_ok());
+            return view.unwrap_or_else(|| data_type.clone());
+        }
+        let changed = children.iter().map(|child| {
+            let data_type = change(child.data_type(), at, views);
+            Arc::new(child.as_ref().clone().with_data_type(data_type))
+        });
+        with_children(data_type, changed.collect())
+    }
+    let fields = schema.fields().iter().zip(leaves).map(|(field, leaves)| {
+        if !has_some_of(views, leaves) {
+            return Arc::clone(field);
+        }
+        let data_type = change(field.data_type(), &mut leaves.start.clone(), views);
+        Arc::new(field.as_ref().clone().with_data_type(data_type))
+    });
+    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }

@@ -231,9 +231,8 @@ impl ColumnPages {
         let behind = &self.pages[place..];
         let page = match head.kind {
             PageKind::Dictionary => {
-                let encoding = head.encoding;
-                if !matches!(encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) {
-                    return Err(damaged(format!("has a dictionary encoded as {encoding}")));
+                if !matches!(head.encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) {
+                    return Err(damaged(format!("has a dictionary encoded as {}", head.encoding)));
                 }
                 let values = self.unpacking.unpacked(rest, head.expanded, false, behind)?;
                 return Ok(Some(Step::Dictionary(values, head.values)));

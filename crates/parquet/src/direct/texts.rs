@@ -103,6 +103,21 @@ fn push_lengths<O: OffsetSizeTrait>(
     Ok(end - start)
 }
 
+/// The next references to a dictionary, each for itself.
+fn spell_out(references: &mut Hybrid, count: usize, all: &mut Vec<u32>) -> Result<()> {
+    all.clear();
+    references.each(count, |piece| match piece {
+        Piece::Repeated(reference, times) => {
+            all.resize(all.len() + times, reference);
+            Ok(())
+        }
+        Piece::Packed(packed) => packed.each(|references| {
+            all.extend_from_slice(references);
+            Ok(())
+        }),
+    })
+}
+
 /// Copies a value to `start` of `to`, which has room behind it.
 fn copy(from: &[u8], at: usize, length: usize, to: &mut [u8], start: usize) {
     if length <= SHORT
@@ -209,17 +224,7 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
             }
             Page::Dictionary(references) => {
                 let Dictionary { bytes, values } = dictionary.as_ref().ok_or_else(no_dictionary)?;
-                kept.clear();
-                references.each(count, |piece| match piece {
-                    Piece::Repeated(reference, times) => {
-                        kept.resize(kept.len() + times, reference);
-                        Ok(())
-                    }
-                    Piece::Packed(packed) => packed.each(|references| {
-                        kept.extend_from_slice(references);
-                        Ok(())
-                    }),
-                })?;
+                spell_out(references, count, kept)?;
                 let length_of = |reference: &u32| {
                     values.get(*reference as usize).map(|value| value.1 as usize).ok_or_else(|| beyond(*reference))
                 };

@@ -1,0 +1,158 @@
+//! From decoded columns of the file to chunks of what is served.
+
+use std::borrow::Cow;
+
+use arrow::array::{ArrayRef, RecordBatch, new_null_array};
+use arrow::datatypes::FieldRef;
+
+use super::GroupDecoder;
+use super::alone::Alone;
+use crate::columns::Origin;
+use crate::masked::masked;
+use crate::pages::Pages;
+use crate::types::has_some_of;
+use crate::{FileBytes, adapt, caught_panic};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_rows::{Chunks, Footprint, compact_sparse, record_batch};
+
+/// What is decoded of a row group, and to what.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    /// The columns of the file that are decoded.
+    pub(crate) leaves: &'a [usize],
+    /// Where each output column comes from.
+    pub(crate) origins: &'a [Origin<'a>],
+    /// Columns of which the selected values are read, of which there are some then.
+    pub(crate) alone: &'a [Alone<'a>],
+    /// The rows, if they are not all.
+    pub(crate) selected: Option<&'a [u32]>,
+    pub(crate) chunk_rows: usize,
+}
+
+/// What an output column is made of.
+pub(super) enum Made<'a> {
+    Constant(Option<&'a str>),
+    Null,
+    /// A decoded column of the file, by its place among them.
+    Decoded(usize),
+}
+
+impl GroupDecoder<'_> {
+    /// Decodes what was fetched, batch by batch, and stops when a chunk becomes too much.
+    pub(crate) fn decode_pages(
+        &self,
+        pages: &Pages,
+        wanted: &Wanted<'_>,
+        bytes_of_file: &dyn FileBytes,
+        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        let Wanted { leaves, origins, alone, selected, chunk_rows } = *wanted;
+        let count = selected.map_or(pages.rows, <[u32]>::len);
+        let roots = self.roots(leaves);
+        let sources = self.sources(origins, &roots, alone);
+        let (mut footprint, mut bytes) = (Footprint::default(), 0_u64);
+        // What is due of a row group need not be copied to chunks of one length.
+        let is_due = selected.is_some() && pages.selection.is_none();
+        let mut chunks = Chunks::of(chunk_rows);
+        let mut seen = 0;
+        // The decoder makes short batches where values are large.
+        pages.each_batch(leaves, &roots, selected, count, |batch, rows| {
+            let first = seen;
+            seen += rows;
+            let here = selected.and_then(|selected| selected.get(first..seen)).unwrap_or_default();
+            let batch = match alone {
+                [] => Cow::from(batch),
+                alone => Cow::from(self.with_alone(batch, alone, here, bytes_of_file)?),
+            };
+            let part = caught_panic(|| {
+                let mut columns = self.columns(&sources, &batch, rows)?;
+                if pages.selection.is_some() {
+                    columns.iter_mut().for_each(compact_sparse);
+                }
+                let added = columns.iter().map(|column| footprint.add_array(column.as_ref()));
+                bytes = added.fold(bytes, u64::saturating_add);
+                self.within_limit(bytes)?;
+                self.batch(columns, rows)
+            })?;
+            if is_due {
+                (footprint, bytes) = (Footprint::default(), 0);
+                return each(part);
+            }
+            chunks.push(part);
+            while let Some(chunk) = caught_panic(|| chunks.next_chunk())? {
+                footprint = Footprint::default();
+                bytes = chunks.waiting().map(|part| footprint.add(part)).fold(0, u64::saturating_add);
+                each(chunk)?;
+            }
+            Ok(())
+        })?;
+        if seen != count {
+            let message = format!("holds {seen} rows where {count} were expected");
+            return Err(Error::new(ErrorKind::InvalidParquet, message));
+        }
+        caught_panic(|| chunks.last())?.map_or(Ok(()), each)
+    }
+
+    /// Finds out which column an error comes from by decoding each alone.
+    pub(super) fn blame(&self, pages: &Pages, leaves: &[usize], error: Error) -> Error {
+        if error.column().is_some()
+            || !matches!(error.kind(), ErrorKind::InvalidParquet | ErrorKind::UnsupportedParquet)
+        {
+            return error;
+        }
+        for root in self.roots(leaves) {
+            let range = self.file.leaves(root);
+            let own: Vec<usize> = leaves.iter().copied().filter(|leaf| range.contains(leaf)).collect();
+            if pages.each_decoded(&own, |_| Ok(())).is_err() {
+                return error.with_column(self.file.arrow_schema().field(root).name());
+            }
+        }
+        error
+    }
+
+    /// The fields of the file that have some of the leaves.
+    pub(crate) fn roots(&self, leaves: &[usize]) -> Vec<usize> {
+        let all = 0..self.file.arrow_schema().fields().len();
+        all.filter(|&root| has_some_of(leaves, &self.file.leaves(root))).collect()
+    }
+
+    /// What the output columns are made of, where the file's fields `roots` are decoded, and behind them those that are
+    /// read alone.
+    pub(super) fn sources<'a>(&self, origins: &[Origin<'a>], roots: &[usize], alone: &[Alone<'_>]) -> Vec<Made<'a>> {
+        let of_root = |place: usize| {
+            let alone = || Some(roots.len() + alone.iter().position(|alone| alone.root == place)?);
+            roots.binary_search(&place).ok().or_else(alone)
+        };
+        let made = |origin: &Origin<'a>| match *origin {
+            Origin::Partition(value) => Made::Constant(value),
+            // Of a group without columns, or of no rows at all, there is nothing to decode.
+            Origin::File(place) => of_root(place).map_or(Made::Null, Made::Decoded),
+            Origin::Missing => Made::Null,
+        };
+        origins.iter().map(made).collect()
+    }
+
+    /// The output columns, from the decoded columns of the file.
+    pub(super) fn columns(&self, sources: &[Made<'_>], decoded: &[ArrayRef], rows: usize) -> Result<Vec<ArrayRef>> {
+        let limit = self.max_decoded_bytes;
+        let column = |(made, field): (&Made<'_>, &FieldRef)| {
+            let array = match *made {
+                Made::Constant(value) => adapt::constant(value, field, rows, limit)?,
+                Made::Null => new_null_array(field.data_type(), rows),
+                Made::Decoded(place) => {
+                    let array =
+                        decoded.get(place).ok_or_else(|| Error::new(ErrorKind::Internal, "a column is lost"))?;
+                    adapt::adapt(&masked(array, field.name())?, field.data_type(), field.name(), limit)?
+                }
+            };
+            adapt::check_nulls(&array, field)?;
+            Ok(array)
+        };
+        sources.iter().zip(self.projection.internal().fields()).map(column).collect()
+    }
+
+    pub(super) fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+        record_batch(self.projection.internal(), columns, rows)
+            .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()).with_source(error))
+    }
+}

@@ -1,0 +1,135 @@
+//! What is checked of a footer before it is relied on.
+
+use parquet::file::metadata::ParquetMetaData;
+
+use crate::thrift::{BINARY, I32, LIST, Reader, STRUCT};
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// Levels of groups in a schema. The parser calls itself for each, and a stack that overflows ends the process.
+const MAX_DEPTH: usize = 100;
+
+/// Looks through the footer for what the parser must not meet: groups nested so deep that its stack overflows, and
+/// columns that are encrypted, which it would misread.
+pub(super) fn look_ahead(footer: &[u8]) -> Result<()> {
+    let invalid = || Error::new(ErrorKind::InvalidParquet, "the footer is damaged");
+    let mut reader = Reader::new(footer);
+    let mut last = 0;
+    while let Some((kind, id)) = reader.field(&mut last).ok_or_else(invalid)? {
+        match (id, kind) {
+            (2, LIST) => {
+                let depth = schema_depth(&mut reader).ok_or_else(invalid)?;
+                if depth > MAX_DEPTH {
+                    let message = format!("the schema nests {depth} levels deep, more than {MAX_DEPTH}");
+                    return Err(Error::new(ErrorKind::UnsupportedParquet, message));
+                }
+            }
+            (8, STRUCT) => {
+                return Err(Error::new(ErrorKind::UnsupportedParquet, "the file has encrypted columns")
+                    .with_hint("encrypted files cannot be read; write the data without encryption"));
+            }
+            (2 | 8, _) => return Err(invalid()),
+            _ => reader.skip_value(kind).ok_or_else(invalid)?,
+        }
+    }
+    Ok(())
+}
+
+/// The deepest nesting of a flattened schema tree, in which every group is followed by as many fields as it counts.
+fn schema_depth(reader: &mut Reader<'_>) -> Option<usize> {
+    let (kind, count) = reader.list()?;
+    if count > 0 && kind != STRUCT {
+        return None;
+    }
+    let mut open: Vec<i32> = Vec::new();
+    let mut deepest = 0;
+    for _ in 0..count {
+        let mut children = 0;
+        let mut last = 0;
+        while let Some((kind, id)) = reader.field(&mut last)? {
+            match (id, kind) {
+                (5, I32) => children = reader.i32()?,
+                (4, BINARY) => reader.skip_value(BINARY)?,
+                (4 | 5, _) => return None,
+                _ => reader.skip_value(kind)?,
+            }
+        }
+        while open.last() == Some(&0) {
+            open.pop();
+        }
+        if let Some(left) = open.last_mut() {
+            *left -= 1;
+        }
+        if children > 0 {
+            open.push(children);
+            deepest = deepest.max(open.len());
+            // Deep enough to be refused: no need to let the stack grow with the footer.
+            if deepest > 10 * MAX_DEPTH {
+                return Some(deepest);
+            }
+        }
+    }
+    Some(deepest)
+}
+
+/// Checks what the decoder takes for granted.
+pub(super) fn check(metadata: &ParquetMetaData, file_size: u64) -> Result<()> {
+    let invalid = |message: String| Error::new(ErrorKind::InvalidParquet, message);
+    let columns = metadata.file_metadata().schema_descr().num_columns();
+    for (place, group) in metadata.row_groups().iter().enumerate() {
+        let here = |error: Error| error.with_row_group(place as u64);
+        if group.num_columns() != columns {
+            let message = format!("has {} columns, and the schema {columns}", group.num_columns());
+            return Err(here(invalid(message)));
+        }
+        if !(0..=i64::from(i32::MAX)).contains(&group.num_rows()) {
+            return Err(here(invalid(format!("cannot have {} rows", group.num_rows()))));
+        }
+        for column in group.columns() {
+            let here = |error: Error| here(error.with_column(column.column_path().string()));
+            if column.num_values() < 0 || column.uncompressed_size() < 0 {
+                return Err(here(invalid("declares a negative size".into())));
+            }
+            if column.file_path().is_some_and(|path| !path.is_empty()) {
+                return Err(here(Error::new(ErrorKind::UnsupportedParquet, "is stored in another file")));
+            }
+            let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+            let end = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());
+            if end.and_then(|(start, length)| start.checked_add(length)).is_none_or(|end| end > file_size) {
+                let message = format!(
+                    "claims {} bytes from byte {start}, and the file has {file_size}",
+                    column.compressed_size()
+                );
+                return Err(here(invalid(message)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the pages of every column lie one behind the other inside its bytes, each with rows of its own.
+pub(super) fn pages_make_sense(metadata: &ParquetMetaData) -> bool {
+    let ([group], Some([columns])) = (metadata.row_groups(), metadata.offset_index().map(Vec::as_slice)) else {
+        return false;
+    };
+    group.num_columns() == columns.len()
+        && group.columns().iter().zip(columns).all(|(column, index)| {
+            let (start, length) = column.byte_range();
+            let (mut next_byte, mut next_row) = (start, 0);
+            let pages = index.page_locations();
+            let ordered = pages.iter().enumerate().all(|(place, page)| {
+                let (Ok(offset), Ok(size)) = (u64::try_from(page.offset), u64::try_from(page.compressed_page_size))
+                else {
+                    return false;
+                };
+                let row = page.first_row_index;
+                // A dictionary lies before the first page, and nothing between pages.
+                let in_order = if place == 0 { offset >= next_byte } else { offset == next_byte }
+                    && size > 0
+                    && row < group.num_rows().max(1)
+                    && if place == 0 { row == 0 } else { row > next_row };
+                (next_byte, next_row) = (offset + size, row);
+                in_order
+            });
+            ordered && next_byte == start + length && (!pages.is_empty() || group.num_rows() == 0)
+        })
+}
