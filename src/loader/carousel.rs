@@ -1,89 +1,150 @@
-//! What is held of each group: extractions, in the order in which they are due, and groups that stay decoded.
+//! What is held of each unit: extractions, in the order in which they are due, and units that stay in memory.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::held::{DueRows, Slice, Whole};
 use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_rows::Held;
 
-/// The slices that have the rows of one group.
+/// What one extraction brought: rows in the order in which they are due.
 #[derive(Debug)]
-pub(crate) struct GroupPart {
-    pub(crate) group: u32,
-    /// Its place among all slices of the segment, and of the first one behind it.
-    pub(crate) slices: Range<u32>,
+pub(crate) struct DueRows {
+    pieces: VecDeque<Held>,
+    /// Why there are no rows after those of the pieces.
+    error: Option<Error>,
+    /// Rows that were not claimed.
+    left: usize,
 }
 
-/// Rows that a segment takes off the carousel, those of each group in the order in which they are due.
+impl DueRows {
+    /// These rows, piece by piece.
+    pub(crate) fn of(pieces: impl Into<VecDeque<Held>>) -> Self {
+        let pieces = pieces.into();
+        Self { left: pieces.iter().map(Held::num_rows).sum(), pieces, error: None }
+    }
+
+    /// So many rows that cannot be had: the error comes up when one of them is claimed.
+    pub(crate) fn failed(error: Error, rows: usize) -> Self {
+        Self { pieces: VecDeque::new(), error: Some(error), left: rows }
+    }
+
+    /// These rows, and then so many that cannot be had.
+    pub(crate) fn before(self, error: Error, rows: usize) -> Self {
+        Self { error: Some(error), left: self.left + rows, ..self }
+    }
+
+    /// Says which row ids these have, because they stand in for others. They are the labels of rows.
+    pub(crate) fn with_ids(mut self, mut ids: &[u64]) -> Self {
+        for piece in &mut self.pieces {
+            let (own, rest) = ids.split_at(piece.num_rows().min(ids.len()));
+            (*piece, ids) = (piece.clone().with_labels(own), rest);
+        }
+        self
+    }
+
+    /// Bytes that they take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.pieces.iter().map(Held::bytes).sum()
+    }
+
+    /// Takes the next rows. Says how many bytes are freed once they are dropped, and how many rows are missing.
+    fn claim(&mut self, mut rows: usize, claimed: &mut Vec<Held>) -> (u64, usize) {
+        let mut freed = 0;
+        self.left = self.left.saturating_sub(rows);
+        while rows > 0 {
+            let Some(piece) = self.pieces.front_mut() else { break };
+            if rows < piece.num_rows() {
+                claimed.push(piece.split_front(rows));
+                rows = 0;
+            } else if let Some(piece) = self.pieces.pop_front() {
+                rows -= piece.num_rows();
+                freed += piece.bytes();
+                claimed.push(piece);
+            }
+        }
+        (freed, rows)
+    }
+}
+
+/// The pieces that have the rows of one unit.
+#[derive(Debug)]
+pub(crate) struct UnitPart {
+    pub(crate) unit: u32,
+    /// The place among all pieces of the segment of its first, and of the first one behind it.
+    pub(crate) pieces: Range<u32>,
+}
+
+/// Rows that a segment takes off the carousel, those of each unit in the order in which they are due.
 #[derive(Debug, Default)]
 pub(crate) struct Claimed {
-    pub(crate) parts: Vec<GroupPart>,
-    pub(crate) slices: Vec<Slice>,
-    /// Why a group has no more rows than those.
+    pub(crate) parts: Vec<UnitPart>,
+    pub(crate) pieces: Vec<Held>,
+    /// Why a unit has no more rows than those.
     pub(crate) errors: Vec<(u32, Error)>,
     /// How many rows the segment has.
     pub(crate) rows: u64,
-    /// Bytes that are freed once `slices` is dropped.
+    /// Bytes that are freed once `pieces` are dropped.
     pub(crate) bytes: u64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Carousel {
-    /// For every group its due rows, by the number of the extraction.
+    /// For every unit its due rows, by the number of the extraction.
     queues: Vec<VecDeque<(u64, DueRows)>>,
-    whole: Vec<Option<Whole>>,
+    whole: Vec<Option<Held>>,
 }
 
 impl Carousel {
-    pub(crate) fn new(groups: usize) -> Self {
-        Self { queues: (0..groups).map(|_| VecDeque::new()).collect(), whole: vec![None; groups] }
+    pub(crate) fn new(units: usize) -> Self {
+        Self { queues: (0..units).map(|_| VecDeque::new()).collect(), whole: vec![None; units] }
     }
 
-    /// The group and its bytes, if it stayed decoded.
-    pub(crate) fn whole(&self, group: u32) -> Option<Whole> {
-        self.whole.get(group as usize)?.clone()
+    /// The unit, if it stayed in memory.
+    pub(crate) fn whole(&self, unit: u32) -> Option<Held> {
+        self.whole.get(unit as usize)?.clone()
     }
 
-    /// Keeps a decoded group, or lets it go.
-    pub(crate) fn stay(&mut self, group: u32, kept: Option<Whole>) {
-        if let Some(place) = self.whole.get_mut(group as usize) {
+    /// Keeps a unit in memory, or lets it go.
+    pub(crate) fn stay(&mut self, unit: u32, kept: Option<Held>) {
+        if let Some(place) = self.whole.get_mut(unit as usize) {
             *place = kept;
         }
     }
 
-    pub(crate) fn insert(&mut self, group: u32, number: u64, due: DueRows) {
-        if let Some(queues) = self.queues.get_mut(group as usize) {
-            let at = queues.partition_point(|(other, _)| *other < number);
-            queues.insert(at, (number, due));
+    pub(crate) fn insert(&mut self, unit: u32, number: u64, due: DueRows) {
+        if let Some(queue) = self.queues.get_mut(unit as usize) {
+            let at = queue.partition_point(|(other, _)| *other < number);
+            queue.insert(at, (number, due));
         }
     }
 
-    /// Takes the rows of a segment, given as how many of which group. All extractions that it needs are inserted.
+    /// Takes the rows of a segment, given as how many of which unit. All extractions that it needs are inserted.
     pub(crate) fn claim(&mut self, parts: &[(u32, u32)]) -> Claimed {
         let mut claimed = Claimed {
             parts: Vec::with_capacity(parts.len()),
-            slices: Vec::with_capacity(parts.len()),
+            pieces: Vec::with_capacity(parts.len()),
             rows: parts.iter().map(|(_, rows)| u64::from(*rows)).sum(),
             ..Claimed::default()
         };
-        for &(group, rows) in parts {
-            let first = claimed.slices.len() as u32;
-            if let Err(error) = self.claim_part(group, rows as usize, &mut claimed) {
-                claimed.errors.push((group, error));
+        for &(unit, rows) in parts {
+            let first = claimed.pieces.len() as u32;
+            if let Err(error) = self.claim_part(unit, rows as usize, &mut claimed) {
+                claimed.errors.push((unit, error));
             }
-            claimed.parts.push(GroupPart { group, slices: first..claimed.slices.len() as u32 });
+            claimed.parts.push(UnitPart { unit, pieces: first..claimed.pieces.len() as u32 });
         }
         claimed
     }
 
-    fn claim_part(&mut self, group: u32, rows: usize, claimed: &mut Claimed) -> Result<()> {
-        let lost = || Error::new(ErrorKind::Internal, format!("rows of group {group} are not held"));
-        let queue = self.queues.get_mut(group as usize).ok_or_else(lost)?;
+    fn claim_part(&mut self, unit: u32, rows: usize, claimed: &mut Claimed) -> Result<()> {
+        let lost = || Error::new(ErrorKind::Internal, format!("rows of unit {unit} are not held"));
+        let queue = self.queues.get_mut(unit as usize).ok_or_else(lost)?;
         let (_, due) = queue.front_mut().ok_or_else(lost)?;
-        let (freed, missing) = due.claim(rows, &mut claimed.slices);
+        let (freed, missing) = due.claim(rows, &mut claimed.pieces);
         claimed.bytes += freed;
-        let error = (missing > 0).then(|| due.error().cloned().unwrap_or_else(lost));
-        if due.is_used_up() {
+        let error = (missing > 0).then(|| due.error.clone().unwrap_or_else(lost));
+        // Those included that could not be had.
+        if due.left == 0 {
             queue.pop_front();
         }
         error.map_or(Ok(()), Err)

@@ -5,7 +5,7 @@ use std::sync::Weak;
 use std::time::Instant;
 
 use super::assemble::Assembled;
-use super::{LoaderStats, Place};
+use super::{LoaderStats, NextBatch};
 use rowdex_base::error::Result;
 use rowdex_order::sampler::DistributedSampler;
 
@@ -17,7 +17,7 @@ pub(crate) trait Deliver: Debug + Send + Sync {
 
     /// Goes on from another place of a sampler, which differs from the one before in its state alone. `false` if it
     /// cannot: whoever wants that makes another one.
-    fn go_to(&self, sampler: &DistributedSampler, place: Place) -> bool {
+    fn go_to(&self, sampler: &DistributedSampler, place: NextBatch) -> bool {
         let _ = (sampler, place);
         false
     }

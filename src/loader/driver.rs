@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::faults::Placed;
-use super::plan::{Extract, Next, Plan, Run, Segment};
+use super::plan::{Extract, Neighbours, Next, Plan, Segment};
+use super::recovery::Placed;
 use super::row_table::Near;
 use super::walk::{BatchRange, Walk};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -19,7 +19,7 @@ pub(crate) struct Driver {
     pub(crate) plan: Plan,
     walk: Box<dyn Walk>,
     ranges: VecDeque<BatchRange>,
-    runs: Vec<Run>,
+    runs: Vec<Neighbours>,
     near: Near,
     error: Option<Error>,
 }
@@ -75,7 +75,7 @@ impl Driver {
             let before = (runs.len(), replaced.len());
             let mut at = 0;
             while let Some(&row) = rows.get(at) {
-                let (served, (group, slot)) = match resolve(near, row) {
+                let (served, (unit, slot)) = match resolve(near, row) {
                     Ok(placed) => placed,
                     Err(error) => {
                         runs.truncate(before.0);
@@ -85,7 +85,7 @@ impl Driver {
                 };
                 let mut count = 1;
                 if served == row {
-                    // What was not lost of a group is followed by more that is not.
+                    // What was not lost of a unit is followed by more that is not.
                     let most = near.following(row).min((rows.len() - at) as u64);
                     while (count as u64) < most && rows[at + count] == row + count as u64 {
                         count += 1;
@@ -93,7 +93,7 @@ impl Driver {
                 } else {
                     replaced.push((walked + at, served));
                 }
-                runs.push(Run { group, slot, rows: count as u32 });
+                runs.push(Neighbours { unit, slot, rows: count as u32 });
                 at += count;
             }
             walked += rows.len();

@@ -13,27 +13,24 @@ use std::time::Instant;
 
 use super::LoaderStats;
 use super::assemble::{Assembled, assemble};
-use super::carousel::{Carousel, Claimed};
+use super::carousel::{Carousel, Claimed, DueRows};
 use super::control::{closed, timed_out};
 use super::deliver::{Deliver, Watched};
 use super::driver::{Driver, Planned};
 use super::extract::{self, Serving};
-use super::faults::{Faults, panicked, undecoded};
-use super::groups::Groups;
-use super::held::{DueRows, Whole};
 use super::lookahead::Lookahead;
-use super::plan::{GroupSize, PIECES, Plan};
+use super::plan::Plan;
+use super::recovery::{Faults, Recovery, caught, panicked};
 use super::row_table::{Near, RowTable};
-use super::salvage::{lose, salvage};
 use super::schedule::{Extracted, Extraction, Limits, Measured, Outlook, Read, Schedule, Step, Task};
-use super::substitutes::Substitutes;
+use super::units::{Units, some};
 use super::walk::{BatchRange, Walk};
 use crate::dataset::Prefetch;
 use rowdex_base::buffers::{self, Buffers};
 use rowdex_base::crew::{self, Crew};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop::{self, Asked};
-use rowdex_rows::Layout;
+use rowdex_rows::{Held, Layout};
 
 /// What an engine is made for.
 #[derive(Debug, Clone)]
@@ -71,10 +68,10 @@ struct Shared {
     me: Weak<Self>,
     /// There are no threads: whoever wants a segment works for it.
     inline: bool,
-    groups: Arc<dyn Groups>,
+    units: Arc<Units>,
     faults: Arc<Faults>,
     batch_rows: u64,
-    /// Finds the group of a row.
+    /// Finds the unit of a row.
     table: Option<Arc<RowTable>>,
     /// How rows are packed, if their columns can be.
     layout: Option<Arc<Layout>>,
@@ -120,23 +117,23 @@ struct Ticket {
 enum Work {
     Plan(Box<Driver>, Vec<Measured>),
     Read(Read),
-    /// The row group if it stayed decoded, and what was read ahead.
-    Extract(Extraction, Option<Whole>, Option<Prefetch>),
+    /// The unit if it stayed in memory, and what was read ahead.
+    Extract(Extraction, Option<Held>, Option<Prefetch>),
     Assemble(u64, BatchRange, Claimed),
 }
 
 impl Engine {
     /// Starts its threads, if any.
     pub(crate) fn start(
-        groups: Arc<dyn Groups>,
+        units: Arc<Units>,
         faults: Arc<Faults>,
         walk: Box<dyn Walk>,
         settings: &Settings,
     ) -> Result<Self> {
-        let sizes: Vec<GroupSize> = (0..groups.count()).map(|group| groups.size(group)).collect();
-        let lookahead = Lookahead::new(&*groups, settings.memory, settings.threads, settings.read_concurrency);
+        let (sizes, form) = (units.sizes(), units.form().clone());
+        let lookahead = Lookahead::new(&units, settings.memory, settings.threads, settings.read_concurrency);
         let mut plan = Plan::new(&sizes, settings.memory - lookahead.reserve(), settings.batch_rows, settings.seed);
-        plan.set_aside((0..groups.count()).map(|group| groups.places_bytes(group)).sum());
+        plan.set_aside(units.places_bytes());
         let limits = Limits {
             memory: settings.memory,
             threads: settings.threads,
@@ -147,7 +144,7 @@ impl Engine {
         };
         let most_idle = MOST_IDLE.min(plan.largest()) as usize;
         let batches_idle = MOST_IDLE.min(plan.segment_bytes().saturating_mul(BATCHES_IDLE)) as usize;
-        let table = RowTable::of(&*groups).map(Arc::new);
+        let table = RowTable::of(&units).map(Arc::new);
         let driver = Driver::new(plan, walk, Near::with(table.clone()));
         let state = State {
             schedule: Schedule::new(limits, lookahead),
@@ -163,9 +160,9 @@ impl Engine {
             crew: (settings.threads > 1).then(|| Arc::new(Crew::new(WORTH_HELP, wake(Weak::clone(me))))),
             me: Weak::clone(me),
             inline: settings.threads == 0,
-            layout: Layout::of(&groups.schema(), &groups.served_schema()),
+            layout: Layout::of(&form.decoded, &form.served),
             table,
-            groups,
+            units,
             faults,
             batch_rows: settings.batch_rows,
             buffers: Arc::new(Buffers::keeping(most_idle)),
@@ -338,7 +335,7 @@ impl Shared {
             Task::Plan(measured) => Work::Plan(state.driver.take()?, measured),
             Task::Read(read) => Work::Read(read),
             Task::Extract(extraction) => {
-                let whole = if extraction.stayed { state.carousel.whole(extraction.extract.group) } else { None };
+                let whole = if extraction.stayed { state.carousel.whole(extraction.extract.unit) } else { None };
                 let prefetch = state.prefetch.remove(&extraction.number);
                 Work::Extract(extraction, whole, prefetch)
             }
@@ -372,7 +369,7 @@ impl Shared {
 
     fn start_read(&self, mut read: Read) {
         let slots = read.slots.as_mut().map(|slots| extract::distinct(slots));
-        let start = || self.groups.prefetch(read.group, slots.as_deref());
+        let start = || self.units.prefetch(read.unit, some(slots.as_deref()));
         let prefetch = catch_unwind(AssertUnwindSafe(start)).unwrap_or(None);
         if let Some(prefetch) = &prefetch {
             let (me, number) = (Weak::clone(&self.me), read.number);
@@ -405,7 +402,7 @@ impl Shared {
                     Measured::Memory(bytes) => driver.plan.set_memory(bytes),
                 }
             }
-            driver.advance(|near, row| self.faults.resolve(row, near, &*self.groups))
+            driver.advance(|near, row| self.faults.resolve(row, near, &self.units))
         }));
         let planned = planned.unwrap_or_else(|_| Planned::End(Some(panicked("the order"))));
         let outlook = Outlook {
@@ -438,58 +435,22 @@ impl Shared {
         self.work.notify_all();
     }
 
-    fn extract(&self, mut extraction: Extraction, whole: Option<Whole>, prefetch: Option<Prefetch>) {
-        let held = whole.is_some();
-        let (group, keep) = (extraction.extract.group, extraction.extract.keep);
-        let due = std::mem::take(&mut extraction.extract.slots);
-        let (slots, rows) = (due.to_vec(), due.len());
-        let joined = self.groups.row_groups(group).len() > 1;
-        // What is known to be lost is not tried again.
-        let lost = self.faults.lost_slots(group, &*self.groups);
-        let is_lost = |slot: &u32| lost.iter().any(|lost| lost.contains(slot));
-        let tried = lost.is_empty() || !slots.iter().any(is_lost);
+    fn extract(&self, mut extraction: Extraction, held: Option<Held>, prefetch: Option<Prefetch>) {
+        let slots = std::mem::take(&mut extraction.extract.slots);
+        let (unit, keep, was_held) = (extraction.extract.unit, extraction.extract.keep, held.is_some());
         let began = Instant::now();
-        let _buffers = buffers::enter(&self.buffers);
-        let _crew = self.crew.as_ref().map(crew::enter);
-        let mut decodes = 0;
-        let serving = Serving { batch_rows: self.batch_rows, layout: self.layout.as_ref() };
-        let work = || match whole {
-            Some(whole) => extract::from_whole(whole, slots, keep, &*self.groups, serving),
-            None => extract::from_file(&*self.groups, group, slots, keep, &lost, prefetch, serving),
+        let (extracted, decodes) = {
+            let _buffers = buffers::enter(&self.buffers);
+            let _crew = self.crew.as_ref().map(crew::enter);
+            let serving = Serving { units: &self.units, batch_rows: self.batch_rows, layout: self.layout.as_ref() };
+            let whole = |unit| self.lock().carousel.whole(unit);
+            let mut recovery = Recovery::new(serving, &self.faults, &whole);
+            // Whatever panics, a thread that ends here would be waited for for ever.
+            let extracted =
+                caught(self.units.row_groups(unit).start, || recovery.extract(unit, &slots, keep, held, prefetch));
+            (extracted, recovery.decodes)
         };
-        let result = tried.then(|| catch_unwind(AssertUnwindSafe(work)));
-        let result =
-            result.map(|result| result.unwrap_or_else(|_| Err(undecoded(self.groups.row_groups(group).start))));
-        let replaced = |decodes: &mut u64| {
-            let whole = |group| self.lock().carousel.whole(group).map(|(held, _)| held);
-            let pieces = if keep { 1 } else { PIECES };
-            Substitutes::new(&*self.groups, &self.faults, &whole)
-                .rows(group, &due.to_vec(), pieces, decodes)
-                .map(extract::Extracted::of_rows)
-        };
-        // Whatever panics, a thread that ends here would be waited for for ever.
-        let rest = || match result {
-            Some(Ok(extracted)) => {
-                decodes = extracted.decodes;
-                Ok(extracted)
-            }
-            Some(Err(error)) if self.faults.substitutes() => {
-                let lost = lose(&*self.groups, &self.faults, group, error, &mut decodes);
-                lost.and_then(|_| replaced(&mut decodes))
-            }
-            Some(Err(error)) if joined && !held => {
-                salvage(&*self.groups, group, &due.to_vec(), error, &mut decodes).map(extract::Extracted::of_rows)
-            }
-            Some(Err(error)) => {
-                decodes = u64::from(!held);
-                Err(error)
-            }
-            None => replaced(&mut decodes),
-        };
-        let rest = catch_unwind(AssertUnwindSafe(rest));
-        let extracted = rest.unwrap_or_else(|_| Err(undecoded(self.groups.row_groups(group).start)));
-        let took = began.elapsed();
-        let link = self.groups.link();
+        let (took, link) = (began.elapsed(), self.units.link());
         let mut state = self.lock();
         state.stats.decodes += decodes;
         state.stats.extractions += 1;
@@ -499,28 +460,28 @@ impl Shared {
                 state.stats.extracting += brought.picking;
                 state.stats.decoding += took.saturating_sub(brought.picking);
                 done.rows = Some(brought.rows.bytes());
-                done.stays = brought.stays.as_ref().map(|(_, bytes)| *bytes);
-                done.decoded = brought.decoded_bytes.map(|bytes| (self.groups.size(group).bytes, bytes));
+                done.stays = brought.stays.as_ref().map(Held::bytes);
+                done.decoded = brought.decoded_bytes.map(|bytes| (self.units.size(unit).bytes, bytes));
                 done.staged = brought.staged_bytes;
                 done.places = brought.places_bytes;
                 (brought.rows, brought.stays)
             }
-            Err(error) => (DueRows::failed(error, rows), None),
+            Err(error) => (DueRows::failed(error, slots.len()), None),
         };
         state.schedule.extracted(&extraction, done, link);
-        if !(held && keep) {
-            state.carousel.stay(group, stays);
+        if !(was_held && keep) {
+            state.carousel.stay(unit, stays);
         }
-        state.carousel.insert(group, extraction.number, rows);
+        state.carousel.insert(unit, extraction.number, rows);
         self.work.notify_all();
     }
 
-    fn assemble(&self, segment: u64, range: &BatchRange, claimed: Claimed) {
+    fn assemble(&self, segment: u64, range: &BatchRange, mut claimed: Claimed) {
         let began = Instant::now();
         let make = || {
             buffers::making_batches(&self.batches, || {
                 let near = Near::with(self.table.clone());
-                assemble(&*self.groups, near, range, &claimed)
+                assemble(&self.units, near, range, &mut claimed)
             })
         };
         let assembled = catch_unwind(AssertUnwindSafe(make));

@@ -9,10 +9,11 @@ use arrow::array::RecordBatch;
 use super::control::Control;
 use super::deliver::Deliver;
 use super::engine::{Engine, Settings};
-use super::faults::Faults;
-use super::groups::{DatasetGroups, Groups};
+use super::groups::dataset::DatasetGroups;
 use super::id_feed::{AnnouncedWalk, Feed, Ids};
-use super::{LoaderStats, Options, Owned, units};
+use super::recovery::Faults;
+use super::units::Units;
+use super::{LoaderStats, Options, Owned};
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -83,7 +84,7 @@ impl AnnouncedBuilder {
     pub fn build(self) -> Announced {
         let Self { dataset, options, portion } = self;
         Announced {
-            groups: units::joined(Arc::new(DatasetGroups::new(dataset.clone(), false)), options.memory),
+            units: Arc::new(Units::joined(Arc::new(DatasetGroups::new(dataset.clone(), false)), options.memory)),
             dataset,
             options,
             portion,
@@ -133,7 +134,7 @@ pub struct AnnouncedStats {
 #[derive(Debug)]
 pub struct Announced {
     dataset: Dataset,
-    groups: Arc<dyn Groups>,
+    units: Arc<Units>,
     options: Options,
     portion: Option<usize>,
     ids: Ids,
@@ -318,7 +319,7 @@ impl Announced {
             seed: 0,
         };
         let walk = AnnouncedWalk { feed: Arc::clone(&self.feed), portion };
-        Engine::start(Arc::clone(&self.groups), Arc::new(Faults::default()), Box::new(walk), &settings)
+        Engine::start(Arc::clone(&self.units), Arc::new(Faults::default()), Box::new(walk), &settings)
     }
 
     /// The rows at these positions; those without one, or that could not be had, from the dataset.

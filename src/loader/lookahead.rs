@@ -15,7 +15,7 @@
 //! a third fewer requests and bytes. Memory for which the order has no use, because it follows the files or the run has
 //! just begun, is free.
 
-use super::groups::Groups;
+use super::units::Units;
 use rowdex_io::source::Link;
 
 /// What is aimed at before anything is measured: 50 ms of ten gigabits a second. To begin with less would cost a
@@ -62,9 +62,9 @@ pub(crate) struct Lookahead {
 impl Lookahead {
     /// For row groups of a store, within `memory`; none for others. `read_concurrency` chooses how many, and then it
     /// does not adapt.
-    pub(crate) fn new(groups: &dyn Groups, memory: u64, threads: usize, read_concurrency: Option<usize>) -> Self {
-        let costs = || (0..groups.count()).map(|group| groups.size(group).cost);
-        let largest = groups.is_remote().then(|| costs().max().unwrap_or(0));
+    pub(crate) fn new(units: &Units, memory: u64, threads: usize, read_concurrency: Option<usize>) -> Self {
+        let costs = || units.sizes().into_iter().map(|size| size.cost);
+        let largest = units.form().is_remote.then(|| costs().max().unwrap_or(0));
         Self::of(largest, memory, threads, read_concurrency)
     }
 

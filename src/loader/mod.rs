@@ -40,24 +40,21 @@ mod deliver;
 mod driver;
 mod engine;
 mod extract;
-mod faults;
 mod foreign_order;
 mod groups;
-mod held;
 mod id_feed;
 mod lookahead;
 mod part;
 #[cfg(feature = "capi")]
 mod peek;
-mod pick;
 mod plan;
 mod predict;
+mod recovery;
+mod route;
 mod row_table;
-mod salvage;
 mod schedule;
 mod share;
 mod slot_list;
-mod substitutes;
 #[cfg(test)]
 mod tests;
 mod units;
@@ -75,8 +72,6 @@ pub use self::control::Control;
 pub(crate) use self::control::closed;
 use self::deliver::Deliver;
 use self::engine::{Engine, Settings};
-use self::faults::Faults;
-pub use self::faults::{Fault, LostGroup, Substituted};
 pub use self::foreign_order::{Announced, AnnouncedBuilder, AnnouncedStats};
 use self::groups::Groups;
 pub use self::groups::Loadable;
@@ -84,7 +79,10 @@ use self::lookahead::Lookahead;
 #[cfg(feature = "capi")]
 pub(crate) use self::peek::Standing;
 pub use self::predict::Prediction;
+use self::recovery::Faults;
+pub use self::recovery::{Fault, LostGroup, Substituted};
 pub use self::share::{Server, Share};
+use self::units::Units;
 use self::walk::Epochs;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::{DistributedSampler, State};
@@ -327,13 +325,13 @@ impl LoaderBuilder {
     /// there. With `share` those of [`build`](Self::build), too.
     pub fn predict(&self) -> Result<Prediction> {
         let memory = self.options.memory;
-        let groups = self.units();
-        let ahead = Lookahead::new(&*groups, memory, self.options.threads, self.options.read_concurrency).reserve();
+        let units = self.units();
+        let ahead = Lookahead::new(&units, memory, self.options.threads, self.options.read_concurrency).reserve();
         let samplers = match (&self.share, &self.samplers[..]) {
             (Some(share), [sampler]) => share.ranks_of(sampler)?,
             _ => self.samplers.clone(),
         };
-        predict::predict(&*groups, &samplers.into(), memory - ahead, self.options.threads)
+        predict::predict(&units, &samplers.into(), memory - ahead, self.options.threads)
     }
 
     /// The loader, at the state of the sampler. Reads nothing and starts no thread.
@@ -370,25 +368,25 @@ impl LoaderBuilder {
     }
 
     fn made(self, is_server: bool) -> Result<Loader> {
-        let (groups, mut options) = (self.units(), self.options);
+        let (units, mut options) = (self.units(), self.options);
         if let Some(share) = self.share {
-            let group = share.resolve(is_server, self.dataset.fingerprint(), &*groups, &self.samplers, &options)?;
+            let group = share.resolve(is_server, self.dataset.fingerprint(), &units, &self.samplers, &options)?;
             options.group = Some(Arc::new(group));
         }
-        Loader::new(groups, self.samplers, options)
+        Loader::new(units, self.samplers, options)
     }
 
     /// What is read at once: small row groups together, unless the order takes them one by one.
-    fn units(&self) -> Arc<dyn Groups> {
+    fn units(&self) -> Arc<Units> {
         let in_order = match &self.samplers[..] {
             [sampler] if self.share.is_none() && sampler.serves_all_in_order() => self.groups.in_order(),
             _ => None,
         };
         let groups = in_order.unwrap_or_else(|| Arc::clone(&self.groups));
-        match self.samplers.iter().any(|sampler| sampler.orders().follows_row_groups()) {
-            true => groups,
-            false => units::joined(groups, self.options.memory),
-        }
+        Arc::new(match self.samplers.iter().any(|sampler| sampler.orders().follows_row_groups()) {
+            true => Units::each(groups),
+            false => Units::joined(groups, self.options.memory),
+        })
     }
 }
 
@@ -407,7 +405,7 @@ impl LoaderBuilder {
 /// In a forked child it starts again after the last batch that was served, with threads of its own.
 #[derive(Debug)]
 pub struct Loader {
-    groups: Arc<dyn Groups>,
+    units: Arc<Units>,
     samplers: Arc<[DistributedSampler]>,
     options: Options,
     /// Outlives the engine, so that what is lost is not tried again after a resume.
@@ -418,7 +416,7 @@ pub struct Loader {
     /// What comes after `waiting`.
     error: Option<Error>,
     over: Option<Over>,
-    place: Place,
+    place: NextBatch,
     state: State,
 }
 
@@ -433,18 +431,18 @@ enum Over {
 /// The next batch, counted over the ranks and steps of its epoch from the epoch's first step on. Batch 0 of an epoch
 /// that was resumed is the first that is left of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct NextBatch {
     epoch: u64,
     batch: u64,
 }
 
 #[cfg(target_os = "linux")]
-impl Place {
+impl NextBatch {
     /// The one after a batch, where there is one rank.
     fn after(batch: &Batch) -> Self {
         match batch.is_last() {
-            true => Place { epoch: batch.epoch.saturating_add(1), batch: 0 },
-            false => Place { epoch: batch.epoch, batch: batch.step + 1 },
+            true => NextBatch { epoch: batch.epoch.saturating_add(1), batch: 0 },
+            false => NextBatch { epoch: batch.epoch, batch: batch.step + 1 },
         }
     }
 }
@@ -485,7 +483,7 @@ impl Loader {
         }
     }
 
-    fn new(groups: Arc<dyn Groups>, samplers: Vec<DistributedSampler>, options: Options) -> Result<Self> {
+    fn new(units: Arc<Units>, samplers: Vec<DistributedSampler>, options: Options) -> Result<Self> {
         let Some(first) = samplers.first() else {
             return Err(Error::new(ErrorKind::InvalidArgument, "a loader for no rank at all"));
         };
@@ -501,19 +499,19 @@ impl Loader {
             return Err(Error::new(ErrorKind::InvalidArgument, "the ranks of a loader differ in more than the rank")
                 .with_hint("use one order, state, batch size, world and tail policy"));
         }
-        let least = predict::least_memory(&*groups);
+        let least = predict::least_memory(&units);
         if options.memory < least {
-            let (memory, count) = (options.memory, groups.num_row_groups());
+            let (memory, count) = (options.memory, units.num_row_groups());
             let message = format!("a memory of {memory} bytes is too little for rows of {count} row groups");
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(format!(
                 "give the loader {least} bytes or more: half of it is what is known of row groups"
             )));
         }
-        let place = Place { epoch: first.epoch(), batch: 0 };
-        let faults = Arc::new(Faults::new(options.fault, &*groups)?);
+        let place = NextBatch { epoch: first.epoch(), batch: 0 };
+        let faults = Arc::new(Faults::new(options.fault, &units)?);
         let (engine, waiting, error) = (None, VecDeque::new(), None);
         Ok(Self {
-            groups,
+            units,
             samplers: samplers.into(),
             options,
             faults,
@@ -530,7 +528,7 @@ impl Loader {
     /// The schema of every batch: the dataset's, or with views in the place of strings if these were [asked
     /// for](LoaderBuilder::with_views).
     pub fn schema(&self) -> SchemaRef {
-        self.groups.served_schema()
+        self.units.form().served.clone()
     }
 
     /// Where the run stands after the last step of which all batches were handed out. A loader, or a bare sampler, that
@@ -567,7 +565,7 @@ impl Loader {
         }
         self.samplers = samplers.into();
         let epoch = self.samplers.first().map_or(state.epoch, DistributedSampler::epoch);
-        self.go_to(Place { epoch, batch: 0 });
+        self.go_to(NextBatch { epoch, batch: 0 });
         Ok(())
     }
 
@@ -579,7 +577,7 @@ impl Loader {
         if self.failure().is_some() {
             return;
         }
-        if self.place != (Place { epoch, batch: 0 }) || self.over.is_some() {
+        if self.place != (NextBatch { epoch, batch: 0 }) || self.over.is_some() {
             let mut samplers = self.samplers.to_vec();
             for sampler in &mut samplers {
                 // An epoch that was resumed, and left since, is served whole when it comes again.
@@ -587,11 +585,11 @@ impl Loader {
                 sampler.set_epoch(epoch);
             }
             self.samplers = samplers.into();
-            self.go_to(Place { epoch, batch: 0 });
+            self.go_to(NextBatch { epoch, batch: 0 });
         }
     }
 
-    fn go_to(&mut self, place: Place) {
+    fn go_to(&mut self, place: NextBatch) {
         self.waiting.clear();
         (self.error, self.over) = (None, None);
         self.place = place;
@@ -639,7 +637,7 @@ impl Loader {
         if self.engine.as_ref().is_some_and(|owned| owned.process != std::process::id()) {
             self.waiting.clear();
             (self.error, self.engine) = (None, None);
-            self.faults = Arc::new(Faults::new(self.options.fault, &*self.groups)?);
+            self.faults = Arc::new(Faults::new(self.options.fault, &self.units)?);
         }
         if !self.waiting.is_empty() {
             return Ok(true);
@@ -670,7 +668,7 @@ impl Loader {
         let (Some(group), [sampler]) = (&self.options.group, &*self.samplers) else { return None };
         Some(share::Seat {
             group: Arc::clone(group),
-            groups: Arc::clone(&self.groups),
+            units: Arc::clone(&self.units),
             faults: Arc::clone(&self.faults),
             sampler: sampler.clone(),
             options: self.options.clone(),
@@ -693,7 +691,7 @@ impl Loader {
             seed: self.state.fingerprint,
         };
         let walk = Epochs::new(Arc::clone(&self.samplers), self.place.epoch, self.place.batch, epochs);
-        let engine = Engine::start(Arc::clone(&self.groups), Arc::clone(&self.faults), Box::new(walk), &settings)?;
+        let engine = Engine::start(Arc::clone(&self.units), Arc::clone(&self.faults), Box::new(walk), &settings)?;
         Ok(Box::new(engine))
     }
 
@@ -704,8 +702,8 @@ impl Loader {
         let position = position.unwrap_or_default() as u64;
         let next = batch.step.saturating_mul(ranks) + position + 1;
         self.place = match batch.is_last() && position + 1 == ranks {
-            true => Place { epoch: batch.epoch.saturating_add(1), batch: 0 },
-            false => Place { epoch: batch.epoch, batch: next },
+            true => NextBatch { epoch: batch.epoch.saturating_add(1), batch: 0 },
+            false => NextBatch { epoch: batch.epoch, batch: next },
         };
         if position + 1 == ranks
             && let Some(sampler) = self.samplers.first()
@@ -824,7 +822,7 @@ impl Iterator for Epoch<'_> {
         self.ended = !matches!(&next, Some(Ok(_))) && !matches!(&next, Some(Err(error)) if is_to_come(error));
         if next.is_none() {
             // An epoch without a batch is over before it has begun: what comes next is of a later one.
-            self.loader.place = Place { epoch: self.epoch.saturating_add(1), batch: 0 };
+            self.loader.place = NextBatch { epoch: self.epoch.saturating_add(1), batch: 0 };
         }
         next
     }

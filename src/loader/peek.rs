@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 
 use super::part::Part;
-use super::{Batch, Groups, Loader, Options, Place, Substituted};
+use super::{Batch, Loader, NextBatch, Options, Substituted, Units};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::{DistributedSampler, State};
 
@@ -19,7 +19,7 @@ impl Loader {
         if step >= self.steps() {
             if self.place.epoch == epoch {
                 // An epoch without a batch is over before it has begun.
-                self.place = Place { epoch: epoch.saturating_add(1), batch: 0 };
+                self.place = NextBatch { epoch: epoch.saturating_add(1), batch: 0 };
             }
             return Ok(None);
         }
@@ -89,7 +89,7 @@ impl Loader {
         };
         let ranks = samplers.len() as u64;
         self.samplers = samplers.into();
-        self.go_to(Place { epoch, batch: if step > first { step * ranks } else { 0 } });
+        self.go_to(NextBatch { epoch, batch: if step > first { step * ranks } else { 0 } });
         self.state = state;
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Loader {
     /// Where it stands, for other threads, and for a loader of its own that goes on there.
     pub(crate) fn standing(&self) -> Standing {
         Standing {
-            groups: Arc::clone(&self.groups),
+            units: Arc::clone(&self.units),
             samplers: Arc::clone(&self.samplers),
             options: self.options.clone(),
             place: self.place,
@@ -127,10 +127,10 @@ impl Loader {
 /// Where a loader stands.
 #[derive(Debug, Clone)]
 pub(crate) struct Standing {
-    groups: Arc<dyn Groups>,
+    units: Arc<Units>,
     samplers: Arc<[DistributedSampler]>,
     options: Options,
-    place: Place,
+    place: NextBatch,
     pub(crate) state: State,
     pub(crate) step: u64,
     pub(crate) steps: u64,
@@ -144,7 +144,7 @@ impl Standing {
 
     /// Another loader that goes on here, with the batch after the last one that was handed out.
     pub(crate) fn open(&self) -> Result<Loader> {
-        let loader = Loader::new(Arc::clone(&self.groups), self.samplers.to_vec(), self.options.clone())?;
+        let loader = Loader::new(Arc::clone(&self.units), self.samplers.to_vec(), self.options.clone())?;
         Ok(Loader { place: self.place, state: self.state, ..loader })
     }
 }

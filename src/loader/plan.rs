@@ -1,21 +1,21 @@
 //! What to read when: which row group to decode next, and which of its rows to keep.
 //!
-//! The order is known, so the plan walks it ahead of the consumer. When a row is due that is not held, its group is
+//! The order is known, so the plan walks it ahead of the consumer. When a row is due that is not held, its unit is
 //! decoded once and every row of it that is due within the next `T` rows, the horizon, is kept. A kept row then waits
 //! `T / 2` on average, so by Little's law (L = λW, J. D. C. Little, "A proof for the queuing formula", 1961) the rows
-//! held are `T / 2`, and a memory of `M` rows allows `T = 2M`: each group is decoded every `2M` rows.
+//! held are `T / 2`, and a memory of `M` rows allows `T = 2M`: each unit is decoded every `2M` rows.
 //!
-//! - Groups whose horizons end at the same time would be decoded at the same time, and the rows held would swing
-//!   between nothing and `2M`. So at first the horizons end evenly spaced over `T`, each group at its own phase; and
-//!   where several groups become due together later, the memory that is left is dealt out in a stair.
-//! - Groups that cost more per byte kept are decoded less often: minimising `Σ cost / T` under `Σ bytes · T = M` gives
+//! - Units whose horizons end at the same time would be decoded at the same time, and the rows held would swing
+//!   between nothing and `2M`. So at first the horizons end evenly spaced over `T`, each unit at its own phase; and
+//!   where several units become due together later, the memory that is left is dealt out in a stair.
+//! - Units that cost more per byte kept are decoded less often: minimising `Σ cost / T` under `Σ bytes · T = M` gives
 //!   `T ∝ √(cost / bytes)`.
-//! - Memory beyond half of the dataset is better spent on whole groups that stay decoded: with a part `f` of the data
+//! - Memory beyond half of the dataset is better spent on whole units that stay decoded: with a part `f` of the data
 //!   kept, the decodes per row are proportional to `(1 - f)² / (M - f)`, least at `f = 2M - 1`. At `M = 1` all stay.
 //!
 //! - What is known of rows that are due and not asked for takes memory, too: about `T / 2` rows have a place in the
-//!   list of their group, and all of them where groups stay. So `M` is the rows that fit *with* these lists, and where
-//!   a place takes as much as a row, no group is worth staying.
+//!   list of their unit, and all of them where units stay. So `M` is the rows that fit *with* these lists, and where
+//!   a place takes as much as a row, no unit is worth staying.
 //!
 //! The plan knows neither files nor threads nor Arrow. It counts in *segments*, runs of batches that are assembled
 //! together, and whoever drives it walks the order and [`push`](Plan::push)es one segment whenever it
@@ -23,25 +23,16 @@
 
 use std::collections::VecDeque;
 
+use super::groups::UnitSize;
 use super::slot_list::{self, SlotList};
-
-/// What the plan knows of one row group beforehand.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct GroupSize {
-    /// Rows that are served.
-    pub(crate) rows: u64,
-    /// Bytes of those rows when decoded, as estimated; only their proportion among groups must be right.
-    pub(crate) bytes: u64,
-    /// Bytes that are decoded to get at them: more than `bytes` where rows were left out by the index.
-    pub(crate) cost: u64,
-}
+use rowdex_rows::{FEWEST_PACKED, LEAST_PIECE, PACKED_PIECE, PIECES};
 
 /// What to do next.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// Walk the order further: [`Plan::push`] a segment, or [`Plan::end`].
     Look,
-    /// Get rows of a group.
+    /// Get rows of a unit.
     Extract(Extract),
     /// Everything that the oldest segment needs was asked for by the extractions so far.
     Segment(Segment),
@@ -49,36 +40,36 @@ pub(crate) enum Next {
     End,
 }
 
-/// Rows of one group to get and keep.
+/// Rows of one unit to get and keep.
 #[derive(Debug)]
 pub(crate) struct Extract {
-    pub(crate) group: u32,
+    pub(crate) unit: u32,
     /// The slots in the order in which they are due. A slot that is due twice is there twice.
     pub(crate) slots: SlotList,
-    /// Whether the group stays decoded after that.
+    /// Whether the unit stays decoded after that.
     pub(crate) keep: bool,
-    /// Whether the group must be decoded for it, not being one that stayed.
+    /// Whether the unit must be decoded for it, not being one that stayed.
     pub(crate) decode: bool,
-    /// How many rows the group has.
+    /// How many rows the unit has.
     pub(crate) of_rows: u64,
     /// How many bytes the rows take by the sizes that the plan was given, for [`Plan::measure`].
     pub(crate) estimate: u64,
     /// About how many bytes the rows really take.
     pub(crate) bytes: u64,
-    /// About how many bytes the whole group takes.
+    /// About how many bytes the whole unit takes.
     pub(crate) whole: u64,
 }
 
 /// One segment whose rows were all asked for.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    /// How many rows of which group it is made of; every group once.
+    /// How many rows of which unit it is made of; every unit once.
     pub(crate) parts: Vec<(u32, u32)>,
 }
 
 #[derive(Debug)]
-struct Group {
-    size: GroupSize,
+struct Tracked {
+    size: UnitSize,
     /// Where in `(0, 1]` of the horizon its first extraction ends.
     phase: f64,
     /// How long its horizon is, compared to the others.
@@ -97,10 +88,10 @@ struct Mark {
     rows: u32,
 }
 
-/// Rows of one group that follow each other in it and in the order.
+/// Rows of one unit that follow each other in it and in the order.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Run {
-    pub(crate) group: u32,
+pub(crate) struct Neighbours {
+    pub(crate) unit: u32,
     pub(crate) slot: u32,
     pub(crate) rows: u32,
 }
@@ -110,7 +101,7 @@ struct Upcoming {
     /// How many rows come before it.
     start: u64,
     rows: u64,
-    /// Groups whose first row not yet asked for is in this segment; with `stair`, by falling end of horizon.
+    /// Units whose first row not yet asked for is in this segment; with `stair`, by falling end of horizon.
     due: Vec<u32>,
     /// Set when it becomes the oldest segment.
     stair: Option<Stair>,
@@ -118,18 +109,18 @@ struct Upcoming {
     held: f64,
 }
 
-/// How the memory that is left is dealt out among the groups that are due together: the `i`-th gets `i` shares.
+/// How the memory that is left is dealt out among the units that are due together: the `i`-th gets `i` shares.
 #[derive(Debug, Clone, Copy)]
 struct Stair {
     bytes: f64,
-    groups: f64,
+    units: f64,
     step: f64,
 }
 
 /// The state machine.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    groups: Vec<Group>,
+    units: Vec<Tracked>,
     memory: f64,
     rows: u64,
     bytes: f64,
@@ -137,14 +128,14 @@ pub(crate) struct Plan {
     batch_rows: u64,
     /// Bytes per byte estimated, of rows that are kept.
     kept: Ratio,
-    /// The same of groups as they are decoded.
+    /// The same of units as they are decoded.
     decoded: Ratio,
     /// The same of the lists of slots: those that follow each other take next to nothing.
     listed: Ratio,
-    /// Bytes of a slot in a list, as estimated, and what is known of all groups, however few rows are looked at.
+    /// Bytes of a slot in a list, as estimated, and what is known of all units, however few rows are looked at.
     slot: f64,
     fixed: f64,
-    /// Groups with rows, and the rows of the largest.
+    /// Units with rows, and the rows of the largest.
     with_rows: f64,
     most_rows: f64,
     /// One of the plan's rows stands for so many.
@@ -153,7 +144,7 @@ pub(crate) struct Plan {
     listing: usize,
     most_listed: usize,
     tuned: Tuned,
-    /// The bytes of the groups before each in the order of choice, as a part of all.
+    /// The bytes of the units before each in the order of choice, as a part of all.
     rank: Vec<f64>,
     ahead: VecDeque<Upcoming>,
     /// The number of `ahead`'s first segment.
@@ -203,7 +194,7 @@ impl Ratio {
 struct Tuned {
     /// In rows.
     horizon: f64,
-    /// The horizon of groups that stay decoded.
+    /// The horizon of units that stay decoded.
     short: f64,
     /// The part of the data that stays decoded.
     stay: f64,
@@ -225,48 +216,39 @@ const SEGMENTS: f64 = 128.0;
 const UNDER_WAY: f64 = 3.0;
 /// Of segments that are a larger part of the memory than this, only one may wait.
 const LARGE: f64 = 12.0;
-/// An extraction is cut into at most this many pieces, which are freed one by one.
-pub(crate) const PIECES: usize = 64;
-/// Bytes of a piece of rows that are packed, and how many there are even if they have fewer.
-pub(crate) const PACKED_PIECE: usize = 128 << 10;
-pub(crate) const FEWEST_PACKED: usize = 32;
-/// Fewer rows are not worth a piece: their arrays' headers would take more memory than freeing them early saves.
-pub(crate) const MIN_PIECE: usize = 32;
-/// Bytes of a row that is pointed at in a group that stays decoded.
-pub(crate) const POINTER: u64 = size_of::<u32>() as u64;
 /// Bytes of a row in a batch besides its values: its id, and its place while the batch is made.
 const MADE: f64 = 16.0;
-/// Bytes that a segment has of a group with rows in it: how many of them are due, and how many were asked for.
+/// Bytes that a segment has of a unit with rows in it: how many of them are due, and how many were asked for.
 const MARK: f64 = (size_of::<Mark>() + size_of::<(u32, u32)>()) as f64 * 1.25;
-/// Bytes of what is known of groups, and as many of what is known of rows, that are not counted.
+/// Bytes of what is known of units, and as many of what is known of rows, that are not counted.
 const FREE: u64 = 1 << 20;
-/// Bytes that are known of a group here, on the carousel, and where groups begin.
-const GROUP: u64 = 512;
-/// Bytes of a row while it is got out of a group: its slot, and its place in its chunk and among those that are due.
+/// Bytes that are known of a unit here, on the carousel, and where units begin.
+const UNIT: u64 = 512;
+/// Bytes of a row while it is got out of a unit: its slot, and its place in its chunk and among those that are due.
 pub(crate) const PICKED: u64 = 12;
-/// What it takes to decode a group besides its bytes, in bytes that could be decoded meanwhile.
+/// What it takes to decode a unit besides its bytes, in bytes that could be decoded meanwhile.
 const CALL: f64 = (64 << 10) as f64;
 
 impl Plan {
     /// A plan for row groups of these sizes, holding about `memory` bytes, for batches of `batch_rows`.
     ///
-    /// `seed` decides which group is decoded when at first; it does not change what is served.
-    pub(crate) fn new(sizes: &[GroupSize], memory: u64, batch_rows: u64, seed: u64) -> Self {
+    /// `seed` decides which unit is decoded when at first; it does not change what is served.
+    pub(crate) fn new(sizes: &[UnitSize], memory: u64, batch_rows: u64, seed: u64) -> Self {
         // A size of nothing would be an horizon without end.
-        let known = |size: &GroupSize| GroupSize { bytes: size.bytes.max(size.rows), ..*size };
-        let sizes: Vec<GroupSize> = sizes.iter().map(known).collect();
+        let known = |size: &UnitSize| UnitSize { bytes: size.bytes.max(size.rows), ..*size };
+        let sizes: Vec<UnitSize> = sizes.iter().map(known).collect();
         let bytes: f64 = sizes.iter().map(|size| size.bytes as f64).sum();
         let rows: u64 = sizes.iter().map(|size| size.rows).sum();
-        let weight = |size: &GroupSize| ((size.cost as f64 + CALL) / (size.bytes as f64).max(1.0)).sqrt();
+        let weight = |size: &UnitSize| ((size.cost as f64 + CALL) / (size.bytes as f64).max(1.0)).sqrt();
         let mean = sizes.iter().map(|size| size.bytes as f64 * weight(size)).sum::<f64>() / bytes.max(1.0);
         let mut order: Vec<usize> = (0..sizes.len()).collect();
-        order.sort_by_key(|&group| scrambled(seed, group as u64));
+        order.sort_by_key(|&unit| scrambled(seed, unit as u64));
         let (mut before, mut rank) = (0.0, vec![0.0; sizes.len()]);
-        for &group in &order {
-            rank[group] = (before + sizes[group].bytes as f64 / 2.0) / bytes.max(1.0);
-            before += sizes[group].bytes as f64;
+        for &unit in &order {
+            rank[unit] = (before + sizes[unit].bytes as f64 / 2.0) / bytes.max(1.0);
+            before += sizes[unit].bytes as f64;
         }
-        let groups = sizes.iter().zip(&rank).map(|(size, &phase)| Group {
+        let units = sizes.iter().zip(&rank).map(|(size, &phase)| Tracked {
             size: *size,
             phase: phase.clamp(1e-9, 1.0),
             weight: (weight(size) / mean.max(1e-9)).clamp(0.25, 4.0),
@@ -276,7 +258,7 @@ impl Plan {
             stays: false,
         });
         let mut plan = Self {
-            groups: groups.collect(),
+            units: units.collect(),
             memory: memory as f64,
             rows,
             bytes,
@@ -306,23 +288,23 @@ impl Plan {
         plan
     }
 
-    /// Says that each row of each group stands for so many, before there is any.
+    /// Says that each row of each unit stands for so many, before there is any.
     pub(crate) fn set_scale(&mut self, scale: u64) {
         let mut slots = 0.0;
-        for group in &mut self.groups {
-            let rows = group.size.rows.saturating_mul(scale);
-            group.pending = SlotList::new(rows);
-            slots += f64::from(slot_list::width(rows)) * group.size.rows as f64;
+        for unit in &mut self.units {
+            let rows = unit.size.rows.saturating_mul(scale);
+            unit.pending = SlotList::new(rows);
+            slots += f64::from(slot_list::width(rows)) * unit.size.rows as f64;
         }
         // A list has room for up to an eighth more.
         self.slot = slots / (self.rows as f64).max(1.0) * 17.0 / 16.0;
         self.scale = scale as f64;
-        self.fixed = fixed(self.groups.len() as u64) as f64 / self.scale;
+        self.fixed = fixed(self.units.len() as u64) as f64 / self.scale;
         self.tune();
     }
 
     /// How many rows the next segment should have: one batch at the very beginning, so that the first batch waits for
-    /// no group but its own, and then more and more.
+    /// no unit but its own, and then more and more.
     pub(crate) fn segment_rows(&self) -> u64 {
         let number = self.first + self.ahead.len() as u64;
         let early = self.batch_rows.saturating_mul(1 << number.min(32));
@@ -345,7 +327,7 @@ impl Plan {
         (self.tuned.segment * (self.tuned.row + MADE)) as u64
     }
 
-    /// Bytes of what is known of groups, and of the rows that are looked ahead at, as far as they are counted.
+    /// Bytes of what is known of units, and of the rows that are looked ahead at, as far as they are counted.
     pub(crate) fn listing(&self) -> u64 {
         self.counted(self.listing)
     }
@@ -360,11 +342,11 @@ impl Plan {
     }
 
     /// Adds a segment of rows.
-    pub(crate) fn push(&mut self, runs: &[Run]) {
+    pub(crate) fn push(&mut self, runs: &[Neighbours]) {
         let number = (self.first + self.ahead.len() as u64) as u32;
         let (mut due, mut rows) = (Vec::new(), 0);
         for run in runs {
-            let Some(state) = self.groups.get_mut(run.group as usize) else { continue };
+            let Some(state) = self.units.get_mut(run.unit as usize) else { continue };
             rows += u64::from(run.rows);
             self.listing -= state.pending.bytes();
             state.pending.push(run.slot, run.rows);
@@ -373,7 +355,7 @@ impl Plan {
                 Some(mark) if mark.segment == number => mark.rows += run.rows,
                 last => {
                     if last.is_none() {
-                        due.push(run.group);
+                        due.push(run.unit);
                     }
                     self.listing += size_of::<Mark>();
                     state.marks.push_back(Mark { segment: number, rows: run.rows });
@@ -407,10 +389,10 @@ impl Plan {
         }
     }
 
-    /// Says what a group, or rows of it, that was estimated at `estimate` bytes really takes when it is decoded.
+    /// Says what a unit, or rows of it, that was estimated at `estimate` bytes really takes when it is decoded.
     pub(crate) fn measure_decoded(&mut self, estimate: u64, real: u64) {
         if self.decoded.measure(estimate, real, self.memory) {
-            // Until rows were kept, the group that they are in is the best guess at their size.
+            // Until rows were kept, the unit that they are in is the best guess at their size.
             if self.kept.estimated == 0.0 {
                 self.kept.value = self.decoded.value;
             }
@@ -424,7 +406,7 @@ impl Plan {
         self.tune();
     }
 
-    /// Holds so many bytes less, because something is kept of all groups that do not stay decoded.
+    /// Holds so many bytes less, because something is kept of all units that do not stay decoded.
     pub(crate) fn set_aside(&mut self, bytes: u64) {
         if bytes > 0 && !self.keeps_all() {
             self.memory -= (bytes as f64).min(self.memory / 2.0);
@@ -432,7 +414,7 @@ impl Plan {
         }
     }
 
-    /// Whether all groups stay decoded.
+    /// Whether all units stay decoded.
     pub(crate) fn keeps_all(&self) -> bool {
         self.tuned.stay >= 1.0
     }
@@ -457,8 +439,8 @@ impl Plan {
         let segment = segment_of(self.memory, batch);
         let marks = (self.with_rows / segment_of(self.memory * self.scale, batch * self.scale)).min(1.0);
         let listed = self.slot * self.listed.value + MARK * marks;
-        // Long enough that picking rows out of a group is not all overhead, and a small part of the memory.
-        let short = (1024.0 * self.groups.len() as f64).min(largest / 2.0 / row).max(segment);
+        // Long enough that picking rows out of a unit is not all overhead, and a small part of the memory.
+        let short = (1024.0 * self.units.len() as f64).min(largest / 2.0 / row).max(segment);
         let made = segment * (row + MADE);
         let under_way = UNDER_WAY.min(1.0 + self.memory / (made * 8.0));
         let memory = (self.memory - self.fixed).max(self.memory / 2.0);
@@ -473,15 +455,15 @@ impl Plan {
             let rest = free - if stay > 0.0 { stay * (all + short * row) } else { 0.0 };
             // Of each row of the horizon, what is held of it and what is known of it, on average.
             let (held, known) = (share * row / 2.0, (1.0 + stay) * listed / 2.0);
-            // What it takes to get rows out of the largest group, if that is more than the group itself.
+            // What it takes to get rows out of the largest unit, if that is more than the unit itself.
             let picked = PICKED as f64 * self.most_rows / rows;
             let counted = (rest / held).min((rest + spare) / (held + known));
             let reach = counted.min((rest + spare + largest) / (held + known + picked));
             let carousel = reach * held;
             let extraction = 2.0 * carousel * self.scale / (self.with_rows * share).max(1.0);
             let pieces = (extraction / PACKED_PIECE as f64).clamp(FEWEST_PACKED as f64, PIECES as f64);
-            // Half a piece of each group is held that is consumed already.
-            let halves = self.groups.len() as f64 * share * MIN_PIECE as f64 / 2.0 * row;
+            // Half a piece of each unit is held that is consumed already.
+            let halves = self.units.len() as f64 * share * LEAST_PIECE as f64 / 2.0 * row;
             let carousel = (carousel / (1.0 + 1.0 / pieces)).min((carousel - halves).max(carousel / 2.0));
             let horizon = (2.0 * carousel / (row * share)).min(rows).max(1.0);
             Tuned { horizon, stay, carousel, lists: horizon * known, ..tuned }
@@ -490,7 +472,7 @@ impl Plan {
 
     /// Whether the lists of rows that are looked ahead at take all that they may.
     fn is_listed(&self) -> bool {
-        /// Rows of other groups may be due sooner than on average.
+        /// Rows of other units may be due sooner than on average.
         const MORE: f64 = 1.25;
         self.listing as f64 > self.tuned.lists * MORE + FREE as f64 / self.scale
     }
@@ -506,22 +488,22 @@ impl Plan {
                 self.arrive();
                 continue;
             }
-            let Some(&group) = oldest.due.last() else {
+            let Some(&unit) = oldest.due.last() else {
                 let Some(oldest) = self.ahead.pop_front() else { return Next::End };
                 self.first += 1;
                 self.held -= oldest.held;
                 self.listing -= oldest.parts.len() * size_of::<(u32, u32)>();
                 return Next::Segment(Segment { parts: oldest.parts });
             };
-            let until = self.until(group, oldest.start);
+            let until = self.until(unit, oldest.start);
             if self.walked < until && !self.ended && may_look && !self.is_listed() {
                 return Next::Look;
             }
-            return Next::Extract(self.extract(group, until));
+            return Next::Extract(self.extract(unit, until));
         }
     }
 
-    /// Puts the groups that the oldest segment needs in order, those with the nearest ends of horizon first, so that
+    /// Puts the units that the oldest segment needs in order, those with the nearest ends of horizon first, so that
     /// the first of them need not wait for a walk over the whole horizon.
     fn arrive(&mut self) {
         let free = (self.tuned.carousel * (1.0 + 1.0 / 8.0) - self.held).max(0.0);
@@ -530,27 +512,27 @@ impl Plan {
         let mut due: Vec<(u64, u64, u32)> = oldest
             .due
             .iter()
-            .map(|&group| (self.until(group, start), (self.groups[group as usize].phase * 1e12) as u64, group))
+            .map(|&unit| (self.until(unit, start), (self.units[unit as usize].phase * 1e12) as u64, unit))
             .collect();
         due.sort_unstable_by(|a, b| b.cmp(a));
-        let due: Vec<u32> = due.into_iter().map(|(_, _, group)| group).collect();
-        let count = due.iter().filter(|&&group| !self.stays(group)).count() as f64;
+        let due: Vec<u32> = due.into_iter().map(|(_, _, unit)| unit).collect();
+        let count = due.iter().filter(|&&unit| !self.stays(unit)).count() as f64;
         if let Some(oldest) = self.ahead.front_mut() {
             oldest.due = due;
-            oldest.stair = Some(Stair { bytes: free, groups: count, step: 0.0 });
+            oldest.stair = Some(Stair { bytes: free, units: count, step: 0.0 });
         }
     }
 
-    fn stays(&self, group: u32) -> bool {
-        self.rank[group as usize] < self.tuned.stay
+    fn stays(&self, unit: u32) -> bool {
+        self.rank[unit as usize] < self.tuned.stay
     }
 
-    /// Where the horizon ends of a group that is due at `start`, in rows from the beginning.
-    fn until(&self, group: u32, start: u64) -> u64 {
-        if self.stays(group) {
+    /// Where the horizon ends of a unit that is due at `start`, in rows from the beginning.
+    fn until(&self, unit: u32, start: u64) -> u64 {
+        if self.stays(unit) {
             return start.saturating_add(self.tuned.short as u64);
         }
-        let state = &self.groups[group as usize];
+        let state = &self.units[unit as usize];
         let horizon = (self.tuned.horizon * state.weight).min(self.rows as f64).max(1.0);
         let mut until = start as f64 + horizon;
         if !state.seen && (start as f64) < horizon {
@@ -560,19 +542,19 @@ impl Plan {
         until as u64
     }
 
-    fn extract(&mut self, group: u32, until: u64) -> Extract {
-        let keep = self.stays(group);
+    fn extract(&mut self, unit: u32, until: u64) -> Extract {
+        let keep = self.stays(unit);
         let first = self.first as u32;
-        let Some(oldest) = self.ahead.front_mut() else { return Extract::nothing(group) };
+        let Some(oldest) = self.ahead.front_mut() else { return Extract::nothing(unit) };
         oldest.due.pop();
         let limit = match &mut oldest.stair {
             Some(stair) if !keep => {
                 stair.step += 1.0;
-                2.0 * stair.bytes * stair.step / (stair.groups * (stair.groups + 1.0)).max(1.0)
+                2.0 * stair.bytes * stair.step / (stair.units * (stair.units + 1.0)).max(1.0)
             }
             _ => f64::INFINITY,
         };
-        let state = &mut self.groups[group as usize];
+        let state = &mut self.units[unit as usize];
         let bytes_of = state.size.bytes as f64 * self.kept.value / (state.size.rows as f64).max(1.0);
         let (mut rows, mut taken) = (0usize, 0usize);
         for mark in &state.marks {
@@ -582,7 +564,7 @@ impl Plan {
             if taken > 0 && (segment.start + segment.rows / 2 >= until || rows as f64 * bytes_of + bytes > limit) {
                 break;
             }
-            segment.parts.push((group, mark.rows));
+            segment.parts.push((unit, mark.rows));
             segment.held += bytes;
             rows += mark.rows as usize;
             taken += 1;
@@ -596,7 +578,7 @@ impl Plan {
         if let Some(next) = state.marks.front()
             && let Some(segment) = self.ahead.get_mut(next.segment.wrapping_sub(first) as usize)
         {
-            segment.due.push(group);
+            segment.due.push(unit);
         }
         let bytes = rows as f64 * bytes_of;
         let whole = state.size.bytes.max(state.size.cost) as f64 * self.decoded.value;
@@ -611,19 +593,19 @@ impl Plan {
             self.tune();
         }
         let estimate = (bytes / self.kept.value) as u64;
-        Extract { group, slots, keep, decode, of_rows, estimate, bytes: bytes as u64, whole: whole as u64 }
+        Extract { unit, slots, keep, decode, of_rows, estimate, bytes: bytes as u64, whole: whole as u64 }
     }
 }
 
-/// Bytes that are counted of what is known of so many groups.
-pub(crate) fn fixed(groups: u64) -> u64 {
-    (groups * GROUP).saturating_sub(FREE)
+/// Bytes that are counted of what is known of so many units.
+pub(crate) fn fixed(units: u64) -> u64 {
+    (units * UNIT).saturating_sub(FREE)
 }
 
 /// The part of the data that stays decoded: `all` takes so many bytes, of which `free` may, a row takes `row` on the
 /// carousel and `listed` in the lists.
 ///
-/// With a part `x` of the data on the carousel, its rows wait in half of the horizon `T` and those of all groups are
+/// With a part `x` of the data on the carousel, its rows wait in half of the horizon `T` and those of all units are
 /// listed, so that `T (x · row + (2 - x) · listed) / 2` is what is left, `free - (1 - x) · all`. Decodes a row are
 /// `x / T`.
 fn staying(all: f64, free: f64, row: f64, listed: f64) -> f64 {
@@ -636,9 +618,9 @@ fn staying(all: f64, free: f64, row: f64, listed: f64) -> f64 {
 }
 
 impl Extract {
-    fn nothing(group: u32) -> Self {
+    fn nothing(unit: u32) -> Self {
         Self {
-            group,
+            unit,
             slots: SlotList::default(),
             keep: false,
             decode: false,
@@ -651,21 +633,8 @@ impl Extract {
 
     /// Whether only the wanted rows are to be decoded.
     pub(crate) fn is_sparse(&self) -> bool {
-        !self.keep && is_sparse(self.slots.len(), self.of_rows)
+        !self.keep && super::route::is_sparse(self.slots.len(), self.of_rows)
     }
-}
-
-/// Whether to decode only the wanted rows of a group, rather than all and then pick.
-///
-/// Skipping between wanted rows costs the decoder about as much as decoding sixteen rows, so it pays only when fewer
-/// than every sixteenth row is wanted; and then it may leave out whole pages.
-pub(crate) fn is_sparse(wanted: usize, rows: u64) -> bool {
-    (wanted as u64).saturating_mul(16) <= rows
-}
-
-/// Whether so many rows are neither so few that pages may be left out, nor nearly all.
-pub(crate) fn is_part(wanted: usize, rows: u64) -> bool {
-    !is_sparse(wanted, rows) && (wanted as u64).saturating_mul(8) <= rows.saturating_mul(7)
 }
 
 /// A number that looks random and depends on nothing else (the finaliser of SplitMix64).
@@ -681,15 +650,15 @@ mod tests {
     use super::*;
     use rowdex_order::{Global, Order, Sequential};
 
-    /// Decodes of each epoch, of a run over groups of these sizes.
-    fn decodes(sizes: &[GroupSize], memory: u64, orders: &dyn Order, batch: u64, epochs: u64) -> (Vec<f64>, u64) {
+    /// Decodes of each epoch, of a run over units of these sizes.
+    fn decodes(sizes: &[UnitSize], memory: u64, orders: &dyn Order, batch: u64, epochs: u64) -> (Vec<f64>, u64) {
         let mut starts = vec![0u64];
         for size in sizes {
             starts.push(starts[starts.len() - 1] + size.rows);
         }
         let place = |row: u64| {
-            let group = starts.partition_point(|start| *start <= row) - 1;
-            (group as u32, (row - starts[group]) as u32)
+            let unit = starts.partition_point(|start| *start <= row) - 1;
+            (unit as u32, (row - starts[unit]) as u32)
         };
         let mut plan = Plan::new(sizes, memory, batch, 1);
         let (mut counts, mut at, mut served, mut decodes) = (Vec::new(), 0, 0, 0);
@@ -721,15 +690,15 @@ mod tests {
         }
     }
 
-    fn one_by_one(places: &[(u32, u32)]) -> Vec<Run> {
-        places.iter().map(|&(group, slot)| Run { group, slot, rows: 1 }).collect()
+    fn one_by_one(places: &[(u32, u32)]) -> Vec<Neighbours> {
+        places.iter().map(|&(unit, slot)| Neighbours { unit, slot, rows: 1 }).collect()
     }
 
-    fn even(groups: usize, rows: u64) -> Vec<GroupSize> {
-        vec![GroupSize { rows, bytes: rows * 100, cost: rows * 100 }; groups]
+    fn even(units: usize, rows: u64) -> Vec<UnitSize> {
+        vec![UnitSize { rows, bytes: rows * 100, cost: rows * 100 }; units]
     }
 
-    fn bytes(sizes: &[GroupSize]) -> f64 {
+    fn bytes(sizes: &[UnitSize]) -> f64 {
         sizes.iter().map(|size| size.bytes as f64).sum()
     }
 
@@ -751,12 +720,12 @@ mod tests {
     #[test]
     fn what_is_known_of_rows_is_a_part_of_the_memory_where_it_is_as_much_as_the_rows() {
         let rows = 150_000;
-        let sizes = vec![GroupSize { rows, bytes: rows, cost: rows }; 10];
+        let sizes = vec![UnitSize { rows, bytes: rows, cost: rows }; 10];
         let memory = bytes(&sizes) * 0.5;
         let (epochs, peak) = decodes(&sizes, memory as u64, &Global::new(10 * rows, 1).unwrap(), 256, 3);
         assert!(peak as f64 <= memory * 1.1, "{peak} of {memory}");
         // Three bytes are known of each row of one, but for a megabyte in all, and more while it is got out of its
-        // group.
+        // unit.
         // Rows alone would need one pass.
         let law = bytes(&sizes) * (1.0 + 3.2) / 2.0 / (memory + FREE as f64);
         assert!((law..law * 2.2).contains(&epochs[1]), "{epochs:?}, {law}");
@@ -785,9 +754,8 @@ mod tests {
 
     #[test]
     fn groups_of_all_sizes_keep_to_the_memory() {
-        let size =
-            |group: u64| GroupSize { rows: 50 * (group % 17), bytes: 5000 * (group % 17), cost: 5000 * (group % 17) };
-        let sizes: Vec<GroupSize> = (0..200).map(size).collect();
+        let size = |unit: u64| UnitSize { rows: 50 * (unit % 17), bytes: 5000 * (unit % 17), cost: 5000 * (unit % 17) };
+        let sizes: Vec<UnitSize> = (0..200).map(size).collect();
         let rows = sizes.iter().map(|size| size.rows).sum();
         let memory = bytes(&sizes) / 10.0;
         let (epochs, peak) = decodes(&sizes, memory as u64, &Global::new(rows, 1).unwrap(), 16, 4);
@@ -800,7 +768,7 @@ mod tests {
         let mut sizes = even(64, 2000);
         sizes[..8].iter_mut().for_each(|size| size.cost *= 9);
         let mut plan = Plan::new(&sizes, bytes(&sizes) as u64 / 10, 16, 1);
-        plan.groups.iter_mut().for_each(|group| group.seen = true);
+        plan.units.iter_mut().for_each(|unit| unit.seen = true);
         let dear = plan.until(0, 0) as f64 / plan.until(63, 0) as f64;
         assert!((2.5..3.1).contains(&dear), "{dear}");
     }

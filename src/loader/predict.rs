@@ -4,13 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::driver::{Driver, Planned};
-use super::extract::decodes_due;
-use super::faults::{out_of_range, row_group_of};
-use super::groups::{Fetch, Groups};
-use super::plan::{Extract, GroupSize, Plan, fixed};
+use super::groups::{Fetch, Reads, UnitSize};
+use super::plan::{Extract, Plan, fixed};
+use super::recovery::out_of_range;
+use super::route::{Facts, Route, route};
 use super::row_table::Near;
 use super::schedule::excess;
+use super::units::Units;
 use super::walk::Epochs;
+use crate::dataset::Slots;
 use rowdex_base::error::Result;
 use rowdex_order::sampler::{BatchPlan, DistributedSampler};
 use rowdex_order::{Global, Order, Sequential};
@@ -54,47 +56,47 @@ pub struct Prediction {
 
 /// Simulating this many rows takes a tenth of a second or so; a larger run is simulated on a smaller scale.
 const ROWS: u64 = 2 << 20;
-/// So few rows of a group do not stand for more.
+/// So few rows of a unit do not stand for more.
 const GROUP_ROWS: u64 = 64;
 
 /// Runs the plan of a loader that starts where the samplers are.
 pub(crate) fn predict(
-    groups: &dyn Groups,
+    units: &Units,
     samplers: &Arc<[DistributedSampler]>,
     memory: u64,
     threads: usize,
 ) -> Result<Prediction> {
     let Some(first) = samplers.first() else { return Ok(Prediction::default()) };
-    let told = simulate(groups, samplers, first, memory, threads)?;
+    let told = simulate(units, samplers, first, memory, threads)?;
     let mut batch = BatchPlan::default();
     let plan = first.plan(first.epoch())?;
     if plan.steps() > 0 {
         plan.fill(0, &mut batch)?;
     }
-    let due: HashSet<u32> = batch.rows.iter().filter_map(|&row| groups.locate(row)).map(|(group, _)| group).collect();
-    let decoded = due.iter().map(|group| groups.decodes(*group, None)).sum();
-    let (units, least_memory) = (u64::from(groups.count()), least_memory(groups));
+    let due: HashSet<u32> = batch.rows.iter().filter_map(|&row| units.locate(row)).map(|(unit, _)| unit).collect();
+    let decoded = due.iter().map(|unit| units.decodes(*unit, Slots::All)).sum();
+    let (units, least_memory) = (u64::from(units.count()), least_memory(units));
     Ok(Prediction { first_batch_decodes: decoded, units, least_memory, ..told })
 }
 
-/// The least memory for a loader of these groups: as much for rows as for what is known of groups.
-pub(crate) fn least_memory(groups: &dyn Groups) -> u64 {
-    2 * fixed(u64::from(groups.count()))
+/// The least memory for a loader of these units: as much for rows as for what is known of units.
+pub(crate) fn least_memory(units: &Units) -> u64 {
+    2 * fixed(u64::from(units.count()))
 }
 
 fn simulate(
-    groups: &dyn Groups,
+    units: &Units,
     samplers: &Arc<[DistributedSampler]>,
     first: &DistributedSampler,
     memory: u64,
     threads: usize,
 ) -> Result<Prediction> {
-    let sizes: Vec<GroupSize> = (0..groups.count()).map(|group| groups.size(group)).collect();
+    let sizes = units.sizes();
     let batch = first.batch_size().min(first.orders().len()).max(1);
     let rows: u64 = sizes.iter().map(|size| size.rows).sum();
     let scale = (rows / ROWS).min(rows / (sizes.len() as u64 * GROUP_ROWS).max(1)).max(1);
-    let scaled: Vec<GroupSize> = sizes.iter().map(|size| scaled(size, scale)).collect();
-    let places: u64 = (0..groups.count()).map(|group| groups.places_bytes(group)).sum();
+    let scaled: Vec<UnitSize> = sizes.iter().map(|size| scaled(size, scale)).collect();
+    let places = units.places_bytes();
     let fewer = scaled.iter().map(|size| size.rows).sum();
     // Of these orders alone a shorter one is known to behave alike.
     let orders: Option<Arc<dyn Order>> = match first.given().name() {
@@ -105,8 +107,8 @@ fn simulate(
     let Some(orders) = orders else {
         let mut plan = Plan::new(&sizes, memory, batch, first.orders().fingerprint());
         plan.set_aside(places);
-        let run = Run { groups, sizes: &sizes, scale: 1, memory, threads };
-        return run.of(plan, samplers, |row| groups.locate(row));
+        let run = Simulation { units, sizes: &sizes, scale: 1, memory, threads };
+        return run.of(plan, samplers, |row| units.locate(row));
     };
     let batch = (batch / scale).max(1);
     let sampler =
@@ -119,25 +121,25 @@ fn simulate(
         ends.push(end);
     }
     let locate = |row: u64| {
-        let group = ends.partition_point(|end| *end <= row);
-        let start = ends.get(group)? - scaled.get(group)?.rows;
-        Some((group as u32, (row - start) as u32))
+        let unit = ends.partition_point(|end| *end <= row);
+        let start = ends.get(unit)? - scaled.get(unit)?.rows;
+        Some((unit as u32, (row - start) as u32))
     };
     let mut plan = Plan::new(&scaled, memory / scale, batch, orders.fingerprint());
     plan.set_scale(scale);
     plan.set_aside(places / scale);
-    let run = Run { groups, sizes: &scaled, scale, memory: memory / scale, threads };
+    let run = Simulation { units, sizes: &scaled, scale, memory: memory / scale, threads };
     run.of(plan, &samplers, locate)
 }
 
-fn scaled(size: &GroupSize, scale: u64) -> GroupSize {
-    GroupSize { rows: size.rows.div_ceil(scale), bytes: size.bytes / scale, cost: size.cost / scale }
+fn scaled(size: &UnitSize, scale: u64) -> UnitSize {
+    UnitSize { rows: size.rows.div_ceil(scale), bytes: size.bytes / scale, cost: size.cost / scale }
 }
 
-/// A run on a scale of one to `scale`.
-struct Run<'a> {
-    groups: &'a dyn Groups,
-    sizes: &'a [GroupSize],
+/// A run of the plan on a scale of one to `scale`.
+struct Simulation<'a> {
+    units: &'a Units,
+    sizes: &'a [UnitSize],
     scale: u64,
     memory: u64,
     threads: usize,
@@ -159,7 +161,7 @@ impl Cost {
     }
 }
 
-impl Run<'_> {
+impl Simulation<'_> {
     fn of(
         &self,
         plan: Plan,
@@ -181,10 +183,10 @@ impl Run<'_> {
             match driver.advance(resolve) {
                 Planned::Walked => {}
                 Planned::Extract(extract) if extract.decode => {
-                    let group = extract.group;
+                    let unit = extract.unit;
                     let fetch = self.read(extract, &mut met);
                     cost.add(fetch);
-                    if fetch.positions > 0 && positioned.insert(group) {
+                    if fetch.positions > 0 && positioned.insert(unit) {
                         cost.requests += fetch.positions as f64;
                     }
                 }
@@ -209,15 +211,15 @@ impl Run<'_> {
         let all = epochs.len() - 1;
         let (decodes, bytes_read, requests) = if all >= 3 { of(all / 2, all - 1) } else { of(0, all) };
         let with_rows = (0..).zip(self.sizes).filter(|(_, size)| size.rows > 0);
-        let groups = with_rows.map(|(group, _)| self.groups.decodes(group, None)).sum::<u64>().max(1) as f64;
+        let units = with_rows.map(|(unit, _)| self.units.decodes(unit, Slots::All)).sum::<u64>().max(1) as f64;
         Ok(Prediction {
-            first_passes: first_decodes / groups,
-            passes: decodes / groups,
+            first_passes: first_decodes / units,
+            passes: decodes / units,
             first_decodes,
             decodes,
             first_bytes_read,
             bytes_read,
-            first_requests: first_requests + self.groups.opening_requests(),
+            first_requests: first_requests + self.units.opening_requests(),
             requests,
             first_batch_decodes: 0,
             units: 0,
@@ -227,16 +229,16 @@ impl Run<'_> {
         })
     }
 
-    /// What is read for an extraction, decided as the engine decides. Of the groups `met` some rows were decoded alone.
+    /// What is read for an extraction, decided as the engine decides. Of the units `met` some rows were decoded alone.
     fn read(&self, extract: Extract, met: &mut HashSet<u32>) -> Fetch {
-        let (group, sparse) = (extract.group, extract.is_sparse());
-        let row_groups = self.groups.row_groups(group);
+        let (unit, sparse) = (extract.unit, extract.is_sparse());
+        let row_groups = self.units.row_groups(unit);
         let due = extract.slots.len() as u64 * self.scale;
-        if !extract.keep && decodes_due(self.groups, group, due as usize) {
-            return if met.insert(group) { self.groups.fetch(group, None) } else { self.groups.fetch_due(group, due) };
+        if !extract.keep && route(&Facts::of(self.units, unit, due as usize)) == Route::DecodeDue {
+            return self.units.fetch(unit, if met.insert(unit) { Reads::All } else { Reads::Due(due) });
         }
         if !sparse && (extract.keep || row_groups.len() == 1) {
-            return self.groups.fetch(group, None);
+            return self.units.fetch(unit, Reads::All);
         }
         let mut slots = extract.slots.to_vec();
         slots.sort_unstable();
@@ -248,23 +250,23 @@ impl Run<'_> {
         if row_groups.len() > 1 && !scattered {
             // What lies together is in few row groups, and these can be told on any scale.
             let full = |slot: &u32| u32::try_from(u64::from(*slot) * self.scale).unwrap_or(u32::MAX);
-            let mut touched: Vec<u32> = slots.iter().map(|slot| row_group_of(group, full(slot), self.groups)).collect();
+            let mut touched: Vec<u32> = slots.iter().map(|slot| self.units.row_group_of(unit, full(slot))).collect();
             touched.dedup();
-            return self.groups.fetch_run(&touched);
+            return self.units.fetch_run(&touched);
         }
         let runs = if scattered { runs * self.scale } else { runs };
-        self.groups.fetch(group, Some((rows * self.scale, runs)))
+        self.units.fetch(unit, Reads::Some(rows * self.scale, runs))
     }
 
     /// The threads run ahead until the memory and what may exceed it are full; or until all is held, or as much as may
-    /// be planned ahead. Of the groups `met` it is kept where long values lie.
+    /// be planned ahead. Of the units `met` it is kept where long values lie.
     fn peak(&self, plan: &Plan, met: &HashSet<u32>) -> u64 {
         let largest = plan.largest();
         let waiting = plan.segment_bytes().saturating_mul(plan.segments_ready() as u64 + 1);
-        // Groups that are decoded come with the rows picked out of them.
+        // Units that are decoded come with the rows picked out of them.
         let threads = self.threads.max(1) as u64;
         let decoding = if plan.keeps_all() { 0 } else { largest.saturating_mul(2 * threads) };
-        let places = met.iter().map(|group| self.groups.places_bytes(*group)).sum::<u64>() / self.scale;
+        let places = met.iter().map(|unit| self.units.long_values(*unit).places_bytes).sum::<u64>() / self.scale;
         let needed = plan.peak().saturating_add(waiting).saturating_add(decoding).saturating_add(places);
         // Each thread may assemble a segment if there is memory that nobody needs.
         let assembling = plan.segment_bytes().saturating_mul(threads - 1);

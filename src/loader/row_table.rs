@@ -1,33 +1,34 @@
-//! Which group a row is in, for orders that ask for one row after the other from anywhere.
+//! Which unit a row is in, for orders that ask for one row after the other from anywhere.
 //!
 //! An index finds a row group in an array of all that it knows of row groups, behind units and datasets that each
-//! translate what they are asked. Here is one array of where groups begin, small enough to stay in the core's cache,
-//! and a guide: for every run of so many rows, the groups that it meets. With as many runs as groups there is about one
-//! group to look at.
+//! translate what they are asked. Here is one array of where units begin, small enough to stay in the core's cache,
+//! and a guide: for every run of so many rows, the units that it meets. With as many runs as units there is about one
+//! unit to look at.
 
 use std::sync::Arc;
 
-use super::groups::Groups;
+use super::units::Units;
 
-/// Where the groups begin.
+/// Where the units begin.
 #[derive(Debug)]
 pub(crate) struct RowTable {
-    /// The first row of each group, and the number of all rows.
+    /// The first row of each unit, and the number of all rows.
     starts: Vec<u64>,
-    /// For each run of `2^shift` rows the group of its first row, and the last group behind all.
+    /// For each run of `2^shift` rows the unit of its first row, and the last unit behind all.
     guide: Vec<u32>,
     shift: u32,
 }
 
 impl RowTable {
-    /// `None` where the rows of a group do not follow those of the group before.
-    pub(crate) fn of(groups: &dyn Groups) -> Option<Self> {
-        let count = groups.count();
+    /// `None` where the rows of a unit do not follow those of the unit before.
+    pub(crate) fn of(units: &Units) -> Option<Self> {
+        let count = units.count();
         let mut starts = Vec::with_capacity(count as usize + 1);
         let mut end = 0_u64;
-        for group in 0..count {
-            let rows = groups.size(group).rows;
-            if rows > 0 && groups.first_row(group) != end {
+        for number in 0..count {
+            let unit = units.unit(number);
+            let rows = unit.size.rows;
+            if rows > 0 && unit.first_row != end {
                 return None;
             }
             starts.push(end);
@@ -42,18 +43,18 @@ impl RowTable {
         let runs = count.max(1).next_power_of_two() as u64;
         let shift = (end / runs).checked_ilog2().map_or(0, |log| log + 1);
         let mut guide = Vec::new();
-        let mut group = 0;
+        let mut unit = 0;
         for run in 0..=end >> shift {
-            while starts.get(group + 1).is_some_and(|next| *next <= run << shift) && group + 1 < count {
-                group += 1;
+            while starts.get(unit + 1).is_some_and(|next| *next <= run << shift) && unit + 1 < count {
+                unit += 1;
             }
-            guide.push(group as u32);
+            guide.push(unit as u32);
         }
         guide.push(count.saturating_sub(1) as u32);
         Self { starts, guide, shift }
     }
 
-    /// The group of a row and the row's slot in it; `None` if there is no such row.
+    /// The unit of a row and the row's slot in it; `None` if there is no such row.
     pub(crate) fn locate(&self, row: u64) -> Option<(u32, u32)> {
         if row >= *self.starts.last()? {
             return None;
@@ -61,16 +62,16 @@ impl RowTable {
         let run = (row >> self.shift) as usize;
         let (first, last) = (*self.guide.get(run)? as usize, *self.guide.get(run + 1)? as usize);
         let behind = self.starts.get(first + 1..=last)?.partition_point(|start| *start <= row);
-        let group = first + behind;
-        Some((group as u32, (row - self.starts.get(group)?) as u32))
+        let unit = first + behind;
+        Some((unit as u32, (row - self.starts.get(unit)?) as u32))
     }
 }
 
-/// Where the last row was. Rows that follow each other are found in a step, however many groups there are.
+/// Where the last row was. Rows that follow each other are found in a step, however many units there are.
 #[derive(Debug, Default)]
 pub(crate) struct Near {
     table: Option<Arc<RowTable>>,
-    group: u32,
+    unit: u32,
     first: u64,
     rows: u64,
     /// The row that would follow.
@@ -78,34 +79,34 @@ pub(crate) struct Near {
 }
 
 impl Near {
-    /// Finds groups by the table, if there is one.
+    /// Finds units by the table, if there is one.
     pub(crate) fn with(table: Option<Arc<RowTable>>) -> Self {
         Self { table, ..Self::default() }
     }
 
-    /// As [`Groups::locate`].
-    pub(crate) fn locate(&mut self, row: u64, groups: &dyn Groups) -> Option<(u32, u32)> {
+    /// As [`Units::locate`].
+    pub(crate) fn locate(&mut self, row: u64, units: &Units) -> Option<(u32, u32)> {
         let slot = row.wrapping_sub(self.first);
         if slot < self.rows {
-            return Some((self.group, slot as u32));
+            return Some((self.unit, slot as u32));
         }
         let follows = row == self.next;
         self.next = row.wrapping_add(1);
-        let (group, slot) = match &self.table {
+        let (unit, slot) = match &self.table {
             Some(table) => table.locate(row)?,
-            None => groups.locate(row)?,
+            None => units.locate(row)?,
         };
         // A shuffled order never pays for what only others use.
         self.rows = 0;
         if follows {
             let first = row - u64::from(slot);
-            (self.group, self.first, self.rows) = (group, first, groups.size(group).rows);
+            (self.unit, self.first, self.rows) = (unit, first, units.size(unit).rows);
             self.next = first.saturating_add(self.rows);
         }
-        Some((group, slot))
+        Some((unit, slot))
     }
 
-    /// How many rows of its group begin with this one, or fewer, but 1 at least.
+    /// How many rows of its unit begin with this one, or fewer, but 1 at least.
     pub(crate) fn following(&self, row: u64) -> u64 {
         self.rows.saturating_sub(row.wrapping_sub(self.first)).max(1)
     }

@@ -88,7 +88,7 @@ pub(crate) struct Outlook {
     pub(crate) segment_bytes: u64,
     /// What rows will take in memory when all that is planned was done.
     pub(crate) held: u64,
-    /// What is known of groups, and of the rows that are looked ahead at.
+    /// What is known of units, and of the rows that are looked ahead at.
     pub(crate) listing: u64,
     /// About how many bytes the largest row group takes when decoded.
     pub(crate) largest: u64,
@@ -98,7 +98,7 @@ pub(crate) struct Outlook {
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) number: u64,
-    pub(crate) group: u32,
+    pub(crate) unit: u32,
     /// The slots to read, if not all of the row group.
     pub(crate) slots: Option<Vec<u32>>,
     /// About how many bytes the row group takes when decoded.
@@ -374,14 +374,13 @@ impl Schedule {
             let Extractions { planned, stayed, under_way, .. } = &self.extractions;
             let (number, extract) = planned.iter().find(|(number, _)| *number >= self.reads.next)?;
             self.reads.next = number + 1;
-            let group = extract.group;
-            let held = stayed.contains_key(&group) || under_way.get(&group) == Some(&true);
-            let kept_before =
-                |(other, before): &&(u64, Extract)| other < number && before.group == group && before.keep;
+            let unit = extract.unit;
+            let held = stayed.contains_key(&unit) || under_way.get(&unit) == Some(&true);
+            let kept_before = |(other, before): &&(u64, Extract)| other < number && before.unit == unit && before.keep;
             if !(held || planned.iter().any(|planned| kept_before(&planned))) {
                 self.reads.starting = Some(*number);
                 let slots = extract.is_sparse().then(|| extract.slots.to_vec());
-                return Some(Read { number: *number, group, slots, whole: extract.whole });
+                return Some(Read { number: *number, unit, slots, whole: extract.whole });
             }
         }
         None
@@ -391,7 +390,7 @@ impl Schedule {
         let Extractions { planned, stayed, .. } = &self.extractions;
         let at = self.first_free()?;
         let (number, extract) = planned.get(at)?;
-        let stayed = stayed.contains_key(&extract.group);
+        let stayed = stayed.contains_key(&extract.unit);
         if self.reads.starting == Some(*number) {
             return None;
         }
@@ -433,7 +432,7 @@ impl Schedule {
         self.memory.in_flight += needs;
         self.memory.note_peak();
         if !stayed {
-            self.extractions.under_way.insert(extract.group, extract.keep);
+            self.extractions.under_way.insert(extract.unit, extract.keep);
         }
         Some(Task::Extract(Extraction { number, extract, stayed, needs, found }))
     }
@@ -447,7 +446,7 @@ impl Schedule {
         let Extractions { planned, stayed, under_way, .. } = &self.extractions;
         planned
             .iter()
-            .position(|(_, extract)| stayed.contains_key(&extract.group) || !under_way.contains_key(&extract.group))
+            .position(|(_, extract)| stayed.contains_key(&extract.unit) || !under_way.contains_key(&extract.unit))
     }
 
     /// What an extraction finds of what was read ahead.
@@ -518,11 +517,11 @@ impl Schedule {
         self.memory.in_flight -= needs;
         let Extractions { under_way, stayed: stays, decodes, places, .. } = &mut self.extractions;
         if !stayed {
-            under_way.remove(&extract.group);
+            under_way.remove(&extract.unit);
         }
         *decodes += done.decodes;
         if done.places > 0 {
-            let before = places.insert(extract.group, done.places).unwrap_or(0);
+            let before = places.insert(extract.unit, done.places).unwrap_or(0);
             self.memory.held = self.memory.held + done.places - before;
         }
         if let Some((estimate, real)) = done.decoded {
@@ -539,9 +538,9 @@ impl Schedule {
             self.memory.held += rows;
         }
         if !(*stayed && extract.keep) {
-            let removed = stays.remove(&extract.group).unwrap_or(0);
+            let removed = stays.remove(&extract.unit).unwrap_or(0);
             if let Some(bytes) = done.stays {
-                stays.insert(extract.group, bytes);
+                stays.insert(extract.unit, bytes);
                 self.memory.held += bytes;
             }
             self.memory.held -= removed;

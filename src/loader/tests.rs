@@ -13,14 +13,13 @@ use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use proptest::prelude::*;
 
 use self::plans::Cut;
-use super::groups::Fetch;
-use super::plan::GroupSize;
-use super::substitutes::Substitutes;
-use super::units::joined_up_to;
+use super::extract::Serving;
+use super::groups::{Fetch, Reads, RowForm, Unit, UnitSize};
+use super::recovery::{Found, Recovery};
 use super::*;
 use crate::builder::IndexBuilder;
 use crate::dataset::Dataset;
-use crate::dataset::Prefetch;
+use crate::dataset::{Prefetch, Slots};
 use rowdex_io::source::{Done, Pending};
 use rowdex_order::sampler::{Batching, Counts, Rest, Shard, Stretch, Tail};
 use rowdex_order::{Blocks, Contiguous, EpochOrder, Global, Order, Resized, Sequential, Weighted, conformance};
@@ -116,15 +115,18 @@ impl Groups for Fake {
         (self.starts.len() - 1) as u32
     }
 
-    fn size(&self, group: u32) -> GroupSize {
-        let rows = self.starts[group as usize + 1] - self.starts[group as usize];
+    fn unit(&self, row_group: u32) -> Unit {
+        let first_row = self.starts[row_group as usize];
+        let rows = self.starts[row_group as usize + 1] - first_row;
         let bytes = (rows as f64 * self.row_bytes() as f64 * self.lie) as u64;
-        GroupSize { rows, bytes, cost: bytes }
+        let size = UnitSize { rows, bytes, cost: bytes };
+        Unit { size, first_row, decodes_due: false }
     }
 
-    fn fetch(&self, group: u32, some: Option<(u64, u64)>) -> Fetch {
-        let rows = self.starts[group as usize + 1] - self.starts[group as usize];
-        Fetch { bytes: some.map_or(rows, |(rows, _)| rows), row_groups: 1, ..Fetch::default() }
+    fn fetch(&self, row_group: u32, reads: Reads) -> Fetch {
+        let rows = self.unit(row_group).size.rows;
+        let bytes = if let Reads::Some(rows, _) = reads { rows } else { rows };
+        Fetch { bytes, row_groups: 1, ..Fetch::default() }
     }
 
     fn locate(&self, row: u64) -> Option<(u32, u32)> {
@@ -135,48 +137,39 @@ impl Groups for Fake {
         Some((group as u32, (row - self.starts[group]) as u32))
     }
 
-    fn first_row(&self, group: u32) -> u64 {
-        self.starts[group as usize]
+    fn form(&self) -> RowForm {
+        RowForm {
+            decoded: schema(DataType::Utf8View),
+            served: schema(DataType::Utf8),
+            shares_values: false,
+            chunks_are_own: true,
+            is_remote: self.store.is_some(),
+        }
     }
 
-    fn schema(&self) -> SchemaRef {
-        schema(DataType::Utf8View)
-    }
-
-    fn is_remote(&self) -> bool {
-        self.store.is_some()
-    }
-
-    fn prefetch(&self, group: u32, _slots: Option<&[u32]>) -> Option<Prefetch> {
+    fn prefetch(&self, row_group: u32, _slots: Slots<'_>) -> Option<Prefetch> {
         let store = self.store.as_ref()?;
         let done = Done::default();
-        let size = self.size(group).bytes;
-        store.lock().unwrap().push((group, done.clone()));
-        Some(Prefetch::of(size, Pending::new(done, || Ok(Vec::new()))))
+        store.lock().unwrap().push((row_group, done.clone()));
+        Some(Prefetch::of(self.unit(row_group).size.bytes, Pending::new(done, || Ok(Vec::new()))))
     }
 
-    fn read(
-        &self,
-        group: u32,
-        slots: Option<&[u32]>,
-        prefetch: Option<Prefetch>,
-        sink: &mut dyn RowSink,
-    ) -> Result<()> {
+    fn read(&self, row_group: u32, slots: Slots<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
         assert!(prefetch.is_none_or(|prefetch| prefetch.has_arrived()), "a thread would wait for it");
         std::thread::sleep(self.delay);
-        self.attempts[group as usize].fetch_add(1, Ordering::Relaxed);
+        self.attempts[row_group as usize].fetch_add(1, Ordering::Relaxed);
         if let Some(offered) = &self.offered {
             offered.offer();
         }
-        assert!(!self.panicking.contains(&group), "a defect");
-        if self.failing.contains(&group) && !self.repaired.load(Ordering::Relaxed) {
-            return Err(Error::new(self.failing_with, "damaged").with_row_group(u64::from(group)));
+        assert!(!self.panicking.contains(&row_group), "a defect");
+        if self.failing.contains(&row_group) && !self.repaired.load(Ordering::Relaxed) {
+            return Err(Error::new(self.failing_with, "damaged").with_row_group(u64::from(row_group)));
         }
         self.decodes.fetch_add(1, Ordering::Relaxed);
-        let start = self.starts[group as usize];
+        let start = self.starts[row_group as usize];
         let ids: Vec<u64> = match slots {
-            None => (start..self.starts[group as usize + 1]).collect(),
-            Some(slots) => {
+            Slots::All => (start..self.starts[row_group as usize + 1]).collect(),
+            Slots::Some(slots) | Slots::Due(slots) => {
                 assert!(slots.is_sorted_by(|a, b| a < b));
                 slots.iter().map(|slot| start + u64::from(*slot)).collect()
             }
@@ -185,10 +178,6 @@ impl Groups for Fake {
             true => sink.take(self.batch(std::iter::empty())),
             false => ids.chunks(sink.chunk_rows()).try_for_each(|ids| sink.take(self.batch(ids.iter().copied()))),
         }
-    }
-
-    fn served_schema(&self) -> SchemaRef {
-        schema(DataType::Utf8)
     }
 
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
@@ -304,12 +293,17 @@ proptest! {
 }
 
 /// Its groups, with those joined that have at most so many rows together.
-fn units_of(fake: &Arc<Fake>, joined: Option<u64>) -> Arc<dyn Groups> {
-    joined_up_to(fake.clone(), joined.map_or(0, |rows| rows * fake.row_bytes()))
+fn units_of(fake: &Arc<Fake>, joined: Option<u64>) -> Arc<Units> {
+    Arc::new(Units::joined_up_to(fake.clone(), joined.map_or(0, |rows| rows * fake.row_bytes())))
+}
+
+/// Its groups, each as a unit.
+fn each(fake: &Arc<Fake>) -> Arc<Units> {
+    Arc::new(Units::each(fake.clone()))
 }
 
 fn loader(fake: &Arc<Fake>, orders: &Arc<dyn Order>, cut: impl Into<Cut>, options: Options) -> Loader {
-    Loader::new(fake.clone(), vec![sampler(orders, 0, 1, cut, Tail::Wrap)], options).unwrap()
+    Loader::new(each(fake), vec![sampler(orders, 0, 1, cut, Tail::Wrap)], options).unwrap()
 }
 
 #[test]
@@ -481,7 +475,7 @@ fn steps_are_numbered_and_counted_from_the_beginning_of_an_epoch_that_was_resume
     let ranks = || (0..2).map(|rank| sampler(&orders, rank, 2, 5, Tail::Wrap));
     let state = ranks().next().unwrap().state_after(1, 49).unwrap();
     for threads in [0, 2] {
-        let mut loader = Loader::new(fake.clone(), ranks().collect(), options(1 << 20, threads, 3)).unwrap();
+        let mut loader = Loader::new(each(&fake), ranks().collect(), options(1 << 20, threads, 3)).unwrap();
         loader.resume(&state).unwrap();
         assert_eq!((loader.steps(), loader.steps_left()), (79, 29));
         for step in 50..79 {
@@ -534,7 +528,7 @@ fn few_epochs_of_a_tiny_dataset_are_prepared_before_they_are_due() {
                 let orders: Arc<dyn Order> = prepared.clone();
                 let samplers = vec![sampler(&orders, 0, world, batch, Tail::Wrap)];
                 let options = Options { epochs: None, ..options(1 << 30, threads, 0) };
-                let mut loader = Loader::new(fake, samplers, options).unwrap();
+                let mut loader = Loader::new(each(&fake), samplers, options).unwrap();
                 let mut served = 0;
                 while served < 9 {
                     served = loader.next().unwrap().unwrap().epoch;
@@ -712,11 +706,8 @@ fn a_loader_dropped_at_any_time_leaves_no_thread_behind() {
         for threads in [0, 1, 4] {
             let mut loader = loader(&fake, &orders, 10, options(300 * ROW_BYTES, threads, 2));
             assert_eq!(loader.by_ref().take(steps).filter(Result::is_ok).count(), steps);
-            assert_eq!(
-                Arc::strong_count(&fake),
-                if steps == 0 { 2 } else { 3 },
-                "started before a batch was asked for"
-            );
+            let owners = if steps == 0 { 1 } else { 2 };
+            assert_eq!(Arc::strong_count(&loader.units), owners, "started before a batch was asked for");
             let began = Instant::now();
             drop(loader);
             assert!(began.elapsed() < Duration::from_secs(30), "it waits for a row group at most");
@@ -810,7 +801,7 @@ fn a_prediction_comes_true() {
         let memory = (all * part) as u64;
         let orders = orders(global, 128_000);
         let samplers: Arc<[DistributedSampler]> = vec![sampler(&orders, 0, 1, 64, Tail::Wrap)].into();
-        let told = predict::predict(&*fake, &samplers, memory, 2).unwrap();
+        let told = predict::predict(&each(&fake), &samplers, memory, 2).unwrap();
         let mut loader = loader(&fake, &orders, 64, options(memory, 2, 5));
         let mut decodes = Vec::new();
         for _ in 0..4 {
@@ -829,10 +820,10 @@ fn a_prediction_comes_true() {
 
 #[test]
 fn a_prediction_of_many_rows_is_made_on_a_smaller_scale() {
-    let fake = Fake::new(&[1 << 24; 64]);
+    let fake = Arc::new(Fake::new(&[1 << 24; 64]));
     let orders = orders(true, fake.len());
     let samplers: Arc<[DistributedSampler]> = vec![sampler(&orders, 0, 1, 256, Tail::Wrap)].into();
-    let told = predict::predict(&fake, &samplers, fake.len() * ROW_BYTES / 10, 2).unwrap();
+    let told = predict::predict(&each(&fake), &samplers, fake.len() * ROW_BYTES / 10, 2).unwrap();
     // Of a row of 44 bytes another three are known while it is looked ahead at.
     assert!((5.0 * 47.0 / 44.0..5.9).contains(&told.passes), "{told:?}");
     assert_eq!(told.first_batch_decodes, 64);
@@ -855,8 +846,8 @@ fn a_forked_child_goes_on_after_the_last_batch() {
 fn a_memory_that_what_is_known_of_row_groups_would_fill_is_refused_with_the_least_that_works() {
     let fake = Arc::new(Fake::new(&[2; 10_000]));
     let samplers = vec![sampler(&orders(true, 20_000), 0, 1, 100, Tail::Wrap)];
-    let told = predict::predict(&*fake, &samplers.clone().into(), 1 << 20, 0).unwrap();
-    let made = |memory: u64| Loader::new(fake.clone(), samplers.clone(), options(memory, 0, 1));
+    let told = predict::predict(&each(&fake), &samplers.clone().into(), 1 << 20, 0).unwrap();
+    let made = |memory: u64| Loader::new(each(&fake), samplers.clone(), options(memory, 0, 1));
     let refused = made(told.least_memory - 1).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
     assert!(refused.to_string().contains(&told.least_memory.to_string()), "{refused}");
@@ -874,17 +865,18 @@ fn ranks_that_differ_in_more_than_the_rank_are_refused() {
         sampler(&orders, 1, 2, 8, Tail::Drop),
         sampler(&orders, 1, 3, 8, Tail::Wrap),
     ] {
-        let built = Loader::new(fake.clone(), vec![one.clone(), other], Options::default());
+        let built = Loader::new(each(&fake), vec![one.clone(), other], Options::default());
         assert_eq!(built.unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
-    assert!(Loader::new(fake, Vec::new(), Options::default()).is_err());
+    assert!(Loader::new(each(&fake), Vec::new(), Options::default()).is_err());
 }
 
 #[test]
 fn pads_are_marked() {
     let fake = Arc::new(Fake::new(&[5; 2]));
     let orders = orders(false, 10);
-    let mut loader = Loader::new(fake, vec![sampler(&orders, 2, 4, 2, Tail::Wrap)], options(1000, 0, 1)).unwrap();
+    let mut loader =
+        Loader::new(each(&fake), vec![sampler(&orders, 2, 4, 2, Tail::Wrap)], options(1000, 0, 1)).unwrap();
     let batches: Vec<Batch> = loader.by_ref().map(|batch| batch.unwrap()).collect();
     assert_eq!(batches[1].row_ids, [0]);
     assert_eq!(batches[1].pad_mask(), BooleanArray::from(vec![true]));
@@ -959,7 +951,7 @@ fn ranks_that_take_pieces_of_blocks_decode_each_row_group_about_once_between_the
         let rank = |rank| {
             let fake = Arc::new(Fake::new(&[50; 64]));
             let samplers = vec![sampler(orders, rank, 4, 10, Tail::Wrap)];
-            let loader = Loader::new(fake.clone(), samplers, options(8 * 50 * ROW_BYTES, 0, EPOCHS)).unwrap();
+            let loader = Loader::new(each(&fake), samplers, options(8 * 50 * ROW_BYTES, 0, EPOCHS)).unwrap();
             assert_eq!(loader.filter(Result::is_ok).count() as u64, EPOCHS * 80);
             fake.decodes.load(Ordering::Relaxed)
         };
@@ -1016,7 +1008,7 @@ fn rows_that_are_there_are_served_while_the_next_row_group_is_on_its_way() {
         let fake = Fake { store: Some(Arc::clone(&store)), padding: 1000, ..Fake::new(&[64; 24]) };
         let memory = 16 * 64 * fake.row_bytes();
         let mut samplers = [sampler(&orders(false, fake.len()), 0, 1, 8, Tail::Wrap)];
-        let mut loader = Loader::new(Arc::new(fake), samplers.to_vec(), options(memory, threads, 1)).unwrap();
+        let mut loader = Loader::new(each(&Arc::new(fake)), samplers.to_vec(), options(memory, threads, 1)).unwrap();
         let plan = samplers[0].next_epoch().unwrap();
         let (sender, served) = std::sync::mpsc::channel();
         let consumer = std::thread::spawn(move || {
@@ -1051,15 +1043,15 @@ fn rows_that_are_there_are_served_while_the_next_row_group_is_on_its_way() {
 #[test]
 fn rows_that_are_lost_after_they_were_chosen_as_substitutes_are_chosen_anew() {
     let fake = Arc::new(Fake::new(&[10, 10, 10]));
-    let groups = units_of(&fake, Some(30));
-    let faults = Faults::new(Fault::Substitute { seed: 0 }, &*groups).unwrap();
-    let chosen: Vec<_> = (20..30).map(|row| (row, groups.locate(row).unwrap())).collect();
-    faults.lose(2, Error::new(ErrorKind::InvalidParquet, "damaged"), &*groups).unwrap();
+    let units = units_of(&fake, Some(30));
+    let faults = Faults::new(Fault::Substitute { seed: 0 }, &units).unwrap();
+    let chosen: Vec<_> = (20..30).map(|row| (row, units.locate(row).unwrap())).collect();
+    faults.lose(2, Error::new(ErrorKind::InvalidParquet, "damaged"), &units).unwrap();
     let whole = |_| None;
-    let mut substitutes = Substitutes::new(&*groups, &faults, &whole);
-    let mut decodes = 0;
-    assert!(!substitutes.fetch(&chosen, &mut decodes).unwrap());
-    assert_eq!(decodes, 0);
-    let others: Vec<_> = (0..10).map(|row| (row, groups.locate(row).unwrap())).collect();
-    assert!(substitutes.fetch(&others, &mut decodes).unwrap());
+    let serving = Serving { units: &units, batch_rows: 1, layout: None };
+    let (mut recovery, mut found) = (Recovery::new(serving, &faults, &whole), Found::default());
+    assert!(!recovery.fetch(&chosen, &mut found).unwrap());
+    assert_eq!(recovery.decodes, 0);
+    let others: Vec<_> = (0..10).map(|row| (row, units.locate(row).unwrap())).collect();
+    assert!(recovery.fetch(&others, &mut found).unwrap());
 }

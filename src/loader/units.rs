@@ -1,22 +1,20 @@
-//! Small row groups as one: what is planned, read, decoded, held and picked from at once.
+//! Units: what is planned, read, decoded, held and picked from at once.
 //!
 //! A row group costs something to plan, read, decode and pick from, however few rows it has. So neighbouring row groups
-//! of one file are joined to a *unit* until that cost no longer matters. The rest of the loader knows units by their
-//! numbers and calls them groups. What concerns a row group alone still does: an error names it, it is lost alone, and
+//! of one file are joined to a *unit* until that cost no longer matters; others are units of their own. The loader
+//! knows units by their numbers. What concerns a row group alone still does: an error names it, it is lost alone, and
 //! counters count it.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
 
-use super::groups::{Fetch, Groups};
-use super::plan::GroupSize;
-use crate::dataset::{Prefetch, RunPart};
+use super::groups::{Fetch, Groups, LongValues, Reads, RowForm, Unit, UnitSize};
+use crate::dataset::{Prefetch, RunPart, Slots};
 use rowdex_base::error::Result;
 use rowdex_io::source::Link;
-use rowdex_parquet::RowSink;
+use rowdex_parquet::{RowSink, WholeBatch};
 
 /// Decoded bytes of a unit, at most: the cost of a unit is small beside that of its bytes.
 const UNIT_BYTES: u64 = 1 << 20;
@@ -25,113 +23,159 @@ const PART_OF_MEMORY: u64 = 32;
 /// Rows of a unit, at most, where they have hardly any bytes.
 const UNIT_ROWS: u64 = 1 << 20;
 
-/// Row groups of which neighbours are joined.
+/// The units of a loader.
 #[derive(Debug)]
 pub(crate) struct Units {
     groups: Arc<dyn Groups>,
+    form: RowForm,
+    /// `None` if each row group is a unit.
+    joined: Option<Joined>,
+}
+
+/// Which row groups were joined.
+#[derive(Debug, Default)]
+struct Joined {
     /// The first row group of each unit, and the number of all row groups.
     starts: Vec<u32>,
     /// The unit of each row group.
     unit_of: Vec<u32>,
     /// The slots of each row group in its unit.
     slots: Vec<Range<u32>>,
-    sizes: Vec<GroupSize>,
-}
-
-/// Joins small row groups for a loader with so much memory; returns `groups` if there are none that can be joined.
-pub(crate) fn joined(groups: Arc<dyn Groups>, memory: u64) -> Arc<dyn Groups> {
-    joined_up_to(groups, UNIT_BYTES.min(memory / PART_OF_MEMORY))
-}
-
-/// Joins row groups to units of at most so many decoded bytes.
-pub(super) fn joined_up_to(groups: Arc<dyn Groups>, most: u64) -> Arc<dyn Groups> {
-    let count = groups.count();
-    let (mut starts, mut unit_of, mut slots) = (Vec::new(), Vec::new(), Vec::new());
-    let mut sizes: Vec<GroupSize> = Vec::new();
-    for group in 0..count {
-        let own = groups.size(group);
-        let fits = |unit: &&mut GroupSize| {
-            unit.bytes.max(unit.cost).saturating_add(own.bytes.max(own.cost)) <= most
-                && unit.rows.saturating_add(own.rows) <= UNIT_ROWS
-        };
-        let unit = sizes.last_mut().filter(|_| groups.follows(group)).filter(fits);
-        match unit {
-            Some(unit) => {
-                slots.push(unit.rows as u32..(unit.rows + own.rows) as u32);
-                unit.rows += own.rows;
-                unit.bytes += own.bytes;
-                unit.cost += own.cost;
-            }
-            None => {
-                starts.push(group);
-                slots.push(0..u32::try_from(own.rows).unwrap_or(u32::MAX));
-                sizes.push(own);
-            }
-        }
-        unit_of.push(starts.len() as u32 - 1);
-    }
-    if starts.len() == count as usize {
-        return groups;
-    }
-    starts.push(count);
-    Arc::new(Units { groups, starts, unit_of, slots, sizes })
+    sizes: Vec<UnitSize>,
 }
 
 impl Units {
-    /// What to read of each row group for these slots of a unit, which are strictly increasing.
-    fn parts(&self, unit: u32, slots: Option<&[u32]>) -> Vec<RunPart> {
-        let row_groups = self.row_groups(unit);
-        let part = |row_group: u32| {
-            let own = self.slots_of(row_group);
-            let Some(all) = slots else {
-                return (!own.is_empty()).then_some(RunPart { row_group, slots: None });
+    /// Each row group as a unit.
+    pub(crate) fn each(groups: Arc<dyn Groups>) -> Self {
+        Self { form: groups.form(), groups, joined: None }
+    }
+
+    /// Joins small row groups for a loader with so much memory.
+    pub(crate) fn joined(groups: Arc<dyn Groups>, memory: u64) -> Self {
+        Self::joined_up_to(groups, UNIT_BYTES.min(memory / PART_OF_MEMORY))
+    }
+
+    /// Joins row groups to units of at most so many decoded bytes.
+    pub(super) fn joined_up_to(groups: Arc<dyn Groups>, most: u64) -> Self {
+        let mut joined = Joined::default();
+        for row_group in 0..groups.count() {
+            let own = groups.unit(row_group).size;
+            let fits = |unit: &&mut UnitSize| {
+                unit.bytes.max(unit.cost).saturating_add(own.bytes.max(own.cost)) <= most
+                    && unit.rows.saturating_add(own.rows) <= UNIT_ROWS
             };
-            let some = &all[all.partition_point(|slot| *slot < own.start)..all.partition_point(|slot| *slot < own.end)];
-            let relative = || some.iter().map(|slot| slot - own.start).collect();
-            let slots = (some.len() < own.len()).then(relative);
-            (!some.is_empty()).then_some(RunPart { row_group, slots })
-        };
-        let parts: Vec<RunPart> = row_groups.clone().filter_map(part).collect();
-        if parts.is_empty() {
-            // A read without rows still says of which types they would be.
-            let slots = slots.map(|_| Vec::new());
-            return vec![RunPart { row_group: row_groups.start, slots }];
+            match joined.sizes.last_mut().filter(|_| groups.follows(row_group)).filter(fits) {
+                Some(unit) => {
+                    joined.slots.push(unit.rows as u32..(unit.rows + own.rows) as u32);
+                    unit.rows += own.rows;
+                    unit.bytes += own.bytes;
+                    unit.cost += own.cost;
+                }
+                None => {
+                    joined.starts.push(row_group);
+                    joined.slots.push(slots_of(own));
+                    joined.sizes.push(own);
+                }
+            }
+            joined.unit_of.push(joined.starts.len() as u32 - 1);
         }
-        parts
-    }
-}
-
-impl Groups for Units {
-    fn count(&self) -> u32 {
-        self.sizes.len() as u32
+        joined.starts.push(groups.count());
+        let is_joined = joined.sizes.len() < joined.slots.len();
+        Self { joined: is_joined.then_some(joined), ..Self::each(groups) }
     }
 
-    fn num_row_groups(&self) -> u32 {
-        self.groups.num_row_groups()
+    /// How many units there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.joined.as_ref().map_or_else(|| self.groups.count(), |joined| joined.sizes.len() as u32)
     }
 
-    fn row_groups(&self, unit: u32) -> Range<u32> {
-        let place = |unit: usize| self.starts.get(unit).copied().unwrap_or_default();
-        place(unit as usize)..place(unit as usize + 1)
+    /// How many row groups they are made of.
+    pub(crate) fn num_row_groups(&self) -> u32 {
+        self.groups.count()
     }
 
-    fn slots_of(&self, row_group: u32) -> Range<u32> {
-        self.slots.get(row_group as usize).cloned().unwrap_or_default()
+    /// In which form their rows come.
+    pub(crate) fn form(&self) -> &RowForm {
+        &self.form
     }
 
-    fn size(&self, unit: u32) -> GroupSize {
-        self.sizes.get(unit as usize).copied().unwrap_or_default()
+    /// What is known of a unit.
+    pub(crate) fn unit(&self, unit: u32) -> Unit {
+        let Some(joined) = &self.joined else { return self.groups.unit(unit) };
+        let row_groups = self.row_groups(unit);
+        let first = self.groups.unit(row_groups.start);
+        let size = joined.sizes.get(unit as usize).copied().unwrap_or_default();
+        Unit { size, first_row: first.first_row, decodes_due: first.decodes_due && row_groups.len() == 1 }
     }
 
-    fn fetch(&self, unit: u32, some: Option<(u64, u64)>) -> Fetch {
+    /// How large a unit is.
+    pub(crate) fn size(&self, unit: u32) -> UnitSize {
+        match &self.joined {
+            Some(joined) => joined.sizes.get(unit as usize).copied().unwrap_or_default(),
+            None => self.groups.unit(unit).size,
+        }
+    }
+
+    /// How large each unit is.
+    pub(crate) fn sizes(&self) -> Vec<UnitSize> {
+        (0..self.count()).map(|unit| self.size(unit)).collect()
+    }
+
+    /// The row groups of a unit.
+    pub(crate) fn row_groups(&self, unit: u32) -> Range<u32> {
+        let Some(joined) = &self.joined else { return unit..unit + 1 };
+        let start = |unit: usize| joined.starts.get(unit).copied().unwrap_or_default();
+        start(unit as usize)..start(unit as usize + 1)
+    }
+
+    /// The slots that the rows of a row group have in their unit.
+    pub(crate) fn slots_of(&self, row_group: u32) -> Range<u32> {
+        match &self.joined {
+            Some(joined) => joined.slots.get(row_group as usize).cloned().unwrap_or_default(),
+            None => slots_of(self.groups.unit(row_group).size),
+        }
+    }
+
+    /// The row group that a slot of a unit is of.
+    pub(crate) fn row_group_of(&self, unit: u32, slot: u32) -> u32 {
+        let Range { mut start, mut end } = self.row_groups(unit);
+        // The last one that does not begin behind the slot; what is empty ends where it begins.
+        while end.saturating_sub(start) > 1 {
+            let middle = start + (end - start) / 2;
+            if self.slots_of(middle).start <= slot { start = middle } else { end = middle }
+        }
+        start
+    }
+
+    /// What is known of the long values of a unit. Those of joined row groups are not read one by one.
+    pub(crate) fn long_values(&self, unit: u32) -> LongValues {
+        let row_groups = self.row_groups(unit);
+        if row_groups.len() == 1 { self.groups.long_values(row_groups.start) } else { LongValues::default() }
+    }
+
+    /// Bytes that are kept at most of where long values lie.
+    pub(crate) fn places_bytes(&self) -> u64 {
+        (0..self.count()).map(|unit| self.long_values(unit).places_bytes).sum()
+    }
+
+    /// The unit of a row id, and the row's slot in it; `None` if there is no such row.
+    pub(crate) fn locate(&self, row: u64) -> Option<(u32, u32)> {
+        let (row_group, slot) = self.groups.locate(row)?;
+        let Some(joined) = &self.joined else { return Some((row_group, slot)) };
+        let first = joined.slots.get(row_group as usize)?.start;
+        Some((*joined.unit_of.get(row_group as usize)?, first + slot))
+    }
+
+    /// About what is read to decode rows of a unit.
+    pub(crate) fn fetch(&self, unit: u32, reads: Reads) -> Fetch {
         let row_groups = self.row_groups(unit);
         if row_groups.len() == 1 {
-            return self.groups.fetch(row_groups.start, some);
+            return self.groups.fetch(row_groups.start, reads);
         }
-        let with_rows: Vec<u32> = row_groups.filter(|group| !self.slots_of(*group).is_empty()).collect();
-        let touched = match some {
-            None => with_rows,
-            Some((_, runs)) => {
+        let with_rows: Vec<u32> = row_groups.filter(|row_group| !self.slots_of(*row_group).is_empty()).collect();
+        let touched = match reads {
+            Reads::All | Reads::Due(_) => with_rows,
+            Reads::Some(_, runs) => {
                 // Runs at random places, each about in one row group.
                 let count = with_rows.len() as f64;
                 let touched = (count * (1.0 - (1.0 - 1.0 / count.max(1.0)).powf(runs as f64))).round();
@@ -142,92 +186,104 @@ impl Groups for Units {
         self.groups.fetch_run(&touched)
     }
 
-    fn fetch_due(&self, unit: u32, rows: u64) -> Fetch {
-        let row_groups = self.row_groups(unit);
-        if row_groups.len() == 1 { self.groups.fetch_due(row_groups.start, rows) } else { self.fetch(unit, None) }
-    }
-
-    fn fetch_run(&self, row_groups: &[u32]) -> Fetch {
+    /// What is read to decode all rows of these row groups together.
+    pub(crate) fn fetch_run(&self, row_groups: &[u32]) -> Fetch {
         self.groups.fetch_run(row_groups)
     }
 
-    fn opening_requests(&self) -> u64 {
+    /// Requests for all files together, before anything is read of their row groups.
+    pub(crate) fn opening_requests(&self) -> u64 {
         self.groups.opening_requests()
     }
 
-    fn locate(&self, row: u64) -> Option<(u32, u32)> {
-        let (row_group, slot) = self.groups.locate(row)?;
-        let first = self.slots.get(row_group as usize)?.start;
-        Some((*self.unit_of.get(row_group as usize)?, first + slot))
-    }
-
-    fn first_row(&self, unit: u32) -> u64 {
-        self.groups.first_row(self.row_groups(unit).start)
-    }
-
-    fn schema(&self) -> SchemaRef {
-        self.groups.schema()
-    }
-
-    fn read(&self, unit: u32, slots: Option<&[u32]>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
+    /// Reads and decodes rows of a unit on the calling thread, and hands them to the sink. What was read ahead is used.
+    pub(crate) fn read(
+        &self,
+        unit: u32,
+        slots: Slots<'_>,
+        prefetch: Option<Prefetch>,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        let row_groups = self.row_groups(unit);
+        if row_groups.len() == 1 {
+            return self.groups.read(row_groups.start, slots, prefetch, sink);
+        }
         match self.parts(unit, slots).as_slice() {
-            [only] => self.groups.read(only.row_group, only.slots.as_deref(), prefetch, sink),
+            [RunPart { row_group, slots }] => self.groups.read(*row_group, some(slots.as_deref()), prefetch, sink),
             parts => self.groups.read_run(parts, prefetch, sink),
         }
     }
 
-    fn decodes_due(&self, unit: u32) -> bool {
+    /// As [`read`](Self::read), in one batch.
+    pub(crate) fn read_whole(&self, unit: u32, slots: Slots<'_>, prefetch: Option<Prefetch>) -> Result<RecordBatch> {
+        let mut whole = WholeBatch::default();
+        self.read(unit, slots, prefetch, &mut whole)?;
+        whole.into_batch()
+    }
+
+    /// As [`read_whole`](Self::read_whole), of the rows of one row group.
+    pub(crate) fn read_alone(&self, row_group: u32) -> Result<RecordBatch> {
+        let mut whole = WholeBatch::default();
+        self.groups.read(row_group, Slots::All, None, &mut whole)?;
+        whole.into_batch()
+    }
+
+    /// How many row groups a read decodes.
+    pub(crate) fn decodes(&self, unit: u32, slots: Slots<'_>) -> u64 {
+        if self.row_groups(unit).len() == 1 { 1 } else { self.parts(unit, slots).len() as u64 }
+    }
+
+    /// Starts reading what [`read`](Self::read) will read; `None` where that gains nothing, as where row groups were
+    /// joined.
+    pub(crate) fn prefetch(&self, unit: u32, slots: Slots<'_>) -> Option<Prefetch> {
         let row_groups = self.row_groups(unit);
-        row_groups.len() == 1 && self.groups.decodes_due(row_groups.start)
-    }
-
-    fn reads_alone(&self, unit: u32) -> bool {
-        let row_groups = self.row_groups(unit);
-        row_groups.len() == 1 && self.groups.reads_alone(row_groups.start)
-    }
-
-    fn places_bytes(&self, unit: u32) -> u64 {
-        let row_groups = self.row_groups(unit);
-        if row_groups.len() == 1 { self.groups.places_bytes(row_groups.start) } else { 0 }
-    }
-
-    fn read_due(&self, unit: u32, slots: &[u32], prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
-        self.groups.read_due(self.row_groups(unit).start, slots, prefetch, sink)
-    }
-
-    fn decodes(&self, unit: u32, slots: Option<&[u32]>) -> u64 {
-        self.parts(unit, slots).len() as u64
-    }
-
-    fn shares_values(&self) -> bool {
-        self.groups.shares_values()
-    }
-
-    fn chunks_are_own(&self) -> bool {
-        self.groups.chunks_are_own()
-    }
-
-    fn served_schema(&self) -> SchemaRef {
-        self.groups.served_schema()
-    }
-
-    fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        self.groups.output(batch)
-    }
-
-    fn is_remote(&self) -> bool {
-        self.groups.is_remote()
-    }
-
-    fn link(&self) -> Option<Link> {
-        self.groups.link()
-    }
-
-    fn prefetch(&self, unit: u32, slots: Option<&[u32]>) -> Option<Prefetch> {
+        if row_groups.len() == 1 {
+            return self.groups.prefetch(row_groups.start, slots);
+        }
         match self.parts(unit, slots).as_slice() {
-            [only] => self.groups.prefetch(only.row_group, only.slots.as_deref()),
-            // What is joined is not read ahead.
+            [RunPart { row_group, slots }] => self.groups.prefetch(*row_group, some(slots.as_deref())),
             _ => None,
         }
     }
+
+    /// How fast what is read remotely comes; `None` before anything did.
+    pub(crate) fn link(&self) -> Option<Link> {
+        self.groups.link()
+    }
+
+    /// Brings rows to the types that are served.
+    pub(crate) fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        self.groups.output(batch)
+    }
+
+    /// What to read of each row group of a unit.
+    fn parts(&self, unit: u32, slots: Slots<'_>) -> Vec<RunPart> {
+        let row_groups = self.row_groups(unit);
+        let part = |row_group: u32| {
+            let own = self.slots_of(row_group);
+            let (Slots::Some(all) | Slots::Due(all)) = slots else {
+                return (!own.is_empty()).then_some(RunPart { row_group, slots: None });
+            };
+            let some = &all[all.partition_point(|slot| *slot < own.start)..all.partition_point(|slot| *slot < own.end)];
+            let relative = || some.iter().map(|slot| slot - own.start).collect();
+            let slots = (some.len() < own.len()).then(relative);
+            (!some.is_empty()).then_some(RunPart { row_group, slots })
+        };
+        let parts: Vec<RunPart> = row_groups.clone().filter_map(part).collect();
+        if parts.is_empty() {
+            // A read without rows still says of which types they would be.
+            let slots = (!matches!(slots, Slots::All)).then(Vec::new);
+            return vec![RunPart { row_group: row_groups.start, slots }];
+        }
+        parts
+    }
+}
+
+/// These slots, or all.
+pub(crate) fn some(slots: Option<&[u32]>) -> Slots<'_> {
+    slots.map_or(Slots::All, Slots::Some)
+}
+
+fn slots_of(size: UnitSize) -> Range<u32> {
+    0..u32::try_from(size.rows).unwrap_or(u32::MAX)
 }

@@ -116,7 +116,7 @@ fn is_exact(array: &dyn Array) -> bool {
 ///
 /// # Errors
 /// As [`gather`], without the column.
-pub fn copy_span(array: &dyn Array, rows: Range<usize>, wanted: &DataType) -> Result<ArrayRef> {
+pub(crate) fn copy_span(array: &dyn Array, rows: Range<usize>, wanted: &DataType) -> Result<ArrayRef> {
     let mut spans = Spans::with_capacity(1);
     spans.push(0, rows);
     let copied = copy(&[array], &[&spans], wanted).map_err(uncopied)?.pop();
@@ -128,7 +128,7 @@ pub fn copy_span(array: &dyn Array, rows: Range<usize>, wanted: &DataType) -> Re
 ///
 /// # Errors
 /// As [`gather`], without the column.
-pub fn gather_runs(arrays: &[&dyn Array], runs: &Runs<'_>, wanted: &DataType) -> Result<Vec<ArrayRef>> {
+pub(crate) fn gather_runs(arrays: &[&dyn Array], runs: &Runs<'_>, wanted: &DataType) -> Result<Vec<ArrayRef>> {
     let Runs { single, spans, in_spans } = runs;
     if spans.is_empty() {
         return copy(arrays, single, wanted).map_err(uncopied);

@@ -4,13 +4,17 @@
 //! module. It knows Arrow arrays, and nothing of files, row groups or row ids.
 
 mod chunks;
+mod collect;
 mod dictionary;
 mod flat;
 mod gather;
+mod held;
 mod memory;
 mod nested;
 mod packed;
+mod picker;
 mod picks;
+mod pieces;
 mod placing;
 #[cfg(test)]
 mod tests;
@@ -23,12 +27,15 @@ use arrow::error::ArrowError;
 use rowdex_base::error::{Error, ErrorKind};
 
 pub use chunks::Chunks;
+pub use collect::{MOST_SHOWN, Stretch, Together, collect, make_alike};
 pub use dictionary::encode;
-pub use gather::{concat, copy_span, gather, gather_runs, join_exactly, take, take_rows};
+pub use gather::{concat, gather, join_exactly, take, take_rows};
+pub use held::Held;
 pub use memory::{ChunkBytes, Footprint, bytes_of, bytes_of_part, bytes_shown, show_what_they_keep};
-pub use packed::{Layout, Packed, Packer, unpack};
-pub use picks::{Place, Runs};
-pub use placing::{Pick, Placer};
+pub use packed::{Layout, Packed, Packer};
+pub use picker::{Picked, Picker, Way};
+pub use picks::Place;
+pub use pieces::{FEWEST_PACKED, LEAST_PIECE, PACKED_PIECE, PIECES};
 pub use views::{compact, compact_pieces, compact_sparse, detach, forget_unseen, view_bytes};
 
 /// A batch of `rows` rows, which must be said where there are no columns.

@@ -436,7 +436,7 @@ impl Packing {
 ///
 /// # Errors
 /// [`ErrorKind::TooLarge`] if the rows do not fit the offsets of a column.
-pub fn unpack(sources: &[&Packed], places: &[Place], served: &Schema) -> Result<Vec<ArrayRef>> {
+pub(crate) fn unpack(sources: &[&Packed], places: &[Place], served: &Schema) -> Result<Vec<ArrayRef>> {
     let Some(first) = sources.first() else {
         return Ok(served.fields().iter().map(|field| arrow::array::new_empty_array(field.data_type())).collect());
     };

@@ -125,7 +125,7 @@ impl Spans {
 /// Several runs of rows, each copied to an array of its own: row by row where they lie anywhere, and as spans where
 /// they follow each other.
 #[derive(Debug, Default)]
-pub struct Runs<'a> {
+pub(crate) struct Runs<'a> {
     pub(super) single: Vec<&'a [Place]>,
     pub(super) spans: Vec<Spans>,
     /// For each run, whether it is one of spans.
@@ -134,7 +134,7 @@ pub struct Runs<'a> {
 
 impl<'a> Runs<'a> {
     /// These runs.
-    pub fn of(runs: impl IntoIterator<Item = &'a [Place]>) -> Self {
+    pub(crate) fn of(runs: impl IntoIterator<Item = &'a [Place]>) -> Self {
         let mut found = Self::default();
         for places in runs {
             let spans = Spans::joined(places);
@@ -148,12 +148,12 @@ impl<'a> Runs<'a> {
     }
 
     /// How many runs.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.in_spans.len()
     }
 
     /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.in_spans.is_empty()
     }
 }

@@ -17,14 +17,14 @@ use super::views::{BUFFER, INLINE, PLACE};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// A row of a chunk, and when it is due, counted in rows.
-pub type Pick = (u32, u32);
+pub(crate) type Pick = (u32, u32);
 
 /// Where each piece has its own long values among the buffers of a column.
 const OWN: u32 = 0;
 
 /// Packs rows of chunks, in pieces that are let go of one after the other.
 #[derive(Debug)]
-pub struct Placer {
+pub(crate) struct Placer {
     layout: Arc<Layout>,
     rows: usize,
     /// Rows of each piece but the last.
@@ -77,7 +77,7 @@ struct Source {
 
 impl Placer {
     /// For so many rows, in pieces of so many.
-    pub fn new(layout: Arc<Layout>, rows: usize, piece: usize) -> Self {
+    pub(crate) fn new(layout: Arc<Layout>, rows: usize, piece: usize) -> Self {
         let piece = piece.max(1);
         let width = layout.columns.len();
         let of = |start: usize| Piece { bytes: vec![0; piece.min(rows - start) * layout.stride], long: Vec::new() };
@@ -86,12 +86,17 @@ impl Placer {
         Self { layout, rows, piece, pieces, columns }
     }
 
+    /// Rows of each piece but the last.
+    pub(crate) fn piece_rows(&self) -> usize {
+        self.piece
+    }
+
     /// Puts rows of a chunk to their places.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Internal`] if the chunk has other columns than the layout, or a row or a place is not there.
-    pub fn put(&mut self, chunk: &RecordBatch, picks: &[Pick]) -> Result<()> {
+    pub(crate) fn put(&mut self, chunk: &RecordBatch, picks: &[Pick]) -> Result<()> {
         let types = chunk.columns().iter().map(|column| column.data_type());
         let is_there = |&(row, due): &Pick| (row as usize) < chunk.num_rows() && (due as usize) < self.rows;
         if !types.eq(&self.layout.types) || !picks.iter().all(is_there) {
@@ -150,7 +155,7 @@ impl Placer {
     }
 
     /// The pieces, in the order in which they are due.
-    pub fn finish(self) -> Vec<Packed> {
+    pub(crate) fn finish(self) -> Vec<Packed> {
         let Self { layout, rows, piece, pieces, columns } = self;
         let whole = |mut column: Column| Beside {
             there: column.there.as_mut().map(BooleanBufferBuilder::finish),

@@ -12,6 +12,10 @@ use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int8Type, Int32Type, Schema, i256};
 use proptest::prelude::*;
 
+use super::gather::gather_runs;
+use super::packed::unpack;
+use super::picks::Runs;
+use super::placing::{Pick, Placer};
 use super::*;
 use rowdex_base::error::ErrorKind;
 

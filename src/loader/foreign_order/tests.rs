@@ -188,7 +188,7 @@ fn no_thread_exists_before_announced_rows_are_taken_nor_after_the_drop() {
         let mut rows = announced(&dataset, dataset.decoded_bytes() / 4, 3);
         rows.announce(told.clone()).unwrap();
         rows.take(&[told[999]]).unwrap();
-        let groups = Arc::downgrade(&rows.groups);
+        let groups = Arc::downgrade(&rows.units);
         assert_eq!(groups.strong_count(), 1, "started too early");
         if taken > 0 {
             rows.take(&told[..taken]).unwrap();

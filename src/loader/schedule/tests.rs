@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::loader::driver::{Driver, Planned};
-use crate::loader::plan::{GroupSize, Plan};
+use crate::loader::groups::UnitSize;
+use crate::loader::plan::Plan;
 use crate::loader::row_table::Near;
 use crate::loader::walk::Epochs;
 use rowdex_order::sampler::{DistributedSampler, Shard};
@@ -57,7 +58,7 @@ struct World {
 /// The row group that a task decodes.
 fn decodes(task: &Task) -> Option<u32> {
     match task {
-        Task::Extract(extraction) if !extraction.stayed => Some(extraction.extract.group),
+        Task::Extract(extraction) if !extraction.stayed => Some(extraction.extract.unit),
         _ => None,
     }
 }
@@ -85,18 +86,18 @@ impl World {
                 Task::Extract(extraction) => {
                     let Extraction { number, extract, stayed, needs, .. } = extraction;
                     assert!(self.begun.insert(*number), "an extraction begins twice");
-                    for (earlier, group) in (0..*number).zip(&self.extractions) {
-                        let waits = self.under_way.iter().any(|task| decodes(task) == Some(*group));
+                    for (earlier, unit) in (0..*number).zip(&self.extractions) {
+                        let waits = self.under_way.iter().any(|task| decodes(task) == Some(*unit));
                         assert!(waits || self.begun.contains(&earlier), "extractions begin in the order of the plan");
                     }
-                    assert_eq!(*stayed, self.stayed.contains_key(&extract.group));
+                    assert_eq!(*stayed, self.stayed.contains_key(&extract.unit));
                     assert!(self.threads == 0 || !self.reads.contains(number), "a thread would wait for the store");
                     let to_stay = |task: &Task| {
                         matches!(task, Task::Extract(other)
-                        if other.extract.group == extract.group && other.extract.keep && !other.stayed)
+                        if other.extract.unit == extract.unit && other.extract.keep && !other.stayed)
                     };
                     assert!(*stayed || !self.under_way.iter().any(to_stay), "decoded twice");
-                    let reads = |task: &Task| decodes(task) == Some(extract.group);
+                    let reads = |task: &Task| decodes(task) == Some(extract.unit);
                     assert!(*stayed || !self.under_way.iter().any(reads), "read by two threads at once");
                     self.slots.remove(number);
                     self.read_ahead.remove(number);
@@ -120,7 +121,7 @@ impl World {
         match task {
             Task::Plan(_) => self.plan(),
             Task::Read(read) => {
-                let bytes = (self.random(4) > 0).then(|| self.rows_of(read.group) * ROW / 2);
+                let bytes = (self.random(4) > 0).then(|| self.rows_of(read.unit) * ROW / 2);
                 self.schedule.read_started(&read, bytes);
                 if let Some(bytes) = bytes {
                     self.read_ahead.insert(read.number, bytes);
@@ -130,13 +131,13 @@ impl World {
             Task::Extract(extraction) => {
                 let Extraction { number, extract, stayed, needs, .. } = &extraction;
                 let rows = extract.slots.len() as u64 * ROW;
-                let whole = self.rows_of(extract.group) * ROW;
+                let whole = self.rows_of(extract.unit) * ROW;
                 let stays = extract.keep.then_some(whole);
                 let decoded = (!stayed && !extract.is_sparse()).then_some((whole, whole));
                 let decodes = u64::from(!stayed);
                 // Of some row groups it is kept where values lie, from the first time on that one does not stay.
-                let places = if extract.group % 3 == 1 && !extract.keep && !stayed { whole / 64 } else { 0 };
-                if places > 0 && self.places.insert(extract.group) {
+                let places = if extract.unit % 3 == 1 && !extract.keep && !stayed { whole / 64 } else { 0 };
+                if places > 0 && self.places.insert(extract.unit) {
                     self.held += places;
                 }
                 let came = Extracted { decodes, rows: Some(rows), stays, decoded, staged: whole / 8, places };
@@ -144,9 +145,9 @@ impl World {
                 self.set_aside -= needs;
                 self.held += rows;
                 if !extract.keep {
-                    self.stayed.remove(&extract.group);
+                    self.stayed.remove(&extract.unit);
                 } else if let Some(bytes) = stays {
-                    self.stayed.insert(extract.group, bytes);
+                    self.stayed.insert(extract.unit, bytes);
                 }
                 assert!(self.done.insert(*number));
             }
@@ -163,9 +164,9 @@ impl World {
         let mut driver = self.driver.take().unwrap();
         let ends = &self.ends;
         let step = driver.advance(|_, row| {
-            let group = ends.partition_point(|end| *end <= row);
-            let start = if group == 0 { 0 } else { ends[group - 1] };
-            Ok((row, (group as u32, (row - start) as u32)))
+            let unit = ends.partition_point(|end| *end <= row);
+            let start = if unit == 0 { 0 } else { ends[unit - 1] };
+            Ok((row, (unit as u32, (row - start) as u32)))
         });
         let outlook = Outlook {
             segments_ready: driver.plan.segments_ready(),
@@ -178,7 +179,7 @@ impl World {
             Planned::Walked => Step::Walked,
             Planned::Extract(extract) => {
                 self.slots.insert(self.extractions.len() as u64, extract.slots.bytes() as u64);
-                self.extractions.push(extract.group);
+                self.extractions.push(extract.unit);
                 Step::Extract(extract)
             }
             Planned::Segment(span, segment) => {
@@ -225,9 +226,9 @@ impl World {
         false
     }
 
-    fn rows_of(&self, group: u32) -> u64 {
-        let start = if group == 0 { 0 } else { self.ends[group as usize - 1] };
-        self.ends[group as usize] - start
+    fn rows_of(&self, unit: u32) -> u64 {
+        let start = if unit == 0 { 0 } else { self.ends[unit as usize - 1] };
+        self.ends[unit as usize] - start
     }
 
     fn check(&mut self) {
@@ -256,8 +257,8 @@ struct Made<'a> {
 const RUN: u64 = 3;
 
 /// Bytes that are kept of where long values of a row group lie, if it has any.
-fn places(sizes: &[u64], group: usize) -> u64 {
-    if group % 3 == 1 { sizes[group] * ROW / 64 } else { 0 }
+fn places(sizes: &[u64], unit: usize) -> u64 {
+    if unit % 3 == 1 { sizes[unit] * ROW / 64 } else { 0 }
 }
 
 impl Made<'_> {
@@ -271,8 +272,8 @@ impl Made<'_> {
                 Some(*end)
             })
             .collect();
-        let groups: Vec<GroupSize> =
-            sizes.iter().map(|rows| GroupSize { rows: *rows, bytes: rows * ROW, cost: rows * ROW }).collect();
+        let units: Vec<UnitSize> =
+            sizes.iter().map(|rows| UnitSize { rows: *rows, bytes: rows * ROW, cost: rows * ROW }).collect();
         let largest = sizes.iter().max().unwrap() * ROW;
         let lookahead = Lookahead::of(store.map(|_| largest), memory, threads, store.flatten());
         let limits = Limits {
@@ -286,8 +287,8 @@ impl Made<'_> {
         let orders: Arc<dyn Order> =
             if global { Arc::new(Global::new(rows, 7).unwrap()) } else { Arc::new(Sequential::new(rows).unwrap()) };
         let sampler = DistributedSampler::new(orders, Shard::new(0, 1).unwrap(), batch).unwrap();
-        let mut plan = Plan::new(&groups, memory - lookahead.reserve(), (batch as u64).min(rows.max(1)), 7);
-        plan.set_aside((0..sizes.len()).map(|group| places(sizes, group)).sum());
+        let mut plan = Plan::new(&units, memory - lookahead.reserve(), (batch as u64).min(rows.max(1)), 7);
+        plan.set_aside((0..sizes.len()).map(|unit| places(sizes, unit)).sum());
         let driver = Driver::new(plan, Box::new(Epochs::new(vec![sampler].into(), 0, 0, Some(RUN))), Near::default());
         World {
             schedule: Schedule::new(limits, lookahead),
@@ -337,7 +338,7 @@ proptest! {
     ) {
         let rows: u64 = sizes.iter().sum();
         let largest = sizes.iter().max().unwrap() * ROW;
-        let all_places: u64 = (0..sizes.len()).map(|group| places(&sizes, group)).sum();
+        let all_places: u64 = (0..sizes.len()).map(|unit| places(&sizes, unit)).sum();
         let memory = (rows as f64 * ROW as f64 * part) as u64;
         let sizes = &sizes[..];
         let mut world = Made { sizes, memory, batch, global, threads, batches_waiting, store, random }.world();
@@ -346,11 +347,11 @@ proptest! {
         prop_assert_eq!(world.assembled, world.planned);
         prop_assert_eq!(&world.done, &world.begun);
         prop_assert_eq!(world.done.len(), world.extractions.len());
-        let kept: u64 = world.places.iter().map(|group| places(sizes, *group as usize)).sum();
+        let kept: u64 = world.places.iter().map(|unit| places(sizes, *unit as usize)).sum();
         prop_assert_eq!((world.held, world.set_aside, world.read_ahead.len()), (kept, 0, 0));
         prop_assert_eq!(world.schedule.bytes().1, world.peak);
         // An eighth, as rows come and go, and two row groups, or the rows of two batches where these take more. The
-        // memory is often less than what is known takes, or getting rows out of a group.
+        // memory is often less than what is known takes, or getting rows out of a unit.
         let batches = 2 * (batch as u64).min(rows) * ROW;
         let known = world.most_listing + PICKED * (rows / sizes.len() as u64 + sizes.iter().max().unwrap()) * 2;
         let most = memory + memory / 8 + (2 * largest).max(batches) + largest + all_places + known;

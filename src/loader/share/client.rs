@@ -13,7 +13,7 @@ use crate::loader::assemble::Assembled;
 use crate::loader::control::{closed, timed_out};
 use crate::loader::deliver::{Deliver, Watched};
 use crate::loader::part::Part;
-use crate::loader::{Batch, LoaderStats, Place};
+use crate::loader::{Batch, LoaderStats, NextBatch};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::DistributedSampler;
 use rowdex_share::{Connection, Met, Received, Signal, meet, read};
@@ -51,7 +51,7 @@ struct At {
     waits: bool,
     sampler: DistributedSampler,
     /// The batch after the last one that came.
-    place: Place,
+    place: NextBatch,
     /// How many ranks are left of those that met before.
     left: Option<u32>,
     /// Why nobody is to go on, if that came while this rank went to another place.
@@ -210,7 +210,7 @@ impl Client {
     /// The batches of a memory file.
     fn unpack(&self, parcel: &Parcel, file: &std::fs::File, at: &mut At) -> Result<Assembled> {
         let rows = usize::try_from(parcel.rows).unwrap_or(usize::MAX);
-        let (whole, about) = read(file, parcel.stream, parcel.length, &self.seat.groups.served_schema(), rows)?;
+        let (whole, about) = read(file, parcel.stream, parcel.length, &self.seat.units.form().served, rows)?;
         let whole = Arc::new(whole);
         let mut about = rowdex_share::Reader::new(&about);
         let (mut batches, mut first) = (Vec::new(), 0);
@@ -226,7 +226,7 @@ impl Client {
             let records = if count == rows { (*whole).clone() } else { whole.slice(first, count) };
             let part = Part::of(&whole, first);
             let batch = Batch { epoch, step, steps, rank, records, row_ids, substituted, pads, part };
-            at.place = Place::after(&batch);
+            at.place = NextBatch::after(&batch);
             batches.push(batch);
             first += count;
         }
@@ -298,7 +298,7 @@ impl Deliver for Client {
                 }
                 Answer::Lost(row_group, error) => {
                     // Its error if rows are not to be replaced.
-                    self.seat.faults.lose(row_group, error, &*self.seat.groups)?;
+                    self.seat.faults.lose(row_group, error, &self.seat.units)?;
                 }
                 Answer::Failed(error) | Answer::Died(error) => return Err(error),
                 Answer::End => return Ok(None),
@@ -308,7 +308,7 @@ impl Deliver for Client {
         }
     }
 
-    fn go_to(&self, sampler: &DistributedSampler, place: Place) -> bool {
+    fn go_to(&self, sampler: &DistributedSampler, place: NextBatch) -> bool {
         let at = &mut *self.lock();
         (at.sampler, at.place) = (sampler.clone(), place);
         let Some(connection) = at.link.as_ref().map(|link| Arc::clone(&link.connection)) else { return true };

@@ -1,7 +1,7 @@
 //! What the loaders of a machine and their reader say to each other.
 
 use super::facts::Fact;
-use crate::loader::{Batch, LoaderStats, Place, Substituted};
+use crate::loader::{Batch, LoaderStats, NextBatch, Substituted};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::State;
 use rowdex_share::{Reader, Writer};
@@ -44,7 +44,7 @@ pub(super) struct Hello {
     /// Where the world began the epochs of these two.
     pub(super) began: [u64; 2],
     /// The batch to begin with.
-    pub(super) place: Place,
+    pub(super) place: NextBatch,
     /// The epoch that the run ends before.
     pub(super) end: Option<u64>,
     pub(super) facts: Vec<Fact>,
@@ -105,7 +105,7 @@ impl Request {
                 };
                 let ((state, of_rank), (own, of_own)) = (state()?, state()?);
                 let began = [of_rank, of_own];
-                let place = Place { epoch: message.number()?, batch: message.number()? };
+                let place = NextBatch { epoch: message.number()?, batch: message.number()? };
                 let end = Some(message.number()?).filter(|end| *end < u64::MAX);
                 let facts = (0..message.count()?).map(|_| {
                     let (name, value) = (message.text()?, message.text()?);
@@ -359,7 +359,7 @@ mod tests {
             state: State { fingerprint: 1, epoch: 2, consumed: 3, run: None },
             own: State { fingerprint: 4, epoch: 5, consumed: 6, run: None },
             began: [2, 5],
-            place: Place { epoch: 4, batch: 5 },
+            place: NextBatch { epoch: 4, batch: 5 },
             end: None,
             facts: vec![Fact::new("memory", "7", true), Fact::new("threads", "2", false)],
         }

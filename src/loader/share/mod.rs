@@ -24,9 +24,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use self::facts::{Fact, WORKERS};
 pub use self::server::Server;
 use super::deliver::Deliver;
-use super::faults::Faults;
-use super::groups::Groups;
-use super::{Options, Place};
+use super::recovery::Faults;
+use super::units::Units;
+use super::{NextBatch, Options};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::{DistributedSampler, Launch, Shard};
 
@@ -126,7 +126,7 @@ impl Share {
         &self,
         is_server: bool,
         dataset: u64,
-        groups: &dyn Groups,
+        units: &Units,
         samplers: &[DistributedSampler],
         options: &Options,
     ) -> Result<Group> {
@@ -147,7 +147,7 @@ impl Share {
         let shard = sampler.shard();
         let ranks = self.ranks_here(shard)?;
         let address = self.address()?;
-        let schema = groups.served_schema();
+        let schema = &units.form().served;
         let columns: Vec<String> =
             schema.fields().iter().map(|field| format!("{} ({})", field.name(), field.data_type())).collect();
         let columns = columns.join(", ");
@@ -283,11 +283,11 @@ impl Group {
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is none"))]
 pub(super) struct Seat {
     pub(super) group: Arc<Group>,
-    pub(super) groups: Arc<dyn Groups>,
+    pub(super) units: Arc<Units>,
     pub(super) faults: Arc<Faults>,
     pub(super) sampler: DistributedSampler,
     pub(super) options: Options,
-    pub(super) place: Place,
+    pub(super) place: NextBatch,
 }
 
 /// Delivers the batches of a rank, which another process may read.

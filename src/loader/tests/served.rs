@@ -8,9 +8,9 @@ use rowdex_order::sampler::ReplicaLayout;
 
 fn serving(fake: &Arc<Fake>, sampler: &DistributedSampler, options: &Options, share: &Share) -> Result<Server> {
     let samplers = vec![sampler.clone()];
-    let group = share.resolve(true, 1, &**fake, &samplers, options).unwrap();
+    let group = share.resolve(true, 1, &each(fake), &samplers, options).unwrap();
     let options = Options { group: Some(Arc::new(group)), ..options.clone() };
-    Server::start(Loader::new(fake.clone(), samplers, options).unwrap().seat().unwrap())
+    Server::start(Loader::new(each(fake), samplers, options).unwrap().seat().unwrap())
 }
 
 /// As a rank that chooses nothing but how many epochs there are.

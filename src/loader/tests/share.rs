@@ -33,8 +33,8 @@ pub(super) fn share(ranks: u32) -> Share {
 
 pub(super) fn joining(fake: &Arc<Fake>, sampler: &DistributedSampler, options: &Options, share: &Share) -> Loader {
     let samplers = vec![sampler.clone()];
-    let group = share.resolve(false, 1, &**fake, &samplers, options).unwrap();
-    Loader::new(fake.clone(), samplers, Options { group: Some(Arc::new(group)), ..options.clone() }).unwrap()
+    let group = share.resolve(false, 1, &each(fake), &samplers, options).unwrap();
+    Loader::new(each(fake), samplers, Options { group: Some(Arc::new(group)), ..options.clone() }).unwrap()
 }
 
 /// What is served until the end, or until an error: batches are compared with what the order says.
@@ -129,7 +129,7 @@ fn one_reader_decodes_for_all() {
         let options = options(400 * ROW_BYTES, 2, 2);
         let samplers: Vec<_> = (0..4).map(|rank| sampler(&orders, rank, 4, 10, Tail::Wrap)).collect();
         let alone = Arc::new(Fake::new(&[100; 20]));
-        let mut one = Loader::new(alone.clone(), samplers.clone(), options.clone()).unwrap();
+        let mut one = Loader::new(each(&alone), samplers.clone(), options.clone()).unwrap();
         assert_eq!(one.by_ref().map(Result::unwrap).count(), 400);
         let fake = Arc::new(Fake::new(&[100; 20]));
         let share = share(4).drift(2);
@@ -183,7 +183,7 @@ fn an_error_comes_to_each_rank_at_its_step() {
             };
             let alone = samplers
                 .iter()
-                .map(|sampler| told(Loader::new(fake.clone(), vec![sampler.clone()], options.clone()).unwrap()));
+                .map(|sampler| told(Loader::new(each(&fake), vec![sampler.clone()], options.clone()).unwrap()));
             let alone: Vec<_> = alone.collect();
             let share = share(3);
             let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
@@ -207,7 +207,7 @@ fn rows_that_are_lost_are_replaced_alike_and_all_ranks_know_of_them() {
                 loader.lost_groups().iter().map(|lost| (lost.row_group, lost.error.to_string())).collect();
             (batches, lost)
         };
-        let alone = samplers.iter().map(|s| rows(Loader::new(fake.clone(), vec![s.clone()], options.clone()).unwrap()));
+        let alone = samplers.iter().map(|s| rows(Loader::new(each(&fake), vec![s.clone()], options.clone()).unwrap()));
         let alone: Vec<_> = alone.collect();
         let share = share(2);
         let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
@@ -254,7 +254,7 @@ fn a_rank_that_leaves_holds_up_nobody_and_goes_on_at_its_state_when_it_comes_bac
 impl Loader {
     /// One like it that was not used.
     fn standing_again(&self) -> Loader {
-        Loader::new(Arc::clone(&self.groups), self.samplers.to_vec(), self.options.clone()).unwrap()
+        Loader::new(Arc::clone(&self.units), self.samplers.to_vec(), self.options.clone()).unwrap()
     }
 }
 
@@ -521,7 +521,7 @@ fn the_reader_of_all_workers_decodes_as_seldom_as_one_loader() {
         let options = options(400 * ROW_BYTES, 2, 2);
         let samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 10, Tail::Wrap)).collect();
         let alone = Arc::new(Fake::new(&[100; 20]));
-        let mut one = Loader::new(alone.clone(), samplers.clone(), options.clone()).unwrap();
+        let mut one = Loader::new(each(&alone), samplers.clone(), options.clone()).unwrap();
         assert_eq!(one.by_ref().map(Result::unwrap).count(), 400);
         let fake = Arc::new(Fake::new(&[100; 20]));
         let share = share(2).drift(2);
@@ -611,7 +611,7 @@ fn what_cannot_be_shared_is_refused_when_it_is_made() {
     let ranks: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 4, Tail::Wrap)).collect();
     let options = options(1 << 20, 1, 1);
     let refused = |share: Share, samplers: &[DistributedSampler], word: &str| {
-        let error = share.resolve(false, 1, &*fake, samplers, &options).unwrap_err();
+        let error = share.resolve(false, 1, &each(&fake), samplers, &options).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(error.to_string().contains(word) && error.hint().is_some(), "{error}");
     };
@@ -729,5 +729,44 @@ fn the_last_batches_are_handed_out_after_the_one_that_reads_is_done() {
             }
         });
         assert_eq!(Arc::strong_count(&fake), 1);
+    });
+}
+
+/// An order that panics on the thread that sends, whatever it is asked there.
+#[derive(Debug)]
+struct Frail(Arc<dyn Order>);
+
+impl Order for Frail {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
+        self.0.epoch(epoch)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        assert_ne!(thread::current().name(), Some("rowdex-share-send"), "a defect");
+        self.0.fingerprint()
+    }
+
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+}
+
+#[test]
+fn an_order_that_panics_before_an_engine_is_started_is_an_error_for_all_ranks() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let orders: Arc<dyn Order> = Arc::new(Frail(orders(true, 160)));
+        let (options, share) = (options(1 << 20, 1, 1), share(2).wait(Duration::from_millis(200)));
+        let samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 4, Tail::Wrap)).collect();
+        let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
+        for error in all(loaders, |_, mut loader| loader.try_next().unwrap_err()) {
+            assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
+            assert!(error.to_string().contains("reading for several ranks panicked"), "{error}");
+        }
+        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
     });
 }

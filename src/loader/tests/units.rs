@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::dataset::MixedDataset;
+use crate::loader::groups::dataset::DatasetGroups;
 use rowdex_io::source::{FileStat, LocalSource, Source};
 
 const GROUPS: u64 = 60;
@@ -44,9 +45,9 @@ fn small() -> (tempfile::TempDir, Dataset) {
     (dir, dataset)
 }
 
-fn joined(dataset: &Dataset, views: bool, most: u64) -> Arc<dyn Groups> {
-    let groups = Arc::new(groups::DatasetGroups::new(dataset.clone(), views));
-    joined_up_to(groups, most)
+fn joined(dataset: &Dataset, views: bool, most: u64) -> Arc<Units> {
+    let groups = Arc::new(DatasetGroups::new(dataset.clone(), views));
+    Arc::new(Units::joined_up_to(groups, most))
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn a_prediction_for_units_comes_true() {
         let samplers = vec![sampler(&orders, 0, 1, 50, Tail::Wrap)];
         let groups = units_of(&fake, Some(memory / 32 / ROW_BYTES));
         assert!(groups.count() < 800, "{}", groups.count());
-        let told = predict::predict(&*groups, &samplers.clone().into(), memory, 2).unwrap();
+        let told = predict::predict(&groups, &samplers.clone().into(), memory, 2).unwrap();
         assert_eq!(told.units, u64::from(groups.count()));
         let mut loader = Loader::new(groups, samplers, options(memory, 2, 5)).unwrap();
         let mut decodes = Vec::new();
@@ -236,14 +237,14 @@ fn units_end_where_a_file_or_a_dataset_does() {
     let (_other, other) = small();
     let mixed = MixedDataset::new([dataset.clone(), other]).unwrap();
     let groups = groups::sealed::RowGroups::row_groups(&mixed, false).0;
-    let units = joined_up_to(groups, u64::MAX);
+    let units = Units::joined_up_to(groups, u64::MAX);
     assert_eq!((units.count(), u64::from(units.num_row_groups())), (4, 4 * GROUPS));
     let rows = GROUPS * GROUP_ROWS;
     for unit in 0..4 {
-        assert_eq!(units.first_row(unit), u64::from(unit) * rows);
+        assert_eq!(units.unit(unit).first_row, u64::from(unit) * rows);
         assert_eq!(units.locate(u64::from(unit) * rows + 777), Some((unit, 777)));
-        assert_eq!(faults::row_group_of(unit, 777, &*units), unit * GROUPS as u32 + 777 / GROUP_ROWS as u32);
-        let batch = units.read_whole(unit, Some(&[5, 777]), None).unwrap();
+        assert_eq!(units.row_group_of(unit, 777), unit * GROUPS as u32 + 777 / GROUP_ROWS as u32);
+        let batch = units.read_whole(unit, Slots::Some(&[5, 777]), None).unwrap();
         let expected = [u64::from(unit % 2) * rows + 5, u64::from(unit % 2) * rows + 777];
         assert_eq!(batch.column(0).as_primitive::<UInt64Type>().values(), &expected[..]);
     }

@@ -1,51 +1,49 @@
-//! Picks the rows that are due out of a row group while it is decoded, chunk by chunk.
+//! Picks the rows that are due out of a unit while it is decoded, chunk by chunk.
 //!
 //! A chunk is small enough to be in the core's cache while its rows are picked, and what is not picked is dropped
-//! before the next chunk comes: a row group never lies decoded in memory as a whole. The rows picked of each chunk
-//! are in the order in which they are due, so putting them into pieces is a merge that reads every chunk's rows from
-//! front to back.
+//! before the next chunk comes: a unit never lies decoded in memory as a whole. The rows picked of each chunk are in
+//! the order in which they are due, so putting them into pieces is a merge that reads every chunk's rows from front to
+//! back.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use super::held::{DueRows, is_one_run, rows_of_packed};
-use super::plan::PIECES;
+use super::held::Held;
+use super::memory::{ChunkBytes, bytes_of, show_what_they_keep};
+use super::packed::Layout;
+use super::picks::Place;
+use super::pieces::{PIECES, placer};
+use super::placing::{Pick, Placer};
+use super::take;
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_rows::{self as rows, ChunkBytes, Layout, Pick, Place, Placer, bytes_of};
 
-/// Decoded bytes of a chunk, about: two or three of them fit a core's own cache.
-const CHUNK_BYTES: u64 = 1 << 20;
-/// A chunk of fewer rows spends its time on calls.
-const MIN_CHUNK: u64 = 64;
-
-/// How many rows of `bytes` in all make a chunk.
-pub(crate) fn chunk_rows(rows: u64, bytes: u64) -> usize {
-    let chunk = (u128::from(rows) * u128::from(CHUNK_BYTES) / u128::from(bytes.max(1))) as u64;
-    chunk.clamp(MIN_CHUNK, 1 << 20) as usize
+/// How due rows get out of chunks.
+#[derive(Debug, Clone)]
+pub enum Way {
+    /// They stay in their chunks, because they lie one after the other and are most of all rows.
+    Lie,
+    /// Each is copied from its chunk straight to its place, packed. As [`Pick`](Self::Pick) if the first chunk says
+    /// that packed rows would take much more memory.
+    Place(Arc<Layout>),
+    /// They are copied out of each chunk, and then to their places.
+    Pick,
 }
 
-/// The slots as a range, if they are consecutive and most of a group with `rows` rows: then the rows may stay where
-/// they were decoded.
-pub(crate) fn as_run(slots: &[u32], rows: usize) -> Option<Range<usize>> {
-    let run = *slots.first()? as usize..*slots.last()? as usize + 1;
-    let most = run.len() == slots.len() && run.len() >= rows.div_ceil(2) && run.end <= rows;
-    (most && is_one_run(slots)).then_some(run)
-}
-
-/// The rows wanted of a group, and those of them that were found so far.
+/// The rows wanted of a unit, and those of them that were found so far.
 #[derive(Debug)]
-pub(crate) struct Picker {
+pub struct Picker {
+    way: Way,
     wanted: Wanted,
-    /// How rows are packed if that pays, which the first chunk says.
-    layout: Option<Arc<Layout>>,
-    placer: Option<Placer>,
     chunk_rows: usize,
-    /// Rows of the group that were not seen yet, and chunks that were.
+    /// Rows of the unit that were not seen yet, and chunks that were.
     left: usize,
     chunks: usize,
+    placer: Option<Placer>,
     picked: Vec<RecordBatch>,
+    /// The rows, if the only chunk has all of them.
+    copied: Option<Vec<Held>>,
     chunk_bytes: ChunkBytes,
     decoded_bytes: u64,
     largest: u64,
@@ -80,7 +78,7 @@ impl Wanted {
         let mut next = starts.clone();
         let mut wanted = vec![(0, 0); starts[chunks]];
         for (due, &slot) in (0..).zip(slots) {
-            // A slot beyond the group has no place; `finish` then misses it.
+            // A slot beyond the unit has no place; `finish` then misses it.
             let Some(place) = next.get_mut((slot / chunk_rows) as usize) else { continue };
             if let Some(wanted) = wanted.get_mut(*place) {
                 *wanted = (slot % chunk_rows, due);
@@ -89,38 +87,55 @@ impl Wanted {
         }
         Self::Picks { rows: wanted, starts }
     }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Run { all, .. } => all.len(),
+            Self::Picks { rows, .. } => rows.len(),
+        }
+    }
 }
 
 impl Picker {
-    /// Wants the rows of these slots of a group with `rows` rows, in the order in which they are due, to be found in
-    /// chunks of `chunk_rows`. With `stay`, most of a group as it lies is not copied. Rows are packed by the layout, if
-    /// there is one, where that takes hardly more memory.
-    pub(crate) fn new(slots: &[u32], rows: usize, chunk_rows: usize, stay: bool, layout: Option<Arc<Layout>>) -> Self {
+    /// Wants the rows of these slots of a unit with `rows` rows, in the order in which they are due, to be found in
+    /// chunks of `chunk_rows`.
+    pub fn new(way: Way, slots: &[u32], rows: usize, chunk_rows: usize) -> Self {
         let chunk_rows = chunk_rows.clamp(1, u32::MAX as usize);
-        let wanted = match as_run(slots, rows).filter(|_| stay) {
-            Some(all) => Wanted::Run { all, start: 0 },
-            None => Wanted::picks(slots, rows, chunk_rows as u32),
+        let wanted = match (&way, slots.first(), slots.last()) {
+            (Way::Lie, Some(first), Some(last)) => {
+                Wanted::Run { all: *first as usize..(*last as usize + 1).min(rows), start: 0 }
+            }
+            _ => Wanted::picks(slots, rows, chunk_rows as u32),
         };
+        let (left, chunks, placer, copied) = (rows, 0, None, None);
         let picked = Vec::with_capacity(rows.div_ceil(chunk_rows));
         let (chunk_bytes, decoded_bytes, largest) = (ChunkBytes::default(), 0, 0);
-        let placer = None;
-        Self { wanted, layout, placer, chunk_rows, left: rows, chunks: 0, picked, chunk_bytes, decoded_bytes, largest }
+        Self { way, wanted, chunk_rows, left, chunks, placer, picked, copied, chunk_bytes, decoded_bytes, largest }
     }
 
     /// Takes the wanted rows out of the next chunk.
-    pub(crate) fn take(&mut self, chunk: &RecordBatch) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if chunks or slots are not those of the unit, and as [`take`].
+    pub fn take(&mut self, chunk: &RecordBatch) -> Result<()> {
         if chunk.num_rows() != self.left.min(self.chunk_rows) {
             return Err(Error::new(ErrorKind::Internal, "chunks are not what a row group is made of"));
         }
         let bytes = self.chunk_bytes.add(chunk);
         self.decoded_bytes += bytes;
         self.largest = self.largest.max(bytes);
+        self.left -= chunk.num_rows();
+        let is_only = self.chunks == 0 && self.left == 0;
         match &mut self.wanted {
             Wanted::Run { all, start } => {
                 let here = *start..*start + chunk.num_rows();
                 let wanted = all.start.max(here.start)..all.end.min(here.end);
-                if !wanted.is_empty() {
-                    self.picked.push(chunk.slice(wanted.start - here.start, wanted.len()));
+                let lie = chunk.slice(wanted.start.saturating_sub(here.start).min(chunk.num_rows()), wanted.len());
+                if is_only && !show_what_they_keep(std::slice::from_ref(&lie)) {
+                    let slots: Vec<u32> = wanted.map(|row| row as u32).collect();
+                    self.copied = Some(Held::copied(chunk, &slots, PIECES)?);
+                } else if lie.num_rows() > 0 {
+                    self.picked.push(lie);
                 }
                 *start = here.end;
             }
@@ -130,45 +145,45 @@ impl Picker {
                 if wanted.iter().any(|&(row, _)| row as usize >= chunk.num_rows()) {
                     return Err(Error::new(ErrorKind::Internal, "a wanted row is beyond its row group"));
                 }
-                if let Some(layout) = self.layout.take().filter(|layout| layout.is_worth(chunk)) {
-                    let piece = rows_of_packed(&layout, rows.len(), PIECES);
-                    self.placer = Some(Placer::new(layout, rows.len(), piece));
+                if let Way::Place(layout) = std::mem::replace(&mut self.way, Way::Pick)
+                    && layout.is_worth(chunk)
+                {
+                    self.placer = Some(placer(layout, rows.len()));
                 }
+                let slots = || wanted.iter().map(|(row, _)| *row).collect::<Vec<u32>>();
                 match &mut self.placer {
                     Some(placer) => placer.put(chunk, wanted)?,
-                    None => {
-                        let slots: Vec<u32> = wanted.iter().map(|(row, _)| *row).collect();
-                        self.picked.push(rows::take(chunk, &slots)?);
-                    }
+                    None if is_only => self.copied = Some(Held::copied(chunk, &slots(), PIECES)?),
+                    None => self.picked.push(take(chunk, &slots())?),
                 }
             }
         }
-        self.left -= chunk.num_rows();
         self.chunks += 1;
         Ok(())
     }
 
     /// The rows, all `wanted` of them.
-    pub(crate) fn finish(self, wanted: usize) -> Result<Picked> {
-        let found = match &self.wanted {
-            Wanted::Run { all, .. } => all.len(),
-            Wanted::Picks { rows, .. } => rows.len(),
-        };
-        if self.left > 0 || self.chunks == 0 || found != wanted {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if there were fewer, and as [`take`].
+    pub fn finish(self, wanted: usize) -> Result<Picked> {
+        if self.left > 0 || self.chunks == 0 || self.wanted.len() != wanted {
             return Err(Error::new(ErrorKind::Internal, "fewer rows than a row group has"));
         }
-        let (rows, staged) = match (self.wanted, self.placer) {
-            (Wanted::Run { .. }, _) => (DueRows::run(self.picked), 0),
-            (Wanted::Picks { .. }, Some(placer)) => (DueRows::packed(placer.finish()), 0),
-            (Wanted::Picks { rows, starts }, None) => {
+        let mut staged = 0;
+        let rows = match (self.copied, self.placer, self.wanted) {
+            (Some(rows), _, _) => rows,
+            (_, Some(placer), _) => Held::packed_in_turn(placer.finish()),
+            (_, _, Wanted::Run { .. }) => Held::in_turn(self.picked),
+            (_, _, Wanted::Picks { rows, starts }) => {
                 let mut places: Vec<Place> = vec![(0, 0); rows.len()];
                 for (chunk, span) in (0..).zip(starts.windows(2)) {
                     for (place, (_, due)) in (0..).zip(rows.get(span[0]..span[1]).unwrap_or_default()) {
                         places[*due as usize] = (chunk, place);
                     }
                 }
-                let staged = self.picked.iter().map(bytes_of).sum::<u64>().min(self.decoded_bytes);
-                (DueRows::merge(&self.picked, &places, PIECES, false)?, staged)
+                staged = self.picked.iter().map(bytes_of).sum::<u64>().min(self.decoded_bytes);
+                Held::merged(&self.picked, &places, false)?
             }
         };
         Ok(Picked { rows, decoded_bytes: self.decoded_bytes, staged_bytes: staged + self.largest })
@@ -177,12 +192,13 @@ impl Picker {
 
 /// What was picked, and what that took.
 #[derive(Debug)]
-pub(crate) struct Picked {
-    pub(crate) rows: DueRows,
+pub struct Picked {
+    /// The rows in the order in which they are due.
+    pub rows: Vec<Held>,
     /// Bytes of all chunks together.
-    pub(crate) decoded_bytes: u64,
+    pub decoded_bytes: u64,
     /// About how many bytes were in memory at the worst moment, besides these rows.
-    pub(crate) staged_bytes: u64,
+    pub staged_bytes: u64,
 }
 
 #[cfg(test)]
@@ -195,22 +211,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::loader::held::Slice;
 
     fn group(rows: usize) -> RecordBatch {
         let text = (0..rows).map(|row| format!("the text of row {row}"));
         let columns: [(&str, ArrayRef); 2] = [
             ("id", Arc::new(Int64Array::from_iter_values(0..rows as i64))),
-            ("text", Arc::new(text.map(Some).collect::<StringViewArray>())),
+            ("text", Arc::new(text.map(Some).collect::<StringViewArray>().gc())),
         ];
         RecordBatch::try_from_iter(columns).unwrap()
     }
 
-    fn claimed(mut due: DueRows, rows: usize) -> Vec<Slice> {
-        let mut slices = Vec::new();
-        assert_eq!(due.claim(rows, &mut slices).1, 0);
-        assert!(due.is_used_up());
-        slices
+    fn picked(picker: Picker, rows: usize) -> Vec<Held> {
+        let held = picker.finish(rows).unwrap().rows;
+        assert_eq!(held.iter().map(Held::num_rows).sum::<usize>(), rows);
+        held
     }
 
     proptest! {
@@ -222,12 +236,12 @@ mod tests {
         ) {
             let slots: Vec<u32> = picks.iter().map(|pick| pick.index(rows) as u32).collect();
             let group = group(rows);
-            let mut picker = Picker::new(&slots, rows, chunk, false, None);
+            let mut picker = Picker::new(Way::Pick, &slots, rows, chunk);
             for start in (0..rows).step_by(chunk) {
                 picker.take(&group.slice(start, chunk.min(rows - start))).unwrap();
             }
-            let parts = claimed(picker.finish(slots.len()).unwrap().rows, slots.len());
-            let parts: Vec<&RecordBatch> = parts.iter().map(|part| part.columns().unwrap()).collect();
+            let parts = picked(picker, slots.len());
+            let parts: Vec<&RecordBatch> = parts.iter().map(|part| part.in_columns().unwrap()).collect();
             let ids = parts.iter().flat_map(|part| part.column(0).as_primitive::<Int64Type>().values().to_vec());
             prop_assert!(ids.eq(slots.iter().map(|slot| i64::from(*slot))));
             let texts = parts.iter().flat_map(|part| part.column(1).as_string_view().iter().flatten());
@@ -245,7 +259,7 @@ mod tests {
         ) {
             let slots: Vec<u32> = (start.min(rows / 2)..rows).map(|slot| slot as u32).collect();
             let group = group(rows);
-            let mut picker = Picker::new(&slots, rows, chunk, true, None);
+            let mut picker = Picker::new(Way::Lie, &slots, rows, chunk);
             let mut shown = HashSet::new();
             for start in (0..rows).step_by(chunk) {
                 // A chunk has memory of its own.
@@ -255,10 +269,11 @@ mod tests {
                 picker.take(&chunk).unwrap();
             }
             let mut found = Vec::new();
-            for part in claimed(picker.finish(slots.len()).unwrap().rows, slots.len()) {
-                let ids = part.columns().unwrap().column(0);
+            for part in picked(picker, slots.len()) {
+                let ids = part.in_columns().unwrap().column(0);
                 prop_assert!(shown.contains(&ids.to_data().buffers()[0].data_ptr()));
-                found.extend_from_slice(&ids.as_primitive::<Int64Type>().values()[part.first..part.first + part.rows]);
+                let first = part.place(0) as usize;
+                found.extend_from_slice(&ids.as_primitive::<Int64Type>().values()[first..first + part.num_rows()]);
             }
             prop_assert!(found.iter().copied().eq(slots.iter().map(|slot| i64::from(*slot))));
         }
@@ -268,7 +283,7 @@ mod tests {
     fn chunks_that_do_not_add_up_to_the_group_are_refused() {
         let ids: ArrayRef = Arc::new(UInt64Array::from_iter_values(0..10));
         let batch = RecordBatch::try_from_iter([("id", ids)]).unwrap();
-        let picker = || Picker::new(&[19, 0], 20, 10, true, None);
+        let picker = || Picker::new(Way::Pick, &[19, 0], 20, 10);
         let mut short = picker();
         short.take(&batch).unwrap();
         assert_eq!(short.take(&batch.slice(0, 5)).unwrap_err().kind(), ErrorKind::Internal);
@@ -279,18 +294,9 @@ mod tests {
         many.take(&batch).unwrap();
         many.take(&batch).unwrap();
         assert_eq!(many.take(&batch).unwrap_err().kind(), ErrorKind::Internal);
-        let mut beyond = Picker::new(&[25], 20, 10, true, None);
+        let mut beyond = Picker::new(Way::Pick, &[25], 20, 10);
         beyond.take(&batch).unwrap();
         beyond.take(&batch).unwrap();
         assert_eq!(beyond.finish(1).unwrap_err().kind(), ErrorKind::Internal);
-    }
-
-    #[test]
-    fn a_chunk_has_about_its_bytes_and_never_too_few_rows() {
-        assert_eq!(chunk_rows(1000, 100 << 20), 64);
-        assert_eq!(chunk_rows(1 << 20, 1 << 26), 1 << 14);
-        assert_eq!(chunk_rows(1 << 30, 1), 1 << 20);
-        assert_eq!(chunk_rows(0, 0), 64);
-        assert_eq!(chunk_rows(u64::MAX, u64::MAX), 1 << 20);
     }
 }

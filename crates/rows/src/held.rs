@@ -1,0 +1,210 @@
+//! Rows that wait in memory, however they lie there.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+
+use super::memory::{Footprint, bytes_of};
+use super::packed::Packed;
+use super::views::compact;
+use super::{take, uncopied};
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// Bytes of a row that is pointed at.
+const POINTER: u64 = size_of::<u32>() as u64;
+
+/// Rows in memory, column by column or packed row by row: all of what they lie in, or some of it in an order of their
+/// own. The first of them are taken off until none is left; clones share the memory.
+///
+/// An Arrow slice keeps everything alive that it was cut from, so memory is released by the whole only.
+#[derive(Debug, Clone)]
+pub struct Held {
+    body: Body,
+    lie: Lie,
+    /// How many were taken off, and how many are left.
+    first: usize,
+    rows: usize,
+    bytes: u64,
+    labels: Option<Arc<[u64]>>,
+}
+
+#[derive(Debug, Clone)]
+enum Body {
+    Columns(Arc<RecordBatch>),
+    Packed(Arc<Packed>),
+}
+
+/// Where rows are in what they lie in.
+#[derive(Debug, Clone)]
+enum Lie {
+    /// One after the other, from this place on.
+    Run(usize),
+    Slots(Arc<[u32]>),
+}
+
+impl Held {
+    fn all(body: Body, rows: usize, bytes: u64) -> Self {
+        Self { body, lie: Lie::Run(0), first: 0, rows, bytes, labels: None }
+    }
+
+    /// All rows of a batch.
+    pub fn columns(batch: RecordBatch) -> Self {
+        let bytes = bytes_of(&batch);
+        Self::weighed(batch, bytes)
+    }
+
+    /// The same of rows that are packed.
+    pub fn packed(packed: Packed) -> Self {
+        let bytes = packed.bytes();
+        Self::all(Body::Packed(Arc::new(packed)), 0, bytes).whole()
+    }
+
+    /// All rows of a batch that counts as so many bytes.
+    fn weighed(batch: RecordBatch, bytes: u64) -> Self {
+        Self::all(Body::Columns(Arc::new(batch)), 0, bytes).whole()
+    }
+
+    /// All rows of what these lie in.
+    fn whole(self) -> Self {
+        Self { rows: self.of_rows(), ..self }
+    }
+
+    /// All rows of these batches, which are let go of one after the other.
+    pub fn in_turn(batches: Vec<RecordBatch>) -> Vec<Self> {
+        Self::counted(batches, Footprint::default())
+    }
+
+    pub(super) fn counted(batches: Vec<RecordBatch>, mut footprint: Footprint) -> Vec<Self> {
+        // A buffer that several share is freed with the last of them.
+        let bytes: Vec<u64> = batches.iter().rev().map(|batch| footprint.add(batch)).collect();
+        batches.into_iter().zip(bytes.into_iter().rev()).map(|(batch, bytes)| Self::weighed(batch, bytes)).collect()
+    }
+
+    /// The same of rows that are packed.
+    pub(super) fn packed_in_turn(pieces: Vec<Packed>) -> Vec<Self> {
+        let mut seen = std::collections::HashSet::new();
+        let bytes: Vec<u64> = pieces.iter().rev().map(|packed| packed.bytes_but(&mut seen)).collect();
+        let held = |(packed, bytes)| Self::all(Body::Packed(Arc::new(packed)), 0, bytes).whole();
+        pieces.into_iter().zip(bytes.into_iter().rev()).map(held).collect()
+    }
+
+    /// How many rows.
+    #[inline]
+    pub fn num_rows(&self) -> usize {
+        self.rows
+    }
+
+    /// How many rows there are in what they lie in.
+    pub(super) fn of_rows(&self) -> usize {
+        match &self.body {
+            Body::Columns(batch) => batch.num_rows(),
+            Body::Packed(packed) => packed.num_rows(),
+        }
+    }
+
+    /// Bytes of memory that are freed when the last of the rows are let go.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The rows at these slots of what these lie in, in that order, in columns of this schema, which is that of decoded
+    /// rows. They keep nothing else alive.
+    ///
+    /// # Errors
+    /// As [`take`].
+    pub fn take(&self, slots: &[u32], schema: &SchemaRef) -> Result<RecordBatch> {
+        match &self.body {
+            Body::Columns(batch) => compact(take(batch, slots)?).map_err(uncopied),
+            Body::Packed(packed) => packed.take(slots, schema),
+        }
+    }
+
+    /// Points at the rows at these slots, in that order, of what these lie in. Nothing is copied before they are
+    /// gathered; what they lie in counts elsewhere.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if there is no such slot.
+    pub fn at(&self, slots: Vec<u32>) -> Result<Self> {
+        if slots.iter().any(|&slot| slot as usize >= self.of_rows()) {
+            return Err(Error::new(ErrorKind::Internal, "fewer rows than a row group has"));
+        }
+        let (rows, body) = (slots.len(), self.body.clone());
+        let (lie, bytes) = match slots.first() {
+            Some(&start) if is_one_run(&slots) => (Lie::Run(start as usize), 0),
+            _ => (Lie::Slots(slots.into()), POINTER * rows as u64),
+        };
+        Ok(Self { body, lie, first: 0, rows, bytes, labels: None })
+    }
+
+    /// Gives each row a number, whatever it means.
+    #[must_use]
+    pub fn with_labels(self, labels: &[u64]) -> Self {
+        Self { labels: Some(labels.into()), ..self }
+    }
+
+    /// Takes the first rows off, so many.
+    pub fn split_front(&mut self, rows: usize) -> Self {
+        let rows = rows.min(self.rows);
+        let front = Self { rows, ..self.clone() };
+        self.first += rows;
+        self.rows -= rows;
+        front
+    }
+
+    /// Where in what it lies in a row is.
+    #[inline]
+    pub fn place(&self, row: usize) -> u32 {
+        match &self.lie {
+            Lie::Slots(slots) => slots.get(self.first + row).copied().unwrap_or(u32::MAX),
+            Lie::Run(start) => (start + self.first + row) as u32,
+        }
+    }
+
+    /// Whether the rows lie one after the other.
+    pub(super) fn is_contiguous(&self) -> bool {
+        matches!(self.lie, Lie::Run(_))
+    }
+
+    /// Whether they do, and have no labels.
+    #[inline]
+    pub fn is_run(&self) -> bool {
+        self.is_contiguous() && self.labels.is_none()
+    }
+
+    /// The label of a row.
+    #[inline]
+    pub fn label(&self, row: usize) -> Option<u64> {
+        self.labels.as_ref()?.get(self.first + row).copied()
+    }
+
+    /// What the rows lie in, if that is columns.
+    pub fn in_columns(&self) -> Option<&RecordBatch> {
+        match &self.body {
+            Body::Columns(batch) => Some(batch),
+            Body::Packed(_) => None,
+        }
+    }
+
+    /// The same if it is packed.
+    pub fn in_rows(&self) -> Option<&Packed> {
+        match &self.body {
+            Body::Columns(_) => None,
+            Body::Packed(packed) => Some(packed),
+        }
+    }
+
+    /// The same rows in columns, if they are packed.
+    pub(super) fn unpacked(&self, schema: &SchemaRef) -> Result<Option<Self>> {
+        let Body::Packed(packed) = &self.body else { return Ok(None) };
+        let slots: Vec<u32> = (0..self.rows).map(|row| self.place(row)).collect();
+        let columns = Self::weighed(packed.take(&slots, schema)?, self.bytes);
+        let labels = self.labels.as_ref().and_then(|all| all.get(self.first..self.first + self.rows));
+        Ok(Some(Self { labels: labels.map(Arc::from), ..columns }))
+    }
+}
+
+/// Whether these rows lie one after the other.
+pub(super) fn is_one_run(slots: &[u32]) -> bool {
+    slots.is_sorted_by(|a, b| a + 1 == *b)
+}

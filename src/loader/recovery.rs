@@ -1,0 +1,384 @@
+//! Row groups that cannot be read: what can still be had, and which rows stand in for theirs.
+//!
+//! An error of a unit of several row groups is of one of them. So its row groups are then read one by one: an error
+//! comes at the row that needs what cannot be read, and no sooner, and a row group is lost alone.
+//!
+//! All rows stand in a circle, in the order `global` of the fault seed at epoch 2^64 - 1. A row that cannot be read
+//! is replaced by the next one in the circle that can. Which one that is depends on the rows that are lost and on
+//! nothing else: not on when a loss was noticed, since going on from a substitute that turns out to be lost leads to
+//! the same row, so ranks, threads and memory agree without a word. As the order is a permutation, substitutes are
+//! spread evenly over the rows that are left, and the search ends.
+//!
+//! The walk replaces rows that are known to be lost, and those are then served like any other row. Rows that were
+//! walked over before the loss was noticed have their substitutes all over the dataset, which were not looked ahead
+//! for, so each unit that has some is decoded for them. That happens about once for each lost row group.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::RecordBatch;
+
+use super::carousel::DueRows;
+use super::extract::{Extracted, Serving, from_file, from_held, wanted};
+use super::row_table::Near;
+use super::slot_list::SlotList;
+use super::units::{Units, some};
+use crate::dataset::Prefetch;
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::once::Once;
+use rowdex_order::{EpochOrder, Global, Order};
+use rowdex_rows::{self as rows, Held, PIECES, Place};
+
+/// What to do about a row group that cannot be read: its file is missing or was replaced, a read fails, its bytes are
+/// damaged, its values do not fit the dataset's schema, or it takes more memory than is allowed.
+///
+/// Any other error, such as a defect of this library or a wrong argument, always ends the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The step that needs one of its rows is an error, and the last one.
+    #[default]
+    Fail,
+    /// Each of its rows is replaced by another one that can be read, chosen by the row id and this seed, and by which
+    /// rows can be read: the same on all ranks that can read the same files. The number of steps and of rows stays
+    /// what it was.
+    Substitute {
+        /// Another seed chooses other rows.
+        seed: u64,
+    },
+}
+
+/// A row group that could not be read, from [`Loader::lost_groups`](super::Loader::lost_groups).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct LostGroup {
+    /// Its number in the index.
+    pub row_group: u32,
+    /// Why it could not be read; names file, row group and column where they are known.
+    pub error: Error,
+}
+
+/// A row of a batch that stands in for one that could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Substituted {
+    /// The place in the batch, from 0.
+    pub place: usize,
+    /// The row id that the order has there. The one that is served is in [`Batch::row_ids`](super::Batch::row_ids).
+    pub lost: u64,
+}
+
+/// A row, and the unit and slot that it is in.
+pub(crate) type Placed = (u64, (u32, u32));
+
+/// What is known to be lost. Never waits, so that a row group found lost by one thread does not hold up the others.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    circle: Option<Arc<dyn EpochOrder>>,
+    /// One for each row group; none if a fault is an error.
+    errors: Vec<Once<Error>>,
+    rows_lost: AtomicU64,
+}
+
+impl Faults {
+    pub(crate) fn new(fault: Fault, units: &Units) -> Result<Self> {
+        let Fault::Substitute { seed } = fault else { return Ok(Self::default()) };
+        let rows = units.sizes().iter().map(|size| size.rows).fold(0, u64::saturating_add);
+        let circle = Global::new(rows, seed)?.epoch(u64::MAX)?;
+        let errors = (0..units.num_row_groups()).map(|_| Once::new()).collect();
+        Ok(Self { circle: Some(circle), errors, rows_lost: AtomicU64::new(0) })
+    }
+
+    /// Whether rows are replaced at all.
+    pub(crate) fn substitutes(&self) -> bool {
+        self.circle.is_some()
+    }
+
+    /// The slots of a unit that are known to be lost, row group by row group.
+    fn lost_slots(&self, unit: u32, units: &Units) -> Vec<Range<u32>> {
+        if self.rows_lost.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let lost = units.row_groups(unit).filter(|row_group| self.error(*row_group).is_some());
+        lost.map(|row_group| units.slots_of(row_group)).collect()
+    }
+
+    /// Notes that a row group is lost, so that its rows are replaced from now on.
+    ///
+    /// # Errors
+    /// The error itself, if rows are not to be replaced because of it.
+    pub(crate) fn lose(&self, row_group: u32, error: Error, units: &Units) -> Result<()> {
+        if !self.substitutes() || !error.kind().is_of_the_data() {
+            return Err(error);
+        }
+        if let Some(slot) = self.errors.get(row_group as usize)
+            && slot.set(error)
+        {
+            self.rows_lost.fetch_add(units.slots_of(row_group).len() as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn lost_groups(&self) -> Vec<LostGroup> {
+        let lost = (0u32..).zip(&self.errors);
+        lost.filter_map(|(row_group, slot)| Some(LostGroup { row_group, error: slot.get()?.clone() })).collect()
+    }
+
+    /// The row to serve for `row`, and its place: itself, unless it is known to be lost.
+    pub(crate) fn resolve(&self, row: u64, near: &mut Near, units: &Units) -> Result<Placed> {
+        let place = near.locate(row, units).ok_or_else(|| out_of_range(row))?;
+        match &self.circle {
+            Some(circle) if self.rows_lost.load(Ordering::Relaxed) > 0 => match self.error_at(place, units) {
+                Some(error) => self.next(row, circle.as_ref(), units).ok_or_else(|| nothing_left(error)),
+                None => Ok((row, place)),
+            },
+            _ => Ok((row, place)),
+        }
+    }
+
+    /// The next row in the circle that is not known to be lost.
+    fn next(&self, row: u64, circle: &dyn EpochOrder, units: &Units) -> Option<Placed> {
+        let len = circle.len();
+        if self.rows_lost.load(Ordering::Relaxed) >= len {
+            return None;
+        }
+        let start = circle.position(row)?;
+        for step in 1..len {
+            let row = circle.row((start + step) % len)?;
+            let place = units.locate(row)?;
+            if self.error_at(place, units).is_none() {
+                return Some((row, place));
+            }
+        }
+        None
+    }
+
+    fn error(&self, row_group: u32) -> Option<&Error> {
+        self.errors.get(row_group as usize)?.get()
+    }
+
+    /// Why the row group of a slot is lost, if it is.
+    fn error_at(&self, (unit, slot): (u32, u32), units: &Units) -> Option<&Error> {
+        self.error(units.row_group_of(unit, slot))
+    }
+}
+
+/// Runs what reads and decodes, and makes a panic an error that names the row group.
+pub(crate) fn caught<T>(row_group: u32, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let panicked = |_| Err(panicked(&format!("decoding row group {row_group}")));
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
+}
+
+pub(crate) fn panicked(what: &str) -> Error {
+    Error::new(ErrorKind::Internal, format!("{what} panicked")).with_hint("please report this")
+}
+
+fn nothing_left(error: &Error) -> Error {
+    Error::new(error.kind(), format!("no row can be read, so none can stand in for another; the first error: {error}"))
+        .with_source(error.clone())
+}
+
+pub(crate) fn out_of_range(row: u64) -> Error {
+    Error::new(ErrorKind::OutOfRange, format!("the order has row id {row}"))
+        .with_hint("make the order for as many rows as the dataset has")
+}
+
+/// Extracts rows of a unit, or what can be had of them if it cannot be read.
+pub(crate) struct Recovery<'a> {
+    serving: Serving<'a>,
+    faults: &'a Faults,
+    /// A unit that is in memory already.
+    whole: &'a dyn Fn(u32) -> Option<Held>,
+    /// Row groups that were decoded.
+    pub(crate) decodes: u64,
+}
+
+impl<'a> Recovery<'a> {
+    pub(crate) fn new(serving: Serving<'a>, faults: &'a Faults, whole: &'a dyn Fn(u32) -> Option<Held>) -> Self {
+        Self { serving, faults, whole, decodes: 0 }
+    }
+
+    /// The rows at these slots, in the order given, of a unit that is `held` or is read, with what was read ahead.
+    pub(crate) fn extract(
+        &mut self,
+        unit: u32,
+        due: &SlotList,
+        stays: bool,
+        held: Option<Held>,
+        prefetch: Option<Prefetch>,
+    ) -> Result<Extracted> {
+        let (serving, is_held, slots) = (self.serving, held.is_some(), due.to_vec());
+        let row_groups = serving.units.row_groups(unit);
+        let is_joined = row_groups.len() > 1;
+        let lost = self.faults.lost_slots(unit, serving.units);
+        // What is known to be lost is not tried again.
+        if is_lost(&slots, &lost) {
+            return self.replace(unit, &slots, stays);
+        }
+        let extracted = caught(row_groups.start, || match held {
+            Some(whole) => from_held(serving, unit, whole, slots, stays),
+            None => from_file(serving, unit, slots, stays, &lost, prefetch),
+        });
+        match extracted {
+            Ok(extracted) => {
+                self.decodes += extracted.decodes;
+                Ok(extracted)
+            }
+            Err(error) if self.faults.substitutes() => {
+                self.lose(unit, error)?;
+                self.replace(unit, &due.to_vec(), stays)
+            }
+            Err(error) if is_joined && !is_held => self.salvage(unit, &due.to_vec(), error),
+            Err(error) => {
+                self.decodes += u64::from(!is_held);
+                Err(error)
+            }
+        }
+    }
+
+    /// Notes which row groups of a unit cannot be read, because reading it came to this error. Returns whether there
+    /// are any; an error is one that no row is to be replaced for.
+    fn lose(&mut self, unit: u32, error: Error) -> Result<bool> {
+        let units = self.serving.units;
+        let row_groups = units.row_groups(unit);
+        if row_groups.len() == 1 {
+            self.decodes += 1;
+            return self.faults.lose(row_groups.start, error, units).map(|()| true);
+        }
+        let mut lost = false;
+        for row_group in row_groups.filter(|row_group| !units.slots_of(*row_group).is_empty()) {
+            if let Err(error) = self.read_alone(row_group) {
+                self.faults.lose(row_group, error, units)?;
+                lost = true;
+            }
+        }
+        Ok(lost)
+    }
+
+    fn read_alone(&mut self, row_group: u32) -> Result<RecordBatch> {
+        self.decodes += 1;
+        caught(row_group, || self.serving.units.read_alone(row_group))
+    }
+
+    /// The rows at these slots of a unit that cannot be read as a whole, up to the first that cannot be had, and then
+    /// the error; or `error`, if each row group can be read.
+    fn salvage(&mut self, unit: u32, slots: &[u32], error: Error) -> Result<Extracted> {
+        let units = self.serving.units;
+        let mut parts: HashMap<u32, u32> = HashMap::new();
+        let mut batches = Vec::new();
+        let mut places: Vec<Place> = Vec::with_capacity(slots.len());
+        let mut failed = None;
+        for slot in slots {
+            let row_group = units.row_group_of(unit, *slot);
+            if let std::collections::hash_map::Entry::Vacant(part) = parts.entry(row_group) {
+                match self.read_alone(row_group) {
+                    Ok(batch) => {
+                        part.insert(batches.len() as u32);
+                        batches.push(batch);
+                    }
+                    Err(error) => {
+                        failed = Some(error);
+                        break;
+                    }
+                }
+            }
+            places.push((parts[&row_group], slot - units.slots_of(row_group).start));
+        }
+        let missing = slots.len() - places.len();
+        let rows = match (places.is_empty(), failed) {
+            (true, Some(failed)) => DueRows::failed(failed, missing),
+            // Row groups of which nothing is due may be the ones that cannot be read.
+            (true, None) => return Err(error),
+            (false, failed) => {
+                let rows = DueRows::of(Held::merged(&batches, &places, false)?);
+                match failed {
+                    Some(failed) => rows.before(failed, missing),
+                    None => rows,
+                }
+            }
+        };
+        Ok(Extracted::of_rows(rows))
+    }
+
+    /// Stand-ins for these slots of a unit, one for each.
+    fn replace(&mut self, unit: u32, slots: &[u32], stays: bool) -> Result<Extracted> {
+        let units = self.serving.units;
+        let first = units.unit(unit).first_row;
+        let mut found = Found::default();
+        let rows = loop {
+            let resolve = |slot: &u32| self.faults.resolve(first + u64::from(*slot), &mut Near::default(), units);
+            let rows = slots.iter().map(resolve).collect::<Result<Vec<Placed>>>()?;
+            if self.fetch(&rows, &mut found)? {
+                break rows;
+            }
+        };
+        let ids: Vec<u64> = rows.iter().map(|(row, _)| *row).collect();
+        let places: Vec<Place> =
+            rows.iter().map(|(_, place)| found.at.get(place).copied().unwrap_or_default()).collect();
+        let batch = rows::gather(&found.parts.iter().collect::<Vec<_>>(), &places, &units.form().decoded)?;
+        let all: Vec<u32> = (0..batch.num_rows() as u32).collect();
+        let pieces = Held::copied(&batch, &all, if stays { 1 } else { PIECES })?;
+        Ok(Extracted::of_rows(DueRows::of(pieces).with_ids(&ids)))
+    }
+
+    /// Gets what was not found yet. `false` if a row among them turns out to be lost, too.
+    pub(super) fn fetch(&mut self, rows: &[Placed], found: &mut Found) -> Result<bool> {
+        let mut due: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (_, (unit, slot)) in rows.iter().filter(|(_, place)| !found.at.contains_key(place)) {
+            due.entry(*unit).or_default().push(*slot);
+        }
+        let mut complete = true;
+        for (unit, mut slots) in due {
+            slots.sort_unstable();
+            slots.dedup();
+            let lost = self.faults.lost_slots(unit, self.serving.units);
+            // Another thread may have found that some are lost since they were chosen.
+            if is_lost(&slots, &lost) {
+                complete = false;
+                continue;
+            }
+            match self.read(unit, &slots, &lost) {
+                Ok(batch) => {
+                    let part = found.parts.len() as u32;
+                    found.at.extend((0..).zip(&slots).map(|(row, slot)| ((unit, *slot), (part, row))));
+                    found.parts.push(batch);
+                }
+                Err(error) if self.lose(unit, error.clone())? => complete = false,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(complete)
+    }
+
+    /// Rows of a unit, of which none are among those that are `lost`.
+    fn read(&mut self, unit: u32, slots: &[u32], lost: &[Range<u32>]) -> Result<RecordBatch> {
+        let units = self.serving.units;
+        if let Some(whole) = (self.whole)(unit) {
+            return whole.take(slots, &units.form().decoded);
+        }
+        let mut slots = slots.to_vec();
+        let wanted = wanted(units, unit, &mut slots, false, lost);
+        let read = some(wanted.as_deref());
+        self.decodes += units.decodes(unit, read);
+        let batch = caught(units.row_groups(unit).start, || units.read_whole(unit, read, None))?;
+        if batch.num_rows() == slots.len() {
+            return Ok(batch);
+        }
+        Held::columns(batch).take(&slots, &units.form().decoded)
+    }
+}
+
+/// Rows that stand in for others.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    parts: Vec<RecordBatch>,
+    /// Which part has a unit's slot, and where.
+    at: HashMap<(u32, u32), Place>,
+}
+
+fn is_lost(slots: &[u32], lost: &[Range<u32>]) -> bool {
+    !lost.is_empty() && slots.iter().any(|slot| lost.iter().any(|lost| lost.contains(slot)))
+}

@@ -1,0 +1,274 @@
+//! By which way the rows of a unit get from pages to where they wait until they are due.
+
+use super::groups::UnitSize;
+
+/// What decides the route of an extraction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts {
+    pub(crate) size: UnitSize,
+    pub(crate) columns: usize,
+    /// How the unit is in memory already, if it is.
+    pub(crate) held: Option<Lies>,
+    /// Whether it stays in memory afterwards.
+    pub(crate) stays: bool,
+    /// Whether some of its row groups cannot be read.
+    pub(crate) has_lost: bool,
+    /// How many rows are due.
+    pub(crate) due: usize,
+    /// How many of these do not lie behind the one that is due before.
+    pub(crate) breaks: usize,
+    /// How many rows are read.
+    pub(crate) read: usize,
+    pub(crate) values: Values,
+    pub(crate) alone: Alone,
+    /// Whether rows of these types can be packed.
+    pub(crate) packs: bool,
+}
+
+/// How a unit lies in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lies {
+    Packed,
+    Columns,
+}
+
+/// What batches may do with the values of chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Values {
+    /// Rows may stay in their chunk, which has memory of its own.
+    Lie,
+    /// Nothing, because they are a part of something larger.
+    Mapped,
+    /// Show them as views, which would keep all pages of the unit in memory for as long as a batch lives.
+    Shown,
+}
+
+/// Whether rows are decoded faster without the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Alone {
+    No,
+    /// Where many of them are due.
+    Decoded,
+    /// Always, because only their values are read.
+    Read,
+}
+
+/// A way from pages to rows that wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// It stays: packed chunk by chunk as it is decoded.
+    StayPacked,
+    /// It stays: decoded at once, to buffers of just its size.
+    StayInColumns,
+    /// It stays without the rows that are lost.
+    StayBesideLost,
+    /// It is there and stays: due rows are pointed at.
+    Point,
+    /// It is there and stays: due rows are copied, and their views show its values.
+    Show,
+    /// It is there and stays: due rows are copied with their values.
+    Copy,
+    /// It was there, packed, and goes: due rows are packed anew.
+    Repack,
+    /// It goes: only due rows are decoded.
+    DecodeDue,
+    /// It goes: due rows stay in the chunks that they were decoded to.
+    Lie,
+    /// It goes: each due row is copied from its chunk straight to its place, packed.
+    Place,
+    /// It goes: due rows are picked out of each chunk.
+    Pick,
+}
+
+/// The route of an extraction.
+pub(crate) fn route(facts: &Facts) -> Route {
+    let is_run = facts.breaks == 0 && facts.due > 0 && facts.due >= facts.read.div_ceil(2);
+    match (facts.stays, facts.held) {
+        (true, Some(Lies::Packed)) => Route::Point,
+        (true, Some(Lies::Columns)) if facts.has_long_values() || facts.breaks == 0 => Route::Point,
+        (true, Some(Lies::Columns)) if facts.values == Values::Shown => Route::Show,
+        // Narrow values are found faster in a unit at a time than in all of them for each batch: their pages and their
+        // tables are in the core's caches then, which pays for the copy.
+        (true, Some(Lies::Columns)) => Route::Copy,
+        (true, None) if facts.has_lost => Route::StayBesideLost,
+        (true, None) if facts.is_packed() => Route::StayPacked,
+        (true, None) => Route::StayInColumns,
+        (false, Some(Lies::Packed)) => Route::Repack,
+        (false, None) if facts.is_decoded_alone() => Route::DecodeDue,
+        (false, _) if is_run && facts.values == Values::Lie => Route::Lie,
+        (false, _) if facts.is_packed() => Route::Place,
+        (false, _) => Route::Pick,
+    }
+}
+
+impl Facts {
+    /// Whether values are so long that finding each on its own costs little beside copying it.
+    fn has_long_values(&self) -> bool {
+        /// Four cache lines, the first of which is waited for.
+        const LONG: u64 = 256;
+        let values = self.size.rows.saturating_mul(self.columns as u64);
+        self.size.bytes >= values.max(1).saturating_mul(LONG)
+    }
+
+    /// Whether rows are packed: if values are narrow and rows are picked from anywhere. Rows that follow each other are
+    /// served as they lie in columns.
+    fn is_packed(&self) -> bool {
+        /// Rows that follow each other, in the mean.
+        const RUN: usize = 8;
+        let is_scattered = self.due < 2 || self.breaks * RUN >= self.due;
+        self.packs && is_scattered && !self.has_long_values()
+    }
+
+    /// Pages are left out where few rows are due, unless even less is read than pages.
+    fn is_decoded_alone(&self) -> bool {
+        let few = is_sparse(self.due, self.size.rows);
+        let most = (self.due as u64).saturating_mul(8) > self.size.rows.saturating_mul(7);
+        match self.alone {
+            _ if self.has_lost => false,
+            Alone::No => false,
+            Alone::Decoded => !few && !most,
+            Alone::Read => few || !most,
+        }
+    }
+}
+
+/// Whether to read only the due rows of a unit, rather than all and then pick.
+///
+/// Skipping between due rows costs the decoder about as much as decoding sixteen rows, so it pays only when fewer than
+/// every sixteenth row is due; and then it may leave out whole pages.
+pub(crate) fn is_sparse(due: usize, rows: u64) -> bool {
+    (due as u64).saturating_mul(16) <= rows
+}
+
+/// How many of these rows do not lie behind the one before.
+pub(crate) fn breaks(slots: &[u32]) -> usize {
+    slots.windows(2).filter(|pair| pair[0].checked_add(1) != Some(pair[1])).count()
+}
+
+/// Decoded bytes of a chunk, about: two or three of them fit a core's own cache.
+const CHUNK_BYTES: u64 = 1 << 20;
+/// A chunk of fewer rows spends its time on calls.
+const MIN_CHUNK: u64 = 64;
+
+/// How many rows of a unit make a chunk on this route, where a batch has so many.
+pub(crate) fn chunk_rows(route: Route, facts: &Facts, batch_rows: u64) -> usize {
+    /// Parts of a chunk that rows are packed from to stay: it is in memory besides them, so the smaller, the less is.
+    const PARTS: usize = 4;
+    /// Chunks of a unit that nothing is picked from, so that they need not be in the core's cache: fewer are faster,
+    /// and each is let go on its own.
+    const LYING: usize = 4;
+    let UnitSize { rows, bytes, .. } = facts.size;
+    let chunk = (u128::from(rows) * u128::from(CHUNK_BYTES) / u128::from(bytes.max(1))) as u64;
+    let chunk = chunk.clamp(MIN_CHUNK, 1 << 20) as usize;
+    match route {
+        Route::StayInColumns => usize::MAX,
+        Route::StayPacked => chunk.div_ceil(PARTS),
+        Route::Lie => {
+            // Of no more rows than a batch may keep in memory.
+            let shown = usize::try_from(batch_rows).unwrap_or(usize::MAX).saturating_mul(rowdex_rows::MOST_SHOWN);
+            (facts.read / LYING).min(shown).max(chunk)
+        }
+        _ => chunk,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thousand scattered rows of a unit of a hundred thousand narrow ones, which goes.
+    fn goes() -> Facts {
+        let size = UnitSize { rows: 100_000, bytes: 2_000_000, cost: 2_000_000 };
+        let (values, alone) = (Values::Lie, Alone::No);
+        let (due, breaks, read) = (20_000, 20_000, 100_000);
+        let (held, stays, has_lost) = (None, false, false);
+        Facts { size, columns: 4, held, stays, has_lost, due, breaks, read, values, alone, packs: true }
+    }
+
+    fn wide(facts: Facts) -> Facts {
+        Facts { size: UnitSize { bytes: 100_000 * 4 * 256, ..facts.size }, ..facts }
+    }
+
+    #[test]
+    fn each_route_is_taken_up_to_its_border() {
+        let goes = goes();
+        let stays = Facts { stays: true, ..goes };
+        let in_columns = Facts { held: Some(Lies::Columns), ..stays };
+        let packed = Facts { held: Some(Lies::Packed), ..stays };
+        let unpacked = Facts { packs: false, ..goes };
+        let run = Facts { due: 50_000, breaks: 0, ..goes };
+        let alone = Facts { alone: Alone::Decoded, ..wide(unpacked) };
+        let read = Facts { alone: Alone::Read, ..alone };
+        let table = [
+            // It stays.
+            ("narrow", stays, Route::StayPacked),
+            ("values of 256 bytes", wide(stays), Route::StayInColumns),
+            ("values of 255 bytes", shorter(wide(stays)), Route::StayPacked),
+            ("types that are not packed", Facts { packs: false, ..stays }, Route::StayInColumns),
+            ("rows in runs of more than eight", Facts { breaks: 2499, ..stays }, Route::StayInColumns),
+            ("rows in runs of eight", Facts { breaks: 2500, ..stays }, Route::StayPacked),
+            ("one row", Facts { due: 1, breaks: 0, ..stays }, Route::StayPacked),
+            ("lost rows", Facts { has_lost: true, ..stays }, Route::StayBesideLost),
+            // It is there and stays.
+            ("packed", packed, Route::Point),
+            ("long values", wide(in_columns), Route::Point),
+            ("shorter values", shorter(wide(in_columns)), Route::Copy),
+            ("rows in order", Facts { breaks: 0, ..in_columns }, Route::Point),
+            ("a row out of order", Facts { breaks: 1, ..in_columns }, Route::Copy),
+            ("views", Facts { values: Values::Shown, ..in_columns }, Route::Show),
+            ("parts of an entry", Facts { values: Values::Mapped, ..in_columns }, Route::Copy),
+            // It goes.
+            ("narrow", goes, Route::Place),
+            ("values of 256 bytes", wide(goes), Route::Pick),
+            ("types that are not packed", unpacked, Route::Pick),
+            ("half of it in order", run, Route::Lie),
+            ("less than half in order", Facts { due: 49_999, ..run }, Route::Pick),
+            ("half of an odd number", Facts { read: 100_001, ..run }, Route::Pick),
+            ("half, with a row out of order", Facts { breaks: 1, ..run }, Route::Pick),
+            ("half of it in order, as views", Facts { values: Values::Shown, ..run }, Route::Pick),
+            ("half of it in order, of an entry", Facts { values: Values::Mapped, ..run }, Route::Pick),
+            ("rows in runs of eight", Facts { breaks: 2500, ..goes }, Route::Place),
+            ("longer runs", Facts { breaks: 2499, ..goes }, Route::Pick),
+            ("no row", Facts { due: 0, breaks: 0, ..goes }, Route::Place),
+            ("it was packed", Facts { stays: false, ..packed }, Route::Repack),
+            ("it was in columns", Facts { stays: false, ..in_columns }, Route::Place),
+            ("it was in columns, in order", Facts { held: Some(Lies::Columns), ..run }, Route::Lie),
+            // It goes, and due rows are decoded faster alone.
+            ("more than a sixteenth", Facts { due: 6251, ..alone }, Route::DecodeDue),
+            ("a sixteenth", Facts { due: 6250, ..alone }, Route::Pick),
+            ("seven eighths", Facts { due: 87_500, ..alone }, Route::DecodeDue),
+            ("more", Facts { due: 87_501, ..alone }, Route::Pick),
+            ("a sixteenth, read alone", Facts { due: 6250, ..read }, Route::DecodeDue),
+            ("more than seven eighths, read alone", Facts { due: 87_501, ..read }, Route::Pick),
+            ("lost rows", Facts { has_lost: true, ..alone }, Route::Pick),
+            ("it was there", Facts { held: Some(Lies::Columns), ..alone }, Route::Pick),
+            ("it stays", Facts { stays: true, ..alone }, Route::StayInColumns),
+        ];
+        for (what, facts, expected) in table {
+            assert_eq!(route(&facts), expected, "{what}: {facts:?}");
+        }
+    }
+
+    fn shorter(facts: Facts) -> Facts {
+        Facts { size: UnitSize { bytes: facts.size.bytes - 1, ..facts.size }, ..facts }
+    }
+
+    #[test]
+    fn a_chunk_has_about_its_bytes_and_never_too_few_rows() {
+        let of = |rows, bytes| chunk_rows(Route::Pick, &Facts { size: UnitSize { rows, bytes, cost: 0 }, ..goes() }, 1);
+        assert_eq!(of(1000, 100 << 20), 64);
+        assert_eq!(of(1 << 20, 1 << 26), 1 << 14);
+        assert_eq!(of(1 << 30, 1), 1 << 20);
+        assert_eq!(of(0, 0), 64);
+        assert_eq!(of(u64::MAX, u64::MAX), 1 << 20);
+    }
+
+    #[test]
+    fn rows_that_lie_are_in_large_chunks_which_a_batch_may_keep() {
+        let lying = |read, batch_rows| chunk_rows(Route::Lie, &Facts { read, ..goes() }, batch_rows);
+        assert_eq!(lying(100_000, 1000), 52_428);
+        assert_eq!(lying(1 << 20, 1 << 20), 1 << 18);
+        assert_eq!(lying(1 << 20, 1000), 64_000);
+        assert_eq!(chunk_rows(Route::StayPacked, &goes(), 1), 13_107);
+    }
+}

@@ -1,0 +1,166 @@
+//! Who shares a reader, and where each of them is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::{Inner, Meeting};
+use crate::loader::LoaderStats;
+use crate::loader::deliver::Watched;
+use crate::loader::share::lanes::Lane;
+use rowdex_base::error::Error;
+use rowdex_order::sampler::DistributedSampler;
+use rowdex_share::Connection;
+
+/// How long ranks that go to another place together may take, one after the other.
+const STRAGGLERS: Duration = Duration::from_millis(200);
+
+/// Who is there, and what was decided for them.
+#[derive(Debug)]
+pub(super) struct Roster {
+    pub(super) stop: bool,
+    pub(super) members: BTreeMap<u64, Member>,
+    /// Those that go to another place, and have not said where.
+    pub(super) away: BTreeMap<u64, Member>,
+    pub(super) joined: u64,
+    /// Connections, whether they are of ranks that have joined or not.
+    pub(super) connected: usize,
+    /// When the last one ended.
+    pub(super) left: Instant,
+    /// An engine was started. Nobody is waited for any more who was not there.
+    pub(super) begun: bool,
+    /// Why nobody is to go on.
+    pub(super) died: Option<Error>,
+    /// A rank came since the engine was started.
+    pub(super) new: bool,
+    /// The engine is to be started anew without waiting for anyone.
+    pub(super) again: bool,
+    /// When the last rank came.
+    pub(super) since: Instant,
+    pub(super) engine: Option<Weak<dyn Watched>>,
+    /// What the engines before this one did.
+    pub(super) before: LoaderStats,
+    pub(super) listeners: Vec<JoinHandle<()>>,
+}
+
+impl Roster {
+    /// What the ranks are to get, and which ranks get the same.
+    fn lanes(&self) -> (Vec<Lane>, Vec<Vec<u64>>) {
+        let (mut lanes, mut members): (Vec<Lane>, Vec<Vec<u64>>) = (Vec::new(), Vec::new());
+        for (id, member) in &self.members {
+            // Batches on their way will be taken; those that were planned for it come anew.
+            let lane = &member.lane;
+            let same = |other: &Lane| {
+                (other.sampler.shard().index(), other.sampler.state(), other.epoch, other.next, other.end)
+                    == (lane.sampler.shard().index(), lane.sampler.state(), lane.epoch, lane.next, lane.end)
+            };
+            match lanes.iter().position(same).and_then(|at| members.get_mut(at)) {
+                Some(members) => members.push(*id),
+                None => {
+                    lanes.push(lane.clone());
+                    members.push(vec![*id]);
+                }
+            }
+        }
+        (lanes, members)
+    }
+}
+
+/// A rank, and the place up to which batches were sent to it.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) rank: u32,
+    pub(super) worker: u64,
+    pub(super) visit: u64,
+    pub(super) connection: Arc<Connection>,
+    pub(super) lane: Lane,
+    /// Batches that were sent and not taken, and their bytes.
+    pub(super) batches: u64,
+    pub(super) bytes: u64,
+    /// It waits for its next batch.
+    pub(super) waits: bool,
+    /// Row groups that it was told are lost.
+    pub(super) lost: BTreeSet<u32>,
+}
+
+impl Member {
+    pub(super) fn has_room(&self, batches: u64, bytes: u64, drift: u64, window: u64) -> bool {
+        self.batches == 0 || (self.batches + batches <= drift && self.bytes + bytes <= window)
+    }
+
+    /// The step of its rank that it takes next, counted over epochs.
+    pub(super) fn taken(&self) -> u64 {
+        self.sent().saturating_sub(self.batches.saturating_mul(workers(&self.lane.sampler)))
+    }
+
+    /// The step of its rank that it is sent next, counted over epochs.
+    pub(super) fn sent(&self) -> u64 {
+        let Lane { sampler, epoch, next, .. } = &self.lane;
+        let step = (*next).max(sampler.first_step(*epoch));
+        match sampler.part_of() {
+            Some(part) => part.step_of_rank(*epoch, step),
+            None => epoch.saturating_mul(sampler.steps()).saturating_add(step),
+        }
+    }
+}
+
+impl Inner {
+    /// Waits until the engine is to be started; `None` if the reader ends. Says which ranks have which lane.
+    pub(super) fn wait_for_ranks(&self) -> Option<(Vec<Lane>, Vec<Vec<u64>>)> {
+        let mut roster = self.lock();
+        loop {
+            if roster.stop {
+                return None;
+            }
+            if roster.members.is_empty() {
+                roster.again = false;
+            }
+            if !(roster.new || roster.again) || roster.members.is_empty() {
+                roster = self.changed.wait(roster).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let (most, waited) = (self.patience(&roster), roster.since.elapsed());
+            if roster.again || waited >= most {
+                break;
+            }
+            roster = self.changed.wait_timeout(roster, most - waited).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        (roster.new, roster.again, roster.begun) = (false, false, true);
+        Some(roster.lanes())
+    }
+
+    /// How long to wait after the last rank has come.
+    fn patience(&self, roster: &Roster) -> Duration {
+        let most = self.seat.group.wait;
+        let here = roster.members.len() + roster.away.len();
+        match self.meeting {
+            Meeting::First(ranks) if !roster.begun && here < ranks => return most,
+            Meeting::Again(ranks) if !roster.begun && here < ranks => return most.min(STRAGGLERS),
+            Meeting::Served if !roster.begun => {
+                let members = roster.members.values().chain(roster.away.values());
+                let ranks = members.map(|member| self.seat.group.consumers(&member.lane.sampler)).max();
+                if here < ranks.unwrap_or(0) {
+                    return most;
+                }
+            }
+            _ => {}
+        }
+        let places = || roster.members.values().map(Member::sent);
+        let spread = places().max().unwrap_or(0) - places().min().unwrap_or(0);
+        // Ranks that are on their way to another place, and have not left the old one yet, are far from the others and
+        // do not wait for a batch.
+        let workers = roster.members.values().map(|member| workers(&member.lane.sampler)).max().unwrap_or(1);
+        let drift = self.seat.group.drift.saturating_mul(workers);
+        let are_on_their_way = spread > drift && !roster.members.values().all(|member| member.waits);
+        match are_on_their_way || !roster.away.is_empty() {
+            true => most.min(STRAGGLERS),
+            false => Duration::ZERO,
+        }
+    }
+}
+
+/// Among how many workers the steps of a rank are dealt.
+fn workers(sampler: &DistributedSampler) -> u64 {
+    sampler.part_of().map_or(1, |part| part.workers)
+}
