@@ -1,0 +1,92 @@
+//! How long each row is, in tokens.
+
+use std::fmt::Debug;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// The length of every row, in tokens or whatever a row is measured in: what packs are planned by.
+///
+/// A pure function of the row. Reading may fail, as lengths that lie in a file are checked when they are first used.
+pub trait Lengths: Debug + Send + Sync {
+    /// How many rows there are.
+    fn len(&self) -> u64;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The length of a row.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` from [`len`](Self::len) on; what the implementation says if its data are damaged.
+    fn length(&self, row: u64) -> Result<u64>;
+
+    /// Writes the length of each of `rows` to the same place of `lengths`, which has room for as many. Rows come in any
+    /// sequence, a hundred thousand in a call, so this is worth making quick.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`length`](Self::length); `lengths` then holds anything.
+    fn fill(&self, rows: &[u64], lengths: &mut [u64]) -> Result<()> {
+        for (row, length) in rows.iter().zip(lengths) {
+            *length = self.length(*row)?;
+        }
+        Ok(())
+    }
+
+    /// A hash over all lengths, the same wherever they are kept the same way. States carry it through the fingerprint of
+    /// what is packed by them.
+    fn fingerprint(&self) -> u64;
+}
+
+/// A list has the lengths of rows 0, 1, 2, …
+impl Lengths for Vec<u64> {
+    fn len(&self) -> u64 {
+        self.as_slice().len() as u64
+    }
+
+    fn length(&self, row: u64) -> Result<u64> {
+        let length = usize::try_from(row).ok().and_then(|row| self.get(row)).copied();
+        length.ok_or_else(|| no_such_row(row, Lengths::len(self)))
+    }
+
+    /// xxh3-64 of the number of rows and the lengths, as 8 little-endian bytes each.
+    fn fingerprint(&self) -> u64 {
+        let bytes = [Lengths::len(self)].into_iter().chain(self.iter().copied()).flat_map(u64::to_le_bytes);
+        xxh3_64(&bytes.collect::<Vec<u8>>())
+    }
+}
+
+/// That there is no length of `row`, as there are only `len` rows.
+fn no_such_row(row: u64, len: u64) -> Error {
+    Error::new(ErrorKind::OutOfRange, format!("the length of row {row}, and lengths of {len} rows are known"))
+        .with_hint("note the lengths of the same rows as the order serves")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_the_lengths_of_its_rows_and_of_no_other() {
+        let lengths: Vec<u64> = vec![3, 0, 1 << 40];
+        let mut filled = [9; 3];
+        lengths.fill(&[2, 0, 1], &mut filled).unwrap();
+        assert_eq!(filled, [1 << 40, 3, 0]);
+        for row in [3, u64::MAX] {
+            assert_eq!(lengths.length(row).unwrap_err().kind(), ErrorKind::OutOfRange);
+            assert!(lengths.fill(&[0, row], &mut filled).is_err());
+        }
+    }
+
+    #[test]
+    fn every_length_counts_for_the_fingerprint() {
+        let all: [Vec<u64>; 5] = [vec![], vec![0], vec![1, 2], vec![2, 1], vec![1, 2, 0]];
+        let distinct: std::collections::HashSet<u64> = all.iter().map(Lengths::fingerprint).collect();
+        assert_eq!(distinct.len(), all.len());
+    }
+}
