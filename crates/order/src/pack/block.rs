@@ -1,0 +1,294 @@
+//! One block of positions: its pieces, and the packs that they are in.
+
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+use super::fit::best_fit;
+use super::{Algorithm, Empty, Overflow, Pack, Piece};
+use crate::permutation::{Key, Permutation};
+use crate::philox::{Philox, below};
+
+/// Keeps the random numbers of packs apart from all others.
+const TAG: &[u8; 16] = b"rowdex packs v1\0";
+
+/// Where the random numbers of one epoch come from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seeds {
+    /// The fingerprint of the orders, the lengths and the packing.
+    pub(crate) seed: u64,
+    pub(crate) epoch: u64,
+}
+
+/// What a block, or an epoch, comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct PackCounts {
+    /// Packs, before any is opened.
+    pub packs: u64,
+    /// Pieces in them.
+    pub pieces: u64,
+    /// Tokens of rows in them, the extra ones not counted.
+    pub tokens: u64,
+    /// Rows that are several pieces.
+    pub rows_split: u64,
+    /// Rows that are left out, as they are too long.
+    pub rows_dropped: u64,
+    /// Tokens of these.
+    pub tokens_dropped: u64,
+    /// Rows that are cut short.
+    pub rows_truncated: u64,
+    /// Tokens that these lose.
+    pub tokens_truncated: u64,
+    /// Rows that have no tokens, served or not.
+    pub rows_empty: u64,
+}
+
+/// Tokens of a position of the block that are served together. What a row of 16 bytes can hold, as a block may have
+/// millions.
+#[derive(Debug, Clone, Copy, Default)]
+struct InBlock {
+    offset: u64,
+    length: u32,
+    at: u32,
+}
+
+/// A block that is packed.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// The rows at its positions.
+    rows: Vec<u64>,
+    /// In the sequence in which they are served.
+    pieces: Vec<InBlock>,
+    /// The number of the first piece after each pack.
+    ends: Vec<u32>,
+}
+
+impl Pack {
+    /// How many tokens of a row are served; `None` if the row is left out.
+    #[inline]
+    fn kept(&self, row: u64, length: u64, counts: &mut PackCounts) -> Result<Option<u64>> {
+        let longest = self.longest();
+        let mut kept = Some(length);
+        if length == 0 {
+            counts.rows_empty += 1;
+            kept = kept.filter(|_| self.empty == Empty::Keep);
+        } else if length > longest {
+            match self.overflow {
+                Overflow::Split => {}
+                Overflow::Truncate => {
+                    kept = Some(longest);
+                    counts.rows_truncated += 1;
+                    counts.tokens_truncated = counts.tokens_truncated.saturating_add(length - longest);
+                }
+                Overflow::Drop => {
+                    kept = None;
+                    counts.rows_dropped += 1;
+                    counts.tokens_dropped = counts.tokens_dropped.saturating_add(length);
+                }
+                Overflow::Error => return Err(too_long(row, length, longest)),
+            }
+        }
+        counts.tokens = counts.tokens.saturating_add(kept.unwrap_or(0));
+        Ok(kept)
+    }
+
+    /// Cuts the rows at the positions of a block, whose lengths these are, into pieces. `put` is told of a position, an
+    /// offset, a length, and how many pieces of this length follow each other from there.
+    #[inline]
+    fn cut(&self, rows: &[u64], lengths: &[u64], mut put: impl FnMut(u32, u64, u64, u32)) -> Result<PackCounts> {
+        let longest = self.longest();
+        let mut counts = PackCounts::default();
+        for ((at, row), length) in (0..).zip(rows).zip(lengths) {
+            let Some(kept) = self.kept(*row, *length, &mut counts)? else { continue };
+            if kept <= longest {
+                counts.pieces += 1;
+                put(at, 0, kept, 1);
+                continue;
+            }
+            let (full, rest) = (kept / longest, kept % longest);
+            counts.rows_split += 1;
+            counts.pieces = check_pieces(counts.pieces.saturating_add(full + u64::from(rest > 0)))?;
+            put(at, 0, longest, full as u32);
+            if rest > 0 {
+                put(at, full * longest, rest, 1);
+            }
+        }
+        Ok(counts)
+    }
+
+    /// What a block comes to.
+    pub(crate) fn count(&self, rows: &[u64], lengths: &[u64], scratch: &mut Vec<u32>) -> Result<PackCounts> {
+        match self.algorithm {
+            Algorithm::BestFit => {
+                scratch.clear();
+                scratch.resize(self.units() as usize + 1, 0);
+                let put = |_, _, length, count| scratch[self.units_of(length) as usize] += count;
+                let counts = self.cut(rows, lengths, put)?;
+                let packs = best_fit(self.units(), self.most(), runs(scratch), |_, _| {});
+                Ok(PackCounts { packs: packs.into(), ..counts })
+            }
+            Algorithm::Concat => self.concatenated(rows, lengths, |_, _| {}),
+        }
+    }
+
+    /// Packs block `number` of an epoch.
+    pub(crate) fn pack(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds, number: u64) -> Result<Block> {
+        match self.algorithm {
+            Algorithm::BestFit => self.best_fitted(rows, lengths, seeds, number),
+            Algorithm::Concat => {
+                let (mut pieces, mut ends) = (Vec::new(), Vec::new());
+                self.concatenated(&rows, lengths, |piece, pack| {
+                    pieces.push(piece);
+                    ends.resize(pack as usize + 1, 0);
+                    ends[pack as usize] = pieces.len() as u32;
+                })?;
+                Ok(Block { rows, pieces, ends })
+            }
+        }
+    }
+
+    fn most(&self) -> u32 {
+        self.max_pieces.unwrap_or(u32::MAX)
+    }
+
+    fn best_fitted(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds, number: u64) -> Result<Block> {
+        let (mut cut, mut counts) = (Vec::with_capacity(rows.len()), vec![0; self.units() as usize + 1]);
+        let longest = self.longest();
+        self.cut(&rows, lengths, |at, offset, length, count| {
+            counts[self.units_of(length) as usize] += count;
+            let part = |i| InBlock { offset: offset + u64::from(i) * longest, length: length as u32, at };
+            cut.extend((0..count).map(part));
+        })?;
+        // Which pack each piece is put into, the largest pieces first, those of one size by position.
+        let (mut of, mut sizes) = (Vec::with_capacity(cut.len()), Vec::new());
+        let packs = best_fit(self.units(), self.most(), runs(&counts), |pack, count| {
+            of.resize(of.len() + count as usize, pack);
+            sizes.resize(sizes.len().max(pack as usize + 1), 0_u32);
+            sizes[pack as usize] += count;
+        });
+        let permutation = Permutation::new(packs.into(), &Key::tagged(TAG, seeds.seed, seeds.epoch).numbered(number));
+        let mut places = vec![0; packs as usize];
+        let (mut ends, mut end) = (Vec::with_capacity(packs as usize), 0);
+        let mut numbers: Vec<u64> = (0..packs.into()).collect();
+        permutation.forward_all(&mut numbers);
+        for pack in numbers {
+            places[pack as usize] = end;
+            end += sizes[pack as usize];
+            ends.push(end);
+        }
+        let mut next = 0;
+        for count in counts.iter_mut().rev() {
+            (*count, next) = (next, next + *count);
+        }
+        let mut sorted = vec![0_u32; cut.len()];
+        for (i, piece) in (0..).zip(&cut) {
+            let next = &mut counts[self.units_of(piece.length.into()) as usize];
+            sorted[*next as usize] = i;
+            *next += 1;
+        }
+        let mut pieces = vec![InBlock::default(); cut.len()];
+        for (i, pack) in sorted.into_iter().zip(of) {
+            let place = &mut places[pack as usize];
+            pieces[*place as usize] = cut[i as usize];
+            *place += 1;
+        }
+        shuffle_within(&mut pieces, &ends, seeds, number);
+        Ok(Block { rows, pieces, ends })
+    }
+
+    /// Row after row, cut where a pack is full. `put` is told of each piece and its pack.
+    fn concatenated(&self, rows: &[u64], lengths: &[u64], mut put: impl FnMut(InBlock, u64)) -> Result<PackCounts> {
+        let mut counts = PackCounts::default();
+        let (mut left, mut inside) = (0, 0);
+        for ((at, row), length) in (0..).zip(rows).zip(lengths) {
+            let Some(kept) = self.kept(*row, *length, &mut counts)? else { continue };
+            let (mut offset, before) = (0, counts.pieces);
+            while counts.pieces == before || offset < kept {
+                let holds = (u64::from(left) * self.multiple).saturating_sub(self.extra);
+                let fits = if kept > 0 { holds > 0 } else { left >= self.units_of(0) };
+                if !fits || inside == self.most() {
+                    (left, inside) = (self.units(), 0);
+                    counts.packs += 1;
+                    continue;
+                }
+                let length = holds.min(kept - offset);
+                (left, inside) = (left - self.units_of(length), inside + 1);
+                counts.pieces = check_pieces(counts.pieces + 1)?;
+                put(InBlock { offset, length: length as u32, at }, counts.packs - 1);
+                offset += length;
+            }
+            counts.rows_split += u64::from(counts.pieces - before > 1);
+        }
+        Ok(counts)
+    }
+}
+
+impl Block {
+    /// How many packs it has.
+    pub(crate) fn packs(&self) -> u64 {
+        self.ends.len() as u64
+    }
+
+    /// How many pieces there are before a pack.
+    pub(crate) fn start(&self, pack: u64) -> u64 {
+        let before = (pack as usize).checked_sub(1);
+        before.and_then(|before| self.ends.get(before)).copied().map_or(0, u64::from)
+    }
+
+    /// The pack that has a piece.
+    pub(crate) fn pack_of(&self, piece: u64) -> u64 {
+        self.ends.partition_point(|end| u64::from(*end) <= piece) as u64
+    }
+
+    /// The pieces from one number up to another one.
+    pub(crate) fn pieces(&self, numbers: std::ops::Range<u64>) -> impl Iterator<Item = Piece> + '_ {
+        let pieces = self.pieces.get(numbers.start as usize..numbers.end as usize).unwrap_or_default();
+        pieces.iter().map(|piece| self.piece(piece))
+    }
+
+    /// The number of the first piece of the row at a position of the block.
+    pub(crate) fn first_piece_at(&self, at: u64) -> Option<u64> {
+        let of_row = self.pieces.iter().zip(0..).filter(|(piece, _)| u64::from(piece.at) == at);
+        of_row.min_by_key(|(piece, _)| piece.offset).map(|(_, number)| number)
+    }
+
+    fn piece(&self, piece: &InBlock) -> Piece {
+        Piece { row: self.rows[piece.at as usize], offset: piece.offset, length: piece.length.into() }
+    }
+}
+
+/// Sizes and numbers of pieces, the largest size first.
+fn runs(counts: &[u32]) -> impl Iterator<Item = (u32, u32)> {
+    let counts = counts.iter().enumerate().rev();
+    counts.filter(|(_, count)| **count > 0).map(|(size, count)| (size as u32, *count))
+}
+
+/// Shuffles the pieces of each pack, by the words of the block one after the other.
+fn shuffle_within(pieces: &mut [InBlock], ends: &[u32], seeds: Seeds, number: u64) {
+    let words = Philox::new(TAG, seeds.seed, seeds.epoch);
+    let (mut start, mut drawn, mut pair) = (0, 0_u64, [0; 2]);
+    for end in ends {
+        let pack = &mut pieces[start..*end as usize];
+        start = *end as usize;
+        for last in (1..pack.len()).rev() {
+            if drawn.is_multiple_of(2) {
+                pair = words.words((number << 24) + drawn / 2);
+            }
+            pack.swap(last, below(last as u64 + 1, pair[(drawn % 2) as usize]) as usize);
+            drawn += 1;
+        }
+    }
+}
+
+fn check_pieces(pieces: u64) -> Result<u64> {
+    if pieces <= Pack::MAX_PIECES {
+        return Ok(pieces);
+    }
+    let message = format!("a block of positions has {pieces} pieces or more, and {} are possible", Pack::MAX_PIECES);
+    Err(Error::new(ErrorKind::TooLarge, message)
+        .with_hint("use a smaller block, a larger capacity, or overflow \"truncate\" or \"drop\""))
+}
+
+fn too_long(row: u64, length: u64, longest: u64) -> Error {
+    Error::new(ErrorKind::InvalidArgument, format!("row {row} has {length} tokens, and a piece at most {longest}"))
+        .with_hint("use a larger capacity, or overflow \"split\", \"truncate\" or \"drop\"")
+}

@@ -1,0 +1,215 @@
+//! Rows of different lengths in packs of a given number of tokens.
+
+mod block;
+mod fit;
+mod packed;
+mod sums;
+#[cfg(test)]
+mod tests;
+
+pub use self::block::PackCounts;
+pub use self::packed::{Packed, PackedEpoch};
+pub use self::sums::PackSums;
+use std::fmt;
+use std::str::FromStr;
+
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// How rows are put together to packs.
+///
+/// A row becomes one piece, or several where it is longer than a pack can hold. A piece takes its tokens, the
+/// [`extra`](Self::extra) ones, and what is missing to a multiple of [`multiple`](Self::multiple); a pack holds pieces
+/// that take no more than [`capacity`](Self::capacity) together. Which pieces share a pack is a pure function of the
+/// order of the epoch and the lengths: *packs v1*, which `docs/sequences.md` specifies and which never changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Pack {
+    /// Tokens of a pack.
+    pub capacity: u64,
+    /// What becomes of rows that are longer than a pack can hold.
+    pub overflow: Overflow,
+    /// How pieces are put into packs.
+    pub algorithm: Algorithm,
+    /// Tokens that each piece takes beside its own, such as marks of its beginning and its end.
+    pub extra: u64,
+    /// What each piece takes is rounded up to a multiple of this.
+    pub multiple: u64,
+    /// The most pieces of a pack; `None` if there is no limit.
+    pub max_pieces: Option<u32>,
+    /// How many positions of an epoch's order are packed together. A row comes at most so much earlier or later than
+    /// its order says, but for those of a short last block, which joins the one before.
+    pub block: u64,
+    /// What becomes of rows without tokens.
+    pub empty: Empty,
+}
+
+/// What becomes of rows that are longer than a pack can hold. Written and parsed as `split`, `truncate`, `drop` and
+/// `error`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Overflow {
+    /// They become several pieces, of which all but the last fill a pack.
+    #[default]
+    Split,
+    /// Their first tokens are served.
+    Truncate,
+    /// They are left out.
+    Drop,
+    /// They are refused when an epoch is planned.
+    Error,
+}
+
+/// How pieces are put into packs. Written and parsed as `bfd` and `concat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Algorithm {
+    /// Best-fit decreasing: longest pieces first, each into the fullest pack that it fits into. Hardly any place is
+    /// left empty, and no row is cut that fits a pack.
+    #[default]
+    BestFit,
+    /// Row after row, cut where a pack is full.
+    Concat,
+}
+
+/// What becomes of rows without tokens. Written and parsed as `skip` and `keep`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Empty {
+    /// They are left out.
+    #[default]
+    Skip,
+    /// They are pieces without tokens, which take the place of one.
+    Keep,
+}
+
+/// Tokens of a row that are served together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Piece {
+    /// The row.
+    pub row: u64,
+    /// Which of the row's tokens is the first one.
+    pub offset: u64,
+    /// How many tokens there are.
+    pub length: u64,
+}
+
+impl Pack {
+    /// Positions that are packed together unless another number is asked for.
+    pub const BLOCK: u64 = 1 << 17;
+    /// The most positions that can be packed together.
+    pub const MAX_BLOCK: u64 = 1 << 20;
+    /// The largest capacity.
+    pub const MAX_CAPACITY: u64 = i32::MAX as u64;
+    /// The most multiples in a capacity.
+    pub const MAX_UNITS: u64 = 1 << 22;
+    /// The most pieces of a block.
+    pub const MAX_PIECES: u64 = 1 << 22;
+
+    /// Packs of so many tokens, with nothing else asked for.
+    pub fn of(capacity: u64) -> Self {
+        Self {
+            capacity,
+            overflow: Overflow::default(),
+            algorithm: Algorithm::default(),
+            extra: 0,
+            multiple: 1,
+            max_pieces: None,
+            block: Self::BLOCK,
+            empty: Empty::default(),
+        }
+    }
+
+    /// Refuses what can not be packed by.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` that names the field.
+    pub fn check(&self) -> Result<()> {
+        let Self { capacity, extra, multiple, max_pieces, block, .. } = *self;
+        let invalid =
+            |message: String, hint: &'static str| Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint));
+        if capacity == 0 || capacity > Self::MAX_CAPACITY {
+            return invalid(format!("packs with a capacity of {capacity} tokens"), "use 1 to 2147483647");
+        }
+        if multiple == 0 || multiple > capacity {
+            let message = format!("pieces padded to a multiple of {multiple} in packs of {capacity} tokens");
+            return invalid(message, "use 1 to the capacity");
+        }
+        if extra >= capacity / multiple * multiple {
+            let message = format!("{extra} extra tokens for each piece leave no place in packs of {capacity}");
+            return invalid(message, "use a larger capacity, or fewer extra tokens");
+        }
+        if capacity / multiple > Self::MAX_UNITS {
+            let message =
+                format!("packs of {capacity} tokens, which are {} multiples of {multiple}", capacity / multiple);
+            return invalid(message, "use a capacity of at most 4194304 multiples: pad pieces to a larger one");
+        }
+        if max_pieces == Some(0) {
+            return invalid("packs of at most 0 pieces".to_owned(), "use 1 or more, or no limit");
+        }
+        if block == 0 || block > Self::MAX_BLOCK {
+            return invalid(format!("blocks of {block} positions"), "use 1 to 1048576");
+        }
+        Ok(())
+    }
+
+    /// All that decides the packs, for a fingerprint.
+    pub(crate) fn parameters(&self) -> [u64; 8] {
+        let Self { capacity, overflow, algorithm, extra, multiple, max_pieces, block, empty } = *self;
+        let max_pieces = max_pieces.map_or(0, u64::from);
+        [capacity, overflow as u64, algorithm as u64, extra, multiple, max_pieces, block, empty as u64]
+    }
+
+    /// Place of a pack, in multiples.
+    fn units(&self) -> u32 {
+        (self.capacity / self.multiple) as u32
+    }
+
+    /// What a piece takes of it.
+    fn units_of(&self, length: u64) -> u32 {
+        let taken = length + self.extra;
+        (if self.multiple == 1 { taken } else { taken.div_ceil(self.multiple) } as u32).max(1)
+    }
+
+    /// The most tokens of a piece.
+    pub fn longest(&self) -> u64 {
+        (self.capacity / self.multiple * self.multiple).saturating_sub(self.extra)
+    }
+
+    /// How many blocks so many positions are cut into. A short last one joins the one before.
+    pub(crate) fn blocks(&self, positions: u64) -> u64 {
+        (positions / self.block).max(u64::from(positions > 0))
+    }
+}
+
+macro_rules! names {
+    ($type:ident, $what:literal, $hint:literal, $($variant:ident = $name:literal),+) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self {
+                    $(Self::$variant => $name,)+
+                })
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = Error;
+
+            fn from_str(name: &str) -> Result<Self> {
+                match name {
+                    $($name => Ok(Self::$variant),)+
+                    _ => Err(Error::new(ErrorKind::InvalidArgument, format!(concat!("no ", $what, " is called {:?}"), name))
+                        .with_hint($hint)),
+                }
+            }
+        }
+    };
+}
+
+names!(
+    Overflow,
+    "overflow policy",
+    "use split, truncate, drop or error",
+    Split = "split",
+    Truncate = "truncate",
+    Drop = "drop",
+    Error = "error"
+);
+names!(Algorithm, "packing algorithm", "use bfd or concat", BestFit = "bfd", Concat = "concat");
+names!(Empty, "policy for empty rows", "use skip or keep", Skip = "skip", Keep = "keep");

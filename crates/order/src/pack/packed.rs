@@ -1,0 +1,299 @@
+//! Orders whose epochs are packed.
+
+use std::sync::{Arc, Mutex};
+
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+use super::block::{Block, Seeds};
+use super::sums::{PackSums, Source};
+use super::{Pack, Piece};
+use crate::{EpochOrder, Lengths, Order, Outline, Uses, fingerprint, reachable};
+
+/// How many packed blocks an epoch keeps: what is served follows each other, and a batch may begin in one block and end
+/// in the next.
+const BLOCKS: usize = 4;
+
+/// How many epochs are kept: while one is served, the next one is planned.
+const EPOCHS: usize = 2;
+
+/// Other orders, whose rows are put into packs by their lengths.
+///
+/// The positions of an epoch are its *pieces*, pack after pack. So where a run stands is one number, and how many ranks
+/// there are comes last, as it does for rows. Epochs have different numbers of positions; [`len`](Order::len) is that of
+/// the orders inside.
+///
+/// Making an epoch asks for the length of every row, block by block, and keeps the [sums](PackSums). A block is packed
+/// when a pack of it is asked for.
+#[derive(Debug)]
+pub struct Packed {
+    orders: Arc<dyn Order>,
+    lengths: Arc<dyn Lengths>,
+    pack: Pack,
+    threads: usize,
+    fingerprint: u64,
+    recent: Mutex<Vec<Arc<PackedEpoch>>>,
+}
+
+/// One epoch of [`Packed`].
+#[derive(Debug)]
+pub struct PackedEpoch {
+    order: Arc<dyn EpochOrder>,
+    lengths: Arc<dyn Lengths>,
+    pack: Pack,
+    sums: PackSums,
+    recent: Mutex<Vec<(u64, Arc<Block>)>>,
+}
+
+impl Packed {
+    const NAME: &str = "packed";
+    const VERSION: u64 = 1;
+
+    /// The rows that `orders` serve, by their `lengths`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` as [`Pack::check`] says, or if the lengths are of another number of rows.
+    pub fn new(orders: Arc<dyn Order>, lengths: Arc<dyn Lengths>, pack: Pack) -> Result<Self> {
+        pack.check()?;
+        if let Some(rows) = orders.rows().filter(|rows| *rows != lengths.len()) {
+            let message = format!("lengths of {} rows, and orders of {rows} rows", lengths.len());
+            return Err(Error::new(ErrorKind::InvalidArgument, message)
+                .with_hint("note the lengths of the same rows as the order serves"));
+        }
+        let [a, b, c, d, e, f, g, h] = pack.parameters();
+        let parameters = [orders.fingerprint(), lengths.fingerprint(), a, b, c, d, e, f, g, h];
+        let fingerprint = fingerprint(Self::NAME, Self::VERSION, orders.len(), &parameters);
+        Ok(Self { orders, lengths, pack, threads: 1, fingerprint, recent: Mutex::default() })
+    }
+
+    /// The same, with epochs planned by so many threads.
+    #[must_use]
+    pub fn with_threads(self, threads: usize) -> Self {
+        Self { threads: threads.max(1), ..self }
+    }
+
+    /// The orders inside.
+    pub fn orders(&self) -> &Arc<dyn Order> {
+        &self.orders
+    }
+
+    /// How rows are packed.
+    pub fn pack(&self) -> &Pack {
+        &self.pack
+    }
+
+    /// One epoch.
+    ///
+    /// # Errors
+    ///
+    /// Those of the orders inside and of the lengths; `InvalidArgument` for a row that [`Overflow::Error`] refuses, and
+    /// `TooLarge` if a block has more than [`Pack::MAX_PIECES`] pieces.
+    ///
+    /// [`Overflow::Error`]: super::Overflow::Error
+    pub fn packed(&self, epoch: u64) -> Result<Arc<PackedEpoch>> {
+        if let Some(held) = self.held(epoch) {
+            return Ok(held);
+        }
+        let order = self.orders.epoch(epoch)?;
+        let source = Source { order: &*order, lengths: &*self.lengths, pack: &self.pack };
+        let sums = PackSums::of(source, self.threads, (self.fingerprint, epoch))?;
+        Ok(self.hold(order, sums))
+    }
+
+    /// The epoch that kept sums are of, without asking for any length. From then on it is at hand as if it had been
+    /// planned.
+    ///
+    /// # Errors
+    ///
+    /// `StateMismatch` if they are of other orders, lengths or packs.
+    pub fn with_sums(&self, sums: PackSums) -> Result<Arc<PackedEpoch>> {
+        if sums.fingerprint != self.fingerprint {
+            let message = format!("sums of packs with fingerprint {:016x}", sums.fingerprint);
+            let hint = format!("these have {:016x}: plan the epoch again", self.fingerprint);
+            return Err(Error::new(ErrorKind::StateMismatch, message).with_hint(hint));
+        }
+        match self.held(sums.epoch) {
+            Some(held) => Ok(held),
+            None => Ok(self.hold(self.orders.epoch(sums.epoch)?, sums)),
+        }
+    }
+
+    /// Never waits: whoever finds the slot taken plans an epoch of its own.
+    fn held(&self, epoch: u64) -> Option<Arc<PackedEpoch>> {
+        let recent = self.recent.try_lock().ok()?;
+        recent.iter().find(|held| held.sums.epoch == epoch).cloned()
+    }
+
+    fn hold(&self, order: Arc<dyn EpochOrder>, sums: PackSums) -> Arc<PackedEpoch> {
+        let (lengths, pack) = (Arc::clone(&self.lengths), self.pack);
+        let epoch = Arc::new(PackedEpoch { order, lengths, pack, sums, recent: Mutex::default() });
+        if let Ok(mut recent) = self.recent.try_lock() {
+            recent.insert(0, Arc::clone(&epoch));
+            recent.truncate(EPOCHS);
+        }
+        epoch
+    }
+}
+
+impl Order for Packed {
+    fn len(&self) -> u64 {
+        self.orders.len()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        self.orders.rows()
+    }
+
+    fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
+        Ok(self.packed(epoch)?)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn outline(&self) -> Outline {
+        self.orders.outline()
+    }
+
+    fn follows_row_groups(&self) -> bool {
+        self.orders.follows_row_groups()
+    }
+}
+
+impl PackedEpoch {
+    /// The sums of its blocks.
+    pub fn sums(&self) -> &PackSums {
+        &self.sums
+    }
+
+    /// How many packs it has, before any is opened.
+    pub fn packs(&self) -> u64 {
+        self.sums.counts().packs
+    }
+
+    /// The position of the first piece of a pack; the number of pieces from [`packs`](Self::packs) on.
+    ///
+    /// # Errors
+    ///
+    /// Those of the lengths.
+    pub fn start(&self, pack: u64) -> Result<u64> {
+        if pack >= self.packs() {
+            return Ok(self.len());
+        }
+        let number = self.sums.block_of_pack(pack);
+        let (packs, pieces) = self.sums.before(number);
+        Ok(if pack == packs { pieces } else { pieces + self.block(number)?.start(pack - packs) })
+    }
+
+    /// The pack that has a piece; [`packs`](Self::packs) from [`len`](EpochOrder::len) on.
+    ///
+    /// # Errors
+    ///
+    /// Those of the lengths.
+    pub fn pack_of(&self, piece: u64) -> Result<u64> {
+        if piece >= self.len() {
+            return Ok(self.packs());
+        }
+        let number = self.sums.block_of_piece(piece);
+        let (packs, pieces) = self.sums.before(number);
+        Ok(packs + self.block(number)?.pack_of(piece - pieces))
+    }
+
+    /// Writes the pieces at positions `first`, `first + 1`, … behind `pieces`: as many as asked for, or fewer where the
+    /// epoch ends.
+    ///
+    /// # Errors
+    ///
+    /// Those of the lengths.
+    pub fn read(&self, first: u64, count: u64, pieces: &mut Vec<Piece>) -> Result<()> {
+        let (mut at, end) = (first, first.saturating_add(count).min(self.len()));
+        while at < end {
+            let number = self.sums.block_of_piece(at);
+            let (start, stop) = (self.sums.before(number).1, self.sums.before(number + 1).1.min(end));
+            pieces.extend(self.block(number)?.pieces(at - start..stop - start));
+            at = stop;
+        }
+        Ok(())
+    }
+
+    fn seeds(&self) -> Seeds {
+        Seeds { seed: self.sums.fingerprint, epoch: self.sums.epoch }
+    }
+
+    /// Never waits: whoever finds the slot taken packs the block once more.
+    fn block(&self, number: u64) -> Result<Arc<Block>> {
+        if let Ok(mut recent) = self.recent.try_lock()
+            && let Some(at) = recent.iter().position(|(held, _)| *held == number)
+        {
+            recent[..=at].rotate_right(1);
+            return Ok(Arc::clone(&recent[0].1));
+        }
+        let source = Source { order: &*self.order, lengths: &*self.lengths, pack: &self.pack };
+        let (mut rows, mut lengths) = (Vec::new(), Vec::new());
+        source.read(number, &mut rows, &mut lengths)?;
+        let block = Arc::new(self.pack.pack(rows, &lengths, self.seeds(), number)?);
+        let (before, after) = (self.sums.before(number), self.sums.before(number + 1));
+        if (before.0 + block.packs(), before.1 + block.start(block.packs())) != after {
+            let message =
+                format!("block {number} of epoch {} has other packs than when it was planned", self.seeds().epoch);
+            return Err(Error::new(ErrorKind::Internal, message)
+                .with_hint("the lengths or the order changed meanwhile: plan the epoch again"));
+        }
+        if let Ok(mut recent) = self.recent.try_lock() {
+            recent.insert(0, (number, Arc::clone(&block)));
+            recent.truncate(BLOCKS);
+        }
+        Ok(block)
+    }
+}
+
+impl EpochOrder for PackedEpoch {
+    fn len(&self) -> u64 {
+        self.sums.counts().pieces
+    }
+
+    /// `None` for a piece that exists, too, if lengths can not be read. [`read`](Self::read) says why.
+    fn row(&self, position: u64) -> Option<u64> {
+        let mut rows = [0];
+        (self.fill(position, &mut rows) == 1).then_some(rows[0])
+    }
+
+    /// The position of the row's first piece.
+    fn position(&self, row: u64) -> Option<u64> {
+        let inside = self.order.position(row)?;
+        let last = self.pack.blocks(self.order.len()).checked_sub(1)?;
+        let number = (inside / self.pack.block).min(last);
+        let first = self.block(number).ok()?.first_piece_at(inside - number * self.pack.block)?;
+        Some(self.sums.before(number).1 + first)
+    }
+
+    fn uses(&self) -> Uses {
+        match self.order.uses() {
+            Uses::Any => Uses::Any,
+            _ if self.sums.counts().rows_split > 0 => Uses::Any,
+            _ => Uses::AtMostOnce,
+        }
+    }
+
+    fn fill_strided(&self, first: u64, stride: u64, rows: &mut [u64]) -> usize {
+        let count = reachable(first, stride, self.len(), rows.len());
+        let mut held = None::<(u64, u64, Arc<Block>)>;
+        for (i, slot) in rows[..count].iter_mut().enumerate() {
+            let at = first + i as u64 * stride;
+            if held.as_ref().is_none_or(|(start, end, _)| !(*start..*end).contains(&at)) {
+                let number = self.sums.block_of_piece(at);
+                let Ok(block) = self.block(number) else { return i };
+                held = Some((self.sums.before(number).1, self.sums.before(number + 1).1, block));
+            }
+            let Some((start, _, block)) = &held else { return i };
+            let Some(piece) = block.pieces(at - start..at - start + 1).next() else { return i };
+            *slot = piece.row;
+        }
+        count
+    }
+}

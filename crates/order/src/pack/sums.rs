@@ -1,0 +1,195 @@
+//! How many packs, pieces and tokens the blocks of an epoch have, summed up: all that has to be kept to find any pack.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use rowdex_base::error::{Error, ErrorKind, Result};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Pack, PackCounts};
+use crate::{EpochOrder, Lengths};
+
+/// Begins what is kept of an epoch.
+const MAGIC: &[u8; 16] = b"rowdex packs v1\n";
+
+/// The sums of one epoch. Making them asks for the length of every row once, and is worth keeping: 24 bytes a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackSums {
+    /// Of the orders, the lengths and the packing.
+    pub(super) fingerprint: u64,
+    pub(super) epoch: u64,
+    /// Packs, pieces and tokens up to the end of each block.
+    ends: Vec<[u64; 3]>,
+    counts: PackCounts,
+}
+
+/// What the sums of an epoch are made from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) order: &'a dyn EpochOrder,
+    pub(super) lengths: &'a dyn Lengths,
+    pub(super) pack: &'a Pack,
+}
+
+impl Source<'_> {
+    /// The rows at the positions of a block, and their lengths.
+    pub(super) fn read(&self, block: u64, rows: &mut Vec<u64>, lengths: &mut Vec<u64>) -> Result<()> {
+        let (len, size) = (self.order.len(), self.pack.block);
+        let first = block * size;
+        let end = if block + 1 == self.pack.blocks(len) { len } else { first + size };
+        rows.resize((end - first) as usize, 0);
+        lengths.resize(rows.len(), 0);
+        let filled = self.order.fill(first, rows);
+        if filled < rows.len() {
+            let message = format!("an order of {len} positions has no row at position {}", first + filled as u64);
+            return Err(
+                Error::new(ErrorKind::Internal, message).with_hint("the implementation of this EpochOrder is at fault")
+            );
+        }
+        self.lengths.fill(rows, lengths)
+    }
+
+    /// What each block comes to, by so many threads.
+    fn counted(&self, threads: usize) -> Result<Vec<PackCounts>> {
+        let blocks = self.pack.blocks(self.order.len());
+        let next = AtomicU64::new(0);
+        let work = || {
+            let (mut counted, mut rows, mut lengths, mut scratch) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+            loop {
+                let block = next.fetch_add(1, Ordering::Relaxed);
+                if block >= blocks {
+                    return counted;
+                }
+                let counts = self
+                    .read(block, &mut rows, &mut lengths)
+                    .and_then(|()| self.pack.count(&rows, &lengths, &mut scratch));
+                if counts.is_err() {
+                    next.store(blocks, Ordering::Relaxed);
+                }
+                counted.push((block, counts));
+            }
+        };
+        let threads = threads.clamp(1, usize::try_from(blocks).unwrap_or(usize::MAX).max(1));
+        let mut counted = thread::scope(|scope| {
+            let others: Vec<_> =
+                (1..threads).filter_map(|_| thread::Builder::new().spawn_scoped(scope, work).ok()).collect();
+            let mut counted = work();
+            for other in others {
+                counted.extend(other.join().unwrap_or_default());
+            }
+            counted
+        });
+        counted.sort_unstable_by_key(|(block, _)| *block);
+        // Of several errors, that of the first block.
+        let counted = counted.into_iter().map(|(_, counts)| counts).collect::<Result<Vec<_>>>()?;
+        if counted.len() as u64 == blocks {
+            return Ok(counted);
+        }
+        Err(Error::new(ErrorKind::Internal, "a thread that planned packs came to no end"))
+    }
+}
+
+impl PackSums {
+    pub(super) fn of(source: Source<'_>, threads: usize, (fingerprint, epoch): (u64, u64)) -> Result<Self> {
+        let mut counts = PackCounts::default();
+        let mut ends = Vec::new();
+        for block in source.counted(threads)? {
+            counts.add(&block);
+            ends.push([counts.packs, counts.pieces, counts.tokens]);
+        }
+        Ok(Self { fingerprint, epoch, ends, counts })
+    }
+
+    /// What the epoch comes to.
+    pub fn counts(&self) -> &PackCounts {
+        &self.counts
+    }
+
+    /// Which epoch it is of.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Packs and pieces before a block.
+    pub(crate) fn before(&self, block: u64) -> (u64, u64) {
+        let before = (block as usize).checked_sub(1).and_then(|before| self.ends.get(before));
+        before.map_or((0, 0), |[packs, pieces, _]| (*packs, *pieces))
+    }
+
+    /// The block that has a pack.
+    pub(crate) fn block_of_pack(&self, pack: u64) -> u64 {
+        self.ends.partition_point(|[packs, ..]| *packs <= pack) as u64
+    }
+
+    /// The block that has a piece.
+    pub(crate) fn block_of_piece(&self, piece: u64) -> u64 {
+        self.ends.partition_point(|[_, pieces, _]| *pieces <= piece) as u64
+    }
+
+    /// As bytes that [`from_bytes`](Self::from_bytes) takes, to be kept in a file: what they are of, the sums, and a
+    /// check of it all.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let counts = self.counts.fields();
+        let head = [self.fingerprint, self.epoch, self.ends.len() as u64];
+        let numbers = head.into_iter().chain(counts).chain(self.ends.iter().flatten().copied());
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(numbers.flat_map(u64::to_le_bytes));
+        bytes.extend(xxh3_64(&bytes).to_le_bytes());
+        bytes
+    }
+
+    /// What was written by [`to_bytes`](Self::to_bytes); `None` if it was not, or was damaged since.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (said, check) = bytes.split_last_chunk::<8>()?;
+        if xxh3_64(said) != u64::from_le_bytes(*check) {
+            return None;
+        }
+        let (numbers, []) = said.strip_prefix(MAGIC)?.as_chunks::<8>() else { return None };
+        let mut numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
+        let (fingerprint, epoch, blocks) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        let mut fields = [0; 9];
+        for field in &mut fields {
+            *field = numbers.next()?;
+        }
+        let sums: Vec<u64> = numbers.collect();
+        let (ends, []) = sums.as_chunks::<3>() else { return None };
+        let counts = PackCounts::from_fields(fields);
+        let last = ends.last().copied().unwrap_or_default();
+        let rises = ends.is_sorted_by(|a, b| a.iter().zip(b).all(|(a, b)| a <= b));
+        let fits = ends.len() as u64 == blocks && last == [counts.packs, counts.pieces, counts.tokens];
+        (rises && fits).then(|| Self { fingerprint, epoch, ends: ends.to_vec(), counts })
+    }
+}
+
+impl PackCounts {
+    fn fields(&self) -> [u64; 9] {
+        let Self { packs, pieces, tokens, rows_split, rows_dropped, tokens_dropped, .. } = *self;
+        let Self { rows_truncated, tokens_truncated, rows_empty, .. } = *self;
+        [packs, pieces, tokens, rows_split, rows_dropped, tokens_dropped, rows_truncated, tokens_truncated, rows_empty]
+    }
+
+    fn from_fields(fields: [u64; 9]) -> Self {
+        let [packs, pieces, tokens, rows_split, rows_dropped, tokens_dropped, rest @ ..] = fields;
+        let [rows_truncated, tokens_truncated, rows_empty] = rest;
+        Self {
+            packs,
+            pieces,
+            tokens,
+            rows_split,
+            rows_dropped,
+            tokens_dropped,
+            rows_truncated,
+            tokens_truncated,
+            rows_empty,
+        }
+    }
+
+    /// Adds those of a block. What exceeds 64 bits stays at the most.
+    fn add(&mut self, other: &Self) {
+        let (mut fields, others) = (self.fields(), other.fields());
+        for (field, other) in fields.iter_mut().zip(others) {
+            *field = field.saturating_add(other);
+        }
+        *self = Self::from_fields(fields);
+    }
+}
