@@ -1,13 +1,14 @@
 //! What planning an epoch of packs costs, and packing a block: `cargo bench -p rowdex-order --bench packs -- ROWS`.
 //!
 //! Lengths are lognormal, as those of web documents (898 tokens on average) and of a mix with books (2424) are said to
-//! be, and lie in memory with 2 bytes a row. Seconds of wall clock; the threads are those of the machine.
+//! be, and lie in memory with 2 bytes a row. Seconds are those of the processor, where the system tells them of a thread,
+//! and of the clock for what several threads do.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use rowdex_base::error::Result;
-use rowdex_order::{EpochOrder, Global, Lengths, Order, Pack, Packed};
+use rowdex_order::{Global, Lengths, Order, Pack, Packed};
 
 /// Lengths below 2^16.
 #[derive(Debug)]
@@ -50,19 +51,27 @@ fn lengths(rows: u64, mean: f64, sigma: f64) -> Short {
     Short((0..rows).map(|row| table[(row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize]).collect())
 }
 
+/// Seconds that the main thread has had a processor, or of the clock.
+fn now(origin: Instant) -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/schedstat").ok();
+    let nanoseconds: Option<f64> = stat.and_then(|stat| stat.split(' ').next()?.parse().ok());
+    nanoseconds.map_or_else(|| origin.elapsed().as_secs_f64(), |nanoseconds| nanoseconds / 1e9)
+}
+
 fn main() -> Result<()> {
+    let origin = Instant::now();
     let rows = std::env::args().filter_map(|text| text.parse().ok()).next().unwrap_or(10_000_000);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     for (name, mean, sigma) in [("web", 898.0, 1.2), ("mixed", 2424.0, 1.6)] {
         let lengths: Arc<dyn Lengths> = Arc::new(lengths(rows, mean, sigma));
         let orders = Arc::new(Global::new(rows, 42)?);
-        let (order, began) = (orders.epoch(0)?, Instant::now());
+        let (order, began) = (orders.epoch(0)?, now(origin));
         let (mut block, mut first, mut sum) = (vec![0; 1 << 17], 0, 0_u64);
         while let count @ 1.. = order.fill(first, &mut block) {
             sum ^= block[..count].iter().fold(0, |sum, row| sum ^ row);
             first += count as u64;
         }
-        let walk = began.elapsed().as_secs_f64();
+        let walk = now(origin) - began;
         println!(
             "{name}: walking {rows} rows on one thread {walk:.2} s ({:.1} ns a row, {sum})",
             walk * 1e9 / rows as f64
@@ -72,29 +81,29 @@ fn main() -> Result<()> {
                 let (orders, lengths) = (Arc::clone(&orders) as Arc<dyn Order>, Arc::clone(&lengths));
                 Packed::new(orders, lengths, Pack::of(capacity)).map(|packed| packed.with_threads(threads))
             };
-            let began = Instant::now();
+            let began = now(origin);
             let epoch = packed(1)?.packed(0)?;
-            let one = began.elapsed().as_secs_f64();
+            let one = now(origin) - began;
             let began = Instant::now();
             packed(threads)?.packed(0)?;
             let all = began.elapsed().as_secs_f64();
             let counts = *epoch.sums().counts();
             let fill = counts.tokens as f64 / (counts.packs * capacity) as f64;
             let bytes = epoch.sums().to_bytes();
-            let began = Instant::now();
+            let began = now(origin);
             let sums = rowdex_order::PackSums::from_bytes(&bytes);
             let opened = match sums {
                 Some(sums) => packed(1)?.with_sums(sums)?,
                 None => unreachable!("just written"),
             };
             opened.start(opened.packs() / 2)?;
-            let open = began.elapsed().as_secs_f64();
-            let (began, mut places) = (Instant::now(), 0);
+            let open = now(origin) - began;
+            let (began, mut places) = (now(origin), 0);
             let packs = [1, 3, 5, 7, 9, 11, 13, 15].map(|eighth| epoch.packs() * eighth / 16);
             for pack in packs {
                 places ^= epoch.start(pack)?;
             }
-            let block = began.elapsed().as_secs_f64() / packs.len() as f64;
+            let block = (now(origin) - began) / packs.len() as f64;
             println!(
                 "  {capacity}: planned in {one:.2} s on one thread ({:.2} of walking), {all:.2} s on {threads}; \
                  opened and a first block packed in {:.1} ms from {} KB; a block packed in {:.2} ms ({places}); \
