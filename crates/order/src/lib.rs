@@ -15,6 +15,7 @@
 //! | [`Balanced`] | classes equally often, or by proportion | 8 bytes a row in all | about 0.2 µs |
 //! | [`Mixed`] | several datasets by proportion | theirs | theirs, and about 0.1 µs |
 //! | [`Resized`] | other orders, in epochs of another length | theirs | theirs |
+//! | [`Packed`] | the rows of other orders as pieces of packs, by their [`Lengths`] | theirs, and 24 bytes a block and a few blocks | theirs, and packing a block once |
 //! | [`Subset`] | other orders, over the rows that an [`IdSet`] keeps | theirs, and at most 1.0625 bits a row | theirs, and O(log n) |
 //!
 //! Two more change others: [`Contiguous`] deals every shard one consecutive piece, and [`Rotated`] begins elsewhere
@@ -162,8 +163,19 @@ pub trait EpochOrder: Debug + Send + Sync {
 
 /// The orders of a run, one an epoch: a pure function of the length, the seed and the epoch.
 pub trait Order: Debug + Send + Sync {
-    /// How many positions every epoch has. At most [`MAX_LEN`].
+    /// How many positions every epoch has, but for epochs that say otherwise. At most [`MAX_LEN`].
     fn len(&self) -> u64;
+
+    /// How many positions an epoch has: [`len`](Self::len), except in orders of which epochs have different numbers, as
+    /// those of [`Packed`] do. Such orders can not be put into others, which ask for `len` alone.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`epoch`](Self::epoch).
+    fn epoch_len(&self, epoch: u64) -> Result<u64> {
+        let _ = epoch;
+        Ok(self.len())
+    }
 
     /// Whether the epochs have no position at all.
     fn is_empty(&self) -> bool {
@@ -178,7 +190,7 @@ pub trait Order: Debug + Send + Sync {
         None
     }
 
-    /// The order of one epoch, of [`len`](Self::len) positions.
+    /// The order of one epoch, of [`epoch_len`](Self::epoch_len) positions.
     ///
     /// May cost time and memory in proportion to the length, so keep what it returns for the length of the epoch.
     ///

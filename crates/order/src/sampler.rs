@@ -47,23 +47,28 @@
 mod batching;
 mod every;
 mod launch;
+mod packs;
 mod plan;
+mod recent;
+mod resume;
 mod shard;
 mod state;
 mod worker;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use self::batching::EqualRows;
 #[doc(hidden)]
-pub use self::batching::{Batching, Counts, Rest, Stretch};
+pub use self::batching::{Batching, Deal, Rest, Stretch};
 pub use self::launch::{Launch, Launcher};
 pub use self::plan::{BatchPlan, Batches, EpochPlan, RowIds, Sample, Samples};
+use self::recent::Recent;
+use self::resume::Resumed;
 pub use self::shard::{ReplicaLayout, Shard, Tail};
 pub use self::state::{Run, State};
 #[doc(hidden)]
 pub use self::worker::PartOf;
-use crate::{EpochOrder, Order, Rotated};
+use crate::{Order, Packed, Rotated};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// The samples and batches of one rank, epoch after epoch.
@@ -97,15 +102,6 @@ enum Rotation {
     Resumed,
 }
 
-/// An epoch of which a part was served before this sampler existed.
-#[derive(Debug, Clone, Copy)]
-struct Resumed {
-    epoch: u64,
-    consumed: u64,
-    /// Where this world took over from another one, which is before `consumed` if it stopped since.
-    took_over: u64,
-}
-
 impl DistributedSampler {
     /// The sampler of `shard`, at the beginning of epoch 0.
     ///
@@ -120,6 +116,23 @@ impl DistributedSampler {
         Self::with_batching(orders, shard, EqualRows::of(batch_size as u64))
     }
 
+    /// The sampler of `shard` over packs: each batch is `packs` of them.
+    ///
+    /// An epoch is planned when it is first asked for, which fails as [`Packed::packed`] does, and if its packs can not
+    /// be dealt as the tail policy demands. [`plan`](Self::plan) says so, and what returns no error is 0 then, such as
+    /// [`steps`](Self::steps).
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if a batch has no packs.
+    pub fn of_packs(orders: Arc<Packed>, shard: Shard, packs: usize) -> Result<Self> {
+        if packs == 0 {
+            return Err(Error::new(ErrorKind::InvalidArgument, "batches of 0 packs").with_hint("use 1 or more"));
+        }
+        let batching = packs::Packs::of(Arc::clone(&orders), packs as u64);
+        Self::with_batching(orders, shard, batching)
+    }
+
     /// The sampler of a rank whose batches are decided by `batching`.
     ///
     /// # Errors
@@ -127,7 +140,7 @@ impl DistributedSampler {
     /// Those of [`new`](Self::new).
     #[doc(hidden)]
     pub fn with_batching(orders: Arc<dyn Order>, shard: Shard, batching: Arc<dyn Batching>) -> Result<Self> {
-        shard.share(orders.len())?;
+        batching.check(shard, orders.len())?;
         let sampler = Self {
             given: Arc::clone(&orders),
             orders,
@@ -187,8 +200,8 @@ impl DistributedSampler {
     /// `InvalidArgument` if the tail policy is [`Tail::Error`] and the number of shards does not divide the number of
     /// rows.
     pub fn with_shard(&self, shard: Shard) -> Result<Self> {
-        shard.share(self.orders.len())?;
-        shard.share(self.orders.len() - self.start(self.epoch))?;
+        self.batching.check(shard, self.orders.len())?;
+        self.batching.check(shard, self.orders.len().saturating_sub(self.start(self.epoch)))?;
         let (given, orders) = (Arc::clone(&self.given), Arc::clone(&self.orders));
         let batching = Arc::clone(&self.batching);
         let alike = shard.count() == self.shard.count() && shard.tail() == self.shard.tail();
@@ -206,8 +219,8 @@ impl DistributedSampler {
 
     /// Whether any rows of a whole epoch are dropped or repeated.
     fn leaves_a_tail(&self) -> bool {
-        let rest = self.whole_rest(0);
-        self.batching.served(&rest, self.batching.counts(&rest).steps) != rest.len
+        let served = |deal: Arc<dyn Deal>| deal.served(deal.steps());
+        self.whole(0).and_then(served).is_ok_and(|served| served != self.orders.len())
     }
 
     /// The orders it follows: those it was made with, or their [rotation](Self::with_rotation).
@@ -238,9 +251,9 @@ impl DistributedSampler {
         self.part_of.as_deref()
     }
 
-    /// Rows per batch on this rank: the most that one has.
+    /// Rows, or packs, per batch on this rank: the most that one has.
     pub fn batch_size(&self) -> u64 {
-        self.batching.most_rows()
+        self.batching.batch_size()
     }
 
     /// Whether a short last batch is left out.
@@ -267,7 +280,8 @@ impl DistributedSampler {
 
     /// How many samples this rank has in the current epoch, pads included: in all of it, wherever the run was resumed.
     pub fn len(&self) -> u64 {
-        self.whole(self.epoch).samples
+        let whole = self.whole(self.epoch).map_or(0, |whole| whole.samples());
+        whole.max(self.samples_left())
     }
 
     /// Whether this rank has no sample in the current epoch.
@@ -278,18 +292,33 @@ impl DistributedSampler {
     /// How many samples of the current epoch this rank has still to serve: [`len`](Self::len), unless the run was
     /// resumed within it.
     pub fn samples_left(&self) -> u64 {
-        self.left(self.epoch).samples
+        self.left(self.epoch).map_or(0, |left| left.samples())
     }
 
     /// How many batches every rank has in the current epoch: in all of it, wherever the run was resumed.
     pub fn steps(&self) -> u64 {
-        self.whole(self.epoch).steps
+        self.whole(self.epoch).map_or(0, |whole| whole.steps())
     }
 
     /// How many steps of the current epoch are still to be served: [`steps`](Self::steps), unless the run was resumed
     /// within it.
     pub fn steps_left(&self) -> u64 {
-        self.left(self.epoch).steps
+        self.left(self.epoch).map_or(0, |left| left.steps())
+    }
+
+    /// How many steps there are in the current epoch, from where it goes on, and in the ones after it: in so many epochs
+    /// altogether. Epochs of packs differ by a few steps, so each of them is planned.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`plan`](Self::plan).
+    pub fn total_steps(&self, epochs: u64) -> Result<u64> {
+        if self.batching.equal_rows().is_some() {
+            let more = epochs.saturating_sub(1).saturating_mul(self.whole(self.epoch)?.steps());
+            return Ok(if epochs == 0 { 0 } else { self.left(self.epoch)?.steps().saturating_add(more) });
+        }
+        let epochs = self.epoch..self.epoch.saturating_add(epochs);
+        epochs.map(|epoch| Ok(self.left(epoch)?.steps())).sum()
     }
 
     /// One epoch, as a value that answers for itself. Costs what [`Order::epoch`] costs, unless it was the last epoch
@@ -299,12 +328,12 @@ impl DistributedSampler {
     ///
     /// Those of [`Order::epoch`], and `Internal` if it gives an order of another length.
     pub fn plan(&self, epoch: u64) -> Result<EpochPlan> {
-        let (order, batching) = (self.recent.get(epoch, &*self.orders)?, Arc::clone(&self.batching));
-        let rest = self.rest(epoch);
-        let left = batching.counts(&rest);
-        let whole = if rest.start == 0 { left } else { self.whole(epoch) };
-        let (served, stretch) = (batching.served(&rest, left.steps), batching.around(&rest, 0));
-        Ok(EpochPlan { order, batching, rest, whole, left, served, stretch })
+        let order = self.recent.get(epoch, &*self.orders)?;
+        let (rest, batch_size) = (self.rest(epoch)?, self.batching.batch_size());
+        let left = self.batching.deal(&rest)?;
+        let whole = if rest.start == 0 { Arc::clone(&left) } else { self.whole(epoch)? };
+        let served = left.served(left.steps())?;
+        Ok(EpochPlan { order, rest, batch_size, whole, left, served })
     }
 
     /// This rank's `p`-th sample in an epoch; `None` if it has fewer, or if it was served before the run was resumed.
@@ -368,100 +397,41 @@ impl DistributedSampler {
         Ok(batches)
     }
 
-    /// Goes on from `state`, which may come from a world of another size and another batch size. O(1).
-    ///
-    /// The state's epoch becomes current, and of its order only the positions from `consumed` on are left; the samples
-    /// and steps that are left, and pads, are counted on them. With the shard count and batch size of the run that was
-    /// interrupted, what follows is exactly what would have followed, step numbers included. With others, every
-    /// remaining row is still served exactly once, apart from the pads or the dropped tail of the new world, and the
-    /// last step of the epoch has the number that it always has in that world, so the first one left is
-    /// [`steps`](Self::steps) less [`steps_left`](Self::steps_left).
-    ///
-    /// # Errors
-    ///
-    /// `StateMismatch` if the state is from another order, length or seed, or of another kind of plan, `OutOfRange` if
-    /// more positions are consumed than there are, and `InvalidArgument` if the tail policy is [`Tail::Error`] and the
-    /// number of shards does not divide the number of remaining positions. The sampler is then unchanged.
-    pub fn resume(&mut self, state: &State) -> Result<()> {
-        self.check_kind(state)?;
-        let orders = self.orders_of(state)?;
-        let len = self.orders.len();
-        let Some(left) = len.checked_sub(state.consumed) else {
-            let message = format!("the state has consumed {} positions of {len}", state.consumed);
-            return Err(Error::new(ErrorKind::OutOfRange, message));
-        };
-        let (epoch, consumed) = match left {
-            0 if len > 0 => (after(state.epoch)?, 0),
-            _ => (state.epoch, state.consumed),
-        };
-        self.shard.share(len - consumed)?;
-        self.epoch = epoch;
-        let took_over = self.took_over(state);
-        self.resumed = (consumed > 0).then_some(Resumed { epoch, consumed, took_over });
-        self.rotation = Rotation::Resumed;
-        if !Arc::ptr_eq(&self.orders, &orders) {
-            (self.orders, self.recent) = (orders, Recent::default());
-        }
-        Ok(())
-    }
-
-    /// The orders that a state is of: those given or their rotation, whatever the new world would need. So a run goes
-    /// on with its positions where it stopped, and any number of ranks can take over.
-    fn orders_of(&self, state: &State) -> Result<Arc<dyn Order>> {
-        let fingerprint = self.orders.fingerprint();
-        if state.fingerprint == fingerprint {
-            return Ok(Arc::clone(&self.orders));
-        }
-        let rotated: Arc<dyn Order> = Arc::new(Rotated::new(Arc::clone(&self.given)));
-        if self.given.is_same_every_epoch() {
-            let other =
-                [Arc::clone(&self.given), rotated].into_iter().find(|orders| orders.fingerprint() == state.fingerprint);
-            if let Some(orders) = other {
-                return Ok(orders);
-            }
-        }
-        let message = format!(
-            "the state is of orders with fingerprint {:016x}, these orders ({}, {} rows) have {fingerprint:016x}",
-            state.fingerprint,
-            self.orders.name(),
-            self.orders.len(),
-        );
-        Err(Error::new(ErrorKind::StateMismatch, message)
-            .with_hint("use the dataset, order and seed that the state was saved with"))
-    }
-
     /// The position that an epoch begins at.
     fn start(&self, epoch: u64) -> u64 {
-        self.rest(epoch).start
+        self.resumed.filter(|resumed| resumed.epoch == epoch).map_or(0, |resumed| resumed.consumed)
     }
 
     /// All of an epoch.
-    fn whole_rest(&self, epoch: u64) -> Rest {
+    fn whole_rest(&self, epoch: u64) -> Result<Rest> {
         let Self { shard, drop_last_batch, .. } = *self;
-        Rest { epoch, len: self.orders.len(), start: 0, began: 0, shard, drop_last_batch }
+        Ok(Rest { epoch, len: self.orders.epoch_len(epoch)?, start: 0, began: 0, shard, drop_last_batch })
     }
 
     /// What is left of an epoch.
-    fn rest(&self, epoch: u64) -> Rest {
-        let whole = self.whole_rest(epoch);
+    fn rest(&self, epoch: u64) -> Result<Rest> {
+        let whole = self.whole_rest(epoch)?;
         let resumed = self.resumed.filter(|resumed| resumed.epoch == epoch);
-        resumed.map_or(whole, |resumed| Rest { start: resumed.consumed, began: resumed.took_over, ..whole })
+        Ok(resumed.map_or(whole, |resumed| Rest { start: resumed.consumed, began: resumed.took_over, ..whole }))
     }
 
-    /// What an epoch has that is served from its beginning.
-    fn whole(&self, epoch: u64) -> Counts {
-        self.batching.counts(&self.whole_rest(epoch))
+    /// What an epoch has that is served from its beginning; or, if these ranks could not have served it from there, from
+    /// where they took it over.
+    fn whole(&self, epoch: u64) -> Result<Arc<dyn Deal>> {
+        let (whole, rest) = (self.whole_rest(epoch)?, self.rest(epoch)?);
+        self.batching.deal(&whole).or_else(|_| self.batching.deal(&Rest { start: rest.began, ..rest }))
     }
 
     /// The first step that is left of an epoch.
     #[doc(hidden)]
     pub fn first_step(&self, epoch: u64) -> u64 {
-        self.whole(epoch).steps - self.left(epoch).steps
+        let steps = |deal: Result<Arc<dyn Deal>>| deal.map_or(0, |deal| deal.steps());
+        steps(self.whole(epoch)) - steps(self.left(epoch))
     }
 
     /// What is left of an epoch.
-    fn left(&self, epoch: u64) -> Counts {
-        self.batching.counts(&self.rest(epoch))
+    fn left(&self, epoch: u64) -> Result<Arc<dyn Deal>> {
+        self.batching.deal(&self.rest(epoch)?)
     }
 }
 
@@ -475,42 +445,6 @@ impl Clone for DistributedSampler {
 
 fn after(epoch: u64) -> Result<u64> {
     epoch.checked_add(1).ok_or_else(|| Error::new(ErrorKind::OutOfRange, "there is no epoch after 2^64 - 1"))
-}
-
-/// The order of the epoch asked for last, because making one can cost time in proportion to the number of rows.
-#[derive(Debug, Default)]
-struct Recent {
-    slot: Mutex<Option<(u64, Arc<dyn EpochOrder>)>>,
-}
-
-impl Recent {
-    /// The same order, held apart. Never waits, either.
-    fn share(&self) -> Self {
-        let held = self.slot.try_lock().map(|slot| slot.clone()).unwrap_or_default();
-        Self { slot: Mutex::new(held) }
-    }
-
-    /// Never waits: whoever finds the slot taken makes an order of its own. So a process forked while another thread
-    /// held the slot goes on, too.
-    fn get(&self, epoch: u64, orders: &dyn Order) -> Result<Arc<dyn EpochOrder>> {
-        if let Ok(slot) = self.slot.try_lock()
-            && let Some((held, order)) = &*slot
-            && *held == epoch
-        {
-            return Ok(Arc::clone(order));
-        }
-        let order = orders.epoch(epoch)?;
-        if order.len() != orders.len() {
-            let message = format!("the order of epoch {epoch} has {} positions, not {}", order.len(), orders.len());
-            return Err(
-                Error::new(ErrorKind::Internal, message).with_hint("the implementation of these Order is at fault")
-            );
-        }
-        if let Ok(mut slot) = self.slot.try_lock() {
-            *slot = Some((epoch, Arc::clone(&order)));
-        }
-        Ok(order)
-    }
 }
 
 #[cfg(test)]

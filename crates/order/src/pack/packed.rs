@@ -1,6 +1,7 @@
 //! Orders whose epochs are packed.
 
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -118,9 +119,17 @@ impl Packed {
         }
     }
 
-    /// Never waits: whoever finds the slot taken plans an epoch of its own.
+    /// Does not wait for long, as a process may have been forked while another thread had the slot: whoever finds it
+    /// taken again and again plans an epoch of its own.
     fn held(&self, epoch: u64) -> Option<Arc<PackedEpoch>> {
-        let recent = self.recent.try_lock().ok()?;
+        let tries = (0..1000).map(|_| {
+            let recent = self.recent.try_lock();
+            if recent.is_err() {
+                thread::yield_now();
+            }
+            recent
+        });
+        let recent = tries.into_iter().find_map(std::result::Result::ok)?;
         recent.iter().find(|held| held.sums.epoch == epoch).cloned()
     }
 
@@ -142,6 +151,10 @@ impl Order for Packed {
 
     fn rows(&self) -> Option<u64> {
         self.orders.rows()
+    }
+
+    fn epoch_len(&self, epoch: u64) -> Result<u64> {
+        Ok(self.packed(epoch)?.len())
     }
 
     fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
@@ -219,6 +232,26 @@ impl PackedEpoch {
             at = stop;
         }
         Ok(())
+    }
+
+    /// The last pack from `first` on, which begins at `position`, that has to be opened so that there are `more` packs if
+    /// all after it are opened wholly; and how many pieces have to be taken out of it. The caller knows that there are so
+    /// many pieces.
+    pub(crate) fn opened(&self, first: u64, position: u64, more: u64) -> Result<(u64, u64)> {
+        let (packs, len) = (self.packs(), self.len());
+        let gain = |pack: u64, start: u64| (len - start).saturating_sub(packs - pack);
+        let number = self.sums.last_block(|packs, pieces| gain(packs, pieces) >= more);
+        let (mut from, mut to) = (self.sums.before(number).0.max(first), self.sums.before(number + 1).0);
+        let gain = |pack: u64| Ok::<_, Error>(gain(pack, if pack == first { position } else { self.start(pack)? }));
+        // The pack is at `from` or after, and before `to`.
+        while from + 1 < to {
+            let middle = from + (to - from) / 2;
+            match gain(middle)? >= more {
+                true => from = middle,
+                false => to = middle,
+            }
+        }
+        Ok((from, more.saturating_sub(gain(from + 1)?)))
     }
 
     fn seeds(&self) -> Seeds {

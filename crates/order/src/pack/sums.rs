@@ -126,6 +126,13 @@ impl PackSums {
         self.ends.partition_point(|[_, pieces, _]| *pieces <= piece) as u64
     }
 
+    /// The last block before which there are packs and pieces of which this is true; it is of no block after one of
+    /// which it is not.
+    pub(crate) fn last_block(&self, mut is_true: impl FnMut(u64, u64) -> bool) -> u64 {
+        let blocks = self.ends.get(..self.ends.len().saturating_sub(1)).unwrap_or_default();
+        blocks.partition_point(|[packs, pieces, _]| is_true(*packs, *pieces)) as u64
+    }
+
     /// As bytes that [`from_bytes`](Self::from_bytes) takes, to be kept in a file: what they are of, the sums, and a
     /// check of it all.
     pub fn to_bytes(&self) -> Vec<u8> {

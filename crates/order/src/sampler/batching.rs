@@ -1,15 +1,17 @@
 //! What decides the batches of an epoch.
 
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use super::Shard;
+use super::shard::Share;
+use super::{BatchPlan, Shard};
+use rowdex_base::error::Result;
 
 /// The kind of plan of [`EqualRows`], which states name.
 pub(super) const ROWS: &str = "rows";
 
 /// What is left of an epoch, and whose share of it is asked for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rest {
     /// Which epoch it is of.
     pub epoch: u64,
@@ -33,77 +35,147 @@ impl Rest {
     }
 }
 
-/// How many samples and steps a rank has in one epoch, or left of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
-    /// Samples that this rank serves.
-    pub samples: u64,
-    /// Steps, equal on all ranks.
-    pub steps: u64,
-}
-
 /// Samples of a rank that follow each other, at positions with equal distances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stretch {
-    /// The first of them, counted from the first sample that is left.
-    pub sample: u64,
-    /// How many there are, unless the rank's samples end before.
-    pub samples: u64,
     /// The position of the first one, counted from the beginning of the epoch; from the order's length on it is a pad.
     pub first: u64,
     /// From each position to the next.
     pub stride: u64,
+    /// How many there are.
+    pub samples: u64,
 }
 
-/// What decides the batches of an epoch: which positions of its order each rank has at each step.
+/// What decides the batches: which positions of an epoch's order each rank has at each step.
 ///
-/// It is a pure function, so ranks never talk about it. Steps and samples are counted from the first that is left. What
-/// it must keep to, with `N` for the steps of [`counts`](Self::counts):
-///
-/// - All ranks have the same `N`, and `N` of a whole epoch is the same in every epoch.
-/// - The samples of a rank are those of its steps, one step after the other. Their positions rise within a step, and no
-///   two shards have the same one.
-/// - The first `t` steps of all ranks together have just the positions from `start` up to `start +
-///   served(t)`. So where they begin and end is all that a state needs to say; and with that end as the `start`, and
-///   the same `began`, the steps from `t` on are what they were.
-/// - A later start leaves no rank more samples or steps.
-///
-/// Two plans whose [`Run`](super::Run)s say the same are the same: what else decides the batches of a kind must be said
-/// there, too.
-///
-/// While rows are served, it is asked once a step, or once for all samples that follow each other, and never once a
-/// row. Only this package and tests make plans so far, so it may change in any release.
+/// It is a pure function, so ranks never talk about it. Two plans whose [`Run`](super::Run)s say the same and whose
+/// orders have the same fingerprint are the same. Only this package and tests make plans so far, so it may change in
+/// any release.
 pub trait Batching: Debug + Send + Sync {
     /// What a [`State`](super::State) calls such plans. It can be resumed by plans of this kind alone.
     fn kind(&self) -> &'static str;
 
-    /// The most rows that a rank has at a step.
-    fn most_rows(&self) -> u64;
+    /// How many rows, or packs, a rank has at a step: the most.
+    fn batch_size(&self) -> u64;
 
-    /// What the rank has left.
-    fn counts(&self, rest: &Rest) -> Counts;
+    /// Refuses so many positions for this shard, where that can be told without planning an epoch.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if they do not divide as the tail policy demands.
+    fn check(&self, shard: Shard, positions: u64) -> Result<()>;
 
-    /// How many positions the first `steps` of the steps left serve on all ranks together, pads included.
-    fn served(&self, rest: &Rest, steps: u64) -> u64;
-
-    /// The rank's samples at a step that is left.
-    fn batch(&self, rest: &Rest, step: u64) -> Stretch;
-
-    /// A stretch that has this sample, as long as may be.
-    fn around(&self, rest: &Rest, sample: u64) -> Stretch;
-
-    /// The step that has a sample.
-    fn step_of(&self, rest: &Rest, sample: u64) -> u64;
-
-    /// The rank's sample at a position from `start` on, if that is its own; it may be one more than the rank has.
-    fn sample_at(&self, rest: &Rest, position: u64) -> Option<u64>;
+    /// Deals what is left of an epoch.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if it can not be dealt as the tail policy demands, and those of planning the epoch.
+    fn deal(&self, rest: &Rest) -> Result<Arc<dyn Deal>>;
 
     /// How many rows all batches of a rank have but for its last one; `None` if they have different numbers.
     ///
     /// A worker of such a rank serves a stretch of samples for each of its steps. Of any other plan it asks for each of
-    /// its steps once an epoch, and keeps 8 bytes of each.
+    /// its steps once an epoch, where samples are counted, and keeps 8 bytes of each.
     fn equal_rows(&self) -> Option<u64> {
         None
+    }
+}
+
+/// What a rank has left of one epoch. Steps and samples are counted from the first that is left. What it must keep to,
+/// with `N` for [`steps`](Self::steps):
+///
+/// - All ranks have the same `N`.
+/// - The samples of a rank are those of its steps, one step after the other. Their positions rise within a step, and no
+///   two shards have the same one.
+/// - The first `t` steps of all ranks together have just the positions from the `start` of the rest up to `start +
+///   served(t)`. So where they begin and end is all that a state needs to say; and with that end as the `start`, and
+///   the same `began`, the steps from `t` on are what they were.
+/// - A later start leaves no more steps.
+///
+/// While rows are served, it is asked once a step, or once for all samples that follow each other, and never once a
+/// row.
+pub trait Deal: Debug + Send + Sync {
+    /// Steps, equal on all ranks.
+    fn steps(&self) -> u64;
+
+    /// Samples that this rank serves. May cost time in proportion to the steps when it is asked for the first time, as
+    /// may whatever counts samples.
+    fn samples(&self) -> u64;
+
+    /// How many positions the first `steps` of the steps left serve on all ranks together, pads included.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading what the epoch was planned by; those of all methods that can fail.
+    fn served(&self, steps: u64) -> Result<u64>;
+
+    /// The rank's samples at a step that is left.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`served`](Self::served).
+    fn batch(&self, step: u64) -> Result<Stretch>;
+
+    /// The rank's samples before a step.
+    fn before(&self, step: u64) -> u64;
+
+    /// The step that has a sample.
+    fn step_of(&self, sample: u64) -> u64;
+
+    /// A stretch that has this sample, as long as may be, and the number of its first one.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`served`](Self::served).
+    fn around(&self, sample: u64) -> Result<(u64, Stretch)> {
+        let step = self.step_of(sample);
+        Ok((self.before(step), self.batch(step)?))
+    }
+
+    /// The rank's sample at a position from `start` on, if that is its own; it may be one more than the rank has.
+    fn sample_at(&self, position: u64) -> Option<u64>;
+
+    /// Writes rows, pieces and pads of the batch of a step, whose place and number of rows are set, where they are not
+    /// just the rows that the order has at its positions. Returns whether it did.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`served`](Self::served).
+    fn fill(&self, step: u64, batch: &mut BatchPlan) -> Result<bool> {
+        let _ = (step, batch);
+        Ok(false)
+    }
+}
+
+/// How many samples of a rank there are up to the end of each of its steps: listed when it is first asked for, with 8
+/// bytes a step.
+#[derive(Debug, Default)]
+pub(super) struct Ends(OnceLock<Vec<u64>>);
+
+impl Ends {
+    /// Of the steps of `deal`, as far as they can be read: whoever serves the others is told why not.
+    fn of(&self, deal: &impl Deal) -> &[u64] {
+        self.0.get_or_init(|| {
+            let samples = (0..deal.steps()).map_while(|step| Some(deal.batch(step).ok()?.samples));
+            let sums = samples.scan(0, |sum, samples| {
+                *sum += samples;
+                Some(*sum)
+            });
+            sums.collect()
+        })
+    }
+
+    pub(super) fn samples(&self, deal: &impl Deal) -> u64 {
+        self.of(deal).last().copied().unwrap_or(0)
+    }
+
+    pub(super) fn before(&self, deal: &impl Deal, step: u64) -> u64 {
+        let before = (step as usize).checked_sub(1);
+        before.and_then(|before| self.of(deal).get(before)).copied().unwrap_or(0)
+    }
+
+    pub(super) fn step_of(&self, deal: &impl Deal, sample: u64) -> u64 {
+        self.of(deal).partition_point(|end| *end <= sample) as u64
     }
 }
 
@@ -112,6 +184,14 @@ pub trait Batching: Debug + Send + Sync {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EqualRows {
     batch_size: u64,
+}
+
+/// What is left of an epoch of [`EqualRows`].
+#[derive(Debug)]
+struct EqualDeal {
+    batch_size: u64,
+    rest: Rest,
+    share: Share,
 }
 
 impl EqualRows {
@@ -126,53 +206,77 @@ impl Batching for EqualRows {
         ROWS
     }
 
-    fn most_rows(&self) -> u64 {
+    fn batch_size(&self) -> u64 {
         self.batch_size
     }
 
-    fn counts(&self, rest: &Rest) -> Counts {
-        // It cannot fail: whoever made or resumed this sampler has asked for the same share.
-        let Ok(share) = rest.shard.share(rest.left()) else { return Counts { samples: 0, steps: 0 } };
-        if rest.drop_last_batch {
-            let steps = share.fewest / self.batch_size;
-            Counts { samples: steps * self.batch_size, steps }
-        } else {
-            Counts { samples: share.own, steps: share.most.div_ceil(self.batch_size) }
-        }
+    fn check(&self, shard: Shard, positions: u64) -> Result<()> {
+        shard.share(positions).map(|_| ())
     }
 
-    fn served(&self, rest: &Rest, steps: u64) -> u64 {
-        if !rest.drop_last_batch && steps >= self.counts(rest).steps {
-            return rest.shard.total_samples(rest.left()).unwrap_or(0);
-        }
-        // No overflow: another step follows, or no short one is served, so these positions exist.
-        steps * self.batch_size * u64::from(rest.shard.count())
-    }
-
-    fn batch(&self, rest: &Rest, step: u64) -> Stretch {
-        // No overflow: an earlier step of some rank has a full batch, so `sample` is at most the most samples of a
-        // rank.
-        let sample = step * self.batch_size;
-        let first = rest.start + rest.shard.place(sample);
-        Stretch { sample, samples: self.batch_size, first, stride: rest.shard.count().into() }
-    }
-
-    fn around(&self, rest: &Rest, _: u64) -> Stretch {
-        let (first, stride) = (rest.start + rest.shard.place(0), rest.shard.count().into());
-        Stretch { sample: 0, samples: u64::MAX, first, stride }
-    }
-
-    fn step_of(&self, _: &Rest, sample: u64) -> u64 {
-        sample / self.batch_size
-    }
-
-    fn sample_at(&self, rest: &Rest, position: u64) -> Option<u64> {
-        let past = position.checked_sub(rest.start.checked_add(rest.shard.index().into())?)?;
-        let shards = u64::from(rest.shard.count());
-        past.is_multiple_of(shards).then(|| past / shards)
+    fn deal(&self, rest: &Rest) -> Result<Arc<dyn Deal>> {
+        let share = rest.shard.share(rest.left())?;
+        Ok(Arc::new(EqualDeal { batch_size: self.batch_size, rest: *rest, share }))
     }
 
     fn equal_rows(&self) -> Option<u64> {
         Some(self.batch_size)
+    }
+}
+
+impl Deal for EqualDeal {
+    fn steps(&self) -> u64 {
+        match self.rest.drop_last_batch {
+            true => self.share.fewest / self.batch_size,
+            false => self.share.most.div_ceil(self.batch_size),
+        }
+    }
+
+    fn samples(&self) -> u64 {
+        if self.rest.drop_last_batch { self.steps() * self.batch_size } else { self.share.own }
+    }
+
+    fn served(&self, steps: u64) -> Result<u64> {
+        if !self.rest.drop_last_batch && steps >= self.steps() {
+            return self.rest.shard.total_samples(self.rest.left());
+        }
+        // No overflow: another step follows, or no short one is served, so these positions exist.
+        Ok(steps * self.batch_size * u64::from(self.rest.shard.count()))
+    }
+
+    fn batch(&self, step: u64) -> Result<Stretch> {
+        // No overflow: an earlier step of some rank has a full batch, so `sample` is at most the most samples of a
+        // rank.
+        let sample = step * self.batch_size;
+        let samples = self.samples().saturating_sub(sample).min(self.batch_size);
+        Ok(Stretch { samples, ..self.from(sample) })
+    }
+
+    fn before(&self, step: u64) -> u64 {
+        step.saturating_mul(self.batch_size).min(self.samples())
+    }
+
+    fn step_of(&self, sample: u64) -> u64 {
+        sample / self.batch_size
+    }
+
+    fn around(&self, _: u64) -> Result<(u64, Stretch)> {
+        Ok((0, self.from(0)))
+    }
+
+    fn sample_at(&self, position: u64) -> Option<u64> {
+        let Rest { start, shard, .. } = self.rest;
+        let past = position.checked_sub(start.checked_add(shard.index().into())?)?;
+        let shards = u64::from(shard.count());
+        past.is_multiple_of(shards).then(|| past / shards)
+    }
+}
+
+impl EqualDeal {
+    /// All samples from one on.
+    fn from(&self, sample: u64) -> Stretch {
+        let Rest { start, shard, .. } = self.rest;
+        let samples = self.samples().saturating_sub(sample);
+        Stretch { first: start + shard.place(sample), stride: shard.count().into(), samples }
     }
 }

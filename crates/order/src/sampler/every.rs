@@ -1,25 +1,25 @@
 //! The steps of one worker of a rank, whatever numbers of rows these have.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use super::batching::{Batching, Counts, Rest, Stretch};
-use super::{DistributedSampler, Recent, Rotation};
+use super::batching::{Batching, Deal, Ends, Rest, Stretch};
+use super::{BatchPlan, DistributedSampler, Recent, Rotation, Shard};
 use crate::{EpochOrder, Order, fingerprint};
 use rowdex_base::error::Result;
 
 /// The sampler of a worker of a rank: of its positions, and of every so many-th of its steps.
-pub(super) fn worker_of_steps(rank: &DistributedSampler, worker: u64, workers: u64) -> DistributedSampler {
-    let from = rank.rest(rank.epoch);
+pub(super) fn worker_of_steps(rank: &DistributedSampler, worker: u64, workers: u64) -> Result<DistributedSampler> {
+    let from = rank.rest(rank.epoch)?;
     let orders = Arc::clone(&rank.orders);
     let (index, count) = (from.shard.index().into(), from.shard.count().into());
     let parameters = [orders.fingerprint(), from.start, index, count, rank.batch_size(), worker, workers];
     let fingerprint = fingerprint("worker of steps", 1, orders.len(), &parameters);
     let given: Arc<dyn Order> = Arc::new(OrderOfWorker { orders, fingerprint });
     let inner = Arc::clone(&rank.batching);
-    let batching = Arc::new(Every { inner, from, worker, workers, recent: Mutex::default() });
+    let batching = Arc::new(Every { inner, from, worker, workers });
     let orders = Arc::clone(&given);
     let rotation = Rotation::Resumed;
-    DistributedSampler { given, orders, batching, part_of: None, rotation, recent: Recent::default(), ..*rank }
+    Ok(DistributedSampler { given, orders, batching, part_of: None, rotation, recent: Recent::default(), ..*rank })
 }
 
 /// The orders of the rank, told apart from them and from those of its other workers.
@@ -32,6 +32,10 @@ struct OrderOfWorker {
 impl Order for OrderOfWorker {
     fn len(&self) -> u64 {
         self.orders.len()
+    }
+
+    fn epoch_len(&self, epoch: u64) -> Result<u64> {
+        self.orders.epoch_len(epoch)
     }
 
     fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
@@ -54,68 +58,19 @@ struct Every {
     from: Rest,
     worker: u64,
     workers: u64,
-    recent: Mutex<Option<Arc<Steps>>>,
 }
 
-/// The steps that one rest has for a worker. Made in a call for each of them, with 8 bytes for each.
+/// The steps that one rest has for a worker.
 #[derive(Debug)]
 struct Steps {
-    rest: Rest,
+    rank: Arc<dyn Deal>,
+    /// Positions between the start that was asked for and that of the rank.
+    skipped: u64,
     /// Which step of the rank is the first of them.
     first: u64,
-    /// How many samples of the worker there are up to the end of each.
-    ends: Vec<u64>,
-}
-
-impl Every {
-    /// Never waits: whoever finds the last ones taken makes its own.
-    fn steps(&self, rest: &Rest) -> Arc<Steps> {
-        let mut rest = *rest;
-        if rest.epoch == self.from.epoch && rest.start < self.from.start {
-            // Of this epoch that is all.
-            (rest.start, rest.began) = (self.from.start, self.from.began);
-        }
-        if let Ok(recent) = self.recent.try_lock()
-            && let Some(steps) = &*recent
-            && (steps.rest.epoch, steps.rest.start) == (rest.epoch, rest.start)
-        {
-            return Arc::clone(steps);
-        }
-        let steps = Arc::new(self.listed(rest));
-        if let Ok(mut recent) = self.recent.try_lock() {
-            *recent = Some(Arc::clone(&steps));
-        }
-        steps
-    }
-
-    fn listed(&self, rest: Rest) -> Steps {
-        let (start, began) = if rest.epoch == self.from.epoch { (self.from.start, self.from.began) } else { (0, 0) };
-        let (all, left) = (self.inner.counts(&Rest { start, began, ..rest }), self.inner.counts(&rest));
-        let done = all.steps.saturating_sub(left.steps);
-        let before = done.saturating_sub(self.worker).div_ceil(self.workers);
-        let first = self.worker + before * self.workers - done;
-        let with_rows = left.samples.checked_sub(1).map_or(0, |last| self.inner.step_of(&rest, last) + 1);
-        let (mut ends, mut end, mut step) = (Vec::new(), 0, first);
-        while step < with_rows {
-            let Stretch { sample, samples, .. } = self.inner.batch(&rest, step);
-            end += samples.min(left.samples.saturating_sub(sample));
-            ends.push(end);
-            step = step.saturating_add(self.workers);
-        }
-        Steps { rest, first, ends }
-    }
-}
-
-impl Steps {
-    /// The samples before a step.
-    fn before(&self, step: u64) -> u64 {
-        let before = (step as usize).checked_sub(1);
-        before.and_then(|before| self.ends.get(before)).copied().unwrap_or(0)
-    }
-
-    fn step_of(&self, sample: u64) -> u64 {
-        self.ends.partition_point(|end| *end <= sample) as u64
-    }
+    workers: u64,
+    steps: u64,
+    ends: Ends,
 }
 
 impl Batching for Every {
@@ -123,47 +78,75 @@ impl Batching for Every {
         self.inner.kind()
     }
 
-    fn most_rows(&self) -> u64 {
-        self.inner.most_rows()
+    fn batch_size(&self) -> u64 {
+        self.inner.batch_size()
     }
 
-    fn counts(&self, rest: &Rest) -> Counts {
-        let steps = self.steps(rest);
-        Counts { samples: steps.ends.last().copied().unwrap_or(0), steps: steps.ends.len() as u64 }
+    fn check(&self, shard: Shard, positions: u64) -> Result<()> {
+        self.inner.check(shard, positions)
     }
 
-    fn served(&self, rest: &Rest, steps: u64) -> u64 {
-        let own = self.steps(rest);
+    fn deal(&self, asked: &Rest) -> Result<Arc<dyn Deal>> {
+        let (mut rest, mut all) = (*asked, Rest { start: 0, began: 0, ..*asked });
+        if rest.epoch == self.from.epoch {
+            (all.start, all.began) = (self.from.start, self.from.began);
+            if rest.start < self.from.start {
+                // Of this epoch that is all.
+                (rest.start, rest.began) = (self.from.start, self.from.began);
+            }
+        }
+        let (rank, all) = (self.inner.deal(&rest)?, self.inner.deal(&all)?);
+        let done = all.steps().saturating_sub(rank.steps());
+        let before = done.saturating_sub(self.worker).div_ceil(self.workers);
+        let first = self.worker + before * self.workers - done;
+        let mut with_rows = rank.steps();
+        while with_rows > 0 && rank.batch(with_rows - 1)?.samples == 0 {
+            with_rows -= 1;
+        }
+        let steps = with_rows.saturating_sub(first).div_ceil(self.workers);
+        let (skipped, workers) = (rest.start - asked.start, self.workers);
+        Ok(Arc::new(Steps { rank, skipped, first, workers, steps, ends: Ends::default() }))
+    }
+}
+
+impl Deal for Steps {
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn samples(&self) -> u64 {
+        self.ends.samples(self)
+    }
+
+    fn served(&self, steps: u64) -> Result<u64> {
         let done = match steps.checked_sub(1) {
             None => 0,
-            Some(last) if steps < own.ends.len() as u64 => own.first + last * self.workers + 1,
-            Some(_) => self.inner.counts(&own.rest).steps,
+            Some(last) if steps < self.steps => self.first + last * self.workers + 1,
+            Some(_) => self.rank.steps(),
         };
-        self.inner.served(&own.rest, done) + (own.rest.start - rest.start)
+        Ok(self.rank.served(done)? + self.skipped)
     }
 
-    fn batch(&self, rest: &Rest, step: u64) -> Stretch {
-        let own = self.steps(rest);
-        let of_rank = self.inner.batch(&own.rest, own.first + step * self.workers);
-        let sample = own.before(step);
-        let end = own.ends.get(step as usize).copied().unwrap_or(sample);
-        Stretch { sample, samples: end - sample, ..of_rank }
+    fn batch(&self, step: u64) -> Result<Stretch> {
+        self.rank.batch(self.first + step * self.workers)
     }
 
-    fn around(&self, rest: &Rest, sample: u64) -> Stretch {
-        self.batch(rest, self.step_of(rest, sample))
+    fn before(&self, step: u64) -> u64 {
+        self.ends.before(self, step)
     }
 
-    fn step_of(&self, rest: &Rest, sample: u64) -> u64 {
-        self.steps(rest).step_of(sample)
+    fn step_of(&self, sample: u64) -> u64 {
+        self.ends.step_of(self, sample)
     }
 
-    fn sample_at(&self, rest: &Rest, position: u64) -> Option<u64> {
-        let own = self.steps(rest);
-        let sample = self.inner.sample_at(&own.rest, position)?;
-        let step = self.inner.step_of(&own.rest, sample);
-        let past = step.checked_sub(own.first).filter(|past| past.is_multiple_of(self.workers))?;
-        let within = sample - self.inner.batch(&own.rest, step).sample;
-        Some(own.before(past / self.workers) + within)
+    fn sample_at(&self, position: u64) -> Option<u64> {
+        let sample = self.rank.sample_at(position)?;
+        let step = self.rank.step_of(sample);
+        let past = step.checked_sub(self.first).filter(|past| past.is_multiple_of(self.workers))?;
+        Some(self.before(past / self.workers) + (sample - self.rank.before(step)))
+    }
+
+    fn fill(&self, step: u64, batch: &mut BatchPlan) -> Result<bool> {
+        self.rank.fill(self.first + step * self.workers, batch)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::batching::{Batching, Counts, Rest, Stretch};
+use super::batching::{Deal, Rest, Stretch};
 use super::shard::Shard;
-use crate::EpochOrder;
+use crate::{EpochOrder, Piece};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// One row that a rank serves.
@@ -28,46 +28,59 @@ pub struct BatchPlan {
     pub step: u64,
     /// The position of the first row; the others follow at distances of [`stride`](Self::stride).
     pub first: u64,
-    /// The number of shards.
+    /// From each position to the next: the number of shards, or 1 in a plan of packs, whose pieces follow each other.
     pub stride: u64,
     /// The row ids, in the order to serve them: as many as the batch size, or fewer, as in an epoch's last batch.
     pub rows: Vec<u64>,
     /// How many of the rows are pads. These are always the last ones.
     pub pads: usize,
+    /// Which tokens of each of the rows to serve, in a plan of packs; nothing in a plan of rows.
+    pub pieces: Vec<Piece>,
+    /// How many of the pieces there are up to the end of each pack.
+    pub packs: Vec<usize>,
+}
+
+impl BatchPlan {
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.pieces.clear();
+        self.packs.clear();
+        self.pads = 0;
+    }
 }
 
 /// One epoch of one rank: a pure function from sample number, or step, to rows.
 ///
-/// It is cheap to clone, never changes, and every method but the iterators' is O(1) per row.
+/// It is cheap to clone, never changes, and every method but the iterators' is O(1) per row; where steps have different
+/// numbers of rows, the first question that counts samples costs O(1) per step.
 #[derive(Debug, Clone)]
 pub struct EpochPlan {
     pub(super) order: Arc<dyn EpochOrder>,
-    pub(super) batching: Arc<dyn Batching>,
     pub(super) rest: Rest,
-    pub(super) whole: Counts,
-    pub(super) left: Counts,
+    pub(super) batch_size: u64,
+    /// All of the epoch.
+    pub(super) whole: Arc<dyn Deal>,
+    /// What is left of it.
+    pub(super) left: Arc<dyn Deal>,
     /// Positions from `start` on that all ranks together serve.
     pub(super) served: u64,
-    /// The stretch that has the first sample, which may have all of them.
-    pub(super) stretch: Stretch,
 }
 
-impl Counts {
-    /// How many steps of those that are left come before `step`, which is counted from the beginning of the epoch.
-    pub(super) fn steps_done(self, left: Self, step: u64) -> Result<u64> {
-        let first = self.steps - left.steps;
-        if step >= self.steps {
-            let error = Error::new(ErrorKind::OutOfRange, format!("step {step} of an epoch of {} steps", self.steps));
-            return Err(match self.steps.checked_sub(1) {
-                Some(last) => error.with_hint(format!("steps are {first} to {last}")),
-                None => error,
-            });
-        }
-        step.checked_sub(first).ok_or_else(|| {
-            let message = format!("step {step} of an epoch that was resumed at step {first}");
-            Error::new(ErrorKind::OutOfRange, message).with_hint("set the epoch again to serve all of it")
-        })
+/// How many steps of those that are left come before `step`, which is counted from the beginning of the epoch.
+pub(super) fn steps_done(whole: &dyn Deal, left: &dyn Deal, step: u64) -> Result<u64> {
+    let steps = whole.steps();
+    let first = steps - left.steps();
+    if step >= steps {
+        let error = Error::new(ErrorKind::OutOfRange, format!("step {step} of an epoch of {steps} steps"));
+        return Err(match steps.checked_sub(1) {
+            Some(last) => error.with_hint(format!("steps are {first} to {last}")),
+            None => error,
+        });
     }
+    step.checked_sub(first).ok_or_else(|| {
+        let message = format!("step {step} of an epoch that was resumed at step {first}");
+        Error::new(ErrorKind::OutOfRange, message).with_hint("set the epoch again to serve all of it")
+    })
 }
 
 impl EpochPlan {
@@ -91,24 +104,24 @@ impl EpochPlan {
         self.rest.start
     }
 
-    /// Rows per batch on this rank: the most that one has.
+    /// Rows, or packs, per batch on this rank: the most that one has.
     pub fn batch_size(&self) -> u64 {
-        self.batching.most_rows()
+        self.batch_size
     }
 
     /// How many samples this rank has in the epoch, pads included, those before [`start`](Self::start) counted too.
     pub fn len(&self) -> u64 {
-        self.whole.samples
+        self.whole.samples().max(self.left.samples())
     }
 
     /// How many of them are left, from [`start`](Self::start) on.
     pub fn samples_left(&self) -> u64 {
-        self.left.samples
+        self.left.samples()
     }
 
     /// The number of the first sample that is left: 0 unless the epoch was resumed.
     pub fn first_sample(&self) -> u64 {
-        self.whole.samples - self.left.samples
+        self.len() - self.left.samples()
     }
 
     /// Whether this rank has none.
@@ -119,12 +132,12 @@ impl EpochPlan {
     /// How many batches this rank has in the epoch, those before [`start`](Self::start) counted too: the same number on
     /// every rank.
     pub fn steps(&self) -> u64 {
-        self.whole.steps
+        self.whole.steps()
     }
 
     /// How many of them are left, from [`start`](Self::start) on.
     pub fn steps_left(&self) -> u64 {
-        self.left.steps
+        self.left.steps()
     }
 
     /// The first step that is left: 0 unless the epoch was resumed.
@@ -132,7 +145,7 @@ impl EpochPlan {
     /// Steps are counted back from the end of the epoch: its last step has the same number wherever it was resumed.
     /// With the shard count and batch size of the interrupted run that is the step after the last one that was served.
     pub fn first_step(&self) -> u64 {
-        self.whole.steps - self.left.steps
+        self.whole.steps() - self.left.steps()
     }
 
     /// This rank's `p`-th sample; `None` before [`first_sample`](Self::first_sample) and from [`len`](Self::len) on.
@@ -141,24 +154,22 @@ impl EpochPlan {
     ///
     /// `Internal` if the order breaks its contract.
     pub fn at(&self, p: u64) -> Result<Option<Sample>> {
-        match p.checked_sub(self.first_sample()) {
-            Some(p) => {
-                let mut stretch = self.stretch;
-                self.at_left(p, &mut stretch)
-            }
-            None => Ok(None),
-        }
+        let Some(left) = p.checked_sub(self.first_sample()) else { return Ok(None) };
+        self.at_left(left, &mut None)
     }
 
-    /// The `p`-th of the samples that are left. `stretch` is the last one that was looked up.
-    pub(super) fn at_left(&self, p: u64, stretch: &mut Stretch) -> Result<Option<Sample>> {
-        if p >= self.left.samples {
+    /// The `p`-th of the samples that are left. `held` is the stretch that was looked up last, with the number of its
+    /// first sample.
+    pub(super) fn at_left(&self, p: u64, held: &mut Option<(u64, Stretch)>) -> Result<Option<Sample>> {
+        if p >= self.left.samples() {
             return Ok(None);
         }
-        if p.checked_sub(stretch.sample).is_none_or(|past| past >= stretch.samples) {
-            *stretch = self.batching.around(&self.rest, p);
+        let past = |(first, stretch): (u64, Stretch)| p.checked_sub(first).filter(|past| *past < stretch.samples);
+        if held.and_then(past).is_none() {
+            *held = Some(self.left.around(p)?);
         }
-        let position = stretch.first + (p - stretch.sample) * stretch.stride;
+        let Some(((_, stretch), past)) = held.and_then(|held| Some((held, past(held)?))) else { return Ok(None) };
+        let position = stretch.first + past * stretch.stride;
         let pad = position >= self.order.len();
         Ok(Some(Sample { position, row: self.row(position)?, pad }))
     }
@@ -167,16 +178,16 @@ impl EpochPlan {
     /// [`at`](Self::at) has none.
     #[doc(hidden)]
     pub fn step_of(&self, p: u64) -> Option<(u64, u64)> {
-        let left = p.checked_sub(self.first_sample()).filter(|left| *left < self.left.samples)?;
-        let step = self.batching.step_of(&self.rest, left);
-        Some((self.first_step() + step, left - self.batching.batch(&self.rest, step).sample))
+        let left = p.checked_sub(self.first_sample()).filter(|left| *left < self.left.samples())?;
+        let step = self.left.step_of(left);
+        Some((self.first_step() + step, left - self.left.before(step)))
     }
 
     /// The number of this rank's sample at a position, which is a pad from the order's length on; `None` if it has
     /// none there.
     #[doc(hidden)]
     pub fn sample_at(&self, position: u64) -> Option<u64> {
-        let left = self.batching.sample_at(&self.rest, position).filter(|left| *left < self.left.samples)?;
+        let left = self.left.sample_at(position).filter(|left| *left < self.left.samples())?;
         Some(self.first_sample() + left)
     }
 
@@ -198,23 +209,22 @@ impl EpochPlan {
     /// `OutOfRange` before [`first_step`](Self::first_step) and from [`steps`](Self::steps) on, `TooLarge` if there is
     /// no memory for the row ids, and `Internal` if the order breaks its contract. `batch` is then empty.
     pub fn fill(&self, step: u64, batch: &mut BatchPlan) -> Result<()> {
-        batch.rows.clear();
-        batch.pads = 0;
-        let done = self.whole.steps_done(self.left, step)?;
-        let Stretch { sample, samples, first, stride } = self.batching.batch(&self.rest, done);
-        let count = self.left.samples.saturating_sub(sample).min(samples);
+        batch.clear();
+        let done = steps_done(&*self.whole, &*self.left, step)?;
+        let Stretch { first, stride, samples } = self.left.batch(done)?;
         (batch.epoch, batch.step) = (self.rest.epoch, step);
         (batch.first, batch.stride) = (first, stride);
 
-        let too_large = || Error::new(ErrorKind::TooLarge, format!("no memory for a batch of {count} row ids"));
-        let count = usize::try_from(count).map_err(|_| too_large())?;
+        let too_large = || Error::new(ErrorKind::TooLarge, format!("no memory for a batch of {samples} row ids"));
+        let count = usize::try_from(samples).map_err(|_| too_large())?;
         batch.rows.try_reserve(count).map_err(|_| too_large())?;
         batch.rows.resize(count, 0);
-        if let Err(error) = self.fill_rows(batch) {
-            batch.rows.clear();
-            return Err(error);
-        }
-        Ok(())
+        let filled = match self.left.fill(done, batch) {
+            Ok(false) => self.fill_rows(batch),
+            Ok(true) => Ok(()),
+            Err(error) => Err(error),
+        };
+        filled.inspect_err(|_| batch.clear())
     }
 
     fn fill_rows(&self, batch: &mut BatchPlan) -> Result<()> {
@@ -259,7 +269,7 @@ impl EpochPlan {
 
     /// All samples of this rank that are left, one by one.
     pub fn samples(&self) -> Samples {
-        Samples { plan: self.clone(), next: self.first_sample(), stretch: self.stretch }
+        Samples { plan: self.clone(), next: self.first_sample(), held: None }
     }
 
     /// All batches of this rank that are left.
@@ -293,7 +303,8 @@ impl EpochPlan {
 pub struct Samples {
     plan: EpochPlan,
     next: u64,
-    stretch: Stretch,
+    /// The stretch that has the last one.
+    held: Option<(u64, Stretch)>,
 }
 
 impl Samples {
@@ -308,7 +319,7 @@ impl Iterator for Samples {
 
     fn next(&mut self) -> Option<Self::Item> {
         let left = self.next - self.plan.first_sample();
-        let sample = self.plan.at_left(left, &mut self.stretch).transpose()?;
+        let sample = self.plan.at_left(left, &mut self.held).transpose()?;
         self.next += 1;
         Some(sample)
     }

@@ -8,7 +8,8 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// What becomes of the rows that do not divide evenly among the shards.
 ///
-/// Written and parsed as `wrap`, `drop`, `uneven` and `error`.
+/// Written and parsed as `wrap`, `drop`, `uneven`, `error` and `even`. In a plan of packs, what is said of samples and
+/// rows is true of packs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Tail {
     /// Every shard gets `ceil(n / S)` samples; the positions beyond the last row wrap around to the first ones and are
@@ -23,11 +24,15 @@ pub enum Tail {
     Uneven,
     /// Every shard gets `n / S` samples, and it is an error if that is not a whole number.
     Error,
+    /// Of packs alone: as many are opened as make steps equal, which is to say that pieces are taken out of packs with
+    /// several and are packs of their own then. Nothing is lost and nothing comes twice. It is an error if there are
+    /// fewer pieces than packs of a step over all ranks.
+    Even,
 }
 
 impl Tail {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Wrap, Self::Drop, Self::Uneven, Self::Error];
+    pub const ALL: [Self; 5] = [Self::Wrap, Self::Drop, Self::Uneven, Self::Error, Self::Even];
 
     fn name(self) -> &'static str {
         match self {
@@ -35,6 +40,7 @@ impl Tail {
             Self::Drop => "drop",
             Self::Uneven => "uneven",
             Self::Error => "error",
+            Self::Even => "even",
         }
     }
 }
@@ -51,7 +57,7 @@ impl FromStr for Tail {
     fn from_str(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|tail| tail.name() == name).ok_or_else(|| {
             Error::new(ErrorKind::InvalidArgument, format!("no tail policy is called {name:?}"))
-                .with_hint("use wrap, drop, uneven or error")
+                .with_hint("use wrap, drop, uneven, error, or even for packs")
         })
     }
 }
@@ -261,6 +267,10 @@ impl Shard {
                 let message = format!("{n} rows do not divide evenly among {shards} shards: {rest} are left over");
                 Err(Error::new(ErrorKind::InvalidArgument, message)
                     .with_hint("use the tail policy wrap, drop or uneven, or another world size"))
+            }
+            Tail::Even => {
+                Err(Error::new(ErrorKind::InvalidArgument, "the tail policy even is for packs, not for rows")
+                    .with_hint("use the tail policy wrap, drop or uneven"))
             }
         }
     }

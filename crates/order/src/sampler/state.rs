@@ -6,6 +6,8 @@ use std::str::FromStr;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::batching::ROWS;
+use super::packs::PACKS;
+use super::plan::steps_done;
 use super::{DistributedSampler, ReplicaLayout, Tail, after};
 use crate::Outline;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -20,7 +22,7 @@ const V2: &str = "rowdex-state-v2";
 ///
 /// Written and parsed as one line of printable ASCII that no shell changes, of fields with colons between them:
 /// `rowdex-state-v2:<fingerprint>:<epoch>:<consumed>:rows:<order>:<deal>:<check>`. Fingerprint and check are 16
-/// hexadecimal digits, epoch and consumed are decimal, `rows` is the kind of plan, order is an [`Outline`], and deal
+/// hexadecimal digits, epoch and consumed are decimal, `rows` or `packs` is the kind of plan, order is an [`Outline`], and deal
 /// says how its positions were dealt ([`Run`]). The check is xxh3-64 of all that comes before its colon. States of
 /// version 1, which end after `consumed`, are parsed, too, and written as they were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,7 +31,7 @@ pub struct State {
     pub fingerprint: u64,
     /// The epoch to go on with.
     pub epoch: u64,
-    /// How many positions of that epoch's order are served, counted over all ranks.
+    /// How many positions of that epoch's order are served, counted over all ranks: rows, or pieces of packs.
     pub consumed: u64,
     /// What the run was; nothing in a state of version 1. Going on does not ask for it.
     pub run: Option<Run>,
@@ -46,7 +48,7 @@ pub struct Run {
     pub order: Outline,
     /// How many ranks there were.
     pub world_size: u32,
-    /// Rows per step and rank: the most at a step.
+    /// Rows, or packs, per step and rank: the most at a step.
     pub batch_size: u64,
     /// What became of rows that do not divide evenly.
     pub tail: Tail,
@@ -75,14 +77,13 @@ impl DistributedSampler {
     ///
     /// `OutOfRange` if the epoch has no such step left.
     pub fn state_after(&self, epoch: u64, step: u64) -> Result<State> {
-        let (whole, left) = (self.whole(epoch), self.left(epoch));
-        let done = whole.steps_done(left, step)? + 1;
-        let (epoch, consumed) = if done == left.steps {
+        let (whole, left) = (self.whole(epoch)?, self.left(epoch)?);
+        let done = steps_done(&*whole, &*left, step)? + 1;
+        let (epoch, consumed) = if done == left.steps() {
             (after(epoch)?, 0)
         } else {
-            let rest = self.rest(epoch);
             // No overflow: another step follows, so this is the position of a sample.
-            (epoch, rest.start + self.batching.served(&rest, done))
+            (epoch, self.start(epoch) + left.served(done)?)
         };
         Ok(self.state_at(epoch, consumed))
     }
@@ -153,7 +154,7 @@ impl fmt::Display for Run {
 
 impl Run {
     /// What is written so; it may be written in another way, too.
-    fn parse(order: &str, deal: &str) -> Option<Self> {
+    fn parse(kind: &'static str, order: &str, deal: &str) -> Option<Self> {
         let mut words = deal.split(',');
         let (world_size, batch_size) = words.next()?.split_once('x')?;
         let mut run = Self {
@@ -165,7 +166,7 @@ impl Run {
             replica_layout: ReplicaLayout::default(),
             drop_last_batch: false,
             start: 0,
-            kind: ROWS,
+            kind,
         };
         for word in words {
             match word.split_once('-') {
@@ -227,15 +228,12 @@ fn checked(text: &str) -> Result<Option<State>> {
             .with_hint("copy the whole line, or go on from another checkpoint"));
     }
     let mut fields = said.split(':').skip(4);
-    match fields.next() {
-        Some(ROWS) => {}
-        Some(plan) => {
-            return Err(newer(format!("a state of a plan of {plan}, and this version has plans of {ROWS} alone")));
-        }
-        None => return Ok(None),
-    }
+    let Some(plan) = fields.next() else { return Ok(None) };
+    let Some(kind) = [ROWS, PACKS].into_iter().find(|kind| *kind == plan) else {
+        return Err(newer(format!("a state of a plan of {plan}, and this version has plans of {ROWS} and {PACKS}")));
+    };
     let run = fields.next().zip(fields.next()).filter(|_| fields.next().is_none());
-    let run = run.and_then(|(order, deal)| Run::parse(order, deal));
+    let run = run.and_then(|(order, deal)| Run::parse(kind, order, deal));
     let run = run.ok_or_else(|| newer(format!("{text:?} says more than this version knows")))?;
     let place = said.strip_prefix(V2).and_then(|rest| State::place(rest.strip_prefix(':')?));
     Ok(place.map(|state| State { run: Some(run), ..state }))
@@ -364,7 +362,7 @@ mod tests {
     #[test]
     fn what_a_later_version_may_write_is_refused_by_name() {
         for (text, word) in [
-            ("rowdex-state-v2:0000000000000abc:1:2:packs:global,seed-1:8x256", "packs"),
+            ("rowdex-state-v2:0000000000000abc:1:2:heaps:global,seed-1:8x256", "heaps"),
             ("rowdex-state-v2:0000000000000abc:1:2:rows:spiral,seed-1:8x256", "spiral"),
             ("rowdex-state-v2:0000000000000abc:1:2:rows:global,seed-1:8x256,backwards", "backwards"),
             ("rowdex-state-v2:0000000000000abc:1:2:rows:global,seed-1:8x256:more", "more"),

@@ -1,6 +1,7 @@
 //! What the sampler promises, over worlds small enough to list: of both plans that there are, but for what equal rows
 //! alone promise.
 
+mod packs;
 pub(super) mod plans;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use proptest::prelude::*;
 
 use self::plans::Cut;
 use super::*;
-use crate::{Blocks, Contiguous, Explicit, Global, MAX_LEN, Sequential, Torch, conformance};
+use crate::{Blocks, Contiguous, EpochOrder, Explicit, Global, MAX_LEN, Sequential, Torch, conformance};
 
 /// A given list in every epoch, in which rows may be missing or repeated.
 #[derive(Debug)]
@@ -56,7 +57,7 @@ fn global(n: u64) -> Arc<dyn Order> {
 fn unit(cut: Cut) -> u64 {
     match cut {
         Cut::Rows(batch_size) => batch_size as u64,
-        Cut::Drawn(_) => 8,
+        Cut::Drawn(_) | Cut::Packs(..) => 8,
     }
 }
 
@@ -136,6 +137,10 @@ fn rows() -> impl Strategy<Value = Cut> {
     (1_usize..9).prop_map(Cut::from)
 }
 
+fn packs() -> impl Strategy<Value = Cut> {
+    (1_usize..4, any::<u64>()).prop_map(|(packs, seed)| Cut::Packs(packs, seed))
+}
+
 fn cuts() -> impl Strategy<Value = Cut> {
     prop_oneof![rows(), any::<u64>().prop_map(Cut::drawn)]
 }
@@ -205,7 +210,7 @@ proptest! {
                 let count = batch_plan.rows.len();
                 let is_full = match cut {
                     Cut::Rows(batch_size) => count == batch_size,
-                    Cut::Drawn(_) => (1..=7).contains(&count),
+                    Cut::Drawn(_) | Cut::Packs(..) => (1..=7).contains(&count),
                 };
                 prop_assert!(is_full || (batch_plan.step + 1 == steps && !drop_last));
             }
@@ -230,7 +235,7 @@ proptest! {
 
     #[test]
     fn the_merged_stream_does_not_depend_on_the_number_of_workers(
-        (n, size, cut) in worlds(cuts()), tail in tails(), workers in 0_u64..6, sort: prop::sample::Index,
+        (n, size, cut) in worlds(prop_oneof![cuts(), packs()]), tail in tails(), workers in 0_u64..6, sort: prop::sample::Index,
     ) {
         let sampler = world(&orders_of(sort, n), size, cut, tail).pop().unwrap();
         let plan = sampler.plan(1).unwrap();
@@ -278,7 +283,7 @@ proptest! {
 
     #[test]
     fn resuming_after_any_step_goes_on_as_if_nothing_had_happened(
-        (n, size, cut) in worlds(cuts()), tail in tails(), drop_last: bool, sort: prop::sample::Index,
+        (n, size, cut) in worlds(prop_oneof![2 => cuts(), 1 => packs()]), tail in tails(), drop_last: bool, sort: prop::sample::Index,
     ) {
         let orders = orders_of(sort, n);
         for sampler in world(&orders, size, cut, tail) {
@@ -473,6 +478,7 @@ fn replicas_see_the_same_batches_and_together_the_whole_epoch() {
     for (name, orders) in conformance::every(101, 7).unwrap() {
         replicas_share(&name, &orders, 4.into());
         replicas_share(&name, &orders, Cut::drawn(5));
+        replicas_share(&name, &orders, Cut::Packs(2, 5));
     }
 }
 
@@ -514,7 +520,7 @@ fn replicas_count_once_in_what_is_consumed() {
 #[test]
 fn no_rows_make_no_steps() {
     for orders in [global(0), Arc::new(Sequential::new(0).unwrap())] {
-        for tail in Tail::ALL {
+        for tail in [Tail::Wrap, Tail::Drop, Tail::Uneven, Tail::Error] {
             let drawn = world(&orders, 3, Cut::drawn(1), tail);
             for mut sampler in world(&orders, 3, 2, tail).into_iter().chain(drawn) {
                 assert_eq!((sampler.len(), sampler.steps()), (0, 0));
@@ -682,7 +688,7 @@ fn a_batch_is_written_over_the_one_before() {
 
 #[test]
 fn skipping_ahead_is_the_same_as_walking() {
-    for cut in [Cut::Rows(4), Cut::drawn(2)] {
+    for cut in [Cut::Rows(4), Cut::drawn(2), Cut::Packs(2, 3)] {
         let plan = world(&global(97), 3, cut, Tail::Wrap).remove(1).plan(0).unwrap();
         let samples: Vec<Sample> = plan.samples().map(|sample| sample.unwrap()).collect();
         let batches: Vec<BatchPlan> = plan.batches_of_worker(1, 2).unwrap().map(|batch| batch.unwrap()).collect();
@@ -698,7 +704,7 @@ fn skipping_ahead_is_the_same_as_walking() {
 
 #[test]
 fn samples_are_found_by_their_step_and_by_their_position() {
-    for cut in [Cut::Rows(4), Cut::drawn(3)] {
+    for cut in [Cut::Rows(4), Cut::drawn(3), Cut::Packs(2, 3)] {
         for tail in [Tail::Wrap, Tail::Drop, Tail::Uneven] {
             let mut world = world(&global(97), 3, cut, tail);
             let state = world[0].state_after(1, 2).unwrap();

@@ -53,7 +53,7 @@ impl DistributedSampler {
         }
         let mut sampler = match self.batching.equal_rows() {
             Some(size) => worker_of_rows(self, size, worker, workers)?,
-            None => worker_of_steps(self, worker, workers),
+            None => worker_of_steps(self, worker, workers)?,
         };
         sampler.set_epoch(self.epoch);
         sampler.part_of = Some(Arc::new(PartOf { rank: self.clone(), worker, workers }));
@@ -157,9 +157,8 @@ impl EpochOrder for WorkerEpochOrder {
         if position >= self.len {
             return None;
         }
-        let mut stretch = self.plan.stretch;
         // An order that breaks its contract shows as one without a row here, which the sampler reports.
-        self.plan.at_left(self.sample(position), &mut stretch).ok().flatten().map(|sample| sample.row)
+        self.plan.at_left(self.sample(position), &mut None).ok().flatten().map(|sample| sample.row)
     }
 
     fn position(&self, row: u64) -> Option<u64> {
@@ -168,7 +167,7 @@ impl EpochOrder for WorkerEpochOrder {
         let mut position = plan.order.position(row)?;
         // As a pad it is served at its position plus the length, and so on.
         while position < end {
-            let sample = plan.batching.sample_at(&plan.rest, position).filter(|sample| *sample < plan.left.samples);
+            let sample = plan.left.sample_at(position).filter(|sample| *sample < plan.left.samples());
             if let Some(place) = sample.and_then(|sample| self.place(sample)) {
                 return Some(place);
             }

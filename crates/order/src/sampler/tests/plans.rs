@@ -3,13 +3,16 @@
 
 use std::sync::Arc;
 
-use super::{Batching, Counts, DistributedSampler, Order, Rest, Shard, Stretch, Tail};
+use super::{Batching, Deal, DistributedSampler, Order, Rest, Result, Shard, Stretch, Tail};
+use crate::{Lengths, Pack, Packed};
 
 /// What decides the batches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Cut {
     Rows(usize),
     Drawn(Drawn),
+    /// So many packs, of rows whose lengths this is the seed of.
+    Packs(usize, u64),
 }
 
 impl From<usize> for Cut {
@@ -28,7 +31,38 @@ impl Cut {
         match self {
             Self::Rows(batch_size) => DistributedSampler::new(orders, shard, batch_size).unwrap(),
             Self::Drawn(drawn) => DistributedSampler::with_batching(orders, shard, Arc::new(drawn)).unwrap(),
+            Self::Packs(packs, seed) => {
+                DistributedSampler::of_packs(Arc::new(packed(orders, seed)), shard, packs).unwrap()
+            }
         }
+    }
+}
+
+/// In blocks of 16 positions, with some rows that are empty and some that are split.
+pub(crate) fn packed(orders: Arc<dyn Order>, seed: u64) -> Packed {
+    let lengths = Arc::new(DrawnLengths { rows: orders.rows().unwrap_or(u64::MAX), seed });
+    Packed::new(orders, lengths, Pack { block: 16, ..Pack::of(40) }).unwrap()
+}
+
+/// Lengths from 0 to 60, short ones more often.
+#[derive(Debug)]
+pub(crate) struct DrawnLengths {
+    pub(crate) rows: u64,
+    pub(crate) seed: u64,
+}
+
+impl Lengths for DrawnLengths {
+    fn len(&self) -> u64 {
+        self.rows
+    }
+
+    fn length(&self, row: u64) -> Result<u64> {
+        let drawn = (row ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31).wrapping_mul(0x9e37_79b9);
+        Ok((drawn >> 40) % 61 * ((drawn >> 20) % 4 + 1) / 4)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.seed
     }
 }
 
@@ -44,7 +78,9 @@ pub(crate) struct Drawn {
 const PAIR: u64 = 8;
 
 /// One epoch from where this world began it, of all shards.
+#[derive(Debug)]
 struct Dealt {
+    rest: Rest,
     seed: u64,
     epoch: u64,
     shards: u64,
@@ -63,11 +99,11 @@ impl Drawn {
         let tail = match rest.shard.tail() {
             Tail::Wrap => over.next_multiple_of(shards),
             Tail::Uneven => over,
-            Tail::Drop | Tail::Error => over / shards * shards,
+            Tail::Drop | Tail::Error | Tail::Even => over / shards * shards,
         };
         let is_short = tail < PAIR * shards;
         let tail = if rest.drop_last_batch && is_short { 0 } else { tail };
-        let mut dealt = Dealt { seed: self.seed, epoch: rest.epoch, shards, pairs, tail, done: 0 };
+        let mut dealt = Dealt { rest: *rest, seed: self.seed, epoch: rest.epoch, shards, pairs, tail, done: 0 };
         dealt.done = dealt.step_at(start);
         assert_eq!(dealt.begins(dealt.done), start, "a plan goes on after a step: {rest:?}");
         dealt
@@ -84,7 +120,7 @@ impl Dealt {
         (drawn % 7) as i64 - 3
     }
 
-    fn steps(&self) -> u64 {
+    fn all_steps(&self) -> u64 {
         let of_tail = match self.tail {
             0 => 0,
             tail => 1 + u64::from(tail > 7 * self.shards),
@@ -93,23 +129,26 @@ impl Dealt {
     }
 
     /// The rows of a shard before a step.
-    fn before(&self, shard: u64, step: u64) -> u64 {
+    fn rows_before(&self, shard: u64, step: u64) -> u64 {
         if step <= 2 * self.pairs {
             let more = if step % 2 == 1 { self.more(shard, step / 2) } else { 0 };
             return (4 * step).strict_add_signed(more);
         }
-        let of_tail =
-            if step < self.steps() { 4 } else { self.tail / self.shards + u64::from(shard < self.tail % self.shards) };
+        let of_tail = if step < self.all_steps() {
+            4
+        } else {
+            self.tail / self.shards + u64::from(shard < self.tail % self.shards)
+        };
         PAIR * self.pairs + of_tail
     }
 
     fn rows(&self, shard: u64, step: u64) -> u64 {
-        self.before(shard, step + 1) - self.before(shard, step)
+        self.rows_before(shard, step + 1) - self.rows_before(shard, step)
     }
 
     /// The position of a step, from the beginning of the dealt.
     fn begins(&self, step: u64) -> u64 {
-        (0..self.shards).map(|shard| self.before(shard, step)).sum()
+        (0..self.shards).map(|shard| self.rows_before(shard, step)).sum()
     }
 
     fn begins_of(&self, shard: u64, step: u64) -> u64 {
@@ -119,7 +158,7 @@ impl Dealt {
     /// The step that a position is of.
     fn step_at(&self, position: u64) -> u64 {
         let first = (position / (4 * self.shards)).saturating_sub(2);
-        (first..self.steps()).find(|step| position < self.begins(step + 1)).unwrap_or(self.steps())
+        (first..self.all_steps()).find(|step| position < self.begins(step + 1)).unwrap_or(self.all_steps())
     }
 }
 
@@ -128,54 +167,58 @@ impl Batching for Drawn {
         "drawn"
     }
 
-    fn most_rows(&self) -> u64 {
+    fn batch_size(&self) -> u64 {
         7
     }
 
-    fn counts(&self, rest: &Rest) -> Counts {
-        let (dealt, shard) = (self.dealt(rest), rest.shard.index().into());
-        let samples = dealt.before(shard, dealt.steps()) - dealt.before(shard, dealt.done);
-        Counts { samples, steps: dealt.steps() - dealt.done }
+    fn check(&self, shard: Shard, positions: u64) -> Result<()> {
+        shard.samples(positions).map(|_| ())
     }
 
-    fn served(&self, rest: &Rest, steps: u64) -> u64 {
-        let dealt = self.dealt(rest);
-        dealt.begins(dealt.done + steps) - dealt.begins(dealt.done)
+    fn deal(&self, rest: &Rest) -> Result<Arc<dyn Deal>> {
+        self.check(rest.shard, rest.left())?;
+        Ok(Arc::new(self.dealt(rest)))
+    }
+}
+
+impl Deal for Dealt {
+    fn steps(&self) -> u64 {
+        self.all_steps() - self.done
     }
 
-    fn batch(&self, rest: &Rest, step: u64) -> Stretch {
-        let (dealt, shard) = (self.dealt(rest), rest.shard.index().into());
-        let step = dealt.done + step;
-        let sample = dealt.before(shard, step) - dealt.before(shard, dealt.done);
-        Stretch {
-            sample,
-            samples: dealt.rows(shard, step),
-            first: rest.began + dealt.begins_of(shard, step),
-            stride: 1,
-        }
+    fn samples(&self) -> u64 {
+        self.before(self.steps())
     }
 
-    fn around(&self, rest: &Rest, sample: u64) -> Stretch {
-        match self.counts(rest).samples {
-            0 => Stretch { sample: 0, samples: 0, first: rest.start, stride: 1 },
-            _ => self.batch(rest, self.step_of(rest, sample)),
-        }
+    fn served(&self, steps: u64) -> Result<u64> {
+        Ok(self.begins(self.done + steps) - self.begins(self.done))
     }
 
-    fn step_of(&self, rest: &Rest, sample: u64) -> u64 {
-        let (dealt, shard) = (self.dealt(rest), rest.shard.index().into());
-        let sample = dealt.before(shard, dealt.done) + sample;
+    fn batch(&self, step: u64) -> Result<Stretch> {
+        let (shard, step) = (self.rest.shard.index().into(), self.done + step);
+        let first = self.rest.began + self.begins_of(shard, step);
+        Ok(Stretch { first, stride: 1, samples: self.rows(shard, step) })
+    }
+
+    fn before(&self, step: u64) -> u64 {
+        let shard = self.rest.shard.index().into();
+        self.rows_before(shard, self.done + step) - self.rows_before(shard, self.done)
+    }
+
+    fn step_of(&self, sample: u64) -> u64 {
+        let shard = self.rest.shard.index().into();
+        let sample = self.rows_before(shard, self.done) + sample;
         let first = sample / PAIR * 2;
-        let step = (first..dealt.steps()).find(|step| sample < dealt.before(shard, step + 1));
-        step.unwrap_or(dealt.steps()) - dealt.done
+        let step = (first..self.all_steps()).find(|step| sample < self.rows_before(shard, step + 1));
+        step.unwrap_or(self.all_steps()) - self.done
     }
 
-    fn sample_at(&self, rest: &Rest, position: u64) -> Option<u64> {
-        let (dealt, shard) = (self.dealt(rest), rest.shard.index().into());
+    fn sample_at(&self, position: u64) -> Option<u64> {
+        let (shard, rest) = (self.rest.shard.index().into(), &self.rest);
         let position = position.checked_sub(rest.start)? + (rest.start - rest.began);
-        let step = Some(dealt.step_at(position)).filter(|step| *step < dealt.steps())?;
+        let step = Some(self.step_at(position)).filter(|step| *step < self.all_steps())?;
         let within =
-            position.checked_sub(dealt.begins_of(shard, step)).filter(|within| *within < dealt.rows(shard, step))?;
-        Some(dealt.before(shard, step) - dealt.before(shard, dealt.done) + within)
+            position.checked_sub(self.begins_of(shard, step)).filter(|within| *within < self.rows(shard, step))?;
+        Some(self.before(step - self.done) + within)
     }
 }
