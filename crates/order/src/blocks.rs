@@ -118,10 +118,10 @@ impl Order for Blocks {
         let mut start = 0;
         for group in (0..groups.count()).map_while(|place| sequence.forward(place)) {
             let [first, end] = [groups.starts[group as usize], groups.starts[group as usize + 1]];
-            places.push(Place { start, row: first });
+            places.push(GroupPlace { start, row: first });
             start += end - first;
         }
-        places.push(Place { start, row: start });
+        places.push(GroupPlace { start, row: start });
         // No more groups than fit memory, so `k` fits `usize` as they do.
         let windows = Windows::new(key, longest(&places, self.k as usize), groups.count().div_ceil(self.k));
         Ok(Arc::new(Shuffled { groups, sequence, places: places.into_boxed_slice(), k: self.k as usize, windows }))
@@ -147,7 +147,7 @@ impl Order for Blocks {
 
 /// Where a row group lies in the shuffled sequence of them.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct GroupPlace {
     /// The position that its rows begin at, before rows are shuffled.
     start: u64,
     /// Its first row.
@@ -155,7 +155,7 @@ struct Place {
 }
 
 /// The most rows of a window.
-fn longest(places: &[Place], k: usize) -> u64 {
+fn longest(places: &[GroupPlace], k: usize) -> u64 {
     let starts = || places.iter().step_by(k).chain(places.last()).map(|place| place.start);
     starts().skip(1).zip(starts()).map(|(end, start)| end - start).max().unwrap_or(0)
 }
@@ -167,7 +167,7 @@ struct Shuffled {
     /// Place in the sequence -> row group.
     sequence: Permutation,
     /// Of every row group, and one more for the end.
-    places: Box<[Place]>,
+    places: Box<[GroupPlace]>,
     k: usize,
     windows: Windows,
 }
@@ -211,7 +211,7 @@ impl Shuffled {
             let starts = &self.places[window.first..window.end];
             place = window.first + starts.partition_point(|place| place.start <= position) - 1;
         }
-        let Place { start, row } = self.places[place];
+        let GroupPlace { start, row } = self.places[place];
         row + (position - start)
     }
 }

@@ -2,7 +2,7 @@
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 
-use super::fit::best_fit;
+use super::fit::{best_fit, next_fit};
 use super::{Algorithm, Empty, Overflow, Pack, Piece};
 use crate::permutation::{Key, Permutation};
 use crate::philox::{Philox, below};
@@ -118,12 +118,12 @@ impl Pack {
     /// What a block comes to.
     pub(crate) fn count(&self, rows: &[u64], lengths: &[u64], scratch: &mut Vec<u32>) -> Result<PackCounts> {
         match self.algorithm {
-            Algorithm::BestFit => {
+            Algorithm::BestFit | Algorithm::Budget | Algorithm::Padded => {
                 scratch.clear();
                 scratch.resize(self.units() as usize + 1, 0);
                 let put = |_, _, length, count| scratch[self.units_of(length) as usize] += count;
                 let counts = self.cut(rows, lengths, put)?;
-                let packs = best_fit(self.units(), self.most(), runs(scratch), |_, _| {});
+                let packs = self.fit(runs(scratch), |_, _| {});
                 Ok(PackCounts { packs: packs.into(), ..counts })
             }
             Algorithm::Concat => self.concatenated(rows, lengths, |_, _| {}),
@@ -133,7 +133,7 @@ impl Pack {
     /// Packs block `number` of an epoch.
     pub(crate) fn pack(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds, number: u64) -> Result<Block> {
         match self.algorithm {
-            Algorithm::BestFit => self.best_fitted(rows, lengths, seeds, number),
+            Algorithm::BestFit | Algorithm::Budget | Algorithm::Padded => self.fitted(rows, lengths, seeds, number),
             Algorithm::Concat => {
                 let (mut pieces, mut ends) = (Vec::new(), Vec::new());
                 self.concatenated(&rows, lengths, |piece, pack| {
@@ -150,7 +150,18 @@ impl Pack {
         self.max_pieces.unwrap_or(u32::MAX)
     }
 
-    fn best_fitted(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds, number: u64) -> Result<Block> {
+    /// Puts pieces into packs, the largest ones first.
+    fn fit(&self, runs: impl IntoIterator<Item = (u32, u32)>, put: impl FnMut(u32, u32)) -> u32 {
+        let (units, most) = (self.units(), self.most());
+        match self.algorithm {
+            Algorithm::Budget | Algorithm::Padded => {
+                next_fit(units, most, self.algorithm == Algorithm::Padded, runs, put)
+            }
+            Algorithm::BestFit | Algorithm::Concat => best_fit(units, most, runs, put),
+        }
+    }
+
+    fn fitted(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds, number: u64) -> Result<Block> {
         let (mut cut, mut counts) = (Vec::with_capacity(rows.len()), vec![0; self.units() as usize + 1]);
         let longest = self.longest();
         self.cut(&rows, lengths, |at, offset, length, count| {
@@ -160,7 +171,7 @@ impl Pack {
         })?;
         // Which pack each piece is put into, the largest pieces first, those of one size by position.
         let (mut of, mut sizes) = (Vec::with_capacity(cut.len()), Vec::new());
-        let packs = best_fit(self.units(), self.most(), runs(&counts), |pack, count| {
+        let packs = self.fit(runs(&counts), |pack, count| {
             of.resize(of.len() + count as usize, pack);
             sizes.resize(sizes.len().max(pack as usize + 1), 0_u32);
             sizes[pack as usize] += count;

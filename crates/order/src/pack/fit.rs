@@ -1,4 +1,4 @@
-//! Best-fit decreasing, by runs of equal sizes.
+//! Which pieces share a pack, by runs of equal sizes.
 
 /// No pack.
 const NONE: u32 = u32::MAX;
@@ -39,6 +39,33 @@ pub(super) fn best_fit(
         }
     }
     packs.len() as u32
+}
+
+/// Puts pieces into one pack after the other, as many into each as it holds: so many that their sizes come to no more
+/// than `units`, or, if `padded`, that their number times the size of the first one does. Takes and tells what
+/// [`best_fit`] does.
+pub(super) fn next_fit(
+    units: u32,
+    most: u32,
+    padded: bool,
+    runs: impl IntoIterator<Item = (u32, u32)>,
+    mut put: impl FnMut(u32, u32),
+) -> u32 {
+    // What is left of the last pack: units, or pieces.
+    let (mut packs, mut left, mut pieces) = (0, 0, 0);
+    for (size, mut count) in runs {
+        while count > 0 {
+            let fitting = (if padded { left } else { left / size }).min(most - pieces).min(count);
+            if fitting == 0 {
+                (packs, left, pieces) = (packs + 1, if padded { units / size } else { units }, 0);
+                continue;
+            }
+            put(packs - 1, fitting);
+            (count, pieces) = (count - fitting, pieces + fitting);
+            left -= if padded { fitting } else { fitting * size };
+        }
+    }
+    packs
 }
 
 /// A pack that is open, and the one below it on the stack of those with the same place left.

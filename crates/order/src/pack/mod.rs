@@ -57,7 +57,7 @@ pub enum Overflow {
     Error,
 }
 
-/// How pieces are put into packs. Written and parsed as `bfd` and `concat`.
+/// How pieces are put into packs. Written and parsed as `bfd`, `concat`, `budget` and `padded`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Algorithm {
     /// Best-fit decreasing: longest pieces first, each into the fullest pack that it fits into. Hardly any place is
@@ -66,6 +66,11 @@ pub enum Algorithm {
     BestFit,
     /// Row after row, cut where a pack is full.
     Concat,
+    /// Whole rows of like lengths, the longest first, until the next one would exceed the capacity: batches within a
+    /// budget of tokens.
+    Budget,
+    /// The same for batches that are padded to their longest row, which stay within the budget with the padding.
+    Padded,
 }
 
 /// What becomes of rows without tokens. Written and parsed as `skip` and `keep`.
@@ -115,6 +120,13 @@ impl Pack {
         }
     }
 
+    /// Batches of whole rows of like lengths, with at most so many tokens each: their own ones, or, if `padded`, the
+    /// number of rows times the longest one. A row that is longer is refused unless another overflow policy is set.
+    pub fn budget(tokens: u64, padded: bool) -> Self {
+        let algorithm = if padded { Algorithm::Padded } else { Algorithm::Budget };
+        Self { algorithm, overflow: Overflow::Error, ..Self::of(tokens) }
+    }
+
     /// Refuses what can not be packed by.
     ///
     /// # Errors
@@ -142,6 +154,10 @@ impl Pack {
         }
         if max_pieces == Some(0) {
             return invalid("packs of at most 0 pieces".to_owned(), "use 1 or more, or no limit");
+        }
+        if matches!(self.algorithm, Algorithm::Budget | Algorithm::Padded) && self.overflow == Overflow::Split {
+            let message = "batches of whole rows within a budget, of which long rows are split".to_owned();
+            return invalid(message, "use overflow \"truncate\", \"drop\" or \"error\"");
         }
         if block == 0 || block > Self::MAX_BLOCK {
             return invalid(format!("blocks of {block} positions"), "use 1 to 1048576");
@@ -211,5 +227,13 @@ names!(
     Drop = "drop",
     Error = "error"
 );
-names!(Algorithm, "packing algorithm", "use bfd or concat", BestFit = "bfd", Concat = "concat");
+names!(
+    Algorithm,
+    "packing algorithm",
+    "use bfd, concat, budget or padded",
+    BestFit = "bfd",
+    Concat = "concat",
+    Budget = "budget",
+    Padded = "padded"
+);
 names!(Empty, "policy for empty rows", "use skip or keep", Skip = "skip", Keep = "keep");
