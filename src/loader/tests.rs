@@ -21,8 +21,10 @@ use crate::builder::IndexBuilder;
 use crate::dataset::Dataset;
 use crate::dataset::{Prefetch, Slots};
 use rowdex_io::source::{Done, Pending};
-use rowdex_order::sampler::{Batching, Counts, Rest, Shard, Stretch, Tail};
-use rowdex_order::{Blocks, Contiguous, EpochOrder, Global, Order, Resized, Sequential, Weighted, conformance};
+use rowdex_order::sampler::{Batching, Deal, Rest, Shard, Stretch, Tail};
+use rowdex_order::{
+    Blocks, Contiguous, EpochOrder, Global, Lengths, Order, Pack, Packed, Resized, Sequential, Weighted, conformance,
+};
 use rowdex_parquet::{self as row_group, RowSink};
 
 mod help;

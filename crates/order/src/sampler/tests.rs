@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use self::plans::Cut;
 use super::*;
-use crate::{Blocks, Contiguous, EpochOrder, Explicit, Global, MAX_LEN, Sequential, Torch, conformance};
+use crate::{Blocks, Contiguous, EpochOrder, Explicit, Global, Lengths, MAX_LEN, Pack, Sequential, Torch, conformance};
 
 /// A given list in every epoch, in which rows may be missing or repeated.
 #[derive(Debug)]
