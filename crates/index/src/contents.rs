@@ -49,6 +49,8 @@ pub(super) struct Contents {
     pub(super) build_info: String,
     /// Stored footers, compressed. They are read when they are asked for.
     pub(super) footers: IndexBytes,
+    /// LENGTHS, which is read when it is asked for; nothing where it is not there.
+    pub(super) lengths: IndexBytes,
 }
 
 /// One record for each row group, and the containers that they point into.
@@ -70,7 +72,7 @@ impl Contents {
 
         let strings = envelope.require(id::STRINGS)?.bytes.clone();
         let text = text(envelope.require(id::STRINGS)?, "STRINGS")?;
-        let footers = envelope.footers();
+        let footers = envelope.stored(id::FOOTERS);
 
         let files = Table::<FileRecord>::new(envelope.require(id::FILES)?, files)?;
         let mut counted = 0_u64;
@@ -128,6 +130,7 @@ impl Contents {
             root,
             build_info,
             footers,
+            lengths: envelope.stored(id::LENGTHS),
         })
     }
 

@@ -19,6 +19,8 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 pub(crate) const MAGIC: [u8; 8] = *b"\x89RDX\r\n\x1a\n";
 pub(crate) const MAJOR: u16 = 1;
 pub(crate) const MINOR: u16 = 0;
+/// The minor version of an index that has lengths.
+pub(crate) const MINOR_LENGTHS: u16 = 1;
 pub(crate) const ALIGNMENT: u64 = 64;
 /// Keeps the search for a section, and for a repeated one, short whatever the file says.
 const MAX_SECTIONS: usize = 256;
@@ -43,6 +45,7 @@ pub(crate) mod id {
     pub(crate) const ROW_SETS: u32 = 11;
     pub(crate) const ROW_SET_DATA: u32 = 12;
     pub(crate) const RENAMES: u32 = 13;
+    pub(crate) const LENGTHS: u32 = 14;
 }
 
 /// What the sections of this version are called in messages; `None` for a section that this version does not know.
@@ -61,6 +64,7 @@ pub(crate) fn section_name(id: u32) -> Option<&'static str> {
         id::ROW_SETS => "ROW_SETS",
         id::ROW_SET_DATA => "ROW_SET_DATA",
         id::RENAMES => "RENAMES",
+        id::LENGTHS => "LENGTHS",
         _ => return None,
     })
 }
@@ -209,9 +213,9 @@ pub(crate) struct Section {
     /// Empty for a section that is read when it is asked for.
     pub bytes: Bytes,
     stored: IndexBytes,
-    element_size: u32,
+    /// As it is in the section table.
+    record: SectionRecord,
     deferred: bool,
-    hash: u64,
 }
 
 impl Section {
@@ -222,16 +226,16 @@ impl Section {
     /// Whether opening an index leaves its bytes where they are.
     fn is_read_later(&self) -> bool {
         // A section that this version does not know is of no use but for its hash.
-        self.deferred && (self.id == id::FOOTERS || section_name(self.id).is_none())
+        self.deferred && (matches!(self.id, id::FOOTERS | id::LENGTHS) || section_name(self.id).is_none())
     }
 
     fn check_hash(&self) -> Result<()> {
         let right = if self.is_read_later() {
             let mut hasher = Xxh3Default::new();
             self.stored.for_each(|bytes| hasher.update(bytes))?;
-            cfg!(fuzzing) || hasher.digest() == self.hash
+            cfg!(fuzzing) || hasher.digest() == self.record.hash.get()
         } else {
-            hash_matches(&self.bytes, self.hash)
+            hash_matches(&self.bytes, self.record.hash.get())
         };
         if right {
             return Ok(());
@@ -251,12 +255,10 @@ impl<T: FromBytes + Immutable + KnownLayout + Unaligned> Table<T> {
     /// The only place that turns a length in bytes into a number of records: `count × size == length`, or an error.
     pub(crate) fn new(section: &Section, count: u64) -> Result<Self> {
         let size = size_of::<T>() as u64;
-        if u64::from(section.element_size) != size {
-            return Err(invalid(format!(
-                "{} has elements of {} bytes, {size} expected",
-                section.name(),
-                section.element_size
-            )));
+        let element_size = section.record.element_size.get();
+        if u64::from(element_size) != size {
+            let message = format!("{} has elements of {element_size} bytes, {size} expected", section.name());
+            return Err(invalid(message));
         }
         if count.checked_mul(size) != Some(section.bytes.len() as u64) {
             return Err(invalid(format!(
@@ -269,7 +271,12 @@ impl<T: FromBytes + Immutable + KnownLayout + Unaligned> Table<T> {
     }
 
     pub(crate) fn empty() -> Self {
-        Self { bytes: Bytes::new(), of: PhantomData }
+        Self::of(Bytes::new())
+    }
+
+    /// All that is there, of which the length was checked.
+    pub(crate) fn of(bytes: Bytes) -> Self {
+        Self { bytes, of: PhantomData }
     }
 
     pub(crate) fn as_slice(&self) -> &[T] {
@@ -316,9 +323,14 @@ impl Envelope {
         Ok(Self { sections })
     }
 
-    /// The stored footers, where there are some.
-    pub(crate) fn footers(&self) -> IndexBytes {
-        self.get(id::FOOTERS).map_or_else(|| IndexBytes::Memory(Bytes::new()), |section| section.stored.clone())
+    /// A section that is read when it is asked for; nothing where it is not there.
+    pub(crate) fn stored(&self, id: u32) -> IndexBytes {
+        self.get(id).map_or_else(|| IndexBytes::Memory(Bytes::new()), |section| section.stored.clone())
+    }
+
+    /// All sections, as they are in the section table and as bytes.
+    pub(crate) fn sections(&self) -> impl Iterator<Item = (SectionRecord, &IndexBytes)> {
+        self.sections.iter().map(|section| (section.record, &section.stored))
     }
 
     /// Checks the hashes that `parse` left out.
@@ -454,14 +466,7 @@ fn cut_section(bytes: &IndexBytes, record: &SectionRecord, end: u64, limit: u64)
         return Err(invalid(format!("{shown} runs out of the file: {length} bytes from byte {offset}")));
     };
     check_padding(bytes, end, offset)?;
-    Ok(Section {
-        id,
-        bytes: Bytes::new(),
-        stored,
-        element_size: record.element_size.get(),
-        deferred: flags & DEFERRED != 0,
-        hash: record.hash.get(),
-    })
+    Ok(Section { id, bytes: Bytes::new(), stored, record: *record, deferred: flags & DEFERRED != 0 })
 }
 
 /// Between two parts there is only what alignment needs, and all of it zero, so that no byte of the file is unwatched.

@@ -10,6 +10,7 @@
 pub mod build_info;
 mod contents;
 mod format;
+mod lengths;
 mod order_file;
 pub mod output;
 pub mod path;
@@ -18,6 +19,7 @@ pub mod root;
 mod row_list;
 mod rows;
 pub mod schema;
+mod sections;
 mod stored;
 #[doc(hidden)]
 pub mod synthetic;
@@ -38,6 +40,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use self::contents::Contents;
 use self::format::{Envelope, FileRecord, RowGroupRecord, hash};
+use self::lengths::LengthsSection;
 use self::stored::{IndexBytes, invalid};
 use rowdex_base::error::{Error, Result};
 use rowdex_base::once::Once;
@@ -46,6 +49,7 @@ use rowdex_io::source::{FileStat, ObjectSource, StoreOptions};
 use rowdex_order::RowLayout;
 use rowdex_projection::Renames;
 
+pub use self::lengths::{LengthsOf, LengthsWriter, NewLengths, RowLengths, without_lengths};
 pub use self::order_file::OrderFile;
 pub use self::row_list::ListedRows;
 pub use self::rows::{RowSet, Runs};
@@ -61,6 +65,8 @@ struct Inner {
     bytes: IndexBytes,
     path: Option<PathBuf>,
     fingerprint: Once<u64>,
+    /// Lengths of rows, once they were asked for.
+    lengths: Once<Result<Arc<LengthsSection>>>,
 }
 
 /// Where one row is.
@@ -159,7 +165,7 @@ impl Index {
 
     fn new(bytes: IndexBytes, path: Option<PathBuf>) -> Result<Self> {
         let contents = Contents::parse(&Envelope::parse(&bytes)?)?;
-        Ok(Self { inner: Arc::new(Inner { contents, bytes, path, fingerprint: Once::new() }) })
+        Ok(Self { inner: Arc::new(Inner { contents, bytes, path, fingerprint: Once::new(), lengths: Once::new() }) })
     }
 
     /// How many rows are served: row ids are `0..len`.
@@ -354,7 +360,8 @@ impl Index {
             let envelope = Envelope::parse(&self.inner.bytes)?;
             envelope.check_deferred()?;
             Contents::parse(&envelope)?;
-            (0..self.num_files()).try_for_each(|file| self.footer(file).map(drop))
+            (0..self.num_files()).try_for_each(|file| self.footer(file).map(drop))?;
+            self.verify_lengths()
         };
         check().map_err(|error| self.name(error))
     }

@@ -81,12 +81,12 @@ fn sample(selected: bool, footers: bool, partitions: bool) -> Vec<u8> {
     writer.finish(&summary(&schema(), &columns, &relative_root())).unwrap().into_inner()
 }
 
-fn full_sample() -> Vec<u8> {
+pub(crate) fn full_sample() -> Vec<u8> {
     sample(true, true, true)
 }
 
 /// An index of row groups of these sizes, `per_file` to a file.
-fn of_sizes(sizes: &[u64], per_file: usize) -> Result<Vec<u8>> {
+pub(crate) fn of_sizes(sizes: &[u64], per_file: usize) -> Result<Vec<u8>> {
     let mut writer = IndexWriter::new(Cursor::new(Vec::new()))?;
     for (number, sizes) in sizes.chunks(per_file).enumerate() {
         let footer = FooterRef::not_stored(b"");
@@ -101,16 +101,16 @@ fn of_sizes(sizes: &[u64], per_file: usize) -> Result<Vec<u8>> {
 }
 
 /// Corrupts what checksums protect, and makes the checksums right again.
-struct Forgery {
-    bytes: Vec<u8>,
+pub(crate) struct Forgery {
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Forgery {
-    fn new(bytes: Vec<u8>) -> Self {
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
         Self { bytes }
     }
 
-    fn header(&mut self) -> &mut Header {
+    pub(crate) fn header(&mut self) -> &mut Header {
         Header::mut_from_prefix(&mut self.bytes).unwrap().0
     }
 
@@ -122,11 +122,11 @@ impl Forgery {
             .0
     }
 
-    fn section_record(&mut self, id: u32) -> &mut SectionRecord {
+    pub(crate) fn section_record(&mut self, id: u32) -> &mut SectionRecord {
         self.table().iter_mut().find(|record| record.id.get() == id).unwrap()
     }
 
-    fn section(&mut self, id: u32) -> &mut [u8] {
+    pub(crate) fn section(&mut self, id: u32) -> &mut [u8] {
         let record = *self.section_record(id);
         let start = record.offset.get() as usize;
         &mut self.bytes[start..start + record.length.get() as usize]
@@ -137,7 +137,7 @@ impl Forgery {
         <[T]>::mut_from_bytes(bytes).unwrap_or_else(|_| panic!("section {id} has other records"))
     }
 
-    fn seal(mut self) -> Vec<u8> {
+    pub(crate) fn seal(mut self) -> Vec<u8> {
         let ids: Vec<u32> = self.table().iter().map(|record| record.id.get()).collect();
         for (at, _) in ids.iter().enumerate() {
             let record = self.table()[at];

@@ -5,19 +5,17 @@
 //! path for a file, 1.1 bits for a row of a row group that is served in part. Equal calls write equal bytes.
 
 use std::collections::HashMap;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{Seek, Write};
 
 use arrow::datatypes::Schema;
-use xxhash_rust::xxh3::Xxh3Default;
-use zerocopy::IntoBytes;
-use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::little_endian::{I64, U32, U64};
 
 use super::contents::{MAX_FOOTER, MAX_ROWS, guide_len};
 use super::format::{
-    ALIGNMENT, CRITICAL, DEFERRED, FileRecord, Header, MAGIC, MAJOR, MINOR, MetaRecord, RootRecord, RowGroupRecord,
-    RowSetRecord, SectionRecord, StringRef, Trailer, hash, id,
+    CRITICAL, DEFERRED, FileRecord, MINOR, MetaRecord, RootRecord, RowGroupRecord, RowSetRecord, StringRef, hash, id,
 };
 use super::path::{MAX_PATH, check_path};
+use super::sections::{SectionWriter, write_error};
 use super::{Root, RootKind, rows, schema};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_projection::Renames;
@@ -143,11 +141,7 @@ impl FooterCompressor {
 
 /// Writes an index: files and their row groups in order, and what is known of the whole at the end.
 pub struct IndexWriter<W> {
-    out: W,
-    /// Bytes written so far.
-    position: u64,
-    sections: Vec<SectionRecord>,
-    footers: Xxh3Default,
+    out: SectionWriter<W>,
     strings: Vec<u8>,
     /// Partition values repeat in file after file; paths do not.
     repeated: HashMap<String, StringRef>,
@@ -162,20 +156,17 @@ pub struct IndexWriter<W> {
 
 impl<W> std::fmt::Debug for IndexWriter<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("IndexWriter").field("position", &self.position).finish_non_exhaustive()
+        f.debug_struct("IndexWriter").field("out", &self.out).finish_non_exhaustive()
     }
 }
 
 impl<W: Write + Seek> IndexWriter<W> {
     /// Starts an index at the start of `out`, which should be buffered.
-    pub fn new(mut out: W) -> Result<Self> {
-        // The header needs what is known at the end; zeros are no index, should the end never come.
-        out.write_all(&[0; size_of::<Header>()]).map_err(write_error)?;
+    pub fn new(out: W) -> Result<Self> {
+        let mut out = SectionWriter::new(out)?;
+        out.begin()?;
         Ok(Self {
             out,
-            position: size_of::<Header>() as u64,
-            sections: Vec::new(),
-            footers: Xxh3Default::new(),
             strings: Vec::new(),
             repeated: HashMap::new(),
             files: Vec::new(),
@@ -191,9 +182,8 @@ impl<W: Write + Seek> IndexWriter<W> {
     pub fn push_footer(&mut self, footer: &StoredFooter) -> Result<FooterRef> {
         let length = u32::try_from(footer.bytes.len())
             .map_err(|_| Error::new(ErrorKind::TooLarge, "a footer of more than 4 GiB is not stored"))?;
-        let offset = self.position - size_of::<Header>() as u64;
-        self.footers.update(&footer.bytes);
-        self.write(&footer.bytes)?;
+        let offset = self.out.begun();
+        self.out.write(&footer.bytes)?;
         Ok(FooterRef { hash: footer.hash, offset, length, raw_length: footer.raw_length, stored: true })
     }
 
@@ -333,98 +323,29 @@ impl<W: Write + Seek> IndexWriter<W> {
         let row_groups = std::mem::take(&mut self.row_groups);
         let (row_sets, row_set_data) = (std::mem::take(&mut self.row_sets), std::mem::take(&mut self.row_set_data));
 
-        self.end_footers();
-        self.section(id::META, CRITICAL, &[meta])?;
-        self.section(id::STRINGS, CRITICAL, &strings)?;
-        self.section(id::FILES, CRITICAL, &files)?;
-        self.section(id::ROW_GROUPS, CRITICAL, &row_groups)?;
-        self.section(id::GUIDE, CRITICAL, &guide)?;
-        self.section(id::SCHEMA, CRITICAL, &schema::encode(summary.schema)?)?;
-        if columns > 0 {
-            self.section(id::PARTITIONS, CRITICAL, &partitions)?;
+        if self.out.begun() > 0 {
+            self.out.end(id::FOOTERS, DEFERRED, 1);
         }
-        self.section(id::ROOT, CRITICAL, &[root])?;
+        self.out.section(id::META, CRITICAL, &[meta])?;
+        self.out.section(id::STRINGS, CRITICAL, &strings)?;
+        self.out.section(id::FILES, CRITICAL, &files)?;
+        self.out.section(id::ROW_GROUPS, CRITICAL, &row_groups)?;
+        self.out.section(id::GUIDE, CRITICAL, &guide)?;
+        self.out.section(id::SCHEMA, CRITICAL, &schema::encode(summary.schema)?)?;
+        if columns > 0 {
+            self.out.section(id::PARTITIONS, CRITICAL, &partitions)?;
+        }
+        self.out.section(id::ROOT, CRITICAL, &[root])?;
         if !renames.is_empty() {
             // A reader that does not know them would serve nulls.
-            self.section(id::RENAMES, CRITICAL, &renames)?;
+            self.out.section(id::RENAMES, CRITICAL, &renames)?;
         }
         if !row_sets.is_empty() {
-            self.section(id::ROW_SETS, CRITICAL, &row_sets)?;
-            self.section(id::ROW_SET_DATA, CRITICAL, &row_set_data)?;
+            self.out.section(id::ROW_SETS, CRITICAL, &row_sets)?;
+            self.out.section(id::ROW_SET_DATA, CRITICAL, &row_set_data)?;
         }
-        self.section(id::BUILD_INFO, 0, summary.build_info.as_bytes())?;
-        self.close()
-    }
-
-    /// Writes section table and trailer, then the header that makes it an index.
-    fn close(mut self) -> Result<W> {
-        self.align()?;
-        let table_offset = self.position;
-        let sections = std::mem::take(&mut self.sections);
-        let table = sections.as_bytes();
-        let file_len = U64::new(table_offset + table.len() as u64 + size_of::<Trailer>() as u64);
-        let mut header = Header {
-            magic: MAGIC,
-            major: U16::new(MAJOR),
-            minor: U16::new(MINOR),
-            header_len: U32::new(size_of::<Header>() as u32),
-            file_len,
-            table_offset: U64::new(table_offset),
-            table_count: U32::new(sections.len() as u32),
-            table_entry_size: U32::new(size_of::<SectionRecord>() as u32),
-            incompatible: U32::new(0),
-            compatible: U32::new(0),
-            table_hash: U64::new(hash(table)),
-            header_hash: U64::new(0),
-        };
-        let hashed = size_of::<Header>() - size_of::<U64>();
-        header.header_hash = U64::new(hash(&header.as_bytes()[..hashed]));
-        self.write(table)?;
-        self.write(Trailer { file_len, magic: MAGIC }.as_bytes())?;
-        self.out.seek(SeekFrom::Start(0)).map_err(write_error)?;
-        self.write(header.as_bytes())?;
-        self.out.flush().map_err(write_error)?;
-        Ok(self.out)
-    }
-
-    fn end_footers(&mut self) {
-        let start = size_of::<Header>() as u64;
-        if self.position > start {
-            let hash = self.footers.digest();
-            self.record_section(id::FOOTERS, DEFERRED, start, 1, hash);
-        }
-    }
-
-    fn section<T: IntoBytes + zerocopy::Immutable>(&mut self, id: u32, flags: u32, elements: &[T]) -> Result<()> {
-        self.align()?;
-        let start = self.position;
-        let bytes = elements.as_bytes();
-        self.write(bytes)?;
-        self.record_section(id, flags, start, size_of::<T>(), hash(bytes));
-        Ok(())
-    }
-
-    fn record_section(&mut self, id: u32, flags: u32, start: u64, element_size: usize, hash: u64) {
-        self.sections.push(SectionRecord {
-            id: U32::new(id),
-            flags: U32::new(flags),
-            offset: U64::new(start),
-            length: U64::new(self.position - start),
-            element_size: U32::new(element_size as u32),
-            reserved: U32::new(0),
-            hash: U64::new(hash),
-        });
-    }
-
-    fn align(&mut self) -> Result<()> {
-        let padding = self.position.next_multiple_of(ALIGNMENT) - self.position;
-        self.write(&[0; ALIGNMENT as usize][..padding as usize])
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.out.write_all(bytes).map_err(write_error)?;
-        self.position += bytes.len() as u64;
-        Ok(())
+        self.out.section(id::BUILD_INFO, 0, summary.build_info.as_bytes())?;
+        self.out.close(MINOR)
     }
 
     fn string(&mut self, string: &str) -> Result<StringRef> {
@@ -497,8 +418,4 @@ fn number_of_groups(groups: &[RowGroupRecord]) -> Result<u32> {
 
 fn misuse(message: &'static str) -> Error {
     Error::new(ErrorKind::Internal, message)
-}
-
-fn write_error(error: std::io::Error) -> Error {
-    Error::io("cannot write the index", error)
 }

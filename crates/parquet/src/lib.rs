@@ -20,6 +20,7 @@ mod guard;
 mod lengths;
 mod masked;
 mod pages;
+mod row_lengths;
 mod run;
 mod seam;
 #[cfg(feature = "filter")]
@@ -43,6 +44,7 @@ pub use columns::{views_pay, views_save_nothing};
 pub use cost::{Likeness, ReadCost};
 pub use decode::{GroupDecoder, MAX_DECODED_BYTES, Rows};
 pub use footer::{FileMetadata, Footer, read_end};
+pub use row_lengths::{Counted, counted};
 pub use run::together;
 pub use seam::{FileBytes, RowSink, WholeBatch};
 #[cfg(feature = "filter")]

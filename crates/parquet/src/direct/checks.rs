@@ -133,7 +133,7 @@ fn each(bytes: &Bytes, count: usize, highest: u32, mut take: impl FnMut(u32, usi
 }
 
 /// For each level of lists that a column is in, the definition level of their items.
-fn item_levels(schema: &SchemaDescriptor, leaf: usize) -> Vec<u32> {
+pub(super) fn item_levels(schema: &SchemaDescriptor, leaf: usize) -> Vec<u32> {
     let column = schema.column(leaf);
     let (mut node, mut level, mut items) = (schema.get_column_root(leaf), 0, Vec::new());
     for part in column.path().parts().iter().skip(1).map(Some).chain([None]) {

@@ -14,6 +14,7 @@ mod checks;
 mod delta;
 mod flags;
 mod hybrid;
+mod items;
 mod kinds;
 mod leaf;
 mod levels;
@@ -36,6 +37,7 @@ use parquet::file::page_index::offset_index::PageLocation;
 use parquet::schema::types::{SchemaDescriptor, Type};
 
 pub(super) use self::checks::check_levels;
+pub(super) use self::items::{count_items, has_items};
 use self::kinds::values_of;
 use self::leaf::{Flat, KeptLists, Leaf, Lists};
 use self::pages::ColumnPages;
