@@ -225,13 +225,15 @@ pub mod index {
     #[doc(hidden)]
     pub use rowdex_index::synthetic;
     pub use rowdex_index::{
-        FileEntry, Index, ListedRows, Location, OrderFile, Root, RootKind, RowGroupEntry, RowSet, Runs,
+        FileEntry, Index, LengthsOf, ListedRows, Location, OrderFile, Root, RootKind, RowGroupEntry, RowLengths,
+        RowSet, Runs,
     };
 
     /// Building an index: which files there are, what their footers say, and whether they fit each other.
     pub mod builder {
         pub use crate::builder::{
-            BuildProgress, BuildReport, DifferenceKind, IndexBuilder, SchemaDifference, SchemaMode,
+            BuildProgress, BuildReport, DifferenceKind, IndexBuilder, LengthsBuilder, LengthsReport, SchemaDifference,
+            SchemaMode,
         };
     }
 }
@@ -241,9 +243,9 @@ pub mod index {
 pub mod order {
     #[doc(inline)]
     pub use rowdex_order::{
-        Balanced, Blocks, Contiguous, EpochOrder, Explicit, Global, IdSet, MAX_LEN, Mixed, MixedPart, Order, OrderKind,
-        OrderSpec, Outline, Partition, Ranges, Recipe, Resized, Rotated, RowLayout, Sample, Sequential, Side, Split,
-        Subset, Torch, Uses, Weighted, conformance, quality,
+        Balanced, Blocks, Contiguous, EpochOrder, Explicit, Global, IdSet, Lengths, MAX_LEN, Mixed, MixedPart, Order,
+        OrderKind, OrderSpec, Outline, Partition, Ranges, Recipe, Resized, Rotated, RowLayout, Sample, Sequential,
+        Side, Split, Subset, Torch, Uses, Weighted, conformance, quality,
     };
 }
 
@@ -268,7 +270,7 @@ pub mod source {
     pub use rowdex_io::source::{Done, FileStat, Link, LocalSource, Pending, Source, StoreOptions, Traffic};
 }
 
-pub use builder::{IndexBuilder, SchemaMode};
+pub use builder::{IndexBuilder, LengthsBuilder, SchemaMode};
 pub use dataset::{Dataset, DatasetBuilder, MapDataset, Staleness};
 pub use loader::{Batch, Loader};
 pub use rowdex_base::cache::Counters;

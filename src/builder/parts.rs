@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use super::Unchanged;
+use super::unchanged::Unchanged;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::{Index, root};
 use rowdex_io::source::place::{Place, shown};

@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +7,9 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
 
+use super::found::Found;
 use super::*;
+use rowdex_index::Index;
 
 fn write(path: &Path, batch: &RecordBatch, row_group_rows: usize) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();

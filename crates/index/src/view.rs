@@ -6,12 +6,16 @@
 use std::io::{Seek, SeekFrom};
 use std::ops::Range;
 
+use super::lengths::{LengthsWriter, NewLengths, RowLengths};
 use super::output::Output;
 use super::writer::{FooterRef, IndexWriter, NewFile, NewRowGroup, StoredFooter, Summary};
 use super::{FileEntry, Index, Root, RowGroupEntry};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::IdSet;
 use rowdex_order::id_set::Builder;
+
+/// Lengths that are copied to a view at once.
+const COPIED_AT_ONCE: usize = 1 << 16;
 
 impl Index {
     /// The source rows of each row group.
@@ -182,8 +186,43 @@ pub fn write(out: &mut Output, base: &Index, rows: &IdSet, root: &Root, build_in
         root,
         build_info,
     };
-    let out = writer.finish(&summary)?;
+    let out = copy_lengths(writer.finish(&summary)?, base, rows)?;
     out.seek(SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))
+}
+
+/// Adds the lengths that the base has of the rows of a view that was just written. Rows that the base does not serve
+/// have none there; then the view has no lengths.
+fn copy_lengths<'a>(out: &'a mut Output, base: &Index, rows: &IdSet) -> Result<&'a mut Output> {
+    let names = base.lengths_columns()?;
+    let ids = if names.is_empty() { return Ok(out) } else { base.of_source(rows)? };
+    if ids.len() != rows.len() {
+        return Ok(out);
+    }
+    let columns: Vec<RowLengths> = names.iter().map(|name| base.lengths(name)).collect::<Result<_>>()?;
+    let new = columns.iter().map(|known| NewLengths { name: known.name().to_owned(), of: known.of() });
+    let view = out.read_back()?;
+    let mut writer = LengthsWriter::append(out, &view, new.collect())?;
+    let mut waiting = vec![Vec::new(); columns.len()];
+    let mut push = |waiting: &mut [Vec<u64>]| {
+        waiting.iter_mut().enumerate().try_for_each(|(column, lengths)| {
+            writer.push(column, lengths)?;
+            lengths.clear();
+            Ok(())
+        })
+    };
+    for range in ids.ranges() {
+        for start in range.clone().step_by(COPIED_AT_ONCE) {
+            let piece = start..range.end.min(start.saturating_add(COPIED_AT_ONCE as u64));
+            for (known, lengths) in columns.iter().zip(&mut waiting) {
+                known.read(piece.clone(), lengths)?;
+            }
+            if waiting.iter().any(|lengths| lengths.len() >= COPIED_AT_ONCE) {
+                push(&mut waiting)?;
+            }
+        }
+    }
+    push(&mut waiting)?;
+    writer.finish()
 }
 
 /// Adds rows of a row group, which are numbered with 32 bits where only some are served.

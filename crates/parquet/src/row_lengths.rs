@@ -80,14 +80,19 @@ impl GroupDecoder<'_> {
                 Counted::Items => self.items(rows, bytes).map_err(|error| error.with_column(&path))?,
                 Counted::Number => None,
             };
-            if let Some(lengths) = by_levels {
-                return Ok(lengths);
+            match by_levels {
+                Some(lengths) => Ok(lengths),
+                None => self.decoded_lengths(counted, path, bytes),
             }
-            let mut sink = Lengths { counted, path, lengths: Vec::new() };
-            self.decode(Rows::All, bytes, &mut sink)?;
-            Ok(sink.lengths)
         };
         count().map_err(|error: Error| error.with_row_group(self.row_group as u64).with_file(self.file.path()))
+    }
+
+    /// The lengths, of rows that are decoded for them.
+    fn decoded_lengths(&self, counted: Counted, path: String, bytes: &dyn FileBytes) -> Result<Vec<u64>> {
+        let mut sink = Lengths { counted, path, lengths: Vec::new() };
+        self.decode(Rows::All, bytes, &mut sink)?;
+        Ok(sink.lengths)
     }
 
     /// The numbers of items of the lists, by their levels; `None` if they have to be decoded.
@@ -197,4 +202,108 @@ fn lengths_of(array: &ArrayRef, counted: Counted) -> Result<Vec<Measured>> {
 
 fn of_lists<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Vec<Measured> {
     lists.offsets().lengths().map(|length| Ok(length as u64)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Int32Array, ListArray};
+    use arrow::buffer::OffsetBuffer;
+    use arrow::datatypes::Field;
+    use parquet::arrow::ArrowWriter;
+    use parquet::basic::Compression;
+    use parquet::file::properties::{WriterProperties, WriterVersion};
+
+    use super::*;
+    use crate::MAX_DECODED_BYTES;
+    use crate::footer::{FileMetadata, read_end};
+    use crate::tests::{Counted as CountedReads, Memory};
+    use rowdex_projection::Renames;
+
+    /// Lists of lists, of which some are null and some empty on both levels.
+    fn lists(rows: usize) -> ArrayRef {
+        let item = |array: &dyn Array| Arc::new(Field::new("element", array.data_type().clone(), true));
+        let items = |row: usize| if row % 5 == 0 { 0 } else { row % 4 };
+        let inner = (0..rows).map(items).sum::<usize>();
+        let values: Int32Array = (0..inner * 2).map(|value| (value % 5 != 0).then_some(value as i32)).collect();
+        let below = OffsetBuffer::from_lengths((0..inner).map(|item| 2 * ((item + 1) % 2)));
+        let values = values.slice(0, *below.last().unwrap() as usize);
+        let there = (0..inner).map(|item| item % 4 != 1).collect();
+        let below = ListArray::new(item(&values), below, Arc::new(values), Some(there));
+        let there = (0..rows).map(|row| row % 5 != 0).collect();
+        let of_rows = OffsetBuffer::from_lengths((0..rows).map(items));
+        Arc::new(ListArray::new(item(&below), of_rows, Arc::new(below), Some(there)))
+    }
+
+    fn flat(rows: usize) -> ArrayRef {
+        let lists = (0..rows as i32).map(|row| (row % 3 != 0).then(|| (0..row % 6).map(Some).collect::<Vec<_>>()));
+        Arc::new(ListArray::from_iter_primitive::<arrow::datatypes::Int32Type, _, _>(lists))
+    }
+
+    fn file(array: ArrayRef, version: WriterVersion, codec: Compression) -> Vec<u8> {
+        let batch = RecordBatch::try_from_iter([("tokens", array)]).unwrap();
+        let properties = WriterProperties::builder()
+            .set_writer_version(version)
+            .set_compression(codec)
+            .set_data_page_row_count_limit(9)
+            .set_write_batch_size(9)
+            .set_dictionary_enabled(false)
+            .build();
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.into_inner().unwrap()
+    }
+
+    /// Lengths by levels, and by decoding; `None` for what is refused.
+    fn measured(bytes: Vec<u8>) -> (Option<Vec<u64>>, Option<Vec<u64>>) {
+        let source = Memory::with(bytes);
+        let Ok((_, footer)) = read_end(&source, "f", 1 << 12, None) else { return (None, None) };
+        let file = FileMetadata::parse("f", &footer.bytes, footer.file_size, &Renames::default());
+        let Ok(file) = file else { return (None, None) };
+        let Ok(projection) = Projection::columns(file.arrow_schema(), &["tokens"]) else { return (None, None) };
+        let decoder = GroupDecoder {
+            file: &file,
+            row_group: 0,
+            projection: &projection,
+            partitions: &[],
+            max_decoded_bytes: MAX_DECODED_BYTES,
+        };
+        let bytes = CountedReads::new(&source, "f");
+        let by_levels = decoder.lengths(&bytes).ok();
+        (by_levels, decoder.decoded_lengths(Counted::Items, String::new(), &bytes).ok())
+    }
+
+    #[test]
+    fn levels_tell_what_decoding_does() {
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            for codec in [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::GZIP(Default::default())] {
+                for rows in [1, 8, 9, 10, 500] {
+                    for array in [flat(rows), lists(rows)] {
+                        let (by_levels, decoded) = measured(file(array, version, codec));
+                        assert_eq!(by_levels.as_ref().map(Vec::len), Some(rows));
+                        assert_eq!(by_levels, decoded, "{rows} rows, {version:?}, {codec}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn damage_is_refused_or_changes_lengths_as_it_does_where_they_are_decoded() {
+        for (array, version) in [(flat(30), WriterVersion::PARQUET_1_0), (lists(30), WriterVersion::PARQUET_2_0)] {
+            let bytes = file(array, version, Compression::UNCOMPRESSED);
+            let mut refused = 0;
+            for bit in 0..bytes.len() * 8 {
+                let mut damaged = bytes.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                let (by_levels, decoded) = measured(damaged);
+                refused += usize::from(by_levels.is_none());
+                if let (Some(by_levels), Some(decoded)) = (by_levels, decoded) {
+                    assert_eq!(by_levels, decoded, "bit {bit}");
+                }
+            }
+            assert!(refused > bytes.len(), "{refused} of {} refused", bytes.len() * 8);
+        }
+    }
 }

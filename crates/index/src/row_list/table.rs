@@ -1,4 +1,4 @@
-//! Lists of rows that are tables: CSV, Parquet, and record batches from any engine.
+//! Lists of rows that are tables: CSV, Parquet, Arrow, and record batches from any engine.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -11,6 +11,7 @@ use arrow::csv::ReaderBuilder;
 use arrow::csv::reader::Format;
 use arrow::datatypes::{DataType, Field, Float64Type, Schema, UInt64Type};
 use arrow::error::ArrowError;
+use arrow::ipc::reader::FileReader;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -114,6 +115,7 @@ pub(super) fn is_table(list: &Path) -> bool {
 enum Kind {
     Csv,
     Parquet,
+    Ipc,
 }
 
 fn kind(list: &Path) -> Option<Kind> {
@@ -121,6 +123,7 @@ fn kind(list: &Path) -> Option<Kind> {
     match extension.as_str() {
         "csv" => Some(Kind::Csv),
         "parquet" | "parq" | "pq" => Some(Kind::Parquet),
+        "arrow" => Some(Kind::Ipc),
         _ => None,
     }
 }
@@ -156,7 +159,7 @@ fn parts(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     parts.sort_unstable();
     match parts.is_empty() {
-        true => Err(Error::new(ErrorKind::NotFound, "there is no .csv and no .parquet file in the folder")),
+        true => Err(Error::new(ErrorKind::NotFound, "there is no .csv, .parquet or .arrow file in the folder")),
         false => Ok(parts),
     }
 }
@@ -166,7 +169,8 @@ fn read_file(list: &Path, weight: Option<&str>, each: impl FnMut(Listed, Weights
     match kind(list) {
         Some(Kind::Csv) => read_batches(read_csv(file, weight)?, weight, each),
         Some(Kind::Parquet) => read_batches(read_parquet(file, weight)?, weight, each),
-        None => Err(Error::new(ErrorKind::InvalidArgument, "a table of rows is a .csv or a .parquet file")
+        Some(Kind::Ipc) => read_batches(FileReader::try_new_buffered(file, None).map_err(unreadable)?, weight, each),
+        None => Err(Error::new(ErrorKind::InvalidArgument, "a table of rows is a .csv, .parquet or .arrow file")
             .with_hint("rename or convert the list")),
     }
 }

@@ -1,4 +1,5 @@
-//! Weights of rows in a list beside the data: what an engine worked out, for orders that draw by weight.
+//! Numbers of rows in a list beside the data: weights that an engine worked out, for orders that draw by weight, and
+//! lengths that a tokenizer found.
 
 use std::path::Path;
 
@@ -8,6 +9,14 @@ use arrow::error::ArrowError;
 use super::{Each, Index, table};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::IdSet;
+
+/// No length is as large; all below are told exactly.
+const MAX_LENGTH: f64 = (1_u64 << 40) as f64;
+
+fn no_table(of: &str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, format!("a list with {of} is a table"))
+        .with_hint("write a .csv, .parquet or .arrow file, or a folder of these")
+}
 
 impl Index {
     /// The weights that a list has in one of its columns, by row id: what
@@ -25,9 +34,8 @@ impl Index {
     pub fn read_weights(&self, list: impl AsRef<Path>, column: &str, of: Option<&IdSet>) -> Result<Vec<f64>> {
         let list = list.as_ref();
         let read = || match table::is_table(list) {
-            true => self.weighed(|each| table::read(list, Some(column), each), column, of),
-            false => Err(Error::new(ErrorKind::InvalidArgument, "a list with weights is a table")
-                .with_hint("write a .csv or a .parquet file, or a folder of these")),
+            true => self.numbered(|each| table::read(list, Some(column), each), column, of, "weight"),
+            false => Err(no_table("weights")),
         };
         read().map_err(|error: Error| error.with_file(list.display().to_string()))
     }
@@ -42,18 +50,66 @@ impl Index {
         column: &str,
         of: Option<&IdSet>,
     ) -> Result<Vec<f64>> {
-        self.weighed(|each| table::read_batches(batches, Some(column), each), column, of)
+        self.numbered(|each| table::read_batches(batches, Some(column), each), column, of, "weight")
     }
 
-    fn weighed(&self, read: impl FnOnce(Each<'_>) -> Result<()>, column: &str, of: Option<&IdSet>) -> Result<Vec<f64>> {
-        let wrong = |message: String, hint: &'static str| {
+    /// The lengths that a list has in one of its columns, by row id: what a tokenizer found. The list is one as for
+    /// [`read_weights`](Self::read_weights), or an Arrow IPC file (`.arrow`).
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the list has no such column, for a length that is null, negative or no whole
+    /// number, for a row that is listed twice, and for a row without a length; those of
+    /// [`read_rows`](Self::read_rows). They name the list.
+    pub fn read_lengths(&self, list: impl AsRef<Path>, column: &str) -> Result<Vec<u64>> {
+        let list = list.as_ref();
+        let read = || match table::is_table(list) {
+            true => self.lengths_of(|each| table::read(list, Some(column), each), column),
+            false => Err(no_table("lengths")),
+        };
+        read().map_err(|error: Error| error.with_file(list.display().to_string()))
+    }
+
+    /// As [`read_lengths`](Self::read_lengths), of record batches from any engine that speaks Arrow.
+    ///
+    /// # Errors
+    /// As for [`read_lengths`](Self::read_lengths), and those of the batches.
+    pub fn read_lengths_of(
+        &self,
+        batches: impl IntoIterator<Item = Result<RecordBatch, ArrowError>>,
+        column: &str,
+    ) -> Result<Vec<u64>> {
+        self.lengths_of(|each| table::read_batches(batches, Some(column), each), column)
+    }
+
+    fn lengths_of(&self, read: impl FnOnce(Each<'_>) -> Result<()>, column: &str) -> Result<Vec<u64>> {
+        let lengths = self.numbered(read, column, None, "length")?;
+        match lengths.iter().position(|length| length.fract() != 0.0 || *length >= MAX_LENGTH) {
+            None => Ok(lengths.into_iter().map(|length| length as u64).collect()),
+            Some(row) => {
+                let message = format!("row id {row} has the length {}", lengths.get(row).copied().unwrap_or_default());
+                Err(Error::new(ErrorKind::InvalidArgument, message)
+                    .with_column(column)
+                    .with_hint("lengths are whole numbers below 2^40"))
+            }
+        }
+    }
+
+    /// The numbers that a list has in one of its columns, by row id; `what` is what they are called.
+    fn numbered(
+        &self,
+        read: impl FnOnce(Each<'_>) -> Result<()>,
+        column: &str,
+        of: Option<&IdSet>,
+        what: &str,
+    ) -> Result<Vec<f64>> {
+        let wrong = |message: String, hint: String| {
             Error::new(ErrorKind::InvalidArgument, message).with_column(column).with_hint(hint)
         };
         if let Some(of) = of.filter(|of| of.rows() != self.len()) {
             let message = format!("a set out of {} rows for an index of {}", of.rows(), self.len());
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let too_large = || Error::new(ErrorKind::TooLarge, format!("no memory for {} weights", self.len()));
+        let too_large = || Error::new(ErrorKind::TooLarge, format!("no memory for {} {what}s", self.len()));
         let rows = usize::try_from(self.len()).map_err(|_| too_large())?;
         let mut weights: Vec<f64> = Vec::new();
         weights.try_reserve_exact(rows).map_err(|_| too_large())?;
@@ -63,13 +119,13 @@ impl Index {
             let (Some(id), Some(weight)) = (id, weight) else { return Ok(()) };
             if !(weight.is_finite() && weight >= 0.0) {
                 return Err(wrong(
-                    format!("row id {id} has the weight {weight}"),
-                    "weights are finite and not negative; 0 leaves a row out",
+                    format!("row id {id} has the {what} {weight}"),
+                    format!("{what}s are finite and not negative"),
                 ));
             }
             match weights.get_mut(id as usize) {
                 Some(place) if place.is_nan() => *place = weight,
-                _ => return Err(wrong(format!("row id {id} is listed twice"), "give each row one weight")),
+                _ => return Err(wrong(format!("row id {id} is listed twice"), format!("give each row one {what}"))),
             }
             Ok(())
         })?;
@@ -87,8 +143,8 @@ impl Index {
             Some(at) => {
                 let id = of.map_or(Some(at as u64), |of| of.select(at as u64)).unwrap_or_default();
                 Err(wrong(
-                    format!("row id {id} is not listed, and so has no weight"),
-                    "list it, or leave it out (`select --rows` with the same list does)",
+                    format!("row id {id} is not listed, and so has no {what}"),
+                    "list it, or leave it out (`select --rows` with the same list does)".to_owned(),
                 ))
             }
         }

@@ -1,0 +1,305 @@
+//! Lengths of all rows of an index: those that are known already, and the others counted in the files.
+
+use std::collections::HashMap;
+use std::io::{Seek, Write};
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rayon::ThreadPool;
+
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::{pool, stop};
+use rowdex_index::{FileEntry, Index, LengthsOf, LengthsWriter, NewLengths, RowGroupEntry, RowLengths};
+use rowdex_io::source::{FileStat, Source};
+use rowdex_parquet::{Counted, FileBytes, FileMetadata, GroupDecoder, MAX_DECODED_BYTES, counted, read_end};
+use rowdex_projection::Projection;
+
+/// Row groups that are counted at once, for each thread.
+const GROUPS_PER_THREAD: usize = 4;
+
+/// Lengths to note under a name, and where they come from.
+#[derive(Debug)]
+pub(super) enum Origin<'a> {
+    /// A column of the files, and what it counts.
+    Column(Projection, Counted),
+    /// One for each row.
+    Given(&'a [u64]),
+    /// Another index that has them for all files that it has.
+    Known(LengthsOf),
+}
+
+/// Where lengths of the rows of a file are known: an index, and the ids that the rows have there.
+pub(crate) type KnownRows = Option<(Index, Range<u64>)>;
+
+impl Origin<'_> {
+    /// A column of the schema.
+    pub(super) fn column(index: &Index, name: &str) -> Result<Self> {
+        let projection = Projection::columns(index.schema(), &[name])?;
+        let (counted, path) = counted(&projection).map_err(|error| error.with_column(name))?;
+        if path != name {
+            return Err(Error::new(ErrorKind::InvalidArgument, "it is not the column itself that would be counted")
+                .with_column(name)
+                .with_hint(format!("name the column: {path}")));
+        }
+        Ok(Self::Column(projection, counted))
+    }
+
+    fn of(&self) -> LengthsOf {
+        match self {
+            Self::Column(_, Counted::Items) => LengthsOf::Items,
+            Self::Column(_, Counted::Number) => LengthsOf::Numbers,
+            Self::Given(_) => LengthsOf::Given,
+            Self::Known(of) => *of,
+        }
+    }
+}
+
+/// How the files of an index are read for their lengths.
+pub(super) struct Reading<'a> {
+    pub(super) index: &'a Index,
+    pub(super) source: &'a dyn Source,
+    pub(super) pool: &'a ThreadPool,
+    /// For each file, in order; none where nothing is known.
+    pub(super) known: &'a [KnownRows],
+    /// Whether columns are counted in all files, whatever is known of them.
+    pub(super) counts_anew: bool,
+    /// Is told how many files are done, and how many rows.
+    pub(super) progress: &'a (dyn Fn(u64, u64) + Sync),
+}
+
+/// Lengths of a row group, by column; `None` for a column that is not counted there.
+type OfGroup = Vec<Option<Vec<u64>>>;
+
+impl Reading<'_> {
+    /// Writes the lengths by these names, which are sorted.
+    pub(super) fn write<W: Write + Seek>(
+        &self,
+        columns: &[(String, Origin<'_>)],
+        begin: impl FnOnce(Vec<NewLengths>) -> Result<LengthsWriter<W>>,
+    ) -> Result<W> {
+        let new = columns.iter().map(|(name, origin)| NewLengths { name: name.clone(), of: origin.of() });
+        let mut writer = begin(new.collect())?;
+        let known = self.known_of(columns)?;
+        let groups: Vec<RowGroupEntry<'_>> = self.index.row_groups().filter(|group| group.rows() > 0).collect();
+        let mut open = HashMap::new();
+        for window in groups.chunks(GROUPS_PER_THREAD * self.pool.current_num_threads().max(1)) {
+            stop::check()?;
+            self.open(window, columns, &known, &mut open)?;
+            let count = |(): &mut (), group: &RowGroupEntry<'_>| self.count(group, columns, &known, &open);
+            let counted = pool::each(Some(self.pool), window, || (), count)?;
+            for (group, of_group) in window.iter().zip(counted) {
+                for (column, (lengths, known)) in of_group?.into_iter().zip(&known).enumerate() {
+                    match (lengths, known.get(group.file() as usize), &columns[column].1) {
+                        (Some(lengths), ..) => writer.push(column, &lengths)?,
+                        (None, _, Origin::Given(given)) => {
+                            let ids = group.row_ids();
+                            writer.push(column, &given[ids.start as usize..ids.end as usize])?;
+                        }
+                        (None, Some(Some(known)), _) => self.copy(&mut writer, column, group, known)?,
+                        _ => return Err(Error::new(ErrorKind::Internal, "lengths of a file are not known")),
+                    }
+                }
+            }
+            let last = window.last().map_or((0, 0), |group| (group.file(), group.row_ids().end));
+            open.retain(|file, _| *file == last.0);
+            (self.progress)(u64::from(last.0), last.1);
+        }
+        (self.progress)(u64::from(self.index.num_files()), self.index.len());
+        writer.finish()
+    }
+
+    /// For each column, for each file, where its lengths are known.
+    fn known_of(&self, columns: &[(String, Origin<'_>)]) -> Result<Vec<Vec<Option<KnownLengths>>>> {
+        let of_file = |(name, origin): &(String, Origin<'_>), entry: FileEntry<'_>| -> Result<Option<KnownLengths>> {
+            let known = match self.known.get(entry.index() as usize) {
+                Some(Some(known)) => Some(known),
+                _ => None,
+            };
+            let known = known.filter(|_| match origin {
+                Origin::Column(..) => !self.counts_anew,
+                Origin::Given(_) => false,
+                Origin::Known(_) => true,
+            });
+            if let Some((index, ids)) = known
+                && index.lengths_columns()?.contains(name)
+            {
+                let lengths = index.lengths(name)?;
+                if lengths.of() == origin.of() {
+                    return Ok(Some(KnownLengths { lengths, first: ids.start, own: entry.row_ids().start }));
+                }
+            }
+            match origin {
+                Origin::Known(_) if entry.rows() > 0 => {
+                    let message = "the index has lengths that were given, and none of the rows of this file";
+                    Err(Error::new(ErrorKind::InvalidArgument, message)
+                        .with_file(entry.path())
+                        .with_column(name)
+                        .with_hint("remove them before the update (`rowdex lengths --remove`), and give them anew"))
+                }
+                _ => Ok(None),
+            }
+        };
+        columns.iter().map(|column| self.index.files().map(|entry| of_file(column, entry)).collect()).collect()
+    }
+
+    fn copy<W: Write + Seek>(
+        &self,
+        writer: &mut LengthsWriter<W>,
+        column: usize,
+        group: &RowGroupEntry<'_>,
+        known: &KnownLengths,
+    ) -> Result<()> {
+        let ids = group.row_ids();
+        let place = |row: u64| row.saturating_sub(known.own).saturating_add(known.first);
+        let mut lengths = Vec::new();
+        known.lengths.read(place(ids.start)..place(ids.end), &mut lengths)?;
+        writer.push(column, &lengths)
+    }
+
+    /// Opens the files of these row groups that have to be read.
+    fn open(
+        &self,
+        window: &[RowGroupEntry<'_>],
+        columns: &[(String, Origin<'_>)],
+        known: &[Vec<Option<KnownLengths>>],
+        open: &mut HashMap<u32, Arc<OpenFile>>,
+    ) -> Result<()> {
+        let is_read = |file: u32| {
+            let mut each = columns.iter().zip(known);
+            each.any(|((_, origin), known)| is_counted(origin, known, file))
+        };
+        let mut files: Vec<u32> = window.iter().map(RowGroupEntry::file).collect();
+        files.dedup();
+        files.retain(|file| !open.contains_key(file) && is_read(*file));
+        let opened = pool::each(Some(self.pool), &files, || (), |(), file| self.open_file(*file))?;
+        for (file, opened) in files.into_iter().zip(opened) {
+            open.insert(file, Arc::new(opened?));
+        }
+        Ok(())
+    }
+
+    fn open_file(&self, file: u32) -> Result<OpenFile> {
+        let missing = || Error::new(ErrorKind::Internal, "the index has no such file");
+        let entry = self.index.file(file).ok_or_else(missing)?;
+        let open = || {
+            let now = self.content(&entry)?;
+            let footer = match self.index.footer(file)? {
+                Some(footer) => footer,
+                None => {
+                    let (_, footer) = read_end(self.source, entry.path(), self.source.footer_guess(), Some(&now))?;
+                    if footer.hash != entry.footer_hash() {
+                        return Err(stale(&entry));
+                    }
+                    footer.bytes
+                }
+            };
+            let metadata = FileMetadata::parse(entry.path(), &footer, entry.size(), self.index.renaming())?;
+            Ok(OpenFile { metadata, content: now })
+        };
+        open().map_err(|error: Error| self.located(error, entry.path()))
+    }
+
+    /// What a file is like now, which must be what was indexed.
+    fn content(&self, entry: &FileEntry<'_>) -> Result<FileStat> {
+        if self.source.is_remote() && entry.etag().is_some() {
+            // Every read is compared with it.
+            return Ok(entry.stat());
+        }
+        let now = self.source.stat(entry.path())?;
+        if entry.stat().may_be(&now) {
+            return Ok(now);
+        }
+        let read = || read_end(self.source, entry.path(), self.source.footer_guess(), Some(&now));
+        // A copy has a time of its own.
+        let is_copy = now.size == entry.size() && read().is_ok_and(|(_, footer)| footer.hash == entry.footer_hash());
+        if is_copy { Ok(now) } else { Err(stale(entry)) }
+    }
+
+    fn count(
+        &self,
+        group: &RowGroupEntry<'_>,
+        columns: &[(String, Origin<'_>)],
+        known: &[Vec<Option<KnownLengths>>],
+        open: &HashMap<u32, Arc<OpenFile>>,
+    ) -> Result<OfGroup> {
+        let count = |((_, origin), known): (&(String, Origin<'_>), &Vec<Option<KnownLengths>>)| {
+            let Origin::Column(projection, _) = origin else { return Ok(None) };
+            let Some(file) = open.get(&group.file()).filter(|_| is_counted(origin, known, group.file())) else {
+                return Ok(None);
+            };
+            self.count_column(group, file, projection).map(Some)
+        };
+        columns.iter().zip(known).map(count).collect()
+    }
+
+    /// The lengths of the rows of a row group that are served.
+    fn count_column(&self, group: &RowGroupEntry<'_>, file: &OpenFile, projection: &Projection) -> Result<Vec<u64>> {
+        let values: Vec<_> =
+            self.index.file(group.file()).into_iter().flat_map(|entry| entry.partition_values()).collect();
+        let names = self.index.partition_columns().iter().map(String::as_str);
+        let partitions: Vec<(&str, Option<&str>)> = names.zip(values).collect();
+        let decoder = GroupDecoder {
+            file: &file.metadata,
+            row_group: group.ordinal() as usize,
+            projection,
+            partitions: &partitions,
+            max_decoded_bytes: MAX_DECODED_BYTES,
+        };
+        let bytes = OpenBytes { source: self.source, file };
+        let located = |error: Error| self.located(error, file.metadata.path());
+        let lengths = decoder.lengths(&bytes).map_err(located)?;
+        let changed = || {
+            let message = format!("has {} rows, and {} were indexed", lengths.len(), group.source_rows());
+            located(Error::new(ErrorKind::Stale, message).with_row_group(u64::from(group.ordinal())))
+        };
+        if lengths.len() as u64 != group.source_rows() {
+            return Err(changed());
+        }
+        Ok(match group.selection() {
+            None => lengths,
+            Some(set) => set.iter().filter_map(|row| lengths.get(row as usize).copied()).collect(),
+        })
+    }
+
+    fn located(&self, error: Error, path: &str) -> Error {
+        error.with_file(path).with_location(path, || self.source.location(path))
+    }
+}
+
+/// Whether the lengths of a file have to be counted in it.
+fn is_counted(origin: &Origin, known: &[Option<KnownLengths>], file: u32) -> bool {
+    matches!(origin, Origin::Column(..)) && known.get(file as usize).is_none_or(Option::is_none)
+}
+
+/// Lengths of the rows of a file, as another index has them.
+#[derive(Debug)]
+pub(super) struct KnownLengths {
+    lengths: RowLengths,
+    /// The first row of the file there, and here.
+    first: u64,
+    own: u64,
+}
+
+/// A file that is read for its lengths, and what it was like when it was opened.
+struct OpenFile {
+    metadata: FileMetadata,
+    content: FileStat,
+}
+
+struct OpenBytes<'a> {
+    source: &'a dyn Source,
+    file: &'a OpenFile,
+}
+
+impl FileBytes for OpenBytes<'_> {
+    fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.source.read_unchanged(self.file.metadata.path(), &self.file.content, ranges)
+    }
+}
+
+fn stale(entry: &FileEntry<'_>) -> Error {
+    Error::new(ErrorKind::Stale, "it was changed after it was indexed")
+        .with_file(entry.path())
+        .with_hint("build the index again, or update it (`rowdex build --update`)")
+}

@@ -1,0 +1,248 @@
+//! Noting how long rows are, in an index that is there or in one that is built.
+
+mod count;
+#[cfg(test)]
+mod tests;
+
+use std::io::{Seek, SeekFrom};
+use std::path::PathBuf;
+
+use rayon::ThreadPool;
+
+use self::count::{Origin, Reading};
+use super::run::pool;
+use super::{BuildProgress, Progress};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_index::output::Output;
+use rowdex_index::{Index, LengthsOf, LengthsWriter, root, without_lengths};
+use rowdex_io::source::place::{Place, shown};
+use rowdex_io::source::{self, Source, StoreOptions};
+
+pub(super) use self::count::KnownRows;
+
+/// Notes in an index how long its rows are, in tokens or whatever else: what packs and token budgets are planned by.
+///
+/// The lengths of a column of lists are counted by its levels, without decoding a value; a column of integers says
+/// them itself. Lengths that only a tokenizer knows are given. Row ids, the fingerprint and everything else of the
+/// index stay as they are, and readers that do not know lengths pass over them.
+///
+/// ```no_run
+/// # fn main() -> rowdex::Result<()> {
+/// rowdex::LengthsBuilder::new("train.rdx").with_column("tokens").write()?;
+/// let tokens = rowdex::Index::open("train.rdx")?.lengths("tokens")?;
+/// println!("{} tokens, at most {} in a row", tokens.sum(), tokens.longest());
+/// # Ok(()) }
+/// ```
+pub struct LengthsBuilder {
+    index: PathBuf,
+    columns: Vec<String>,
+    given: Vec<(String, Vec<u64>)>,
+    removed: Vec<String>,
+    root: Option<PathBuf>,
+    threads: Option<usize>,
+    store: StoreOptions,
+    progress: Box<Progress>,
+}
+
+/// What [`LengthsBuilder::write`] made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LengthsReport {
+    /// The columns that the index has lengths of by now.
+    pub columns: Vec<String>,
+    /// Rows of the index.
+    pub rows: u64,
+    /// Length of the index file in bytes.
+    pub index_bytes: u64,
+}
+
+impl LengthsBuilder {
+    /// For the index at this path or URL, which is replaced when all is done.
+    pub fn new(index: impl Into<PathBuf>) -> Self {
+        Self {
+            index: index.into(),
+            columns: Vec::new(),
+            given: Vec::new(),
+            removed: Vec::new(),
+            root: None,
+            threads: None,
+            store: StoreOptions::default(),
+            progress: Box::new(|_| ()),
+        }
+    }
+
+    /// Counts the items of a column of lists, or takes the numbers of a column of integers; `a.b` is field b of column
+    /// a. Null and empty lists have the length 0. A number must be there, and not be negative.
+    #[must_use]
+    pub fn with_column(mut self, column: impl Into<String>) -> Self {
+        self.columns.push(column.into());
+        self
+    }
+
+    /// Takes lengths from outside, in the order of the row ids, as [`Index::read_lengths`] reads them. Rows with such
+    /// lengths can only be served whole.
+    #[must_use]
+    pub fn with_given(mut self, name: impl Into<String>, lengths: Vec<u64>) -> Self {
+        self.given.push((name.into(), lengths));
+        self
+    }
+
+    /// Removes the lengths of this name.
+    #[must_use]
+    pub fn without(mut self, name: impl Into<String>) -> Self {
+        self.removed.push(name.into());
+        self
+    }
+
+    /// Finds the data files below this directory or URL, instead of where the index says that they were.
+    #[must_use]
+    pub fn with_root(mut self, root: impl Into<PathBuf>) -> Self {
+        self.root = Some(root.into());
+        self
+    }
+
+    /// Counts with this many threads. Default: one per available core; for data in a store, as many as
+    /// [`StoreOptions::with_concurrency`] says.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// How object stores are talked to, if the data or the index is in one. Default: [`StoreOptions::default`].
+    #[must_use]
+    pub fn with_store_options(mut self, options: StoreOptions) -> Self {
+        self.store = options;
+        self
+    }
+
+    /// Is called after each window of row groups, on the thread that writes.
+    #[must_use]
+    pub fn with_progress(mut self, progress: impl Fn(BuildProgress) + Send + Sync + 'static) -> Self {
+        self.progress = Box::new(progress);
+        self
+    }
+
+    /// Notes the lengths: the path holds the index as it was, or with all of them, at any moment. Lengths of the same
+    /// names are replaced, others stay.
+    ///
+    /// Reads the columns that are counted, and nothing else of the files.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a column that is neither of lists nor of integers, a name that is asked for
+    /// twice or has no lengths to remove, and lengths that are not as many as there are rows; [`ErrorKind::Schema`]
+    /// for a number that is null or negative, [`ErrorKind::TooLarge`] for a row of 2^40 tokens or more,
+    /// [`ErrorKind::Stale`] for a file that is not the one that was indexed; and those of reading and writing.
+    pub fn write(&self) -> Result<LengthsReport> {
+        let index = Index::open_with(&self.index, &self.store)?;
+        let columns = self.origins(&index)?;
+        let mut out = Output::create(Place::of(&self.index)?, true, &self.store)?;
+        let written = match columns.is_empty() {
+            true => without_lengths(&mut out, &index).map(drop),
+            false => self.count(&index, &columns, &mut out),
+        };
+        written.map_err(|error| match error.kind() {
+            ErrorKind::Io => error.with_file(shown(&self.index)),
+            _ => error,
+        })?;
+        let end = out.seek(SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))?;
+        out.commit()?;
+        let names = columns.into_iter().map(|(name, _)| name).collect();
+        Ok(LengthsReport { columns: names, rows: index.len(), index_bytes: end })
+    }
+
+    fn count(&self, index: &Index, columns: &[(String, Origin<'_>)], out: &mut Output) -> Result<()> {
+        let root = self.root.as_ref().map_or_else(|| root::of(index), Place::of)?;
+        let source = &*source::open(root, &self.store)?;
+        let known: Vec<KnownRows> = index.files().map(|file| Some((index.clone(), file.row_ids()))).collect();
+        let pool = pool(self.threads, &self.store, source.is_remote())?;
+        let files = u64::from(index.num_files());
+        let progress = |files_done, rows| {
+            (self.progress)(BuildProgress { files_done, files, rows, bytes: 0, counts_lengths: true })
+        };
+        let reading = Reading { index, source, pool: &pool, known: &known, counts_anew: true, progress: &progress };
+        reading.write(columns, |new| LengthsWriter::copy(out, index, new)).map(drop)
+    }
+
+    /// All lengths that the index is to have, by name.
+    fn origins(&self, index: &Index) -> Result<Vec<(String, Origin<'_>)>> {
+        let refuse = |name: &str, message: String| {
+            Err(Error::new(ErrorKind::InvalidArgument, message).with_column(name).with_file(shown(&self.index)))
+        };
+        let before = index.lengths_columns()?;
+        if let Some(name) = self.removed.iter().find(|name| !before.contains(name)) {
+            return refuse(name, "there are no lengths of this name to be removed".to_owned());
+        }
+        let mut columns = Vec::new();
+        for name in &self.columns {
+            columns.push((name.clone(), Origin::column(index, name)?));
+        }
+        for (name, lengths) in &self.given {
+            if lengths.len() as u64 != index.len() {
+                let message = format!("{} lengths are given for {} rows", lengths.len(), index.len());
+                return refuse(name, message);
+            }
+            columns.push((name.clone(), Origin::Given(lengths)));
+        }
+        columns.sort_by(|(a, _), (b, _)| a.cmp(b));
+        if let Some([(name, _), _]) = columns.array_windows().find(|[(a, _), (b, _)]| a == b) {
+            return refuse(name, "lengths of this name are asked for twice".to_owned());
+        }
+        for name in before {
+            if !self.removed.contains(&name) && !columns.iter().any(|(known, _)| *known == name) {
+                let of = index.lengths(&name)?.of();
+                columns.push((name, Origin::Known(of)));
+            }
+        }
+        columns.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(columns)
+    }
+}
+
+impl std::fmt::Debug for LengthsBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LengthsBuilder")
+            .field("index", &shown(&self.index))
+            .field("columns", &self.columns)
+            .field("given", &self.given.iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .field("removed", &self.removed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Notes lengths of an index that was just written to `out`: of the columns that are asked for, and of those that the
+/// index before it had. What is known of a file is not counted again.
+pub(super) fn note(
+    out: &mut Output,
+    (asked, before): (&[String], Option<&Index>),
+    source: &dyn Source,
+    pool: &ThreadPool,
+    known: &[KnownRows],
+    progress: &Progress,
+) -> Result<Option<u64>> {
+    let mut names: Vec<(String, LengthsOf)> = Vec::new();
+    for name in before.map(Index::lengths_columns).transpose()?.unwrap_or_default() {
+        let of = before.map(|before| before.lengths(&name)).transpose()?.map_or(LengthsOf::Items, |known| known.of());
+        names.push((name, of));
+    }
+    names.retain(|(name, _)| !asked.contains(name));
+    names.extend(asked.iter().map(|name| (name.clone(), LengthsOf::Items)));
+    names.sort_by(|(a, _), (b, _)| a.cmp(b));
+    names.dedup_by(|(a, _), (b, _)| a == b);
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let index = &out.read_back()?;
+    let origin = |(name, of): (String, LengthsOf)| {
+        let origin = if of == LengthsOf::Given { Ok(Origin::Known(of)) } else { Origin::column(index, &name) };
+        origin.map(|origin| (name, origin))
+    };
+    let columns: Vec<(String, Origin<'_>)> = names.into_iter().map(origin).collect::<Result<_>>()?;
+    let files = u64::from(index.num_files());
+    let progress =
+        |files_done, rows| progress(BuildProgress { files_done, files, rows, bytes: 0, counts_lengths: true });
+    let reading = Reading { index, source, pool, known, counts_anew: false, progress: &progress };
+    let out = reading.write(&columns, |new| LengthsWriter::append(out, index, new))?;
+    let length = out.seek(SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))?;
+    Ok(Some(length))
+}
