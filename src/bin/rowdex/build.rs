@@ -22,6 +22,7 @@ Examples:
   rowdex build data/ -o train.rdx
   rowdex build 'data/2024-*/*.parquet' more/extra.parquet -o train.rdx --root .
   rowdex build data/ -o train.rdx --update
+  rowdex build data/ -o train.rdx --lengths tokens
   rowdex build data/ -o train.rdx --schema union --rename content=text
   rowdex build s3://bucket/data/ -o s3://bucket/train.rdx
   rowdex build data/ -o subset.rdx --rows rows.csv
@@ -83,6 +84,10 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     parts: Vec<PathBuf>,
 
+    /// Note how long rows are by these columns, of lists or of integers, as `lengths --column` does.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    lengths: Vec<String>,
+
     /// Read footers with this many threads [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -143,7 +148,10 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
         let bar = bar.clone();
         move |progress| {
             bar.set_length(progress.files);
-            bar.set_message(format!("reading footers, {}", HumanBytes(progress.bytes)));
+            bar.set_message(match progress.counts_lengths {
+                true => "counting lengths".to_owned(),
+                false => format!("reading footers, {}", HumanBytes(progress.bytes)),
+            });
             bar.set_position(progress.files_done);
         }
     });
@@ -213,6 +221,7 @@ fn builder(args: &BuildArgs) -> IndexBuilder {
         .with_overwrite(args.force)
         .with_update(args.update)
         .with_parts(&args.parts)
+        .with_lengths(&args.lengths)
         .with_store_options(StoreOptions::new().with_concurrency(usize::from(args.concurrency)));
     if let Some(root) = &args.root {
         builder = builder.with_root(root);

@@ -9,6 +9,7 @@ use crate::epoch::EpochArgs;
 use crate::get::GetArgs;
 use crate::ids::IdsArgs;
 use crate::info::InfoArgs;
+use crate::lengths::LengthsArgs;
 use crate::locate::LocateArgs;
 use crate::predict::PredictArgs;
 use crate::prove::ProveArgs;
@@ -49,6 +50,8 @@ pub(crate) enum Command {
     Count(CountArgs),
     /// Say what is in an index.
     Info(InfoArgs),
+    /// Note in an index how long its rows are, in tokens or whatever else, and show it.
+    Lengths(LengthsArgs),
     /// Check an index, and the files it is of.
     Verify(VerifyArgs),
     /// Say in which file, row group and row a row id is.

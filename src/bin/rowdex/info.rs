@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::args::{IndexArg, JsonArg};
 use crate::failure::Failure;
+use crate::lengths;
 use crate::output;
 use crate::view_of;
 
@@ -49,6 +50,7 @@ fn as_json(index: &Index, decoded_bytes: u64, data_bytes: u64) -> Result<(), Fai
         "renamed": index.renames().collect::<BTreeMap<_, _>>(),
         "schema": index.schema().fields().iter().map(columns).collect::<Vec<_>>(),
         "fingerprint": format!("{:016x}", index.fingerprint()),
+        "lengths": lengths::as_json(index)?,
         "build": build_info(index),
     }))
 }
@@ -92,6 +94,10 @@ fn as_text(index: &Index, decoded_bytes: u64, data_bytes: u64) -> Result<(), Fai
     for field in index.schema().fields() {
         let nulls = if field.is_nullable() { "" } else { ", never null" };
         text.push_str(&format!("  {:<width$}  {}{nulls}\n", field.name(), field.data_type()));
+    }
+    let lengths = lengths::as_text(index)?;
+    if !lengths.is_empty() {
+        text.push_str(&format!("\n{lengths}"));
     }
     output::print(&text)
 }

@@ -15,6 +15,7 @@ mod failure;
 mod get;
 mod ids;
 mod info;
+mod lengths;
 mod locate;
 mod output;
 mod predict;
@@ -61,6 +62,7 @@ fn run(command: &Command, given: &ArgMatches) -> Result<(), Failure> {
         Command::Select(args) => select::run(args),
         Command::Count(args) => count::run(args),
         Command::Info(args) => info::run(args),
+        Command::Lengths(args) => lengths::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Locate(args) => locate::run(args),
         Command::Get(args) => get::run(args),
