@@ -321,6 +321,10 @@ typedef struct rowdex_build_options {
   rowdex_difference difference;
   // The first argument of difference.
   void *difference_userdata;
+  // Columns by which it is noted how long rows are, as rowdex_lengths_note does. Progress is told once more, then.
+  const char *const *lengths;
+  // How many.
+  size_t num_lengths;
 } rowdex_build_options;
 
 // What a build made.
@@ -434,6 +438,54 @@ typedef struct rowdex_location {
   // The place among the rows of the row group that are served; equal to row where all of them are.
   uint64_t slot;
 } rowdex_location;
+
+// Which lengths are noted. All zeros note none.
+typedef struct rowdex_lengths_options {
+  // sizeof(rowdex_lengths_options)
+  size_t struct_size;
+  // Columns of lists, whose items are counted without decoding a value, and of integers, which say the lengths
+  // themselves. Null and empty lists have the length 0; an integer must be there, and not be negative.
+  const char *const *columns;
+  // How many.
+  size_t num_columns;
+  // What to call lengths that are given: rows with such lengths are served whole. NULL: none are given.
+  const char *given_name;
+  // A table, or a folder of tables, as for the list_file of a rowdex_id_set_options, with a column `length` and every
+  // row of the index once. NULL: they come as a stream.
+  const char *given_list;
+  // The same as an Arrow stream, which is moved from and released whatever happens.
+  struct ArrowArrayStream *given_stream;
+  // Names of lengths that are removed.
+  const char *const *removed;
+  // How many.
+  size_t num_removed;
+  // Where the data is, instead of where the index says. NULL: there.
+  const char *root;
+  // Threads that count. 0: one for each available core.
+  uint64_t threads;
+  // Is called after each window of row groups. NULL: nobody is told.
+  rowdex_progress progress;
+  // The first argument of progress.
+  void *progress_userdata;
+  // How the object store is talked to, if the data or the index is in one. NULL: the defaults.
+  const struct rowdex_store_options *store;
+} rowdex_lengths_options;
+
+// What is known of the lengths by one name.
+typedef struct rowdex_lengths_info {
+  // sizeof(rowdex_lengths_info), set by the caller.
+  size_t struct_size;
+  // The name: that of the column that was counted, or the one that was given with the lengths.
+  struct rowdex_str name;
+  // What they are of: `items` of a column of lists, `numbers` of a column of integers, or `given`.
+  struct rowdex_str of;
+  // The sum over all rows.
+  uint64_t sum;
+  // The length of the longest row.
+  uint64_t longest;
+  // Differs between lengths that differ in any row.
+  uint64_t fingerprint;
+} rowdex_lengths_info;
 
 // A folder on a local disk that keeps row groups for all processes of a machine. Only its owner should be able to
 // write to it.
@@ -1118,6 +1170,28 @@ rowdex_status rowdex_index_locate(const struct rowdex_index *index,
 // Reads and checks every byte of the index again, the stored footers among them. rowdex_dataset_verify looks at the
 // data files, too.
 rowdex_status rowdex_index_verify(const struct rowdex_index *index, struct rowdex_error **error);
+
+// Notes how long the rows are in the index at `path`, a file or a URL: it holds the index as it was, or with all of
+// these lengths, at any moment. Lengths of the same names are replaced, others stay, and so does the fingerprint.
+//
+// An index that is open goes on without them; open it anew.
+rowdex_status rowdex_lengths_note(const char *path,
+                                  const struct rowdex_lengths_options *options,
+                                  struct rowdex_error **error);
+
+// What is known of lengths by their number, in the order of their names; ROWDEX_STATUS_OUT_OF_RANGE behind the last.
+rowdex_status rowdex_index_get_lengths(const struct rowdex_index *index,
+                                       uint64_t number,
+                                       struct rowdex_lengths_info *info,
+                                       struct rowdex_error **error);
+
+// Reads the lengths by this name, of the rows from `first_row` on.
+rowdex_status rowdex_index_read_lengths(const struct rowdex_index *index,
+                                        const char *name,
+                                        uint64_t first_row,
+                                        uint64_t *lengths,
+                                        size_t num_lengths,
+                                        struct rowdex_error **error);
 
 // Opens the dataset of an index, which may be freed afterwards. Reads no data file and starts no thread.
 rowdex_status rowdex_dataset_open(const struct rowdex_index *index,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import ctypes
+import itertools
 import json
 import operator
 import os
@@ -93,6 +95,17 @@ class FileInfo(NamedTuple):
     """How many row groups it has."""
 
 
+class LengthsInfo(NamedTuple):
+    """What is known of the lengths by one name."""
+
+    of: str
+    """``"items"`` of a column of lists, ``"numbers"`` of a column of integers, or ``"given"``."""
+    sum: int
+    """The sum over all rows."""
+    longest: int
+    """The length of the longest row."""
+
+
 def build(
     inputs: Path | Iterable[Path] | Any,
     output: Path,
@@ -108,6 +121,7 @@ def build(
     rename: Mapping[str, str] | None = None,
     slice: tuple[int, int] | None = None,
     parts: Iterable[Path] = (),
+    lengths: Iterable[str] = (),
     progress: Progress = None,
     store: StoreOptions | None = None,
 ) -> BuildReport:
@@ -136,6 +150,8 @@ def build(
             whole.
         parts: Indexes of such slices: files that are as recorded there are not read. The index has the very bytes that
             it has without them. They must have footers and the same root, and select no rows.
+        lengths: Columns by which it is noted how long rows are, as :meth:`Index.note_lengths` does. An update goes on
+            with those of the index.
         progress: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in any case,
             ``False`` never. A function is called with files done, files in all, and rows so far.
         store: How the object store is talked to, if the data or the index is in one.
@@ -145,7 +161,10 @@ def build(
     """
     tables = loaded("rowdex.tables")
 
+    columns = [text_bytes(name, "lengths") for name in ([lengths] if isinstance(lengths, str) else lengths)]
     if tables.is_table(inputs):
+        if columns:
+            raise TypeError("note the lengths of a table's index afterwards: rowdex.Index(output).note_lengths(...)")
         built: BuildReport = tables.build_table(
             inputs, output, root=root, rows_file=rows_file, threads=threads, overwrite=overwrite, update=update,
             footers=footers, partitions=partitions, rename=rename, progress=progress, store=store,
@@ -175,6 +194,8 @@ def build(
         renames_from=texts(old_names) if rename else None,
         renames_to=texts(new_names) if rename else None,
         num_renames=len(old_names),
+        lengths=texts(columns) if columns else None,
+        num_lengths=len(columns),
     )
     report = native.BuildReport()
     differences: list[str] = []
@@ -336,6 +357,81 @@ class Index:
             call(library.index_weights, self._handle.get(), path_bytes(rows), *rest)
         return found
 
+    def note_lengths(
+        self,
+        columns: str | Iterable[str] = (),
+        *,
+        given: Mapping[str, Path | Any] | None = None,
+        remove: Iterable[str] = (),
+        root: Path | None = None,
+        threads: int | None = None,
+        progress: Progress = None,
+    ) -> None:
+        """Notes in the index file how long rows are, in tokens or whatever else. The file holds the index as it was, or
+        with all of these lengths, at any moment; row ids and the fingerprint stay.
+
+        Args:
+            columns: Columns of lists, whose items are counted without decoding a value, and of integers. Null and empty
+                lists have the length 0.
+            given: Lengths that a tokenizer found, by name: a Parquet, CSV or Arrow file, or an object with
+                ``__arrow_c_stream__``, with the columns ``row_id`` and ``length``. Such rows are served whole.
+            remove: Names of lengths that are removed.
+            root: Where the data is, instead of where the index says.
+            threads: Threads that count. Default: one for each core.
+            progress: As for :func:`build`.
+
+        Raises:
+            ArgumentError: for a column that is neither of lists nor of integers, and for a row without a given length,
+                or with two; SchemaError: for a number that is null or negative.
+        """
+        names = [text_bytes(name, "columns") for name in ([columns] if isinstance(columns, str) else columns)]
+        removed = [text_bytes(name, "remove") for name in remove]
+        options = native.LengthsOptions(
+            columns=texts(names) if names else None,
+            num_columns=len(names),
+            removed=texts(removed) if removed else None,
+            num_removed=len(removed),
+            root=optional_path(root),
+            threads=count(threads, "threads"),
+            store=store_pointer(self._store),
+        )
+        if names or removed:
+            self._note(options, root, progress)
+        for name, rows in (given or {}).items():
+            options = native.LengthsOptions(
+                given_name=text_bytes(name, "given"), root=optional_path(root), store=store_pointer(self._store)
+            )
+            if hasattr(rows, "__arrow_c_stream__"):
+                owner, options.given_stream = stream_of(rows)
+                self._note(options, root, progress)
+                del owner
+            else:
+                options.given_list = path_bytes(rows)
+                self._note(options, root, progress)
+        self._handle = PerProcess(self._open)
+
+    def _note(self, options: Any, root: Path | None, progress: Progress) -> None:
+        with told(progress, "counting lengths") as options.progress:
+            to = (path_bytes(self._path), ctypes.byref(options))
+            waiting(is_remote(self._path, root), lambda: call(library.lengths_note, *to))
+
+    @property
+    def noted_lengths(self) -> dict[str, LengthsInfo]:
+        """What lengths are noted, by name."""
+        found = {}
+        handle, info = self._handle.get(), native.LengthsInfo()
+        with contextlib.suppress(OutOfRangeError):
+            for number in itertools.count():
+                call(library.index_get_lengths, handle, number, ctypes.byref(info))
+                found[info.name.text()] = LengthsInfo(info.of.text(), info.sum, info.longest)
+        return found
+
+    def lengths(self, name: str) -> array.array[int]:
+        """The lengths that are noted by this name, by row id. Shape ``(rows,)``, uint64."""
+        found = array.array("Q", bytes(8 * len(self)))
+        call(library.index_read_lengths, self._handle.get(), text_bytes(name, "name"), 0, *found.buffer_info())
+        return found
+
     def verify(self) -> None:
         """Reads and checks every byte of the index again. :meth:`Dataset.verify` looks at the data files, too."""
         call(library.index_verify, self._handle.get())
@@ -366,4 +462,4 @@ def row_id(row: Any, rows: int) -> int:
     return found
 
 
-__all__ = ["BuildReport", "FileInfo", "Index", "Location", "build"]
+__all__ = ["BuildReport", "FileInfo", "Index", "LengthsInfo", "Location", "build"]

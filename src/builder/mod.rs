@@ -17,6 +17,7 @@ mod scanned;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod unchanged;
 mod writing;
 

@@ -3,14 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
-
 use super::found::Found;
 use super::lengths::{self, KnownRows};
 use super::partition::Partitions;
 use super::parts::Parts;
 use super::scanned::Scanned;
 use super::schema::Merged;
+use super::threads::pool;
 use super::unchanged::unchanged;
 use super::writing::Build;
 use super::{BuildProgress, BuildReport, IndexBuilder};
@@ -20,7 +19,7 @@ use rowdex_index::output::{self, Output};
 use rowdex_index::writer::{FooterCompressor, IndexWriter};
 use rowdex_index::{Index, root, view};
 use rowdex_io::source::place::{Place, shown};
-use rowdex_io::source::{self, StoreOptions};
+use rowdex_io::source;
 use rowdex_projection::Renames;
 
 /// Files whose footers are in memory at once, for each thread.
@@ -251,17 +250,6 @@ impl IndexBuilder {
         }
         Renames::new(before.iter().chain(more()).cloned())
     }
-}
-
-/// Threads that read.
-pub(super) fn pool(threads: Option<usize>, store: &StoreOptions, remote: bool) -> Result<ThreadPool> {
-    let threads = if remote { store.concurrency } else { threads.unwrap_or(0) };
-    let named = |thread| format!("rowdex-build-{thread}");
-    ThreadPoolBuilder::new().num_threads(threads).thread_name(named).build().map_err(|error| {
-        Error::new(ErrorKind::Io, format!("cannot start threads: {error}"))
-            .with_hint("ask for fewer")
-            .with_source(error)
-    })
 }
 
 /// A file in a store that was named, and not listed, may not be there.

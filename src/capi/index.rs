@@ -137,6 +137,10 @@ pub struct rowdex_build_options {
     pub difference: rowdex_difference,
     /// The first argument of difference.
     pub difference_userdata: *mut c_void,
+    /// Columns by which it is noted how long rows are, as rowdex_lengths_note does. Progress is told once more, then.
+    pub lengths: *const *const c_char,
+    /// How many.
+    pub num_lengths: usize,
 }
 
 // SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is
@@ -259,6 +263,11 @@ unsafe fn builder(options: &rowdex_build_options) -> Result<IndexBuilder> {
         Ok((from, unsafe { handle::text(*to, "options.renames_to[…]") }?))
     };
     let renames = from.iter().zip(to).map(rename).collect::<Result<Vec<_>>>()?;
+    // SAFETY: as above.
+    let lengths = unsafe { handle::slice(options.lengths, options.num_lengths, "options.lengths") }?;
+    // SAFETY: as above.
+    let length = |length: &*const c_char| unsafe { handle::text(*length, "options.lengths[…]") };
+    let lengths = lengths.iter().map(length).collect::<Result<Vec<_>>>()?;
     let progress = Progress::new(options.progress, options.progress_userdata);
     let differences = Differences { callback: options.difference, userdata: options.difference_userdata };
     let mut builder = IndexBuilder::new(inputs)
@@ -268,6 +277,7 @@ unsafe fn builder(options: &rowdex_build_options) -> Result<IndexBuilder> {
         .with_update(options.update != 0)
         .with_parts(parts)
         .with_renames(renames)
+        .with_lengths(lengths)
         .with_differences(move |difference| differences.tell(&difference.to_string()))
         .with_progress(move |build| progress.tell(build.files_done, build.files, build.rows));
     // SAFETY: as above.

@@ -25,6 +25,7 @@ mod handle;
 mod id_set;
 mod index;
 mod launch;
+mod lengths;
 mod loader;
 mod option;
 mod orders;

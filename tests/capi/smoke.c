@@ -90,6 +90,46 @@ static void columns_are_served_by_other_names(const char *folder) {
   FAILS(rowdex_index_build(output, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "options.renames_to");
 }
 
+static void lengths_of_rows_are_noted_and_read(const char *folder) {
+  char output[4096];
+  snprintf(output, sizeof output, "%s/lengths.rdx", folder);
+  const char *inputs[] = {in_folder(folder, "data")}, *columns[] = {"id", "nothing"};
+  rowdex_build_options build = {.struct_size = sizeof build, .inputs = inputs, .num_inputs = 1, .overwrite = 1};
+  build.lengths = columns;
+  build.num_lengths = 1;
+  OK(rowdex_index_build(output, &build, NULL, &error));
+  rowdex_index *index = NULL;
+  OK(rowdex_index_open(output, NULL, &index, &error));
+  rowdex_lengths_info info = {.struct_size = sizeof info};
+  OK(rowdex_index_get_lengths(index, 0, &info, &error));
+  CHECK(info.name.len == 2 && memcmp(info.name.data, "id", 2) == 0);
+  CHECK(info.of.len == 7 && memcmp(info.of.data, "numbers", 7) == 0);
+  CHECK(info.longest == DEMO_ROWS - 1 && info.sum == (uint64_t)DEMO_ROWS * (DEMO_ROWS - 1) / 2);
+  FAILS(rowdex_index_get_lengths(index, 1, &info, &error), ROWDEX_STATUS_OUT_OF_RANGE, "number 1 of 1");
+  uint64_t lengths[3];
+  OK(rowdex_index_read_lengths(index, "id", 70000, lengths, 3, &error));
+  CHECK(lengths[0] == 70000 && lengths[1] == 70001 && lengths[2] == 70002);
+  FAILS(rowdex_index_read_lengths(index, "id", DEMO_ROWS - 2, lengths, 3, &error), ROWDEX_STATUS_OUT_OF_RANGE, "row");
+  FAILS(rowdex_index_read_lengths(index, "x", 0, lengths, 3, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "id");
+
+  rowdex_lengths_options note = {.struct_size = sizeof note, .columns = columns + 1, .num_columns = 1};
+  FAILS(rowdex_lengths_note(output, &note, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "nothing");
+  note.num_columns = 0;
+  note.given_name = "words";
+  FAILS(rowdex_lengths_note(output, &note, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "one list");
+  note.given_name = NULL;
+  note.removed = columns;
+  note.num_removed = 1;
+  OK(rowdex_lengths_note(output, &note, &error));
+  /* What is open goes on with what it was opened with. */
+  OK(rowdex_index_read_lengths(index, "id", 5, lengths, 1, &error));
+  CHECK(lengths[0] == 5);
+  rowdex_index_free(index);
+  OK(rowdex_index_open(output, NULL, &index, &error));
+  FAILS(rowdex_index_get_lengths(index, 0, &info, &error), ROWDEX_STATUS_OUT_OF_RANGE, "of 0");
+  rowdex_index_free(index);
+}
+
 static void an_index_is_built_and_tells_of_itself(const char *folder) {
   char output[4096];
   snprintf(output, sizeof output, "%s/built.rdx", folder);
@@ -468,6 +508,7 @@ int main(int argc, char **argv) {
   the_library_is_the_one_of_the_header();
   an_index_is_built_and_tells_of_itself(argv[1]);
   columns_are_served_by_other_names(argv[1]);
+  lengths_of_rows_are_noted_and_read(argv[1]);
   slices_built_apart_are_joined_without_reading_footers_again(argv[1]);
   rows_come_as_arrow_in_the_order_asked(argv[1]);
   columns_of_fixed_width_come_in_buffers(argv[1]);

@@ -9,6 +9,7 @@ mod faults;
 mod formats;
 mod ids;
 mod killed;
+mod lengths;
 mod options;
 mod orders;
 mod place;

@@ -18,6 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "store",
         "tier",
         "index",
+        "lengths",
         "buffers",
         "dataset",
         "counters",

@@ -104,7 +104,7 @@ class BuildOptions(Versioned):
         ("progress_userdata", c_void_p), ("store", POINTER(StoreOptions)), ("parts", POINTER(c_char_p)),
         ("num_parts", c_size_t), ("slice", c_uint64), ("slices", c_uint64), ("renames_from", POINTER(c_char_p)),
         ("renames_to", POINTER(c_char_p)), ("num_renames", c_size_t), ("difference", Difference),
-        ("difference_userdata", c_void_p),
+        ("difference_userdata", c_void_p), ("lengths", POINTER(c_char_p)), ("num_lengths", c_size_t),
     ]
 
 
@@ -148,6 +148,22 @@ class Location(Structure):
     _fields_ = [
         ("row_group", c_uint32), ("file", c_uint32), ("ordinal", c_uint32), ("reserved", c_uint32), ("row", c_uint64),
         ("slot", c_uint64),
+    ]
+
+
+class LengthsOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("columns", POINTER(c_char_p)), ("num_columns", c_size_t), ("given_name", c_char_p),
+        ("given_list", c_char_p), ("given_stream", POINTER(ArrowArrayStream)), ("removed", POINTER(c_char_p)),
+        ("num_removed", c_size_t), ("root", c_char_p), ("threads", c_uint64), ("progress", Progress),
+        ("progress_userdata", c_void_p), ("store", POINTER(StoreOptions)),
+    ]
+
+
+class LengthsInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("name", Str), ("of", Str), ("sum", c_uint64), ("longest", c_uint64),
+        ("fingerprint", c_uint64),
     ]
 
 
@@ -348,6 +364,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "index_schema": (c_int32, [c_void_p, POINTER(ArrowSchema), POINTER(c_void_p)]),
     "index_locate": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(Location), POINTER(c_void_p)]),
     "index_verify": (c_int32, [c_void_p, POINTER(c_void_p)]),
+    "lengths_note": (c_int32, [c_char_p, POINTER(LengthsOptions), POINTER(c_void_p)]),
+    "index_get_lengths": (c_int32, [c_void_p, c_uint64, POINTER(LengthsInfo), POINTER(c_void_p)]),
+    "index_read_lengths": (c_int32, [c_void_p, c_char_p, c_uint64, c_void_p, c_size_t, POINTER(c_void_p)]),
     "dataset_open": (c_int32, [c_void_p, POINTER(DatasetOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "dataset_mixed": (c_int32, [POINTER(c_void_p), c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
     "dataset_free": (None, [c_void_p]),

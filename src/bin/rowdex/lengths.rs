@@ -104,14 +104,14 @@ fn note(args: &LengthsArgs, index: &Index) -> Result<(), Failure> {
 
 /// All lengths of an index, as numbers.
 pub(crate) fn as_json(index: &Index) -> Result<Vec<Value>, Failure> {
-    let one = |name: String| {
-        let lengths = index.lengths(&name)?;
+    let one = |name: &str| {
+        let lengths = index.lengths(name)?;
         let counts = Counts::of(&lengths)?;
         let quantiles = QUANTILES.map(|(share, _)| json!({"share": share, "length": counts.quantile(share)}));
         let bars = counts.bars().into_iter().map(|bar| json!({"from": bar.from, "to": bar.to, "rows": bar.rows}));
         Ok(json!({
             "name": name,
-            "of": of(&lengths),
+            "of": lengths.of().name(),
             "sum": lengths.sum(),
             "longest": lengths.longest(),
             "mean": counts.mean(lengths.sum()),
@@ -125,8 +125,8 @@ pub(crate) fn as_json(index: &Index) -> Result<Vec<Value>, Failure> {
 
 /// All lengths of an index, as charts; nothing where none are noted.
 pub(crate) fn as_text(index: &Index) -> Result<String, Failure> {
-    let one = |name: String| {
-        let lengths = index.lengths(&name)?;
+    let one = |name: &str| {
+        let lengths = index.lengths(name)?;
         let counts = Counts::of(&lengths)?;
         let what = match lengths.of() {
             LengthsOf::Items => "items of lists",
@@ -144,14 +144,6 @@ pub(crate) fn as_text(index: &Index) -> Result<String, Failure> {
     };
     let each: Vec<String> = index.lengths_columns()?.into_iter().map(one).collect::<Result<_, Failure>>()?;
     Ok(each.join("\n"))
-}
-
-fn of(lengths: &RowLengths) -> &'static str {
-    match lengths.of() {
-        LengthsOf::Items => "items",
-        LengthsOf::Numbers => "numbers",
-        _ => "given",
-    }
 }
 
 /// Which shares of the rows are told, and what they are called.

@@ -122,7 +122,7 @@ impl Reading<'_> {
                 Origin::Known(_) => true,
             });
             if let Some((index, ids)) = known
-                && index.lengths_columns()?.contains(name)
+                && index.lengths_columns()?.contains(&name.as_str())
             {
                 let lengths = index.lengths(name)?;
                 if lengths.of() == origin.of() {

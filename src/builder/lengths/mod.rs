@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use rayon::ThreadPool;
 
 use self::count::{Origin, Reading};
-use super::run::pool;
+use super::threads::pool;
 use super::{BuildProgress, Progress};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::output::Output;
@@ -170,7 +170,7 @@ impl LengthsBuilder {
             Err(Error::new(ErrorKind::InvalidArgument, message).with_column(name).with_file(shown(&self.index)))
         };
         let before = index.lengths_columns()?;
-        if let Some(name) = self.removed.iter().find(|name| !before.contains(name)) {
+        if let Some(name) = self.removed.iter().find(|name| !before.contains(&name.as_str())) {
             return refuse(name, "there are no lengths of this name to be removed".to_owned());
         }
         let mut columns = Vec::new();
@@ -189,9 +189,8 @@ impl LengthsBuilder {
             return refuse(name, "lengths of this name are asked for twice".to_owned());
         }
         for name in before {
-            if !self.removed.contains(&name) && !columns.iter().any(|(known, _)| *known == name) {
-                let of = index.lengths(&name)?.of();
-                columns.push((name, Origin::Known(of)));
+            if !self.removed.iter().any(|known| known == name) && !columns.iter().any(|(known, _)| known == name) {
+                columns.push((name.to_owned(), Origin::Known(index.lengths(name)?.of())));
             }
         }
         columns.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -222,8 +221,8 @@ pub(super) fn note(
 ) -> Result<Option<u64>> {
     let mut names: Vec<(String, LengthsOf)> = Vec::new();
     for name in before.map(Index::lengths_columns).transpose()?.unwrap_or_default() {
-        let of = before.map(|before| before.lengths(&name)).transpose()?.map_or(LengthsOf::Items, |known| known.of());
-        names.push((name, of));
+        let of = before.map(|before| before.lengths(name)).transpose()?.map_or(LengthsOf::Items, |known| known.of());
+        names.push((name.to_owned(), of));
     }
     names.retain(|(name, _)| !asked.contains(name));
     names.extend(asked.iter().map(|name| (name.clone(), LengthsOf::Items)));

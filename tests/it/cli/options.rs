@@ -19,7 +19,8 @@ use super::serve;
 type Case = (&'static str, &'static str, String, String);
 
 /// Options that have no effect on what a command writes, and why.
-const WITHOUT_A_TRACE: [(&str, &str, &str); 15] = [
+const WITHOUT_A_TRACE: [(&str, &str, &str); 16] = [
+    ("lengths", "threads", "how many count at once"),
     ("count", "threads", "how many decode at once"),
     ("select", "threads", "how many decode at once"),
     ("build", "threads", "how many read footers at once"),
@@ -98,7 +99,16 @@ fn cases() -> Vec<Case> {
     add("build", "rows", build, &format!("{build} --rows rows.csv"));
     add("build", "slice", build, &format!("{build} --slice 0/2"));
     add("build", "parts", &format!("{build} --json"), &format!("{build} --json --parts train.rdx"));
+    add("build", "lengths", build, &format!("{build} --lengths id"));
     add("build", "json", build, &format!("{build} --json"));
+    // Each has an index of its own, as they are written to.
+    let (noted, given) = ("--json --column id", "--json --from lengths.csv --name");
+    add("lengths", "column", "noted-0.rdx --json", &format!("noted-0.rdx {noted}"));
+    add("lengths", "from", "noted-1.rdx --json", &format!("noted-1.rdx {given} words"));
+    add("lengths", "name", &format!("noted-2.rdx {given} a"), &format!("noted-3.rdx {given} words"));
+    add("lengths", "remove", "noted-7.rdx --json", "noted-7.rdx --json --remove id");
+    add("lengths", "root", &format!("noted-4.rdx {noted}"), &format!("noted-5.rdx {noted} --root uneven"));
+    add("lengths", "json", "noted-6.rdx --column id", &format!("noted-6.rdx {noted}"));
     let select = "train.rdx -o out.rdx --json --skip skip.txt";
     add("select", "output", select, "train.rdx --output out-other.rdx --json --skip skip.txt");
     add("select", "force", "train.rdx --skip skip.txt -o there.rdx", "train.rdx --skip skip.txt -o there.rdx --force");
@@ -341,6 +351,11 @@ fn place() -> Place {
     fs::write(place.path("there.csv"), "").unwrap();
     let weights: String = (0..1000).map(|id| format!("{id},{}\n", id % 3)).collect();
     fs::write(place.path("weights.csv"), format!("row_id,weight\n{weights}")).unwrap();
+    fs::write(place.path("lengths.csv"), format!("row_id,length\n{weights}")).unwrap();
+    for number in 0..8 {
+        fs::copy(place.path("train.rdx"), place.path(format!("noted-{number}.rdx"))).unwrap();
+    }
+    place.run("lengths noted-7.rdx --column id").succeeds();
     fs::write(place.path("there.svg"), "").unwrap();
     let list = |ids: Vec<u64>| ids.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>();
     fs::write(place.path("order.bin"), list((0..1000).rev().collect())).unwrap();

@@ -9,6 +9,7 @@
 mod bad;
 mod compare;
 mod damaged;
+mod lengths;
 mod python;
 mod serve;
 mod torch;

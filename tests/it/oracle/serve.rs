@@ -20,6 +20,7 @@ use rowdex::{Dataset, DatasetBuilder, DistributedSampler, Index, IndexBuilder, L
 use tempfile::TempDir;
 
 use super::compare::{batch_of, nested_paths, plain_batch, prune, rows_of, type_differences, value_difference};
+use super::lengths;
 
 /// Files of at most so many values have each of their rows read alone.
 const SMALL: usize = 6000;
@@ -134,6 +135,9 @@ fn one(path: &Path, expected: &Path, known: Option<Known>, ways: Ways, served: &
     let differences = type_differences(dataset.schema().fields(), schema.fields());
     if !differences.is_empty() {
         return Err(format!("types: {}", differences.join(" | ")));
+    }
+    if let Some(path) = index.path() {
+        lengths::check(path, &want)?;
     }
     let rng = ChaCha8Rng::seed_from_u64(7);
     served.rows += dataset.len();

@@ -99,7 +99,7 @@ pub(crate) fn encode(lengths: &[u64], bytes: &mut Vec<u8>) -> (u32, u32) {
     let width = [1, 2].into_iter().find(fits).unwrap_or(4);
     let (escapes, widest) = (escapes_of(width), widest(width));
     for length in lengths {
-        bytes.extend_from_slice(&(*length).min(widest).to_le_bytes()[..width as usize]);
+        bytes.extend((*length).min(widest).to_le_bytes().iter().take(width as usize));
     }
     if escapes > 0 {
         for (slot, length) in (0_u32..).zip(lengths).filter(|(_, length)| **length >= widest) {
@@ -133,7 +133,7 @@ impl<'a> Block<'a> {
     /// Whether each escape belongs to a value that has one, the other way round, and none is too long.
     pub(crate) fn check(&self) -> bool {
         let widest = widest(self.width);
-        let rows = self.values.len() as u64 / u64::from(self.width);
+        let rows = (self.values.len() as u64).checked_div(u64::from(self.width)).unwrap_or(0);
         let mut escapes = self.escapes.iter();
         let escaped = (0..rows).filter(|slot| !self.escapes.is_empty() && self.value(*slot) == Some(widest));
         let mut each = escaped.map(|slot| (slot, escapes.next()));
@@ -167,6 +167,7 @@ impl<'a> Block<'a> {
 }
 
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

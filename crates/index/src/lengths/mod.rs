@@ -7,6 +7,7 @@
 
 mod layout;
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 mod tests;
 mod writer;
 
@@ -44,6 +45,17 @@ pub enum LengthsOf {
     Numbers,
     /// What was given from outside: rows are served whole.
     Given,
+}
+
+impl LengthsOf {
+    /// What they are called: `items`, `numbers` or `given`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Items => "items",
+            Self::Numbers => "numbers",
+            Self::Given => "given",
+        }
+    }
 }
 
 /// How long each row of an index is, in tokens or whatever else they were counted in.
@@ -92,20 +104,20 @@ impl Index {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidIndex`] when the section with the lengths is damaged, or of another index.
-    pub fn lengths_columns(&self) -> Result<Vec<String>> {
-        let Some(section) = self.lengths_section()? else { return Ok(Vec::new()) };
-        Ok(section.columns.iter().map(|column| column.name.clone()).collect())
+    pub fn lengths_columns(&self) -> Result<Vec<&str>> {
+        let columns = self.lengths_section()?.map(|section| section.columns.as_slice()).unwrap_or_default();
+        Ok(columns.iter().map(|column| column.name.as_str()).collect())
     }
 
     /// The lengths that were noted under this name.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there are none; [`ErrorKind::InvalidIndex`] when they are damaged, or of another
-    /// index.
+    /// [`ErrorKind::InvalidArgument`] if there are none; [`ErrorKind::InvalidIndex`] when they are damaged, or of
+    /// another index.
     pub fn lengths(&self, name: &str) -> Result<RowLengths> {
         let section = self.lengths_section()?;
-        let found = section.as_ref().and_then(|section| section.columns.iter().position(|column| column.name == name));
-        if let (Some(section), Some(column)) = (&section, found) {
+        let found = section.and_then(|section| section.columns.iter().position(|column| column.name == name));
+        if let (Some(section), Some(column)) = (section, found) {
             return Ok(RowLengths { section: Arc::clone(section), column });
         }
         let known = self.lengths_columns()?;
@@ -118,13 +130,13 @@ impl Index {
         Err(self.name(error).with_hint(format!("note them: rowdex lengths {shown} --column {name}")))
     }
 
-    fn lengths_section(&self) -> Result<Option<Arc<LengthsSection>>> {
+    fn lengths_section(&self) -> Result<Option<&Arc<LengthsSection>>> {
         let stored = &self.inner.contents.lengths;
         if stored.len() == 0 {
             return Ok(None);
         }
         let section = self.inner.lengths.get_or_init(|| LengthsSection::read(self, stored).map(Arc::new));
-        section.clone().map(Some).map_err(|error| self.name(error))
+        section.as_ref().map(Some).map_err(|error| self.name(error.clone()))
     }
 
     /// Checks the section and all of its blocks.

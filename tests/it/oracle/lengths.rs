@@ -1,0 +1,37 @@
+//! Lengths of rows by each column of lists, against the lists that pyarrow read.
+
+use std::path::Path;
+
+use arrow::array::AsArray;
+use arrow::array::{Array, RecordBatch};
+use arrow::compute::cast;
+use arrow::compute::kernels::length::length;
+use arrow::datatypes::{DataType, UInt64Type};
+use rowdex::{Index, LengthsBuilder};
+
+/// Notes the lengths in the index at this path.
+pub(super) fn check(index: &Path, want: &RecordBatch) -> Result<(), String> {
+    let schema = want.schema();
+    let is_list = |data_type: &DataType| {
+        matches!(data_type, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
+    };
+    let once = |name: &str| schema.fields().iter().filter(|field| field.name() == name).count() == 1;
+    for (field, column) in schema.fields().iter().zip(want.columns()) {
+        let name = field.name();
+        if !is_list(field.data_type()) || !once(name) || name.is_empty() {
+            continue;
+        }
+        let fail = |error: rowdex::Error| format!("lengths by {name}: {error}");
+        LengthsBuilder::new(index).with_column(name).with_threads(1).write().map_err(fail)?;
+        let known = Index::open(index).map_err(fail)?;
+        let mut read = Vec::new();
+        known.lengths(name).and_then(|known| known.read(0..want.num_rows() as u64, &mut read)).map_err(fail)?;
+        let lengths = cast(&length(column).unwrap(), &DataType::UInt64).unwrap();
+        let lengths = lengths.as_primitive::<UInt64Type>();
+        let expected = (0..lengths.len()).map(|row| if lengths.is_null(row) { 0 } else { lengths.value(row) });
+        if let Some(row) = expected.zip(&read).position(|(expected, read)| expected != *read) {
+            return Err(format!("lengths by {name}: row {row} has {}, and another in pyarrow", read[row]));
+        }
+    }
+    Ok(())
+}
