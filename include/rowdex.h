@@ -229,6 +229,9 @@ typedef struct rowdex_error_info {
   const char *hint;
   // Of rowdex_loader_lost_groups: the number of the row group in the index, or for a mixed dataset over all indexes.
   uint64_t lost_group;
+  // The hint with each field of options that it names in braces, {overwrite} for one, for bindings that have other
+  // words for them. NULL if it names none.
+  const char *hint_form;
 } rowdex_error_info;
 
 // Is told how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not

@@ -217,7 +217,9 @@ pub mod cache {
 
 /// What goes wrong, where, and what to do.
 pub mod error {
-    pub use rowdex_base::error::{Error, ErrorKind, Result};
+    pub use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+    #[doc(hidden)]
+    pub use rowdex_base::remedy::Hint;
 }
 
 /// Where a row is: the index file, and looking rows up in it.

@@ -16,7 +16,7 @@ use self::update::Carried;
 use crate::dataset::Dataset;
 #[cfg(feature = "filter")]
 use crate::dataset::{Filter, FilterProgress, FilterReport};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_index::Index;
 #[cfg(feature = "filter")]
 use rowdex_index::build_info::quoted;
@@ -246,7 +246,7 @@ impl Select {
         let exists = |error: Error| match error.kind() {
             ErrorKind::AlreadyExists => Error::new(ErrorKind::AlreadyExists, "the index exists already")
                 .with_file(shown(output))
-                .with_hint("overwrite it (`--force`) or choose another path"),
+                .with_remedies("overwrite it ({}) or choose another path", &[Remedy::Overwrite]),
             _ => error,
         };
         self.check_place(output)?;

@@ -35,12 +35,17 @@ def exception_of(error: Any) -> Error:
         return None if value is None else value.decode(errors="replace")
 
     info = error_info(error)
+    message, hint = text(info.message) or "", text(info.hint)
+    if hint is not None and info.hint_form is not None:
+        # The message ends in the hint, whose fields of C have these names here.
+        message, hint = message.removesuffix(hint), (text(info.hint_form) or "").format_map(_ARGUMENTS)
+        message += hint
     return BY_STATUS.get(info.kind, InternalError)(
-        _in_python(text(info.message) or ""),
+        message,
         file=text(info.file),
         row_group=info.row_group if info.has_row_group else None,
         column=text(info.column),
-        hint=None if info.hint is None else _in_python(text(info.hint) or ""),
+        hint=hint,
     )
 
 
@@ -51,16 +56,12 @@ def errors_of(several: Handle) -> Iterator[Any]:
         yield error
 
 
-_OPTIONS = {
-    "`--force`": "overwrite=True", "`--no-footers`": "footers=False", "`--no-partitions`": "partitions=False",
-    "`--root`": "root=", "`--rows`": "rows=", "`--sample`": "sample=", "`--schema union`": "schema_mode='union'",
-    "`--skip`": "skip=", "`--slice`": "slice=", "`--update`": "update=True", "`--where`": "where=",
+# What a hint names by the fields of C.
+_ARGUMENTS = {
+    "no_footers": "footers=False", "no_partitions": "partitions=False", "overwrite": "overwrite=True", "root": "root=",
+    "rows_file": "rows=", "sample": "sample=", "schema_mode": "schema_mode='union'", "slice": "slice=",
+    "update": "update=True",
 }  # fmt: skip
-
-
-def _in_python(text: str) -> str:
-    """A message with the names that options of the command have here."""
-    return re.sub(r"`--[a-z ]+`", lambda found: _OPTIONS.get(found[0], found[0]), text) if "`--" in text else text
 
 
 # Milliseconds that a call waits for a batch.

@@ -25,7 +25,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use self::parts::slice_of;
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_index::output::{self, Output};
 use rowdex_io::source::StoreOptions;
 use rowdex_io::source::place::{Place, shown};
@@ -282,7 +282,10 @@ impl IndexBuilder {
         let exists = |error: Error| match error.kind() {
             ErrorKind::AlreadyExists => Error::new(ErrorKind::AlreadyExists, "the index exists already")
                 .with_file(shown(output.as_ref()))
-                .with_hint("overwrite it (`--force`), update it (`--update`) or choose another path"),
+                .with_remedies(
+                    "overwrite it ({}), update it ({}) or choose another path",
+                    &[Remedy::Overwrite, Remedy::Update],
+                ),
             _ => error,
         };
         let overwrite = self.overwrite || self.update;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 
 /// How Hive spells null in a folder name.
 const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
@@ -38,7 +38,10 @@ impl Partitions {
                     format!("its folders give the columns [{keys}], those of {first} give [{}]", names.join(", ")),
                 )
                 .with_file(path)
-                .with_hint("give all files the same key=value folders, or leave partitions out (`--no-partitions`)"));
+                .with_remedies(
+                    "give all files the same key=value folders, or leave partitions out ({})",
+                    &[Remedy::NoPartitions],
+                ));
             }
             for (integer, (_, value)) in integers.iter_mut().zip(own) {
                 *integer &= value.is_none_or(|value| value.parse::<i64>().is_ok());

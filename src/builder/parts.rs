@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use super::unchanged::Unchanged;
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_index::{Index, root};
 use rowdex_io::source::place::{Place, shown};
 use rowdex_io::source::{FileStat, Source, StoreOptions};
@@ -75,18 +75,21 @@ impl<'a> KnownFiles<'a> {
 }
 
 fn check(part: &Index, whole: &str) -> Result<()> {
-    let refuse =
-        |message: String, hint: &'static str| Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint));
+    let refuse = |message: String, hint: &'static str, remedies: &[Remedy]| {
+        Err(Error::new(ErrorKind::InvalidArgument, message).with_remedies(hint, remedies))
+    };
     if let Some(file) = part.files().find(|file| !file.has_footer()) {
         return refuse(
             format!("the part has no footers, that of {} for one", file.path()),
-            "build parts with footers, and leave footers out of the whole (`--no-footers`) if need be",
+            "build parts with footers, and leave footers out of the whole ({}) if need be",
+            &[Remedy::NoFooters],
         );
     }
     if part.row_groups().any(|group| group.selection().is_some()) {
         return refuse(
             "the part is an index of selected rows".to_owned(),
-            "build parts of all rows, and select rows of the whole (`--rows`)",
+            "build parts of all rows, and select rows of the whole ({})",
+            &[Remedy::ListedRows],
         );
     }
     let own = root::of(part).and_then(|own| root::absolute(&own)).map(|own| own.path).ok();
@@ -94,7 +97,8 @@ fn check(part: &Index, whole: &str) -> Result<()> {
         let own = own.as_deref().unwrap_or(&part.root().path);
         return refuse(
             format!("the files of the part are below {own}, and those of the whole below {whole}"),
-            "build parts of the same data (`--slice`), or with the same root (`--root`)",
+            "build parts of the same data ({}), or with the same root ({})",
+            &[Remedy::Slice, Remedy::Root],
         );
     }
     Ok(())

@@ -13,7 +13,7 @@ use super::threads::pool;
 use super::unchanged::unchanged;
 use super::writing::Build;
 use super::{BuildProgress, BuildReport, IndexBuilder};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_base::stop;
 use rowdex_index::output::{self, Output};
 use rowdex_index::writer::{FooterCompressor, IndexWriter};
@@ -66,7 +66,7 @@ impl IndexBuilder {
         if old.row_groups().any(|group| group.selection().is_some()) {
             return Err(Error::new(ErrorKind::InvalidArgument, "an index of selected rows cannot be updated")
                 .with_file(shown(output))
-                .with_hint("build it anew (`--force`) with a new list of rows"));
+                .with_remedies("build it anew ({}) with a new list of rows", &[Remedy::Overwrite]));
         }
         Ok(Some(old))
     }
@@ -90,7 +90,9 @@ impl IndexBuilder {
             };
             return Err(Error::new(ErrorKind::InvalidArgument, message)
                 .with_file(rows.display().to_string())
-                .with_hint("list each row once, or use `rowdex select`, which serves it once and says so"));
+                .with_hint(
+                    "list each row once, or select the listed rows of an index, which serves each once and says so",
+                ));
         }
         report.rows = listed.rows.len();
         report.index_bytes = view::write(out, &all, &all.to_source(&listed.rows)?, all.root(), all.build_info())?;
@@ -246,7 +248,7 @@ impl IndexBuilder {
             let message = format!("the index serves this column, so an update cannot rename it to {new:?}");
             return Err(Error::new(ErrorKind::InvalidArgument, message)
                 .with_column(name)
-                .with_hint("build it anew (`--force`)"));
+                .with_remedies("build it anew ({})", &[Remedy::Overwrite]));
         }
         Renames::new(before.iter().chain(more()).cloned())
     }

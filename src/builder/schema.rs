@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 
 use super::difference::{Differences, SchemaDifference};
 use super::partition::Partitions;
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_index::Index;
 use rowdex_parquet::widens;
 
@@ -75,7 +75,7 @@ impl Merged {
         }
         if old.partition_columns() != partitions.names() {
             return Err(Error::new(ErrorKind::Schema, "the index has other partition columns than the files now give")
-                .with_hint("build it anew (`--force`)"));
+                .with_remedies("build it anew ({})", &[Remedy::Overwrite]));
         }
         let own = old.schema().fields().iter().filter(|field| !partitions.names().contains(field.name())).cloned();
         let schema = Schema::new_with_metadata(own.collect::<Fields>(), old.schema().metadata().clone());
@@ -104,7 +104,7 @@ impl Merged {
             return Err(Error::new(ErrorKind::Schema, "the column is in the file and in the name of its folder")
                 .with_file(path)
                 .with_column(name)
-                .with_hint("leave partitions out (`--no-partitions`)"));
+                .with_remedies("leave partitions out ({})", &[Remedy::NoPartitions]));
         }
         if let Some(repeated) = repeated(schema.fields()) {
             let mut old = renamed.iter().filter(|(_, new)| new == repeated).map(|(old, _)| old);
@@ -129,13 +129,14 @@ impl Merged {
             None => self.schema = Some((path.to_owned(), schema.as_ref().clone())),
             Some((first, merged)) => {
                 let fields = merge_fields(merged.fields(), schema.fields(), self.mode, true).map_err(|difference| {
-                    Error::new(ErrorKind::Schema, format!("{}, compared with {first}", difference.what))
+                    let error = Error::new(ErrorKind::Schema, format!("{}, compared with {first}", difference.what))
                         .with_file(path)
-                        .with_column(difference.path)
-                        .with_hint(match self.mode {
-                            SchemaMode::Strict => "make the files alike, or build with `--schema union`",
-                            SchemaMode::Union => "no type holds the values of both: make the files alike",
-                        })
+                        .with_column(difference.path);
+                    match self.mode {
+                        SchemaMode::Strict => error
+                            .with_remedies("make the files alike, or merge their columns ({})", &[Remedy::UnionSchema]),
+                        SchemaMode::Union => error.with_hint("no type holds the values of both: make the files alike"),
+                    }
                 })?;
                 let mut metadata = merged.metadata().clone();
                 metadata.retain(|key, value| schema.metadata().get(key) == Some(value));

@@ -8,7 +8,7 @@ use std::ptr::{from_ref, null, null_mut};
 
 use super::fork;
 use super::handle::{self, Versioned};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 
 /// How a call went. Numbers are never used again for something else, and new ones may be added.
 #[repr(i32)]
@@ -84,6 +84,7 @@ pub struct rowdex_error {
     row_group: Option<u64>,
     column: Option<CString>,
     hint: Option<CString>,
+    hint_form: Option<CString>,
     lost_group: u64,
     /// Those that follow this one.
     more: Vec<Self>,
@@ -93,11 +94,12 @@ impl rowdex_error {
     pub(super) fn new(error: &Error) -> Self {
         Self {
             kind: error.kind().into(),
-            message: c_string(&error.to_string()),
+            message: c_string(&error.in_words(field)),
             file: error.file().map(c_string),
             row_group: error.row_group(),
             column: error.column().map(c_string),
-            hint: error.hint().map(c_string),
+            hint: error.advice().map(|hint| c_string(&hint.in_words(field))),
+            hint_form: form(error).as_deref().map(c_string),
             lost_group: 0,
             more: Vec::new(),
         }
@@ -113,6 +115,30 @@ impl rowdex_error {
         let mut errors = errors.into_iter();
         errors.next().map_or(null_mut(), |first| handle::handle(Self { more: errors.collect(), ..first }))
     }
+}
+
+/// The field of a struct of options that has a remedy, as a hint names it.
+fn field(remedy: Remedy) -> &'static str {
+    match remedy {
+        Remedy::Overwrite => "`overwrite`",
+        Remedy::Update => "`update`",
+        Remedy::NoFooters => "`no_footers`",
+        Remedy::NoPartitions => "`no_partitions`",
+        Remedy::UnionSchema => "`schema_mode`",
+        Remedy::Slice => "`slice`",
+        Remedy::Root => "`root`",
+        Remedy::ListedRows => "`rows_file`",
+        Remedy::Sample => "`sample`",
+        // The header has no field for a remedy that is newer than it.
+        _ => "",
+    }
+}
+
+/// A hint that names fields, with each of them in braces.
+fn form(error: &Error) -> Option<String> {
+    let hint = error.advice().filter(|hint| !hint.remedies().is_empty())?;
+    let names = hint.remedies().iter().map(|remedy| format!("{{{}}}", field(*remedy).trim_matches('`')));
+    Some(names.fold(hint.form().to_owned(), |form, name| form.replacen("{}", &name, 1)))
 }
 
 /// A name from a hostile file may have a NUL, which would end the text for C.
@@ -148,6 +174,9 @@ pub struct rowdex_error_info {
     pub hint: *const c_char,
     /// Of rowdex_loader_lost_groups: the number of the row group in the index, or for a mixed dataset over all indexes.
     pub lost_group: u64,
+    /// The hint with each field of options that it names in braces, {overwrite} for one, for bindings that have other
+    /// words for them. NULL if it names none.
+    pub hint_form: *const c_char,
 }
 
 // SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the two of 4 bytes are a pair, so
@@ -173,6 +202,7 @@ pub unsafe extern "C" fn rowdex_error_get_info(
             column: pointer(error.and_then(|error| error.column.as_ref())),
             hint: pointer(error.and_then(|error| error.hint.as_ref())),
             lost_group: error.map_or(0, |error| error.lost_group),
+            hint_form: pointer(error.and_then(|error| error.hint_form.as_ref())),
         });
         Ok(())
     })

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_index::FileEntry;
 use rowdex_io::source::FileStat;
 
@@ -98,5 +98,5 @@ pub(super) fn modified(entry: &FileEntry<'_>) -> Error {
 pub(super) fn stale(entry: &FileEntry<'_>, message: impl Into<Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::Stale, message)
         .with_file(entry.path())
-        .with_hint("build the index again, or update it (`rowdex build --update`)")
+        .with_remedies("build the index again, or update it ({})", &[Remedy::Update])
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::Told;
 use crate::dataset::Dataset;
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_index::Index;
 use rowdex_index::build_info::quoted;
 use rowdex_index::root;
@@ -59,7 +59,7 @@ impl List {
                 let message = "the list has other rows of unchanged files than it had when the view was made";
                 return Err(Error::new(ErrorKind::InvalidArgument, message)
                     .with_file(shown(&self.path))
-                    .with_hint("select anew with this list (`--force`)"));
+                    .with_remedies("select anew with this list ({})", &[Remedy::Overwrite]));
             }
         }
         Ok(source.content_hash())

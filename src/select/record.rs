@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Select;
 use super::choice::{Choice, List, from_view};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_index::Index;
 use rowdex_index::build_info::{quoted, renames_member};
 use rowdex_io::source::place::{Place, shown};
@@ -60,18 +60,16 @@ impl Record {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for an index that is no view, and for a choice that cannot be made again.
     pub(super) fn of(view: &Index) -> Result<Self> {
-        let refused = |message: String, hint: &'static str| {
-            let error = Error::new(ErrorKind::InvalidArgument, message).with_hint(hint);
+        let refused = |message: String| {
+            let error = Error::new(ErrorKind::InvalidArgument, message);
             match view.path() {
                 Some(path) => error.with_file(shown(path)),
                 None => error,
             }
         };
         let no_view = || {
-            refused(
-                "the index does not record how its rows were chosen".to_owned(),
-                "give a view that `rowdex select` wrote",
-            )
+            refused("the index does not record how its rows were chosen".to_owned())
+                .with_hint("give a view that was made by selecting rows")
         };
         let info: Value = serde_json::from_str(view.build_info()).map_err(|_| no_view())?;
         let record = info.get("view").ok_or_else(no_view)?;
@@ -97,20 +95,21 @@ impl Record {
                     .iter()
                     .next()
                     .map_or(("", ""), |(name, value)| (name.as_str(), value.as_str().unwrap_or_default()));
-                match name {
-                    "and" | "or" | "not" => refused(
+                let (message, hint) = match name {
+                    "and" | "or" | "not" => (
                         format!("the view was made with rows of another view, {value}, which cannot be chosen again"),
-                        "bring that view up to date, and select anew with it (`--force`)",
+                        "bring that view up to date, and select anew with it ({})",
                     ),
-                    "kept" => refused(
+                    "kept" => (
                         format!("the view was made with rows that a program gave ({value:?}), which are not recorded"),
-                        "select anew with these rows and those of new files (`--force`)",
+                        "select anew with these rows and those of new files ({})",
                     ),
-                    _ => refused(
+                    _ => (
                         format!("the view was made with a choice that cannot be made again: {name} {value}"),
-                        "select anew (`--force`)",
+                        "select anew ({})",
                     ),
-                }
+                };
+                refused(message).with_remedies(hint, &[Remedy::Overwrite])
             })?;
             read.choices.push(choice);
         }

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, FieldRef};
 
 use super::record::{Left, Record};
 use super::{Choice, Select, SelectReport};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 #[cfg(feature = "filter")]
 use rowdex_filter::Condition;
 use rowdex_index::FileEntry;
@@ -116,8 +116,9 @@ impl Select {
         let path = view.as_ref();
         if !(self.choices.is_empty() && self.added.is_empty() && self.conditions.is_empty()) {
             let message = "an update takes its choices from the view";
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
-                .with_hint("choose nothing, or write another view with `write`"));
+            return Err(
+                Error::new(ErrorKind::InvalidArgument, message).with_hint("choose nothing, or write another view")
+            );
         }
         self.check_place(path)?;
         let view = Index::open_with(path, &self.store)?;
@@ -214,7 +215,7 @@ fn check_base(base: &Index, view: &Index, record: &Record, is_appended: bool) ->
 
 /// An error of a view that cannot be brought up to date.
 fn anew(message: String) -> Error {
-    Error::new(ErrorKind::InvalidArgument, message).with_hint("select anew (`--force`)")
+    Error::new(ErrorKind::InvalidArgument, message).with_remedies("select anew ({})", &[Remedy::Overwrite])
 }
 
 /// Whether a file of the base is the one that the view has.

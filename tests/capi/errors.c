@@ -22,6 +22,23 @@ static void a_missing_index_is_not_found_and_named(const char *folder) {
   CHECK(rowdex_index_open(in_folder(folder, "none.rdx"), NULL, &index, NULL) == ROWDEX_STATUS_NOT_FOUND);
 }
 
+static void a_hint_names_fields_and_no_options_of_the_command(const char *folder) {
+  rowdex_build_options options = {.struct_size = sizeof options, .inputs = &folder, .num_inputs = 1};
+  rowdex_error *error = NULL;
+  const char *index = in_folder(folder, "train.rdx");
+  CHECK(rowdex_index_build(index, &options, NULL, &error) == ROWDEX_STATUS_ALREADY_EXISTS);
+  rowdex_error_info info = said(error);
+  CHECK(strcmp(info.hint, "overwrite it (`overwrite`), update it (`update`) or choose another path") == 0);
+  CHECK(strcmp(info.hint_form, "overwrite it ({overwrite}), update it ({update}) or choose another path") == 0);
+  CHECK(strstr(info.message, info.hint) != NULL && strstr(info.message, "--") == NULL);
+  rowdex_error_free(error);
+  /* What names nothing has no form. */
+  rowdex_index *opened = NULL;
+  CHECK(rowdex_index_open(in_folder(folder, "none.rdx"), NULL, &opened, &error) == ROWDEX_STATUS_NOT_FOUND);
+  CHECK(said(error).hint_form == NULL);
+  rowdex_error_free(error);
+}
+
 static void an_index_that_is_none_is_refused(const char *folder) {
   rowdex_index *index = NULL;
   static const char *const contents[] = {"no index", ""};
@@ -227,6 +244,7 @@ static void a_bad_file_is_named(const char *folder) {
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   a_missing_index_is_not_found_and_named(argv[1]);
+  a_hint_names_fields_and_no_options_of_the_command(folder);
   an_index_that_is_none_is_refused(argv[1]);
   what_lies_beyond_the_end_is_out_of_range(argv[1]);
   unknown_words_are_refused_with_the_known_ones(argv[1]);

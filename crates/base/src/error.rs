@@ -4,6 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::remedy::Hint;
+pub use crate::remedy::Remedy;
+
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -82,7 +85,7 @@ impl ErrorKind {
 /// `Display` prints all of it on one line; [`std::error::Error::source`] gives the cause. An error is cheap to clone,
 /// because every thread that waited for the same row group gets the same one.
 #[derive(Clone, thiserror::Error)]
-#[error("{}", Sentence(.inner))]
+#[error("{}", Sentence(.inner, Remedy::in_rust))]
 pub struct Error {
     inner: Box<Inner>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
@@ -97,7 +100,7 @@ struct Inner {
     location: Option<String>,
     row_group: Option<u64>,
     column: Option<String>,
-    hint: Option<Cow<'static, str>>,
+    hint: Option<Hint>,
 }
 
 impl Error {
@@ -151,9 +154,16 @@ impl Error {
 
     /// Says what to do about it, unless a deeper layer has.
     #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<Hint>) -> Self {
         self.inner.hint.get_or_insert_with(|| hint.into());
         self
+    }
+
+    /// Says what to do about it in a text that has a `{}` for each remedy, unless a deeper layer has: each front puts
+    /// its own word there.
+    #[must_use]
+    pub fn with_remedies(self, hint: &'static str, remedies: &[Remedy]) -> Self {
+        self.with_hint(Hint::new(hint, remedies.to_vec()))
     }
 
     /// Says which row ids there are of so many rows.
@@ -213,20 +223,37 @@ impl Error {
         self.inner.column.as_deref()
     }
 
-    /// What to do about it.
+    /// What to do about it, in the words of Rust.
     pub fn hint(&self) -> Option<&str> {
-        self.inner.hint.as_deref()
+        self.inner.hint.as_ref().map(Hint::text)
+    }
+
+    /// What the hint names that other fronts have other words for.
+    pub fn remedies(&self) -> &[Remedy] {
+        self.inner.hint.as_ref().map_or(&[], Hint::remedies)
+    }
+
+    /// What to do about it, for the words of any front.
+    #[doc(hidden)]
+    pub fn advice(&self) -> Option<&Hint> {
+        self.inner.hint.as_ref()
+    }
+
+    /// What `Display` prints, in the words of a front.
+    #[doc(hidden)]
+    pub fn in_words(&self, word: fn(Remedy) -> &'static str) -> String {
+        Sentence(&self.inner, word).to_string()
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Error({:?}: {})", self.inner.kind, Sentence(&self.inner))
+        write!(f, "Error({:?}: {})", self.inner.kind, Sentence(&self.inner, Remedy::in_rust))
     }
 }
 
 /// `file, row group 3, column "a.b": message; hint`.
-struct Sentence<'a>(&'a Inner);
+struct Sentence<'a>(&'a Inner, fn(Remedy) -> &'static str);
 
 impl fmt::Display for Sentence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -249,7 +276,7 @@ impl fmt::Display for Sentence<'_> {
         }
         f.write_str(message)?;
         match hint {
-            Some(hint) => write!(f, "; {hint}"),
+            Some(hint) => write!(f, "; {}", hint.in_words(self.1)),
             None => Ok(()),
         }
     }

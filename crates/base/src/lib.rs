@@ -10,4 +10,5 @@ pub mod fork;
 pub mod once;
 pub mod per_process;
 pub mod pool;
+pub mod remedy;
 pub mod stop;

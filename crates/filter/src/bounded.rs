@@ -16,7 +16,7 @@ use datafusion_expr::sqlparser::ast::Expr;
 use datafusion_expr::sqlparser::dialect::{Dialect, GenericDialect};
 use datafusion_expr::sqlparser::parser::{Parser, ParserError};
 
-use rowdex_base::error::{Error, ErrorKind};
+use rowdex_base::error::{Error, ErrorKind, Remedy};
 
 /// What a condition may take until it is planned. Long lists take a few seconds.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -48,8 +48,10 @@ impl Deadline {
 
     pub(super) fn error(&self) -> Error {
         let message = format!("it is not worked out within {} s", self.longest.as_secs());
-        Error::new(ErrorKind::InvalidArgument, message)
-            .with_hint("nest fewer calls, or find the rows with an engine, and use a list of rows (`--rows`)")
+        Error::new(ErrorKind::InvalidArgument, message).with_remedies(
+            "nest fewer calls, or find the rows with an engine, and use a list of rows ({})",
+            &[Remedy::ListedRows],
+        )
     }
 }
 

@@ -23,7 +23,7 @@ use super::evaluated::{check_depth, compares, levels, planned, worked_out};
 use super::truth::term;
 use super::written::{Written, of_one_unit};
 use super::{Path, unfit, wrong};
-use rowdex_base::error::{Error, Result};
+use rowdex_base::error::{Error, Remedy, Result};
 use rowdex_base::once::Once;
 
 /// Operations at most, once what is simplified to `case` is written out.
@@ -213,7 +213,12 @@ fn refusal(expr: &Expr, schema: &DFSchema) -> Option<Error> {
     match expr {
         Expr::ScalarFunction(ScalarFunction { func, .. }) if func.signature().volatility != Volatility::Immutable => {
             let said = wrong(format!("`{}` gives another value each time", func.name()));
-            Some(said.with_hint("write the value itself; for a random share of the rows there is `--sample`"))
+            Some(
+                said.with_remedies(
+                    "write the value itself; for a random share of the rows there is {}",
+                    &[Remedy::Sample],
+                ),
+            )
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(*op) => incomparable(left, right, schema),
         Expr::Between(Between { expr, low, high, .. }) => {

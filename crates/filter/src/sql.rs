@@ -13,7 +13,7 @@ use datafusion_expr::sqlparser::parser::{Parser, ParserError};
 use datafusion_expr::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use super::bounded::{Bounded, Deadline};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_projection::unknown;
 
 /// The operators of a condition at most: each may be a level of nesting.
@@ -238,7 +238,7 @@ fn call(function: &mut Function) -> Result<()> {
     let lower = name.to_lowercase();
     if function.over.is_some() || AGGREGATES.contains(&lower.as_str()) {
         return Err(wrong(format!("`{name}` looks at more than one row, and a condition is of one row"))
-            .with_hint("find the rows with an engine, and use a list of rows (`--rows`)"));
+            .with_remedies("find the rows with an engine, and use a list of rows ({})", &[Remedy::ListedRows]));
     }
     if let FunctionArguments::List(list) = &function.args {
         let star = |arg: &FunctionArg| {

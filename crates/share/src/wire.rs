@@ -1,6 +1,7 @@
 //! Messages as bytes: little-endian numbers and texts with their lengths.
 
 use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::remedy::{Hint, Remedy};
 
 /// The most bytes of a message. What is larger travels in a memory file.
 pub(crate) const MOST_MESSAGE: usize = 64 << 10;
@@ -71,7 +72,13 @@ impl Writer {
             Some(row_group) => self.number(1).number(row_group),
             None => self.number(0),
         };
-        self.optional(error.column()).optional(error.hint())
+        self.optional(error.column()).optional(error.advice().map(Hint::form));
+        let remedies = error.remedies();
+        self.number(remedies.len() as u64);
+        for remedy in remedies {
+            self.number(Remedy::ALL.iter().position(|other| other == remedy).unwrap_or(0) as u64);
+        }
+        self
     }
 
     /// The message so far.
@@ -153,8 +160,13 @@ impl<'a> Reader<'a> {
         if let Some(column) = self.optional()? {
             error = error.with_column(column);
         }
-        Ok(match self.optional()? {
-            Some(hint) => error.with_hint(hint.to_owned()),
+        let hint = self.optional()?;
+        let mut remedies = Vec::new();
+        for _ in 0..self.number()? {
+            remedies.push(*Remedy::ALL.get(self.count()?).ok_or_else(garbled)?);
+        }
+        Ok(match hint {
+            Some(hint) => error.with_hint(Hint::new(hint.to_owned(), remedies)),
             None => error,
         })
     }
@@ -190,13 +202,15 @@ mod tests {
             .with_row_group(3)
             .with_column("text")
             .with_hint("write it again");
-        for error in [bare, full].into_iter().chain(KINDS.map(|kind| Error::new(kind, "y"))) {
+        let remedied =
+            Error::new(ErrorKind::Stale, "z").with_remedies("update it ({}) in {}", &[Remedy::Update, Remedy::Root]);
+        for error in [bare, full, remedied].into_iter().chain(KINDS.map(|kind| Error::new(kind, "y"))) {
             let mut message = Writer::default();
             message.error(&error);
             let read = Reader::new(message.bytes()).error().unwrap();
             assert_eq!((read.kind(), read.to_string()), (error.kind(), error.to_string()));
             assert_eq!((read.file(), read.row_group()), (error.file(), error.row_group()));
-            assert_eq!((read.column(), read.hint()), (error.column(), error.hint()));
+            assert_eq!((read.column(), read.advice()), (error.column(), error.advice()));
         }
     }
 

@@ -80,6 +80,7 @@ class ErrorInfo(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("kind", c_int32), ("has_row_group", c_uint32), ("row_group", c_uint64),
         ("message", c_char_p), ("file", c_char_p), ("column", c_char_p), ("hint", c_char_p), ("lost_group", c_uint64),
+        ("hint_form", c_char_p),
     ]
 
 

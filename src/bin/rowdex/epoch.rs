@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use crate::args::{IndexArg, JsonArg};
 use crate::carousel::{Carousel, CarouselArgs};
 use crate::digest::Digest;
-use crate::failure::{Failure, complain};
+use crate::failure::{Failure, complain, said};
 use crate::output;
 use crate::progress;
 use crate::sampling::{BatchArg, SamplingArgs};
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &EpochArgs, given: &ArgMatches) -> Result<(), Failure> {
         ));
     }
     for lost in &report.lost {
-        complain(format!("row group {} cannot be read: {}", lost.row_group, lost.error));
+        complain(format!("row group {} cannot be read: {}", lost.row_group, said(&lost.error)));
     }
     if report.substituted > 0 {
         complain(format!(
@@ -445,7 +445,7 @@ impl Report {
                 "rows_per_second": epoch.rows_per_second,
             })
         };
-        let lost = |lost: &LostGroup| json!({ "row_group": lost.row_group, "error": lost.error.to_string() });
+        let lost = |lost: &LostGroup| json!({ "row_group": lost.row_group, "error": said(&lost.error) });
         json!({
             "rows": self.rows,
             "world_size": self.world_size,

@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use rowdex::error::Remedy;
+
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// One sentence says it all.
@@ -44,7 +46,29 @@ impl Failure {
 
 impl From<rowdex::Error> for Failure {
     fn from(error: rowdex::Error) -> Self {
-        Self::Said(error.to_string())
+        Self::Said(said(&error))
+    }
+}
+
+/// An error as one sentence, with the options of this command in its hint.
+pub(crate) fn said(error: &rowdex::Error) -> String {
+    error.in_words(option)
+}
+
+/// What a remedy is called here, as a hint names it.
+pub(crate) fn option(remedy: Remedy) -> &'static str {
+    match remedy {
+        Remedy::Overwrite => "`--force`",
+        Remedy::Update => "`rowdex build --update`",
+        Remedy::NoFooters => "`--no-footers`",
+        Remedy::NoPartitions => "`--no-partitions`",
+        Remedy::UnionSchema => "`--schema union`",
+        Remedy::Slice => "`--slice`",
+        Remedy::Root => "`--root`",
+        Remedy::ListedRows => "`rowdex select --rows`",
+        Remedy::Sample => "`--sample`",
+        // Of the library alone, which is of the same version.
+        _ => "",
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use indicatif::HumanCount;
+use rowdex::error::Remedy;
 use rowdex::{Error, ErrorKind};
 use serde_json::Value;
 use tempfile::NamedTempFile;
@@ -159,6 +160,6 @@ fn cannot_write(path: &Path, error: io::Error) -> Failure {
 fn exists(path: &Path) -> Failure {
     Error::new(ErrorKind::AlreadyExists, "the file exists already")
         .with_file(path.display().to_string())
-        .with_hint("overwrite it (`--force`) or choose another path")
+        .with_remedies("overwrite it ({}) or choose another path", &[Remedy::Overwrite])
         .into()
 }

@@ -12,7 +12,7 @@ use rowdex::order::{OrderKind, OrderSpec, Outline, Partition};
 use rowdex::sampler::{Run, State};
 use rowdex::{Error, ErrorKind};
 
-use crate::failure::{Failure, complain};
+use crate::failure::{Failure, complain, said};
 use crate::sampling::{BatchArg, SamplingArgs};
 
 /// What every state begins with.
@@ -39,7 +39,7 @@ pub(crate) fn read(text: &str) -> Result<State, String> {
     if text.as_bytes().starts_with(MARK) {
         return text.parse().map_err(|error: Error| error.to_string());
     }
-    in_file(Path::new(text)).map_err(|error| error.to_string())
+    in_file(Path::new(text)).map_err(|error| said(&error))
 }
 
 /// The one state that is in a file, of whatever format: a state is text that no format changes, unless it compresses.

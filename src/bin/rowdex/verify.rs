@@ -5,7 +5,7 @@ use rowdex::{Dataset, Staleness};
 use serde_json::{Value, json};
 
 use crate::args::{IndexArg, JsonArg, LEVELS, RootArg, ThreadsArg, named};
-use crate::failure::{Failure, complain};
+use crate::failure::{Failure, complain, option, said};
 use crate::output;
 use crate::progress::Progress;
 use crate::view_of::{self, Base};
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     }
 
     for problem in &problems {
-        complain(problem);
+        complain(said(problem));
     }
     let base_changed = match &base {
         Some(Base::Changed(message)) => Some(message),
@@ -107,6 +107,6 @@ fn problem_json(problem: &rowdex::Error) -> Value {
         "column": problem.column(),
         "kind": format!("{:?}", problem.kind()),
         "message": problem.message(),
-        "hint": problem.hint(),
+        "hint": problem.advice().map(|hint| hint.in_words(option)),
     })
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use rowdex::Index;
 use serde_json::Value;
 
+use crate::failure::said;
 use crate::output;
 
 /// What `select` wrote down; nothing for any other index, or for text from elsewhere.
@@ -38,7 +39,7 @@ pub(crate) fn base(index: &Index) -> Option<Base> {
             index.path().unwrap_or(Path::new("VIEW")).display()
         )),
         Err(error) if error.kind() == rowdex::ErrorKind::NotFound => Base::NotThere,
-        Err(error) => Base::Changed(format!("the index that the view was made of cannot be read: {error}")),
+        Err(error) => Base::Changed(format!("the index that the view was made of cannot be read: {}", said(&error))),
     })
 }
 

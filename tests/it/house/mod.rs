@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod circles;
+mod fronts;
 mod sources;
 
 use std::collections::HashMap;

@@ -144,7 +144,7 @@ impl Index {
                 let id = of.map_or(Some(at as u64), |of| of.select(at as u64)).unwrap_or_default();
                 Err(wrong(
                     format!("row id {id} is not listed, and so has no {what}"),
-                    "list it, or leave it out (`select --rows` with the same list does)".to_owned(),
+                    "list it, or leave it out (selecting the same list of rows does)".to_owned(),
                 ))
             }
         }

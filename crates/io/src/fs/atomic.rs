@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::{error as fs_error, open, with_room};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 
 const BUFFER: usize = 1 << 18;
 
@@ -113,7 +113,7 @@ impl Drop for AtomicFile {
 fn already_exists(target: &Path) -> Error {
     Error::new(ErrorKind::AlreadyExists, "the file exists already")
         .with_file(target.display().to_string())
-        .with_hint("ask for overwriting, or choose another path")
+        .with_remedies("overwrite it ({}) or choose another path", &[Remedy::Overwrite])
 }
 
 fn directory(target: &Path) -> &Path {

@@ -11,6 +11,7 @@ use object_store::client::{HttpError, HttpErrorKind};
 use super::transport::Refused;
 use crate::source::place::{Scheme, Url};
 use rowdex_base::error::{Error, ErrorKind};
+use rowdex_base::remedy::{Hint, Remedy};
 
 /// Why a request failed.
 #[derive(Debug)]
@@ -144,7 +145,7 @@ impl Fault {
     pub(super) fn changed() -> Self {
         let message = "the file in the store is not the one that was indexed, or changed while it was read";
         Self::new(Sort::Lasting, ErrorKind::Stale, message)
-            .hint("build the index again, or update it (`rowdex build --update`)")
+            .hint(Hint::new("build the index again, or update it ({})", vec![Remedy::Update]))
     }
 
     fn of_text(error: &object_store::Error, text: &str, said: &dyn Fn(&str) -> String, url: &Url) -> Self {
@@ -200,7 +201,7 @@ impl Fault {
         }
     }
 
-    pub(super) fn hint(mut self, hint: &'static str) -> Self {
+    pub(super) fn hint(mut self, hint: impl Into<Hint>) -> Self {
         self.error = self.error.with_hint(hint);
         self
     }
