@@ -2,8 +2,8 @@
 //!
 //! A build step reads the footers of Parquet files and writes one small index file. From then on every row has a
 //! number, its *row id*. A [`Dataset`] serves any rows by their ids as Arrow record batches. A [`DistributedSampler`]
-//! says which rows belong to which rank, and in which order. A [`Loader`] serves that order from threads of its own,
-//! within a fixed memory.
+//! says which rows belong to which rank, and in which order. A [`Loader`] serves that order from threads of its own, and
+//! holds no more than the memory that it is given, an eighth of it, and two row groups.
 //!
 //! ```
 //! use std::sync::Arc;

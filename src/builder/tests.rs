@@ -415,15 +415,16 @@ fn parts_that_cannot_be_joined_are_refused_with_what_to_do() {
     let output = folder.path().join("i.rdx");
     let whole = || IndexBuilder::new([&root]).with_parts([&part]);
     let parts = [
-        (IndexBuilder::new([&root]).with_footers(false), "--no-footers"),
-        (IndexBuilder::new([&root]).with_rows(&list), "--rows"),
-        (IndexBuilder::new([&other]), "--slice"),
+        (IndexBuilder::new([&root]).with_footers(false), &[Remedy::NoFooters][..]),
+        (IndexBuilder::new([&root]).with_rows(&list), &[Remedy::ListedRows][..]),
+        (IndexBuilder::new([&other]), &[Remedy::Slice, Remedy::Root][..]),
     ];
-    for (builder, hint) in parts {
+    for (builder, remedies) in parts {
         builder.with_overwrite(true).build(&part).unwrap();
         let error = whole().build(&output).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-        assert!(error.hint().unwrap().contains(hint) && error.file().unwrap().ends_with("part.rdx"), "{error}");
+        assert_eq!(error.remedies(), remedies, "{error}");
+        assert!(error.file().unwrap().ends_with("part.rdx"), "{error}");
         assert!(!output.exists());
     }
     std::fs::remove_file(&part).unwrap();

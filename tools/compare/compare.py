@@ -1,9 +1,8 @@
 """rowdex beside pyarrow, in turns, on the benchmark sets: python tools/compare/compare.py DATA [TASK ...]
 
-DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. Tasks: take, get, cold-get, build, loader, tier,
-sequential, first-batch. Both sides stay alive and
-take turns, so a machine whose speed drifts is fair to both; medians of the rates and of the ratios are printed. Build
-first:
+DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. Tasks: take, get, cold-get, build, tier. Both sides
+stay alive and take turns, so a machine whose speed drifts is fair to both; medians of the rates and of the ratios are
+printed. The loader is measured by tools/compare/performance.py. Build first:
 
     cargo build --release --example rowdex_side
 """
@@ -134,10 +133,6 @@ def build(data: pathlib.Path, scratch: str) -> None:
     )
 
 
-def loader(data: pathlib.Path, scratch: str) -> None:
-    shuffle("loader", [("tab", 400, [10, 25, 50, 100]), ("tok", 10, [25, 100]), ("img", 10, [25, 100])], data, scratch)
-
-
 def tier(data: pathlib.Path, scratch: str) -> None:
     shuffle("tier", [("tok", 10, [10, 25]), ("tab", 200, [10]), ("img", 10, [10])], data, scratch)
 
@@ -172,34 +167,8 @@ def shuffle(side: str, sets: list[tuple[str, int, list[int]]], data: pathlib.Pat
             )
 
 
-def sequential(data: pathlib.Path, scratch: str) -> None:
-    for name in ["tab", "tok", "img"]:
-        rowdex, plain = Rowdex("sequential", data / name, scratch), Rowdex("plain", data / name, scratch)
-        ours, theirs, ratio = in_turns(rowdex, 1, lambda: plain.burst(1)[:2])
-        rowdex.close()
-        plain.close()
-        print(f"sequential, {name}: Loader {ours:,.0f} rows/s, parquet-rs alone {theirs:,.0f} rows/s, {ratio:.2f}x")
-
-
-def first_batch(data: pathlib.Path, scratch: str) -> None:
-    for share in [10, 25, 100]:
-        first, plain = Rowdex(f"first-{share}", data / "tab", scratch), Rowdex("plain", data / "tab", scratch)
-        pairs = [(first.burst(1)[1], plain.burst(1)[1]) for _ in range(ROUNDS)][1:]
-        first.close()
-        plain.close()
-        ours, theirs = (statistics.median(times) for times in zip(*pairs))
-        ratio = statistics.median(a / b for a, b in pairs)
-        print(
-            f"first batch, global shuffle, tab, memory {share} %: {ours:.2f} s, "
-            f"a pass of parquet-rs alone {theirs:.2f} s, {ratio:.2f}x"
-        )
-
-
 TASKS = {
-    "loader": loader,
     "tier": tier,
-    "sequential": sequential,
-    "first-batch": first_batch,
     "take": take,
     "get": get,
     "cold-get": cold_get,

@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 from compare import BATCH, Rowdex
 from datasets import Dataset as HuggingFace
 from indexed_parquet_dataset import IndexedParquetDataset
+from performance import RowGroups
 
 ROUNDS = 7
 SETS = ("tab", "tok", "img")
@@ -45,37 +46,6 @@ class Peer:
     holds: str
     batch: Callable[[np.ndarray], int]
     """Serves the rows with these numbers and says how many there were."""
-
-
-class RowGroups:
-    """What petastorm #508 does by hand: a list of (file, row group, row), and `read_row_group` for every row."""
-
-    def __init__(self, files: list[str], cached: float) -> None:
-        self.files = [pq.ParquetFile(file) for file in files]
-        self.groups = [(file, group) for file in self.files for group in range(file.metadata.num_row_groups)]
-        rows = [file.metadata.row_group(group).num_rows for file, group in self.groups]
-        self.ends = np.cumsum(rows)
-        self.limit = int(len(self.groups) * cached)
-        self.cache: collections.OrderedDict[int, pa.Table] = collections.OrderedDict()
-
-    def group(self, number: int) -> pa.Table:
-        table = self.cache.pop(number, None)
-        if table is None:
-            file, group = self.groups[number]
-            table = file.read_row_group(group, use_threads=True)
-        if self.limit:
-            self.cache[number] = table
-            if len(self.cache) > self.limit:
-                self.cache.popitem(last=False)
-        return table
-
-    def batch(self, rows: np.ndarray) -> int:
-        numbers = np.searchsorted(self.ends, rows, side="right")
-        pieces = []
-        for row, number in zip(rows, numbers):
-            start = self.ends[number - 1] if number else 0
-            pieces.append(self.group(int(number)).slice(row - start, 1))
-        return len(pa.concat_tables(pieces).combine_chunks())
 
 
 def peers(data: pathlib.Path, scratch: pathlib.Path) -> Iterator[Peer]:
