@@ -17,9 +17,9 @@ again, so that every rank has as many. Exceptions are in :mod:`rowdex.errors` an
 import importlib
 from typing import TYPE_CHECKING
 
-from ._columns import Codes, Masked, Ragged
-from ._library import library as _library
-from ._stats import LoaderStats
+from .native.columns import Codes, Masked, Ragged
+from .native.library import library as _library
+from .loading.stats import LoaderStats
 from .announced import Announced, AnnouncedStats
 from .batch import Batch, Substituted
 from .dataset import Counters, Dataset, Labels, VerifyReport
@@ -40,7 +40,8 @@ from .errors import (
     TransformError,
 )
 from .frames import scan_polars
-from .index import BuildReport, FileInfo, Index, Location, build
+from .building import BuildReport, build
+from .index import FileInfo, Index, Location
 from .launch import Launch
 from .loader import Loader, LostGroup, LostRow, Prediction
 from .mixed import MixedDataset

@@ -18,8 +18,8 @@ from accelerate.state import AcceleratorState, GradientState, PartialState
 from accelerate.utils import send_to_device
 
 from . import loader as _loader
-from ._gathered import dealt
 from .dataset import Dataset
+from .frameworks.gathered import dealt
 from .sampler import DistributedSampler
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from . import native
-from ._library import Handle, call, count, library, size, waiting
 from .batch import Batch
 from .errors import ClosedError
-
-if TYPE_CHECKING:
-    from .dataset import Dataset
+from .native.library import Handle, call, count, library, size, waiting
 
 
 class AnnouncedStats(NamedTuple):
@@ -59,11 +56,12 @@ class Announced:
     """
 
     def __init__(
-        self, dataset: Dataset, rows: Any, *, memory: int | str | None, threads: int | None, portion: int | None
+        self, dataset: Any, rows: Any, *, memory: int | str | None, threads: int | None, portion: int | None
     ) -> None:
         if portion is not None and portion < 1:
             raise ValueError(f"portion is {portion}: use 1 or more")
         self.dataset = dataset
+        """The :class:`Dataset` whose rows they are."""
         options = native.AnnouncedOptions(
             memory=size(memory, "memory"), threads=count(threads, "threads"), portion=portion or 0
         )

@@ -7,10 +7,12 @@ import operator
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from . import _capsule, _values, native
-from ._arrays import Nulls, in_rows, reader, to_torch
-from ._imports import loaded
-from ._library import Handle, Owned, call, library
+from . import native
+from .native import capsule as _capsule
+from .native import values as _values
+from .native.arrays import Nulls, in_rows, reader, to_torch
+from .native.imports import loaded
+from .native.library import Handle, Owned, call, library
 from .schema import ExportedSchema, Schema, column_list
 
 
@@ -239,3 +241,18 @@ class Batch:
         stream = native.ArrowArrayStream()
         call(library.batch_stream, self._handle, ctypes.byref(stream))
         return _capsule.capsule(stream, b"arrow_array_stream")
+
+
+class LoaderStep:
+    """What a ``DataLoader`` hands from the batch sampler of a loader to its dataset: a batch that the loader makes."""
+
+    __slots__ = ("_served", "_step")
+
+    def __init__(self, served: Any, step: int) -> None:
+        self._served, self._step = served, step
+
+    def batch(self) -> Any:
+        return self._served.batch(self._step)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a rowdex.Loader serves its steps in its own process: use num_workers=0")

@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import Nulls
-from ._columns import Ragged
-from ._library import Handle, PerProcess, call, library
 from .batch import Batch
 from .dataset import Dataset
 from .errors import SchemaError
 from .loader import Convert, Loader
+from .native.arrays import Nulls
+from .native.columns import Ragged
+from .native.library import Handle, PerProcess, call, library
 from .sampler import DistributedSampler
 
 

@@ -7,13 +7,21 @@ import ctypes
 import importlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
+from typing import Any, Literal, NamedTuple, Union
 
-from . import _capsule, _values, native
-from ._imports import loaded
-from ._library import (
+from . import native
+from .announced import Announced
+from .batch import Batch, LoaderStep, exported
+from .errors import Error
+from .index import Index, Path, row_id
+from .loading import passes
+from .native import capsule as _capsule
+from .native import values as _values
+from .native.imports import loaded
+from .native.library import (
     Handle,
     PerProcess,
+    RowSet,
     call,
     count,
     errors_of,
@@ -29,18 +37,10 @@ from ._library import (
     texts,
     waiting,
 )
-from .announced import Announced
-from .batch import Batch, exported
-from .errors import Error
-from .index import Index, Path, row_id
 from .progress import Progress, told
 from .schema import Schema, column_list
-from .steps import LoaderStep
 from .store import StoreOptions, store_pointer
 from .tier import DiskTier, TierCounters, tier_pointer
-
-if TYPE_CHECKING:
-    from .order import IdSet
 
 
 class Counters(NamedTuple):
@@ -356,8 +356,6 @@ class Dataset:
         first batch is asked for. All columns are read: choose with :meth:`select`. A requested schema is not heeded:
         consumers cast.
         """
-        passes = loaded("rowdex._passes")
-
         stream = native.ArrowArrayStream()
         call(library.loader_stream, passes.begin(self), ctypes.byref(stream))
         return _capsule.capsule(stream, b"arrow_array_stream")
@@ -415,7 +413,7 @@ class Dataset:
         """
         return Announced(self, rows, memory=memory, threads=threads, portion=portion)
 
-    def labels(self, column: str, of: IdSet | None = None) -> Labels:
+    def labels(self, column: str, of: RowSet | None = None) -> Labels:
         """The classes of the rows by a column, which need not be among those served: for
         :class:`rowdex.order.Balanced`.
 
@@ -436,7 +434,7 @@ class Dataset:
         assert dictionary is not None
         return Labels(codes, _values.values(dictionary, classes, 0, classes.length))
 
-    def counts(self, column: str, of: IdSet | None = None) -> dict[Class, int]:
+    def counts(self, column: str, of: RowSet | None = None) -> dict[Class, int]:
         """How many rows each class has: rows with equal values in a column are one. Ascending by value; ``None`` comes
         last, with the rows that have no value. :func:`rowdex.count` counts without a dataset.
 
@@ -455,7 +453,7 @@ class Dataset:
         classes, rows = (_values.values(field, one.contents, 0, found.array.length) for field, one in columns)
         return dict(zip(classes, rows))
 
-    def weights(self, column: str, of: IdSet | None = None) -> array.array[float]:
+    def weights(self, column: str, of: RowSet | None = None) -> array.array[float]:
         """The numbers of a column, which need not be among those served: for :class:`rowdex.order.Weighted`. Shape
         ``(rows,)``, float64.
 

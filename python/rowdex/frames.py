@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from . import _passes
-from ._imports import loaded
 from .batch import Batch
 from .dataset import Dataset
 from .index import Path
+from .loading import passes as _passes
+from .native.imports import loaded
 
 
 def scan_polars(

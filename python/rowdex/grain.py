@@ -23,14 +23,14 @@ from typing import Any
 import grain
 
 from . import native
-from ._arrays import Nulls
-from ._columns import Masked, Ragged, row_of
-from ._library import Handle, PerProcess, call, count, library, loader_options, size
-from ._options import lengths
 from .batch import Batch
 from .dataset import Dataset
 from .errors import SchemaError
 from .loader import Convert, Loader
+from .loading.options import lengths
+from .native.arrays import Nulls
+from .native.columns import Masked, Ragged, row_of
+from .native.library import Handle, PerProcess, call, count, library, loader_options, size
 from .order import Order
 from .sampler import DistributedSampler, SamplerSpec, Tail, sampler_info, state_text, steps_left
 

@@ -20,11 +20,11 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from ._columns import Masked, Ragged
-from ._options import lengths
 from .dataset import Dataset
 from .errors import SchemaError
 from .loader import Loader as _Loader
+from .loading.options import lengths
+from .native.columns import Masked, Ragged
 from .sampler import DistributedSampler
 
 

@@ -8,8 +8,8 @@ import sys
 from typing import NamedTuple
 
 from . import native
-from ._library import call, library
 from .errors import ArgumentError
+from .native.library import call, library
 
 
 class Launch(NamedTuple):

@@ -15,10 +15,11 @@ from typing import Any
 
 import lightgbm
 
-from . import _matrix, _passes
-from ._imports import loaded
 from .dataset import Dataset
+from .frameworks import matrix as _matrix
 from .index import row_id
+from .loading import passes as _passes
+from .native.imports import loaded
 
 _MATRIX_BYTES = 32 << 20
 _MATRIX_ROWS = 1 << 16

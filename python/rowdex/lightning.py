@@ -16,9 +16,9 @@ try:
 except ModuleNotFoundError:
     from pytorch_lightning import LightningDataModule
 
-from . import _counted
 from . import torch as _torch
 from .dataset import Dataset
+from .frameworks import counted as _counted
 from .loader import Loader
 from .sampler import DistributedSampler
 

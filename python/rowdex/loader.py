@@ -11,10 +11,21 @@ import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from . import _capsule, _counted, _share, native
-from ._arrays import Nulls, reader, split, to_torch
-from ._imports import loaded
-from ._library import (
+from . import native
+from .batch import Batch
+from .dataset import Dataset
+from .errors import Error, TransformError
+from .frameworks import counted as _counted
+from .loading import share as _share
+from .loading.functions import RowErrors, Transforms
+from .loading.stats import COUNTS, TIMES, LoaderStats, Meter
+from .loading.steps import LoaderSteps
+from .loading.substitutes import Substitutes
+from .loading.threads import Mapping
+from .native import capsule as _capsule
+from .native.arrays import Nulls, reader, split, to_torch
+from .native.imports import loaded
+from .native.library import (
     Handle,
     PerProcess,
     call,
@@ -28,15 +39,7 @@ from ._library import (
     size,
     waiting,
 )
-from ._mapping import Mapping
-from ._stats import COUNTS, TIMES, LoaderStats, Meter
-from ._substitutes import Substitutes
-from ._transforms import RowErrors, Transforms
-from .batch import Batch
-from .dataset import Dataset
-from .errors import Error, TransformError
 from .sampler import DistributedSampler, SamplerSpec, epoch_number, refuse_earlier, sampler_of, state_text
-from .steps import LoaderSteps
 from .schema import Schema
 
 _CHUNK_ROWS = 8192

@@ -6,9 +6,9 @@ import ctypes
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ._library import Handle, library
 from .dataset import Counters, Dataset
 from .index import Index
+from .native.library import Handle, library
 
 
 class MixedDataset(Dataset):

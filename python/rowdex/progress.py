@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import native
-from ._imports import loaded
+from .native.imports import loaded
 
 Function = Callable[[int, int, int], None]
 """Is called with files done, files in all, and rows so far, by one thread at a time. For a condition these are rows

@@ -21,12 +21,13 @@ from ray.data.datasource import Datasource as _Datasource
 from ray.data.datasource import ReadTask
 
 from . import native
-from ._imports import loaded
-from ._library import call, library, located
 from .dataset import Dataset
 from .errors import AlreadyExistsError, ArgumentError
-from .index import BuildReport, Path
-from .index import build as _build
+from .building import BuildReport
+from .building import build as _build
+from .index import Path
+from .native.imports import loaded
+from .native.library import call, library, located
 from .order import IdSet
 from .store import StoreOptions
 

@@ -11,11 +11,14 @@ import weakref
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any, Literal, NamedTuple
 
-from . import _counted, _options, _sharded, native
-from ._library import Handle, PerProcess, call, library, no_nul, text_bytes, whole
+from . import native
 from .dataset import Dataset
 from .errors import ArgumentError
+from .frameworks import counted as _counted
+from .frameworks import running as _sharded
 from .launch import Launch
+from .loading import options as _options
+from .native.library import Handle, PerProcess, call, library, no_nul, text_bytes, whole
 from .order import Context, Order, Orders, open_order
 
 Tail = Literal["wrap", "drop", "uneven", "error"]
@@ -181,13 +184,10 @@ class DistributedSampler:
             dropped or repeated, which would be the same ones otherwise. ``False`` is what PyTorch's sampler does.
     """
 
-    def __new__(cls, *_: Any, **__: Any) -> Any:
-        if cls is DistributedSampler and "torch.utils.data" in sys.modules:
-            # Frameworks replace a sampler, or shard it again, unless it is an instance of PyTorch's.
-            from .torch import DistributedSampler as Torch
-
-            return object.__new__(Torch)
-        return object.__new__(cls)
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """What ``isinstance`` goes by: frameworks replace a sampler, or shard it again, unless it is PyTorch's."""
+        return getattr(sys.modules.get("torch.utils.data"), "DistributedSampler", type(self))
 
     def __init__(
         self,
@@ -270,6 +270,10 @@ class DistributedSampler:
         # What Lightning counted when that iteration began.
         self._counted: _counted.Counted | None = None
 
+    def __reduce__(self) -> Any:
+        # Without this a pickle compares the class with what `isinstance` goes by.
+        return _again, (type(self), self.__getstate__())
+
     def __getstate__(self) -> dict[str, Any]:
         spec = (
             self._spec
@@ -308,6 +312,36 @@ class DistributedSampler:
     def batch_size(self) -> int | None:
         """Rows per step and rank."""
         return self._spec.batch_size if self._batched else None
+
+    @property
+    def dataset(self) -> Any:
+        """The dataset, if it is one of rowdex."""
+        return self._dataset
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether rows are served in another order than theirs."""
+        return self._spec.order != "sequential"
+
+    @property
+    def seed(self) -> int:
+        """The same on all ranks."""
+        return self._spec.seed
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether rows that do not divide evenly are dropped."""
+        return self._spec.tail == "drop"
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples this rank has in every epoch."""
+        return len(self)
+
+    @property
+    def total_size(self) -> int:
+        """How many samples all ranks have in every epoch, where each has as many as this one."""
+        return len(self) * self._shards
 
     @property
     def epoch(self) -> int:
@@ -456,6 +490,12 @@ class DistributedSampler:
             StateError: if it is from another order, dataset or seed; the sampler is then unchanged.
         """
         self._set(self._spec._replace(resumed=state_text(state_dict).decode()))
+
+
+def _again(kind: type[Any], state: dict[str, Any]) -> Any:
+    made = object.__new__(kind)
+    made.__setstate__(state)
+    return made
 
 
 _SAMPLING = frozenset(inspect.signature(DistributedSampler.__init__).parameters) - {"self", "dataset"}

@@ -6,8 +6,9 @@ import ctypes
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from . import _capsule, native
-from ._library import Owned, call, library
+from . import native
+from .native import capsule as _capsule
+from .native.library import Owned, call, library
 
 
 def column_list(columns: Any) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from . import native
-from ._library import count, no_nul
+from .native.library import count, no_nul
 
 
 class StoreOptions(NamedTuple):

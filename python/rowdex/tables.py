@@ -15,12 +15,12 @@ import shutil
 import tempfile
 import urllib.parse
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from . import views
 from .errors import ArgumentError
-from .index import BuildReport, Index, Path, build
+from .index import Index, Path
 
 _READABLE = {"deletionVectors", "timestampNtz", "columnMapping", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"}
 """Features of Delta tables that a reader of their files has nothing more to do for than is done here."""
@@ -56,8 +56,10 @@ def _package(inputs: Any) -> str | None:
     return None
 
 
-def build_table(table: Any, output: Path, *, overwrite: bool = False, store: Any = None, **options: Any) -> BuildReport:
-    """Builds the index of a table's snapshot: :func:`rowdex.build` comes here."""
+def build_table(
+    build: Callable[..., Any], table: Any, output: Path, *, overwrite: bool = False, store: Any = None, **options: Any
+) -> Any:
+    """Builds the index of a table's snapshot: :func:`rowdex.build`, which is to index its files, comes here."""
     for name in ("rows_file", "update"):
         if options.pop(name, None):
             raise ArgumentError(f"{name} and a table: build the index of the table, then select from it")

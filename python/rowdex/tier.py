@@ -7,7 +7,7 @@ import os
 from typing import Any, NamedTuple
 
 from . import native
-from ._library import path_bytes, size
+from .native.library import path_bytes, size
 
 
 class DiskTier(NamedTuple):

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from ._columns import Ragged
 from .dataset import Dataset
 from .errors import SchemaError
 from .loader import Loader
+from .native.columns import Ragged
 
 _FITS = (
     "rowdex.torchtitan is written for torchtitan 0.3, and the dataloaders of the one that is installed are others: "

@@ -20,12 +20,12 @@ import torch.utils.data
 from transformers import Trainer, TrainerCallback, default_data_collator
 from transformers.trainer_utils import seed_worker
 
-from . import _trainer
 from . import accelerate as _accelerate
 from . import torch as _torch
-from ._gathered import in_order
-from ._transforms import functions
 from .dataset import Dataset
+from .frameworks import trainer as _trainer
+from .frameworks.gathered import in_order
+from .loading.functions import functions
 from .order import Explicit
 from .sampler import DistributedSampler
 

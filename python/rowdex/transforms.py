@@ -21,9 +21,9 @@ import operator
 import struct
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _values, native
-from ._columns import Ragged, check_fill, is_tensor
-from ._imports import loaded
+from .native import values as _values
+from .native.columns import Ragged, check_fill, is_tensor
+from .native.imports import loaded
 
 if TYPE_CHECKING:
     from .dataset import Dataset

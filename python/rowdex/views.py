@@ -5,18 +5,15 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, Union, overload
+from typing import Any, NamedTuple, Union, overload
 
 from . import native
-from ._capsule import stream_of
-from ._library import Handle, call, is_remote, library, optional_text, path_bytes, waiting
+from .dataset import Class, Dataset
+from .id_set import IdSet, Side, listed, new_set
 from .index import Index, Path
-from .order import IdSet, Side, new_set
+from .native.library import Handle, call, is_remote, library, optional_text, path_bytes, waiting
 from .progress import Progress, told
 from .store import StoreOptions, store_pointer
-
-if TYPE_CHECKING:
-    from .dataset import Class
 
 Rows = Union[Path, IdSet, Any]
 """A file that lists rows, a set of them, or any object with ``__arrow_c_stream__``."""
@@ -229,8 +226,6 @@ def count(
     Raises:
         ArgumentError: What is wrong with the condition; SchemaError: for a column whose values are no classes.
     """
-    from .dataset import Dataset
-
     if isinstance(index, Dataset):
         raise TypeError("count of a Dataset: give its index, count(dataset.index); there is dataset.counts(column)")
     with Dataset(index, root=root, threads=threads, store=store) as dataset:
@@ -238,15 +233,6 @@ def count(
         if by is not None:
             return dataset.counts(by, of=kept)
         return len(dataset if kept is None else kept)
-
-
-def listed(index: Handle | None, stream: Any) -> tuple[Handle, tuple[int, int]]:
-    """The rows that an Arrow stream lists, how often any of them came again, and how many are not served."""
-    info = native.ListedInfo()
-    owner, struct = stream_of(stream)
-    found = new_set(ctypes.byref(info), index=index, list=ctypes.pointer(struct))
-    del owner
-    return found, (info.repeated, info.unserved)
 
 
 def _handles(given: Index | Path | Iterable[Index | Path], store: StoreOptions | None) -> list[Handle]:

@@ -14,11 +14,12 @@ from typing import Any
 
 import xgboost
 
-from . import _matrix, _passes
-from ._imports import loaded
-from ._library import Handle
 from .batch import Batch
 from .dataset import Dataset
+from .frameworks import matrix as _matrix
+from .loading import passes as _passes
+from .native.imports import loaded
+from .native.library import Handle
 
 _MATRIX_BYTES = 128 << 20
 _MATRIX_ROWS = 1 << 17

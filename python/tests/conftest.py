@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
 import os
 import pathlib
 import subprocess
 import sys
+import urllib.parse
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +17,27 @@ import pytest
 import rowdex
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+
+
+def pytest_configure() -> None:
+    """Tests of another rowdex than this one, or than the wheel that is named, say nothing."""
+    found = pathlib.Path(rowdex.__file__).resolve().parent
+    wheel = os.environ.get("ROWDEX_WHEEL")
+    if found == REPOSITORY / "python/rowdex" or (wheel and _installed_from() == pathlib.Path(wheel).resolve()):
+        return
+    pytest.exit(
+        f"the rowdex under test is {found}, and neither that of this repository nor of ROWDEX_WHEEL: set PYTHONPATH="
+        f"{REPOSITORY / 'python'} and ROWDEX_LIBRARY, or run tools/python.sh, which makes and installs a wheel",
+        returncode=4,
+    )
+
+
+def _installed_from() -> pathlib.Path:
+    """The wheel that the installed package came from."""
+    told = importlib.metadata.distribution("rowdex").read_text("direct_url.json") or "{}"
+    return pathlib.Path(urllib.parse.unquote(urllib.parse.urlparse(json.loads(told).get("url", "")).path)).resolve()
+
+
 ROWS, FILES, GROUP = 1003, 3, 100
 
 

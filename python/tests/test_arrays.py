@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import rowdex
-from rowdex import _arrays, _values, native
+from rowdex import native
+from rowdex.native import arrays as _arrays
+from rowdex.native import values as _values
 from rowdex.schema import _field
 
 from . import oracle

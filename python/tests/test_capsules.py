@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import rowdex
-from rowdex import _capsule
+from rowdex.native import capsule as _capsule
 
 from .conftest import run_python
 
@@ -29,7 +29,7 @@ for name, (result, arguments) in theirs.items():
 EXPORTS = """
 import gc, sys
 import pyarrow as pa
-import rowdex, rowdex._capsule
+import rowdex, rowdex.native.capsule
 dataset = rowdex.Dataset(sys.argv[1])
 for _ in range(20):
     # Some are consumed, some are dropped.
@@ -41,10 +41,10 @@ for _ in range(20):
     capsules.append(loader.__arrow_c_stream__())
     assert pa.schema(dataset.schema).names == dataset.column_names
     assert table["id"].to_pylist() == list(range(10))
-    assert rowdex._capsule.live() == 5, rowdex._capsule.live()
+    assert rowdex.native.capsule.live() == 5, rowdex.native.capsule.live()
     del capsules, batch, loader, table
     gc.collect()
-    assert rowdex._capsule.live() == 0, rowdex._capsule.live()
+    assert rowdex.native.capsule.live() == 0, rowdex.native.capsule.live()
 """
 UNCHANGED = """
 assert all((getattr(api, name).restype, getattr(api, name).argtypes) == types for name, types in theirs.items())

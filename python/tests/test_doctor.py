@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import rowdex
 from rowdex import doctor
-from rowdex._machine import Machine, cached
+from rowdex.doctor.machine import Machine, cached
 
 MEMINFO = (
     "MemTotal:       67108864 kB\nMemFree:         1000000 kB\nMemAvailable:   33554432 kB\nHugePages_Total:       0\n"
@@ -99,7 +99,7 @@ def test_every_package_that_rowdex_imports_is_among_those_it_looks_for(
 ) -> None:
     called = {"PIL": "pillow", "nvidia": "nvidia-dali-cuda120", "sklearn": "scikit-learn"}
     imported = set()
-    for path in pathlib.Path(rowdex.__file__).parent.glob("*.py"):
+    for path in pathlib.Path(rowdex.__file__).parent.rglob("*.py"):
         text = path.read_text()
         imported |= set(re.findall(r"^\s*(?:import|from) ([A-Za-z]\w*)", text, re.MULTILINE))
         imported |= set(re.findall(r'(?:import_module|loaded)\("([A-Za-z]\w*)', text))

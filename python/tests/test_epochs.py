@@ -156,7 +156,7 @@ def test_workers_that_share_no_memory_serve_nothing(index: str, method: str, mon
     dataset = iterable(index)
     assert ids(loader_of(dataset, 1, False, method)) == expected(index, [0])[0]
     with monkeypatch.context() as patched:
-        patched.setattr("rowdex._iterations.Told.__init__", full)
+        patched.setattr("rowdex.torch.workers.Told.__init__", full)
         with pytest.raises(OSError, match="no space left to share"):
             ids(loader_of(dataset, 1, False, method))
     dataset.set_epoch(1)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import rowdex
-from rowdex._library import size as bytes_of
+from rowdex.native.library import size as bytes_of
 
 from .conftest import ROWS
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import rowdex
 import rowdex.transforms
-from rowdex import _options
+from rowdex.loading import options as _options
 
 torch = pytest.importorskip("torch")
 import rowdex.torch  # noqa: E402

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import rowdex
-from rowdex._arrays import joined
+from rowdex.native.arrays import joined
 
 from .conftest import REPOSITORY, run_python
 
@@ -123,7 +123,7 @@ def test_python_values_need_no_numpy(tmp_path: pathlib.Path) -> None:
 import sys
 sys.modules["numpy"] = None
 import rowdex
-from rowdex._arrays import joined
+from rowdex.native.arrays import joined
 batch = rowdex.Dataset(sys.argv[1])[:]
 assert batch.to_pydict()["uint64"] == [1, None, 2**64 - 1] and len(list(batch)) == 3
 assert not {"torch", "pyarrow"} & set(sys.modules)

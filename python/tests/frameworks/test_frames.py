@@ -61,7 +61,7 @@ def test_a_stream_reads_nothing_before_its_first_batch_and_no_more_than_it_is_as
     capsule = dataset.__arrow_c_stream__()
     reader = pa.RecordBatchReader.from_stream(dataset)
     assert dataset.counters.decodes == 0
-    from rowdex import _passes
+    from rowdex.loading import passes as _passes
 
     assert len(reader.read_next_batch()) == _passes.batch_rows(dataset) < rows
     monkeypatch.setattr(_passes, "_BATCH_BYTES", 1 << 20)

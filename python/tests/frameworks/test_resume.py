@@ -134,8 +134,11 @@ def test_no_integration_of_the_documentation_or_of_the_package_leaves_itself_out
     assert named <= set(INTEGRATIONS)
 
     package = pathlib.Path(rowdex.__file__).parent
-    ours = {path.stem for path in package.glob("*.py")}
-    found = {path.stem for path in package.glob("[a-z]*.py") if imported(path) & (set(MODULES) | {"nvidia", "polars"})}
+    core = {"dataset", "doctor", "frameworks", "loading", "native"}
+    ours = {path.stem: path for path in package.iterdir() if path.suffix == ".py" or path.is_dir()}
+    files = {name: path.rglob("*.py") if path.is_dir() else [path] for name, path in ours.items() if name not in core}
+    users = set(MODULES) | {"nvidia", "polars"}
+    found = {name for name, paths in files.items() if name[0] != "_" and any(imported(path) & users for path in paths)}
     assert found | {"dali"} == set(MODULES) and set(MODULES) <= ours
     assert set(MODULES.values()) - {NO_RUN} <= set(INTEGRATIONS)
 

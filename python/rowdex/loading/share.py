@@ -11,7 +11,7 @@ import sys
 import weakref
 from typing import Any
 
-from ._library import no_nul
+from ..native.library import no_nul
 
 _numbers = itertools.count()
 _open: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -13,8 +13,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from . import native
-from .errors import BY_STATUS, Error, InternalError
+from .. import native
+from ..errors import BY_STATUS, Error, InternalError
 
 library: Any = native.load()
 
@@ -293,14 +293,25 @@ def optional_text(value: str | None, name: str) -> bytes | None:
     return None if value is None else text_bytes(value, name)
 
 
-def optional_set(of: Any) -> Handle | None:
+class RowSet:
+    """A set of row ids in the library: a :class:`rowdex.order.IdSet`."""
+
+    @property
+    def _pointer(self) -> Handle:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        """How many rows are in the set."""
+        return int(library.id_set_len(self._pointer))
+
+
+def optional_set(of: RowSet | None) -> Handle | None:
     """The rows that are asked for. Other objects have pointers, too, which the library would take for one of a set."""
     if of is None:
         return None
-    if not getattr(of, "_is_id_set", False):
+    if not isinstance(of, RowSet):
         raise TypeError(f"of is a {type(of).__name__}: use an IdSet, such as rowdex.order.IdSet(len(dataset), row_ids)")
-    pointer: Handle = of._pointer
-    return pointer
+    return of._pointer
 
 
 def text_bytes(value: str, name: str) -> bytes:

@@ -10,8 +10,8 @@ import os
 import weakref
 from typing import Any
 
-from ._imports import loaded
-from .errors import IoError, NotFoundError
+from ..errors import IoError, NotFoundError
+from .imports import loaded
 
 _INLINE_BYTES = 1024
 

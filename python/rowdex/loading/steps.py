@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from . import _counted, _sharded
-
-if TYPE_CHECKING:
-    from .loader import Loader
-    from .sampler import DistributedSampler
+from ..batch import LoaderStep
+from ..frameworks import counted as _counted
+from ..frameworks import running as _sharded
+from ..sampler import DistributedSampler
 
 
 class LoaderSteps:
-    """The steps of the next epoch of a :class:`rowdex.Loader`. Iterating begins it."""
+    """The steps of the next epoch of a :class:`rowdex.Loader`, which makes this. Iterating begins it."""
 
     drop_last = False
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Any) -> None:
         self._loader = loader
 
     @property
     def batch_size(self) -> int:
         """Rows per step and rank."""
-        return self._loader.batch_size
+        return int(self._loader.batch_size)
 
     @property
     def sampler(self) -> DistributedSampler:
         """A copy of the sampler of the loader."""
-        return self._loader._sampler_copy()
+        copy: DistributedSampler = self._loader._sampler_copy()
+        return copy
 
     def set_epoch(self, epoch: int) -> None:
         """Makes ``epoch`` the next one of the loader."""
@@ -36,7 +36,7 @@ class LoaderSteps:
 
     @property
     def _shards(self) -> int:
-        return self._loader._sampler._shards
+        return int(self._loader._sampler._shards)
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -58,7 +58,7 @@ class LoaderSteps:
 class _Served:
     """The batches of one epoch, by step."""
 
-    def __init__(self, loader: Loader, epoch: int) -> None:
+    def __init__(self, loader: Any, epoch: int) -> None:
         self._loader, self._epoch = loader, epoch
         self._next: int | None = None
         self._batches: Iterator[Any] = iter(())
@@ -68,18 +68,3 @@ class _Served:
             self._batches = self._loader._from(self._epoch, step)
         self._next = step + 1
         return next(self._batches)
-
-
-class LoaderStep:
-    """What a ``DataLoader`` hands from the batch sampler of a loader to its dataset."""
-
-    __slots__ = ("_served", "_step")
-
-    def __init__(self, served: _Served, step: int) -> None:
-        self._served, self._step = served, step
-
-    def batch(self) -> Any:
-        return self._served.batch(self._step)
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a rowdex.Loader serves its steps in its own process: use num_workers=0")

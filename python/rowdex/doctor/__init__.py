@@ -14,12 +14,12 @@ import sys
 import textwrap
 from typing import Any, Literal, NamedTuple
 
-from . import __version__, native
-from ._library import library, located
-from ._machine import Machine, cached
-from .errors import ArgumentError, Error
-from .index import FileInfo, Index
-from .launch import Launch
+from .. import __version__, native
+from ..errors import ArgumentError, Error
+from ..index import FileInfo, Index
+from ..launch import Launch
+from ..native.library import library, located
+from .machine import Machine, cached
 
 try:
     import resource

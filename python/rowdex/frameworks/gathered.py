@@ -6,8 +6,8 @@ import array
 import ctypes
 from typing import NamedTuple
 
-from ._library import Handle, call, library
-from .sampler import DistributedSampler, SamplerSpec
+from ..native.library import Handle, call, library
+from ..sampler import DistributedSampler, SamplerSpec
 
 
 class Dealt(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchdata.nodes import BaseNode
 
-from .loader import Loader
+from ..loader import Loader
 
 
 class Node(BaseNode[Any]):

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch.utils.data
 
-from . import _sharded
+from ..frameworks import running as _sharded
 
 _REFUSAL = 4096
 

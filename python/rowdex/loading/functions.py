@@ -7,14 +7,14 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ._arrays import to_torch
-from ._columns import Codes, Masked, Ragged, is_tensor
-from ._imports import loaded
-from .batch import Batch
-from .dataset import Dataset
-from .errors import TransformError
-from .mixed import MixedDataset
-from .transforms import Pad
+from ..batch import Batch
+from ..dataset import Dataset
+from ..errors import TransformError
+from ..mixed import MixedDataset
+from ..native.arrays import to_torch
+from ..native.columns import Codes, Masked, Ragged, is_tensor
+from ..native.imports import loaded
+from ..transforms import Pad
 
 Function = Callable[[Any], Any]
 _NAMED_ROWS = 8

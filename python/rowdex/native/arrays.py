@@ -9,11 +9,11 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _values
-from ._columns import Codes, Masked, Ragged, cut, is_tensor
-from ._imports import loaded
-from .errors import SchemaError
-from .schema import Field
+from ..errors import SchemaError
+from ..schema import Field
+from . import values as _values
+from .columns import Codes, Masked, Ragged, cut, is_tensor
+from .imports import loaded
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,14 +7,14 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ._arrays import joined
-from ._columns import cut
-from ._library import call, library
-from ._transforms import RowErrors, Transforms
-from .batch import Batch
-from .dataset import Dataset
-from .errors import Error, TransformError
-from .sampler import DistributedSampler
+from ..batch import Batch
+from ..dataset import Dataset
+from ..errors import Error, TransformError
+from ..native.arrays import joined
+from ..native.columns import cut
+from ..native.library import call, library
+from ..sampler import DistributedSampler
+from .functions import RowErrors, Transforms
 
 _ATTEMPTS = 64
 _FIRST_EPOCH = 2**64 - 2

@@ -9,9 +9,9 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from ._imports import loaded
-from .errors import SchemaError
-from .schema import Field
+from ..errors import SchemaError
+from ..schema import Field
+from .imports import loaded
 
 _NUMBERS = {"c": "b", "C": "B", "s": "h", "S": "H", "i": "i", "I": "I", "l": "q", "L": "Q", "f": "f", "g": "d"}
 _WIDTHS = {"b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "Q": 8, "f": 4, "d": 8}

@@ -14,11 +14,11 @@ import weakref
 from collections.abc import Callable, Generator
 from typing import Any
 
-from . import native
-from ._library import Handle, call, library
-from .batch import Batch
-from .errors import ClosedError, OutOfRangeError
-from .schema import Schema
+from .. import native
+from ..batch import Batch
+from ..errors import ClosedError, OutOfRangeError
+from ..native.library import Handle, call, library
+from ..schema import Schema
 
 _JOIN_SECONDS = 2.0
 

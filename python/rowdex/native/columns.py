@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from ._imports import loaded
+from .imports import loaded
 
 
 class _Column:

@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from .dataset import Dataset
+from ..dataset import Dataset
 
 Refusals = Mapping[str, tuple[tuple[Any, ...], str]]
 """For options by name: what they may be, and what to do where they are anything else."""

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from . import _sharded
+from . import running as _sharded
 
 MODULE = "rowdex.lightning.DataModule(dataset, batch_size=…, collate=…, workers=…)"
 MIXIN = "class T(rowdex.transformers.TrainerMixin, Trainer)"

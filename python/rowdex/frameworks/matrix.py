@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
-from ._columns import Masked
-from ._imports import loaded
-from .batch import Batch
-from .dataset import Dataset, Labels
-from .errors import ArgumentError, SchemaError
-from .schema import Field
+from ..batch import Batch
+from ..dataset import Dataset, Labels
+from ..errors import ArgumentError, SchemaError
+from ..native.columns import Masked
+from ..native.imports import loaded
+from ..schema import Field
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any, NamedTuple
 
-from .native import ArrowArrayStream
+from ..native import ArrowArrayStream
 
 # Not ctypes.pythonapi, whose argument types belong to the whole process: others set them as they need them.
 _new = ctypes.PyDLL(None).PyCapsule_New

@@ -1,0 +1,1 @@
+"""What several frameworks need to be told, asked or refused."""

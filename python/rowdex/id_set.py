@@ -1,0 +1,251 @@
+"""Sets of row ids."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import operator
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+from . import native
+from .dataset import Dataset
+from .index import Index, Path
+from .native.capsule import stream_of
+from .native.library import Handle, PerProcess, RowSet, call, library, optional_set, path_bytes, text_bytes, waiting
+from .native.numbers import Numbers
+
+Side = Literal["train", "validation"]
+
+_NOTHING = (ctypes.c_uint64 * 1)()
+_NO_RANGES = (native.Range * 1)()
+
+
+class IdSet(RowSet):
+    """A set of row ids, out of the rows of a dataset: for :class:`Subset`, and for reading columns of some rows.
+
+    ``len(set)`` is how many there are, ``row in set`` whether a row is one of them; iterating gives them in order.
+    ``~set`` has the other rows, ``a & b`` those of both, ``a | b`` those of either. At most 1.0625 bits for each row of
+    the dataset.
+    """
+
+    def __init__(self, rows: int, ids: Any) -> None:
+        """These row ids, out of ``rows`` rows, in any order; repeats count once."""
+        self._set(("ids", rows, Numbers("Q", ids)))
+        self._handle.get()
+
+    @staticmethod
+    def _of(*recipe: Any) -> IdSet:
+        made = _set_again(*recipe)
+        made._handle.get()
+        return made
+
+    @staticmethod
+    def ranges(rows: int, ranges: Iterable[tuple[int, int]]) -> IdSet:
+        """The row ids of ranges ``(start, end)``, out of ``rows`` rows; they may come in any order, overlap and be
+        empty.
+        """
+        return IdSet._of("ranges", rows, Numbers("Q", [bound for start, end in ranges for bound in (start, end)]))
+
+    @staticmethod
+    def listed(index: Index | Dataset, rows: Path | Any) -> IdSet:
+        """The rows of an index that a file or an Arrow stream lists.
+
+        Text has a row id, a range like ``10..20`` or a place like ``a.parquet:2`` on each line. CSV, Parquet, and any
+        object with ``__arrow_c_stream__`` have a column ``row_id``, or columns of files and rows as
+        :func:`rowdex.select` takes them. Of a stream, the row ids are kept in memory: 8 bytes each.
+        """
+        index = index if isinstance(index, Index) else index.index
+        if not hasattr(rows, "__arrow_c_stream__"):
+            return IdSet._of("listed", index, os.path.abspath(rows))
+        found, _ = listed(index._handle.get(), rows)
+        made = object.__new__(IdSet)
+        made._handle = PerProcess(lambda: found)
+        return IdSet(len(index), made.ids())
+
+    @staticmethod
+    def view(index: Index | Dataset, view: Index | Path) -> IdSet:
+        """The rows of an index that a view of the same files serves, too."""
+        view = view if isinstance(view, Index) else Index(view)
+        return IdSet._of("view", index if isinstance(index, Index) else index.index, view)
+
+    @staticmethod
+    def split(
+        dataset: Dataset | int,
+        side: Side,
+        *,
+        fraction: float = 0.1,
+        seed: int = 0,
+        by: str | None = None,
+        of: IdSet | None = None,
+    ) -> IdSet:
+        """One side of a split into training and validation rows by a hash. A row keeps its side when files are
+        appended.
+
+        Args:
+            dataset: Whose rows; or how many there are.
+            side: ``"train"`` or ``"validation"``.
+            fraction: The part that is for validation: of as many coin tosses.
+            seed: Another seed is another split. That of a sampler has nothing to do with it.
+            by: Splits by the values of this column, instead of by row id: rows with equal values are on one side. Reads
+                the column.
+            of: Only of these rows.
+        """
+        if by is not None:
+            if isinstance(dataset, int):
+                raise TypeError(f"by={by!r}: give the dataset, whose column is read")
+            return IdSet._of("split by", dataset, by, of, side, float(fraction), seed % 2**64)
+        rows = dataset if isinstance(dataset, int) else len(dataset)
+        found = IdSet._of("split", rows, side, float(fraction), seed % 2**64)
+        return found if of is None else found & of
+
+    @staticmethod
+    def where(dataset: Dataset | Index, condition: str, *, of: IdSet | None = None) -> IdSet:
+        """The rows that meet a condition in SQL: ``"lang = 'en' and length(text) > 200"``. Null is not true.
+
+        The columns that it needs are read once, on the dataset's threads, where the footers do not decide; they need
+        not be among those served. A process that the set is sent to reads them again when it first asks the set for
+        something. ``docs/select.md`` has all that a condition may say.
+
+        Args:
+            dataset: Whose rows; an index will do, whose files are where it says.
+            condition: What follows ``where`` in SQL.
+            of: Only of these rows.
+
+        Raises:
+            ArgumentError: What is wrong with the condition, before anything is read.
+        """
+        return IdSet._of("where", Dataset(dataset) if isinstance(dataset, Index) else dataset, condition, of)
+
+    def _set(self, recipe: tuple[Any, ...]) -> None:
+        self._recipe = recipe
+        self._handle = PerProcess(self._open)
+
+    def _open(self) -> Handle:
+        kind, *arguments = self._recipe
+
+        def made(**fields: Any) -> Handle:
+            # Of the datasets that some are read of.
+            remote = any(getattr(argument, "_remote", False) for argument in arguments)
+            return waiting(remote, lambda: new_set(**fields))
+
+        if kind == "ids":
+            rows, numbers = arguments
+            address, length = numbers.values.buffer_info()
+            # Without any it is a list, too.
+            address = address if length else ctypes.addressof(_NOTHING)
+            return made(rows=rows, ids=address, num_ids=length)
+        if kind == "ranges":
+            rows, numbers = arguments
+            ranges = (native.Range * (len(numbers.values) // 2)).from_buffer(numbers.values)
+            return made(rows=rows, ranges=ranges or _NO_RANGES, num_ranges=len(ranges))
+        if kind == "listed":
+            index, path = arguments
+            return made(index=index._handle.get(), list_file=path_bytes(path))
+        if kind == "split":
+            rows, side, fraction, seed = arguments
+            return made(rows=rows, split_side=text_bytes(side, "side"), split_fraction=fraction, split_seed=seed)
+        if kind == "split by":
+            dataset, column, of, side, fraction, seed = arguments
+            return made(
+                dataset=dataset._pointer, split_by=text_bytes(column, "column name"), of=optional_set(of),
+                split_side=text_bytes(side, "side"), split_fraction=fraction, split_seed=seed,
+            )  # fmt: skip
+        if kind == "where":
+            dataset, condition, of = arguments
+            return made(dataset=dataset._pointer, filter=text_bytes(condition, "condition"), of=optional_set(of))
+        if kind == "view":
+            index, view = arguments
+            return made(index=index._handle.get(), view=view._handle.get())
+        if kind == "union":
+            return made(set=arguments[0]._pointer, or_set=arguments[1]._pointer)
+        if kind == "complement":
+            return made(set=arguments[0]._pointer, complement=1)
+        return made(set=arguments[0]._pointer, of=arguments[1]._pointer)
+
+    @property
+    def _pointer(self) -> Handle:
+        return self._handle.get()
+
+    @property
+    def rows(self) -> int:
+        """Out of how many rows."""
+        return int(library.id_set_rows(self._pointer))
+
+    def __contains__(self, row: object) -> bool:
+        number = operator.index(row)  # type: ignore[arg-type]
+        return 0 <= number < 2**64 and bool(library.id_set_contains(self._pointer, number))
+
+    def __iter__(self) -> Iterator[int]:
+        first = 0
+        while rows := self._ids(first, 4096):
+            yield from rows
+            first += len(rows)
+
+    def _ids(self, first: int, most: int) -> array.array[int]:
+        rows = array.array("Q", bytes(8 * most))
+        filled = ctypes.c_size_t()
+        call(library.id_set_fill, self._pointer, first, *rows.buffer_info(), ctypes.byref(filled))
+        return rows[: filled.value]
+
+    def ids(self) -> array.array[int]:
+        """All of them, ascending. Shape ``(len(set),)``, uint64."""
+        return self._ids(0, len(self))
+
+    def __invert__(self) -> IdSet:
+        return IdSet._of("complement", self)
+
+    def __and__(self, other: IdSet) -> IdSet:
+        if not isinstance(other, IdSet):
+            return NotImplemented
+        return IdSet._of("intersection", self, other)
+
+    def __or__(self, other: IdSet) -> IdSet:
+        if not isinstance(other, IdSet):
+            return NotImplemented
+        return IdSet._of("union", self, other)
+
+    def _portable(self) -> tuple[Any, ...]:
+        """The recipe; of a set that files were read for, its row ids, so that no other process reads them again and
+        finds something else.
+        """
+        if self._recipe[0] in ("listed", "split by", "view"):
+            self._recipe = ("ids", self.rows, Numbers("Q", self.ids()))
+        return self._recipe
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IdSet) and self._portable() == other._portable()
+
+    def __hash__(self) -> int:
+        return hash(self._portable())
+
+    def __reduce__(self) -> Any:
+        return _set_again, self._portable()
+
+    def __repr__(self) -> str:
+        return f"IdSet({len(self)} of {self.rows} rows)"
+
+
+def _set_again(*recipe: Any) -> IdSet:
+    """A set that is made when it is first asked for something: those that travel with every step mostly are not."""
+    made = object.__new__(IdSet)
+    made._set(recipe)
+    return made
+
+
+def new_set(listed: Any = None, **fields: Any) -> Handle:
+    """A ``rowdex_id_set`` as the fields of its options describe it; ``listed`` is told of a list."""
+    # The handles are in ``fields`` until the set is made.
+    given = {name: value.address if isinstance(value, Handle) else value for name, value in fields.items()}
+    options = native.IdSetOptions(**given)
+    return Handle(library.id_set_free, library.id_set_new, ctypes.byref(options), listed)
+
+
+def listed(index: Handle | None, stream: Any) -> tuple[Handle, tuple[int, int]]:
+    """The rows that an Arrow stream lists, how often any of them came again, and how many are not served."""
+    info = native.ListedInfo()
+    owner, struct = stream_of(stream)
+    found = new_set(ctypes.byref(info), index=index, list=ctypes.pointer(struct))
+    del owner
+    return found, (info.repeated, info.unserved)

@@ -1,0 +1,1 @@
+"""What a :class:`rowdex.Loader` is made of."""

@@ -1,0 +1,190 @@
+"""Datasets for ``DataLoader``, with any sampler."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch.utils.data
+
+from .. import native
+from ..batch import LoaderStep
+from ..dataset import Dataset as _Dataset
+from ..errors import StateError
+from ..frameworks import counted as _counted
+from ..loader import Convert
+from ..loading.share import options as share_options
+from ..native.arrays import Nulls
+from ..native.library import PerProcess, call, count, library, size
+from ..sampler import DistributedSampler
+from .all_ranks import DealtStep, GlobalStep
+from .reader import Followed, StepReader, check_workers, workers_of
+from .rows import Rows, samples
+from .samplers import Step
+
+
+class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
+    """A :class:`rowdex.Dataset` for ``DataLoader``, with any sampler.
+
+    ``dataset[i]`` is a sample: a dict of Python values, with lists of numbers as tensors. Batches come as dicts of
+    tensors, made at once rather than sample by sample, unless the ``DataLoader`` has a ``collate_fn``, which gets the
+    samples.
+
+    Args:
+        memory: Bytes of decoded rows that all workers of a ``DataLoader`` together may hold when they know what comes
+            (see :class:`BatchSampler` and :meth:`follow`). Default: 1 GiB.
+        worker_threads: Threads of each worker then. Default: 1 in workers, 2 without them. 0: none.
+        nulls, strings: As :meth:`rowdex.Batch.to_numpy` has them.
+        share: ``"machine"``: one reader makes the batches of a :class:`BatchSampler` or :class:`IterableDataset` for
+            the workers of all ranks on this machine. ``memory`` and ``worker_threads`` (default: 2) are then those of
+            the machine. What is served stays the same. All ranks need the same arguments and the same number of
+            workers, which should persist. Linux only.
+        share_name, share_job, share_ranks, share_drift, share_on_death: As :class:`rowdex.Loader` has them. A dataset
+            that is used by several ``DataLoader`` at a time, with samplers that differ, is to be made once for each of
+            them.
+        others: As :class:`rowdex.Dataset` has them.
+    """
+
+    def __init__(
+        self,
+        index: Any,
+        columns: Sequence[str] | None = None,
+        *,
+        memory: int | str | None = None,
+        worker_threads: int | None = None,
+        nulls: Nulls = "error",
+        strings: str = "list",
+        share: Literal["machine"] | None = None,
+        share_name: str | None = None,
+        share_job: str | None = None,
+        share_ranks: int | None = None,
+        share_drift: int | None = None,
+        share_on_death: Literal["continue", "fail"] | None = None,
+        **others: Any,
+    ) -> None:
+        count(worker_threads, "worker_threads")
+        Convert("torch", nulls, strings)
+        self._torch: dict[str, Any] = {
+            "memory": size(memory, "memory"),
+            "worker_threads": worker_threads,
+            "nulls": nulls,
+            "strings": strings,
+            "share": share_options(share, share_name, share_job, share_ranks, share_drift, share_on_death),
+        }
+        super().__init__(index, columns, **others)
+
+    def _set(self, arguments: dict[str, Any]) -> None:
+        super()._set(arguments)
+        if "torch" not in arguments:
+            arguments["torch"] = self._torch
+        self._torch = arguments["torch"]
+        self._convert = Convert("torch", self._torch["nulls"], self._torch["strings"])
+        followed = arguments.pop("followed", None)
+        # Gives PyTorch's sampler, which has the dataset and is not kept alive by it, or what was known of it.
+        self._followed: Callable[[], Any] = lambda: followed
+        self._readers = PerProcess(self._new_reader)
+        # The step that was dealt last, or what a state says of it.
+        self._served: Step | None = None
+        self._dealt: dict[str, Any] | None = None
+
+    def _new_reader(self) -> StepReader:
+        return StepReader(self, self._torch)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        # The sampler is read when workers start: then it has the epoch that they begin with.
+        followed = self._followed()
+        return state if followed is None else {**state, "followed": Followed.of(followed)}
+
+    def __getitem__(self, rows: Any) -> Any:
+        if hasattr(rows, "__index__") and not getattr(rows, "shape", ()):
+            return samples(self.take([rows]))[0]
+        return super().__getitem__(rows)
+
+    def __getitems__(self, rows: Any) -> Any:
+        """The samples of a list of row ids, or of a :class:`Step`: a :class:`Rows`."""
+        if isinstance(rows, LoaderStep):
+            return rows.batch()
+        if isinstance(rows, _counted.Refusal):
+            rows.__index__()
+        if isinstance(rows, GlobalStep):
+            rows = rows.share()
+        if isinstance(rows, DealtStep):
+            self._deal(rows.step)
+            rows = rows.step if rows.rows is None else rows.rows
+        followed = self._followed()
+        if isinstance(rows, Step):
+            batch = self._readers.get().serve(rows)
+        elif followed is not None:
+            batch = self._readers.get().follow(Followed.of(followed), list(rows))
+        else:
+            batch = self.take(rows)
+        return Rows(batch, self._convert)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What torchdata's ``StatefulDataLoader`` keeps beside how many steps it took: of what these are.
+
+        Accelerate wraps a :class:`GlobalBatchSampler` in what has no state, so that torchdata goes on by counting.
+        """
+        return {"workers": workers_of(), "dealt": self._dealt if self._served is None else self._state_of(self._served)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Refuses a state of another number of workers; a step that is dealt otherwise than before is refused later."""
+        check_workers(state_dict)
+        self._dealt, self._served = state_dict.get("dealt"), None
+
+    def _state_of(self, step: Step) -> dict[str, Any]:
+        spec, text = step.spec, ctypes.create_string_buffer(native.STATE_CAPACITY)
+        whole = self._readers.get().opened(spec).whole
+        call(library.sampler_state, whole, step.epoch, step.step + 1, text, len(text))
+        return {"shards": spec.world_size // spec.replicas, "batch_size": spec.batch_size, "state": text.value.decode()}
+
+    def _deal(self, step: Step) -> None:
+        """Takes note of a step that a :class:`GlobalBatchSampler` has dealt."""
+        before, self._dealt = self._dealt, None
+        self._served = step
+        if before is None:
+            return
+        spec = step.spec
+        if (before["shards"], before["batch_size"]) != (spec.world_size // spec.replicas, spec.batch_size):
+            raise StateError(
+                f"the state is of {before['shards']} ranks with {before['batch_size']} rows per step each, and now "
+                f"{spec.world_size // spec.replicas} have {spec.batch_size}: as many steps are other rows. Go on with "
+                "both as before, or use rowdex.accelerate.Loader, whose state goes on with any"
+            )
+        # Refuses another order, seed or dataset.
+        epoch = spec._replace(resumed=before["state"]).open(self).resumed_epoch
+        assert epoch is not None
+        if not epoch <= step.epoch <= epoch + 1:
+            raise StateError(
+                f"the state is of epoch {epoch}, and epoch {step.epoch} begins: Accelerate counts epochs from 0 in "
+                f"every process, so call set_epoch({epoch}) of the prepared loader before its first iteration, or use "
+                "rowdex.accelerate.Loader, whose epochs follow its state"
+            )
+
+    def follow(self, sampler: torch.utils.data.DistributedSampler[Any]) -> Dataset:
+        """Plans for what PyTorch's own ``DistributedSampler`` will ask for, and returns this dataset.
+
+        Order ``torch`` has the very numbers of that sampler, so every worker knows which row ids it will get and reads
+        ahead for them, within ``memory``. A wrong guess is no error: what comes is served all the same, but slower. It
+        costs 4 bytes a row in every worker::
+
+            sampler = torch.utils.data.DistributedSampler(dataset, seed=1)
+            loader = DataLoader(dataset.follow(sampler), batch_size=256, sampler=sampler, num_workers=4)
+        """
+        if self._torch["share"]:
+            raise TypeError("follow() of a dataset with share: only what a rowdex sampler hands out is shared")
+        if isinstance(sampler, DistributedSampler):
+            raise TypeError(
+                "follow() is for PyTorch's own sampler: with rowdex's, use batch_sampler=rowdex.torch.BatchSampler(...)"
+            )
+        for name in ("num_replicas", "rank", "shuffle", "seed", "drop_last", "epoch"):
+            if not hasattr(sampler, name):
+                raise TypeError(
+                    f"{type(sampler).__name__} has no {name}: follow() is for torch.utils.data.DistributedSampler"
+                )
+        self._followed = weakref.ref(sampler)
+        self._readers.forget()
+        return self

@@ -1,0 +1,207 @@
+"""What one process reads ahead of the steps that it is asked for."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from typing import Any, NamedTuple
+
+import torch.utils.data
+
+from .. import native
+from ..batch import Batch
+from ..dataset import Dataset
+from ..errors import StateError
+from ..frameworks.gathered import batch_of
+from ..loading.share import close_at_exit
+from ..native.library import Handle, call, count, library, loader_options
+from ..sampler import OpenSampler, SamplerSpec, sampler_info, steps_left
+from .samplers import Step
+
+
+class Followed(NamedTuple):
+    """What there is to know of PyTorch's sampler."""
+
+    num_replicas: int
+    rank: int
+    shuffle: bool
+    seed: int
+    drop_last: bool
+    epoch: int
+
+    @staticmethod
+    def of(sampler: Any) -> Followed:
+        return Followed(*(getattr(sampler, name) for name in Followed._fields))
+
+
+class Stream:
+    """A loader of one worker's steps of a sampler: ``first``, ``first + workers`` and so on."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        options: dict[str, Any],
+        spec: SamplerSpec,
+        opened: OpenSampler,
+        resumed: bool,
+        first: int,
+        workers: int,
+        epochs: int,
+    ) -> None:
+        self.key = (spec, resumed, first, workers)
+        sampler = opened.sampler(resumed)
+        own = Handle(library.sampler_free, library.sampler_worker, sampler, first - steps_left(sampler).start, workers)
+        threads = options["worker_threads"]
+        shared = options["share"]
+        # What nobody has chosen is the reader's own choice where one is shared.
+        if threads is None and not shared:
+            threads = 2 if torch.utils.data.get_worker_info() is None else 1
+        memory = options["memory"]
+        memory = memory if shared else max((memory or 1 << 30) // workers, 1)
+        loader = loader_options(memory=memory, threads=count(threads, "threads"), epochs=epochs, **shared)
+        self._loader = Handle(library.loader_free, library.loader_new, dataset._pointer, own, ctypes.byref(loader))
+        self._schema, self._first, self._workers = dataset.schema, first, workers
+        self._steps = int(sampler_info(own).steps)
+        if shared:
+            close_at_exit(self)
+
+    def close(self) -> None:
+        """Ends what it does in this process."""
+        if not self._loader.inherited:
+            library.loader_close(self._loader)
+
+    @property
+    def next(self) -> tuple[int, int]:
+        """The epoch and the step that come next, counted over all workers."""
+        info = native.LoaderInfo()
+        call(library.loader_get_info, self._loader, ctypes.byref(info))
+        return int(info.epoch), self._first + int(info.step) * self._workers
+
+    def go_to(self, epoch: int, step: int) -> None:
+        """Makes this step, one of its own, the next."""
+        call(library.loader_seek, self._loader, epoch, (step - self._first) // self._workers)
+
+    def has(self, step: int) -> bool:
+        """Whether this rank has rows in one of its steps."""
+        return (step - self._first) // self._workers < self._steps
+
+    def take(self) -> Batch:
+        """The batch that comes next."""
+        handle = Handle(library.batch_free, library.loader_next, self._loader)
+        if not handle:
+            raise RuntimeError("the loader of a worker ended before the step that was asked for")
+        return Batch(handle, self._schema)
+
+
+class StepReader:
+    """What one process knows of what comes."""
+
+    def __init__(self, dataset: Dataset, options: dict[str, Any]) -> None:
+        # Which has this reader.
+        self._dataset: Dataset = weakref.proxy(dataset)
+        self._options = options
+        self._opened: dict[SamplerSpec, OpenSampler] = {}
+        self._stream: Stream | None = None
+        self._misses = 0
+        # A DataLoader without workers reads in the thread that iterates, and there may be several of these.
+        self._lock = threading.Lock()
+
+    def opened(self, spec: SamplerSpec) -> OpenSampler:
+        """The samplers of a spec."""
+        with self._lock:
+            return self._open(spec)
+
+    def serve(self, step: Step) -> Batch:
+        """The batch of a step."""
+        with self._lock:
+            return self._serve(step)
+
+    def _serve(self, step: Step) -> Batch:
+        workers = workers_of()
+        opened = self._open(step.spec)
+        begin = steps_left(opened.sampler(step.resumed)).start
+        first = begin + (step.step - begin) % workers
+        # The C API counts a worker's epochs from a whole one; within a resumed one there is nothing after it.
+        key = (step.spec, step.resumed, first, workers)
+        stream = self._stream
+        if stream is None or stream.key != key:
+            epochs = step.epoch + 1 if step.resumed else 0
+            stream = self._stream = Stream(
+                self._dataset, self._options, step.spec, opened, step.resumed, first, workers, epochs
+            )
+        if not stream.has(step.step):
+            rows, _ = batch_of(opened.sampler(step.resumed), step.spec, step.epoch, step.step)
+            return self._dataset.take(rows)
+        if stream.next != (step.epoch, step.step):
+            stream.go_to(step.epoch, step.step)
+        try:
+            return stream.take()
+        except BaseException:
+            # A loader is at its end after an error: the next step begins with another one.
+            self._stream = None
+            raise
+
+    def follow(self, sampler: Followed, rows: list[int]) -> Batch:
+        """The batch of rows that PyTorch's sampler asked for."""
+        with self._lock:
+            found = self._guess(sampler, rows) if self._misses < 3 and rows else None
+            if found is not None:
+                self._misses = 0
+                return self._serve(found)
+        return self._dataset.take(rows)
+
+    def _guess(self, sampler: Followed, rows: list[int]) -> Step | None:
+        info = torch.utils.data.get_worker_info()
+        first = 0 if info is None else info.id
+        stream = self._stream
+        if stream is not None and self._asks(stream.key[0], *stream.next, rows):
+            return Step(stream.key[0], *stream.next, False)
+        spec = SamplerSpec(
+            rows=len(self._dataset),
+            order="torch" if sampler.shuffle else "sequential",
+            seed=sampler.seed,
+            rank=sampler.rank,
+            world_size=sampler.num_replicas,
+            batch_size=len(rows),
+            tail="drop" if sampler.drop_last else "wrap",
+        )
+        epochs = [sampler.epoch] if sampler.shuffle else [0]
+        if stream is not None and sampler.shuffle:
+            epochs += [stream.next[0], stream.next[0] + 1]
+            spec = spec._replace(batch_size=max(len(rows), stream.key[0].batch_size))
+        for epoch in dict.fromkeys(epochs):
+            if self._asks(spec, epoch, first, rows):
+                return Step(spec, epoch, first, False)
+        self._misses += 1
+        return None
+
+    def _asks(self, spec: SamplerSpec, epoch: int, step: int, rows: list[int]) -> bool:
+        pointer = self._open(spec).sampler(False)
+        if step >= sampler_info(pointer).steps:
+            return False
+        return batch_of(pointer, spec, epoch, step)[0] == rows
+
+    def _open(self, spec: SamplerSpec) -> OpenSampler:
+        opened = self._opened.get(spec)
+        if opened is None:
+            if len(self._opened) > 8:
+                self._opened.clear()
+            opened = self._opened[spec] = spec.open(self._dataset)
+        return opened
+
+
+def workers_of() -> int:
+    info = torch.utils.data.get_worker_info()
+    return 1 if info is None else int(info.num_workers)
+
+
+def check_workers(state_dict: dict[str, Any]) -> None:
+    """Refuses the state of a worker where there is another number of them, of which torchdata says nothing."""
+    before, workers = state_dict.get("workers", workers_of()), workers_of()
+    if before != workers:
+        raise StateError(
+            f"a state of {before} workers, where now there are {workers}: torchdata keeps a state for each. Use as "
+            f"many (num_workers={before}), or save state_after(epoch, step) of the sampler or the IterableDataset, "
+            "which goes on with any number of ranks and workers"
+        )
