@@ -558,7 +558,7 @@ class Loader:
         """
         call(library.loader_resume, self._loader.get(), state_text(state_dict))
         if self._mapping is not None:
-            self._mapping.forget()
+            self._mapping.close()
         self._loaded_epoch = self.epoch
 
     def predict(self) -> Prediction:
@@ -574,7 +574,7 @@ class Loader:
     def stats(self) -> LoaderStats:
         """What was done since the loader was started, resumed or set to another epoch, and how fast, as a flat dict."""
         found = native.LoaderStats()
-        call(library.loader_get_stats, self._reading() or self._loader.get(), ctypes.byref(found))
+        call(library.loader_get_stats, self._loader.get(), ctypes.byref(found))
         stats = LoaderStats({name: int(getattr(found, name)) for name in COUNTS})
         stats.update({name: getattr(found, f"{name}_ns") / 1e9 for name in TIMES})
         if self._substitutes is not None:
@@ -585,16 +585,12 @@ class Loader:
         stats.update(self._meter.numbers())
         return stats
 
-    def _reading(self) -> Handle | None:
-        """The loader of the library that reads, if there is one already."""
-        return self._loader.made() if self._mapping is None else self._mapping.reader
-
     @property
     def lost_groups(self) -> list[LostGroup]:
         """The row groups that were found unreadable since the loader was made, resumed or closed; none unless
         ``on_fault="substitute"``.
         """
-        loader = self._reading()
+        loader = self._loader.made()
         if loader is None:
             return []
         lost = Handle(library.error_free, library.loader_lost_groups, loader)

@@ -1,5 +1,6 @@
 //! Batches in the order of a sampler.
 
+use std::collections::VecDeque;
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -20,7 +21,7 @@ use super::error::{call, catch, rowdex_error, rowdex_status};
 use super::handle::{self, Exclusive, Versioned, out_param, require};
 use super::option::{Count, bytes, count};
 use super::sampler::rowdex_sampler;
-use crate::loader::Loader;
+use crate::loader::{Batch, Loader};
 use crate::loader::{Control, Fault, LoaderBuilder, LoaderStats, Prediction, Share, Standing, closed};
 use ::rowdex_order::sampler::DistributedSampler;
 use rowdex_base::error::{ErrorKind, Result};
@@ -40,9 +41,48 @@ pub struct rowdex_loader {
 /// The loader, which one thread at a time has for itself, and where it stands, which all threads see.
 #[derive(Debug)]
 pub(super) struct Served {
-    loader: Exclusive<Loader>,
+    loader: Exclusive<Ahead>,
     control: Control,
     seen: ArcSwap<Seen>,
+}
+
+/// A loader, of which batches beyond the next one were looked at: it is past them, and they were not handed out.
+#[derive(Debug)]
+struct Ahead {
+    loader: Loader,
+    /// The epoch and the step that were looked at last.
+    looked: Option<(u64, u64)>,
+    /// Where it stands after each of the batches that it is past, to be published when that is handed out.
+    past: VecDeque<Standing>,
+}
+
+impl Ahead {
+    /// Goes back to the batch after the last one that was handed out.
+    fn go_back(&mut self, handed_out: &Standing) -> Result<()> {
+        self.looked = None;
+        if !self.past.is_empty() {
+            self.loader.seek(handed_out.epoch(), handed_out.step)?;
+            self.past.clear();
+        }
+        Ok(())
+    }
+
+    fn peek(&mut self, epoch: u64, step: u64, max_rows: usize, handed_out: &Standing) -> Result<Option<Batch>> {
+        if (handed_out.epoch(), handed_out.step) == (epoch, step) {
+            self.go_back(handed_out)?;
+        }
+        if let Some(before) = step.checked_sub(1)
+            && self.looked == Some((epoch, before))
+            && step < handed_out.steps
+        {
+            self.looked = None;
+            self.loader.advance(epoch, before)?;
+            self.past.push_back(self.loader.standing());
+        }
+        let found = self.loader.peek(epoch, step, max_rows)?;
+        self.looked = found.is_some().then_some((epoch, step));
+        Ok(found)
+    }
 }
 
 /// What is published as one: once it was closed, it stands where it stood, whatever another thread is about to hand
@@ -56,15 +96,55 @@ struct Seen {
 impl Served {
     fn new(loader: Loader) -> Self {
         let seen = ArcSwap::from_pointee(Seen { standing: loader.standing(), closed: false });
-        Self { seen, control: loader.control(), loader: Exclusive::new(loader) }
+        let control = loader.control();
+        Self { seen, control, loader: Exclusive::new(Ahead { loader, looked: None, past: VecDeque::new() }) }
     }
 
-    /// Does something with the loader, and publishes where it stands then.
-    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Loader) -> Result<T>) -> Result<T> {
-        let mut loader = self.loader.lock("loader")?;
-        let done = work(&mut loader);
+    /// Does something with the loader where the last batch was handed out, and publishes where it stands then.
+    fn with<T>(&self, work: impl FnOnce(&mut Loader) -> Result<T>) -> Result<T> {
+        let mut ahead = self.loader.lock("loader")?;
+        ahead.go_back(&self.seen.load().standing)?;
+        let done = work(&mut ahead.loader);
+        self.publish(ahead.loader.standing(), done)
+    }
+
+    /// As [`with`](Self::with), wherever it stands and whatever ended it.
+    fn anew(&self, work: impl FnOnce(&mut Loader) -> Result<()>) -> Result<()> {
+        let mut ahead = self.loader.lock("loader")?;
+        work(&mut ahead.loader)?;
+        (ahead.looked, ahead.past) = (None, VecDeque::new());
+        self.publish(ahead.loader.standing(), Ok(()))
+    }
+
+    /// Asks the loader something that changes nothing.
+    pub(super) fn ask<T>(&self, question: impl FnOnce(&Loader) -> T) -> Result<T> {
+        Ok(question(&self.loader.lock("loader")?.loader))
+    }
+
+    fn peek(&self, epoch: u64, step: u64, max_rows: usize) -> Result<Option<Batch>> {
+        let mut ahead = self.loader.lock("loader")?;
+        let found = ahead.peek(epoch, step, max_rows, &self.seen.load().standing);
+        match ahead.past.is_empty() {
+            true => self.publish(ahead.loader.standing(), found),
+            false => found,
+        }
+    }
+
+    fn advance(&self, epoch: u64, step: u64) -> Result<()> {
+        let mut ahead = self.loader.lock("loader")?;
+        let seen = self.seen.load_full();
+        if (seen.standing.epoch(), seen.standing.step) == (epoch, step)
+            && let Some(after) = ahead.past.pop_front()
+        {
+            return self.publish(after, Ok(()));
+        }
+        drop(ahead);
+        self.with(|loader| loader.advance(epoch, step))
+    }
+
+    fn publish<T>(&self, standing: Standing, done: Result<T>) -> Result<T> {
         let before = self.seen.load_full();
-        let after = Arc::new(Seen { standing: loader.standing(), closed: false });
+        let after = Arc::new(Seen { standing, closed: false });
         // Only closing publishes anything besides this, whose turn it is.
         if before.closed || !Arc::ptr_eq(&self.seen.compare_and_swap(&before, after), &before) {
             return Err(closed());
@@ -430,6 +510,10 @@ pub unsafe extern "C" fn rowdex_loader_next(
 /// The batch of this step, which must be the next, without handing it out; `*batch` is NULL at the end of the epoch.
 /// The caller frees it.
 ///
+/// Or the batch of the step after the one that was looked at last, for those who work on several at once: each is
+/// handed out in its turn, and until then the loader stands before it. Whatever else is asked of the loader but for its
+/// place, its stats and its lost groups drops what was looked at.
+///
 /// Or that batch and the ones that follow it in the epoch, as one, if they are ready, lie one after the other in
 /// memory, and have no more than `max_rows` rows: for those who convert many rows as fast as few. An error comes at the
 /// step that it belongs to. A loader that was set to another epoch meanwhile, or is closed, returns
@@ -447,7 +531,7 @@ pub unsafe extern "C" fn rowdex_loader_peek(
         // SAFETY: the conventions of the header.
         let loader = unsafe { handle::borrow(loader, "loader") }?;
         let out = out_param(batch, "batch")?;
-        let next = loader.served.with(|loader| loader.peek(epoch, step, max_rows))?;
+        let next = loader.served.peek(epoch, step, max_rows)?;
         out.write(next.map_or(ptr::null_mut(), |batch| handle::handle(rowdex_batch::new(batch))));
         Ok(())
     })
@@ -465,7 +549,7 @@ pub unsafe extern "C" fn rowdex_loader_advance(
     call(error, || {
         // SAFETY: the conventions of the header.
         let loader = unsafe { handle::borrow(loader, "loader") }?;
-        loader.served.with(|loader| loader.advance(epoch, step))
+        loader.served.advance(epoch, step)
     })
 }
 
@@ -591,7 +675,7 @@ pub unsafe extern "C" fn rowdex_loader_resume(
         let loader = unsafe { handle::borrow(loader, "loader") }?;
         // SAFETY: as above.
         let state = unsafe { handle::text(state, "state") }?.parse()?;
-        loader.served.with(|loader| loader.resume(&state))
+        loader.served.anew(|loader| loader.resume(&state))
     })
 }
 

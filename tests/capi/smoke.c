@@ -454,6 +454,81 @@ static void batches_are_looked_at_before_they_are_handed_out(const char *folder)
   rowdex_dataset_free(dataset);
 }
 
+/* Checks that the batch of a step is what the sampler says, without handing it out. */
+static void look_at(rowdex_loader *loader, const rowdex_sampler *sampler, uint64_t epoch, uint64_t step) {
+  rowdex_batch *batch = NULL;
+  OK(rowdex_loader_peek(loader, epoch, step, 1, &batch, &error));
+  rowdex_batch_info info = {.struct_size = sizeof info};
+  OK(rowdex_batch_get_info(batch, &info, &error));
+  uint64_t rows[100];
+  size_t len;
+  OK(rowdex_sampler_batch(sampler, epoch, step, rows, 100, &len, NULL, &error));
+  CHECK(info.epoch == epoch && info.step == step && info.num_rows == len);
+  CHECK(memcmp(rows, info.row_ids, len * sizeof *rows) == 0);
+  rowdex_batch_free(batch);
+}
+
+static void stands_at(const rowdex_loader *loader, const rowdex_sampler *sampler, uint64_t epoch, uint64_t step) {
+  rowdex_loader_info at = {.struct_size = sizeof at};
+  OK(rowdex_loader_get_info(loader, &at, &error));
+  CHECK(at.epoch == epoch && at.step == step && at.steps_left == at.steps - step);
+  char state[ROWDEX_STATE_CAPACITY], same[ROWDEX_STATE_CAPACITY];
+  OK(rowdex_loader_state(loader, state, sizeof state, &error));
+  OK(rowdex_sampler_state(sampler, epoch, step, same, sizeof same, &error));
+  CHECK(strcmp(state, same) == 0);
+}
+
+static void several_batches_are_looked_at_and_the_loader_stands_before_the_first(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  rowdex_sampler *sampler = new_sampler(dataset, "global", 1, 4, 100);
+  rowdex_loader *loader = NULL, *other = NULL;
+  OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
+  rowdex_loader_info at = {.struct_size = sizeof at};
+  OK(rowdex_loader_get_info(loader, &at, &error));
+  rowdex_batch *batch = NULL;
+  FAILS(rowdex_loader_peek(loader, 0, 1, 1, &batch, &error), ROWDEX_STATUS_CLOSED, "another iteration");
+  for (uint64_t step = 0; step < 4; step++) look_at(loader, sampler, 0, step);
+  stands_at(loader, sampler, 0, 0);
+  FAILS(rowdex_loader_peek(loader, 0, 5, 1, &batch, &error), ROWDEX_STATUS_CLOSED, "another iteration");
+  OK(rowdex_loader_advance(loader, 0, 0, &error));
+  stands_at(loader, sampler, 0, 1);
+  FAILS(rowdex_loader_advance(loader, 0, 2, &error), ROWDEX_STATUS_CLOSED, "another iteration");
+
+  /* Another loader goes on after what was handed out, and so does this one by whatever other way. */
+  OK(rowdex_loader_reopen(loader, &other, &error));
+  look_at(other, sampler, 0, 1);
+  look_at(loader, sampler, 0, 1);
+  look_at(loader, sampler, 0, 2);
+  rowdex_error *lost = NULL;
+  OK(rowdex_loader_lost_groups(loader, &lost, &error));
+  OK(rowdex_loader_next(loader, &batch, &error));
+  rowdex_batch_info info = {.struct_size = sizeof info};
+  OK(rowdex_batch_get_info(batch, &info, &error));
+  CHECK(lost == NULL && info.step == 1);
+  rowdex_batch_free(batch);
+  stands_at(loader, sampler, 0, 2);
+
+  /* To the end of the epoch, which is over with the last one that is handed out. */
+  for (uint64_t step = 2; step < at.steps; step++) look_at(loader, sampler, 0, step);
+  stands_at(loader, sampler, 0, 2);
+  for (uint64_t step = 2; step < at.steps; step++) OK(rowdex_loader_advance(loader, 0, step, &error));
+  stands_at(loader, sampler, 1, 0);
+  look_at(loader, sampler, 1, 0);
+  look_at(loader, sampler, 1, 1);
+  OK(rowdex_loader_advance(loader, 1, 0, &error));
+  OK(rowdex_loader_begin_epoch(loader, &at, &error));
+  CHECK(at.epoch == 2 && at.step == 0);
+  look_at(loader, sampler, 2, 0);
+  look_at(loader, sampler, 2, 1);
+  rowdex_loader_close(loader);
+  FAILS(rowdex_loader_advance(loader, 2, 0, &error), ROWDEX_STATUS_CLOSED, "closed");
+  stands_at(loader, sampler, 2, 0);
+  rowdex_loader_free(loader);
+  rowdex_loader_free(other);
+  rowdex_sampler_free(sampler);
+  rowdex_dataset_free(dataset);
+}
+
 static void files_are_verified(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
   struct progress progress = {0, 0, 0, 0};
@@ -517,6 +592,7 @@ int main(int argc, char **argv) {
   a_loader_serves_what_the_sampler_says_and_resumes(argv[1]);
   a_wait_may_be_limited_and_goes_on_with_the_next_call(argv[1]);
   batches_are_looked_at_before_they_are_handed_out(argv[1]);
+  several_batches_are_looked_at_and_the_loader_stands_before_the_first(argv[1]);
   files_are_verified(argv[1]);
   row_groups_are_kept_on_a_local_disk(argv[1]);
   return 0;

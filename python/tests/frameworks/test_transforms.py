@@ -492,7 +492,7 @@ def test_every_tensor_of_a_batch_is_pinned_on_the_threads_with_the_device_of_the
     tokens = expected["tokens"].values.values
     assert found["tokens"].values.values.tolist() == [token + 100 for token in tokens.tolist()]
     assert found["name"].values == expected["name"].values
-    assert sorted(set(chosen)) == [("rowdex-map-0", 3), ("rowdex-map-1", 3)]
+    assert sorted(set(chosen)) == [("rowdex-map_0", 3), ("rowdex-map_1", 3)]
 
 
 @pytest.fixture(scope="module")
