@@ -113,7 +113,7 @@ class LoaderRank(Rank):
         options = self.options
         loader = rowdex.Loader(
             rowdex.Dataset(options["index"]), batch_size=BATCH, output="arrow", **self.sampling, **options["own"],
-            **options["share"],
+            share=rowdex.Share(**options["share"]),
         )  # fmt: skip
         self.steps = len(loader)
         self.go(loader)
@@ -149,7 +149,7 @@ class WorkersRank(Rank):
 
         options = self.options
         own = {"worker_threads" if name == "threads" else name: value for name, value in options["own"].items()}
-        dataset = rowdex.torch.Dataset(options["index"], **own, **options["share"])
+        dataset = rowdex.torch.Dataset(options["index"], **own, share=rowdex.Share(**options["share"]))
         while True:
             batches = rowdex.torch.BatchSampler(dataset, BATCH, **self.sampling)
             self.steps = batches.sampler.steps
@@ -231,8 +231,7 @@ class Round:
             "index": self.soak.index, "rank": rank, "note": str(note), "workers": self.workers, "place": place,
             "state": state, "seed": self.random.random(), "pause": self.random.choice([0.005, 0.02]),
             "own": {} if self.served else {"memory": 1 << 18, "threads": 1},
-            "share": {"share": "machine", "share_job": self.job, "share_name": "soak", "share_ranks": WORLD}
-            | ({} if self.served else {"share_drift": 8}),
+            "share": {"job": self.job, "name": "soak", "ranks": WORLD} | ({} if self.served else {"drift": 8}),
         }  # fmt: skip
         errors = (self.folder / f"errors-{rank}").open("a")
         command = [sys.executable, __file__, "--rank", json.dumps(options)]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from .native.columns import Codes, Masked, Ragged
 from .native.library import library as _library
+from .loading.share import Share
 from .loading.stats import LoaderStats
 from .announced import Announced, AnnouncedStats
 from .batch import Batch, Substituted
@@ -43,9 +44,11 @@ from .frames import scan_polars
 from .building import BuildReport, build
 from .index import FileInfo, Index, Location
 from .launch import Launch
-from .loader import Loader, LostGroup, LostRow, Prediction
+from .loader import Loader
+from .loading.reports import LostGroup, LostRow, Prediction
 from .mixed import MixedDataset
-from .sampler import DistributedSampler, SampledBatch, SamplerSpec
+from .sampler import DistributedSampler, SampledBatch
+from .spec import SamplerSpec
 from .schema import Field, Schema
 from .store import StoreOptions
 from .tier import DiskTier, TierCounters
@@ -102,6 +105,7 @@ __all__ = [
     "Schema",
     "SchemaError",
     "SelectReport",
+    "Share",
     "StaleError",
     "StateError",
     "StoreOptions",

@@ -117,7 +117,7 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
         rows = found.rows[spec.rank]
         if rows is None:
             return batch
-        make = self._converted if self._mapping is None else self._made
+        make = self._convert if self._mapping is None else self._made
         return make(self.dataset.take(rows), found.pads[spec.rank])
 
 

@@ -25,7 +25,8 @@ import numpy as np
 from .batch import Batch
 from .dataset import Dataset
 from .errors import SchemaError
-from .loader import Convert, Loader
+from .loader import Loader
+from .loading.convert import Convert
 from .native.arrays import Nulls
 from .native.columns import Ragged
 from .native.library import Handle, PerProcess, call, library

@@ -6,18 +6,17 @@ import array
 import ctypes
 import importlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Union
 
 from . import native
 from .announced import Announced
 from .batch import Batch, LoaderStep, exported
 from .errors import Error
-from .index import Index, Path, row_id
+from .index import Index, Path
 from .loading import passes
 from .native import capsule as _capsule
 from .native import values as _values
-from .native.imports import loaded
 from .native.library import (
     Handle,
     PerProcess,
@@ -38,6 +37,7 @@ from .native.library import (
     waiting,
 )
 from .progress import Progress, told
+from .row_ids import row_ids
 from .schema import Schema, column_list
 from .store import StoreOptions, store_pointer
 from .tier import DiskTier, TierCounters, tier_pointer
@@ -470,45 +470,7 @@ class Dataset:
         return found
 
     def _row_ids(self, rows: Any) -> array.array[int]:
-        if hasattr(rows, "__array__") or hasattr(rows, "__array_interface__"):
-            rows = self._checked(rows)
-        elif isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
-            raise TypeError(f"row ids {rows!r}: use a sequence of integers")
-        elif not isinstance(rows, (list, tuple, range)):
-            rows = list(rows)
-        if not isinstance(rows, range) and rows and isinstance(rows[0], bool):
-            rows = self._of_mask(rows)
-        try:
-            # Refuses what is negative, or no integer, or beyond 64 bits.
-            return array.array("Q", rows)
-        except OverflowError:
-            return array.array("Q", [row_id(row, len(self)) for row in rows])
-        except TypeError as error:
-            if "interpreted as an integer" not in str(error):
-                raise
-            raise TypeError(f"row ids are integers: {error}") from None
-
-    def _of_mask(self, mask: Sequence[Any]) -> list[int]:
-        """The rows that a sequence of booleans chooses."""
-        if len(mask) != len(self):
-            raise IndexError(f"a mask of {len(mask)} rows for a dataset of {len(self)}")
-        if not all(isinstance(chosen, bool) for chosen in mask):
-            raise TypeError("row ids and booleans in one sequence: use one or the other")
-        return [row for row, chosen in enumerate(mask) if chosen]
-
-    def _checked(self, rows: Any) -> Any:
-        np = loaded("numpy")
-
-        found = np.asarray(rows)
-        if found.ndim != 1:
-            raise IndexError(f"row ids of shape {found.shape}: use an array of one dimension")
-        if found.dtype == bool:
-            if len(found) != len(self):
-                raise IndexError(f"a mask of {len(found)} rows for a dataset of {len(self)}")
-            found = np.flatnonzero(found)
-        if found.dtype.kind not in "iu" and len(found):
-            raise TypeError(f"row ids of type {found.dtype}: use integers")
-        return found.tolist()
+        return row_ids(rows, len(self))
 
     def verify(
         self, level: Literal["off", "stat", "footer", "deep"] = "footer", *, progress: Progress = None

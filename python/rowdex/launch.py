@@ -88,4 +88,31 @@ class Launch(NamedTuple):
         return None
 
 
+def world() -> tuple[int, int]:
+    """World size and rank: of ``torch.distributed`` if it is initialised, else of Ray Train or JAX, else what the
+    launcher says, else 1 and 0.
+    """
+    group = process_group()
+    if group is not None:
+        return group
+    framework = Launch.from_frameworks()
+    if framework is not None:
+        return framework.world_size, framework.rank
+    try:
+        launch = Launch.from_env()
+    except ArgumentError as error:
+        if str(error).startswith("no launcher"):
+            return 1, 0
+        raise
+    return launch.world_size, launch.rank
+
+
+def process_group() -> tuple[int, int] | None:
+    """World size and rank of ``torch.distributed``, if it is initialised."""
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_world_size()), int(distributed.get_rank())
+    return None
+
+
 __all__ = ["Launch"]

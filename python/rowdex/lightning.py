@@ -20,6 +20,7 @@ from . import torch as _torch
 from .dataset import Dataset
 from .frameworks import counted as _counted
 from .loader import Loader
+from .loading.share import Share
 from .sampler import DistributedSampler
 
 Source = Dataset | Callable[[], Any]
@@ -94,8 +95,8 @@ class DataModule(LightningDataModule):
 
     def _options_of(self, stage: str) -> dict[str, Any]:
         """Each of the loaders that the ranks of a machine share has a name of its own."""
-        name = self._options.get("share_name")
-        return self._options if name is None else {**self._options, "share_name": f"{name} {stage}"}
+        share = self._options.get("share")
+        return {**self._options, "share": share.named(stage)} if isinstance(share, Share) else self._options
 
     def _evaluating(self, stage: str, source: Source) -> Any:
         if not isinstance(source, Dataset):

@@ -5,26 +5,26 @@ from __future__ import annotations
 import ctypes
 import inspect
 import os
-import sys
-import warnings
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from . import native
 from .batch import Batch
 from .dataset import Dataset
-from .errors import Error, TransformError
 from .frameworks import counted as _counted
+from .frameworks import running as _running
 from .loading import share as _share
+from .loading.convert import Added, Convert, Output
 from .loading.functions import RowErrors, Transforms
+from .loading.reports import LostGroup, LostRow, Prediction
+from .loading.share import Sharing
 from .loading.stats import COUNTS, TIMES, LoaderStats, Meter
 from .loading.steps import LoaderSteps
 from .loading.substitutes import Substitutes
 from .loading.threads import Mapping
 from .native import capsule as _capsule
-from .native.arrays import Nulls, reader, split, to_torch
-from .native.imports import loaded
+from .native.arrays import Nulls, split
 from .native.library import (
     Handle,
     PerProcess,
@@ -39,88 +39,12 @@ from .native.library import (
     size,
     waiting,
 )
-from .sampler import DistributedSampler, SamplerSpec, epoch_number, refuse_earlier, sampler_of, state_text
+from .sampler import DistributedSampler, sampler_of
 from .schema import Schema
+from .spec import SamplerSpec, epoch_number, refuse_earlier, state_text
 
 _CHUNK_ROWS = 8192
 """The most rows that are converted in one go, unless a batch is larger: that costs as much for many rows as for few."""
-
-Output = Literal["torch", "numpy", "arrow", "python"]
-
-
-class LostGroup(NamedTuple):
-    """A row group that a loader could not read."""
-
-    row_group: int
-    """Its number, counted over the whole index."""
-    error: Error
-    """Why it could not be read; names file, row group and column where they are known."""
-
-
-class LostRow(NamedTuple):
-    """A row of which a loader could not decode a value."""
-
-    row_id: int
-    """Its row id."""
-    error: TransformError
-    """Why; names file, row group and column."""
-
-
-class Prediction(NamedTuple):
-    """What a loader will do."""
-
-    first_passes: float
-    """Decodes of each row group in the first epoch, on average."""
-    passes: float
-    """Decodes of each row group in every later epoch, on average."""
-    decodes: float
-    """Row groups decoded in every later epoch."""
-    first_batch_decodes: int
-    """Row groups decoded before the first batch is there."""
-    peak_bytes: int
-    """The most bytes held."""
-    first_decodes: float
-    """Row groups decoded in the first epoch."""
-    first_bytes_read: int
-    """Bytes read in the first epoch."""
-    bytes_read: int
-    """Bytes read in every later epoch."""
-    first_requests: int
-    """Requests to a store in the first epoch; 0 for local files."""
-    requests: int
-    """Requests to a store in every later epoch."""
-    units: int
-    """Units that row groups are read, decoded and held in: one for each, or for several small ones of a file."""
-    bookkeeping_bytes: int
-    """How many of ``peak_bytes`` are not rows: what is known of row groups, and of rows that are looked ahead at."""
-    least_memory: int
-    """The least ``memory`` that a loader takes."""
-
-
-class Convert:
-    """Batches to what a loop wants. The readers of columns are made once."""
-
-    def __init__(self, output: str, nulls: Nulls, strings: str, without: frozenset[str] = frozenset()) -> None:
-        """Columns ``without`` are left to somebody else."""
-        if output not in ("torch", "numpy", "arrow", "python"):
-            raise ValueError(f"output={output!r}: use 'torch', 'numpy', 'arrow' or 'python'")
-        self.output, self.nulls, self.strings, self.without = output, nulls, strings, without
-        self._readers: list[tuple[int, str, Any]] | None = None
-
-    def __call__(self, batch: Batch) -> Any:
-        if self.output == "arrow":
-            return batch
-        if self.output == "python":
-            return batch.to_pydict()
-        if self._readers is None:
-            fields = [(i, field) for i, field in enumerate(batch.schema.fields) if field.name not in self.without]
-            self._readers = [(i, field.name, reader(field, self.nulls, self.strings)) for i, field in fields]
-        found = batch._read(self._readers)
-        return to_torch(found) if self.output == "torch" else found
-
-    def __reduce__(self) -> Any:
-        return Convert, (self.output, self.nulls, self.strings, self.without)
-
 
 class Loader:
     """Serves the batches of a sampler, epoch after epoch, from threads of its own and within a budget of memory.
@@ -168,18 +92,9 @@ class Loader:
         pin_memory: Copies tensors to memory that a GPU reads without waiting, if there is a GPU.
         map_threads: Threads that do the last five, for a batch each. Batches come in the same order, and at most
             ``2 * map_threads`` of them wait, besides what ``memory`` allows. Default: 2. 0: the caller's.
-        share: ``"machine"`` shares one reader with the loaders of the other ranks on this machine: each row group is
-            decoded once for all of them, and ``memory`` and ``threads`` are those of the machine. Each rank gets the
-            same batches as without. All ranks give the same arguments. Linux only.
-        share_name: With ``share``: which of the loaders of a rank this is. Default: ranks count the loaders that they
-            make with ``share``, so they must make the same ones in the same order.
-        share_job: With ``share``: the name of the job. Default: what the launcher says.
-        share_ranks: With ``share``: how many ranks are on this machine. Default: what the launcher says.
-        share_drift: With ``share``: how many steps a rank may be ahead of another one, about, before it waits. Default:
-            32, fewer of large batches.
-        share_on_death: With ``share``: what becomes of the other ranks when one dies, that is, ends without closing its
-            loader or leaving Python. ``"continue"`` (default): they go on, unless it is the one that reads for them,
-            and it may come back. ``"fail"``: they raise an error that names its process.
+        share: ``"machine"``, or a :class:`Share` that says more, shares one reader with the loaders of the other ranks
+            on this machine: each row group is decoded once for all of them, and ``memory`` and ``threads`` are those of
+            the machine. Each rank gets the same batches as without. All ranks give the same arguments. Linux only.
         sampling: ``batch_size``, ``seed``, ``shuffle``, ``num_replicas``, ``rank`` and all else that
             :class:`DistributedSampler` takes. ``drop_last`` is what it is for a ``DataLoader``: it leaves out a short
             last batch, as ``drop_last_batch`` does. What becomes of rows that do not divide among the ranks, ``tail``
@@ -210,12 +125,7 @@ class Loader:
         map: Callable[[Any], Any] | Sequence[Callable[[Any], Any]] | None = None,
         pin_memory: bool = False,
         map_threads: int | None = None,
-        share: Literal["machine"] | None = None,
-        share_name: str | None = None,
-        share_job: str | None = None,
-        share_ranks: int | None = None,
-        share_drift: int | None = None,
-        share_on_death: Literal["continue", "fail"] | None = None,
+        share: Sharing = None,
         **sampling: Any,
     ) -> None:
         if not isinstance(dataset, Dataset):
@@ -234,17 +144,7 @@ class Loader:
         sampler.spec.check_rows(dataset)
         if sampler.batch_size is None:
             raise ValueError("no batch size: give batch_size, to the sampler if there is one")
-        added = [name for name in (row_ids, pads, substituted) if name is not None]
-        for name in added:
-            if not isinstance(name, str):
-                raise TypeError(f"row_ids, pads and substituted are names of columns to add, and {name!r} is none")
-            if name in dataset.column_names or added.count(name) > 1:
-                raise ValueError(f"there is a column called {name!r}: choose another name")
-        if (row_ids or pads or substituted) and output in ("arrow", "python"):
-            raise ValueError(
-                f"row_ids, pads and substituted with output={output!r}: use 'torch' or 'numpy'; a Batch has row_ids, "
-                "num_pads and substituted itself"
-            )
+        added = Added(row_ids, pads, substituted).checked(dataset.column_names, output)
         if on_fault not in ("fail", "substitute"):
             raise ValueError(f"on_fault={on_fault!r}: use 'fail' or 'substitute'")
         if fault_seed and on_fault != "substitute":
@@ -263,7 +163,7 @@ class Loader:
             "fault_seed": fault_seed % 2**64,
             "views": views,
             "read_concurrency": count(read_concurrency, "read_concurrency"),
-            **_share.options(share, share_name, share_job, share_ranks, share_drift, share_on_death),
+            **_share.options(share),
         }
         transforms = Transforms(dataset, output, decode=decode, collate=collate, pad=pad, map=map, pin=pin_memory)
         self._transforms = transforms
@@ -271,9 +171,8 @@ class Loader:
         if map_threads is not None and not transforms and not pin_memory:
             raise ValueError("map_threads without map, decode, collate, pad or pin_memory: there is nothing to do")
         self._map_threads = 2 if map_threads is None else map_threads
-        self._convert = Convert(output, nulls, strings, frozenset(transforms.decode))
+        self._convert = Convert(output, nulls, strings, frozenset(transforms.decode), added)
         self._row_groups: int | None = None
-        self._row_ids, self._pads, self._substituted = row_ids, pads, substituted
         self._start()
         # Views keep what they show, so nothing is gained by converting more of them at once.
         self._max_rows = 1 if views or output in ("arrow", "python") else _CHUNK_ROWS
@@ -419,35 +318,15 @@ class Loader:
     def _begin(self) -> tuple[Handle, int, int]:
         """Begins an epoch. Returns the loader of the library, the epoch and its first step."""
         self._sampler._check_world()
-        self._check_worker()
+        _running.check_worker(
+            type(self).__name__, self._made_in, any(self._sampler._assumed), self._told_epoch or self._iterations > 0
+        )
         loader, begun = self._loader.get(), native.LoaderInfo()
         call(library.loader_begin_epoch, loader, ctypes.byref(begun))
         self._loaded_epoch = None
         self._begun = (int(begun.epoch), int(begun.step))
         self._iterations += 1
         return loader, *self._begun
-
-    def _check_worker(self) -> None:
-        """Refuses to serve all batches of a rank in each of several workers of a ``DataLoader``."""
-        data = sys.modules.get("torch.utils.data")
-        worker = None if data is None else data.get_worker_info()
-        if worker is None:
-            return
-        inherited = self._made_in != os.getpid()
-        if worker.num_workers > 1 and (inherited or any(self._sampler._assumed)):
-            raise RuntimeError(
-                f"a {type(self).__name__} in one of the {worker.num_workers} workers of a DataLoader: each of them"
-                " would serve every batch of this rank. Use rowdex.torch.IterableDataset, which deals batches to"
-                " workers, or num_workers=0 and map= of the loader; or make a loader in each worker, with"
-                " num_replicas and rank of its own"
-            )
-        if inherited and not self._told_epoch and self._iterations == 0:
-            warnings.warn(
-                f"this {type(self).__name__} was copied to the worker of a DataLoader, and every worker that is started"
-                " begins with the same epoch: use persistent_workers=True, call set_epoch() of the loader before each "
-                "epoch, or use rowdex.torch.IterableDataset",
-                stacklevel=4,
-            )
 
     def _from(self, epoch: int, step: int) -> Iterator[Any]:
         """The batches of an epoch from a step on."""
@@ -467,7 +346,7 @@ class Loader:
         size = self._sampler.spec.batch_size
         while handle := Handle(library.batch_free, library.loader_peek, loader, epoch, step, self._max_rows):
             batch = Batch(handle, self.schema)
-            found, rows = self._converted(batch), len(batch)
+            found, rows = self._convert(batch), len(batch)
             for part in split(found, size, rows) if rows > size else (found,):
                 call(library.loader_advance, loader, epoch, step)
                 step += 1
@@ -480,48 +359,18 @@ class Loader:
         Raises:
             TransformError: if one of them fails.
         """
-        found = self._converted(batch, pads)
+        found = self._convert(batch, pads)
         transforms, substitutes = self._transforms, self._substitutes
         try:
             decoded, errors = transforms.decoded(batch)
             if errors and substitutes is None:
                 raise RowErrors(errors)
             if errors and substitutes is not None:
-                found = substitutes.replaced(batch, found, decoded, errors, transforms, self._stand_in)
+                found = substitutes.replaced(batch, found, decoded, errors, transforms, self._convert.stand_in)
             return transforms.finish(found, decoded)
         except Exception as error:
             failed = self._transforms.error_of(batch, error)
             raise failed from failed.__cause__
-
-    def _stand_in(self, lost: dict[str, Any], row: Batch) -> dict[str, Any]:
-        """The columns of a row that is served in the place of another one."""
-        convert = self._convert
-        # Not the readers of the loader, which are of its schema.
-        found = Convert(convert.output, convert.nulls, convert.strings, convert.without)(row)
-        assert isinstance(found, dict)
-        for name, value in ((self._row_ids, row.row_ids[0]), (self._substituted, True)):
-            if name is not None:
-                found[name] = lost[name] | True if value is True else lost[name] * 0 + value
-        if self._pads is not None:
-            found[self._pads] = lost[self._pads]
-        return {name: found[name] for name in lost}
-
-    def _converted(self, batch: Batch, pads: int | None = None) -> Any:
-        found = self._convert(batch)
-        pads = batch.num_pads if pads is None else pads
-        if self._row_ids is not None or self._pads is not None or self._substituted is not None:
-            np = loaded("numpy")
-
-            extra: dict[str, Any] = {}
-            if self._row_ids is not None:
-                extra[self._row_ids] = np.array(batch.row_ids, dtype=np.int64)
-            if self._pads is not None:
-                extra[self._pads] = np.arange(len(batch)) >= len(batch) - pads
-            if self._substituted is not None:
-                extra[self._substituted] = np.zeros(len(batch), dtype=bool)
-                extra[self._substituted][[row.place for row in batch.substituted]] = True
-            found.update(to_torch(extra) if self._convert.output == "torch" else extra)
-        return found
 
     @property
     def epoch(self) -> int:

@@ -21,10 +21,10 @@ from ray.data.datasource import Datasource as _Datasource
 from ray.data.datasource import ReadTask
 
 from . import native
-from .dataset import Dataset
-from .errors import AlreadyExistsError, ArgumentError
 from .building import BuildReport
 from .building import build as _build
+from .dataset import Dataset
+from .errors import AlreadyExistsError, ArgumentError
 from .index import Path
 from .native.imports import loaded
 from .native.library import call, library, located

@@ -13,134 +13,16 @@ from typing import Any, Literal, NamedTuple
 
 from . import native
 from .dataset import Dataset
-from .errors import ArgumentError
 from .frameworks import counted as _counted
 from .frameworks import running as _sharded
-from .launch import Launch
+from .launch import process_group, world
 from .loading import options as _options
-from .native.library import Handle, PerProcess, call, library, no_nul, text_bytes, whole
-from .order import Context, Order, Orders, open_order
+from .native.library import Handle, PerProcess, call, library, whole
+from .order import Order, Orders
+from .spec import SamplerSpec, batch_of, epoch_number, refuse_earlier, sampler_info, state_text, steps_left
 
 Tail = Literal["wrap", "drop", "uneven", "error"]
 _CHUNK = 4096
-
-STEPS_ARE_NO_ROWS = (
-    "a rowdex.torch.BatchSampler hands out steps, and no row ids: write DataLoader(dataset, batch_sampler=…) with "
-    "the rowdex.torch.Dataset itself; for a part of its rows, give the sampler order=rowdex.order.Subset(…)"
-)
-
-
-class SamplerSpec(NamedTuple):
-    """Everything that decides which rows a rank serves when, small enough to travel with every batch.
-
-    Attributes:
-        rows: How many rows the dataset has.
-        order: ``"global"``, ``"sequential"``, ``"torch"``, ``"blocks(8)"`` and the like, or one of :mod:`rowdex.order`.
-        seed: The same on all ranks.
-        rank, world_size: This rank, and how many there are.
-        batch_size: Rows per step and rank.
-        tail: What becomes of rows that do not divide evenly.
-        replicas, replica_layout: How many ranks get the same rows, and which: ``"consecutive"`` or ``"strided"``.
-        drop_last_batch: Whether a short last batch is left out.
-        resumed: The state that the run goes on from, if any.
-        partition: How positions are dealt to the ranks: ``"strided"`` or ``"contiguous"``.
-        rotation: Whether an order that never changes begins elsewhere each epoch; ``None`` where that is needed.
-    """
-
-    rows: int
-    order: Order
-    seed: int
-    rank: int
-    world_size: int
-    batch_size: int
-    tail: str = "wrap"
-    replicas: int = 1
-    replica_layout: str = "consecutive"
-    drop_last_batch: bool = False
-    resumed: str | None = None
-    partition: str = "strided"
-    rotation: bool | None = None
-
-    def __index__(self) -> int:
-        raise TypeError(STEPS_ARE_NO_ROWS)
-
-    def __lt__(self, other: object) -> bool:
-        # How PyTorch's ConcatDataset begins to look at a row id.
-        raise TypeError(STEPS_ARE_NO_ROWS)
-
-    def open(self, dataset: Dataset | None) -> OpenSampler:
-        """The samplers that it describes. Orders that go by row groups need the dataset."""
-        orders = self._orders(dataset)
-        whole = self._sampler(orders)
-        if self.resumed is None:
-            return OpenSampler(whole, None, None)
-        state = no_nul(self.resumed.encode(), "state")
-        resumed = self._sampler(orders)
-        for sampler in (whole, resumed):
-            call(library.sampler_resume, sampler, state)
-        epoch = int(sampler_info(resumed).epoch)
-        # Another epoch and back: whole again, and otherwise the way that the run began.
-        for other in (epoch + 1, epoch):
-            call(library.sampler_set_epoch, whole, other)
-        return OpenSampler(whole, resumed, epoch)
-
-    def ranks(self, dataset: Dataset | None, resumed: bool) -> Iterator[Handle]:
-        """The sampler of every rank: of whole epochs, or of the one that the run was resumed within."""
-        orders = self._orders(dataset)
-        for rank in range(self.world_size):
-            sampler = self._replace(rank=rank)._sampler(orders)
-            if resumed and self.resumed is not None:
-                call(library.sampler_resume, sampler, no_nul(self.resumed.encode(), "state"))
-            yield sampler
-
-    def check_rows(self, dataset: Dataset) -> None:
-        """Refuses a dataset of another number of rows, of which it would leave rows out.
-
-        Raises:
-            ValueError: naming both numbers.
-        """
-        if len(dataset) != self.rows:
-            raise ValueError(
-                f"a sampler of {self.rows} rows for a dataset of {len(dataset)}: make it with this dataset"
-            )
-
-    def _orders(self, dataset: Dataset | None) -> Handle:
-        if dataset is not None:
-            self.check_rows(dataset)
-        return open_order(self.order, Context(dataset, self.rows, self.seed % 2**64))
-
-    def _sampler(self, orders: Handle) -> Handle:
-        options = native.SamplerOptions(
-            rank=self.rank,
-            world_size=self.world_size,
-            batch_size=self.batch_size,
-            tail=text_bytes(self.tail, "tail"),
-            replica_layout=text_bytes(self.replica_layout, "replica layout"),
-            replicas=self.replicas,
-            drop_last_batch=self.drop_last_batch,
-            partition=text_bytes(self.partition, "partition"),
-            rotation={None: b"needed", True: b"always", False: b"never"}[self.rotation],
-        )
-        return Handle(library.sampler_free, library.sampler_new, orders, ctypes.byref(options))
-
-
-class OpenSampler(NamedTuple):
-    """The ``rowdex_sampler`` of whole epochs, and that of the epoch that the run was resumed within. Neither is
-    changed.
-    """
-
-    whole: Handle
-    resumed: Handle | None
-    resumed_epoch: int | None
-
-    def sampler(self, resumed: bool) -> Handle:
-        """The sampler of an epoch that was resumed, or of one that was not."""
-        return self.resumed if resumed and self.resumed is not None else self.whole
-
-    @property
-    def epoch(self) -> int:
-        """The epoch to begin with."""
-        return int(sampler_info(self.whole).epoch)
 
 
 class SampledBatch(NamedTuple):
@@ -457,13 +339,7 @@ class DistributedSampler:
 
     def batch(self, epoch: int, step: int) -> SampledBatch:
         """The batch of this rank at a step of an epoch."""
-        rows = (ctypes.c_uint64 * self._spec.batch_size)()
-        found, pads = ctypes.c_size_t(), ctypes.c_size_t()
-        call(
-            library.sampler_batch, self._at(epoch), epoch, step,
-            ctypes.addressof(rows), len(rows), ctypes.byref(found), ctypes.byref(pads),
-        )  # fmt: skip
-        return SampledBatch(rows[: found.value], pads.value)
+        return SampledBatch(*batch_of(self._at(epoch), epoch, step))
 
     def state_after(self, epoch: int, step: int) -> dict[str, str]:
         """The state once every rank is done with this step: the same on all of them, for :meth:`load_state_dict`."""
@@ -562,71 +438,3 @@ class _Rows(Iterator[int]):
         # Another number of ranks goes on from the last whole batch, where the sampler stands.
         if epoch is not None and state_dict.get("world_size") == self._sampler.num_replicas:
             self._place = (int(epoch), int(state_dict["rows"]))
-
-
-def sampler_info(sampler: Handle) -> native.SamplerInfo:
-    """What is known of the current epoch of a sampler of the library."""
-    info = native.SamplerInfo()
-    call(library.sampler_get_info, sampler, ctypes.byref(info))
-    return info
-
-
-def steps_left(sampler: Handle) -> range:
-    """The steps that are left of the current epoch of a sampler of the library."""
-    info = sampler_info(sampler)
-    return range(info.steps - info.steps_left, info.steps)
-
-
-def epoch_number(epoch: int) -> int:
-    """An epoch as the library wants it."""
-    number = whole(epoch, "epoch")
-    if not 0 <= number < 2**64:
-        raise ValueError(f"epoch {epoch}: epochs count from 0 to 2^64 - 1")
-    return number
-
-
-def refuse_earlier(epoch: int, resumed: int) -> None:
-    """Refuses to leave an epoch that was just resumed for an earlier one: somebody counts from 0 again."""
-    if epoch < resumed:
-        raise ValueError(
-            f"set_epoch({epoch}) after a state of epoch {resumed} was loaded would begin the run anew: call "
-            f"set_epoch({resumed}); where a framework calls it (Fabric, a loader prepared by Accelerate), use "
-            "rowdex.Loader or rowdex.accelerate.Loader, whose epochs follow their state"
-        )
-
-
-def state_text(state_dict: Any) -> bytes:
-    """What the library wants of a state."""
-    state = (
-        state_dict if isinstance(state_dict, str) else state_dict.get("state") if isinstance(state_dict, dict) else None
-    )
-    if not isinstance(state, str):
-        raise ValueError(f"not a state of a sampler: {state_dict!r}")
-    return no_nul(state.encode(), "state")
-
-
-def world() -> tuple[int, int]:
-    """World size and rank: of ``torch.distributed`` if it is initialised, else of Ray Train or JAX, else what the
-    launcher says, else 1 and 0.
-    """
-    group = process_group()
-    if group is not None:
-        return group
-    framework = Launch.from_frameworks()
-    if framework is not None:
-        return framework.world_size, framework.rank
-    try:
-        launch = Launch.from_env()
-    except ArgumentError as error:
-        if str(error).startswith("no launcher"):
-            return 1, 0
-        raise
-    return launch.world_size, launch.rank
-
-
-def process_group() -> tuple[int, int] | None:
-    """World size and rank of ``torch.distributed``, if it is initialised."""
-    distributed = getattr(sys.modules.get("torch"), "distributed", None)
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_world_size()), int(distributed.get_rank())
-    return None

@@ -26,6 +26,7 @@ from .dataset import Dataset
 from .frameworks import trainer as _trainer
 from .frameworks.gathered import in_order
 from .loading.functions import functions
+from .loading.share import Share
 from .order import Explicit
 from .sampler import DistributedSampler
 
@@ -111,10 +112,11 @@ class TrainerMixin:
         # What the ranks' batches are gathered to is then in the order of the dataset, as everybody expects.
         ids = in_order(len(test_dataset), _accelerate.ranks()[0], size)
         options |= {"batch_size": size, "order": Explicit(ids), "rotation": False}
-        if options.get("share_name") is not None:
+        share = options.get("share")
+        if isinstance(share, Share):
             # The loader of training has the name as it is, and a rank may be at the next evaluation already.
             self._rowdex_evaluations += 1
-            options["share_name"] += f" evaluation {self._rowdex_evaluations}"
+            options["share"] = share.named(f"evaluation {self._rowdex_evaluations}")
         return self._rowdex_loader(test_dataset, options, training=False)
 
     def _rowdex_loader(self, dataset: Dataset, options: dict[str, Any], training: bool) -> Any:

@@ -64,7 +64,8 @@ def main() -> None:
     mode, note = options["mode"], open(options["note"], "a", buffering=1)
     loader = rowdex.Loader(
         rowdex.Dataset(options["index"]), batch_size=options["batch"], seed=7, rank=options["rank"],
-        num_replicas=options["world"], output="numpy", memory=options["memory"], threads=1, **options["more"],
+        num_replicas=options["world"], output="numpy", memory=options["memory"], threads=1,
+        share=None if options["share"] is None else rowdex.Share(**options["share"]),
     )  # fmt: skip
     held: list[dict[str, Any]] = []
     children, steps = [], 0

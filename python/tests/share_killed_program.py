@@ -34,7 +34,8 @@ def await_steps(note: pathlib.Path, steps: int) -> None:
 
 def main() -> None:
     options: dict[str, Any] = json.loads(sys.argv[1])
-    dataset = rowdex.torch.Dataset(options["index"], ["id"], memory=options["memory"], **options["more"])
+    share = rowdex.Share(**options["share"])
+    dataset = rowdex.torch.Dataset(options["index"], ["id"], memory=options["memory"], share=share)
     batches = rowdex.torch.BatchSampler(
         dataset, options["batch"], seed=7, rank=options["rank"], num_replicas=options["world"]
     )

@@ -22,7 +22,8 @@ def main() -> None:
     loader = rowdex.Loader(
         dataset, batch_size=options["batch"], seed=7, rank=rank, num_replicas=world,
         output=options.get("output", "python"),
-        memory=options["memory"], threads=options.get("threads", 1), **options["more"],
+        memory=options["memory"], threads=options.get("threads", 1),
+        share=None if options["share"] is None else rowdex.Share(**options["share"]),
     )  # fmt: skip
     if options.get("state"):
         loader.load_state_dict({"state": options["state"]})

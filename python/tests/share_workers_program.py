@@ -26,9 +26,9 @@ class Case:
     def serve(self, workers: int, epoch: int, step: int, leave: int | None, state: str | None) -> str | None:
         """Serves from a place on, to the end or so many steps. Says the state then."""
         options = self.options
-        more = {**options["more"], "share_name": options.get("workers_name", f"{self.name} {workers}")}
+        share = rowdex.Share(**{**options["share"], "name": options.get("workers_name", f"{self.name} {workers}")})
         dataset = rowdex.torch.Dataset(
-            options["index"], ["id", "x", "vector", "name"], memory=options["memory"], **more
+            options["index"], ["id", "x", "vector", "name"], memory=options["memory"], share=share
         )
         sampling = {"seed": 7, "rank": options["rank"], "num_replicas": options["world"]}
         if self.name == "iterable":

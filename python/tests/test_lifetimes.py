@@ -90,7 +90,7 @@ CASES = {
     "return [of]",
     "loader's steps": "of = loader(); steps = of.batch_sampler; step = next(iter(steps)); step.batch(); "
     "return [of, steps]",
-    "loader that shares": "of = loader(share='machine', share_job=f'lifetimes-{os.getpid()}', share_ranks=1); "
+    "loader that shares": "of = loader(share=rowdex.Share(job=f'lifetimes-{os.getpid()}', ranks=1)); "
     "first(of); return [of]",
     "tier": "of = dataset(disk_tier=rowdex.DiskTier(path + '.tier', 1 << 24)); of.take([1, 900]); return [of]",
 }

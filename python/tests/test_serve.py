@@ -201,7 +201,7 @@ def test_a_loader_with_defaults_is_served_by_a_server_with_as_few_options(index:
                 "import rowdex, sys, json\n"
                 "dataset = rowdex.Dataset(sys.argv[1])\n"
                 "rank = dict(rank=1, num_replicas=2, output='python')\n"
-                "share = dict(share='machine', share_job=sys.argv[2], share_ranks=2)\n"
+                "share = dict(share=rowdex.Share(job=sys.argv[2], ranks=2))\n"
                 "with rowdex.Loader(dataset, batch_size=256, seed=42, **rank, **share) as shared:\n"
                 "    found = list(shared)\n"
                 "assert found == list(rowdex.Loader(dataset, batch_size=256, seed=42, **rank))\n"

@@ -42,14 +42,11 @@ class Job:
         self, rank: int, *, shared: bool = True, environment: dict[str, str] | None = None,
         program: pathlib.Path = PROGRAM, **more: Any,
     ) -> None:  # fmt: skip
-        share = {"share": "machine", "share_job": self.name, "share_name": "train", "share_ranks": self.world}
-        if "share_on_death" in self.options:
-            share["share_on_death"] = self.options["share_on_death"]
-        if "share_drift" in self.options:
-            share["share_drift"] = self.options["share_drift"]
-        if environment is not None:
-            share = {"share": "machine"}
-        own = {"rank": rank, "note": str(self.note(rank)), "more": share if shared else {}}
+        share = {"job": self.name, "name": "train", "ranks": self.world}
+        share |= {name: self.options[name] for name in ("on_death", "drift") if name in self.options}
+        # A launcher says all of it.
+        share = share if environment is None else {}
+        own = {"rank": rank, "note": str(self.note(rank)), "share": share if shared else None}
         around = {name: value for name, value in os.environ.items() if name not in LAUNCHERS} | (environment or {})
         self.processes[rank] = subprocess.Popen(
             [sys.executable, program, json.dumps({**self.options, **own, **more})], env=around,
@@ -209,7 +206,7 @@ def test_when_another_rank_is_killed_the_others_go_on_and_it_comes_back_at_its_s
 
 def test_when_another_rank_is_killed_the_others_fail_if_they_are_told_to(job: Any) -> None:
     # More steps than ranks may be apart: an error comes after what was sent before.
-    shared = job(3, pause=0.002, epochs=8, share_on_death="fail")
+    shared = job(3, pause=0.002, epochs=8, on_death="fail")
     shared.start(0)
     shared.await_reader(0)
     shared.start(1, kill=6)
@@ -256,7 +253,7 @@ def test_a_rank_that_runs_out_of_files_or_memory_is_told_so_and_the_other_one_go
     job: Any, wide: str, resource: str, words: str
 ) -> None:
     # Batches of 8 MiB.
-    options = {"index": wide, "batch": 128, "memory": 64 << 20, "output": "arrow", "share_drift": 2, "epochs": 3}
+    options = {"index": wide, "batch": 128, "memory": 64 << 20, "output": "arrow", "drift": 2, "epochs": 3}
     shared = job(2, **options)
     shared.start(0)
     shared.await_reader(0)
@@ -340,9 +337,10 @@ def test_signal_handlers_run_while_a_batch_is_waited_for_and_the_loader_goes_on(
         raise Late
 
     dataset = rowdex.Dataset(index, columns=["id"])
-    shared = {"share": "machine", "share_name": "it", "share_job": f"signals-{os.getpid()}", "share_ranks": 2}
+    shared = rowdex.Share(name="it", job=f"signals-{os.getpid()}", ranks=2)
     ranks = [
-        rowdex.Loader(dataset, batch_size=100, num_replicas=2, rank=rank, output="numpy", **shared) for rank in range(2)
+        rowdex.Loader(dataset, batch_size=100, num_replicas=2, rank=rank, output="numpy", share=shared)
+        for rank in range(2)
     ]
     assert ranks[0].stats["rows"] == 0  # it is made, and has begun nothing
     before = signal.signal(signal.SIGALRM, handler)
@@ -385,16 +383,15 @@ def test_a_dataset_of_workers_takes_the_options_of_a_shared_reader(index: str) -
     pytest.importorskip("torch", reason="PyTorch is not installed")
     import rowdex.torch
 
-    with pytest.raises(ValueError, match="share_drift without share"):
-        rowdex.torch.Dataset(index, share_drift=3)
-    dataset = rowdex.torch.Dataset(index, share="machine", share_job="x", share_ranks=1)
+    with pytest.raises(ValueError, match="share='rack': use 'machine', a rowdex.Share, or None"):
+        rowdex.torch.Dataset(index, share="rack")
+    dataset = rowdex.torch.Dataset(index, share=rowdex.Share(job="x", ranks=1))
     with pytest.raises(TypeError, match="follow\\(\\) of a dataset with share"):
         dataset.follow(None)  # type: ignore[arg-type]
 
     def first(memory: str) -> Any:
-        own = rowdex.torch.Dataset(
-            index, memory=memory, share="machine", share_job=f"test {os.getpid()}", share_name="one", share_ranks=1
-        )
+        share = rowdex.Share(job=f"test {os.getpid()}", name="one", ranks=1)
+        own = rowdex.torch.Dataset(index, memory=memory, share=share)
         batches = rowdex.torch.BatchSampler(own, 16, num_replicas=1, rank=0)
         return own, own.__getitems__(next(iter(batches))).batch.row_ids
 
@@ -414,14 +411,16 @@ def test_arguments_that_make_no_sense_are_refused(index: str) -> None:
             len(rowdex.Loader(dataset, batch_size=8, rank=0, num_replicas=2, **options))
 
     refused(ValueError, "use 'machine'", share="rack")
-    refused(ValueError, "share_name, share_drift without share", share_name="x", share_drift=3)
-    refused(ValueError, "share_ranks is 0", share="machine", share_ranks=0)
-    refused(ValueError, "use 'continue' or 'fail'", share="machine", share_on_death="restart")
-    refused(ValueError, "share_on_death without share", share_on_death="fail")
-    refused(ValueError, "a share_name with a NUL", share="machine", share_name="a\0b")
-    refused(rowdex.Error, "no launcher has named the job", share="machine", share_ranks=2)
-    refused(rowdex.Error, "how many ranks share this machine is not known", share="machine", share_job="x")
-    refused(rowdex.Error, "3 ranks on this machine of 2 in all", share="machine", share_job="x", share_ranks=3)
+    refused(TypeError, r"share_drift: Loader has no such option; write share=rowdex.Share\(drift=…\)", share_drift=3)
+    with pytest.raises(ValueError, match="ranks of a Share is 0: use 1 or more"):
+        rowdex.Share(ranks=0)
+    with pytest.raises(ValueError, match="use 'continue' or 'fail'"):
+        rowdex.Share(on_death="restart")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a name of a Share with a NUL"):
+        rowdex.Share(name="a\0b")
+    refused(rowdex.Error, "no launcher has named the job", share=rowdex.Share(ranks=2))
+    refused(rowdex.Error, "how many ranks share this machine is not known", share=rowdex.Share(job="x"))
+    refused(rowdex.Error, "3 ranks on this machine of 2 in all", share=rowdex.Share(job="x", ranks=3))
 
 
 def test_one_rank_alone_has_a_state_and_stats_as_without(index: str) -> None:
@@ -431,7 +430,7 @@ def test_one_rank_alone_has_a_state_and_stats_as_without(index: str) -> None:
         return rowdex.Loader(dataset, batch_size=16, seed=3, num_replicas=1, rank=0, output="python", **options)
 
     name = f"test {uuid.uuid4()}"
-    with loader() as one, loader(share="machine", share_job=name, share_ranks=1) as shared:
+    with loader() as one, loader(share=rowdex.Share(job=name, ranks=1)) as shared:
         assert len(shared) == len(one)
         for step, (a, b) in enumerate(zip(one, shared)):
             assert a == b and one.state_dict() == shared.state_dict()
@@ -441,7 +440,7 @@ def test_one_rank_alone_has_a_state_and_stats_as_without(index: str) -> None:
         state = shared.state_dict()
         shared.close()
         assert shared.state_dict() == state
-        with loader(share="machine", share_job=name + "x", share_ranks=1) as other:
+        with loader(share=rowdex.Share(job=name + "x", ranks=1)) as other:
             with loader() as again:
                 other.load_state_dict(state)
                 again.load_state_dict(state)

@@ -34,7 +34,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def start(job: Any, wide: str, *modes: str, **more: Any) -> Job:  # noqa: F811
     """Ranks with a mode each. The first one reads for all."""
-    shared = job(WORLD, index=wide, epochs=EPOCHS, batch=16, memory=8 << 20, share_drift=2, **more)
+    shared = job(WORLD, index=wide, epochs=EPOCHS, batch=16, memory=8 << 20, drift=2, **more)
     for rank, mode in enumerate(modes):
         shared.start(rank, program=PROGRAM, mode=mode)
         if rank == 0:

@@ -53,7 +53,7 @@ def test_a_worker_that_is_killed_is_an_error_in_training_and_nothing_hangs_or_is
     shared: Job, index: str, victim: str, on_death: str
 ) -> None:
     before = addresses()
-    shared.options["share_on_death"] = on_death
+    shared.options["on_death"] = on_death
     # It kills once the other rank is there with both of its workers.
     shared.start(0, program=PROGRAM, kill=victim, after=str(shared.note(1)))
     tasks = [pathlib.Path("/proc") / "0"]

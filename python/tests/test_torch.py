@@ -370,7 +370,7 @@ def test_threads_that_iterate_over_one_dataset_at_once_get_their_own_batches(ind
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ranks share a reader on Linux only")
 def test_steps_that_go_to_any_worker_are_refused_where_workers_share_a_reader(index: str) -> None:
-    dataset = rowdex.torch.Dataset(index, ["id"], share="machine", share_job="any worker", share_ranks=1)
+    dataset = rowdex.torch.Dataset(index, ["id"], share=rowdex.Share(job="any worker", ranks=1))
     batches = rowdex.torch.BatchSampler(dataset, 10)
     with pytest.raises(RuntimeError, match="in_order=False with share='machine'.*leave out one"):
         iter(DataLoader(dataset, batch_sampler=batches, num_workers=2, in_order=False))

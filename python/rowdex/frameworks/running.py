@@ -8,7 +8,9 @@ loader is looked for among what is running.
 
 from __future__ import annotations
 
+import os
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -98,6 +100,35 @@ def _wrapper_shards(wrapper: Any) -> int:
         if isinstance(found, int):
             return found
     return 1
+
+
+def check_worker(name: str, made_in: int, assumed: bool, chosen: bool) -> None:
+    """Refuses to serve all batches of a rank in each of several workers of a ``DataLoader``.
+
+    Args:
+        name: What would serve them.
+        made_in: The process that made it.
+        assumed: Whether nobody said which rank it is for.
+        chosen: Whether its epoch is another one than each worker begins with.
+    """
+    data = sys.modules.get("torch.utils.data")
+    worker = None if data is None else data.get_worker_info()
+    if worker is None:
+        return
+    inherited = made_in != os.getpid()
+    if worker.num_workers > 1 and (inherited or assumed):
+        raise RuntimeError(
+            f"a {name} in one of the {worker.num_workers} workers of a DataLoader: each of them would serve every batch"
+            " of this rank. Use rowdex.torch.IterableDataset, which deals batches to workers, or num_workers=0 and map="
+            " of the loader; or make a loader in each worker, with num_replicas and rank of its own"
+        )
+    if inherited and not chosen:
+        warnings.warn(
+            f"this {name} was copied to the worker of a DataLoader, and every worker that is started begins with the "
+            "same epoch: use persistent_workers=True, call set_epoch() of the loader before each epoch, or use "
+            "rowdex.torch.IterableDataset",
+            stacklevel=5,
+        )
 
 
 # What the wrappers, and the iterators, of PyTorch, torchdata, Accelerate and Lightning keep what they have in.

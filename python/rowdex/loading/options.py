@@ -26,6 +26,7 @@ _ELSEWHERE = {
     "prefetch": "use read_ahead=, a number of batches",
     "prefetch_factor": "use read_ahead=, a number of batches",
     "shard_id": "use rank=",
+    **{f"share_{it}": f"write share=rowdex.Share({it}=…)" for it in ("name", "job", "ranks", "drift", "on_death")},
     "shuffle_buffer": "all rows are shuffled among all, and memory= bounds what is held",
     "threads": "use worker_threads= of the rowdex.torch.Dataset",
     "transform": "use map= for a function of batches, or decode= for functions of values",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import itertools
 import multiprocessing
 import multiprocessing.util
 import os
 import sys
 import weakref
-from typing import Any
+from typing import Any, Literal
 
 from ..native.library import no_nul
 
@@ -18,37 +19,65 @@ _open: weakref.WeakSet[Any] = weakref.WeakSet()
 _told: set[int] = set()
 
 
-def options(
-    share: str | None, name: str | None, job: str | None, ranks: int | None, drift: int | None, on_death: str | None
-) -> dict[str, Any]:
-    """The options of the library for these arguments of a loader."""
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """How the loaders of the ranks of a machine share one reader, where ``share="machine"`` does not say enough. All
+    ranks give the same.
+
+    Args:
+        name: Which of the loaders of a rank this is. Default: ranks count the loaders that they make with ``share``, so
+            they must make the same ones in the same order.
+        job: The name of the job. Default: what the launcher says.
+        ranks: How many ranks are on this machine. Default: what the launcher says.
+        drift: How many steps a rank may be ahead of another one, about, before it waits. Default: 32, fewer of large
+            batches.
+        on_death: What becomes of the other ranks when one dies, that is, ends without closing its loader or leaving
+            Python. ``"continue"``: they go on, unless it is the one that reads for them, and it may come back.
+            ``"fail"``: they raise an error that names its process.
+    """
+
+    name: str | None = None
+    job: str | None = None
+    ranks: int | None = None
+    drift: int | None = None
+    on_death: Literal["continue", "fail"] = "continue"
+
+    def __post_init__(self) -> None:
+        for argument, value in (("ranks", self.ranks), ("drift", self.drift)):
+            if value is not None and not 0 < value < 2**31:
+                raise ValueError(f"{argument} of a Share is {value}: use 1 or more")
+        if self.on_death not in ("continue", "fail"):
+            raise ValueError(f"on_death={self.on_death!r} of a Share: use 'continue' or 'fail'")
+        for argument, text in (("name", self.name), ("job", self.job)):
+            no_nul((text or "").encode(), f"{argument} of a Share")
+
+    def named(self, suffix: str) -> Share:
+        """The same for another loader, if this one has a name."""
+        return self if self.name is None else dataclasses.replace(self, name=f"{self.name} {suffix}")
+
+
+Sharing = Share | Literal["machine"] | None
+
+
+def options(share: Sharing) -> dict[str, Any]:
+    """The options of the library for this argument of a loader."""
     if share is None:
-        given = {
-            "share_name": name, "share_job": job, "share_ranks": ranks, "share_drift": drift,
-            "share_on_death": on_death,
-        }  # fmt: skip
-        unused = [argument for argument, value in given.items() if value is not None]
-        if unused:
-            raise ValueError(f"{', '.join(unused)} without share: add share='machine'")
         return {}
-    if share != "machine":
-        raise ValueError(f"share={share!r}: use 'machine', or None")
+    if share == "machine":
+        share = Share()
+    if not isinstance(share, Share):
+        raise ValueError(f"share={share!r}: use 'machine', a rowdex.Share, or None")
     if not sys.platform.startswith("linux"):
-        raise ValueError("share='machine' needs Linux: leave it out, and each rank reads for itself")
-    for argument, value in (("share_ranks", ranks), ("share_drift", drift)):
-        if value is not None and not 0 < value < 2**31:
-            raise ValueError(f"{argument} is {value}: use 1 or more")
-    if on_death not in (None, "continue", "fail"):
-        raise ValueError(f"share_on_death={on_death!r}: use 'continue' or 'fail'")
+        raise ValueError("share needs Linux: leave it out, and each rank reads for itself")
     # The ranks make their loaders in the same order.
-    name = f"loader {next(_numbers)}" if name is None else name
+    name = f"loader {next(_numbers)}" if share.name is None else share.name
     return {
         "share": b"machine",
-        "share_name": no_nul(name.encode(), "share_name"),
-        "share_job": None if job is None else no_nul(job.encode(), "share_job"),
-        "share_ranks": ranks or 0,
-        "share_drift": drift or 0,
-        "share_on_death": None if on_death is None else on_death.encode(),
+        "share_name": name.encode(),
+        "share_job": None if share.job is None else share.job.encode(),
+        "share_ranks": share.ranks or 0,
+        "share_drift": share.drift or 0,
+        "share_on_death": share.on_death.encode(),
     }
 
 

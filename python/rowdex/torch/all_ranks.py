@@ -9,7 +9,8 @@ import torch.utils.data
 
 from ..dataset import Dataset as _Dataset
 from ..frameworks.gathered import dealt
-from ..sampler import sampler_of, world
+from ..launch import world
+from ..sampler import sampler_of
 from .samplers import Step
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch.utils.data
 
@@ -14,7 +14,8 @@ from ..batch import LoaderStep
 from ..dataset import Dataset as _Dataset
 from ..errors import StateError
 from ..frameworks import counted as _counted
-from ..loader import Convert
+from ..loading.convert import Convert
+from ..loading.share import Sharing
 from ..loading.share import options as share_options
 from ..native.arrays import Nulls
 from ..native.library import PerProcess, call, count, library, size
@@ -40,10 +41,8 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
         share: ``"machine"``: one reader makes the batches of a :class:`BatchSampler` or :class:`IterableDataset` for
             the workers of all ranks on this machine. ``memory`` and ``worker_threads`` (default: 2) are then those of
             the machine. What is served stays the same. All ranks need the same arguments and the same number of
-            workers, which should persist. Linux only.
-        share_name, share_job, share_ranks, share_drift, share_on_death: As :class:`rowdex.Loader` has them. A dataset
-            that is used by several ``DataLoader`` at a time, with samplers that differ, is to be made once for each of
-            them.
+            workers, which should persist. A dataset that several ``DataLoader`` use at a time, with samplers that
+            differ, is to be made once for each of them. A :class:`rowdex.Share` says more. Linux only.
         others: As :class:`rowdex.Dataset` has them.
     """
 
@@ -56,12 +55,7 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
         worker_threads: int | None = None,
         nulls: Nulls = "error",
         strings: str = "list",
-        share: Literal["machine"] | None = None,
-        share_name: str | None = None,
-        share_job: str | None = None,
-        share_ranks: int | None = None,
-        share_drift: int | None = None,
-        share_on_death: Literal["continue", "fail"] | None = None,
+        share: Sharing = None,
         **others: Any,
     ) -> None:
         count(worker_threads, "worker_threads")
@@ -71,7 +65,7 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
             "worker_threads": worker_threads,
             "nulls": nulls,
             "strings": strings,
-            "share": share_options(share, share_name, share_job, share_ranks, share_drift, share_on_death),
+            "share": share_options(share),
         }
         super().__init__(index, columns, **others)
 

@@ -13,7 +13,7 @@ import torch.utils.data
 from ..errors import StateError
 from ..frameworks import counted as _counted
 from ..frameworks import running as _sharded
-from ..sampler import SamplerSpec, steps_left
+from ..spec import SamplerSpec, steps_left
 from .dataset import Dataset
 from .reader import check_workers, workers_of
 from .samplers import BatchSampler, Step

@@ -13,10 +13,9 @@ from .. import native
 from ..batch import Batch
 from ..dataset import Dataset
 from ..errors import StateError
-from ..frameworks.gathered import batch_of
 from ..loading.share import close_at_exit
 from ..native.library import Handle, call, count, library, loader_options
-from ..sampler import OpenSampler, SamplerSpec, sampler_info, steps_left
+from ..spec import OpenSampler, SamplerSpec, batch_of, sampler_info, steps_left
 from .samplers import Step
 
 
@@ -131,7 +130,7 @@ class StepReader:
                 self._dataset, self._options, step.spec, opened, step.resumed, first, workers, epochs
             )
         if not stream.has(step.step):
-            rows, _ = batch_of(opened.sampler(step.resumed), step.spec, step.epoch, step.step)
+            rows, _ = batch_of(opened.sampler(step.resumed), step.epoch, step.step)
             return self._dataset.take(rows)
         if stream.next != (step.epoch, step.step):
             stream.go_to(step.epoch, step.step)
@@ -180,7 +179,7 @@ class StepReader:
         pointer = self._open(spec).sampler(False)
         if step >= sampler_info(pointer).steps:
             return False
-        return batch_of(pointer, spec, epoch, step)[0] == rows
+        return batch_of(pointer, epoch, step)[0] == rows
 
     def _open(self, spec: SamplerSpec) -> OpenSampler:
         opened = self._opened.get(spec)

@@ -9,7 +9,7 @@ import torch.utils.data
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ..batch import Batch
-from ..loader import Convert
+from ..loading.convert import Convert
 
 
 class Row(dict[str, Any]):

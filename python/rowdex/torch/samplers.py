@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch.utils.data
 
 from ..dataset import Dataset as _Dataset
-from ..sampler import STEPS_ARE_NO_ROWS, DistributedSampler, SamplerSpec, sampler_of
+from ..sampler import DistributedSampler, sampler_of
+from ..spec import STEPS_ARE_NO_ROWS, SamplerSpec
 
 
 class Step(NamedTuple):

@@ -142,8 +142,8 @@ def shares(index: str) -> dict[str, Any]:
     """All loaders of a rank under one name, and windows of a batch: validation is within the epochs of training."""
     model = Model()
     dataset = rowdex.Dataset(index)
-    share: dict[str, Any] = {"share": "machine", "share_name": "all", "share_job": os.getcwd(), "share_ranks": 2}
-    data = module(index, train=dataset, val=dataset, memory="64KiB", **share)
+    share = rowdex.Share(name="all", job=os.getcwd(), ranks=2)
+    data = module(index, train=dataset, val=dataset, memory="64KiB", share=share)
     trainer(max_epochs=2, val_check_interval=30).fit(model, datamodule=data)
     return {"found": model.epochs, "plain": plain(index, 2), "evaluated": model.evaluated}
 

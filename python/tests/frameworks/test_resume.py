@@ -139,7 +139,7 @@ def test_no_integration_of_the_documentation_or_of_the_package_leaves_itself_out
     files = {name: path.rglob("*.py") if path.is_dir() else [path] for name, path in ours.items() if name not in core}
     users = set(MODULES) | {"nvidia", "polars"}
     found = {name for name, paths in files.items() if name[0] != "_" and any(imported(path) & users for path in paths)}
-    assert found | {"dali"} == set(MODULES) and set(MODULES) <= ours
+    assert found | {"dali"} == set(MODULES) and set(MODULES) <= set(ours)
     assert set(MODULES.values()) - {NO_RUN} <= set(INTEGRATIONS)
 
 

@@ -93,7 +93,7 @@ def evaluates(index: str, kind: str) -> list[int]:
 
 def shares(index: str) -> Any:
     """Evaluates twice within an epoch, with loaders of one name."""
-    options = {"map": tokens, "share": "machine", "share_name": "all", "share_job": os.getcwd(), "share_ranks": 2}
+    options = {"map": tokens, "share": rowdex.Share(name="all", job=os.getcwd(), ranks=2)}
     arguments = transformers.TrainingArguments(
         "out", use_cpu=True, seed=3, per_device_train_batch_size=SIZE, per_device_eval_batch_size=100, report_to=[],
         disable_tqdm=True, remove_unused_columns=False, num_train_epochs=1, eval_strategy="steps", eval_steps=30,

@@ -1,0 +1,93 @@
+"""What becomes of the columns of a batch that is handed out."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from ..batch import Batch
+from ..native.arrays import Nulls, reader, to_torch
+from ..native.imports import loaded
+
+Output = Literal["torch", "numpy", "arrow", "python"]
+
+
+class Added(NamedTuple):
+    """The names of columns that a loader adds to those of the dataset; ``None`` for those that it does not."""
+
+    row_ids: str | None = None
+    pads: str | None = None
+    substituted: str | None = None
+
+    def checked(self, columns: list[str], output: str) -> Added:
+        """The same, if they can be added."""
+        given = [name for name in self if name is not None]
+        for name in given:
+            if not isinstance(name, str):
+                raise TypeError(f"row_ids, pads and substituted are names of columns to add, and {name!r} is none")
+            if name in columns or given.count(name) > 1:
+                raise ValueError(f"there is a column called {name!r}: choose another name")
+        if any(self) and output in ("arrow", "python"):
+            raise ValueError(
+                f"row_ids, pads and substituted with output={output!r}: use 'torch' or 'numpy'; a Batch has row_ids, "
+                "num_pads and substituted itself"
+            )
+        return self
+
+    def columns(self, batch: Batch, pads: int) -> dict[str, Any]:
+        """These columns of a batch, whose last ``pads`` rows are pads."""
+        np = loaded("numpy")
+
+        found: dict[str, Any] = {}
+        if self.row_ids is not None:
+            found[self.row_ids] = np.array(batch.row_ids, dtype=np.int64)
+        if self.pads is not None:
+            found[self.pads] = np.arange(len(batch)) >= len(batch) - pads
+        if self.substituted is not None:
+            found[self.substituted] = np.zeros(len(batch), dtype=bool)
+            found[self.substituted][[row.place for row in batch.substituted]] = True
+        return found
+
+
+class Convert:
+    """Batches to what a loop wants. The readers of columns are made once."""
+
+    def __init__(
+        self, output: str, nulls: Nulls, strings: str, without: frozenset[str] = frozenset(), added: Added = Added()
+    ) -> None:
+        """Columns ``without`` are left to somebody else."""
+        if output not in ("torch", "numpy", "arrow", "python"):
+            raise ValueError(f"output={output!r}: use 'torch', 'numpy', 'arrow' or 'python'")
+        self.output, self.nulls, self.strings, self.without = output, nulls, strings, without
+        self.added = added
+        self._readers: list[tuple[int, str, Any]] | None = None
+
+    def __call__(self, batch: Batch, pads: int | None = None) -> Any:
+        """The batch, of which the last ``pads`` rows are pads if it does not know better."""
+        if self.output == "arrow":
+            return batch
+        if self.output == "python":
+            return batch.to_pydict()
+        if self._readers is None:
+            fields = [(i, field) for i, field in enumerate(batch.schema.fields) if field.name not in self.without]
+            self._readers = [(i, field.name, reader(field, self.nulls, self.strings)) for i, field in fields]
+        found = batch._read(self._readers)
+        if any(self.added):
+            found.update(self.added.columns(batch, batch.num_pads if pads is None else pads))
+        return to_torch(found) if self.output == "torch" else found
+
+    def __reduce__(self) -> Any:
+        return Convert, (self.output, self.nulls, self.strings, self.without, self.added)
+
+    def stand_in(self, lost: dict[str, Any], row: Batch) -> dict[str, Any]:
+        """The columns of a row that is served in the place of another one."""
+        # Not the readers of the loader, which are of its schema.
+        found = Convert(self.output, self.nulls, self.strings, self.without)(row)
+        assert isinstance(found, dict)
+        added = self.added
+        if added.row_ids is not None:
+            found[added.row_ids] = lost[added.row_ids] * 0 + row.row_ids[0]
+        if added.substituted is not None:
+            found[added.substituted] = lost[added.substituted] | True
+        if added.pads is not None:
+            found[added.pads] = lost[added.pads]
+        return {name: found[name] for name in lost}
