@@ -55,23 +55,23 @@ class Mapping:
         ahead, end = step, int(info.steps)
         try:
             while step < info.steps:
-                while ahead < end and len(due) < max(1, 2 * self._threads):
-                    due.append(_begun(pool, loader, epoch, ahead, schema, make))
-                    ahead += 1
-                    if due[-1].done() and due[-1].exception() is not None:
-                        # Nothing comes after it.
-                        end = ahead
-                if process != os.getpid():
-                    raise ClosedError(
-                        "this iteration belongs to the process that this one was forked from: begin another one"
-                    )
                 try:
+                    if process != os.getpid():
+                        raise ClosedError(
+                            "this iteration belongs to the process that this one was forked from: begin another one"
+                        )
+                    while ahead < end and len(due) < max(1, 2 * self._threads):
+                        due.append(_begun(pool, loader, epoch, ahead, schema, make))
+                        ahead += 1
+                        if due[-1].done() and due[-1].exception() is not None:
+                            # Nothing comes after it.
+                            end = ahead
                     found = due[0].result()
-                except CancelledError:
-                    raise ClosedError("the loader was closed") from None
                 except ClosedError:
                     raise
                 except Exception as error:
+                    if isinstance(error, CancelledError) or self._pool is not pool:
+                        raise ClosedError("the loader was closed") from None
                     self._error = error
                     raise
                 due.popleft()
