@@ -19,7 +19,7 @@ use super::serve;
 type Case = (&'static str, &'static str, String, String);
 
 /// Options that have no effect on what a command writes, and why.
-const WITHOUT_A_TRACE: [(&str, &str, &str); 16] = [
+const WITHOUT_A_TRACE: [(&str, &str, &str); 15] = [
     ("lengths", "threads", "how many count at once"),
     ("count", "threads", "how many decode at once"),
     ("select", "threads", "how many decode at once"),
