@@ -141,7 +141,7 @@ fn fill(units: &Units, near: Near, range: &BatchRange, claimed: &mut Claimed, ba
     let (mut error, mut replaced) = (None, &*range.replaced);
     for batch in range.batches.clone() {
         let mut rows = BatchPlan::default();
-        let rank = range.plans.fill(batch, &mut rows)?;
+        let rank = range.all.fill(batch, &mut rows)?;
         let first = located.places.len();
         match located.add(&mut rows.rows, &mut replaced) {
             Ok(substituted) => drafts.push(Draft { batch, rank, rows, substituted }),
@@ -160,7 +160,7 @@ fn fill(units: &Units, near: Near, range: &BatchRange, claimed: &mut Claimed, ba
             columns.iter().zip(form.served.fields()).all(|(array, wanted)| array.data_type() == wanted.data_type());
         let schema = if finished { &form.served } else { &form.decoded };
         let records = record_batch(schema, columns, stretch.places.len()).map_err(uncopied)?;
-        let records = if finished { records } else { units.output(&records)? };
+        let records = if finished { records } else { units.groups().output(&records)? };
         cut(&Arc::new(records), drafts.by_ref().take(count), range, batches);
     }
     error.map_or(Ok(()), Err)
@@ -172,7 +172,7 @@ fn cut(whole: &Arc<RecordBatch>, drafts: impl Iterator<Item = Draft>, range: &Ba
     for Draft { batch, rank, rows: BatchPlan { epoch, step, rows, pads, .. }, substituted } in drafts {
         let count = rows.len();
         let records = if count == whole.num_rows() { (**whole).clone() } else { whole.slice(first, count) };
-        let (steps, part) = (range.plans.steps(batch), Part::of(whole, first));
+        let (steps, part) = (range.all.steps(batch), Part::of(whole, first));
         batches.push(Batch { epoch, step, steps, rank, records, row_ids: rows, pads, substituted, part });
         first += count;
     }

@@ -7,7 +7,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_rows::Held;
 
 /// What one extraction brought: rows in the order in which they are due.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct DueRows {
     pieces: VecDeque<Held>,
     /// Why there are no rows after those of the pieces.

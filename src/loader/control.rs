@@ -70,3 +70,8 @@ pub(crate) fn closed() -> Error {
 pub(crate) fn timed_out() -> Error {
     Error::new(ErrorKind::TimedOut, "no batch came within the time to wait").with_hint("ask again: nothing is lost")
 }
+
+/// Whether it says that a batch is not there yet.
+pub(super) fn is_to_come(error: &Error) -> bool {
+    error.kind() == ErrorKind::TimedOut
+}

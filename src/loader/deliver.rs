@@ -35,3 +35,35 @@ pub(crate) trait Watched: Send + Sync {
 
     fn stats(&self) -> LoaderStats;
 }
+
+/// What delivers batches, and the process that its threads are in.
+#[derive(Debug)]
+pub(super) struct Owned<E> {
+    pub(super) process: u32,
+    /// `None` only while being dropped.
+    engine: Option<E>,
+}
+
+impl<E> Owned<E> {
+    /// Itself, unless this is a forked child of its process.
+    pub(super) fn own(&self) -> Option<&E> {
+        self.engine.as_ref().filter(|_| self.is_own())
+    }
+
+    pub(super) fn is_own(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    pub(super) fn new(engine: E) -> Self {
+        Self { process: std::process::id(), engine: Some(engine) }
+    }
+}
+
+impl<E> Drop for Owned<E> {
+    fn drop(&mut self) {
+        // The threads of a forked child's parent can be neither woken nor joined, and their locks may be held for ever.
+        if !self.is_own() {
+            std::mem::forget(self.engine.take());
+        }
+    }
+}

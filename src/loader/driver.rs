@@ -63,7 +63,7 @@ impl Driver {
     }
 
     /// Whether it has come to the end of what there was, and there is more since.
-    pub(crate) fn has_more(&self) -> bool {
+    pub(crate) fn has_more(&mut self) -> bool {
         self.plan.is_ended() && self.error.is_none() && self.walk.has_more()
     }
 

@@ -17,7 +17,7 @@ use rowdex_parquet::{AHEAD_FROM, RowSink};
 use rowdex_rows::{self as rows, ChunkBytes, Held, Layout, Packer, Picker, Place, Way, bytes_of, bytes_of_part};
 
 /// Rows got out of a unit, and what that took.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Extracted {
     pub(crate) rows: DueRows,
     /// The unit, if it is to stay in memory.
@@ -35,17 +35,9 @@ pub(crate) struct Extracted {
 }
 
 impl Extracted {
-    /// Rows that were got in some other way, which says nothing of the unit.
+    /// Rows that were got in some way which says nothing of the unit.
     pub(crate) fn of_rows(rows: DueRows) -> Self {
-        Self {
-            rows,
-            stays: None,
-            decoded_bytes: None,
-            staged_bytes: 0,
-            picking: Duration::ZERO,
-            decodes: 0,
-            places_bytes: 0,
-        }
+        Self { rows, ..Self::default() }
     }
 }
 
@@ -326,53 +318,28 @@ fn read_packed(
     chunk_rows: usize,
 ) -> Result<(Held, u64)> {
     let rows = units.size(unit).rows as usize;
-    let mut packing = Packing { layout, rows, chunk_rows, packer: None, columns: Vec::new(), largest: 0 };
-    units.read(unit, Slots::All, prefetch, &mut packing)?;
-    let Packing { packer, columns, largest, .. } = packing;
+    let mut chunks = Collected { chunk_rows, packs: Some((layout, rows)), ..Collected::default() };
+    units.read(unit, Slots::All, prefetch, &mut chunks)?;
+    let Collected { packer, chunks, largest, .. } = chunks;
     let whole = match packer {
         Some(packer) => Held::packed(packer.finish()),
-        None => Held::columns(rows::join_exactly(&units.form().decoded, columns)?),
+        None => Held::columns(rows::join_exactly(&units.form().decoded, chunks)?),
     };
     let staged_bytes = whole.bytes() + largest;
     Ok((whole, staged_bytes))
-}
-
-/// Packs the rows of each chunk, if the first of them says that it pays.
-struct Packing {
-    layout: Arc<Layout>,
-    rows: usize,
-    chunk_rows: usize,
-    packer: Option<Packer>,
-    /// The chunks, if they are not packed.
-    columns: Vec<RecordBatch>,
-    largest: u64,
-}
-
-impl RowSink for Packing {
-    fn chunk_rows(&self) -> usize {
-        self.chunk_rows
-    }
-
-    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
-        self.largest = self.largest.max(bytes_of_part(&chunk));
-        if self.packer.is_none() && self.columns.is_empty() && self.layout.is_worth(&chunk) {
-            self.packer = Some(Packer::new(Arc::clone(&self.layout), self.rows));
-        }
-        match &mut self.packer {
-            Some(packer) => packer.push(&chunk),
-            None => {
-                self.columns.push(chunk);
-                Ok(())
-            }
-        }
-    }
 }
 
 /// All chunks of a unit.
 #[derive(Default)]
 struct Collected {
     chunk_rows: usize,
+    /// How to pack so many rows, if the first chunk says that it pays.
+    packs: Option<(Arc<Layout>, usize)>,
+    packer: Option<Packer>,
+    /// The chunks, if they are not packed.
     chunks: Vec<RecordBatch>,
+    /// Bytes of the largest that was packed.
+    largest: u64,
     /// Whether each value that views show has memory of its own.
     own: bool,
     places_bytes: u64,
@@ -392,8 +359,21 @@ impl RowSink for Collected {
     }
 
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {
-        self.chunks.push(chunk);
-        Ok(())
+        if let Some((layout, rows)) = self.packs.take()
+            && layout.is_worth(&chunk)
+        {
+            self.packer = Some(Packer::new(layout, rows));
+        }
+        match &mut self.packer {
+            Some(packer) => {
+                self.largest = self.largest.max(bytes_of_part(&chunk));
+                packer.push(&chunk)
+            }
+            None => {
+                self.chunks.push(chunk);
+                Ok(())
+            }
+        }
     }
 }
 

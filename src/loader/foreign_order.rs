@@ -3,17 +3,18 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 use arrow::array::RecordBatch;
 
 use super::control::Control;
-use super::deliver::Deliver;
+use super::deliver::{Deliver, Owned};
 use super::engine::{Engine, Settings};
 use super::groups::dataset::DatasetGroups;
-use super::id_feed::{AnnouncedWalk, Feed, Ids};
+use super::id_feed::{AnnouncedWalk, Ids, Piece};
 use super::recovery::Faults;
 use super::units::Units;
-use super::{LoaderStats, Options, Owned};
+use super::{LoaderStats, Options};
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -89,7 +90,7 @@ impl AnnouncedBuilder {
             options,
             portion,
             ids: Ids::default(),
-            feed: Arc::default(),
+            announce: None,
             engine: None,
             control: Control::default(),
             window: VecDeque::new(),
@@ -138,7 +139,8 @@ pub struct Announced {
     options: Options,
     portion: Option<usize>,
     ids: Ids,
-    feed: Arc<Feed>,
+    /// To the walk of the engine.
+    announce: Option<Sender<Piece>>,
     engine: Option<Owned<Engine>>,
     control: Control,
     /// What was got from the engine and not taken, or passed over a while ago: all positions up to `pulled` from its
@@ -192,8 +194,9 @@ impl Announced {
         let rows = Arc::new(rows);
         self.ids.push(Arc::clone(&rows));
         self.leave_parent();
-        if let Some(engine) = self.engine() {
-            self.feed.push(rows, 0);
+        if let (Some(engine), Some(announce)) = (self.engine(), &self.announce) {
+            // Without a walk behind it, the engine is over, and says so itself.
+            let _ = announce.send((rows, 0));
             engine.go_on();
         }
         Ok(())
@@ -304,12 +307,12 @@ impl Announced {
     }
 
     fn start(&mut self) -> Result<Engine> {
-        // One of its own: a lock held by a thread of a forked child's parent is held for ever.
-        self.feed = Arc::default();
-        for (piece, first) in self.ids.pieces_from(self.pulled) {
-            self.feed.push(Arc::clone(piece), first);
-        }
         let portion = self.portion.unwrap_or(1);
+        let (announce, walk) = AnnouncedWalk::new(portion);
+        for (piece, first) in self.ids.pieces_from(self.pulled) {
+            let _ = announce.send((Arc::clone(piece), first));
+        }
+        self.announce = Some(announce);
         let settings = Settings {
             memory: self.options.memory,
             threads: self.options.threads,
@@ -318,7 +321,6 @@ impl Announced {
             batch_rows: portion as u64,
             seed: 0,
         };
-        let walk = AnnouncedWalk { feed: Arc::clone(&self.feed), portion };
         Engine::start(Arc::clone(&self.units), Arc::new(Faults::default()), Box::new(walk), &settings)
     }
 
@@ -382,13 +384,12 @@ impl Announced {
     }
 
     fn engine(&self) -> Option<&Engine> {
-        let own = self.engine.as_ref().filter(|owned| owned.process == std::process::id());
-        own.and_then(|owned| owned.engine.as_ref())
+        self.engine.as_ref().and_then(Owned::own)
     }
 
     /// In a forked child the parent's engine is of no use; what was got from it is.
     fn leave_parent(&mut self) {
-        if self.engine.as_ref().is_some_and(|owned| owned.process != std::process::id()) {
+        if self.engine.as_ref().is_some_and(|owned| !owned.is_own()) {
             self.engine = None;
         }
     }

@@ -1,7 +1,8 @@
 //! Row ids that somebody says will be asked for, as those who serve them and as the walk sees them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::walk::{BatchRange, Batches, Walk};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -64,73 +65,61 @@ impl Ids {
     }
 }
 
-/// Announced row ids on their way to the walk.
-#[derive(Debug, Default)]
-pub(crate) struct Feed {
-    /// What is left of the first piece begins at the number beside it.
-    pieces: Mutex<VecDeque<(Arc<Vec<u64>>, usize)>>,
-}
-
-impl Feed {
-    pub(crate) fn push(&self, piece: Arc<Vec<u64>>, first: usize) {
-        if first < piece.len() {
-            self.lock().push_back((piece, first));
-        }
-    }
-
-    fn take(&self, mut count: usize) -> Vec<u64> {
-        let mut pieces = self.lock();
-        let mut ids = Vec::new();
-        while count > 0
-            && let Some((piece, first)) = pieces.front_mut()
-        {
-            let rest = piece.get(*first..).unwrap_or_default();
-            let taken = rest.get(..count).unwrap_or(rest);
-            ids.extend_from_slice(taken);
-            *first += taken.len();
-            count -= taken.len();
-            if *first >= piece.len() {
-                pieces.pop_front();
-            }
-        }
-        ids
-    }
-
-    fn is_empty(&self) -> bool {
-        self.lock().is_empty()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Arc<Vec<u64>>, usize)>> {
-        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// A piece of announced row ids, and where in it to begin.
+pub(crate) type Piece = (Arc<Vec<u64>>, usize);
 
 /// Walks over what was announced so far.
 #[derive(Debug)]
 pub(crate) struct AnnouncedWalk {
-    pub(crate) feed: Arc<Feed>,
+    /// What is walked over, and what comes behind it.
+    piece: Piece,
+    pieces: Receiver<Piece>,
     /// Rows of a batch.
-    pub(crate) portion: usize,
+    portion: usize,
+}
+
+impl AnnouncedWalk {
+    /// A walk in portions of so many rows, and where to announce what it walks over.
+    pub(crate) fn new(portion: usize) -> (Sender<Piece>, Self) {
+        let (announce, pieces) = channel();
+        (announce, Self { piece: Piece::default(), pieces, portion })
+    }
+
+    fn take(&mut self, count: usize) -> Vec<u64> {
+        let mut ids = Vec::new();
+        while ids.len() < count && self.has_more() {
+            let (piece, first) = &mut self.piece;
+            let rest = piece.get(*first..).unwrap_or_default();
+            let taken = rest.get(..count - ids.len()).unwrap_or(rest);
+            ids.extend_from_slice(taken);
+            *first += taken.len();
+        }
+        ids
+    }
 }
 
 impl Walk for AnnouncedWalk {
     fn next_range(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<BatchRange>> {
         let rows = usize::try_from(target).unwrap_or(usize::MAX).max(1);
-        let rows = self.feed.take(rows.div_ceil(self.portion).saturating_mul(self.portion));
+        let rows = self.take(rows.div_ceil(self.portion).saturating_mul(self.portion));
         if rows.is_empty() {
             return Ok(None);
         }
         each(&rows)?;
         let portions = Portions { rows, portion: self.portion };
-        Ok(Some(BatchRange { epoch: 0, batches: 0..portions.count(), plans: Arc::new(portions), replaced: Vec::new() }))
+        Ok(Some(BatchRange { epoch: 0, batches: 0..portions.count(), all: Arc::new(portions), replaced: Vec::new() }))
     }
 
     fn epoch(&self) -> u64 {
         0
     }
 
-    fn has_more(&self) -> bool {
-        !self.feed.is_empty()
+    fn has_more(&mut self) -> bool {
+        while self.piece.1 >= self.piece.0.len() {
+            let Ok(next) = self.pieces.try_recv() else { return false };
+            self.piece = next;
+        }
+        true
     }
 }
 
@@ -189,9 +178,8 @@ mod tests {
 
     #[test]
     fn a_walk_goes_on_when_more_is_announced() {
-        let feed = Arc::new(Feed::default());
-        feed.push(Arc::new((0..10).collect()), 1);
-        let mut walk = AnnouncedWalk { feed: Arc::clone(&feed), portion: 4 };
+        let (announce, mut walk) = AnnouncedWalk::new(4);
+        announce.send((Arc::new((0..10).collect()), 1)).unwrap();
         let mut seen = Vec::new();
         let mut range = |walk: &mut AnnouncedWalk, target| {
             walk.next_range(target, &mut |rows| {
@@ -202,7 +190,9 @@ mod tests {
         assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..2);
         assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..1);
         assert!(range(&mut walk, 5).unwrap().is_none() && !walk.has_more());
-        feed.push(Arc::new(vec![20, 21]), 0);
+        announce.send((Arc::new(Vec::new()), 0)).unwrap();
+        assert!(!walk.has_more());
+        announce.send((Arc::new(vec![20, 21]), 0)).unwrap();
         assert!(walk.has_more());
         assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..1);
         assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21]);

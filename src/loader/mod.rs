@@ -34,11 +34,14 @@
 //! ```
 
 mod assemble;
+mod batch;
+mod builder;
 mod carousel;
 mod control;
 mod deliver;
 mod driver;
 mod engine;
+mod epoch;
 mod extract;
 mod foreign_order;
 mod groups;
@@ -64,18 +67,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrow::array::{BooleanArray, RecordBatch};
-use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::SchemaRef;
 
+pub use self::batch::{Batch, LoaderStats};
+pub use self::builder::LoaderBuilder;
 pub use self::control::Control;
 pub(crate) use self::control::closed;
-use self::deliver::Deliver;
+use self::control::is_to_come;
+use self::deliver::{Deliver, Owned};
 use self::engine::{Engine, Settings};
+pub use self::epoch::Epoch;
 pub use self::foreign_order::{Announced, AnnouncedBuilder, AnnouncedStats};
-use self::groups::Groups;
 pub use self::groups::Loadable;
-use self::lookahead::Lookahead;
 #[cfg(feature = "capi")]
 pub(crate) use self::peek::Standing;
 pub use self::predict::Prediction;
@@ -86,92 +89,6 @@ use self::units::Units;
 use self::walk::Epochs;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::{DistributedSampler, State};
-
-/// The rows of one step on one rank.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Batch {
-    /// The epoch that it is from.
-    pub epoch: u64,
-    /// Which step of the epoch, from 0. After resuming within an epoch they go on: see [`EpochPlan::first_step`].
-    ///
-    /// [`EpochPlan::first_step`]: rowdex_order::sampler::EpochPlan::first_step
-    pub step: u64,
-    /// How many steps the epoch has in all, wherever the run was resumed.
-    pub steps: u64,
-    /// The rank that it is for.
-    pub rank: u32,
-    /// The rows, with the dataset's schema. Up to 16 batches that follow each other share their memory if they have no
-    /// more than a MiB together, so a batch that is kept may keep as much.
-    pub records: RecordBatch,
-    /// The row ids, one for each row.
-    pub row_ids: Vec<u64>,
-    /// Which of the rows stand in for others that could not be read, in rising order: see [`Fault::Substitute`].
-    pub substituted: Vec<Substituted>,
-    /// How many of the rows are pads, which another rank or an earlier step serves too. These are always the last ones.
-    pub pads: usize,
-    pub(crate) part: part::Part,
-}
-
-impl Batch {
-    /// Whether this is the last step of its epoch.
-    pub fn is_last(&self) -> bool {
-        self.steps_left() == 0
-    }
-
-    /// How many steps of its epoch come after this one.
-    pub fn steps_left(&self) -> u64 {
-        self.steps.saturating_sub(self.step).saturating_sub(1)
-    }
-
-    /// Which rows are pads, as a column beside [`records`](Self::records).
-    pub fn pad_mask(&self) -> BooleanArray {
-        let own = self.row_ids.len().saturating_sub(self.pads);
-        BooleanArray::new(BooleanBuffer::collect_bool(self.row_ids.len(), |row| row >= own), None)
-    }
-}
-
-/// What a loader did since it was started, or started again. Times are as on a clock, added up over the threads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LoaderStats {
-    /// Row groups decoded, whole or in part, or taken from a disk tier, which
-    /// [`Dataset::tier_counters`](crate::dataset::Dataset::tier_counters) tells apart.
-    pub decodes: u64,
-    /// Times that rows of a row group were picked out, from one just decoded or from one that stayed. Small row groups
-    /// that are held as one [unit](Prediction::units) count once.
-    pub extractions: u64,
-    /// Rows that stand in for others that could not be read: see [`Fault::Substitute`].
-    pub substituted: u64,
-    /// Rows put into batches; some of them may wait to be asked for.
-    pub rows: u64,
-    /// Bytes held now: rows on the carousel, row groups that stay, those being decoded, batches that wait, and the
-    /// places of long values that are read one by one.
-    pub held_bytes: u64,
-    /// The most that was ever held.
-    pub peak_bytes: u64,
-    /// Time that the threads together spent walking the order and deciding what to read.
-    pub planning: Duration,
-    /// Time that they spent reading and decoding.
-    pub decoding: Duration,
-    /// Time that they spent picking rows out of what was decoded.
-    pub extracting: Duration,
-    /// Time that they spent putting batches together.
-    pub assembling: Duration,
-    /// How many steps the rank that is farthest is ahead of the one that is last, if ranks [share](Share) a reader.
-    pub drift: u64,
-    /// Bytes of batches that were sent to ranks and not taken yet, if ranks share a reader.
-    pub window_bytes: u64,
-}
-
-/// Options of a [`Loader`], from [`Loader::builder`].
-#[derive(Debug, Clone)]
-pub struct LoaderBuilder {
-    dataset: Arc<dyn groups::sealed::RowGroups>,
-    groups: Arc<dyn Groups>,
-    samplers: Vec<DistributedSampler>,
-    share: Option<Share>,
-    options: Options,
-}
 
 #[derive(Debug, Clone)]
 struct Options {
@@ -206,187 +123,6 @@ impl Default for Options {
             fault: Fault::Fail,
             group: None,
         }
-    }
-}
-
-impl LoaderBuilder {
-    /// How many bytes to hold at most: decoded rows, those being decoded, the batches that wait, and what is known of
-    /// row groups and of the rows that are looked ahead at ([`Prediction::bookkeeping_bytes`]). Default: 1 GiB.
-    ///
-    /// It may be exceeded by an eighth, as rows come and go, and by two row groups, or by the rows of two batches where
-    /// these take more. What is resident besides is a constant: compressed bytes, open pages, and what the allocator
-    /// keeps. See `docs/performance.md`.
-    #[must_use]
-    pub fn memory(mut self, bytes: u64) -> Self {
-        (self.options.memory, self.options.given.memory) = (bytes, true);
-        self
-    }
-
-    /// How many threads the loader has. With 0 all work is done on the thread that asks for batches. Default: 2.
-    ///
-    /// What is served does not depend on it. No thread exists before the first batch is asked for, nor after the end.
-    #[must_use]
-    pub fn threads(mut self, threads: usize) -> Self {
-        (self.options.threads, self.options.given.threads) = (threads, true);
-        self
-    }
-
-    /// How many finished batches may wait to be asked for, about. Default: a few, fewer of wide rows than of narrow
-    /// ones.
-    #[must_use]
-    pub fn read_ahead(mut self, batches: usize) -> Self {
-        self.options.read_ahead = Some(batches);
-        self
-    }
-
-    /// How many row groups of an object store may be on their way at once, those being decoded left out. Default: as
-    /// many as the link holds; local files are not read ahead.
-    ///
-    /// Unless chosen here, more is asked for when a row group was late, up to twice the latency of the store times the
-    /// rate at which it delivers, and less when row groups lie about. However much that is, it takes up to a quarter of
-    /// the [memory](Self::memory) from the rows that are held, what the order has no use for besides, and one row
-    /// group.
-    #[must_use]
-    pub fn read_concurrency(mut self, row_groups: usize) -> Self {
-        self.options.read_concurrency = Some(row_groups);
-        self
-    }
-
-    /// How many epochs the run has: it ends before epoch `epochs`, wherever it was started or resumed. Default: no end.
-    #[must_use]
-    pub fn epochs(mut self, epochs: u64) -> Self {
-        self.options.epochs = Some(epochs);
-        self
-    }
-
-    /// How long to wait for a batch. Whoever asks for one that is not there by then gets an error of the kind
-    /// [`TimedOut`](ErrorKind::TimedOut), and may do something else and ask again: nothing is lost. Default: for ever.
-    ///
-    /// A loader without threads finishes the row group at hand first. Meeting the other ranks of a shared reader, which
-    /// answers at once unless it is stopped, is waited for in any case.
-    #[must_use]
-    pub fn max_wait(mut self, most: Duration) -> Self {
-        self.options.max_wait = Some(most);
-        self
-    }
-
-    /// Serves top-level string and binary columns as `Utf8View` and `BinaryView`, whatever their types are. Default:
-    /// no, with the schema's own types.
-    ///
-    /// Their values are then not copied into batches, which is worth it for wide ones. In exchange a batch keeps alive
-    /// what its values are in: a part of the rows that are held, or row groups that stay decoded. So let go of batches
-    /// soon, or copy what is to be kept; what waiting batches keep is counted by the values that they show.
-    #[must_use]
-    pub fn with_views(mut self, views: bool) -> Self {
-        self.groups = self.dataset.row_groups(views).0;
-        self
-    }
-
-    /// What to do about a row group that cannot be read. Default: [`Fault::Fail`].
-    ///
-    /// Set it alike on all ranks, or they serve different rows.
-    #[must_use]
-    pub fn on_fault(mut self, fault: Fault) -> Self {
-        self.options.fault = fault;
-        self
-    }
-
-    /// Serves the batches of these ranks, too: at every step one after another, the first sampler's first. All together
-    /// share the memory, so it goes as far as if there were one rank.
-    #[must_use]
-    pub fn and_ranks(mut self, samplers: impl IntoIterator<Item = DistributedSampler>) -> Self {
-        self.samplers.extend(samplers);
-        self
-    }
-
-    /// Shares one reader with the loaders of the other ranks on this machine: each row group is decoded for all of
-    /// them, and [memory](Self::memory) and [threads](Self::threads) are those of the machine. Default: no.
-    ///
-    /// What each rank gets stays the same, to the bit. All ranks of the machine need the same arguments. With a
-    /// [worker's](DistributedSampler::worker) sampler the reader is that of all workers of all ranks. Linux only. See
-    /// `docs/share.md`.
-    #[must_use]
-    pub fn share(mut self, share: Share) -> Self {
-        self.share = Some(share);
-        self
-    }
-
-    /// What the loader will do, from the index alone. Takes a fraction of a second, or more for long orders of other
-    /// sorts than `global` and `sequential`, through which it walks row by row.
-    ///
-    /// No data file is read, but for a few footers where the index was built without them.
-    ///
-    /// With [`share`](Self::share) it is what the reader will do for the ranks of this machine, whose numbers are taken
-    /// to follow each other.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Order::epoch`](rowdex_order::Order::epoch), and `OutOfRange` if the order has a row that is not
-    /// there. With `share` those of [`build`](Self::build), too.
-    pub fn predict(&self) -> Result<Prediction> {
-        let memory = self.options.memory;
-        let units = self.units();
-        let ahead = Lookahead::new(&units, memory, self.options.threads, self.options.read_concurrency).reserve();
-        let samplers = match (&self.share, &self.samplers[..]) {
-            (Some(share), [sampler]) => share.ranks_of(sampler)?,
-            _ => self.samplers.clone(),
-        };
-        predict::predict(&units, &samplers.into(), memory - ahead, self.options.threads)
-    }
-
-    /// The loader, at the state of the sampler. Reads nothing and starts no thread.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` if the [memory](Self::memory) is less than [`Prediction::least_memory`], if the samplers of
-    /// several ranks differ in anything but the rank, and if it cannot
-    /// [share](Self::share) a reader: because it has several ranks itself, because neither the launcher nor the caller
-    /// says which job this is and how many ranks are on this machine, or because this is not Linux.
-    pub fn build(self) -> Result<Loader> {
-        self.made(false)
-    }
-
-    /// Serves the loaders of this machine's ranks that [share](Self::share) a reader: here is that reader, in a process
-    /// that is none of them. It takes the place where they meet at once, and so before any of them does.
-    ///
-    /// The sampler is that of any rank. Each loader goes on from its own state and to its own last epoch, which are
-    /// not those of this one. Whatever else decides what is served must be the same in all loaders; memory, threads,
-    /// [`read_ahead`](Self::read_ahead), [`read_concurrency`](Self::read_concurrency) and the options of [`Share`] are
-    /// the server's, which loaders leave out or give alike. Each rank may have as many
-    /// [workers](DistributedSampler::worker) as it likes. See `docs/share.md`.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`build`](Self::build); `InvalidArgument` without `share`, and `AlreadyExists` if somebody reads for
-    /// these ranks already.
-    pub fn serve(self) -> Result<Server> {
-        match self.made(true)?.seat() {
-            Some(seat) => Server::start(seat),
-            None => Err(Error::new(ErrorKind::InvalidArgument, "a server without a job to serve")
-                .with_hint("say which ranks it is for: share(Share::machine().job(\"name\").ranks(8))")),
-        }
-    }
-
-    fn made(self, is_server: bool) -> Result<Loader> {
-        let (units, mut options) = (self.units(), self.options);
-        if let Some(share) = self.share {
-            let group = share.resolve(is_server, self.dataset.fingerprint(), &units, &self.samplers, &options)?;
-            options.group = Some(Arc::new(group));
-        }
-        Loader::new(units, self.samplers, options)
-    }
-
-    /// What is read at once: small row groups together, unless the order takes them one by one.
-    fn units(&self) -> Arc<Units> {
-        let in_order = match &self.samplers[..] {
-            [sampler] if self.share.is_none() && sampler.serves_all_in_order() => self.groups.in_order(),
-            _ => None,
-        };
-        let groups = in_order.unwrap_or_else(|| Arc::clone(&self.groups));
-        Arc::new(match self.samplers.iter().any(|sampler| sampler.orders().follows_row_groups()) {
-            true => Units::each(groups),
-            false => Units::joined(groups, self.options.memory),
-        })
     }
 }
 
@@ -447,29 +183,6 @@ impl NextBatch {
     }
 }
 
-/// What delivers batches, and the process that its threads are in.
-#[derive(Debug)]
-struct Owned<E> {
-    process: u32,
-    /// `None` only while being dropped.
-    engine: Option<E>,
-}
-
-impl<E> Owned<E> {
-    fn new(engine: E) -> Self {
-        Self { process: std::process::id(), engine: Some(engine) }
-    }
-}
-
-impl<E> Drop for Owned<E> {
-    fn drop(&mut self) {
-        // The threads of a forked child's parent can be neither woken nor joined, and their locks may be held for ever.
-        if self.process != std::process::id() {
-            std::mem::forget(self.engine.take());
-        }
-    }
-}
-
 impl Loader {
     /// Options for serving `sampler`'s batches of rows of `dataset`, which may be several as one.
     pub fn builder(dataset: &impl Loadable, sampler: DistributedSampler) -> LoaderBuilder {
@@ -501,7 +214,7 @@ impl Loader {
         }
         let least = predict::least_memory(&units);
         if options.memory < least {
-            let (memory, count) = (options.memory, units.num_row_groups());
+            let (memory, count) = (options.memory, units.groups().count());
             let message = format!("a memory of {memory} bytes is too little for rows of {count} row groups");
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(format!(
                 "give the loader {least} bytes or more: half of it is what is known of row groups"
@@ -595,9 +308,7 @@ impl Loader {
         self.place = place;
         let Some(sampler) = self.samplers.first() else { return };
         self.state = State { epoch: place.epoch, ..sampler.state() };
-        let own = self.engine.as_ref().filter(|owned| owned.process == std::process::id());
-        let engine = own.and_then(|owned| owned.engine.as_ref());
-        if !engine.is_some_and(|engine| engine.go_to(sampler, place)) {
+        if !self.engine.as_ref().and_then(Owned::own).is_some_and(|engine| engine.go_to(sampler, place)) {
             self.engine = None;
         }
     }
@@ -619,8 +330,8 @@ impl Loader {
     /// What was done since the loader was started, resumed or set to another epoch. If it [shares](Share) a reader:
     /// what that did for all ranks, as of the last batch.
     pub fn stats(&self) -> LoaderStats {
-        let own = self.engine.as_ref().filter(|owned| owned.process == std::process::id());
-        own.and_then(|owned| owned.engine.as_ref()).map_or_else(LoaderStats::default, |engine| engine.stats())
+        let own = self.engine.as_ref().and_then(Owned::own);
+        own.map_or_else(LoaderStats::default, |engine| engine.stats())
     }
 
     /// The row groups that were found unreadable so far; always none with [`Fault::Fail`].
@@ -634,7 +345,7 @@ impl Loader {
     }
 
     fn fetch(&mut self) -> Result<bool> {
-        if self.engine.as_ref().is_some_and(|owned| owned.process != std::process::id()) {
+        if self.engine.as_ref().is_some_and(|owned| !owned.is_own()) {
             self.waiting.clear();
             (self.error, self.engine) = (None, None);
             self.faults = Arc::new(Faults::new(self.options.fault, &self.units)?);
@@ -650,7 +361,7 @@ impl Loader {
             self.control.watch(engine.watched())?;
             self.engine = Some(Owned::new(engine));
         }
-        let Some(engine) = self.engine.as_ref().and_then(|owned| owned.engine.as_ref()) else { return Ok(false) };
+        let Some(engine) = self.engine.as_ref().and_then(Owned::own) else { return Ok(false) };
         let until = self.options.max_wait.and_then(|most| Instant::now().checked_add(most));
         while self.waiting.is_empty() {
             let Some(assembled) = engine.next(until)? else { return Ok(false) };
@@ -783,47 +494,5 @@ impl Iterator for Loader {
             return None;
         }
         self.try_next().transpose()
-    }
-}
-
-/// Whether it says that a batch is not there yet.
-fn is_to_come(error: &Error) -> bool {
-    error.kind() == ErrorKind::TimedOut
-}
-
-/// The batches of one epoch, from [`Loader::epoch`].
-#[derive(Debug)]
-pub struct Epoch<'a> {
-    loader: &'a mut Loader,
-    epoch: u64,
-    ended: bool,
-}
-
-impl Epoch<'_> {
-    /// Which epoch it is.
-    pub fn number(&self) -> u64 {
-        self.epoch
-    }
-
-    /// As [`Loader::state`].
-    pub fn state(&self) -> State {
-        self.loader.state()
-    }
-}
-
-impl Iterator for Epoch<'_> {
-    type Item = Result<Batch>;
-
-    fn next(&mut self) -> Option<Result<Batch>> {
-        if self.ended || self.loader.place.epoch != self.epoch {
-            return None;
-        }
-        let next = self.loader.serve(Some(self.epoch)).transpose();
-        self.ended = !matches!(&next, Some(Ok(_))) && !matches!(&next, Some(Err(error)) if is_to_come(error));
-        if next.is_none() {
-            // An epoch without a batch is over before it has begun: what comes next is of a later one.
-            self.loader.place = NextBatch { epoch: self.epoch.saturating_add(1), batch: 0 };
-        }
-        next
     }
 }

@@ -21,51 +21,15 @@
 //! together, and whoever drives it walks the order and [`push`](Plan::push)es one segment whenever it
 //! asks for one ([`Next::Look`]).
 
+mod told;
+mod tuning;
+
 use std::collections::VecDeque;
 
+pub(crate) use self::told::{Extract, Neighbours, Next, Segment};
+use self::tuning::{LARGE, Ratio, Tuned};
 use super::groups::UnitSize;
 use super::slot_list::{self, SlotList};
-use rowdex_rows::{FEWEST_PACKED, LEAST_PIECE, PACKED_PIECE, PIECES};
-
-/// What to do next.
-#[derive(Debug)]
-pub(crate) enum Next {
-    /// Walk the order further: [`Plan::push`] a segment, or [`Plan::end`].
-    Look,
-    /// Get rows of a unit.
-    Extract(Extract),
-    /// Everything that the oldest segment needs was asked for by the extractions so far.
-    Segment(Segment),
-    /// There is nothing more to do.
-    End,
-}
-
-/// Rows of one unit to get and keep.
-#[derive(Debug)]
-pub(crate) struct Extract {
-    pub(crate) unit: u32,
-    /// The slots in the order in which they are due. A slot that is due twice is there twice.
-    pub(crate) slots: SlotList,
-    /// Whether the unit stays decoded after that.
-    pub(crate) keep: bool,
-    /// Whether the unit must be decoded for it, not being one that stayed.
-    pub(crate) decode: bool,
-    /// How many rows the unit has.
-    pub(crate) of_rows: u64,
-    /// How many bytes the rows take by the sizes that the plan was given, for [`Plan::measure`].
-    pub(crate) estimate: u64,
-    /// About how many bytes the rows really take.
-    pub(crate) bytes: u64,
-    /// About how many bytes the whole unit takes.
-    pub(crate) whole: u64,
-}
-
-/// One segment whose rows were all asked for.
-#[derive(Debug)]
-pub(crate) struct Segment {
-    /// How many rows of which unit it is made of; every unit once.
-    pub(crate) parts: Vec<(u32, u32)>,
-}
 
 #[derive(Debug)]
 struct Tracked {
@@ -86,14 +50,6 @@ struct Mark {
     /// The number of a segment, modulo 2^32.
     segment: u32,
     rows: u32,
-}
-
-/// Rows of one unit that follow each other in it and in the order.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Neighbours {
-    pub(crate) unit: u32,
-    pub(crate) slot: u32,
-    pub(crate) rows: u32,
 }
 
 #[derive(Debug)]
@@ -156,66 +112,9 @@ pub(crate) struct Plan {
     peak: f64,
 }
 
-/// How far estimates are off.
-#[derive(Debug)]
-struct Ratio {
-    value: f64,
-    estimated: f64,
-    real: f64,
-}
-
-impl Default for Ratio {
-    fn default() -> Self {
-        Self { value: 1.0, estimated: 0.0, real: 0.0 }
-    }
-}
-
-impl Ratio {
-    /// Returns whether it changed noticeably.
-    fn measure(&mut self, estimate: u64, real: u64, memory: f64) -> bool {
-        // Older rows count less and less, so that a change in the data is followed.
-        if self.estimated > memory.max(1.0) {
-            self.estimated /= 2.0;
-            self.real /= 2.0;
-        }
-        self.estimated += estimate as f64;
-        self.real += real as f64;
-        let value = self.real / self.estimated;
-        let changed = value > 0.0 && value.is_finite() && (value / self.value - 1.0).abs() > 0.002;
-        if changed {
-            self.value = value;
-        }
-        changed
-    }
-}
-
-/// What follows from the memory and the measured size of rows.
-#[derive(Debug, Clone, Copy, Default)]
-struct Tuned {
-    /// In rows.
-    horizon: f64,
-    /// The horizon of units that stay decoded.
-    short: f64,
-    /// The part of the data that stays decoded.
-    stay: f64,
-    /// What rows on the carousel may take, in bytes.
-    carousel: f64,
-    /// Rows of a segment.
-    segment: f64,
-    /// Bytes of one row.
-    row: f64,
-    /// What the lists of rows that are looked ahead at may take, in bytes.
-    lists: f64,
-}
-
-/// No segment is larger than this, so that its rows, and the batches made of them, are still in a core's cache.
-const SEGMENT_BYTES: f64 = (1 << 20) as f64;
-/// A segment is at most this part of the memory: several are on their way at any time.
-const SEGMENTS: f64 = 128.0;
-/// Segments that are being assembled or wait for the consumer, whose rows are in memory but no longer on the carousel.
-const UNDER_WAY: f64 = 3.0;
-/// Of segments that are a larger part of the memory than this, only one may wait.
-const LARGE: f64 = 12.0;
+/// By this part of what they may take rows that are held exceed it, as units come due together: an extraction that has
+/// no room before the others of its segment let go has some then, and is not cut short and made again.
+pub(crate) const SWING: u64 = 8;
 /// Bytes of a row in a batch besides its values: its id, and its place while the batch is made.
 const MADE: f64 = 16.0;
 /// Bytes that a segment has of a unit with rows in it: how many of them are due, and how many were asked for.
@@ -429,54 +328,6 @@ impl Plan {
         self.peak as u64
     }
 
-    fn tune(&mut self) {
-        let all = self.bytes * self.decoded.value;
-        let largest = self.largest * self.decoded.value;
-        let rows = (self.rows as f64).max(1.0);
-        let row = (self.bytes * self.kept.value / rows).max(1e-3);
-        let batch = self.batch_rows as f64;
-        let segment_of = |memory: f64, batch: f64| (SEGMENT_BYTES.min(memory / SEGMENTS) / (row + MADE)).max(batch);
-        let segment = segment_of(self.memory, batch);
-        let marks = (self.with_rows / segment_of(self.memory * self.scale, batch * self.scale)).min(1.0);
-        let listed = self.slot * self.listed.value + MARK * marks;
-        // Long enough that picking rows out of a unit is not all overhead, and a small part of the memory.
-        let short = (1024.0 * self.units.len() as f64).min(largest / 2.0 / row).max(segment);
-        let made = segment * (row + MADE);
-        let under_way = UNDER_WAY.min(1.0 + self.memory / (made * 8.0));
-        let memory = (self.memory - self.fixed).max(self.memory / 2.0);
-        let free = (memory - under_way * made).max(memory / 4.0);
-        let tuned = Tuned { horizon: rows, short, stay: 1.0, carousel: memory, segment, row, lists: short * listed };
-        self.tuned = if all + short * (row + listed) <= memory + largest {
-            tuned
-        } else {
-            let spare = FREE as f64 / self.scale;
-            let stay = staying(all, free - short * row, row, (listed - spare / rows).max(0.0));
-            let share = (1.0 - stay).max(1e-9);
-            let rest = free - if stay > 0.0 { stay * (all + short * row) } else { 0.0 };
-            // Of each row of the horizon, what is held of it and what is known of it, on average.
-            let (held, known) = (share * row / 2.0, (1.0 + stay) * listed / 2.0);
-            // What it takes to get rows out of the largest unit, if that is more than the unit itself.
-            let picked = PICKED as f64 * self.most_rows / rows;
-            let counted = (rest / held).min((rest + spare) / (held + known));
-            let reach = counted.min((rest + spare + largest) / (held + known + picked));
-            let carousel = reach * held;
-            let extraction = 2.0 * carousel * self.scale / (self.with_rows * share).max(1.0);
-            let pieces = (extraction / PACKED_PIECE as f64).clamp(FEWEST_PACKED as f64, PIECES as f64);
-            // Half a piece of each unit is held that is consumed already.
-            let halves = self.units.len() as f64 * share * LEAST_PIECE as f64 / 2.0 * row;
-            let carousel = (carousel / (1.0 + 1.0 / pieces)).min((carousel - halves).max(carousel / 2.0));
-            let horizon = (2.0 * carousel / (row * share)).min(rows).max(1.0);
-            Tuned { horizon, stay, carousel, lists: horizon * known, ..tuned }
-        };
-    }
-
-    /// Whether the lists of rows that are looked ahead at take all that they may.
-    fn is_listed(&self) -> bool {
-        /// Rows of other units may be due sooner than on average.
-        const MORE: f64 = 1.25;
-        self.listing as f64 > self.tuned.lists * MORE + FREE as f64 / self.scale
-    }
-
     /// What to do next. Unless it `may_look` further, what is known so far must do for the extractions that the oldest
     /// segment needs.
     pub(crate) fn next(&mut self, may_look: bool) -> Next {
@@ -506,7 +357,7 @@ impl Plan {
     /// Puts the units that the oldest segment needs in order, those with the nearest ends of horizon first, so that
     /// the first of them need not wait for a walk over the whole horizon.
     fn arrive(&mut self) {
-        let free = (self.tuned.carousel * (1.0 + 1.0 / 8.0) - self.held).max(0.0);
+        let free = (self.tuned.carousel * (1.0 + 1.0 / SWING as f64) - self.held).max(0.0);
         let Some(oldest) = self.ahead.front() else { return };
         let start = oldest.start;
         let mut due: Vec<(u64, u64, u32)> = oldest
@@ -545,7 +396,7 @@ impl Plan {
     fn extract(&mut self, unit: u32, until: u64) -> Extract {
         let keep = self.stays(unit);
         let first = self.first as u32;
-        let Some(oldest) = self.ahead.front_mut() else { return Extract::nothing(unit) };
+        let Some(oldest) = self.ahead.front_mut() else { return Extract { unit, ..Extract::default() } };
         oldest.due.pop();
         let limit = match &mut oldest.stair {
             Some(stair) if !keep => {
@@ -602,41 +453,6 @@ pub(crate) fn fixed(units: u64) -> u64 {
     (units * UNIT).saturating_sub(FREE)
 }
 
-/// The part of the data that stays decoded: `all` takes so many bytes, of which `free` may, a row takes `row` on the
-/// carousel and `listed` in the lists.
-///
-/// With a part `x` of the data on the carousel, its rows wait in half of the horizon `T` and those of all units are
-/// listed, so that `T (x · row + (2 - x) · listed) / 2` is what is left, `free - (1 - x) · all`. Decodes a row are
-/// `x / T`.
-fn staying(all: f64, free: f64, row: f64, listed: f64) -> f64 {
-    let deficit = all - free;
-    if row <= listed {
-        return 0.0;
-    }
-    let root = (deficit * deficit + 2.0 * listed * deficit * all / (row - listed)).max(0.0).sqrt();
-    (1.0 - (deficit + root) / all.max(1.0)).clamp(0.0, 1.0)
-}
-
-impl Extract {
-    fn nothing(unit: u32) -> Self {
-        Self {
-            unit,
-            slots: SlotList::default(),
-            keep: false,
-            decode: false,
-            of_rows: 0,
-            estimate: 0,
-            bytes: 0,
-            whole: 0,
-        }
-    }
-
-    /// Whether only the wanted rows are to be decoded.
-    pub(crate) fn is_sparse(&self) -> bool {
-        !self.keep && super::route::is_sparse(self.slots.len(), self.of_rows)
-    }
-}
-
 /// A number that looks random and depends on nothing else (the finaliser of SplitMix64).
 fn scrambled(seed: u64, number: u64) -> u64 {
     let mut z = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -646,147 +462,4 @@ fn scrambled(seed: u64, number: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rowdex_order::{Global, Order, Sequential};
-
-    /// Decodes of each epoch, of a run over units of these sizes.
-    fn decodes(sizes: &[UnitSize], memory: u64, orders: &dyn Order, batch: u64, epochs: u64) -> (Vec<f64>, u64) {
-        let mut starts = vec![0u64];
-        for size in sizes {
-            starts.push(starts[starts.len() - 1] + size.rows);
-        }
-        let place = |row: u64| {
-            let unit = starts.partition_point(|start| *start <= row) - 1;
-            (unit as u32, (row - starts[unit]) as u32)
-        };
-        let mut plan = Plan::new(sizes, memory, batch, 1);
-        let (mut counts, mut at, mut served, mut decodes) = (Vec::new(), 0, 0, 0);
-        let (len, mut epoch) = (orders.len(), 0);
-        let mut order = orders.epoch(0).unwrap();
-        loop {
-            match plan.next(true) {
-                Next::Look if epoch == epochs => plan.end(),
-                Next::Look => {
-                    let rows = plan.segment_rows().next_multiple_of(batch).min(len - at);
-                    let rows: Vec<_> = (at..at + rows).map(|q| place(order.row(q).unwrap())).collect();
-                    at += rows.len() as u64;
-                    plan.push(&one_by_one(&rows));
-                    if at == len {
-                        (at, epoch) = (0, epoch + 1);
-                        order = orders.epoch(epoch).unwrap();
-                    }
-                }
-                Next::Extract(extract) => decodes += u32::from(extract.decode),
-                Next::Segment(segment) => {
-                    served += segment.parts.iter().map(|(_, rows)| u64::from(*rows)).sum::<u64>();
-                    if served == len {
-                        counts.push(f64::from(decodes) / sizes.len() as f64);
-                        (served, decodes) = (0, 0);
-                    }
-                }
-                Next::End => return (counts, plan.peak()),
-            }
-        }
-    }
-
-    fn one_by_one(places: &[(u32, u32)]) -> Vec<Neighbours> {
-        places.iter().map(|&(unit, slot)| Neighbours { unit, slot, rows: 1 }).collect()
-    }
-
-    fn even(units: usize, rows: u64) -> Vec<UnitSize> {
-        vec![UnitSize { rows, bytes: rows * 100, cost: rows * 100 }; units]
-    }
-
-    fn bytes(sizes: &[UnitSize]) -> f64 {
-        sizes.iter().map(|size| size.bytes as f64).sum()
-    }
-
-    #[test]
-    fn a_group_is_decoded_every_two_memories_under_a_global_order() {
-        let sizes = even(32, 8000);
-        let orders = Global::new(256_000, 1).unwrap();
-        for (part, ideal) in [(0.1, 5.0), (0.25, 2.0), (0.5, 1.0), (0.75, 0.5)] {
-            let memory = (bytes(&sizes) * part) as u64;
-            let (epochs, peak) = decodes(&sizes, memory, &orders, 16, 4);
-            for steady in &epochs[1..3] {
-                assert!((ideal * 0.99..ideal * 1.1 + 0.15).contains(steady), "{part}: {epochs:?}");
-            }
-            assert!(epochs[0] <= ideal * 1.1 + 1.15, "{part}: {epochs:?}");
-            assert!(peak as f64 <= memory as f64 * 1.1, "{part}: {peak} of {memory}");
-        }
-    }
-
-    #[test]
-    fn what_is_known_of_rows_is_a_part_of_the_memory_where_it_is_as_much_as_the_rows() {
-        let rows = 150_000;
-        let sizes = vec![UnitSize { rows, bytes: rows, cost: rows }; 10];
-        let memory = bytes(&sizes) * 0.5;
-        let (epochs, peak) = decodes(&sizes, memory as u64, &Global::new(10 * rows, 1).unwrap(), 256, 3);
-        assert!(peak as f64 <= memory * 1.1, "{peak} of {memory}");
-        // Three bytes are known of each row of one, but for a megabyte in all, and more while it is got out of its
-        // unit.
-        // Rows alone would need one pass.
-        let law = bytes(&sizes) * (1.0 + 3.2) / 2.0 / (memory + FREE as f64);
-        assert!((law..law * 2.2).contains(&epochs[1]), "{epochs:?}, {law}");
-    }
-
-    #[test]
-    fn everything_is_decoded_once_when_it_fits() {
-        let sizes = even(64, 2000);
-        for memory in [1.0, 3.0] {
-            let memory = (bytes(&sizes) * memory) as u64;
-            let (epochs, _) = decodes(&sizes, memory, &Global::new(128_000, 1).unwrap(), 16, 3);
-            assert_eq!(epochs, [1.0, 0.0, 0.0]);
-        }
-    }
-
-    #[test]
-    fn an_order_that_follows_the_files_is_a_scan() {
-        let sizes = even(64, 2000);
-        for part in [0.03, 0.1, 0.5] {
-            let memory = (bytes(&sizes) * part) as u64;
-            let (epochs, peak) = decodes(&sizes, memory, &Sequential::new(128_000).unwrap(), 16, 3);
-            assert!(epochs.iter().all(|epoch| *epoch <= 1.1), "{part}: {epochs:?}");
-            assert!(peak as f64 <= memory as f64 * 1.05, "{part}: {peak} of {memory}");
-        }
-    }
-
-    #[test]
-    fn groups_of_all_sizes_keep_to_the_memory() {
-        let size = |unit: u64| UnitSize { rows: 50 * (unit % 17), bytes: 5000 * (unit % 17), cost: 5000 * (unit % 17) };
-        let sizes: Vec<UnitSize> = (0..200).map(size).collect();
-        let rows = sizes.iter().map(|size| size.rows).sum();
-        let memory = bytes(&sizes) / 10.0;
-        let (epochs, peak) = decodes(&sizes, memory as u64, &Global::new(rows, 1).unwrap(), 16, 4);
-        assert!(epochs[1..3].iter().all(|epoch| (4.0..8.0).contains(epoch)), "{epochs:?}");
-        assert!(peak as f64 <= memory * 1.1, "{peak} of {memory}");
-    }
-
-    #[test]
-    fn groups_that_cost_more_are_decoded_less_often() {
-        let mut sizes = even(64, 2000);
-        sizes[..8].iter_mut().for_each(|size| size.cost *= 9);
-        let mut plan = Plan::new(&sizes, bytes(&sizes) as u64 / 10, 16, 1);
-        plan.units.iter_mut().for_each(|unit| unit.seen = true);
-        let dear = plan.until(0, 0) as f64 / plan.until(63, 0) as f64;
-        assert!((2.5..3.1).contains(&dear), "{dear}");
-    }
-
-    #[test]
-    fn the_first_batch_asks_for_no_group_but_its_own() {
-        let mut plan = Plan::new(&even(64, 2000), 1 << 20, 4, 1);
-        let mut asked = 0;
-        loop {
-            match plan.next(true) {
-                Next::Look => {
-                    let rows: Vec<_> = (0..plan.segment_rows()).map(|i| ((i * 7 % 64) as u32, 0)).collect();
-                    plan.push(&one_by_one(&rows));
-                }
-                Next::Extract(_) => asked += 1,
-                _ => break,
-            }
-        }
-        assert_eq!(asked, 4);
-    }
-}
+mod tests;

@@ -161,6 +161,14 @@ impl Cost {
     }
 }
 
+/// Decodes, bytes and requests of each of these epochs, from what it took up to the beginning of each.
+fn an_epoch(epochs: &[Cost], first: usize, end: usize) -> (f64, u64, u64) {
+    let (Some(before), Some(after)) = (epochs.get(first), epochs.get(end)) else { return (0.0, 0, 0) };
+    let count = end.saturating_sub(first).max(1) as u64;
+    let decodes = (after.decodes - before.decodes) as f64 / count as f64;
+    (decodes, (after.bytes - before.bytes) / count, ((after.requests - before.requests) / count as f64) as u64)
+}
+
 impl Simulation<'_> {
     fn of(
         &self,
@@ -192,7 +200,7 @@ impl Simulation<'_> {
                 }
                 Planned::Extract(_) => {}
                 Planned::Segment(range, _) => {
-                    if range.batches.end == range.plans.count() {
+                    if range.batches.end == range.all.count() {
                         epochs.push(cost);
                     }
                 }
@@ -200,16 +208,11 @@ impl Simulation<'_> {
                 Planned::End(None) => break,
             }
         }
-        let of = |first: usize, end: usize| -> (f64, u64, u64) {
-            let (Some(before), Some(after)) = (epochs.get(first), epochs.get(end)) else { return (0.0, 0, 0) };
-            let count = end.saturating_sub(first).max(1) as u64;
-            let decodes = (after.decodes - before.decodes) as f64 / count as f64;
-            (decodes, (after.bytes - before.bytes) / count, ((after.requests - before.requests) / count as f64) as u64)
-        };
-        let (first_decodes, first_bytes_read, first_requests) = of(0, 1);
+        let (first_decodes, first_bytes_read, first_requests) = an_epoch(&epochs, 0, 1);
         // The last epoch is left out, because nothing is read for one that would follow.
         let all = epochs.len() - 1;
-        let (decodes, bytes_read, requests) = if all >= 3 { of(all / 2, all - 1) } else { of(0, all) };
+        let (first, end) = if all >= 3 { (all / 2, all - 1) } else { (0, all) };
+        let (decodes, bytes_read, requests) = an_epoch(&epochs, first, end);
         let with_rows = (0..).zip(self.sizes).filter(|(_, size)| size.rows > 0);
         let units = with_rows.map(|(unit, _)| self.units.decodes(unit, Slots::All)).sum::<u64>().max(1) as f64;
         Ok(Prediction {
@@ -219,13 +222,11 @@ impl Simulation<'_> {
             decodes,
             first_bytes_read,
             bytes_read,
-            first_requests: first_requests + self.units.opening_requests(),
+            first_requests: first_requests + self.units.groups().opening_requests(),
             requests,
-            first_batch_decodes: 0,
-            units: 0,
-            least_memory: 0,
             bookkeeping_bytes: driver.plan.most_listed().saturating_mul(self.scale),
             peak_bytes: self.peak(&driver.plan, &met).saturating_mul(self.scale),
+            ..Prediction::default()
         })
     }
 
@@ -252,7 +253,7 @@ impl Simulation<'_> {
             let full = |slot: &u32| u32::try_from(u64::from(*slot) * self.scale).unwrap_or(u32::MAX);
             let mut touched: Vec<u32> = slots.iter().map(|slot| self.units.row_group_of(unit, full(slot))).collect();
             touched.dedup();
-            return self.units.fetch_run(&touched);
+            return self.units.groups().fetch_run(&touched);
         }
         let runs = if scattered { runs * self.scale } else { runs };
         self.units.fetch(unit, Reads::Some(rows * self.scale, runs))

@@ -88,7 +88,7 @@ impl Faults {
         let Fault::Substitute { seed } = fault else { return Ok(Self::default()) };
         let rows = units.sizes().iter().map(|size| size.rows).fold(0, u64::saturating_add);
         let circle = Global::new(rows, seed)?.epoch(u64::MAX)?;
-        let errors = (0..units.num_row_groups()).map(|_| Once::new()).collect();
+        let errors = (0..units.groups().count()).map(|_| Once::new()).collect();
         Ok(Self { circle: Some(circle), errors, rows_lost: AtomicU64::new(0) })
     }
 

@@ -8,130 +8,25 @@
 //! It never waits for ever: an extraction that the next segment needs is asked for whatever memory it takes, once
 //! nothing else goes on and the consumer has taken all that there is.
 
+mod told;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+pub(crate) use self::told::{Extracted, Extraction, Limits, Measured, Outlook, Read, Step, Task};
 use super::lookahead::{Found, Lookahead};
-use super::plan::{Extract, PICKED};
+use super::plan::{Extract, PICKED, SWING};
 use rowdex_io::source::Link;
 
 /// Segments of more epochs than the consumer's and so many are not planned before it takes some: preparing an epoch may
 /// take time and memory in proportion to the rows.
 const EPOCHS_AHEAD: u64 = 2;
 
-/// What a schedule has to keep to.
-#[derive(Debug, Clone)]
-pub(crate) struct Limits {
-    /// Bytes that may be in memory.
-    pub(crate) memory: u64,
-    /// How many decode at once.
-    pub(crate) threads: usize,
-    /// How many extractions are planned before the first of them has begun, those that are read ahead left out.
-    pub(crate) extractions_planned: usize,
-    /// Batches that may wait for the consumer; `None` leaves it to the plan.
-    pub(crate) batches_waiting: Option<usize>,
-    /// Row groups that may be read ahead at once.
-    pub(crate) reads: usize,
-    /// Whether an extraction waits for what is read ahead for it, while other things are done.
-    pub(crate) waits_for_reads: bool,
-}
-
 /// By how much a loader with so many threads may exceed its memory: rows fill it, and the largest row group must be
-/// decoded besides them. So that the other threads need not wait for that, each may have another one, within an eighth
-/// of the memory and one row group.
+/// decoded besides them. So that the other threads need not wait for that, each may have another one, within one row
+/// group and the part of the memory by which rows come and go as planned.
 pub(crate) fn excess(largest: u64, memory: u64, threads: usize) -> u64 {
     let others = largest.saturating_mul(threads.saturating_sub(1) as u64);
-    largest.saturating_add(others.min(largest.saturating_add(memory / 8)))
-}
-
-/// What to do next.
-#[derive(Debug)]
-pub(crate) enum Task {
-    /// Tell the plan what was measured, then ask it for its next step: [`Schedule::planned`] comes of it.
-    Plan(Vec<Measured>),
-    /// Start reading: [`Schedule::read_started`].
-    Read(Read),
-    /// Get rows of a row group: [`Schedule::extracted`].
-    Extract(Extraction),
-    /// Assemble the oldest segment that was planned and not assembled, of this number: [`Schedule::assembled`].
-    Assemble(u64),
-}
-
-/// What the plan is to know.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Measured {
-    /// Bytes of rows that are kept, estimated and real.
-    Kept(u64, u64),
-    /// Bytes of a row group as it is decoded, estimated and real.
-    Decoded(u64, u64),
-    /// What the rows that are held may take from now on.
-    Memory(u64),
-}
-
-/// What the plan came to.
-#[derive(Debug)]
-pub(crate) enum Step {
-    Walked,
-    Extract(Extract),
-    Segment {
-        epoch: u64,
-    },
-    /// The end of the run; more may come after.
-    End,
-}
-
-/// What the plan knows of what comes.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Outlook {
-    /// How many segments may wait for the consumer.
-    pub(crate) segments_ready: usize,
-    /// About how many bytes the batches of a segment take.
-    pub(crate) segment_bytes: u64,
-    /// What rows will take in memory when all that is planned was done.
-    pub(crate) held: u64,
-    /// What is known of units, and of the rows that are looked ahead at.
-    pub(crate) listing: u64,
-    /// About how many bytes the largest row group takes when decoded.
-    pub(crate) largest: u64,
-}
-
-/// A read to start ahead of the extraction of the same number.
-#[derive(Debug)]
-pub(crate) struct Read {
-    pub(crate) number: u64,
-    pub(crate) unit: u32,
-    /// The slots to read, if not all of the row group.
-    pub(crate) slots: Option<Vec<u32>>,
-    /// About how many bytes the row group takes when decoded.
-    pub(crate) whole: u64,
-}
-
-/// An extraction to do now.
-#[derive(Debug)]
-pub(crate) struct Extraction {
-    pub(crate) number: u64,
-    pub(crate) extract: Extract,
-    /// Whether the row group has stayed decoded.
-    pub(crate) stayed: bool,
-    /// The memory that is set aside for it.
-    needs: u64,
-    found: Found,
-}
-
-/// What came of an extraction.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Extracted {
-    /// Row groups that were decoded for it.
-    pub(crate) decodes: u64,
-    /// Bytes of the rows that it brought; none if it failed.
-    pub(crate) rows: Option<u64>,
-    /// Bytes of the row group, if that stays decoded.
-    pub(crate) stays: Option<u64>,
-    /// Bytes of the row group as it was decoded, estimated and real, if all of it was.
-    pub(crate) decoded: Option<(u64, u64)>,
-    /// About how many bytes besides the rows were in memory at the worst moment.
-    pub(crate) staged: u64,
-    /// Bytes that are kept from now on of where long values of the row group lie.
-    pub(crate) places: u64,
+    largest.saturating_add(others.min(largest.saturating_add(memory / SWING)))
 }
 
 /// Decides what is done next.
@@ -307,8 +202,10 @@ impl Schedule {
     fn next_plan(&mut self) -> Option<Task> {
         let Planning { under_way, ended, outlook, .. } = &self.planning;
         // Until a row group is decoded nobody knows what rows really take, so no more is planned than must be; or,
-        // where that would cost the latency of a store once more, than does no harm if they take several times as much.
-        let harmless = self.reads.lookahead.reserve() > 0 && outlook.held < self.limits.memory / 8;
+        // where that would cost the latency of a store once more, than fits if they take this many times as much, which
+        // strings behind a dictionary hardly exceed.
+        const MORE: u64 = 8;
+        let harmless = self.reads.lookahead.reserve() > 0 && outlook.held < self.limits.memory / MORE;
         let unmeasured = self.extractions.decodes == 0 && self.extractions.next > 0 && !harmless;
         let ahead = self.limits.extractions_planned + self.reads.under_way.len();
         let far = |epochs: &VecDeque<u64>| epochs.back().zip(epochs.front()).map_or(0, |(last, first)| last - first);
@@ -326,7 +223,8 @@ impl Schedule {
     /// Bytes of what is read of a row group and of its open pages, which are about as many as it has when decoded and
     /// half as many, beyond those that are free for each thread.
     fn read(&self, whole: u64) -> u64 {
-        /// For all threads together.
+        /// For all threads together: row groups of the usual sizes have no more, and it is a part of the constant that
+        /// a loader takes besides its memory.
         const FREE: u64 = 16 << 20;
         (whole + whole / 2).saturating_sub(FREE / self.limits.threads.max(1) as u64)
     }
@@ -342,8 +240,11 @@ impl Schedule {
 
     /// How many segments may be planned before their rows are there.
     fn segments_planned(&self) -> usize {
-        // So far ahead that the memory, not the plan, is what holds the threads up.
+        // So far ahead that the memory, not the plan, is what holds the threads up: as segments are at most a 128th of
+        // the memory each, these are by how much it may be exceeded.
         const SEGMENTS_PLANNED: usize = 16;
+        // Lists of what small segments are made of would take more than their rows.
+        const MOST: usize = 1 << 12;
         let outlook = &self.planning.outlook;
         let ahead = self.reads.lookahead.bytes(outlook.held);
         if ahead <= self.memory.read_ahead && !self.extractions.planned.is_empty() {
@@ -354,7 +255,7 @@ impl Schedule {
         let (read, decoded) = self.reads.expansion;
         let decoded = u128::from(ahead) * u128::from(decoded.max(1)) / u128::from(read.max(1));
         let segments = (decoded + u128::from(self.excess())) / u128::from(outlook.segment_bytes.max(1));
-        SEGMENTS_PLANNED + usize::try_from(segments).unwrap_or(usize::MAX).min(1 << 12)
+        SEGMENTS_PLANNED + usize::try_from(segments).unwrap_or(usize::MAX).min(MOST)
     }
 
     fn may_read_ahead(&self) -> bool {
@@ -583,10 +484,14 @@ impl Staged {
         (whole as f64 * self.0) as u64
     }
 
-    /// Follows the truth quickly when it is worse than believed, and slowly when it is better.
+    /// Follows the truth at once when it is worse than believed, because memory is at stake, and over some extractions
+    /// when it is better, because the next unit may be like those before.
     fn add(&mut self, bytes: u64, whole: u64) {
+        /// A unit that takes more times what was expected has sizes that are told wrongly, which the plan learns.
+        /// Nothing would be decoded beside it otherwise for as long as this is believed.
+        const MOST: f64 = 4.0;
         let real = bytes as f64 / whole.max(1) as f64;
-        self.0 = real.max(self.0 * 0.75 + real * 0.25).min(4.0);
+        self.0 = real.max(self.0 * 0.75 + real * 0.25).min(MOST);
     }
 }
 

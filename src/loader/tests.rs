@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow::array::{
-    ArrayRef, AsArray, Int32Builder, LargeBinaryArray, ListBuilder, StringArray, StringViewArray,
-    TimestampMillisecondArray, UInt64Array,
+    ArrayRef, AsArray, BooleanArray, Int32Builder, LargeBinaryArray, ListBuilder, RecordBatch, StringArray,
+    StringViewArray, TimestampMillisecondArray, UInt64Array,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
 use parquet::arrow::ArrowWriter;
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use self::plans::Cut;
 use super::extract::Serving;
-use super::groups::{Fetch, Reads, RowForm, Unit, UnitSize};
+use super::groups::{Fetch, Groups, Reads, RowForm, Unit, UnitSize};
 use super::recovery::{Found, Recovery};
 use super::*;
 use crate::builder::IndexBuilder;

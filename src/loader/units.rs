@@ -13,7 +13,6 @@ use arrow::array::RecordBatch;
 use super::groups::{Fetch, Groups, LongValues, Reads, RowForm, Unit, UnitSize};
 use crate::dataset::{Prefetch, RunPart, Slots};
 use rowdex_base::error::Result;
-use rowdex_io::source::Link;
 use rowdex_parquet::{RowSink, WholeBatch};
 
 /// Decoded bytes of a unit, at most: the cost of a unit is small beside that of its bytes.
@@ -89,9 +88,9 @@ impl Units {
         self.joined.as_ref().map_or_else(|| self.groups.count(), |joined| joined.sizes.len() as u32)
     }
 
-    /// How many row groups they are made of.
-    pub(crate) fn num_row_groups(&self) -> u32 {
-        self.groups.count()
+    /// The row groups that they are made of.
+    pub(crate) fn groups(&self) -> &dyn Groups {
+        &*self.groups
     }
 
     /// In which form their rows come.
@@ -186,16 +185,6 @@ impl Units {
         self.groups.fetch_run(&touched)
     }
 
-    /// What is read to decode all rows of these row groups together.
-    pub(crate) fn fetch_run(&self, row_groups: &[u32]) -> Fetch {
-        self.groups.fetch_run(row_groups)
-    }
-
-    /// Requests for all files together, before anything is read of their row groups.
-    pub(crate) fn opening_requests(&self) -> u64 {
-        self.groups.opening_requests()
-    }
-
     /// Reads and decodes rows of a unit on the calling thread, and hands them to the sink. What was read ahead is used.
     pub(crate) fn read(
         &self,
@@ -244,16 +233,6 @@ impl Units {
             [RunPart { row_group, slots }] => self.groups.prefetch(*row_group, some(slots.as_deref())),
             _ => None,
         }
-    }
-
-    /// How fast what is read remotely comes; `None` before anything did.
-    pub(crate) fn link(&self) -> Option<Link> {
-        self.groups.link()
-    }
-
-    /// Brings rows to the types that are served.
-    pub(crate) fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        self.groups.output(batch)
     }
 
     /// What to read of each row group of a unit.

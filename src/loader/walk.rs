@@ -31,18 +31,18 @@ pub(crate) trait Walk: Debug + Send {
     fn epoch(&self) -> u64;
 
     /// Whether there is something to walk over after the end was reached, because it has come since.
-    fn has_more(&self) -> bool {
+    fn has_more(&mut self) -> bool {
         false
     }
 }
 
 /// One epoch of all the ranks that a loader serves.
 #[derive(Debug)]
-struct EpochPlans {
+struct EpochBatches {
     ranks: Vec<EpochPlan>,
 }
 
-impl EpochPlans {
+impl EpochBatches {
     fn new(samplers: &[DistributedSampler], epoch: u64) -> Result<Self> {
         let ranks = samplers.iter().map(|sampler| sampler.plan(epoch)).collect::<Result<Vec<_>>>()?;
         Ok(Self { ranks })
@@ -55,7 +55,7 @@ impl EpochPlans {
 }
 
 /// Batch `b` is that of rank `b mod ranks` at step `b / ranks`, counted from the beginning of the epoch.
-impl Batches for EpochPlans {
+impl Batches for EpochBatches {
     fn count(&self) -> u64 {
         self.steps(0).saturating_mul(self.ranks.len() as u64)
     }
@@ -74,12 +74,12 @@ impl Batches for EpochPlans {
     }
 }
 
-/// Some of the batches of `plans`, one after another.
+/// Some of `all` batches, one after another.
 #[derive(Debug, Clone)]
 pub(crate) struct BatchRange {
     /// The number of the epoch that they are from.
     pub(crate) epoch: u64,
-    pub(crate) plans: Arc<dyn Batches>,
+    pub(crate) all: Arc<dyn Batches>,
     pub(crate) batches: Range<u64>,
     /// Rows served instead of those that the order has, by their place among the rows of the range.
     pub(crate) replaced: Vec<(usize, u64)>,
@@ -94,7 +94,7 @@ pub(crate) struct Epochs {
     next: u64,
     /// Epochs to serve, the current one included; `None` is without end.
     left: Option<u64>,
-    plans: Option<Arc<EpochPlans>>,
+    plans: Option<Arc<EpochBatches>>,
     batch: BatchPlan,
 }
 
@@ -105,14 +105,14 @@ impl Epochs {
     }
 
     /// The plans of the epoch that the next batch is from.
-    fn plans(&mut self) -> Result<Option<Arc<EpochPlans>>> {
+    fn plans(&mut self) -> Result<Option<Arc<EpochBatches>>> {
         loop {
             if self.left == Some(0) {
                 return Ok(None);
             }
             let plans = match &self.plans {
                 Some(plans) => Arc::clone(plans),
-                None => Arc::clone(self.plans.insert(Arc::new(EpochPlans::new(&self.samplers, self.epoch)?))),
+                None => Arc::clone(self.plans.insert(Arc::new(EpochBatches::new(&self.samplers, self.epoch)?))),
             };
             self.next = self.next.max(plans.first());
             if self.next < plans.count() {
@@ -145,7 +145,7 @@ impl Walk for Epochs {
             rows += self.batch.rows.len() as u64;
             self.next += 1;
         }
-        Ok(Some(BatchRange { epoch: self.epoch, batches: first..self.next, plans, replaced: Vec::new() }))
+        Ok(Some(BatchRange { epoch: self.epoch, batches: first..self.next, all: plans, replaced: Vec::new() }))
     }
 
     fn epoch(&self) -> u64 {

@@ -207,6 +207,25 @@ impl Client {
         }
     }
 
+    /// What the reader says next. If that is not there yet, the reader is told that this rank waits.
+    fn receive(&self, at: &mut At, connection: &Connection, until: Option<Instant>) -> Result<Received> {
+        let stop = &self.shared.stop;
+        let mut received = connection.receive(&mut at.buffer, stop, Some(Duration::ZERO))?;
+        if matches!(received, Received::TimedOut) {
+            if !at.waits {
+                connection.send(&waiting(), None, stop)?;
+                at.waits = true;
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            received = connection.receive(&mut at.buffer, stop, left)?;
+            if matches!(received, Received::TimedOut) {
+                return Err(timed_out());
+            }
+        }
+        at.waits = false;
+        Ok(received)
+    }
+
     /// The batches of a memory file.
     fn unpack(&self, parcel: &Parcel, file: &std::fs::File, at: &mut At) -> Result<Assembled> {
         let rows = usize::try_from(parcel.rows).unwrap_or(usize::MAX);
@@ -235,6 +254,14 @@ impl Client {
     }
 }
 
+/// The error of a reader that has ended without a word.
+fn gone(connection: &Connection, host: Option<u32>) -> Error {
+    let host = host.map_or_else(|| "`rowdex serve`".to_owned(), |rank| format!("rank {rank}"));
+    let process = connection.peer();
+    let message = format!("the reader that this machine's ranks share has ended (process {process}, {host})");
+    Error::new(ErrorKind::Io, message).with_hint("see how that process ended, and go on from the last state")
+}
+
 impl Deliver for Client {
     fn next(&self, until: Option<Instant>) -> Result<Option<Assembled>> {
         let at = &mut *self.lock();
@@ -252,20 +279,7 @@ impl Deliver for Client {
                 connection.send(&self.hello(at), None, &self.shared.stop)?;
                 at.stage = Stage::Asked;
             }
-            let mut received = connection.receive(&mut at.buffer, &self.shared.stop, Some(Duration::ZERO))?;
-            if matches!(received, Received::TimedOut) {
-                if !at.waits {
-                    connection.send(&waiting(), None, &self.shared.stop)?;
-                    at.waits = true;
-                }
-                let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-                received = connection.receive(&mut at.buffer, &self.shared.stop, left)?;
-                if matches!(received, Received::TimedOut) {
-                    return Err(timed_out());
-                }
-            }
-            at.waits = false;
-            let (length, file) = match received {
+            let (length, file) = match self.receive(at, &connection, until)? {
                 Received::Message(length, file) => (length, file),
                 Received::Stopped => return Err(closed()),
                 Received::Gone | Received::TimedOut if self.shared.stop.is_set() => return Err(closed()),
@@ -275,12 +289,7 @@ impl Deliver for Client {
                     continue;
                 }
                 Received::Gone | Received::TimedOut => {
-                    let host = host.map_or_else(|| "`rowdex serve`".to_owned(), |rank| format!("rank {rank}"));
-                    let process = connection.peer();
-                    let message =
-                        format!("the reader that this machine's ranks share has ended (process {process}, {host})");
-                    return Err(Error::new(ErrorKind::Io, message)
-                        .with_hint("see how that process ended, and go on from the last state"));
+                    return Err(gone(&connection, host));
                 }
             };
             let (visit, answer) = Answer::parse(at.buffer.get(..length).unwrap_or_default())?;

@@ -202,8 +202,8 @@ impl Walk for Lanes {
         }
         let Some(epoch) = of.filter(|_| !batches.is_empty()) else { return Ok(None) };
         let count = batches.len() as u64;
-        let plans = Arc::new(Several { batches });
-        Ok(Some(BatchRange { epoch, plans, batches: 0..count, replaced: Vec::new() }))
+        let all = Arc::new(Several { batches });
+        Ok(Some(BatchRange { epoch, all, batches: 0..count, replaced: Vec::new() }))
     }
 
     fn epoch(&self) -> u64 {
@@ -234,7 +234,7 @@ mod tests {
         while let Some(range) = lanes.next_range(30, &mut |_| Ok(())).unwrap() {
             for b in range.batches {
                 let mut batch = BatchPlan::default();
-                let rank = range.plans.fill(b, &mut batch).unwrap();
+                let rank = range.all.fill(b, &mut batch).unwrap();
                 assert_eq!(batch.epoch, range.epoch);
                 found.push((rank, batch.epoch, batch.step));
             }

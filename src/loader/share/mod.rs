@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use arrow::datatypes::Schema;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::facts::{Fact, WORKERS};
@@ -147,14 +148,6 @@ impl Share {
         let shard = sampler.shard();
         let ranks = self.ranks_here(shard)?;
         let address = self.address()?;
-        let schema = &units.form().served;
-        let columns: Vec<String> =
-            schema.fields().iter().map(|field| format!("{} ({})", field.name(), field.data_type())).collect();
-        let columns = columns.join(", ");
-        let columns = match columns.len() {
-            0..=400 => columns,
-            _ => format!("{} columns, {:016x}", schema.fields().len(), xxh3_64(columns.as_bytes())),
-        };
         let number =
             |number: Option<usize>| number.map_or_else(|| "the default".to_owned(), |number| number.to_string());
         let said = true;
@@ -162,7 +155,7 @@ impl Share {
         let fails = self.fails.unwrap_or(false);
         let facts = [
             ("dataset", format!("{dataset:016x}"), said),
-            ("columns", columns, said),
+            ("columns", told_columns(&units.form().served), said),
             ("order", format!("{} {:016x}", sampler.given().name(), sampler.given().fingerprint()), said),
             ("batch size", sampler.batch_size().to_string(), said),
             ("drop_last_batch", sampler.drops_last_batch().to_string(), said),
@@ -234,6 +227,16 @@ impl Share {
     #[cfg(not(target_os = "linux"))]
     fn address(&self) -> Result<String> {
         Err(invalid("ranks share a reader on Linux only").with_hint("leave it out: each rank then reads for itself"))
+    }
+}
+
+/// Names and types of columns, in a line of some length.
+fn told_columns(schema: &Schema) -> String {
+    let columns = schema.fields().iter().map(|field| format!("{} ({})", field.name(), field.data_type()));
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    match columns.len() {
+        0..=400 => columns,
+        _ => format!("{} columns, {:016x}", schema.fields().len(), xxh3_64(columns.as_bytes())),
     }
 }
 

@@ -1,0 +1,87 @@
+//! What a loader serves, and what it tells of its work.
+
+use std::time::Duration;
+
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::buffer::BooleanBuffer;
+
+use super::part::Part;
+use super::recovery::Substituted;
+
+/// The rows of one step on one rank.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batch {
+    /// The epoch that it is from.
+    pub epoch: u64,
+    /// Which step of the epoch, from 0. After resuming within an epoch they go on: see [`EpochPlan::first_step`].
+    ///
+    /// [`EpochPlan::first_step`]: rowdex_order::sampler::EpochPlan::first_step
+    pub step: u64,
+    /// How many steps the epoch has in all, wherever the run was resumed.
+    pub steps: u64,
+    /// The rank that it is for.
+    pub rank: u32,
+    /// The rows, with the dataset's schema. Up to 16 batches that follow each other share their memory if they have no
+    /// more than a MiB together, so a batch that is kept may keep as much.
+    pub records: RecordBatch,
+    /// The row ids, one for each row.
+    pub row_ids: Vec<u64>,
+    /// Which of the rows stand in for others that could not be read, in rising order: see
+    /// [`Fault::Substitute`](super::Fault::Substitute).
+    pub substituted: Vec<Substituted>,
+    /// How many of the rows are pads, which another rank or an earlier step serves too. These are always the last ones.
+    pub pads: usize,
+    pub(crate) part: Part,
+}
+
+impl Batch {
+    /// Whether this is the last step of its epoch.
+    pub fn is_last(&self) -> bool {
+        self.steps_left() == 0
+    }
+
+    /// How many steps of its epoch come after this one.
+    pub fn steps_left(&self) -> u64 {
+        self.steps.saturating_sub(self.step).saturating_sub(1)
+    }
+
+    /// Which rows are pads, as a column beside [`records`](Self::records).
+    pub fn pad_mask(&self) -> BooleanArray {
+        let own = self.row_ids.len().saturating_sub(self.pads);
+        BooleanArray::new(BooleanBuffer::collect_bool(self.row_ids.len(), |row| row >= own), None)
+    }
+}
+
+/// What a loader did since it was started, or started again. Times are as on a clock, added up over the threads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoaderStats {
+    /// Row groups decoded, whole or in part, or taken from a disk tier, which
+    /// [`Dataset::tier_counters`](crate::dataset::Dataset::tier_counters) tells apart.
+    pub decodes: u64,
+    /// Times that rows of a row group were picked out, from one just decoded or from one that stayed. Small row groups
+    /// that are held as one [unit](super::Prediction::units) count once.
+    pub extractions: u64,
+    /// Rows that stand in for others that could not be read: see [`Fault::Substitute`](super::Fault::Substitute).
+    pub substituted: u64,
+    /// Rows put into batches; some of them may wait to be asked for.
+    pub rows: u64,
+    /// Bytes held now: rows on the carousel, row groups that stay, those being decoded, batches that wait, and the
+    /// places of long values that are read one by one.
+    pub held_bytes: u64,
+    /// The most that was ever held.
+    pub peak_bytes: u64,
+    /// Time that the threads together spent walking the order and deciding what to read.
+    pub planning: Duration,
+    /// Time that they spent reading and decoding.
+    pub decoding: Duration,
+    /// Time that they spent picking rows out of what was decoded.
+    pub extracting: Duration,
+    /// Time that they spent putting batches together.
+    pub assembling: Duration,
+    /// How many steps the rank that is farthest is ahead of the one that is last, if ranks [share](super::Share) a
+    /// reader.
+    pub drift: u64,
+    /// Bytes of batches that were sent to ranks and not taken yet, if ranks share a reader.
+    pub window_bytes: u64,
+}

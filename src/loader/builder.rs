@@ -1,0 +1,205 @@
+//! Options of a loader.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::groups::{Groups, sealed};
+use super::lookahead::Lookahead;
+use super::predict::{self, Prediction};
+use super::recovery::Fault;
+use super::share::{Server, Share};
+use super::units::Units;
+use super::{Loader, Options};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_order::sampler::DistributedSampler;
+
+/// Options of a [`Loader`], from [`Loader::builder`].
+#[derive(Debug, Clone)]
+pub struct LoaderBuilder {
+    pub(super) dataset: Arc<dyn sealed::RowGroups>,
+    pub(super) groups: Arc<dyn Groups>,
+    pub(super) samplers: Vec<DistributedSampler>,
+    pub(super) share: Option<Share>,
+    pub(super) options: Options,
+}
+
+impl LoaderBuilder {
+    /// How many bytes to hold at most: decoded rows, those being decoded, the batches that wait, and what is known of
+    /// row groups and of the rows that are looked ahead at ([`Prediction::bookkeeping_bytes`]). Default: 1 GiB.
+    ///
+    /// It may be exceeded by an eighth, as rows come and go, and by two row groups, or by the rows of two batches where
+    /// these take more. What is resident besides is a constant: compressed bytes, open pages, and what the allocator
+    /// keeps. See `docs/performance.md`.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        (self.options.memory, self.options.given.memory) = (bytes, true);
+        self
+    }
+
+    /// How many threads the loader has. With 0 all work is done on the thread that asks for batches. Default: 2.
+    ///
+    /// What is served does not depend on it. No thread exists before the first batch is asked for, nor after the end.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        (self.options.threads, self.options.given.threads) = (threads, true);
+        self
+    }
+
+    /// How many finished batches may wait to be asked for, about. Default: a few, fewer of wide rows than of narrow
+    /// ones.
+    #[must_use]
+    pub fn read_ahead(mut self, batches: usize) -> Self {
+        self.options.read_ahead = Some(batches);
+        self
+    }
+
+    /// How many row groups of an object store may be on their way at once, those being decoded left out. Default: as
+    /// many as the link holds; local files are not read ahead.
+    ///
+    /// Unless chosen here, more is asked for when a row group was late, up to twice the latency of the store times the
+    /// rate at which it delivers, and less when row groups lie about. However much that is, it takes up to a quarter of
+    /// the [memory](Self::memory) from the rows that are held, what the order has no use for besides, and one row
+    /// group.
+    #[must_use]
+    pub fn read_concurrency(mut self, row_groups: usize) -> Self {
+        self.options.read_concurrency = Some(row_groups);
+        self
+    }
+
+    /// How many epochs the run has: it ends before epoch `epochs`, wherever it was started or resumed. Default: no end.
+    #[must_use]
+    pub fn epochs(mut self, epochs: u64) -> Self {
+        self.options.epochs = Some(epochs);
+        self
+    }
+
+    /// How long to wait for a batch. Whoever asks for one that is not there by then gets an error of the kind
+    /// [`TimedOut`](ErrorKind::TimedOut), and may do something else and ask again: nothing is lost. Default: for ever.
+    ///
+    /// A loader without threads finishes the row group at hand first. Meeting the other ranks of a shared reader, which
+    /// answers at once unless it is stopped, is waited for in any case.
+    #[must_use]
+    pub fn max_wait(mut self, most: Duration) -> Self {
+        self.options.max_wait = Some(most);
+        self
+    }
+
+    /// Serves top-level string and binary columns as `Utf8View` and `BinaryView`, whatever their types are. Default:
+    /// no, with the schema's own types.
+    ///
+    /// Their values are then not copied into batches, which is worth it for wide ones. In exchange a batch keeps alive
+    /// what its values are in: a part of the rows that are held, or row groups that stay decoded. So let go of batches
+    /// soon, or copy what is to be kept; what waiting batches keep is counted by the values that they show.
+    #[must_use]
+    pub fn with_views(mut self, views: bool) -> Self {
+        self.groups = self.dataset.row_groups(views).0;
+        self
+    }
+
+    /// What to do about a row group that cannot be read. Default: [`Fault::Fail`].
+    ///
+    /// Set it alike on all ranks, or they serve different rows.
+    #[must_use]
+    pub fn on_fault(mut self, fault: Fault) -> Self {
+        self.options.fault = fault;
+        self
+    }
+
+    /// Serves the batches of these ranks, too: at every step one after another, the first sampler's first. All together
+    /// share the memory, so it goes as far as if there were one rank.
+    #[must_use]
+    pub fn and_ranks(mut self, samplers: impl IntoIterator<Item = DistributedSampler>) -> Self {
+        self.samplers.extend(samplers);
+        self
+    }
+
+    /// Shares one reader with the loaders of the other ranks on this machine: each row group is decoded for all of
+    /// them, and [memory](Self::memory) and [threads](Self::threads) are those of the machine. Default: no.
+    ///
+    /// What each rank gets stays the same, to the bit. All ranks of the machine need the same arguments. With a
+    /// [worker's](DistributedSampler::worker) sampler the reader is that of all workers of all ranks. Linux only. See
+    /// `docs/share.md`.
+    #[must_use]
+    pub fn share(mut self, share: Share) -> Self {
+        self.share = Some(share);
+        self
+    }
+
+    /// What the loader will do, from the index alone. Takes a fraction of a second, or more for long orders of other
+    /// sorts than `global` and `sequential`, through which it walks row by row.
+    ///
+    /// No data file is read, but for a few footers where the index was built without them.
+    ///
+    /// With [`share`](Self::share) it is what the reader will do for the ranks of this machine, whose numbers are taken
+    /// to follow each other.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Order::epoch`](rowdex_order::Order::epoch), and `OutOfRange` if the order has a row that is not
+    /// there. With `share` those of [`build`](Self::build), too.
+    pub fn predict(&self) -> Result<Prediction> {
+        let memory = self.options.memory;
+        let units = self.units();
+        let ahead = Lookahead::new(&units, memory, self.options.threads, self.options.read_concurrency).reserve();
+        let samplers = match (&self.share, &self.samplers[..]) {
+            (Some(share), [sampler]) => share.ranks_of(sampler)?,
+            _ => self.samplers.clone(),
+        };
+        predict::predict(&units, &samplers.into(), memory - ahead, self.options.threads)
+    }
+
+    /// The loader, at the state of the sampler. Reads nothing and starts no thread.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the [memory](Self::memory) is less than [`Prediction::least_memory`], if the samplers of
+    /// several ranks differ in anything but the rank, and if it cannot
+    /// [share](Self::share) a reader: because it has several ranks itself, because neither the launcher nor the caller
+    /// says which job this is and how many ranks are on this machine, or because this is not Linux.
+    pub fn build(self) -> Result<Loader> {
+        self.made(false)
+    }
+
+    /// Serves the loaders of this machine's ranks that [share](Self::share) a reader: here is that reader, in a process
+    /// that is none of them. It takes the place where they meet at once, and so before any of them does.
+    ///
+    /// The sampler is that of any rank. Each loader goes on from its own state and to its own last epoch, which are
+    /// not those of this one. Whatever else decides what is served must be the same in all loaders; memory, threads,
+    /// [`read_ahead`](Self::read_ahead), [`read_concurrency`](Self::read_concurrency) and the options of [`Share`] are
+    /// the server's, which loaders leave out or give alike. Each rank may have as many
+    /// [workers](DistributedSampler::worker) as it likes. See `docs/share.md`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`build`](Self::build); `InvalidArgument` without `share`, and `AlreadyExists` if somebody reads for
+    /// these ranks already.
+    pub fn serve(self) -> Result<Server> {
+        match self.made(true)?.seat() {
+            Some(seat) => Server::start(seat),
+            None => Err(Error::new(ErrorKind::InvalidArgument, "a server without a job to serve")
+                .with_hint("say which ranks it is for: share(Share::machine().job(\"name\").ranks(8))")),
+        }
+    }
+
+    fn made(self, is_server: bool) -> Result<Loader> {
+        let (units, mut options) = (self.units(), self.options);
+        if let Some(share) = self.share {
+            let group = share.resolve(is_server, self.dataset.fingerprint(), &units, &self.samplers, &options)?;
+            options.group = Some(Arc::new(group));
+        }
+        Loader::new(units, self.samplers, options)
+    }
+
+    /// What is read at once: small row groups together, unless the order takes them one by one.
+    pub(super) fn units(&self) -> Arc<Units> {
+        let in_order = match &self.samplers[..] {
+            [sampler] if self.share.is_none() && sampler.serves_all_in_order() => self.groups.in_order(),
+            _ => None,
+        };
+        let groups = in_order.unwrap_or_else(|| Arc::clone(&self.groups));
+        Arc::new(match self.samplers.iter().any(|sampler| sampler.orders().follows_row_groups()) {
+            true => Units::each(groups),
+            false => Units::joined(groups, self.options.memory),
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! What a thread of a loader does at a time, and what comes of it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Weak;
+use std::time::Instant;
+
+use super::{Shared, Ticket};
+use crate::dataset::Prefetch;
+use crate::loader::assemble::{Assembled, assemble};
+use crate::loader::carousel::{Claimed, DueRows};
+use crate::loader::driver::{Driver, Planned};
+use crate::loader::extract::{self, Serving};
+use crate::loader::recovery::{Recovery, caught, panicked};
+use crate::loader::row_table::Near;
+use crate::loader::schedule::{Extracted, Extraction, Measured, Outlook, Read, Step};
+use crate::loader::units::some;
+use crate::loader::walk::BatchRange;
+use rowdex_base::{buffers, crew};
+use rowdex_rows::Held;
+
+impl Shared {
+    pub(super) fn start_reads(&self) {
+        loop {
+            let read = self.lock().schedule.next_read();
+            let Some(read) = read else { return };
+            self.start_read(read);
+        }
+    }
+
+    pub(super) fn start_read(&self, mut read: Read) {
+        let slots = read.slots.as_mut().map(|slots| extract::distinct(slots));
+        let start = || self.units.prefetch(read.unit, some(slots.as_deref()));
+        let prefetch = catch_unwind(AssertUnwindSafe(start)).unwrap_or(None);
+        if let Some(prefetch) = &prefetch {
+            let (me, number) = (Weak::clone(&self.me), read.number);
+            prefetch.when_arrived(move || {
+                if let Some(shared) = me.upgrade() {
+                    shared.lock().schedule.arrived(number);
+                    shared.work.notify_all();
+                }
+            });
+        }
+        let mut progress = self.lock();
+        progress.schedule.read_started(&read, prefetch.as_ref().map(Prefetch::bytes));
+        if let Some(prefetch) = prefetch {
+            // It may have arrived before the schedule knew of it.
+            if prefetch.has_arrived() {
+                progress.schedule.arrived(read.number);
+            }
+            progress.prefetch.insert(read.number, prefetch);
+        }
+        self.work.notify_all();
+    }
+
+    pub(super) fn plan(&self, mut driver: Box<Driver>, measured: &[Measured]) {
+        let began = Instant::now();
+        let planned = catch_unwind(AssertUnwindSafe(|| {
+            for measured in measured {
+                match *measured {
+                    Measured::Kept(estimate, real) => driver.plan.measure_kept(estimate, real),
+                    Measured::Decoded(estimate, real) => driver.plan.measure_decoded(estimate, real),
+                    Measured::Memory(bytes) => driver.plan.set_memory(bytes),
+                }
+            }
+            driver.advance(|near, row| self.faults.resolve(row, near, &self.units))
+        }));
+        let planned = planned.unwrap_or_else(|_| Planned::End(Some(panicked("the order"))));
+        let outlook = Outlook {
+            segments_ready: driver.plan.segments_ready(),
+            segment_bytes: driver.plan.segment_bytes(),
+            held: driver.plan.held(),
+            listing: driver.plan.listing(),
+            largest: driver.plan.largest(),
+        };
+        let mut progress = self.lock();
+        progress.stats.planning += began.elapsed();
+        let step = match planned {
+            Planned::Walked => Step::Walked,
+            Planned::Extract(extract) => Step::Extract(extract),
+            Planned::Segment(range, segment) => {
+                let epoch = range.epoch;
+                progress.tickets.push_back(Ticket { range, parts: segment.parts });
+                Step::Segment { epoch }
+            }
+            // What comes later is announced under this lock, so it is seen here or there.
+            Planned::End(None) if driver.has_more() => Step::Walked,
+            Planned::End(error) => {
+                progress.error = error;
+                self.ready.notify_all();
+                Step::End
+            }
+        };
+        progress.schedule.planned(step, outlook);
+        progress.driver = Some(driver);
+        self.work.notify_all();
+    }
+
+    pub(super) fn extract(&self, mut extraction: Extraction, held: Option<Held>, prefetch: Option<Prefetch>) {
+        let slots = std::mem::take(&mut extraction.extract.slots);
+        let (unit, keep, was_held) = (extraction.extract.unit, extraction.extract.keep, held.is_some());
+        let began = Instant::now();
+        let (extracted, decodes) = {
+            let _buffers = buffers::enter(&self.buffers);
+            let _crew = self.crew.as_ref().map(crew::enter);
+            let serving = Serving { units: &self.units, batch_rows: self.batch_rows, layout: self.layout.as_ref() };
+            let whole = |unit| self.lock().carousel.whole(unit);
+            let mut recovery = Recovery::new(serving, &self.faults, &whole);
+            // Whatever panics, a thread that ends here would be waited for for ever.
+            let extracted =
+                caught(self.units.row_groups(unit).start, || recovery.extract(unit, &slots, keep, held, prefetch));
+            (extracted, recovery.decodes)
+        };
+        let (took, link) = (began.elapsed(), self.units.groups().link());
+        let mut progress = self.lock();
+        progress.stats.decodes += decodes;
+        progress.stats.extractions += 1;
+        let mut done = Extracted { decodes, ..Extracted::default() };
+        let (rows, stays) = match extracted {
+            Ok(brought) => {
+                progress.stats.extracting += brought.picking;
+                progress.stats.decoding += took.saturating_sub(brought.picking);
+                done.rows = Some(brought.rows.bytes());
+                done.stays = brought.stays.as_ref().map(Held::bytes);
+                done.decoded = brought.decoded_bytes.map(|bytes| (self.units.size(unit).bytes, bytes));
+                done.staged = brought.staged_bytes;
+                done.places = brought.places_bytes;
+                (brought.rows, brought.stays)
+            }
+            Err(error) => (DueRows::failed(error, slots.len()), None),
+        };
+        progress.schedule.extracted(&extraction, done, link);
+        if !(was_held && keep) {
+            progress.carousel.stay(unit, stays);
+        }
+        progress.carousel.insert(unit, extraction.number, rows);
+        self.work.notify_all();
+    }
+
+    pub(super) fn assemble(&self, segment: u64, range: &BatchRange, mut claimed: Claimed) {
+        let began = Instant::now();
+        let make = || {
+            buffers::making_batches(&self.batches, || {
+                let near = Near::with(self.table.clone());
+                assemble(&self.units, near, range, &mut claimed)
+            })
+        };
+        let assembled = catch_unwind(AssertUnwindSafe(make));
+        let assembled = assembled.unwrap_or_else(|_| Assembled {
+            batches: Vec::new(),
+            bytes: 0,
+            rows: claimed.rows,
+            error: Some(panicked("assembling batches")),
+        });
+        let freed = claimed.bytes;
+        drop(claimed);
+        let mut progress = self.lock();
+        progress.stats.assembling += began.elapsed();
+        progress.stats.substituted += assembled.batches.iter().map(|batch| batch.substituted.len() as u64).sum::<u64>();
+        progress.stats.rows += assembled.batches.iter().map(|batch| batch.row_ids.len() as u64).sum::<u64>();
+        progress.schedule.assembled(segment, assembled.batches.len(), assembled.bytes, freed);
+        progress.out.insert(segment, assembled);
+        self.work.notify_all();
+        self.ready.notify_all();
+    }
+}

@@ -1,0 +1,142 @@
+use super::*;
+use rowdex_order::{Global, Order, Sequential};
+
+/// Decodes of each epoch, of a run over units of these sizes.
+fn decodes(sizes: &[UnitSize], memory: u64, orders: &dyn Order, batch: u64, epochs: u64) -> (Vec<f64>, u64) {
+    let mut starts = vec![0u64];
+    for size in sizes {
+        starts.push(starts[starts.len() - 1] + size.rows);
+    }
+    let place = |row: u64| {
+        let unit = starts.partition_point(|start| *start <= row) - 1;
+        (unit as u32, (row - starts[unit]) as u32)
+    };
+    let mut plan = Plan::new(sizes, memory, batch, 1);
+    let (mut counts, mut at, mut served, mut decodes) = (Vec::new(), 0, 0, 0);
+    let (len, mut epoch) = (orders.len(), 0);
+    let mut order = orders.epoch(0).unwrap();
+    loop {
+        match plan.next(true) {
+            Next::Look if epoch == epochs => plan.end(),
+            Next::Look => {
+                let rows = plan.segment_rows().next_multiple_of(batch).min(len - at);
+                let rows: Vec<_> = (at..at + rows).map(|q| place(order.row(q).unwrap())).collect();
+                at += rows.len() as u64;
+                plan.push(&one_by_one(&rows));
+                if at == len {
+                    (at, epoch) = (0, epoch + 1);
+                    order = orders.epoch(epoch).unwrap();
+                }
+            }
+            Next::Extract(extract) => decodes += u32::from(extract.decode),
+            Next::Segment(segment) => {
+                served += segment.parts.iter().map(|(_, rows)| u64::from(*rows)).sum::<u64>();
+                if served == len {
+                    counts.push(f64::from(decodes) / sizes.len() as f64);
+                    (served, decodes) = (0, 0);
+                }
+            }
+            Next::End => return (counts, plan.peak()),
+        }
+    }
+}
+
+fn one_by_one(places: &[(u32, u32)]) -> Vec<Neighbours> {
+    places.iter().map(|&(unit, slot)| Neighbours { unit, slot, rows: 1 }).collect()
+}
+
+fn even(units: usize, rows: u64) -> Vec<UnitSize> {
+    vec![UnitSize { rows, bytes: rows * 100, cost: rows * 100 }; units]
+}
+
+fn bytes(sizes: &[UnitSize]) -> f64 {
+    sizes.iter().map(|size| size.bytes as f64).sum()
+}
+
+#[test]
+fn a_group_is_decoded_every_two_memories_under_a_global_order() {
+    let sizes = even(32, 8000);
+    let orders = Global::new(256_000, 1).unwrap();
+    for (part, ideal) in [(0.1, 5.0), (0.25, 2.0), (0.5, 1.0), (0.75, 0.5)] {
+        let memory = (bytes(&sizes) * part) as u64;
+        let (epochs, peak) = decodes(&sizes, memory, &orders, 16, 4);
+        for steady in &epochs[1..3] {
+            assert!((ideal * 0.99..ideal * 1.1 + 0.15).contains(steady), "{part}: {epochs:?}");
+        }
+        assert!(epochs[0] <= ideal * 1.1 + 1.15, "{part}: {epochs:?}");
+        assert!(peak as f64 <= memory as f64 * 1.1, "{part}: {peak} of {memory}");
+    }
+}
+
+#[test]
+fn what_is_known_of_rows_is_a_part_of_the_memory_where_it_is_as_much_as_the_rows() {
+    let rows = 150_000;
+    let sizes = vec![UnitSize { rows, bytes: rows, cost: rows }; 10];
+    let memory = bytes(&sizes) * 0.5;
+    let (epochs, peak) = decodes(&sizes, memory as u64, &Global::new(10 * rows, 1).unwrap(), 256, 3);
+    assert!(peak as f64 <= memory * 1.1, "{peak} of {memory}");
+    // Three bytes are known of each row of one, but for a megabyte in all, and more while it is got out of its
+    // unit.
+    // Rows alone would need one pass.
+    let law = bytes(&sizes) * (1.0 + 3.2) / 2.0 / (memory + FREE as f64);
+    assert!((law..law * 2.2).contains(&epochs[1]), "{epochs:?}, {law}");
+}
+
+#[test]
+fn everything_is_decoded_once_when_it_fits() {
+    let sizes = even(64, 2000);
+    for memory in [1.0, 3.0] {
+        let memory = (bytes(&sizes) * memory) as u64;
+        let (epochs, _) = decodes(&sizes, memory, &Global::new(128_000, 1).unwrap(), 16, 3);
+        assert_eq!(epochs, [1.0, 0.0, 0.0]);
+    }
+}
+
+#[test]
+fn an_order_that_follows_the_files_is_a_scan() {
+    let sizes = even(64, 2000);
+    for part in [0.03, 0.1, 0.5] {
+        let memory = (bytes(&sizes) * part) as u64;
+        let (epochs, peak) = decodes(&sizes, memory, &Sequential::new(128_000).unwrap(), 16, 3);
+        assert!(epochs.iter().all(|epoch| *epoch <= 1.1), "{part}: {epochs:?}");
+        assert!(peak as f64 <= memory as f64 * 1.05, "{part}: {peak} of {memory}");
+    }
+}
+
+#[test]
+fn groups_of_all_sizes_keep_to_the_memory() {
+    let size = |unit: u64| UnitSize { rows: 50 * (unit % 17), bytes: 5000 * (unit % 17), cost: 5000 * (unit % 17) };
+    let sizes: Vec<UnitSize> = (0..200).map(size).collect();
+    let rows = sizes.iter().map(|size| size.rows).sum();
+    let memory = bytes(&sizes) / 10.0;
+    let (epochs, peak) = decodes(&sizes, memory as u64, &Global::new(rows, 1).unwrap(), 16, 4);
+    assert!(epochs[1..3].iter().all(|epoch| (4.0..8.0).contains(epoch)), "{epochs:?}");
+    assert!(peak as f64 <= memory * 1.1, "{peak} of {memory}");
+}
+
+#[test]
+fn groups_that_cost_more_are_decoded_less_often() {
+    let mut sizes = even(64, 2000);
+    sizes[..8].iter_mut().for_each(|size| size.cost *= 9);
+    let mut plan = Plan::new(&sizes, bytes(&sizes) as u64 / 10, 16, 1);
+    plan.units.iter_mut().for_each(|unit| unit.seen = true);
+    let dear = plan.until(0, 0) as f64 / plan.until(63, 0) as f64;
+    assert!((2.5..3.1).contains(&dear), "{dear}");
+}
+
+#[test]
+fn the_first_batch_asks_for_no_group_but_its_own() {
+    let mut plan = Plan::new(&even(64, 2000), 1 << 20, 4, 1);
+    let mut asked = 0;
+    loop {
+        match plan.next(true) {
+            Next::Look => {
+                let rows: Vec<_> = (0..plan.segment_rows()).map(|i| ((i * 7 % 64) as u32, 0)).collect();
+                plan.push(&one_by_one(&rows));
+            }
+            Next::Extract(_) => asked += 1,
+            _ => break,
+        }
+    }
+    assert_eq!(asked, 4);
+}
