@@ -91,9 +91,12 @@ pub(crate) fn from_held(
     let began = Instant::now();
     let facts = Facts::of(serving.units, unit, slots.len());
     let size = UnitSize { rows: whole.num_rows() as u64, bytes: whole.bytes(), cost: whole.bytes() };
-    let held = Some(if whole.in_rows().is_some() { Lies::Packed } else { Lies::Columns });
-    let (breaks, packs) = (breaks(&slots), serving.layout.is_some());
-    let route = route(&Facts { size, held, stays, breaks, packs, ..facts });
+    // In which order packed rows are due does not matter.
+    let (held, breaks) = match whole.in_rows() {
+        Some(_) => (Some(Lies::Packed), 0),
+        None => (Some(Lies::Columns), breaks(&slots)),
+    };
+    let route = route(&Facts { size, held, stays, breaks, packs: serving.layout.is_some(), ..facts });
     let pieces = match (route, whole.in_rows(), whole.in_columns()) {
         (Route::Point, ..) => vec![whole.at(slots)?],
         (Route::Repack, Some(packed), _) => Held::repacked(packed, &slots, &serving.units.form().decoded)?,

@@ -142,7 +142,8 @@ pub(crate) fn is_sparse(due: usize, rows: u64) -> bool {
 
 /// How many of these rows do not lie behind the one before.
 pub(crate) fn breaks(slots: &[u32]) -> usize {
-    slots.windows(2).filter(|pair| pair[0].checked_add(1) != Some(pair[1])).count()
+    let next = slots.get(1..).unwrap_or_default();
+    slots.iter().zip(next).filter(|(slot, next)| slot.wrapping_add(1) != **next).count()
 }
 
 /// Decoded bytes of a chunk, about: two or three of them fit a core's own cache.

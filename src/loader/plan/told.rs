@@ -28,7 +28,8 @@ pub(crate) struct Extract {
     pub(crate) decode: bool,
     /// How many rows the unit has.
     pub(crate) of_rows: u64,
-    /// How many bytes the rows take by the sizes that the plan was given, for [`Plan::measure_kept`](super::Plan::measure_kept).
+    /// How many bytes the rows take by the sizes that the plan was given, for
+    /// [`Plan::measure_kept`](super::Plan::measure_kept).
     pub(crate) estimate: u64,
     /// About how many bytes the rows really take.
     pub(crate) bytes: u64,

@@ -23,13 +23,15 @@ pub(crate) struct Limits {
 /// What to do next.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// Tell the plan what was measured, then ask it for its next step: [`Schedule::planned`](super::Schedule::planned) comes of it.
+    /// Tell the plan what was measured, then ask it for its next step: [`Schedule::planned`](super::Schedule::planned)
+    /// comes of it.
     Plan(Vec<Measured>),
     /// Start reading: [`Schedule::read_started`](super::Schedule::read_started).
     Read(Read),
     /// Get rows of a row group: [`Schedule::extracted`](super::Schedule::extracted).
     Extract(Extraction),
-    /// Assemble the oldest segment that was planned and not assembled, of this number: [`Schedule::assembled`](super::Schedule::assembled).
+    /// Assemble the oldest segment that was planned and not assembled, of this number:
+    /// [`Schedule::assembled`](super::Schedule::assembled).
     Assemble(u64),
 }
 

@@ -150,9 +150,7 @@ impl Share {
         let address = self.address()?;
         let number =
             |number: Option<usize>| number.map_or_else(|| "the default".to_owned(), |number| number.to_string());
-        let said = true;
-        let given = options.given;
-        let fails = self.fails.unwrap_or(false);
+        let (said, given, fails) = (true, options.given, self.fails.unwrap_or(false));
         let facts = [
             ("dataset", format!("{dataset:016x}"), said),
             ("columns", told_columns(&units.form().served), said),
