@@ -23,7 +23,8 @@ use crate::dataset::{Prefetch, Slots};
 use rowdex_io::source::{Done, Pending};
 use rowdex_order::sampler::{Batching, Deal, Rest, Shard, Stretch, Tail};
 use rowdex_order::{
-    Blocks, Contiguous, EpochOrder, Global, Lengths, Order, Pack, Packed, Resized, Sequential, Weighted, conformance,
+    Blocks, Contiguous, Cost, EpochOrder, Global, Lengths, Order, Pack, Packed, Resized, Sequential, Weighted,
+    conformance,
 };
 use rowdex_parquet::{self as row_group, RowSink};
 

@@ -78,7 +78,7 @@ pub use self::layout::RowLayout;
 pub use self::lengths::Lengths;
 pub use self::mixed::{Mixed, MixedPart};
 pub use self::outline::{OrderKind, OrderSpec, Outline};
-pub use self::pack::{Algorithm, Empty, Overflow, Pack, PackCounts, PackSums, Packed, PackedEpoch, Piece};
+pub use self::pack::{Algorithm, Cost, Empty, Overflow, Pack, PackCounts, PackSums, Packed, PackedEpoch, Piece};
 pub use self::recipe::Recipe;
 pub use self::resized::Resized;
 pub use self::rotated::Rotated;

@@ -45,6 +45,7 @@
 //! ```
 
 mod batching;
+mod evened;
 mod every;
 mod launch;
 mod packs;
@@ -68,7 +69,7 @@ pub use self::shard::{ReplicaLayout, Shard, Tail};
 pub use self::state::{Run, State};
 #[doc(hidden)]
 pub use self::worker::PartOf;
-use crate::{Order, Packed, Rotated};
+use crate::{Cost, Order, Packed, Rotated};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// The samples and batches of one rank, epoch after epoch.
@@ -116,7 +117,8 @@ impl DistributedSampler {
         Self::with_batching(orders, shard, EqualRows::of(batch_size as u64))
     }
 
-    /// The sampler of `shard` over packs: each batch is `packs` of them.
+    /// The sampler of `shard` over packs: each batch is `packs` of them. With a `cost`, the packs of each full step over
+    /// all ranks are [dealt](Cost::deal) so that ranks have about as much to do; what a step trains on stays the same.
     ///
     /// An epoch is planned when it is first asked for, which fails as [`Packed::packed`] does, and if its packs can not
     /// be dealt as the tail policy demands. [`plan`](Self::plan) says so, and what returns no error is 0 then, such as
@@ -125,11 +127,11 @@ impl DistributedSampler {
     /// # Errors
     ///
     /// `InvalidArgument` if a batch has no packs.
-    pub fn of_packs(orders: Arc<Packed>, shard: Shard, packs: usize) -> Result<Self> {
+    pub fn of_packs(orders: Arc<Packed>, shard: Shard, packs: usize, cost: Option<Cost>) -> Result<Self> {
         if packs == 0 {
             return Err(Error::new(ErrorKind::InvalidArgument, "batches of 0 packs").with_hint("use 1 or more"));
         }
-        let batching = packs::Packs::of(Arc::clone(&orders), packs as u64);
+        let batching = packs::Packs::of(Arc::clone(&orders), packs as u64, cost);
         Self::with_batching(orders, shard, batching)
     }
 
@@ -328,12 +330,13 @@ impl DistributedSampler {
     ///
     /// Those of [`Order::epoch`], and `Internal` if it gives an order of another length.
     pub fn plan(&self, epoch: u64) -> Result<EpochPlan> {
-        let order = self.recent.get(epoch, &*self.orders)?;
         let (rest, batch_size) = (self.rest(epoch)?, self.batching.batch_size());
         let left = self.batching.deal(&rest)?;
+        let pads = self.recent.get(epoch, &*self.orders)?;
+        let order = left.order().unwrap_or_else(|| Arc::clone(&pads));
         let whole = if rest.start == 0 { Arc::clone(&left) } else { self.whole(epoch)? };
         let served = left.served(left.steps())?;
-        Ok(EpochPlan { order, rest, batch_size, whole, left, served })
+        Ok(EpochPlan { order, pads, rest, batch_size, whole, left, served })
     }
 
     /// This rank's `p`-th sample in an epoch; `None` if it has fewer, or if it was served before the run was resumed.

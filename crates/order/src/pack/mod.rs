@@ -1,6 +1,7 @@
 //! Rows of different lengths in packs of a given number of tokens.
 
 mod block;
+mod cost;
 mod fit;
 mod packed;
 mod sums;
@@ -8,6 +9,7 @@ mod sums;
 mod tests;
 
 pub use self::block::PackCounts;
+pub use self::cost::Cost;
 pub use self::packed::{Packed, PackedEpoch};
 pub use self::sums::PackSums;
 use std::fmt;

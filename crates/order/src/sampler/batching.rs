@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::shard::Share;
 use super::{BatchPlan, Shard};
+use crate::{Cost, EpochOrder};
 use rowdex_base::error::Result;
 
 /// The kind of plan of [`EqualRows`], which states name.
@@ -57,6 +58,11 @@ pub trait Batching: Debug + Send + Sync {
 
     /// How many rows, or packs, a rank has at a step: the most.
     fn batch_size(&self) -> u64;
+
+    /// By which cost packs are dealt, if they are.
+    fn cost(&self) -> Option<Cost> {
+        None
+    }
 
     /// Refuses so many positions for this shard, where that can be told without planning an epoch.
     ///
@@ -144,6 +150,11 @@ pub trait Deal: Debug + Send + Sync {
     fn fill(&self, step: u64, batch: &mut BatchPlan) -> Result<bool> {
         let _ = (step, batch);
         Ok(false)
+    }
+
+    /// The order that positions are of, where it is not the epoch's own.
+    fn order(&self) -> Option<Arc<dyn EpochOrder>> {
+        None
     }
 }
 

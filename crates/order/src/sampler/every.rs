@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::batching::{Batching, Deal, Ends, Rest, Stretch};
 use super::{BatchPlan, DistributedSampler, Recent, Rotation, Shard};
-use crate::{EpochOrder, Order, fingerprint};
+use crate::{Cost, EpochOrder, Order, fingerprint};
 use rowdex_base::error::Result;
 
 /// The sampler of a worker of a rank: of its positions, and of every so many-th of its steps.
@@ -82,6 +82,10 @@ impl Batching for Every {
         self.inner.batch_size()
     }
 
+    fn cost(&self) -> Option<Cost> {
+        self.inner.cost()
+    }
+
     fn check(&self, shard: Shard, positions: u64) -> Result<()> {
         self.inner.check(shard, positions)
     }
@@ -148,5 +152,9 @@ impl Deal for Steps {
 
     fn fill(&self, step: u64, batch: &mut BatchPlan) -> Result<bool> {
         self.rank.fill(self.first + step * self.workers, batch)
+    }
+
+    fn order(&self) -> Option<Arc<dyn EpochOrder>> {
+        self.rank.order()
     }
 }

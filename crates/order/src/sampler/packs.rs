@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use super::batching::{Batching, Deal, Ends, Rest, Stretch};
+use super::evened::{Evened, Step};
 use super::{BatchPlan, Shard, Tail};
-use crate::{EpochOrder, Packed, PackedEpoch};
+use crate::{Cost, EpochOrder, Packed, PackedEpoch};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// The kind of plan of [`Packs`], which states name.
@@ -19,13 +20,14 @@ const DEALS: usize = 32;
 pub(super) struct Packs {
     orders: Arc<Packed>,
     batch_size: u64,
+    cost: Option<Cost>,
     recent: Mutex<Vec<Arc<PacksDeal>>>,
 }
 
 impl Packs {
-    /// Of so many packs each, of which there is one at least.
-    pub(super) fn of(orders: Arc<Packed>, batch_size: u64) -> Arc<dyn Batching> {
-        Arc::new(Self { orders, batch_size, recent: Mutex::default() })
+    /// Of so many packs each, of which there is one at least. With a cost, the packs of each full step are dealt by it.
+    pub(super) fn of(orders: Arc<Packed>, batch_size: u64, cost: Option<Cost>) -> Arc<dyn Batching> {
+        Arc::new(Self { orders, batch_size, cost, recent: Mutex::default() })
     }
 }
 
@@ -38,6 +40,10 @@ impl Batching for Packs {
         self.batch_size
     }
 
+    fn cost(&self) -> Option<Cost> {
+        self.cost
+    }
+
     fn check(&self, _: Shard, _: u64) -> Result<()> {
         Ok(())
     }
@@ -48,7 +54,9 @@ impl Batching for Packs {
         {
             return Ok(Arc::clone(deal) as Arc<dyn Deal>);
         }
-        let deal = Arc::new(PacksDeal::new(self.orders.packed(rest.epoch)?, self.batch_size, *rest)?);
+        let deal = PacksDeal::new(self.orders.packed(rest.epoch)?, self.batch_size, *rest)?;
+        let evened = self.cost.map(|cost| Arc::new(Evened::new(cost, Arc::clone(&deal.world))));
+        let deal = Arc::new(PacksDeal { evened, ..deal });
         if let Ok(mut recent) = self.recent.try_lock() {
             // Others would keep their epochs.
             recent.retain(|other| other.rest.epoch.abs_diff(rest.epoch) <= 1);
@@ -64,8 +72,8 @@ impl Batching for Packs {
 ///
 /// Opening a pack changes no position: it is a cut between two pieces that follow each other.
 #[derive(Debug)]
-struct PacksDeal {
-    epoch: Arc<PackedEpoch>,
+pub(super) struct World {
+    pub(super) epoch: Arc<PackedEpoch>,
     batch_size: u64,
     rest: Rest,
     /// The position that this world took over at.
@@ -78,30 +86,46 @@ struct PacksDeal {
     cut: u64,
     /// How many packs there are, the opened ones counted by their pieces.
     packs: u64,
+}
+
+/// What a rank has left of an epoch of packs.
+#[derive(Debug)]
+struct PacksDeal {
+    world: Arc<World>,
+    rest: Rest,
     /// Steps that this world has done.
     done: u64,
+    /// Whose packs of a step are dealt by their cost.
+    evened: Option<Arc<Evened>>,
     ends: Ends,
 }
 
 impl PacksDeal {
     fn new(epoch: Arc<PackedEpoch>, batch_size: u64, rest: Rest) -> Result<Self> {
+        let deal = |world, done| Self { world: Arc::new(world), rest, done, evened: None, ends: Ends::default() };
         if rest.began < rest.start {
-            let began = Self::from(Arc::clone(&epoch), batch_size, rest, rest.began)?;
+            let began = World::from(Arc::clone(&epoch), batch_size, rest, rest.began)?;
             let done = began.pack_of(rest.start)?.map_or(0, |pack| pack / began.of_step());
             if began.bound(done.saturating_mul(began.of_step()))? == rest.start {
-                return Ok(Self { done, ..began });
+                return Ok(deal(began, done));
             }
             // No step of this world ends there, so it takes over there.
         }
-        Self::from(epoch, batch_size, rest, rest.start)
+        Ok(deal(World::from(epoch, batch_size, rest, rest.start)?, 0))
     }
 
+    /// The packs of a step in the sequence in which they are dealt by their cost, if they are.
+    fn step(&self, step: u64) -> Result<Option<Arc<Step>>> {
+        self.evened.as_ref().map_or(Ok(None), |evened| evened.step(step))
+    }
+}
+
+impl World {
     /// What a world has that takes over at a position.
     fn from(epoch: Arc<PackedEpoch>, batch_size: u64, rest: Rest, began: u64) -> Result<Self> {
         let (first, len) = (epoch.pack_of(began)?, epoch.len());
         let packs = epoch.packs() - first;
-        let ends = Ends::default();
-        let mut deal = Self { epoch, batch_size, rest, began, first, closed: packs, cut: len, packs, done: 0, ends };
+        let mut deal = Self { epoch, batch_size, rest, began, first, closed: packs, cut: len, packs };
         deal.open()?;
         if rest.shard.tail() == Tail::Error && !deal.short().is_multiple_of(deal.shards()) {
             let message = format!("{packs} packs do not divide evenly among {} shards", deal.shards());
@@ -136,13 +160,18 @@ impl PacksDeal {
         Ok(())
     }
 
-    fn shards(&self) -> u64 {
+    pub(super) fn shards(&self) -> u64 {
         self.rest.shard.count().into()
     }
 
     /// Packs of a full step on all ranks.
-    fn of_step(&self) -> u64 {
+    pub(super) fn of_step(&self) -> u64 {
         self.batch_size.saturating_mul(self.shards())
+    }
+
+    /// Full steps.
+    pub(super) fn full(&self) -> u64 {
+        self.packs / self.of_step()
     }
 
     /// Packs after the last full step.
@@ -163,7 +192,7 @@ impl PacksDeal {
 
     /// The number of the first pack after so many steps of this world.
     fn end(&self, steps: u64) -> u64 {
-        let full = self.packs / self.of_step();
+        let full = self.full();
         if steps <= full {
             return steps * self.of_step();
         }
@@ -175,7 +204,7 @@ impl PacksDeal {
     fn own(&self, step: u64) -> (u64, u64) {
         let shard = u64::from(self.rest.shard.index());
         let begin = self.end(step);
-        if step < self.packs / self.of_step() {
+        if step < self.full() {
             let first = begin + shard * self.batch_size;
             return (first, first + self.batch_size);
         }
@@ -186,7 +215,7 @@ impl PacksDeal {
     }
 
     /// The position at which a pack of this world begins. After the last one they begin anew, as pads.
-    fn bound(&self, pack: u64) -> Result<u64> {
+    pub(super) fn bound(&self, pack: u64) -> Result<u64> {
         let len = self.epoch.len();
         if pack == 0 {
             return Ok(self.began);
@@ -200,7 +229,7 @@ impl PacksDeal {
     }
 
     /// The pack of this world that has a position, pads included; `None` before the first one.
-    fn pack_of(&self, position: u64) -> Result<Option<u64>> {
+    pub(super) fn pack_of(&self, position: u64) -> Result<Option<u64>> {
         let len = self.epoch.len();
         if position < self.began || len == 0 {
             return Ok(None);
@@ -217,7 +246,7 @@ impl PacksDeal {
 
 impl Deal for PacksDeal {
     fn steps(&self) -> u64 {
-        self.packs / self.of_step() + u64::from(self.of_short().1 > 0) - self.done
+        self.world.full() + u64::from(self.world.of_short().1 > 0) - self.done
     }
 
     fn samples(&self) -> u64 {
@@ -225,13 +254,16 @@ impl Deal for PacksDeal {
     }
 
     fn served(&self, steps: u64) -> Result<u64> {
-        Ok(self.bound(self.end(self.done + steps))? - self.rest.start)
+        Ok(self.world.bound(self.world.end(self.done + steps))? - self.rest.start)
     }
 
     fn batch(&self, step: u64) -> Result<Stretch> {
-        let (first, end) = self.own(self.done + step);
-        let first = self.bound(first)?;
-        Ok(Stretch { first, stride: 1, samples: self.bound(end)? - first })
+        let (first, end) = self.world.own(self.done + step);
+        let (first, end) = match self.step(self.done + step)? {
+            Some(step) => (step.bound(first), step.bound(end)),
+            None => (self.world.bound(first)?, self.world.bound(end)?),
+        };
+        Ok(Stretch { first, stride: 1, samples: end - first })
     }
 
     fn before(&self, step: u64) -> u64 {
@@ -243,31 +275,41 @@ impl Deal for PacksDeal {
     }
 
     fn sample_at(&self, position: u64) -> Option<u64> {
-        let pack = self.pack_of(position).ok()?.filter(|_| position >= self.rest.start)?;
-        let step = pack / self.of_step();
-        let (first, end) = self.own(step);
-        if !(first..end).contains(&pack) {
-            return None;
-        }
-        Some(self.before(step - self.done) + (position - self.bound(first).ok()?))
+        let pack = self.world.pack_of(position).ok()?.filter(|_| position >= self.rest.start)?;
+        let step = (pack / self.world.of_step()).checked_sub(self.done)?;
+        let Stretch { first, samples, .. } = self.batch(step).ok()?;
+        let within = position.checked_sub(first).filter(|within| *within < samples)?;
+        Some(self.before(step) + within)
     }
 
     fn fill(&self, step: u64, batch: &mut BatchPlan) -> Result<bool> {
-        let (len, end) = (self.epoch.len(), batch.first + batch.rows.len() as u64);
-        let mut at = batch.first;
-        while at < end {
-            let count = (end - at).min(len - at % len);
-            self.epoch.read(at % len, count, &mut batch.pieces)?;
-            at += count;
+        let epoch = &self.world.epoch;
+        let (len, end) = (epoch.len(), batch.first + batch.rows.len() as u64);
+        let (first, last) = self.world.own(self.done + step);
+        if let Some(step) = self.step(self.done + step)? {
+            for pack in first..last {
+                epoch.read(step.source(pack), step.bound(pack + 1) - step.bound(pack), &mut batch.pieces)?;
+                batch.packs.push(batch.pieces.len());
+            }
+        } else {
+            let mut at = batch.first;
+            while at < end {
+                let count = (end - at).min(len - at % len);
+                epoch.read(at % len, count, &mut batch.pieces)?;
+                at += count;
+            }
+            for pack in first..last {
+                batch.packs.push((self.world.bound(pack + 1)? - batch.first) as usize);
+            }
         }
         batch.pads = end.saturating_sub(len.max(batch.first)) as usize;
         for (row, piece) in batch.rows.iter_mut().zip(&batch.pieces) {
             *row = piece.row;
         }
-        let (first, last) = self.own(self.done + step);
-        for pack in first..last {
-            batch.packs.push((self.bound(pack + 1)? - batch.first) as usize);
-        }
         Ok(true)
+    }
+
+    fn order(&self) -> Option<Arc<dyn EpochOrder>> {
+        self.evened.clone().map(|evened| evened as Arc<dyn EpochOrder>)
     }
 }

@@ -56,6 +56,8 @@ impl BatchPlan {
 #[derive(Debug, Clone)]
 pub struct EpochPlan {
     pub(super) order: Arc<dyn EpochOrder>,
+    /// The epoch's own order, which pads repeat.
+    pub(super) pads: Arc<dyn EpochOrder>,
     pub(super) rest: Rest,
     pub(super) batch_size: u64,
     /// All of the epoch.
@@ -244,8 +246,10 @@ impl EpochPlan {
     /// The row at a position, wrapped around if it is past the end. Only asked for samples that exist, and an order
     /// without positions has none.
     fn row(&self, position: u64) -> Result<u64> {
-        let wrapped = position % self.order.len().max(1);
-        self.order.row(wrapped).ok_or_else(|| self.broken(wrapped))
+        let len = self.order.len().max(1);
+        let wrapped = position % len;
+        let order = if position < len { &self.order } else { &self.pads };
+        order.row(wrapped).ok_or_else(|| self.broken(wrapped))
     }
 
     fn broken(&self, position: u64) -> Error {

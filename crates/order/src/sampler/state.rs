@@ -9,7 +9,7 @@ use super::batching::ROWS;
 use super::packs::PACKS;
 use super::plan::steps_done;
 use super::{DistributedSampler, ReplicaLayout, Tail, after};
-use crate::Outline;
+use crate::{Cost, Outline};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 const V1: &str = "rowdex-state-v1";
@@ -58,6 +58,8 @@ pub struct Run {
     pub replica_layout: ReplicaLayout,
     /// Whether a short last batch was left out.
     pub drop_last_batch: bool,
+    /// By which cost the packs of a step were dealt, if they were.
+    pub cost: Option<Cost>,
     /// The position of the state's epoch at which this world took over from another one, or began: mostly 0.
     pub start: u64,
     /// What sort of batches it had.
@@ -123,6 +125,7 @@ impl DistributedSampler {
             replicas: shard.replicas(),
             replica_layout: shard.layout(),
             drop_last_batch: self.drop_last_batch,
+            cost: self.batching.cost(),
             start: self.resumed.filter(|resumed| resumed.epoch == epoch).map_or(0, |resumed| resumed.took_over),
             kind: self.batching.kind(),
         };
@@ -145,6 +148,9 @@ impl fmt::Display for Run {
         if self.drop_last_batch {
             f.write_str(",drop-last-batch")?;
         }
+        if let Some(cost) = self.cost {
+            write!(f, ",cost-{cost}")?;
+        }
         if self.start > 0 {
             write!(f, ",from-{}", self.start)?;
         }
@@ -165,12 +171,14 @@ impl Run {
             replicas: 1,
             replica_layout: ReplicaLayout::default(),
             drop_last_batch: false,
+            cost: None,
             start: 0,
             kind,
         };
         for word in words {
             match word.split_once('-') {
                 Some(("replicas", replicas)) => run.replicas = replicas.parse().ok()?,
+                Some(("cost", cost)) => run.cost = Some(cost.parse().ok()?),
                 Some(("from", start)) => run.start = start.parse().ok()?,
                 Some(_) if word == "drop-last-batch" => run.drop_last_batch = true,
                 _ => match word.parse() {
@@ -350,8 +358,9 @@ mod tests {
             replicas: u32::MAX,
             replica_layout: ReplicaLayout::Strided,
             drop_last_batch: true,
+            cost: Some(Cost { linear: u64::MAX, quadratic: u64::MAX }),
             start: u64::MAX,
-            kind: ROWS,
+            kind: PACKS,
         };
         let state = State { fingerprint: u64::MAX, epoch: u64::MAX, consumed: u64::MAX, run: Some(run) };
         let text = state.to_string();

@@ -29,8 +29,29 @@ fn opened(mut packs: Packs, goal: usize) -> Option<Packs> {
     Some(packs)
 }
 
+/// The packs of a step, rank by rank, each time the dearest that is left for the rank that has had the least, until all
+/// ranks have one more.
+fn by_cost(step: &[Vec<Piece>], ranks: usize, seed: u64) -> Packs {
+    if seed % 3 > 0 {
+        return step.to_vec();
+    }
+    let cost_of = |pack: &Vec<Piece>| pack.iter().map(|piece| piece.length * (20 + piece.length)).sum::<u64>();
+    let (mut left, mut dealt) = (step.to_vec(), vec![Packs::new(); ranks]);
+    while !left.is_empty() {
+        let sums: Vec<u64> = dealt.iter().map(|own| own.iter().map(cost_of).sum()).collect();
+        let mut turn: Vec<usize> = (0..ranks).collect();
+        turn.sort_by_key(|rank| sums[*rank]);
+        for rank in turn {
+            let dearest = left.iter().map(cost_of).max().unwrap();
+            let at = left.iter().position(|pack| cost_of(pack) == dearest).unwrap();
+            dealt[rank].push(left.remove(at));
+        }
+    }
+    dealt.concat()
+}
+
 /// Which packs each rank has at each step, of an epoch or what is left of one.
-fn dealt(left: Packs, whole: &Packs, world: (usize, usize), tail: Tail) -> Option<Vec<Vec<Packs>>> {
+fn dealt(left: Packs, whole: &Packs, world: (usize, usize), tail: Tail, seed: u64) -> Option<Vec<Vec<Packs>>> {
     let (ranks, each) = world;
     let mut packs = left;
     if tail == Tail::Even && !packs.is_empty() {
@@ -38,6 +59,7 @@ fn dealt(left: Packs, whole: &Packs, world: (usize, usize), tail: Tail) -> Optio
         packs = full.or_else(|| opened(packs.clone(), packs.len().next_multiple_of(ranks)))?;
     }
     let over = packs.len() % ranks;
+    let full = packs.len() / (ranks * each);
     match tail {
         Tail::Wrap => packs.extend(whole.iter().cycle().take((ranks - over) % ranks).cloned().collect::<Packs>()),
         Tail::Drop => packs.truncate(packs.len() - over),
@@ -45,7 +67,8 @@ fn dealt(left: Packs, whole: &Packs, world: (usize, usize), tail: Tail) -> Optio
         _ => {}
     }
     let mut steps = Vec::new();
-    for step in packs.chunks(ranks * each) {
+    for (number, step) in packs.chunks(ranks * each).enumerate() {
+        let step = if number < full { by_cost(step, ranks, seed) } else { step.to_vec() };
         let (mut begin, mut of_ranks) = (0, Vec::new());
         for rank in 0..ranks {
             let count = step.len() / ranks + usize::from(rank < step.len() % ranks);
@@ -90,7 +113,7 @@ proptest! {
     ) {
         let whole = packs_from(&packed(global(n), seed).packed(epoch).unwrap(), 0);
         let world = world(&global(n), size, Cut::Packs(each, seed), tail);
-        let expected = dealt(whole.clone(), &whole, (size as usize, each), tail);
+        let expected = dealt(whole.clone(), &whole, (size as usize, each), tail, seed);
         let own = served(&world, epoch);
         match expected {
             Some(expected) => prop_assert_eq!(own.unwrap(), expected),
@@ -113,7 +136,7 @@ proptest! {
             let mut world = world(&orders, size, Cut::Packs(each, seed), Tail::Even);
             let from = state.map_or(0, |state| state.consumed);
             let left = packs_from(&epoch, from);
-            let expected = dealt(left.clone(), &whole, (size as usize, each), Tail::Even);
+            let expected = dealt(left.clone(), &whole, (size as usize, each), Tail::Even, seed);
             let mut goes_on = true;
             for sampler in &mut world {
                 sampler.set_epoch(3);
@@ -232,7 +255,7 @@ fn the_tail_policy_even_is_refused_for_rows() {
     let error = DistributedSampler::new(global(10), shard, 2).unwrap_err();
     assert!(error.to_string().contains("for packs"), "{error}");
     let orders = Arc::new(packed(global(10), 1));
-    assert!(DistributedSampler::of_packs(orders, shard, 0).is_err());
+    assert!(DistributedSampler::of_packs(orders, shard, 0, None).is_err());
 }
 
 /// Changing these refuses states that people have saved.
@@ -240,7 +263,7 @@ fn the_tail_policy_even_is_refused_for_rows() {
 fn states_of_packs_are_frozen() {
     let sampler = world(&global(500), 3, Cut::Packs(2, 9), Tail::Even).remove(1);
     let text = sampler.state_after(1, 7).unwrap().to_string();
-    assert_eq!(text, "rowdex-state-v2:14c0fdc46adfcf40:1:108:packs:global,seed-7:3x2,even:f9ba16c825fef967");
+    assert_eq!(text, "rowdex-state-v2:14c0fdc46adfcf40:1:108:packs:global,seed-7:3x2,even,cost-20-1:14dab782b72df4b7");
     assert_eq!(text.parse::<State>().unwrap(), sampler.state_after(1, 7).unwrap());
     let rows = world(&global(500), 3, 2, Tail::Wrap).remove(1).state();
     let error = sampler.clone().resume(&rows).unwrap_err();

@@ -3,14 +3,16 @@
 
 use std::sync::Arc;
 
-use super::{Batching, Deal, DistributedSampler, Lengths, Order, Pack, Packed, Rest, Result, Shard, Stretch, Tail};
+use super::{
+    Batching, Cost, Deal, DistributedSampler, Lengths, Order, Pack, Packed, Rest, Result, Shard, Stretch, Tail,
+};
 
 /// What decides the batches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Cut {
     Rows(usize),
     Drawn(Drawn),
-    /// So many packs, of rows whose lengths this is the seed of.
+    /// So many packs, of rows whose lengths this is the seed of; dealt by cost if it is a multiple of three.
     #[allow(dead_code, reason = "loaders do not make batches of packs yet, and their tests use this file, too")]
     Packs(usize, u64),
 }
@@ -32,7 +34,8 @@ impl Cut {
             Self::Rows(batch_size) => DistributedSampler::new(orders, shard, batch_size).unwrap(),
             Self::Drawn(drawn) => DistributedSampler::with_batching(orders, shard, Arc::new(drawn)).unwrap(),
             Self::Packs(packs, seed) => {
-                DistributedSampler::of_packs(Arc::new(packed(orders, seed)), shard, packs).unwrap()
+                let cost = seed.is_multiple_of(3).then_some(Cost { linear: 20, quadratic: 1 });
+                DistributedSampler::of_packs(Arc::new(packed(orders, seed)), shard, packs, cost).unwrap()
             }
         }
     }

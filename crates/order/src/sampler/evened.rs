@@ -1,0 +1,133 @@
+//! Packs of a step, dealt to the ranks by what they cost.
+
+use std::sync::{Arc, Mutex};
+
+use super::packs::World;
+use crate::{Cost, EpochOrder, Uses, reachable};
+use rowdex_base::error::Result;
+
+/// How many steps are kept.
+const STEPS: usize = 4;
+
+/// The order of an epoch in which the packs of each full step come in another sequence: those of rank 0 first, as their
+/// cost deals them. So the packs of a rank still follow each other.
+#[derive(Debug)]
+pub(super) struct Evened {
+    cost: Cost,
+    world: Arc<World>,
+    recent: Mutex<Vec<(u64, Arc<Step>)>>,
+}
+
+/// One step.
+#[derive(Debug)]
+pub(super) struct Step {
+    /// The number of its first pack.
+    first: u64,
+    /// Where each of its packs begins, and where the last one ends.
+    bounds: Vec<u64>,
+    /// Where the pieces of each are in the epoch's own order.
+    sources: Vec<u64>,
+}
+
+impl Step {
+    /// Where a pack begins: one of the step, or the one after.
+    pub(super) fn bound(&self, pack: u64) -> u64 {
+        self.bounds[(pack - self.first) as usize]
+    }
+
+    /// Where its pieces are in the epoch's own order.
+    pub(super) fn source(&self, pack: u64) -> u64 {
+        self.sources[(pack - self.first) as usize]
+    }
+}
+
+impl Evened {
+    pub(super) fn new(cost: Cost, world: Arc<World>) -> Self {
+        Self { cost, world, recent: Mutex::default() }
+    }
+
+    /// A step of the world, if it is a full one. Never waits: whoever finds the slot taken deals the step once more.
+    pub(super) fn step(&self, number: u64) -> Result<Option<Arc<Step>>> {
+        if number >= self.world.full() {
+            return Ok(None);
+        }
+        if let Ok(recent) = self.recent.try_lock()
+            && let Some((_, step)) = recent.iter().find(|(held, _)| *held == number)
+        {
+            return Ok(Some(Arc::clone(step)));
+        }
+        let step = Arc::new(self.dealt(number)?);
+        if let Ok(mut recent) = self.recent.try_lock() {
+            recent.insert(0, (number, Arc::clone(&step)));
+            recent.truncate(STEPS);
+        }
+        Ok(Some(step))
+    }
+
+    fn dealt(&self, number: u64) -> Result<Step> {
+        let (world, packs) = (&self.world, self.world.of_step());
+        let first = number * packs;
+        let own = (first..=first + packs).map(|pack| world.bound(pack)).collect::<Result<Vec<_>>>()?;
+        let (mut pieces, mut costs) = (Vec::new(), Vec::with_capacity(own.len()));
+        for ends in own.windows(2) {
+            pieces.clear();
+            world.epoch.read(ends[0], ends[1] - ends[0], &mut pieces)?;
+            costs.push(self.cost.of(pieces.iter().map(|piece| piece.length)));
+        }
+        let (mut end, mut bounds, mut sources) = (own[0], vec![own[0]], Vec::new());
+        for pack in Cost::deal(&costs, world.shards() as usize) {
+            end += own[pack + 1] - own[pack];
+            bounds.push(end);
+            sources.push(own[pack]);
+        }
+        Ok(Step { first, bounds, sources })
+    }
+
+    /// The position in the epoch's own order of one in this order, or the other way round.
+    fn moved(&self, position: u64, back: bool) -> Option<u64> {
+        let Some(pack) = self.world.pack_of(position).ok()? else { return Some(position) };
+        let Some(step) = self.step(pack / self.world.of_step()).ok()? else { return Some(position) };
+        if back {
+            let holds = |i: &usize| {
+                let past = position.checked_sub(step.sources[*i]);
+                past.is_some_and(|past| past < step.bounds[*i + 1] - step.bounds[*i])
+            };
+            let at = (0..step.sources.len()).find(holds)?;
+            return Some(step.bounds[at] + (position - step.sources[at]));
+        }
+        let at = step.bounds.partition_point(|bound| *bound <= position).checked_sub(1)?;
+        Some(step.sources.get(at)? + (position - step.bounds[at]))
+    }
+}
+
+impl EpochOrder for Evened {
+    fn len(&self) -> u64 {
+        self.world.epoch.len()
+    }
+
+    fn row(&self, position: u64) -> Option<u64> {
+        if position >= self.len() {
+            return None;
+        }
+        self.world.epoch.row(self.moved(position, false)?)
+    }
+
+    fn position(&self, row: u64) -> Option<u64> {
+        self.moved(self.world.epoch.position(row)?, true)
+    }
+
+    fn uses(&self) -> Uses {
+        self.world.epoch.uses()
+    }
+
+    fn fill_strided(&self, first: u64, stride: u64, rows: &mut [u64]) -> usize {
+        let count = reachable(first, stride, self.len(), rows.len());
+        for (i, slot) in rows[..count].iter_mut().enumerate() {
+            match self.row(first + i as u64 * stride) {
+                Some(row) => *slot = row,
+                None => return i,
+            }
+        }
+        count
+    }
+}
