@@ -24,7 +24,7 @@ fn kept(pack: &Pack, length: u64) -> Option<u64> {
 
 fn taken(pack: &Pack, length: u64) -> u64 {
     let mut taken = (length + pack.extra).max(1);
-    while taken % pack.multiple > 0 {
+    while !taken.is_multiple_of(pack.multiple) {
         taken += 1;
     }
     taken

@@ -32,7 +32,7 @@ fn opened(mut packs: Packs, goal: usize) -> Option<Packs> {
 /// The packs of a step, rank by rank, each time the dearest that is left for the rank that has had the least, until all
 /// ranks have one more.
 fn by_cost(step: &[Vec<Piece>], ranks: usize, seed: u64) -> Packs {
-    if seed % 3 > 0 {
+    if !seed.is_multiple_of(3) {
         return step.to_vec();
     }
     let cost_of = |pack: &Vec<Piece>| pack.iter().map(|piece| piece.length * (20 + piece.length)).sum::<u64>();
