@@ -120,6 +120,7 @@
 //! | [`order::Weighted`], [`order::Balanced`] | rows by weight, or classes equally often |
 //! | [`order::Mixed`] | several datasets in fixed proportions |
 //! | [`order::Resized`], [`order::Subset`] | epochs of a chosen size, or of some of the rows |
+//! | [`order::Packed`] | rows in packs of a number of tokens, by their lengths |
 //!
 //! An order is a pure function of the number of rows, the seed and the epoch. Nothing is drawn at run time and no rank
 //! talks to another one, so every thread, rank and machine agrees. The orders are versioned and frozen: a seed gives
@@ -245,9 +246,10 @@ pub mod index {
 pub mod order {
     #[doc(inline)]
     pub use rowdex_order::{
-        Balanced, Blocks, Contiguous, EpochOrder, Explicit, Global, IdSet, Lengths, MAX_LEN, Mixed, MixedPart, Order,
-        OrderKind, OrderSpec, Outline, Partition, Ranges, Recipe, Resized, Rotated, RowLayout, Sample, Sequential,
-        Side, Split, Subset, Torch, Uses, Weighted, conformance, quality,
+        Algorithm, Balanced, Blocks, Contiguous, Cost, Empty, EpochOrder, Explicit, Global, IdSet, Lengths, MAX_LEN,
+        Mixed, MixedPart, Order, OrderKind, OrderSpec, Outline, Overflow, Pack, PackCounts, PackSums, Packed,
+        PackedEpoch, Partition, Piece, Ranges, Recipe, Resized, Rotated, RowLayout, Sample, Sequential, Side, Split,
+        Subset, Torch, Uses, Weighted, conformance, quality,
     };
 }
 
