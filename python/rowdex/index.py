@@ -260,7 +260,8 @@ class Index:
                 given_name=text_bytes(name, "given"), root=optional_path(root), store=store_pointer(self._store)
             )
             if hasattr(rows, "__arrow_c_stream__"):
-                owner, options.given_stream = stream_of(rows)
+                owner, stream = stream_of(rows)
+                options.given_stream = ctypes.pointer(stream)
                 self._note(options, root, progress)
                 del owner
             else:

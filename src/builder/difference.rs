@@ -89,7 +89,7 @@ struct Seen {
 
 /// The schema of files that follow each other.
 #[derive(Debug)]
-struct Run {
+struct Alike {
     files: u64,
     first: String,
     schema: SchemaRef,
@@ -106,7 +106,7 @@ pub(super) struct Differences {
     places: HashMap<(Option<usize>, String), usize>,
     reordered: Count,
     /// Files with equal schemas are counted together.
-    last: Option<Run>,
+    last: Option<Alike>,
 }
 
 impl Differences {
@@ -131,11 +131,11 @@ impl Differences {
     pub(super) fn add(&mut self, path: &str, schema: &SchemaRef, renamed: &[(String, String)]) {
         self.flush();
         let (first, schema) = (path.to_owned(), SchemaRef::clone(schema));
-        self.last = Some(Run { files: 1, first, schema, renamed: renamed.to_vec() });
+        self.last = Some(Alike { files: 1, first, schema, renamed: renamed.to_vec() });
     }
 
     fn flush(&mut self) {
-        let Some(Run { files, first, schema, renamed }) = self.last.take() else { return };
+        let Some(Alike { files, first, schema, renamed }) = self.last.take() else { return };
         let (before, first_before) = (self.all.files, self.all.first.clone());
         let places = self.level(None, schema.fields(), before, &first_before, files, &first, true);
         if !places.is_sorted() {

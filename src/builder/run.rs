@@ -9,7 +9,7 @@ use super::partition::Partitions;
 use super::parts::Parts;
 use super::scanned::Scanned;
 use super::schema::Merged;
-use super::threads::pool;
+use super::threads::{counting, reading};
 use super::unchanged::unchanged;
 use super::writing::Build;
 use super::{BuildProgress, BuildReport, IndexBuilder};
@@ -18,8 +18,8 @@ use rowdex_base::stop;
 use rowdex_index::output::{self, Output};
 use rowdex_index::writer::{FooterCompressor, IndexWriter};
 use rowdex_index::{Index, root, view};
-use rowdex_io::source::place::{Place, shown};
 use rowdex_io::source;
+use rowdex_io::source::place::{Place, shown};
 use rowdex_projection::Renames;
 
 /// Files whose footers are in memory at once, for each thread.
@@ -122,7 +122,7 @@ impl IndexBuilder {
         report: &mut BuildReport,
     ) -> Result<()> {
         let source = &*source::open(found.root.clone(), &self.store)?;
-        let pool = pool(self.threads, &self.store, source.is_remote())?;
+        let pool = counting(self.threads, &self.store, source.is_remote())?;
         if let Some(length) = lengths::note(out, (&self.lengths, old), source, &pool, known, &self.progress)? {
             report.index_bytes = length;
         }
@@ -156,7 +156,7 @@ impl IndexBuilder {
         let partitions = if self.partitions { Partitions::of(all())? } else { Partitions::default() };
         let renames = self.all_renames(old.filter(|_| kept > 0), old)?;
 
-        let pool = pool(self.threads, &self.store, source.is_remote())?;
+        let pool = reading(self.threads, &self.store, source.is_remote())?;
         let mut build = Build {
             writer: IndexWriter::new(out)?,
             merged: Merged::new(self.schema_mode),

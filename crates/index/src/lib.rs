@@ -9,6 +9,8 @@
 
 pub mod build_info;
 mod contents;
+mod entries;
+mod fingerprint;
 mod format;
 mod lengths;
 mod order_file;
@@ -30,25 +32,24 @@ pub mod writer;
 
 use std::fmt;
 use std::io::Read;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
-use xxhash_rust::xxh3::Xxh3Default;
 
 use self::contents::Contents;
-use self::format::{Envelope, FileRecord, RowGroupRecord, hash};
+use self::format::Envelope;
 use self::lengths::LengthsSection;
-use self::stored::{IndexBytes, invalid};
+use self::stored::IndexBytes;
 use rowdex_base::error::{Error, Result};
 use rowdex_base::once::Once;
 use rowdex_io::source::place::{Place, shown};
-use rowdex_io::source::{FileStat, ObjectSource, StoreOptions};
+use rowdex_io::source::{ObjectSource, StoreOptions};
 use rowdex_order::RowLayout;
 use rowdex_projection::Renames;
 
+pub use self::entries::{FileEntry, RowGroupEntry};
 pub use self::lengths::{LengthsOf, LengthsWriter, NewLengths, RowLengths, without_lengths};
 pub use self::order_file::OrderFile;
 pub use self::row_list::ListedRows;
@@ -308,48 +309,6 @@ impl Index {
         self.inner.path.as_deref()
     }
 
-    /// A number that differs between two indexes when any row id means another (path, row group, row).
-    ///
-    /// It covers paths, row groups, row counts and selections, and nothing else: not sizes or times of files, not the
-    /// schema, not how the index is stored. An order that was saved for one index may go on with another of the same
-    /// fingerprint. The first call takes O(row groups) and O(stored selection), later ones nothing.
-    pub fn fingerprint(&self) -> u64 {
-        *self.inner.fingerprint.get_or_init(|| self.fingerprint_of_first(self.num_files()))
-    }
-
-    /// The fingerprint of an index of so many leading files only.
-    #[doc(hidden)]
-    pub fn fingerprint_of_first(&self, files: u32) -> u64 {
-        let contents = &self.inner.contents;
-        let mut hasher = Xxh3Default::new();
-        hasher.update(b"rowdex fingerprint 1");
-        hasher.update(&files.to_le_bytes());
-        for file in self.files().take(files as usize) {
-            hasher.update(&(file.path().len() as u64).to_le_bytes());
-            hasher.update(file.path().as_bytes());
-        }
-        let mut start = 0_u64;
-        for (group, record) in (0_u32..).zip(contents.row_groups.as_slice()) {
-            let end = record.end.get();
-            if record.file.get() >= files {
-                break;
-            }
-            // A row group without rows has no row id, so it may come and go.
-            if end != start {
-                let rows = end.saturating_sub(start);
-                let selection = contents.selection(group, rows).map_or(0, |set| set.content_hash());
-                let mut entry = [0; 24];
-                entry[..4].copy_from_slice(&record.file.get().to_le_bytes());
-                entry[4..8].copy_from_slice(&record.ordinal.get().to_le_bytes());
-                entry[8..16].copy_from_slice(&rows.to_le_bytes());
-                entry[16..].copy_from_slice(&selection.to_le_bytes());
-                hasher.update(&entry);
-            }
-            start = end;
-        }
-        hasher.digest()
-    }
-
     /// Reads and checks every byte again, the stored footers among them.
     ///
     /// # Errors
@@ -382,198 +341,6 @@ impl fmt::Debug for Index {
             .field("rows", &self.len())
             .field("row_groups", &self.num_row_groups())
             .field("files", &self.num_files())
-            .finish_non_exhaustive()
-    }
-}
-
-/// What the index knows of one file.
-#[derive(Copy, Clone)]
-pub struct FileEntry<'a> {
-    contents: &'a Contents,
-    index: u32,
-    record: &'a FileRecord,
-}
-
-impl<'a> FileEntry<'a> {
-    /// The number of the file.
-    pub fn index(&self) -> u32 {
-        self.index
-    }
-
-    /// The path, relative to the root, with `/` between its parts.
-    pub fn path(&self) -> &'a str {
-        self.contents.string(self.record.path).unwrap_or_default()
-    }
-
-    /// The size in bytes when it was indexed.
-    pub fn size(&self) -> u64 {
-        self.record.size.get()
-    }
-
-    /// The modification time when it was indexed, in nanoseconds since 1970 UTC.
-    pub fn mtime_ns(&self) -> Option<i64> {
-        (self.record.flags.get() & FileRecord::HAS_MTIME != 0).then(|| self.record.mtime_ns.get())
-    }
-
-    /// The entity tag that the object store gave it when it was indexed.
-    pub fn etag(&self) -> Option<&'a str> {
-        self.contents.string(self.record.etag)
-    }
-
-    /// Size, modification time and entity tag when it was indexed.
-    pub fn stat(&self) -> FileStat {
-        FileStat { size: self.size(), mtime_ns: self.mtime_ns(), etag: self.etag().map(str::to_owned) }
-    }
-
-    /// The numbers of its row groups.
-    pub fn row_groups(&self) -> Range<u32> {
-        let first = self.record.first_row_group.get();
-        first..first.saturating_add(self.record.row_groups.get())
-    }
-
-    /// The ids of its rows.
-    pub fn row_ids(&self) -> Range<u64> {
-        let groups = self.row_groups();
-        self.contents.first_row(groups.start)..self.contents.first_row(groups.end)
-    }
-
-    /// How many rows are served from it.
-    pub fn rows(&self) -> u64 {
-        let ids = self.row_ids();
-        ids.end.saturating_sub(ids.start)
-    }
-
-    /// The xxh3-64 of its footer as it is in the file.
-    pub fn footer_hash(&self) -> u64 {
-        self.record.footer_hash.get()
-    }
-
-    /// Whether the index has a copy of its footer.
-    pub fn has_footer(&self) -> bool {
-        self.record.flags.get() & FileRecord::HAS_FOOTER != 0
-    }
-
-    /// Its value of each partition column, `None` for null.
-    pub fn partition_values(&self) -> impl ExactSizeIterator<Item = Option<&'a str>> + use<'a> {
-        let contents = self.contents;
-        let columns = contents.partition_columns.len();
-        let start = columns.saturating_mul(self.index as usize + 1);
-        let values = contents.partition_values.as_slice();
-        let own = values.get(start..start.saturating_add(columns)).unwrap_or_default();
-        own.iter().map(move |&value| contents.string(value))
-    }
-
-    /// Its footer as it is stored, compressed, and how long it is when it is not.
-    fn stored_footer(&self) -> Result<Option<(Bytes, u32)>> {
-        if !self.has_footer() {
-            return Ok(None);
-        }
-        let start = self.record.footer_offset.get();
-        let stored = self.contents.footers.read(start..start.saturating_add(self.record.footer_length.get().into()))?;
-        Ok(Some((stored, self.record.footer_raw_length.get())))
-    }
-
-    fn footer(&self) -> Result<Option<Bytes>> {
-        let Some((stored, raw_length)) = self.stored_footer()? else { return Ok(None) };
-        let raw_length = u64::from(raw_length);
-        let damaged = || {
-            invalid(format!("the stored footer of {} is not the one that was indexed", self.path()))
-                .with_hint("build the index again; if it was overwritten while it was open, open it again")
-        };
-        // One byte more than declared is enough to see that there are too many, and memory is taken as bytes come.
-        let mut raw = Vec::new();
-        let decoder =
-            zstd::stream::read::Decoder::with_buffer(&*stored).map_err(|error| damaged().with_source(error))?;
-        let read = decoder.single_frame().take(raw_length + 1).read_to_end(&mut raw);
-        read.map_err(|error| damaged().with_source(error))?;
-        if raw.len() as u64 != raw_length || hash(&raw) != self.footer_hash() {
-            return Err(damaged());
-        }
-        Ok(Some(raw.into()))
-    }
-}
-
-impl fmt::Debug for FileEntry<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileEntry")
-            .field("index", &self.index)
-            .field("path", &self.path())
-            .field("size", &self.size())
-            .field("row_groups", &self.row_groups())
-            .field("rows", &self.rows())
-            .finish_non_exhaustive()
-    }
-}
-
-/// What the index knows of one row group.
-#[derive(Copy, Clone)]
-pub struct RowGroupEntry<'a> {
-    contents: &'a Contents,
-    index: u32,
-    record: &'a RowGroupRecord,
-}
-
-impl<'a> RowGroupEntry<'a> {
-    /// The number of the row group over the whole index.
-    pub fn index(&self) -> u32 {
-        self.index
-    }
-
-    /// The number of its file.
-    pub fn file(&self) -> u32 {
-        self.record.file.get()
-    }
-
-    /// The number of the row group within its file.
-    pub fn ordinal(&self) -> u32 {
-        self.record.ordinal.get()
-    }
-
-    /// The id of its first row.
-    pub fn first_row(&self) -> u64 {
-        self.contents.first_row(self.index)
-    }
-
-    /// The ids of its rows.
-    pub fn row_ids(&self) -> Range<u64> {
-        self.first_row()..self.record.end.get()
-    }
-
-    /// How many of its rows are served.
-    pub fn rows(&self) -> u64 {
-        self.record.end.get().saturating_sub(self.first_row())
-    }
-
-    /// How many rows it has in its file.
-    pub fn source_rows(&self) -> u64 {
-        match &self.contents.selections {
-            Some(selections) => {
-                selections.records.as_slice().get(self.index as usize).map_or(0, |record| record.source_rows.get())
-            }
-            None => self.rows(),
-        }
-    }
-
-    /// About how many bytes all of its rows and columns take when decoded, as its footer tells.
-    pub fn decoded_bytes(&self) -> u64 {
-        self.record.decoded_bytes.get()
-    }
-
-    /// Which of its rows are served; `None` when all are.
-    pub fn selection(&self) -> Option<RowSet<'a>> {
-        self.contents.selection(self.index, self.rows())
-    }
-}
-
-impl fmt::Debug for RowGroupEntry<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RowGroupEntry")
-            .field("index", &self.index)
-            .field("file", &self.file())
-            .field("ordinal", &self.ordinal())
-            .field("row_ids", &self.row_ids())
-            .field("source_rows", &self.source_rows())
-            .field("decoded_bytes", &self.decoded_bytes())
             .finish_non_exhaustive()
     }
 }

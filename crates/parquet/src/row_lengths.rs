@@ -224,7 +224,7 @@ mod tests {
     /// Lists of lists, of which some are null and some empty on both levels.
     fn lists(rows: usize) -> ArrayRef {
         let item = |array: &dyn Array| Arc::new(Field::new("element", array.data_type().clone(), true));
-        let items = |row: usize| if row % 5 == 0 { 0 } else { row % 4 };
+        let items = |row: usize| if row.is_multiple_of(5) { 0 } else { row % 4 };
         let inner = (0..rows).map(items).sum::<usize>();
         let values: Int32Array = (0..inner * 2).map(|value| (value % 5 != 0).then_some(value as i32)).collect();
         let below = OffsetBuffer::from_lengths((0..inner).map(|item| 2 * ((item + 1) % 2)));

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use rayon::ThreadPool;
 
 use self::count::{Origin, Reading};
-use super::threads::pool;
+use super::threads::counting;
 use super::{BuildProgress, Progress};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::output::Output;
@@ -102,7 +102,7 @@ impl LengthsBuilder {
     }
 
     /// Counts with this many threads. Default: one per available core; for data in a store, as many as
-    /// [`StoreOptions::with_concurrency`] says.
+    /// [`StoreOptions::with_concurrency`] says, and at most 16.
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
@@ -155,7 +155,7 @@ impl LengthsBuilder {
         let root = self.root.as_ref().map_or_else(|| root::of(index), Place::of)?;
         let source = &*source::open(root, &self.store)?;
         let known: Vec<KnownRows> = index.files().map(|file| Some((index.clone(), file.row_ids()))).collect();
-        let pool = pool(self.threads, &self.store, source.is_remote())?;
+        let pool = counting(self.threads, &self.store, source.is_remote())?;
         let files = u64::from(index.num_files());
         let progress = |files_done, rows| {
             (self.progress)(BuildProgress { files_done, files, rows, bytes: 0, counts_lengths: true })

@@ -131,7 +131,7 @@ fn lists_of_any_kind_are_counted_and_integers_taken_however_pages_are_written() 
                 .set_data_page_row_count_limit(page_rows)
                 .set_write_batch_size(page_rows)
                 .set_max_row_group_row_count(Some(150))
-                .set_dictionary_enabled(number % 2 == 0)
+                .set_dictionary_enabled(number.is_multiple_of(2))
                 .build();
             write(&folder.path().join("data/a.parquet"), &batch(0, 400), properties);
             let index = build(folder.path(), &["fixed", "large", "doc.tokens", "n", "nested", "structs", "tokens"]);
