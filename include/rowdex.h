@@ -453,8 +453,8 @@ typedef struct rowdex_lengths_options {
   size_t num_columns;
   // What to call lengths that are given: rows with such lengths are served whole. NULL: none are given.
   const char *given_name;
-  // A table, or a folder of tables, as for the list_file of a rowdex_id_set_options, with a column `length` and every
-  // row of the index once. NULL: they come as a stream.
+  // A table, or a folder of tables, as for the list_file of a rowdex_id_set_options, with a column `length` and
+  // every row of the index once. NULL: they come as a stream.
   const char *given_list;
   // The same as an Arrow stream, which is moved from and released whatever happens.
   struct ArrowArrayStream *given_stream;

@@ -31,8 +31,8 @@ pub struct rowdex_lengths_options {
     pub num_columns: usize,
     /// What to call lengths that are given: rows with such lengths are served whole. NULL: none are given.
     pub given_name: *const c_char,
-    /// A table, or a folder of tables, as for the list_file of a rowdex_id_set_options, with a column `length` and every
-    /// row of the index once. NULL: they come as a stream.
+    /// A table, or a folder of tables, as for the list_file of a rowdex_id_set_options, with a column `length` and
+    /// every row of the index once. NULL: they come as a stream.
     pub given_list: *const c_char,
     /// The same as an Arrow stream, which is moved from and released whatever happens.
     pub given_stream: *mut FFI_ArrowArrayStream,
