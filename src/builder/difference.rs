@@ -87,7 +87,7 @@ struct Seen {
     names: Vec<(String, Count)>,
 }
 
-/// The schema of files that follow each other.
+/// Files that follow each other, and have one schema.
 #[derive(Debug)]
 struct Alike {
     files: u64,

@@ -40,7 +40,7 @@ type Digits = HashMap<u64, Vec<String>>;
 
 /// Where something lies among the values of a type.
 #[derive(Debug, PartialEq)]
-enum Place {
+enum Among {
     /// It is one of them.
     At(ScalarValue),
     /// Between one of them and the next, if there is one.
@@ -77,11 +77,11 @@ impl<'a> Written<'a> {
     }
 
     fn compared(&self, mut left: Expr, op: Operator, mut right: Expr) -> Fallible<Expr> {
-        if let Some(place) = self.place(&mut right, || self.type_of(&left))? {
-            return Ok(comparison(left, op, place));
+        if let Some(among) = self.among(&mut right, || self.type_of(&left))? {
+            return Ok(comparison(left, op, among));
         }
-        if let Some(place) = self.place(&mut left, || self.type_of(&right))? {
-            return Ok(comparison(right, op.swap().unwrap_or(op), place));
+        if let Some(among) = self.among(&mut left, || self.type_of(&right))? {
+            return Ok(comparison(right, op.swap().unwrap_or(op), among));
         }
         self.alike([&mut left, &mut right]);
         Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right))))
@@ -89,19 +89,19 @@ impl<'a> Written<'a> {
 
     fn between(&self, Between { mut expr, negated, low, high }: Between) -> Fallible<Expr> {
         /// What bounds values, if any does; `None` if no value is within.
-        fn bound(written: Expr, place: Option<Place>, is_low: bool) -> Option<Option<Expr>> {
-            match place {
+        fn bound(written: Expr, among: Option<Among>, is_low: bool) -> Option<Option<Expr>> {
+            match among {
                 None => Some(Some(written)),
-                Some(Place::At(value)) => Some(Some(lit(value))),
-                Some(Place::Between(value, next)) => Some(Some(lit(if is_low { next? } else { value }))),
-                Some(Place::Below) => is_low.then_some(None),
-                Some(Place::Above) => (!is_low).then_some(None),
+                Some(Among::At(value)) => Some(Some(lit(value))),
+                Some(Among::Between(value, next)) => Some(Some(lit(if is_low { next? } else { value }))),
+                Some(Among::Below) => is_low.then_some(None),
+                Some(Among::Above) => (!is_low).then_some(None),
             }
         }
         let data_type = self.type_of(&expr);
         let (mut low, mut high) = (*low, *high);
-        let least = self.place(&mut low, || data_type.clone())?;
-        let most = self.place(&mut high, || data_type.clone())?;
+        let least = self.among(&mut low, || data_type.clone())?;
+        let most = self.among(&mut high, || data_type.clone())?;
         let within = match (bound(low, least, true), bound(high, most, false)) {
             (Some(Some(mut low)), Some(Some(mut high))) => {
                 self.alike([&mut *expr, &mut low, &mut high]);
@@ -119,8 +119,8 @@ impl<'a> Written<'a> {
         let data_type = self.type_of(&expr);
         let mut kept = Vec::with_capacity(list.len());
         for mut value in list {
-            match self.place(&mut value, || data_type.clone())? {
-                Some(Place::At(value)) => kept.push(lit(value)),
+            match self.among(&mut value, || data_type.clone())? {
+                Some(Among::At(value)) => kept.push(lit(value)),
                 Some(_) => {}
                 None => kept.push(value),
             }
@@ -134,7 +134,7 @@ impl<'a> Written<'a> {
 
     /// Where what is written lies among the values of the type that it is compared with. Beside floating-point numbers
     /// it becomes one of them instead.
-    fn place(&self, written: &mut Expr, beside: impl FnOnce() -> Option<DataType>) -> Fallible<Option<Place>> {
+    fn among(&self, written: &mut Expr, beside: impl FnOnce() -> Option<DataType>) -> Fallible<Option<Among>> {
         let is_number = match written {
             Expr::Literal(value, _) if value.is_null() => return Ok(None),
             Expr::Literal(ScalarValue::Float64(_) | ScalarValue::Int64(_) | ScalarValue::UInt64(_), _) => true,
@@ -168,7 +168,7 @@ impl<'a> Written<'a> {
         })
     }
 
-    fn number(&self, value: &ScalarValue, data_type: &DataType) -> Fallible<Option<Place>> {
+    fn number(&self, value: &ScalarValue, data_type: &DataType) -> Fallible<Option<Among>> {
         let among = |digits: &str, is_negative| Ok(among_numbers(digits, is_negative, data_type));
         match *value {
             ScalarValue::Int64(Some(value)) => among(&value.unsigned_abs().to_string(), value < 0),
@@ -179,22 +179,22 @@ impl<'a> Written<'a> {
                 else {
                     return among(&value.abs().to_string(), is_negative);
                 };
-                let place = among_numbers(one, is_negative, data_type);
+                let among = among_numbers(one, is_negative, data_type);
                 for other in others {
-                    if among_numbers(other, is_negative, data_type) != place {
+                    if among_numbers(other, is_negative, data_type) != among {
                         let as_text =
                             if data_type.is_decimal() { "put them in single quotes" } else { "leave out parts" };
                         return plan_err!("the numbers {one} and {other} are told apart only as text: {as_text}");
                     }
                 }
-                Ok(place)
+                Ok(among)
             }
             _ => Ok(None),
         }
     }
 
     /// Of what has no column and is a time, or text that is one beside it.
-    fn time(&self, written: &Expr, data_type: &DataType) -> Option<Place> {
+    fn time(&self, written: &Expr, data_type: &DataType) -> Option<Among> {
         use DataType::{Date32, Time32, Time64, Timestamp};
         let (finest, unit) = match data_type {
             Time32(unit) | Time64(unit) => (Time64(TimeUnit::Nanosecond), nanoseconds(*unit)),
@@ -226,7 +226,7 @@ impl<'a> Written<'a> {
             // Nanoseconds end in the year 2262, and other units do not.
             None => match written {
                 Expr::Cast(Cast { expr, .. }) if matches!(**expr, Expr::Literal(ScalarValue::Utf8(_), _)) => {
-                    worked_out(expr, data_type).map(Place::At)
+                    worked_out(expr, data_type).map(Among::At)
                 }
                 _ => None,
             },
@@ -260,18 +260,18 @@ pub(super) fn of_one_unit(schema: &Schema) -> Schema {
     Schema::new(schema.fields().iter().map(field).collect::<Fields>())
 }
 
-fn comparison(expr: Expr, op: Operator, place: Place) -> Expr {
+fn comparison(expr: Expr, op: Operator, among: Among) -> Expr {
     use Operator::{Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
     let with = |expr: Expr, op: Operator, value: ScalarValue| {
         Expr::BinaryExpr(BinaryExpr::new(Box::new(expr), op, Box::new(lit(value))))
     };
-    match (place, op) {
-        (Place::At(value), _) => with(expr, op, value),
+    match (among, op) {
+        (Among::At(value), _) => with(expr, op, value),
         (_, IsDistinctFrom) => lit(true),
         (_, IsNotDistinctFrom) => lit(false),
-        (Place::Between(value, _), Lt | LtEq) => with(expr, LtEq, value),
-        (Place::Between(value, _), Gt | GtEq) => with(expr, Gt, value),
-        (Place::Above, Lt | LtEq) | (Place::Below, Gt | GtEq) | (_, NotEq) => always(expr),
+        (Among::Between(value, _), Lt | LtEq) => with(expr, LtEq, value),
+        (Among::Between(value, _), Gt | GtEq) => with(expr, Gt, value),
+        (Among::Above, Lt | LtEq) | (Among::Below, Gt | GtEq) | (_, NotEq) => always(expr),
         _ => never(expr),
     }
 }
@@ -308,7 +308,7 @@ fn digits(condition: &ast::Expr) -> Digits {
 }
 
 /// Where digits with a point lie among integers or decimals.
-fn among_numbers(digits: &str, is_negative: bool, data_type: &DataType) -> Option<Place> {
+fn among_numbers(digits: &str, is_negative: bool, data_type: &DataType) -> Option<Among> {
     let scale = match data_type {
         of if of.is_integer() => 0,
         DataType::Decimal32(_, scale)
@@ -322,19 +322,19 @@ fn among_numbers(digits: &str, is_negative: bool, data_type: &DataType) -> Optio
     let is_exact = rest.bytes().all(|digit| digit == b'0');
     let Ok(magnitude) = format!("0{whole}{kept:0<scale$}").parse::<i128>() else {
         let is_wider = matches!(data_type, DataType::Decimal256(..));
-        return (!is_wider).then_some(if is_negative { Place::Below } else { Place::Above });
+        return (!is_wider).then_some(if is_negative { Among::Below } else { Among::Above });
     };
     let floor = if is_negative { -magnitude - i128::from(!is_exact) } else { magnitude };
     Some(among(floor, is_exact, data_type))
 }
 
 /// The place of a number, rounded down, of the units that a type counts in.
-fn among(floor: i128, is_exact: bool, data_type: &DataType) -> Place {
+fn among(floor: i128, is_exact: bool, data_type: &DataType) -> Among {
     match held(floor, data_type) {
-        Some(value) if is_exact => Place::At(value),
-        Some(value) => Place::Between(value, held(floor + 1, data_type)),
-        None if floor < 0 => Place::Below,
-        None => Place::Above,
+        Some(value) if is_exact => Among::At(value),
+        Some(value) => Among::Between(value, held(floor + 1, data_type)),
+        None if floor < 0 => Among::Below,
+        None => Among::Above,
     }
 }
 
