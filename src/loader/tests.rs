@@ -216,14 +216,13 @@ fn check(loader: &mut Loader, samplers: &mut [DistributedSampler], epochs: u64) 
     while samplers[0].epoch() < epochs {
         let plans: Vec<_> = samplers.iter_mut().map(|sampler| sampler.next_epoch().unwrap()).collect();
         for step in plans[0].first_step()..plans[0].steps() {
-            for (plan, sampler) in plans.iter().zip(&*samplers) {
+            for plan in &plans {
                 let expected = plan.batch(step).unwrap();
                 let batch = loader.next().unwrap().unwrap();
                 assert_eq!((batch.epoch, batch.step, batch.steps), (expected.epoch, step, plan.steps()));
                 assert_eq!((batch.rank, batch.pads), (plan.shard().rank(), expected.pads));
                 assert_eq!(batch.row_ids, expected.rows);
                 assert_values(&batch);
-                let _ = sampler;
             }
             assert_eq!(loader.state(), samplers[0].state_after(plans[0].epoch(), step).unwrap());
         }

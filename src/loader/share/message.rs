@@ -8,7 +8,7 @@ use rowdex_share::{Reader, Writer};
 use std::time::Duration;
 
 /// Changes when messages change. Processes with another one are refused.
-const PROTOCOL: u64 = 3;
+const PROTOCOL: u64 = 4;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const HELLO: u8 = 1;
