@@ -2,7 +2,7 @@
 //!
 //! A build step reads the footers of Parquet files and writes one small index file. From then on every row has a
 //! number, its *row id*. A [`Dataset`] serves any rows by their ids as Arrow record batches. A [`DistributedSampler`]
-//! says which rows belong to which rank, and in which order. A [`Loader`] serves that order from threads of its own, and
+//! says which rows belong to which rank, and in which order. A [`Loader`] serves that order from threads of its own. It
 //! holds no more than the memory that it is given, an eighth of it, and two row groups.
 //!
 //! ```
@@ -45,11 +45,11 @@
 //! | question | part |
 //! | --- | --- |
 //! | Where is a row? | [`Index`], made by [`IndexBuilder`] |
-//! | What is in a row? | [`Dataset`], or any other [`MapDataset`] |
+//! | What is in a row? | [`Dataset`], or any other [`MapDataset`](dataset::MapDataset) |
 //! | Which row comes at which position of an epoch? | [`order`] |
-//! | Which positions belong to my rank? | [`Shard`], [`Tail`] and [`DistributedSampler`], in [`sampler`] |
+//! | Which positions belong to my rank? | [`Shard`], [`Tail`](sampler::Tail) and [`DistributedSampler`], in [`sampler`] |
 //! | How do I get all batches of an epoch fast? | [`Loader`], in [`loader`] |
-//! | What did it cost? | [`Counters`], [`loader::LoaderStats`] |
+//! | What did it cost? | [`Counters`](dataset::Counters), [`loader::LoaderStats`] |
 //!
 //! The documents in the folder `docs` of the repository specify what other programs may rely on: the index format, the
 //! orders, the shards and the disk tier.
@@ -72,7 +72,8 @@
 //! old index or the new one.
 //!
 //! ```no_run
-//! use rowdex::{IndexBuilder, SchemaMode};
+//! use rowdex::index::builder::SchemaMode;
+//! use rowdex::IndexBuilder;
 //!
 //! # fn main() -> rowdex::Result<()> {
 //! let report = IndexBuilder::new(["data/"])
@@ -129,9 +130,9 @@
 //! # Shards
 //!
 //! Position `q` of an order belongs to rank `q mod world_size`. What happens when the ranks do not divide the rows is
-//! the [`Tail`]: repeat rows from the beginning of the epoch ([`Tail::Wrap`], the default), drop the rest
-//! ([`Tail::Drop`]), allow a difference of one row ([`Tail::Uneven`], for evaluation), or refuse ([`Tail::Error`]).
-//! With all of them but `Uneven` all ranks have the same number of rows, batches and steps.
+//! the [`Tail`](sampler::Tail): repeat rows from the beginning of the epoch (`Wrap`, the default), drop the rest
+//! (`Drop`), allow a difference of one row (`Uneven`, for evaluation), or refuse (`Error`). With all of them but `Uneven`
+//! all ranks have the same number of rows, batches and steps.
 //!
 //! `Shard::from_env` takes rank and world size from the variables that torchrun, Open MPI, PMI and Slurm set.
 //!
@@ -209,18 +210,13 @@ compile_error!("the feature `capi` needs Unix: paths of C are bytes, as Unix has
 mod capi;
 pub mod dataset;
 pub mod loader;
-mod select;
-
-/// What reading costs, and a cache with a limit in bytes.
-pub mod cache {
-    pub use rowdex_base::cache::{Cache, Counters, Weighed};
-}
+pub mod select;
 
 /// What goes wrong, where, and what to do.
 pub mod error {
-    pub use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
     #[doc(hidden)]
-    pub use rowdex_base::remedy::Hint;
+    pub use rowdex_base::error::Hint;
+    pub use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 }
 
 /// Where a row is: the index file, and looking rows up in it.
@@ -247,43 +243,41 @@ pub mod order {
     #[doc(inline)]
     pub use rowdex_order::{
         Algorithm, Balanced, Blocks, Contiguous, Cost, Empty, EpochOrder, Explicit, Global, IdSet, Lengths, MAX_LEN,
-        Mixed, MixedPart, Order, OrderKind, OrderSpec, Outline, Overflow, Pack, PackCounts, PackSums, Packed,
-        PackedEpoch, Partition, Piece, Ranges, Recipe, Resized, Rotated, RowLayout, Sample, Sequential, Side, Split,
-        Subset, Torch, Uses, Weighted, conformance, quality,
+        Mixed, MixedPart, Order, Overflow, Pack, PackCounts, PackSums, Packed, PackedEpoch, Piece, Ranges, Resized,
+        Rotated, Sample, Sequential, Side, Split, Subset, Torch, Weighted,
     };
-}
-
-/// Which columns are served.
-pub mod projection {
-    pub use rowdex_projection::Projection;
+    // What the command says of orders, and what it checks of them.
+    #[doc(hidden)]
+    pub use rowdex_order::{OrderKind, OrderSpec, Outline, Partition, Recipe, RowLayout, Uses, conformance, quality};
 }
 
 /// Which positions are mine. [`rowdex_order::sampler`] says how rows are shared out, and what a state counts.
 pub mod sampler {
     #[doc(inline)]
     pub use rowdex_order::sampler::{
-        BatchPlan, Batches, DistributedSampler, EpochPlan, Launch, Launcher, ReplicaLayout, RowIds, Run, Sample,
-        Samples, Shard, State, Tail,
+        BatchPlan, Batches, DistributedSampler, EpochPlan, ReplicaLayout, RowIds, Sample, Samples, Shard, State, Tail,
     };
+    #[doc(hidden)]
+    pub use rowdex_order::sampler::{Launch, Launcher, Run};
 }
 
 /// Where bytes come from: ranged reads of whole files, by path.
 pub mod source {
     #[cfg(feature = "object-store")]
     pub use rowdex_io::source::ObjectSource;
-    pub use rowdex_io::source::{Done, FileStat, Link, LocalSource, Pending, Source, StoreOptions, Traffic};
+    #[doc(hidden)]
+    pub use rowdex_io::source::{Done, Link, Pending, Traffic};
+    pub use rowdex_io::source::{FileStat, LocalSource, Source, StoreOptions};
 }
 
-pub use builder::{IndexBuilder, LengthsBuilder, SchemaMode};
-pub use dataset::{Dataset, DatasetBuilder, MapDataset, Staleness};
+pub use builder::IndexBuilder;
+pub use dataset::Dataset;
 pub use loader::{Batch, Loader};
-pub use rowdex_base::cache::Counters;
 pub use rowdex_base::error::{Error, ErrorKind, Result};
-pub use rowdex_index::{Index, Location};
+pub use rowdex_index::Index;
 pub use rowdex_io::fs::MappedBlocks;
-pub use rowdex_order::sampler::{DistributedSampler, Shard, Tail};
-pub use rowdex_order::{EpochOrder, Order};
-pub use select::{Select, SelectReport};
+pub use rowdex_order::sampler::{DistributedSampler, Shard};
+pub use select::Select;
 
 /// The allocator of a shared library that is built with `ROWDEX_ALLOCATOR=mimalloc`, for what the library itself
 /// allocates: its memory is freed by its own functions alone, so no other allocator meets it. It asks for huge pages.

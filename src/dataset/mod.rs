@@ -34,7 +34,6 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use rowdex_base::cache::Counters;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_base::per_process::PerProcess;
@@ -59,6 +58,7 @@ pub use map::MapDataset;
 pub use mixed::MixedDataset;
 pub(crate) use prefetch::Prefetch;
 pub(crate) use reader::Slots;
+pub use rowdex_base::cache::Counters;
 pub use rowdex_io::tier::{DiskTier, TierCounters};
 pub(crate) use run::{Joined, RunPart};
 pub use staleness::Staleness;

@@ -19,7 +19,8 @@ use parquet::basic::Compression;
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rowdex::{Dataset, Index, IndexBuilder, Staleness};
+use rowdex::dataset::Staleness;
+use rowdex::{Dataset, Index, IndexBuilder};
 
 const ROWS: i64 = 400;
 

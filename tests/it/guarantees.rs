@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use rowdex::order::Order;
 use rowdex::order::{Balanced, Global, IdSet, Mixed, MixedPart, Resized, Sequential, Side, Split, Subset, Weighted};
+use rowdex::sampler::Tail;
 use rowdex::sampler::{BatchPlan, State};
-use rowdex::{DistributedSampler, Order, Shard, Tail};
+use rowdex::{DistributedSampler, Shard};
 
 const SEED: u64 = 9;
 

@@ -5,8 +5,9 @@
 use std::path::Path;
 use std::thread;
 
+use rowdex::index::Location;
 use rowdex::index::{Root, RootKind};
-use rowdex::{ErrorKind, Index, Location};
+use rowdex::{ErrorKind, Index};
 
 /// Saved sampler states hold it, so it never changes.
 const FINGERPRINT: u64 = 9_474_308_051_744_252_352;

@@ -10,9 +10,11 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::{Field, Int64Type, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
+use rowdex::dataset::MapDataset;
 use rowdex::dataset::MixedDataset;
+use rowdex::order::Order;
 use rowdex::order::{Global, Mixed, MixedPart, Sequential};
-use rowdex::{Dataset, DistributedSampler, ErrorKind, Index, IndexBuilder, Loader, MapDataset, Order, Shard};
+use rowdex::{Dataset, DistributedSampler, ErrorKind, Index, IndexBuilder, Loader, Shard};
 use tempfile::TempDir;
 
 fn batch(first: i64, rows: i64, nullable: bool, long: usize) -> RecordBatch {

@@ -10,7 +10,8 @@ use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use parquet::arrow::ArrowWriter;
 use rowdex::dataset::DiskTier;
-use rowdex::{Dataset, ErrorKind, Index, IndexBuilder, Staleness};
+use rowdex::dataset::Staleness;
+use rowdex::{Dataset, ErrorKind, Index, IndexBuilder};
 use tempfile::TempDir;
 
 use crate::alone;

@@ -11,7 +11,9 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 use rowdex::dataset::DiskTier;
-use rowdex::{Dataset, ErrorKind, Index, IndexBuilder, Result, SchemaMode, Select, Staleness};
+use rowdex::dataset::Staleness;
+use rowdex::index::builder::SchemaMode;
+use rowdex::{Dataset, ErrorKind, Index, IndexBuilder, Result, Select};
 use tempfile::TempDir;
 
 /// Names as files have them, and as they are served.

@@ -144,7 +144,7 @@ fn public(item: Item, types: &HashSet<String>) -> Option<Item> {
             public_attributes(&mut item.attrs);
             Some(Item::Type(item))
         }
-        Item::Use(mut item) if is_public(&item.vis) => {
+        Item::Use(mut item) if is_public(&item.vis) && !is_hidden(&item.attrs) => {
             public_attributes(&mut item.attrs);
             Some(Item::Use(item))
         }
@@ -211,7 +211,7 @@ fn exported(items: &[Item], found: &mut HashMap<String, HashSet<String>>) {
                     exported(items, found);
                 }
             }
-            Item::Use(item) if is_public(&item.vis) => {
+            Item::Use(item) if is_public(&item.vis) && !is_hidden(&item.attrs) => {
                 if let UseTree::Path(path) = &item.tree
                     && let Some(package) = path.ident.to_string().strip_prefix("rowdex_")
                 {

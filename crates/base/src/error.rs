@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::remedy::Hint;
-pub use crate::remedy::Remedy;
+pub use crate::remedy::{Hint, Remedy};
 
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

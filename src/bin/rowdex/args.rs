@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use rowdex::dataset::DiskTier;
-use rowdex::{Dataset, DatasetBuilder, Index, Staleness};
+use rowdex::dataset::{DatasetBuilder, DiskTier, Staleness};
+use rowdex::{Dataset, Index};
 
 use crate::failure::Failure;
 use crate::size::Memory;

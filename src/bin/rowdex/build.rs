@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
+use rowdex::IndexBuilder;
+use rowdex::index::builder::SchemaMode;
 use rowdex::source::StoreOptions;
-use rowdex::{IndexBuilder, SchemaMode};
 use serde_json::json;
 
 use crate::args::{JsonArg, named};

@@ -1,8 +1,9 @@
 //! How the carousel reads, as it is asked for on the command line: what becomes a loader, or a server.
 
 use clap::{Args, ValueEnum};
+use rowdex::dataset::DatasetBuilder;
 use rowdex::loader::{Fault, LoaderBuilder};
-use rowdex::{Dataset, DatasetBuilder, DistributedSampler, Index, Loader};
+use rowdex::{Dataset, DistributedSampler, Index, Loader};
 
 use crate::args::{DataArgs, TierArgs};
 use crate::failure::Failure;

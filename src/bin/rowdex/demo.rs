@@ -8,7 +8,8 @@ use indicatif::{HumanBytes, HumanCount};
 use rowdex::loader::Fault;
 use rowdex::order::{OrderSpec, Partition};
 use rowdex::sampler::ReplicaLayout;
-use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard, Tail};
+use rowdex::sampler::Tail;
+use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard};
 
 use crate::carousel::Carousel;
 use crate::epoch::{self, Reading, Report};

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rowdex::{Counters, Dataset};
+use rowdex::Dataset;
+use rowdex::dataset::Counters;
 
 use crate::failure::complain;
 use crate::output::rate;

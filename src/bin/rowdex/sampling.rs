@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use clap::Args;
 use rowdex::index::OrderFile;
+use rowdex::order::Order;
 use rowdex::order::{OrderSpec, Partition, Recipe, RowLayout};
+use rowdex::sampler::Tail;
 use rowdex::sampler::{EpochPlan, ReplicaLayout, State};
-use rowdex::{Dataset, DistributedSampler, Index, Order, Shard, Tail};
+use rowdex::{Dataset, DistributedSampler, Index, Shard};
 
 use crate::args::named;
 use crate::failure::Failure;

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
+use rowdex::select::SelectReport;
 use rowdex::source::StoreOptions;
-use rowdex::{Index, Select, SelectReport};
+use rowdex::{Index, Select};
 use serde_json::json;
 
 use crate::args::{JsonArg, RootArg, ThreadsArg};

@@ -1,7 +1,8 @@
 //! `rowdex verify`: is the index whole, and are the files still those that were indexed?
 
 use clap::Args;
-use rowdex::{Dataset, Staleness};
+use rowdex::Dataset;
+use rowdex::dataset::Staleness;
 use serde_json::{Value, json};
 
 use crate::args::{IndexArg, JsonArg, LEVELS, RootArg, ThreadsArg, named};

@@ -17,7 +17,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::builder::IndexBuilder;
-use crate::{Batch, Dataset, DatasetBuilder, Loader, Staleness};
+use crate::dataset::{DatasetBuilder, Staleness};
+use crate::{Batch, Dataset, Loader};
 use rowdex_index::Index;
 use rowdex_order::Global;
 use rowdex_order::sampler::{DistributedSampler, Shard};

@@ -14,9 +14,10 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
-use rowdex::dataset::DiskTier;
+use rowdex::dataset::{DatasetBuilder, DiskTier};
+use rowdex::order::Order;
 use rowdex::order::{Global, Sequential};
-use rowdex::{Dataset, DatasetBuilder, DistributedSampler, Index, IndexBuilder, Loader, Order, Shard};
+use rowdex::{Dataset, DistributedSampler, Index, IndexBuilder, Loader, Shard};
 use tempfile::TempDir;
 
 use super::compare::{batch_of, nested_paths, plain_batch, prune, rows_of, type_differences, value_difference};

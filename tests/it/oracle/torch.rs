@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rowdex::order::{Order, Sequential, Torch};
-use rowdex::{DistributedSampler, Shard, Tail};
+use rowdex::sampler::Tail;
+use rowdex::{DistributedSampler, Shard};
 
 use super::python::{oracle, say, torch_order};
 

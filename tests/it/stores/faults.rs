@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rowdex::{Dataset, ErrorKind, Index, IndexBuilder, Staleness};
+use rowdex::dataset::Staleness;
+use rowdex::{Dataset, ErrorKind, Index, IndexBuilder};
 use tempfile::TempDir;
 
 use super::proxy::{Proxy, Weather};

@@ -10,9 +10,11 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::Int64Type;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
+use rowdex::dataset::Staleness;
+use rowdex::order::Order;
 use rowdex::order::{Global, Sequential};
 use rowdex::source::StoreOptions;
-use rowdex::{Dataset, DistributedSampler, ErrorKind, Index, IndexBuilder, Loader, Order, Shard, Staleness};
+use rowdex::{Dataset, DistributedSampler, ErrorKind, Index, IndexBuilder, Loader, Shard};
 use tempfile::TempDir;
 
 use super::http::{Abilities, Http};

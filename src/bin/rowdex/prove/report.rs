@@ -1,7 +1,7 @@
 //! What was proven, for people and for programs.
 
-use rowdex::Tail;
 use rowdex::order::Uses;
+use rowdex::sampler::Tail;
 use serde_json::{Value, json};
 
 use super::{Cover, Proof};

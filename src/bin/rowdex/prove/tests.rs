@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rowdex::order::{EpochOrder, Order, Uses};
-use rowdex::{DistributedSampler, Shard, Tail};
+use rowdex::sampler::Tail;
+use rowdex::{DistributedSampler, Shard};
 
 use super::*;
 

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rowdex::Shard;
 use rowdex::order::{EpochOrder, Uses};
 use rowdex::sampler::EpochPlan;
-use rowdex::{Shard, Tail};
+use rowdex::sampler::Tail;
 
 use super::cover::{Counts, SetHash};
 use super::pass::Dealt;
