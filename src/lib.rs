@@ -131,8 +131,8 @@
 //!
 //! Position `q` of an order belongs to rank `q mod world_size`. What happens when the ranks do not divide the rows is
 //! the [`Tail`](sampler::Tail): repeat rows from the beginning of the epoch (`Wrap`, the default), drop the rest
-//! (`Drop`), allow a difference of one row (`Uneven`, for evaluation), or refuse (`Error`). With all of them but `Uneven`
-//! all ranks have the same number of rows, batches and steps.
+//! (`Drop`), allow a difference of one row (`Uneven`, for evaluation), or refuse (`Error`). With all of them but
+//! `Uneven` all ranks have the same number of rows, batches and steps.
 //!
 //! `Shard::from_env` takes rank and world size from the variables that torchrun, Open MPI, PMI and Slurm set.
 //!

@@ -244,7 +244,7 @@ static void a_bad_file_is_named(const char *folder) {
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   a_missing_index_is_not_found_and_named(argv[1]);
-  a_hint_names_fields_and_no_options_of_the_command(folder);
+  a_hint_names_fields_and_no_options_of_the_command(argv[1]);
   an_index_that_is_none_is_refused(argv[1]);
   what_lies_beyond_the_end_is_out_of_range(argv[1]);
   unknown_words_are_refused_with_the_known_ones(argv[1]);

@@ -1,8 +1,8 @@
 """rowdex beside pyarrow, in turns, on the benchmark sets: python tools/compare/compare.py DATA [TASK ...]
 
-DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. Tasks: take, get, cold-get, build, tier. Both sides
-stay alive and take turns, so a machine whose speed drifts is fair to both; medians of the rates and of the ratios are
-printed. The loader is measured by tools/compare/performance.py. Build first:
+DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. Tasks: take, get, cold-get, build, tier. Both
+sides stay alive and take turns, so a machine whose speed drifts is fair to both; medians of the rates and of the ratios
+are printed. The loader is measured by tools/compare/performance.py. Build first:
 
     cargo build --release --example rowdex_side
 """
