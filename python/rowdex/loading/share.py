@@ -33,20 +33,21 @@ class Share:
             batches.
         on_death: What becomes of the other ranks when one dies, that is, ends without closing its loader or leaving
             Python. ``"continue"``: they go on, unless it is the one that reads for them, and it may come back.
-            ``"fail"``: they raise an error that names its process.
+            ``"fail"``: they raise an error that names its process. Default: what ``rowdex serve`` was told, or
+            ``"continue"``.
     """
 
     name: str | None = None
     job: str | None = None
     ranks: int | None = None
     drift: int | None = None
-    on_death: Literal["continue", "fail"] = "continue"
+    on_death: Literal["continue", "fail"] | None = None
 
     def __post_init__(self) -> None:
         for argument, value in (("ranks", self.ranks), ("drift", self.drift)):
             if value is not None and not 0 < value < 2**31:
                 raise ValueError(f"{argument} of a Share is {value}: use 1 or more")
-        if self.on_death not in ("continue", "fail"):
+        if self.on_death not in (None, "continue", "fail"):
             raise ValueError(f"on_death={self.on_death!r} of a Share: use 'continue' or 'fail'")
         for argument, text in (("name", self.name), ("job", self.job)):
             no_nul((text or "").encode(), f"{argument} of a Share")
@@ -77,7 +78,7 @@ def options(share: Sharing) -> dict[str, Any]:
         "share_job": None if share.job is None else share.job.encode(),
         "share_ranks": share.ranks or 0,
         "share_drift": share.drift or 0,
-        "share_on_death": share.on_death.encode(),
+        "share_on_death": None if share.on_death is None else share.on_death.encode(),
     }
 
 
