@@ -6,7 +6,8 @@ use clap::Args;
 use indicatif::HumanCount;
 use rowdex::index::{LengthsOf, RowLengths};
 use rowdex::order::Lengths;
-use rowdex::{Index, LengthsBuilder};
+use rowdex::Index;
+use rowdex::builder::LengthsBuilder;
 use serde_json::{Value, json};
 
 use crate::args::{IndexArg, JsonArg, RootArg};
