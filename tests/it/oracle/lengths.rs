@@ -17,14 +17,18 @@ pub(super) fn check(index: &Path, want: &RecordBatch) -> Result<(), String> {
         matches!(data_type, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
     };
     let once = |name: &str| schema.fields().iter().filter(|field| field.name() == name).count() == 1;
-    for (field, column) in schema.fields().iter().zip(want.columns()) {
+    let is_counted = |name: &str, data_type: &DataType| is_list(data_type) && once(name) && !name.is_empty();
+    let fields = schema.fields().iter().zip(want.columns());
+    let lists: Vec<_> = fields.filter(|(field, _)| is_counted(field.name(), field.data_type())).collect();
+    if lists.is_empty() {
+        return Ok(());
+    }
+    let fail = |error: rowdex::Error| format!("lengths: {error}");
+    let builder = LengthsBuilder::new(index).with_threads(1);
+    lists.iter().fold(builder, |builder, (field, _)| builder.with_column(field.name())).write().map_err(fail)?;
+    let known = Index::open(index).map_err(fail)?;
+    for (field, column) in lists {
         let name = field.name();
-        if !is_list(field.data_type()) || !once(name) || name.is_empty() {
-            continue;
-        }
-        let fail = |error: rowdex::Error| format!("lengths by {name}: {error}");
-        LengthsBuilder::new(index).with_column(name).with_threads(1).write().map_err(fail)?;
-        let known = Index::open(index).map_err(fail)?;
         let mut read = Vec::new();
         known.lengths(name).and_then(|known| known.read(0..want.num_rows() as u64, &mut read)).map_err(fail)?;
         let lengths = cast(&length(column).unwrap(), &DataType::UInt64).unwrap();
