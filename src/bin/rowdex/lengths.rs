@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::HumanCount;
+use rowdex::Index;
+use rowdex::index::builder::LengthsBuilder;
 use rowdex::index::{LengthsOf, RowLengths};
 use rowdex::order::Lengths;
-use rowdex::Index;
-use rowdex::builder::LengthsBuilder;
 use serde_json::{Value, json};
 
 use crate::args::{IndexArg, JsonArg, RootArg};

@@ -8,7 +8,7 @@ use arrow::compute::cast;
 use arrow::compute::kernels::length::length;
 use arrow::datatypes::{DataType, UInt64Type};
 use rowdex::Index;
-use rowdex::builder::LengthsBuilder;
+use rowdex::index::builder::LengthsBuilder;
 
 /// Notes the lengths in the index at this path.
 pub(super) fn check(index: &Path, want: &RecordBatch) -> Result<(), String> {
