@@ -13,9 +13,10 @@ use parquet::arrow::arrow_reader::RowSelection;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 pub(super) use self::look::{check_values, walk};
-pub(super) use self::output::Wanted;
 
-use super::columns::{leaves_from, leaves_of, origins};
+use self::alone::Alone;
+
+use super::columns::{Origin, leaves_from, leaves_of, origins};
 use super::pages::Pages;
 use super::seam::read_exactly;
 use super::{FileBytes, FileMetadata, RowSink, caught};
@@ -56,6 +57,20 @@ pub struct GroupDecoder<'a> {
     /// Rows that take more bytes than this are refused: all rows together, or those of each chunk where there are
     /// several. While they are decoded, their compressed bytes and one page per column come on top.
     pub max_decoded_bytes: u64,
+}
+
+/// What is decoded of a row group, and to what.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    /// The columns of the file that are decoded.
+    pub(crate) leaves: &'a [usize],
+    /// Where each output column comes from.
+    pub(crate) origins: &'a [Origin<'a>],
+    /// Columns of which the selected values are read, of which there are some then.
+    pub(crate) alone: &'a [Alone<'a>],
+    /// The rows, if they are not all.
+    pub(crate) selected: Option<&'a [u32]>,
+    pub(crate) chunk_rows: usize,
 }
 
 impl GroupDecoder<'_> {

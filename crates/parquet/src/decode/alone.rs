@@ -4,8 +4,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, FieldRef};
 use parquet::file::metadata::RowGroupMetaData;
 
-use super::output::Wanted;
-use super::{GroupDecoder, RowSink};
+use super::{GroupDecoder, RowSink, Wanted};
 use crate::FileBytes;
 use crate::columns::{Origin, is_view};
 use crate::direct::{self, ValuePlaces};

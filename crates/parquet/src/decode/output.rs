@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use arrow::datatypes::FieldRef;
 
-use super::GroupDecoder;
 use super::alone::Alone;
+use super::{GroupDecoder, Wanted};
 use crate::columns::Origin;
 use crate::masked::masked;
 use crate::pages::Pages;
@@ -14,20 +14,6 @@ use crate::types::has_some_of;
 use crate::{FileBytes, adapt, caught_panic};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_rows::{Chunks, Footprint, compact_sparse, record_batch};
-
-/// What is decoded of a row group, and to what.
-#[derive(Clone, Copy)]
-pub(crate) struct Wanted<'a> {
-    /// The columns of the file that are decoded.
-    pub(crate) leaves: &'a [usize],
-    /// Where each output column comes from.
-    pub(crate) origins: &'a [Origin<'a>],
-    /// Columns of which the selected values are read, of which there are some then.
-    pub(crate) alone: &'a [Alone<'a>],
-    /// The rows, if they are not all.
-    pub(crate) selected: Option<&'a [u32]>,
-    pub(crate) chunk_rows: usize,
-}
 
 /// What an output column is made of.
 pub(super) enum Made<'a> {
