@@ -2,7 +2,8 @@
 //! share.
 //!
 //! An entry is named after everything that its bytes depend on: this version of rowdex, where the file is and what it
-//! was when it was indexed, the row group, and the types and rows that were decoded. So an entry is never stale: a file that changed is another file.
+//! was when it was indexed, the row group, and the types and rows that were decoded. So an entry is never stale: a file
+//! that changed is another file.
 
 mod keeper;
 mod peer_fetch;

@@ -2,8 +2,8 @@
 //!
 //! A process that reads ahead takes the lock of a row group before it fetches, and holds it only until the bytes have
 //! arrived. It must not hold the lock until it uses the bytes: that may be never, or may have to wait for the very
-//! processes that wait for the lock. When the bytes have arrived, the process writes them to a file beside the entry, the
-//! handoff, where the others look. Whoever fetched deletes the handoff when it needs the bytes no more, and so does
+//! processes that wait for the lock. When the bytes have arrived, the process writes them to a file beside the entry,
+//! the handoff, where the others look. Whoever fetched deletes the handoff when it needs the bytes no more, and so does
 //! whoever has written the entry.
 
 use std::ffi::OsString;
