@@ -105,15 +105,18 @@ fn a_damaged_index_is_refused_or_answers() {
     let runs = run(|draw| {
         let mut bytes = whole.clone();
         damage(&mut bytes, draw, false);
+        let is_whole = bytes == whole;
         if let Ok(index) = Index::from_bytes(bytes) {
             for row in 0..index.len().min(2_000) {
                 let place = index.locate(row).unwrap();
                 assert!(place.file < index.num_files());
             }
             assert_eq!(index.locate(index.len()), None);
-            let _ = index.verify();
+            // What is behind checksums that damage passes may be anything.
+            let is_sound = index.verify().is_ok();
+            assert!(!is_sound || is_whole || cfg!(fuzzing));
             for file in 0..index.num_files() {
-                let _ = index.footer(file);
+                assert!(index.footer(file).is_ok() || !is_sound || cfg!(fuzzing));
             }
         }
     });
@@ -138,7 +141,10 @@ fn a_damaged_footer_is_refused_or_indexed() {
         if IndexBuilder::new([&file]).with_overwrite(true).build(&output).is_ok() {
             let index = Index::open(&output).unwrap();
             if let Ok(dataset) = Dataset::builder(index).with_cache_bytes(1 << 20).open() {
-                let _ = dataset.take(&[0, dataset.len() / 2, dataset.len().saturating_sub(1)]);
+                let rows = [0, dataset.len() / 2, dataset.len().saturating_sub(1)];
+                if let Ok(taken) = dataset.take(&rows) {
+                    assert_eq!((taken.num_rows(), taken.schema()), (rows.len(), Arc::clone(dataset.schema())));
+                }
             }
         }
     });

@@ -170,12 +170,9 @@ fn what_is_in_use_makes_no_room_for_more_and_the_bytes_stay_within_the_budget() 
     assert!(put(&first, 0, &[1; 1000]));
     let each = total(folder.path());
     let tier = tier(folder.path(), 3 * each + each / 2);
-    for turn in 0..5 {
-        for name in 0..6 {
-            put(&tier, name, &[1; 1000]);
-            assert!(total(folder.path()) <= 3 * each + each / 2);
-            let _ = turn;
-        }
+    for name in (0..5).flat_map(|_| 0..6) {
+        put(&tier, name, &[1; 1000]);
+        assert!(total(folder.path()) <= 3 * each + each / 2);
     }
     assert_eq!(tier.counters().evictions, 0);
     assert_eq!(tier.counters().writes, 2);
