@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::Field;
 
-use super::{Dataset, Inner, Settings, Staleness, State};
+use super::{Dataset, Inner, Settings, Staleness, Unshared};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_base::per_process::PerProcess;
@@ -194,7 +194,7 @@ impl DatasetBuilder {
             tier: self.tier,
             place,
         };
-        let state = PerProcess::new(State::new(&settings));
+        let state = PerProcess::new(Unshared::new(&settings));
         Ok(Dataset { inner: Arc::new(Inner { settings, decoded_bytes: Once::new(), state }) })
     }
 }

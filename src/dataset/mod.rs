@@ -77,7 +77,7 @@ pub struct Dataset {
 struct Inner {
     settings: Settings,
     decoded_bytes: Once<u64>,
-    state: PerProcess<State>,
+    state: PerProcess<Unshared>,
 }
 
 /// What a dataset was opened with.
@@ -97,7 +97,7 @@ struct Settings {
 }
 
 /// What must not be shared with a forked child.
-struct State {
+struct Unshared {
     files: FileTable,
     held: HeldGroups,
     reader: Arc<FileReader>,
@@ -306,7 +306,7 @@ impl Dataset {
     }
 
     /// The rows of these slots, strictly increasing, of a row group that is not held.
-    fn load(&self, state: &State, row_group: u32, slots: &[u32]) -> Result<Loaded> {
+    fn load(&self, state: &Unshared, row_group: u32, slots: &[u32]) -> Result<Loaded> {
         let group = &state.files.row_group(row_group)?;
         let read = RowGroupRead { group, slots: Slots::Some(slots), projection: self.projection(), keeps: true };
         state.held.load(read, slots, state.reader()).map_err(|error| group.located(error))
@@ -347,14 +347,14 @@ impl Dataset {
 }
 
 impl Inner {
-    fn state(&self) -> Result<&State> {
+    fn state(&self) -> Result<&Unshared> {
         self.state
-            .get(|| State::new(&self.settings))
+            .get(|| Unshared::new(&self.settings))
             .ok_or_else(|| Error::new(ErrorKind::Internal, "the dataset is being dropped"))
     }
 
     /// The dataset's own threads; `None` when it works on the caller's.
-    fn pool<'a>(&self, state: &'a State) -> Result<Option<&'a ThreadPool>> {
+    fn pool<'a>(&self, state: &'a Unshared) -> Result<Option<&'a ThreadPool>> {
         if let Some(pool) = state.pool.get() {
             return Ok(pool.as_ref());
         }
@@ -374,7 +374,7 @@ impl Inner {
     }
 }
 
-impl State {
+impl Unshared {
     fn new(settings: &Settings) -> Self {
         let Settings { index, source, projection, staleness, max_decoded_bytes, cache_bytes, tier, place, .. } =
             settings;

@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use super::files::OpenGroup;
 use super::prefetch::{AtHand, Prefetch};
 use super::reader::{RowGroupRead, RowGroupReader, Slots, length_of};
-use super::{Dataset, State};
+use super::{Dataset, Unshared};
 use rowdex_base::error::Result;
 use rowdex_parquet::{RowSink, together};
 use rowdex_projection::Projection;
@@ -59,7 +59,7 @@ impl Dataset {
 }
 
 /// Reads row groups as if they were one; `false`, before the sink was given anything, if that cannot be done.
-fn read_as_one(state: &State, parts: &[RunPart], projection: &Projection, sink: &mut dyn RowSink) -> Result<bool> {
+fn read_as_one(state: &Unshared, parts: &[RunPart], projection: &Projection, sink: &mut dyn RowSink) -> Result<bool> {
     let Some(first) = parts.first() else { return Ok(false) };
     let group = state.files.row_group(first.row_group)?;
     let mut ordinals = Vec::with_capacity(parts.len());
@@ -77,7 +77,7 @@ fn read_as_one(state: &State, parts: &[RunPart], projection: &Projection, sink: 
 
 /// Reads row groups one after the other. Their bytes are read together.
 fn read_one_by_one(
-    state: &State,
+    state: &Unshared,
     parts: &[RunPart],
     projection: &Projection,
     prefetch: Option<Prefetch>,
@@ -149,7 +149,7 @@ impl RowSink for Nowhere {
     }
 }
 
-fn open<'a>(state: &'a State, parts: &[RunPart]) -> Result<Vec<OpenGroup<'a>>> {
+fn open<'a>(state: &'a Unshared, parts: &[RunPart]) -> Result<Vec<OpenGroup<'a>>> {
     parts.iter().map(|part| state.files.row_group(part.row_group)).collect()
 }
 

@@ -42,7 +42,7 @@ pub(super) struct Pages {
 }
 
 /// Rows to pass by and rows to keep, in turn.
-struct Runs<'a> {
+struct Selecting<'a> {
     selected: Option<&'a [u32]>,
     /// The first row behind those that were kept.
     next: u32,
@@ -75,7 +75,7 @@ impl<'a> Due<'a> {
     }
 }
 
-impl Runs<'_> {
+impl Selecting<'_> {
     /// The runs that the next rows lie in.
     fn of(&mut self, rows: usize) -> Result<&[(usize, usize)]> {
         self.found.clear();
@@ -187,7 +187,7 @@ impl Pages {
             return self.each_decoded(&rest, |batch| take(batch.columns(), batch.num_rows()));
         }
         let team = Team::new(direct, self.expanded());
-        let mut runs = Runs { selected, next: 0, passed: 0, found: Vec::new() };
+        let mut runs = Selecting { selected, next: 0, passed: 0, found: Vec::new() };
         let mut with_direct = |decoded: &[ArrayRef], mut rows: usize| {
             let mut picked = Vec::new();
             if let Some(due) = &mut due {

@@ -22,7 +22,7 @@ const LANES: usize = 16;
 pub const AHEAD_FROM: usize = 16;
 
 /// Rows to pass by and rows to keep, in turn.
-type Runs = [(usize, usize)];
+type Selectors = [(usize, usize)];
 
 /// Columns that are decoded together.
 pub(super) struct Team {
@@ -32,12 +32,12 @@ pub(super) struct Team {
 }
 
 struct Lanes {
-    state: Mutex<State>,
+    state: Mutex<Progress>,
     /// A lane is back.
     back: Condvar,
 }
 
-struct State {
+struct Progress {
     lanes: Vec<Lane>,
     /// Batches that were announced and not handed over.
     batches: VecDeque<Batch>,
@@ -53,7 +53,7 @@ struct Lane {
 }
 
 struct Batch {
-    runs: Arc<Runs>,
+    runs: Arc<Selectors>,
     /// What each lane has made of it.
     made: Vec<Option<Vec<Result<ArrayRef>>>>,
 }
@@ -63,7 +63,7 @@ struct Part {
     lane: usize,
     batch: usize,
     columns: Vec<Column>,
-    runs: Arc<Runs>,
+    runs: Arc<Selectors>,
 }
 
 impl Team {
@@ -77,7 +77,7 @@ impl Team {
         while columns.peek().is_some() {
             lanes.push(Lane { columns: Some(columns.by_ref().take(width).collect()), next: 0 });
         }
-        let state = Mutex::new(State { lanes, batches: VecDeque::new(), first: 0 });
+        let state = Mutex::new(Progress { lanes, batches: VecDeque::new(), first: 0 });
         let lanes = Arc::new(Lanes { state, back: Condvar::new() });
         let offer = crew.map(|crew| crew.offer(Arc::clone(&lanes) as Arc<dyn Job>));
         Self { lanes, offer }
@@ -89,7 +89,7 @@ impl Team {
     }
 
     /// Says what the next batch is made of.
-    pub(super) fn announce(&self, runs: &Runs) {
+    pub(super) fn announce(&self, runs: &Selectors) {
         let mut state = self.lanes.lock();
         let made = state.lanes.iter().map(|_| None).collect();
         state.batches.push_back(Batch { runs: runs.into(), made });
@@ -142,7 +142,7 @@ impl Drop for Team {
 }
 
 impl Lanes {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,7 +166,7 @@ impl Lanes {
     }
 
     /// Forgets what was announced, and waits until no other thread has a lane.
-    fn all_back(&self) -> MutexGuard<'_, State> {
+    fn all_back(&self) -> MutexGuard<'_, Progress> {
         let mut state = self.lock();
         state.batches.clear();
         while state.lanes.iter().any(|lane| lane.columns.is_none()) {
@@ -190,7 +190,7 @@ impl Job for Lanes {
     }
 }
 
-impl State {
+impl Progress {
     /// The lane that is farthest behind, of those that are here and have something to do.
     fn next(&self) -> Option<usize> {
         let end = self.first + self.batches.len();
