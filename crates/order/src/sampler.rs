@@ -44,6 +44,7 @@
 //! # }
 //! ```
 
+mod batch;
 mod batching;
 mod evened;
 mod every;
@@ -55,14 +56,16 @@ mod resume;
 mod shard;
 mod state;
 mod worker;
+mod world;
 
 use std::sync::Arc;
 
+pub use self::batch::BatchPlan;
 use self::batching::EqualRows;
 #[doc(hidden)]
 pub use self::batching::{Batching, Deal, Rest, Stretch};
 pub use self::launch::{Launch, Launcher};
-pub use self::plan::{BatchPlan, Batches, EpochPlan, RowIds, Sample, Samples};
+pub use self::plan::{Batches, EpochPlan, RowIds, Sample, Samples};
 use self::recent::Recent;
 use self::resume::Resumed;
 pub use self::shard::{ReplicaLayout, Shard, Tail};

@@ -1,12 +1,13 @@
 //! What decides the batches of an epoch.
 
 use std::fmt::Debug;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use super::shard::Share;
-use super::{BatchPlan, Shard};
+use super::batch::BatchPlan;
+use super::shard::{Shard, Share};
 use crate::{Cost, EpochOrder};
 use rowdex_base::error::Result;
+use rowdex_base::once::Once;
 
 /// The kind of plan of [`EqualRows`], which states name.
 pub(super) const ROWS: &str = "rows";
@@ -161,7 +162,7 @@ pub trait Deal: Debug + Send + Sync {
 /// How many samples of a rank there are up to the end of each of its steps: listed when it is first asked for, with 8
 /// bytes a step.
 #[derive(Debug, Default)]
-pub(super) struct Ends(OnceLock<Vec<u64>>);
+pub(super) struct Ends(Once<Vec<u64>>);
 
 impl Ends {
     /// Of the steps of `deal`, as far as they can be read: whoever serves the others is told why not.

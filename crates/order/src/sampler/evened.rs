@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::packs::World;
+use super::world::World;
 use crate::{Cost, EpochOrder, Uses, reachable};
 use rowdex_base::error::Result;
 

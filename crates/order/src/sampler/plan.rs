@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::batch::BatchPlan;
 use super::batching::{Deal, Rest, Stretch};
 use super::shard::Shard;
-use crate::{EpochOrder, Piece};
+use crate::EpochOrder;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// One row that a rank serves.
@@ -17,36 +18,6 @@ pub struct Sample {
     /// Whether the row is served only to give every rank the same number of samples: `position` is past the order's end
     /// and `row` is the one at `position` modulo its length.
     pub pad: bool,
-}
-
-/// The rows of one step on one rank.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BatchPlan {
-    /// The epoch it is a part of.
-    pub epoch: u64,
-    /// Which step of the epoch, from 0. After resuming within an epoch they go on: see [`EpochPlan::first_step`].
-    pub step: u64,
-    /// The position of the first row; the others follow at distances of [`stride`](Self::stride).
-    pub first: u64,
-    /// From each position to the next: the number of shards, or 1 in a plan of packs, whose pieces follow each other.
-    pub stride: u64,
-    /// The row ids, in the order to serve them: as many as the batch size, or fewer, as in an epoch's last batch.
-    pub rows: Vec<u64>,
-    /// How many of the rows are pads. These are always the last ones.
-    pub pads: usize,
-    /// Which tokens of each of the rows to serve, in a plan of packs; nothing in a plan of rows.
-    pub pieces: Vec<Piece>,
-    /// How many of the pieces there are up to the end of each pack.
-    pub packs: Vec<usize>,
-}
-
-impl BatchPlan {
-    fn clear(&mut self) {
-        self.rows.clear();
-        self.pieces.clear();
-        self.packs.clear();
-        self.pads = 0;
-    }
 }
 
 /// One epoch of one rank: a pure function from sample number, or step, to rows.
