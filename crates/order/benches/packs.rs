@@ -1,8 +1,8 @@
 //! What planning an epoch of packs costs, and packing a block: `cargo bench -p rowdex-order --bench packs -- ROWS`.
 //!
 //! Lengths are lognormal, as those of web documents (898 tokens on average) and of a mix with books (2424) are said to
-//! be, and lie in memory with 2 bytes a row. Seconds are those of the processor, where the system tells them of a thread,
-//! and of the clock for what several threads do.
+//! be, and lie in memory with 2 bytes a row. Seconds are those of the processor, where the system tells them of a
+//! thread, and of the clock for what several threads do.
 
 use std::sync::Arc;
 use std::time::Instant;

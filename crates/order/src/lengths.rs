@@ -38,8 +38,8 @@ pub trait Lengths: Debug + Send + Sync {
         Ok(())
     }
 
-    /// A hash over all lengths, the same wherever they are kept the same way. States carry it through the fingerprint of
-    /// what is packed by them.
+    /// A hash over all lengths, the same wherever they are kept the same way. States carry it through the fingerprint
+    /// of what is packed by them.
     fn fingerprint(&self) -> u64;
 }
 

@@ -120,8 +120,9 @@ impl DistributedSampler {
         Self::with_batching(orders, shard, EqualRows::of(batch_size as u64))
     }
 
-    /// The sampler of `shard` over packs: each batch is `packs` of them. With a `cost`, the packs of each full step over
-    /// all ranks are [dealt](Cost::deal) so that ranks have about as much to do; what a step trains on stays the same.
+    /// The sampler of `shard` over packs: each batch is `packs` of them. With a `cost`, the packs of each full step
+    /// over all ranks are [dealt](Cost::deal) so that ranks have about as much to do; what a step trains on stays the
+    /// same.
     ///
     /// An epoch is planned when it is first asked for, which fails as [`Packed::packed`] does, and if its packs can not
     /// be dealt as the tail policy demands. [`plan`](Self::plan) says so, and what returns no error is 0 then, such as
@@ -311,8 +312,8 @@ impl DistributedSampler {
         self.left(self.epoch).map_or(0, |left| left.steps())
     }
 
-    /// How many steps there are in the current epoch, from where it goes on, and in the ones after it: in so many epochs
-    /// altogether. Epochs of packs differ by a few steps, so each of them is planned.
+    /// How many steps there are in the current epoch, from where it goes on, and in the ones after it: in so many
+    /// epochs altogether. Epochs of packs differ by a few steps, so each of them is planned.
     ///
     /// # Errors
     ///
@@ -421,8 +422,8 @@ impl DistributedSampler {
         Ok(resumed.map_or(whole, |resumed| Rest { start: resumed.consumed, began: resumed.took_over, ..whole }))
     }
 
-    /// What an epoch has that is served from its beginning; or, if these ranks could not have served it from there, from
-    /// where they took it over.
+    /// What an epoch has that is served from its beginning; or, if these ranks could not have served it from there,
+    /// from where they took it over.
     fn whole(&self, epoch: u64) -> Result<Arc<dyn Deal>> {
         let (whole, rest) = (self.whole_rest(epoch)?, self.rest(epoch)?);
         self.batching.deal(&whole).or_else(|_| self.batching.deal(&Rest { start: rest.began, ..rest }))

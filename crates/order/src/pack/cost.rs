@@ -29,12 +29,12 @@ impl Cost {
         linear.saturating_mul(sum).saturating_add(quadratic.saturating_mul(squares))
     }
 
-    /// Deals packs that cost so much to `ranks`: the numbers of the packs, those of rank 0 first. Each rank gets as many,
-    /// as far as they go.
+    /// Deals packs that cost so much to `ranks`: the numbers of the packs, those of rank 0 first. Each rank gets as
+    /// many, as far as they go.
     ///
-    /// Packs are taken by falling cost, as many at a time as there are ranks. Of these the dearest goes to the rank that
-    /// has had the least so far, and so on; among equals, the first pack to the first rank. So the `i`-th packs of all
-    /// ranks cost about the same, too: each micro-step is even where gradients are accumulated.
+    /// Packs are taken by falling cost, as many at a time as there are ranks. Of these the dearest goes to the rank
+    /// that has had the least so far, and so on; among equals, the first pack to the first rank. So the `i`-th packs of
+    /// all ranks cost about the same, too: each micro-step is even where gradients are accumulated.
     pub fn deal(costs: &[u128], ranks: usize) -> Vec<usize> {
         let ranks = ranks.max(1);
         let mut packs: Vec<usize> = (0..costs.len()).collect();

@@ -11,8 +11,8 @@ const NONE: u32 = u32::MAX;
 /// after the other, `put` is told of the pack that gets the next ones, and how many. Packs are numbered as they are
 /// opened; the number of them is returned.
 ///
-/// Whatever fits the fullest pack makes it fuller, so the next piece of the same size goes into it, too, if it fits. That
-/// is why runs give just the packs that pieces one by one would give.
+/// Whatever fits the fullest pack makes it fuller, so the next piece of the same size goes into it, too, if it fits.
+/// That is why runs give just the packs that pieces one by one would give.
 pub(super) fn best_fit(
     units: u32,
     most: u32,
@@ -186,10 +186,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(600))]
         #[test]
         fn runs_are_packed_just_as_their_pieces_would_be_one_by_one(
-            (units, sizes) in (1_u32..300).prop_flat_map(|units| (Just(units), prop::collection::vec(1..=units, 0..300))),
+            (units, sizes) in (1_u32..300)
+                .prop_flat_map(|units| (Just(units), prop::collection::vec(1..=units, 0..300))),
             small: bool, most in prop_oneof![Just(u32::MAX), 1_u32..6],
         ) {
-            let mut sizes: Vec<u32> = sizes.into_iter().map(|size| if small { size.div_ceil(5) } else { size }).collect();
+            let smaller = |size: u32| if small { size.div_ceil(5) } else { size };
+            let mut sizes: Vec<u32> = sizes.into_iter().map(smaller).collect();
             sizes.sort_unstable_by(|a, b| b.cmp(a));
             let (of, packs) = by_runs(units, most, &sizes);
             let expected = one_by_one(units, most, &sizes);

@@ -212,8 +212,10 @@ macro_rules! names {
             fn from_str(name: &str) -> Result<Self> {
                 match name {
                     $($name => Ok(Self::$variant),)+
-                    _ => Err(Error::new(ErrorKind::InvalidArgument, format!(concat!("no ", $what, " is called {:?}"), name))
-                        .with_hint($hint)),
+                    _ => {
+                        let message = format!(concat!("no ", $what, " is called {:?}"), name);
+                        Err(Error::new(ErrorKind::InvalidArgument, message).with_hint($hint))
+                    }
                 }
             }
         }

@@ -20,8 +20,8 @@ const EPOCHS: usize = 2;
 /// Other orders, whose rows are put into packs by their lengths.
 ///
 /// The positions of an epoch are its *pieces*, pack after pack. So where a run stands is one number, and how many ranks
-/// there are comes last, as it does for rows. Epochs have different numbers of positions; [`len`](Order::len) is that of
-/// the orders inside.
+/// there are comes last, as it does for rows. Epochs have different numbers of positions; [`len`](Order::len) is that
+/// of the orders inside.
 ///
 /// Making an epoch asks for the length of every row, block by block, and keeps the [sums](PackSums). A block is packed
 /// when a pack of it is asked for.
@@ -234,9 +234,9 @@ impl PackedEpoch {
         Ok(())
     }
 
-    /// The last pack from `first` on, which begins at `position`, that has to be opened so that there are `more` packs if
-    /// all after it are opened wholly; and how many pieces have to be taken out of it. The caller knows that there are so
-    /// many pieces.
+    /// The last pack from `first` on, which begins at `position`, that has to be opened so that there are `more` packs
+    /// if all after it are opened wholly; and how many pieces have to be taken out of it. The caller knows that there
+    /// are so many pieces.
     pub(crate) fn opened(&self, first: u64, position: u64, more: u64) -> Result<(u64, u64)> {
         let (packs, len) = (self.packs(), self.len());
         let gain = |pack: u64, start: u64| (len - start).saturating_sub(packs - pack);

@@ -181,7 +181,8 @@ proptest! {
         }
         tokens.sort_unstable();
         let kept_of = |row: u64| kept(&pack, lengths[row as usize]);
-        prop_assert!(tokens.iter().copied().eq((0..n).flat_map(|row| (0..kept_of(row).unwrap_or(0)).map(move |t| (row, t)))));
+        let all_of = |row| (0..kept_of(row).unwrap_or(0)).map(move |token| (row, token));
+        prop_assert!(tokens.iter().copied().eq((0..n).flat_map(all_of)));
         let counts = epoch.sums().counts();
         prop_assert_eq!((counts.pieces, counts.tokens), (all.len() as u64, tokens.len() as u64));
         let lost = counts.tokens_dropped + counts.tokens_truncated;
@@ -395,12 +396,14 @@ fn packs_v1_are_frozen() {
     let (_, _, packs) = epoch(14, pack);
     assert_eq!(
         written(&packs),
-        "10:0+10 2:0+5 | 4:16+4 11:16+3 | 4:0+16 | 9:0+15 | 11:0+16 | 12:0+16 | 12:16+3 1:0+7 | 7:0+16 | 7:16+5 8:0+11 | 3:0+16 | 3:16+1 5:0+14 | 6:16+6 13:0+10 | 6:0+16"
+        "10:0+10 2:0+5 | 4:16+4 11:16+3 | 4:0+16 | 9:0+15 | 11:0+16 | 12:0+16 | 12:16+3 1:0+7 | 7:0+16 | \
+         7:16+5 8:0+11 | 3:0+16 | 3:16+1 5:0+14 | 6:16+6 13:0+10 | 6:0+16"
     );
     let (_, _, packs) = epoch(14, concat);
     assert_eq!(
         written(&packs),
-        "10:0+10 9:0+3 | 9:3+12 | 0:0+0 2:0+5 11:0+3 | 11:3+15 | 11:18+1 4:0+11 | 4:11+9 | 8:0+11 3:0+3 | 3:3+14 | 1:0+7 13:0+7 | 13:7+3 6:0+11 | 6:11+11 7:0+3 | 7:3+15 | 7:18+3 12:0+11 | 12:11+8 5:0+3 | 5:3+11"
+        "10:0+10 9:0+3 | 9:3+12 | 0:0+0 2:0+5 11:0+3 | 11:3+15 | 11:18+1 4:0+11 | 4:11+9 | 8:0+11 3:0+3 | 3:3+14 | \
+         1:0+7 13:0+7 | 13:7+3 6:0+11 | 6:11+11 7:0+3 | 7:3+15 | 7:18+3 12:0+11 | 12:11+8 5:0+3 | 5:3+11"
     );
     let (_, _, packs) = epoch(14, budget);
     assert_eq!(

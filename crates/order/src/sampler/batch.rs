@@ -7,7 +7,8 @@ use crate::Piece;
 pub struct BatchPlan {
     /// The epoch it is a part of.
     pub epoch: u64,
-    /// Which step of the epoch, from 0. After resuming within an epoch they go on: see [`EpochPlan::first_step`](super::EpochPlan::first_step).
+    /// Which step of the epoch, from 0. After resuming within an epoch they go on: see
+    /// [`EpochPlan::first_step`](super::EpochPlan::first_step).
     pub step: u64,
     /// The position of the first row; the others follow at distances of [`stride`](Self::stride).
     pub first: u64,

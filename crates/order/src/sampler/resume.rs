@@ -17,8 +17,8 @@ pub(super) struct Resumed {
 }
 
 impl DistributedSampler {
-    /// Goes on from `state`, which may come from a world of another size and another batch size. O(1), but for planning an
-    /// epoch of packs.
+    /// Goes on from `state`, which may come from a world of another size and another batch size. O(1), but for planning
+    /// an epoch of packs.
     ///
     /// The state's epoch becomes current, and of its order only the positions from `consumed` on are left; the samples
     /// and steps that are left, and pads, are counted on them. With the shard count and batch size of the run that was

@@ -22,9 +22,9 @@ const V2: &str = "rowdex-state-v2";
 ///
 /// Written and parsed as one line of printable ASCII that no shell changes, of fields with colons between them:
 /// `rowdex-state-v2:<fingerprint>:<epoch>:<consumed>:rows:<order>:<deal>:<check>`. Fingerprint and check are 16
-/// hexadecimal digits, epoch and consumed are decimal, `rows` or `packs` is the kind of plan, order is an [`Outline`], and deal
-/// says how its positions were dealt ([`Run`]). The check is xxh3-64 of all that comes before its colon. States of
-/// version 1, which end after `consumed`, are parsed, too, and written as they were.
+/// hexadecimal digits, epoch and consumed are decimal, `rows` or `packs` is the kind of plan, order is an [`Outline`],
+/// and deal says how its positions were dealt ([`Run`]). The check is xxh3-64 of all that comes before its colon.
+/// States of version 1, which end after `consumed`, are parsed, too, and written as they were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct State {
     /// [`Order::fingerprint`](crate::Order::fingerprint) of the run: its order, length and seed.

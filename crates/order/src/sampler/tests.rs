@@ -235,7 +235,8 @@ proptest! {
 
     #[test]
     fn the_merged_stream_does_not_depend_on_the_number_of_workers(
-        (n, size, cut) in worlds(prop_oneof![cuts(), packs()]), tail in tails(), workers in 0_u64..6, sort: prop::sample::Index,
+        (n, size, cut) in worlds(prop_oneof![cuts(), packs()]), tail in tails(), workers in 0_u64..6,
+        sort: prop::sample::Index,
     ) {
         let sampler = world(&orders_of(sort, n), size, cut, tail).pop().unwrap();
         let plan = sampler.plan(1).unwrap();
@@ -283,7 +284,8 @@ proptest! {
 
     #[test]
     fn resuming_after_any_step_goes_on_as_if_nothing_had_happened(
-        (n, size, cut) in worlds(prop_oneof![2 => cuts(), 1 => packs()]), tail in tails(), drop_last: bool, sort: prop::sample::Index,
+        (n, size, cut) in worlds(prop_oneof![2 => cuts(), 1 => packs()]), tail in tails(), drop_last: bool,
+        sort: prop::sample::Index,
     ) {
         let orders = orders_of(sort, n);
         for sampler in world(&orders, size, cut, tail) {

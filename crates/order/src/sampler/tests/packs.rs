@@ -193,7 +193,8 @@ proptest! {
                 rank.resume(&state).unwrap();
             }
             let epoch = rank.epoch();
-            let own: Vec<_> = batches(&rank, epoch).into_iter().map(|batch| (batch.pieces, batch.packs, batch.pads)).collect();
+            let served = |batch: BatchPlan| (batch.pieces, batch.packs, batch.pads);
+            let own: Vec<_> = batches(&rank, epoch).into_iter().map(served).collect();
             let of_workers: Vec<Vec<_>> = (0..workers)
                 .map(|worker| {
                     let worker = rank.worker(worker, workers).unwrap();
@@ -218,7 +219,9 @@ proptest! {
     }
 
     #[test]
-    fn all_steps_of_a_run_are_known_before_it_begins(n in 30_u64..160, seed: u64, size in 1_u32..5, each in 1_usize..4) {
+    fn all_steps_of_a_run_are_known_before_it_begins(
+        n in 30_u64..160, seed: u64, size in 1_u32..5, each in 1_usize..4,
+    ) {
         // Rows drawn with replacement, of which epochs have different numbers of tokens.
         let weights: Vec<f64> = (0..n).map(|row| (row % 7 + 1) as f64).collect();
         let orders: Arc<dyn Order> = Arc::new(crate::Weighted::with_replacement(&weights, n, 5).unwrap());
