@@ -129,6 +129,7 @@ fn field(remedy: Remedy) -> &'static str {
         Remedy::Root => "`root`",
         Remedy::ListedRows => "`rows_file`",
         Remedy::Sample => "`sample`",
+        Remedy::Lengths => "`rowdex_lengths_note`",
         // The header has no field for a remedy that is newer than it.
         _ => "",
     }

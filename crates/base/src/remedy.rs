@@ -27,11 +27,13 @@ pub enum Remedy {
     ListedRows,
     /// A random share of the rows.
     Sample,
+    /// Noting, or removing, how long rows are.
+    Lengths,
 }
 
 impl Remedy {
     /// All of them; their places are their numbers in messages, so new ones go to the end.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Overwrite,
         Self::Update,
         Self::NoFooters,
@@ -41,6 +43,7 @@ impl Remedy {
         Self::Root,
         Self::ListedRows,
         Self::Sample,
+        Self::Lengths,
     ];
 
     /// What it is called in Rust.
@@ -55,6 +58,7 @@ impl Remedy {
             Self::Root => "`with_root`",
             Self::ListedRows => "`Select::rows`",
             Self::Sample => "`Select::sample`",
+            Self::Lengths => "`LengthsBuilder`",
         }
     }
 }

@@ -67,6 +67,7 @@ pub(crate) fn option(remedy: Remedy) -> &'static str {
         Remedy::Root => "`--root`",
         Remedy::ListedRows => "`rowdex select --rows`",
         Remedy::Sample => "`--sample`",
+        Remedy::Lengths => "`rowdex lengths`",
         // Of the library alone, which is of the same version.
         _ => "",
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rayon::ThreadPool;
 
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_base::{pool, stop};
 use rowdex_index::{FileEntry, Index, LengthsOf, LengthsWriter, NewLengths, RowGroupEntry, RowLengths};
 use rowdex_io::source::{FileStat, Source};
@@ -135,7 +135,7 @@ impl Reading<'_> {
                     Err(Error::new(ErrorKind::InvalidArgument, message)
                         .with_file(entry.path())
                         .with_column(name)
-                        .with_hint("remove them before the update (`rowdex lengths --remove`), and give them anew"))
+                        .with_remedies("remove them before the update ({}), and give them anew", &[Remedy::Lengths]))
                 }
                 _ => Ok(None),
             }
@@ -301,5 +301,5 @@ impl FileBytes for OpenBytes<'_> {
 fn stale(entry: &FileEntry<'_>) -> Error {
     Error::new(ErrorKind::Stale, "it was changed after it was indexed")
         .with_file(entry.path())
-        .with_hint("build the index again, or update it (`rowdex build --update`)")
+        .with_remedies("build the index again, or update it ({})", &[Remedy::Update])
 }

@@ -28,7 +28,7 @@ pub(super) use self::count::KnownRows;
 ///
 /// ```no_run
 /// # fn main() -> rowdex::Result<()> {
-/// rowdex::LengthsBuilder::new("train.rdx").with_column("tokens").write()?;
+/// rowdex::index::builder::LengthsBuilder::new("train.rdx").with_column("tokens").write()?;
 /// let tokens = rowdex::Index::open("train.rdx")?.lengths("tokens")?;
 /// println!("{} tokens, at most {} in a row", tokens.sum(), tokens.longest());
 /// # Ok(()) }

@@ -83,7 +83,7 @@ fn a_folder_that_cannot_be_written_to_is_told_once_and_the_rows_are_served() {
         assert_eq!(told.count(), 1, "{}", outcome.stderr);
         outcome
     };
-    let tier = format!("--cache-dir train.rdx/tier --cache-disk 100MiB");
+    let tier = "--cache-dir train.rdx/tier --cache-disk 100MiB";
     let report = told(&place, &format!("{EPOCH} {tier}")).json();
     assert_eq!((digest(&report), &report["tier"]["writes"]), (digest(&expected), &0.into()));
     let plain = place.run("get train.rdx 0..1003 --format json").succeeds().text();

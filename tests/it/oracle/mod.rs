@@ -75,8 +75,9 @@ fn damaged_files_are_refused_or_served_as_pyarrow_reads_them() {
     let count = number("ROWDEX_DAMAGED_FILES").unwrap_or(usual) as usize;
     let seed = number("ROWDEX_DAMAGED_SEED").unwrap_or_else(|| if is_long { now() } else { 1 });
     damaged::compare(oracle, seed, count);
-    // References to a dictionary, and differences, the headers of which ask for more bytes than their page has.
-    for seed in [1795488699024572984, 1795491107389450886] {
+    // References to a dictionary, and differences, the headers of which ask for more bytes than their page has; schemas
+    // with fewer levels, and with booleans where the columns have dictionaries.
+    for seed in [1795488699024572984, 1795491107389450886, 1795491466672523852, 1795491466672524595] {
         damaged::compare(oracle, seed, 1);
     }
 }

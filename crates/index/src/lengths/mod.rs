@@ -25,7 +25,7 @@ use self::layout::{BLOCK_ROWS, Block, BlockRecord, ColumnRecord, TailRecord, kin
 use super::Index;
 use super::format::{Table, hash_matches};
 use super::stored::{IndexBytes, MOST_READ, invalid};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_order::Lengths;
 
 pub use self::writer::{LengthsWriter, NewLengths, without_lengths};
@@ -126,8 +126,7 @@ impl Index {
             false => format!("the index has no lengths of this name, but of {}", known.join(", ")),
         };
         let error = Error::new(ErrorKind::InvalidArgument, message).with_column(name);
-        let shown = self.path().map_or_else(|| "INDEX".into(), |path| path.display().to_string());
-        Err(self.name(error).with_hint(format!("note them: rowdex lengths {shown} --column {name}")))
+        Err(self.name(error).with_remedies("note them ({})", &[Remedy::Lengths]))
     }
 
     fn lengths_section(&self) -> Result<Option<&Arc<LengthsSection>>> {
@@ -191,7 +190,7 @@ impl LengthsSection {
         }
         if rows != index.len() || tail.index.get() != binding(index) {
             return Err(invalid("LENGTHS is of another index: its rows are not those of this one")
-                .with_hint("note the lengths anew: `rowdex lengths`"));
+                .with_remedies("note the lengths anew ({})", &[Remedy::Lengths]));
         }
         let blocks_end = before.saturating_sub(names.len());
         let blocks = Table::of(bytes.slice(blocks_at..blocks_end));
@@ -308,7 +307,7 @@ impl RowLengths {
     fn damaged(&self, row: u64) -> Error {
         let first = row.saturating_sub(row % BLOCK_ROWS);
         let message = format!("the index is damaged: the block of LENGTHS from row {first} on is not what was written");
-        self.located(invalid(message).with_hint("note the lengths anew: `rowdex lengths`"))
+        self.located(invalid(message).with_remedies("note the lengths anew ({})", &[Remedy::Lengths]))
     }
 
     fn located(&self, error: Error) -> Error {

@@ -1,5 +1,5 @@
-//! Levels, and runs of values, of columns that the parquet crate decodes. It takes them as they are: a level that cannot
-//! be moves values to other rows, and a run that says that it is longer than its page has other values.
+//! Levels, and runs of values, of columns that the parquet crate decodes. It takes them as they are: a level that
+//! cannot be moves values to other rows, and a run that says that it is longer than its page has other values.
 
 use std::iter::repeat_n;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::guard::FilePage;
 use crate::unpack;
 use rowdex_base::error::Result;
 
-/// Makes sure that levels and runs of these pages of the column `leaf` can be. `rows` is how many rows the column chunk has,
-/// if all of its pages are there, and `told` how many begin in the page at a place in the file, if that is known.
+/// Makes sure that levels and runs of these pages of the column `leaf` can be. `rows` is how many rows the column chunk
+/// has, if all of its pages are there, and `told` how many begin in the page at a place in the file, if that is known.
 pub(crate) fn check_levels(
     (schema, leaf, column): (&SchemaDescriptor, usize, &ColumnChunkMetaData),
     pages: &Arc<[FilePage]>,

@@ -1,6 +1,7 @@
 //! What is checked of a footer before it is relied on.
 
-use parquet::file::metadata::ParquetMetaData;
+use parquet::basic::{Encoding, Type};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
 use crate::thrift::{BINARY, I32, LIST, Reader, STRUCT};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -92,6 +93,9 @@ pub(super) fn check(metadata: &ParquetMetaData, file_size: u64) -> Result<()> {
             if column.file_path().is_some_and(|path| !path.is_empty()) {
                 return Err(here(Error::new(ErrorKind::UnsupportedParquet, "is stored in another file")));
             }
+            if let Some(message) = contradiction(column) {
+                return Err(here(invalid(message)));
+            }
             let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
             let end = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());
             if end.and_then(|(start, length)| start.checked_add(length)).is_none_or(|end| end > file_size) {
@@ -104,6 +108,23 @@ pub(super) fn check(metadata: &ParquetMetaData, file_size: u64) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// In what a column chunk and the schema contradict each other: the schema says what the bytes of the pages mean.
+fn contradiction(column: &ColumnChunkMetaData) -> Option<String> {
+    let descriptor = column.column_descr();
+    let refers = |encoding| matches!(encoding, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY);
+    if descriptor.physical_type() == Type::BOOLEAN && column.encodings().any(refers) {
+        return Some("is of booleans, which no dictionary has".into());
+    }
+    let levels = [
+        ("definition", column.definition_level_histogram(), descriptor.max_def_level()),
+        ("repetition", column.repetition_level_histogram(), descriptor.max_rep_level()),
+    ];
+    levels.into_iter().find_map(|(kind, counted, highest)| {
+        let (counted, levels) = (counted?.values().len(), usize::from(highest.unsigned_abs()) + 1);
+        (counted != levels).then(|| format!("counts {counted} {kind} levels, and has {levels} by the schema"))
+    })
 }
 
 /// Whether the pages of every column lie one behind the other inside its bytes, each with rows of its own.
