@@ -138,6 +138,7 @@ impl LoaderBuilder {
     /// Those of [`Order::epoch`](rowdex_order::Order::epoch), and `OutOfRange` if the order has a row that is not
     /// there. With `share` those of [`build`](Self::build), too.
     pub fn predict(&self) -> Result<Prediction> {
+        self.check_kind()?;
         let memory = self.options.memory;
         let units = self.units();
         let ahead = Lookahead::new(&units, memory, self.options.threads, self.options.read_concurrency).reserve();
@@ -152,8 +153,8 @@ impl LoaderBuilder {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the [memory](Self::memory) is less than [`Prediction::least_memory`], if the samplers of
-    /// several ranks differ in anything but the rank, and if it cannot
+    /// `InvalidArgument` if a sampler has packs, if the [memory](Self::memory) is less than
+    /// [`Prediction::least_memory`], if the samplers of several ranks differ in anything but the rank, and if it cannot
     /// [share](Self::share) a reader: because it has several ranks itself, because neither the launcher nor the caller
     /// says which job this is and how many ranks are on this machine, or because this is not Linux.
     pub fn build(self) -> Result<Loader> {
@@ -181,7 +182,19 @@ impl LoaderBuilder {
         }
     }
 
+    /// Refuses packs: a batch of them would come with whole rows, without the places where they are cut.
+    fn check_kind(&self) -> Result<()> {
+        match self.samplers.iter().any(|sampler| sampler.kind() == "packs") {
+            true => Err(Error::new(ErrorKind::InvalidArgument, "a loader serves rows, and this sampler has packs")
+                .with_hint(
+                    "take the rows of `sampler.plan(epoch)?.batch(step)?` from the dataset, and cut them by its pieces",
+                )),
+            false => Ok(()),
+        }
+    }
+
     fn made(self, is_server: bool) -> Result<Loader> {
+        self.check_kind()?;
         let (units, mut options) = (self.units(), self.options);
         if let Some(share) = self.share {
             let group = share.resolve(is_server, self.dataset.fingerprint(), &units, &self.samplers, &options)?;

@@ -416,6 +416,21 @@ fn after_an_error_a_loader_serves_nothing_and_says_it_again_until_it_is_resumed(
 }
 
 #[test]
+fn packs_are_refused_by_name_by_loaders_servers_and_predictions() {
+    let (_dir, dataset) = files();
+    let packed = Arc::new(plans::packed(orders(true, dataset.len()), 1));
+    let builder = || {
+        let sampler = DistributedSampler::of_packs(Arc::clone(&packed), Shard::new(0, 1).unwrap(), 2, None);
+        Loader::builder(&dataset, sampler.unwrap())
+    };
+    let errors = [builder().build().unwrap_err(), builder().serve().unwrap_err(), builder().predict().unwrap_err()];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains("packs") && error.hint().is_some_and(|hint| hint.contains("pieces")));
+    }
+}
+
+#[test]
 fn a_loader_that_was_closed_says_so_and_its_iterators_end() {
     for threads in [0, 2] {
         let fake = Arc::new(Fake::new(&[40; 4]));

@@ -257,6 +257,12 @@ impl DistributedSampler {
         self.part_of.as_deref()
     }
 
+    /// What decides its batches: `rows` or `packs`.
+    #[doc(hidden)]
+    pub fn kind(&self) -> &'static str {
+        self.batching.kind()
+    }
+
     /// Rows, or packs, per batch on this rank: the most that one has.
     pub fn batch_size(&self) -> u64 {
         self.batching.batch_size()
