@@ -30,9 +30,9 @@ impl DistributedSampler {
     /// # Errors
     ///
     /// `StateMismatch` if the state is from another order, length or seed, or of another kind of plan, `OutOfRange` if
-    /// more positions are consumed than there are, and `InvalidArgument` if the tail policy is [`Tail::Error`] and the
-    /// number of shards does not divide the number of remaining positions, or if these can not be dealt as
-    /// [`Tail::Even`] demands. The sampler is then unchanged.
+    /// more positions are consumed than there are, and `InvalidArgument` if the tail policy is
+    /// [`Tail::Error`](super::Tail::Error) and the number of shards does not divide the number of remaining positions,
+    /// or if these can not be dealt as [`Tail::Even`](super::Tail::Even) demands. The sampler is then unchanged.
     pub fn resume(&mut self, state: &State) -> Result<()> {
         self.check_kind(state)?;
         let orders = self.orders_of(state)?;
