@@ -198,8 +198,8 @@ impl IndexBuilder {
     }
 
     /// Serves only the rows that this file lists, in the order of the data: a list as
-    /// [`Index::read_rows`](rowdex_index::Index::read_rows) takes it, whose row ids are those of the index built without
-    /// this option. A row that is listed twice is an error.
+    /// [`Index::read_rows`](rowdex_index::Index::read_rows) takes it, whose row ids are those of the index without this
+    /// option. A row that is listed twice is an error.
     #[must_use]
     pub fn with_rows(mut self, rows: impl Into<PathBuf>) -> Self {
         self.rows = Some(rows.into());

@@ -78,6 +78,9 @@ pub(super) struct Chunk {
     pub(super) values: u64,
     /// Highest repetition and definition level, which say how the levels of a page are laid out.
     pub(super) max_levels: (i16, i16),
+    /// Whether its values are booleans, which no dictionary has. What a footer says of encodings is not relied on: old
+    /// writers list a dictionary's for every column.
+    pub(super) has_booleans: bool,
     /// No page may expand to more bytes than this.
     pub(super) page_limit: u64,
     /// All pages together may not expand to more than this.
@@ -262,6 +265,9 @@ fn page(header: &Header, body: &[u8], uncompressed: u64, chunk: &Chunk, tally: &
         tally.has_rare |= encoding.is_none() || levels.into_iter().any(rare);
         tally.encodings |= header.encoding.and_then(|number| 1_u16.checked_shl(number.try_into().ok()?)).unwrap_or(0);
         match encoding {
+            Some(Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) if chunk.has_booleans => {
+                return Err(Refusal::Damaged("a page of booleans refers to a dictionary, which has none".into()));
+            }
             Some(Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) => tally.referring += values,
             Some(Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY) => {
                 let prefixed = encoding == Some(Encoding::DELTA_BYTE_ARRAY);

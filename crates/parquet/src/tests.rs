@@ -476,7 +476,7 @@ fn codecs() -> Vec<Compression> {
 }
 
 fn chunk(compression: Compression, limit: u64) -> Chunk {
-    Chunk { compression, values: 1 << 20, max_levels: (0, 0), page_limit: limit, limit }
+    Chunk { compression, values: 1 << 20, max_levels: (0, 0), has_booleans: false, page_limit: limit, limit }
 }
 
 fn zigzag(out: &mut Vec<u8>, value: i64) {

@@ -171,6 +171,7 @@ impl GroupDecoder<'_> {
             compression: column.compression(),
             values: column.num_values().unsigned_abs(),
             max_levels: (descriptor.max_rep_level(), descriptor.max_def_level()),
+            has_booleans: descriptor.physical_type() == Type::BOOLEAN,
             page_limit: limit,
             limit: if some { u64::MAX } else { limit },
         }

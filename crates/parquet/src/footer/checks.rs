@@ -1,6 +1,5 @@
 //! What is checked of a footer before it is relied on.
 
-use parquet::basic::{Encoding, Type};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
 use crate::thrift::{BINARY, I32, LIST, Reader, STRUCT};
@@ -113,10 +112,6 @@ pub(super) fn check(metadata: &ParquetMetaData, file_size: u64) -> Result<()> {
 /// In what a column chunk and the schema contradict each other: the schema says what the bytes of the pages mean.
 fn contradiction(column: &ColumnChunkMetaData) -> Option<String> {
     let descriptor = column.column_descr();
-    let refers = |encoding| matches!(encoding, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY);
-    if descriptor.physical_type() == Type::BOOLEAN && column.encodings().any(refers) {
-        return Some("is of booleans, which no dictionary has".into());
-    }
     let levels = [
         ("definition", column.definition_level_histogram(), descriptor.max_def_level()),
         ("repetition", column.repetition_level_histogram(), descriptor.max_rep_level()),
