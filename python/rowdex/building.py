@@ -110,6 +110,8 @@ def build(
     if is_table(inputs):
         if columns:
             raise TypeError("note the lengths of a table's index afterwards: rowdex.Index(output).note_lengths(...)")
+        if slice is not None or parts:
+            raise TypeError("slice and parts are of a list of files, and a table has its own: leave them out")
         built: BuildReport = build_table(
             build, inputs, output, root=root, rows_file=rows_file, threads=threads, overwrite=overwrite, update=update,
             footers=footers, partitions=partitions, rename=rename, progress=progress, store=store,

@@ -158,46 +158,20 @@ def _iceberg(table: Any) -> Snapshot:
         tasks = list(scan.plan_files()) if snapshot else []
     except (NotImplementedError, ValueError) as error:
         raise ArgumentError(f"{note} cannot be read: {error}") from error
-    schema = scan.projection()
-    names = {field.field_id: field.name for field in schema.fields}
-    types = {field.field_id: field.field_type for field in schema.fields}
-    defaults = {field.name for field in schema.fields if getattr(field, "initial_default", None) is not None}
+    columns = _Columns(scan.projection(), note)
     specs = scan.table_metadata.specs()
-    files, deleted, dropped, unnumbered = [], [], set(), set()
-    renamed: dict[str, str] = {}
+    files, deleted = [], []
     for task in tasks:
-        data = task.file
-        if data.file_format != FileFormat.PARQUET:
-            raise ArgumentError(f"{note} has a file that is not Parquet: {data.file_path}", file=data.file_path)
-        with scan.io.new_input(data.file_path).open() as opened:
-            fields = pq.read_schema(opened)
-        there = set()
-        for field in fields:
-            number = _field_id(field)
-            known = names.get(number) if number >= 0 else field.name
-            if known is None:
-                dropped.add(field.name)
-                continue
-            there.add(known)
-            if number < 0:
-                unnumbered.add(field.name)
-            elif renamed.setdefault(field.name, known) != known:
-                message = f"{data.file_path} has another column {field.name} than other files of {note}, {known}"
-                raise ArgumentError(message, file=data.file_path, column=known, hint="rewrite the files of the table")
-            elif below := _renamed_below(field.type, types[number]):
-                message = f"{data.file_path} calls a field of {known} {below}, from before it was renamed"
-                raise ArgumentError(message, file=data.file_path, column=known, hint="rewrite the files of the table")
-        if clash := dropped & set(names.values()):
-            message = f"{data.file_path} has another column {clash.pop()}, which was dropped"
-            raise ArgumentError(message, file=data.file_path)
-        if absent := defaults - there:
-            message = f"{data.file_path} lacks {sorted(absent)[0]}, which has a default value"
-            raise ArgumentError(message, file=data.file_path)
-        for part in specs[data.spec_id].fields if data.spec_id in specs else ():
-            column = names.get(part.source_id)
+        path = task.file.file_path
+        if task.file.file_format != FileFormat.PARQUET:
+            raise ArgumentError(f"{note} has a file that is not Parquet: {path}", file=path)
+        with scan.io.new_input(path).open() as opened:
+            there = columns.add(path, pq.read_schema(opened))
+        for part in specs[task.file.spec_id].fields if task.file.spec_id in specs else ():
+            column = columns.names.get(part.source_id)
             if isinstance(part.transform, IdentityTransform) and column is not None and column not in there:
-                raise ArgumentError(f"{data.file_path} lacks {column}, by which it is partitioned", file=data.file_path)
-        files.append(data.file_path)
+                raise ArgumentError(f"{path} lacks {column}, by which it is partitioned", file=path)
+        files.append(path)
         for delete in task.delete_files:
             if delete.file_format != FileFormat.PARQUET:
                 raise ArgumentError(
@@ -205,19 +179,64 @@ def _iceberg(table: Any) -> Snapshot:
                 )
             with scan.io.new_input(delete.file_path).open() as opened:
                 rows = pq.read_table(opened, columns=["file_path", "pos"])
-            own = [pos for path, pos in zip(*rows.to_pydict().values(), strict=True) if path == data.file_path]
+            own = [row for of, row in zip(*rows.to_pydict().values(), strict=True) if of == path]
             if own:
-                deleted.append((data.file_path, sorted(set(own))))
-    if dropped:
-        warnings.warn(
-            f"{note}: its files still have columns that were dropped: {', '.join(sorted(dropped))}", stacklevel=4
-        )
-    renamed = {old: new for old, new in renamed.items() if old != new}
-    if clash := renamed.keys() & (dropped | unnumbered):
-        old = sorted(clash)[0]
-        message = f"{note} calls {old} in some files what is {renamed[old]} now, and has another column {old} in others"
-        raise ArgumentError(message, column=renamed[old], hint="rewrite the files of the table")
-    return Snapshot(files, list(names.values()), False, deleted, note, renamed)
+                deleted.append((path, sorted(set(own))))
+    if columns.dropped:
+        dropped = ", ".join(sorted(columns.dropped))
+        warnings.warn(f"{note}: its files still have columns that were dropped: {dropped}", stacklevel=4)
+    return Snapshot(files, list(columns.names.values()), False, deleted, note, columns.renames())
+
+
+class _Columns:
+    """The columns of an Iceberg table, and how its files call them."""
+
+    def __init__(self, schema: Any, note: str) -> None:
+        self._note = note
+        self.names = {field.field_id: field.name for field in schema.fields}
+        self._types = {field.field_id: field.field_type for field in schema.fields}
+        self._defaults = {field.name for field in schema.fields if getattr(field, "initial_default", None) is not None}
+        self.dropped: set[str] = set()
+        self._unnumbered: set[str] = set()
+        self._known: dict[str, str] = {}
+
+    def add(self, path: str, fields: Any) -> set[str]:
+        """Learns from the schema of a file. Returns which columns of the table it has."""
+        there = set()
+        for field in fields:
+            number = _field_id(field)
+            known = self.names.get(number) if number >= 0 else field.name
+            if known is None:
+                self.dropped.add(field.name)
+                continue
+            there.add(known)
+            message = None
+            if number < 0:
+                self._unnumbered.add(field.name)
+            elif self._known.setdefault(field.name, known) != known:
+                message = f"{path} has another column {field.name} than other files of {self._note}, {known}"
+            elif below := _renamed_below(field.type, self._types[number]):
+                message = f"{path} calls a field of {known} {below}, from before it was renamed"
+            if message is not None:
+                raise ArgumentError(message, file=path, column=known, hint="rewrite the files of the table")
+        if clash := self.dropped & set(self.names.values()):
+            raise ArgumentError(f"{path} has another column {clash.pop()}, which was dropped", file=path)
+        if absent := self._defaults - there:
+            raise ArgumentError(f"{path} lacks {sorted(absent)[0]}, which has a default value", file=path)
+        return there
+
+    def renames(self) -> dict[str, str]:
+        """The names of columns in files that are others than in the table, and the table's."""
+        renamed = {old: new for old, new in self._known.items() if old != new}
+        if clash := renamed.keys() & (self.dropped | self._unnumbered):
+            old = sorted(clash)[0]
+            raise ArgumentError(
+                f"{self._note} calls {old} in some files what is {renamed[old]} now, and has another column {old} in "
+                "others",
+                column=renamed[old],
+                hint="rewrite the files of the table",
+            )
+        return renamed
 
 
 def _field_id(field: Any) -> int:

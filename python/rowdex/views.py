@@ -82,7 +82,7 @@ def select(
         not_: Leaves out the rows that these indexes of the same files serve.
         or_: Adds the rows of these indexes of the same files.
         sample: Keeps this fraction of the rows, by a hash: a row stays in the sample when files are appended.
-        seed: Another sample for another seed.
+        seed: Of the sample: another one for another seed.
         split: Keeps only this side of a split by hash, ``"train"`` or ``"validation"``, as :meth:`IdSet.split`.
         split_fraction: The part that is for validation.
         split_by: Splits by the values of this column, instead of by row id. Reads the column.
@@ -101,11 +101,6 @@ def select(
     Raises:
         ArgumentError, OutOfRangeError, AlreadyExistsError and others, naming the file.
     """
-    reads = where is not None or split_by is not None or update
-    if root is not None and not reads:
-        raise ValueError("root says where the data is that a condition or split_by reads: give one of them, too")
-    if split_by is not None and split is None:
-        raise ValueError(f"split_by={split_by!r} without split: name a side, 'train' or 'validation'")
     if update:
         choices = {"rows": rows, "skip": skip, "where": where, "sample": sample, "split": split, "note": note}
         choices.update({"and_": and_ or None, "not_": not_ or None, "or_": or_ or None})
@@ -113,36 +108,13 @@ def select(
             raise ValueError(f"update=True takes the choices from the view, and {given[0]} is given: leave it out")
     elif base is None:
         raise TypeError("base is None: name the index to select from; only update=True finds it by itself")
-    if isinstance(sample, str):
-        raise TypeError(f"sample is {sample!r}: use a fraction such as 0.1")
-    if sample is not None and not 0 < sample <= 1:
-        raise ValueError(f"sample is {sample}: use a fraction above 0, up to 1")
+    if root is not None and where is None and split_by is None and not update:
+        raise ValueError("root says where the data is that a condition or split_by reads: give one of them, too")
+    _check_fractions(sample, seed, split, split_fraction, split_by, split_seed)
     if isinstance(base, (str, os.PathLike)):
         base = Index(base, store=store)
     handle = None if base is None else base._handle.get()
-    counts = [0, 0]
-    kept: list[Handle] = []
-    files: dict[str, bytes] = {}
-    for name, chosen in (("rows_file", rows), ("skip_file", skip)):
-        if chosen is None:
-            continue
-        if isinstance(chosen, IdSet):
-            found = chosen._pointer
-        elif hasattr(chosen, "__arrow_c_stream__"):
-            found, (repeated, unserved) = listed(handle, chosen)
-            counts[0] += repeated
-            counts[1] += unserved
-        elif isinstance(chosen, (str, bytes, os.PathLike)):
-            files[name] = path_bytes(chosen)
-            continue
-        else:
-            raise TypeError(
-                f"{name.partition('_')[0]} is a {type(chosen).__name__}: give a table, a file that lists rows, or for "
-                "row ids rowdex.order.IdSet(len(base), ids)"
-            )
-        kept.append(found if name == "rows_file" else new_set(set=found, complement=1))
-    if len(kept) == 2:
-        kept = [new_set(set=kept[0], of=kept[1])]
+    kept, files, repeated, unserved = _lists(handle, rows, skip)
     if note is not None and not kept and base is not None:
         kept = [IdSet.ranges(len(base), [(0, len(base))])._pointer]
     views = {name: _handles(given, store) for name, given in (("and", and_), ("not", not_), ("or", or_))}
@@ -162,7 +134,7 @@ def select(
         filter_root=None if root is None else path_bytes(root),
         split_side=optional_text(split, "split"),
         split_by=optional_text(split_by, "split_by"),
-        split_fraction=float(split_fraction),
+        split_fraction=0.0 if split is None else float(split_fraction),
         split_seed=split_seed % 2**64,
         update=update,
         **{f"{name}_views": array for name, array in arrays.items()},
@@ -174,7 +146,58 @@ def select(
         remote = update or is_remote(output, root) or (base is not None and base._is_of_a_store)
         waiting(remote, lambda: call(library.select, *arguments))
     made = SelectReport(*(getattr(report, name) for name in SelectReport._fields))
-    return made._replace(repeated=made.repeated + counts[0], unserved=made.unserved + counts[1])
+    return made._replace(repeated=made.repeated + repeated, unserved=made.unserved + unserved)
+
+
+def _check_fractions(
+    sample: float | None, seed: int, split: Side | None, split_fraction: float, split_by: str | None, split_seed: int
+) -> None:
+    """Refuses a sample that is none, and what belongs to a sample or a split where there is none."""
+    if isinstance(sample, str):
+        raise TypeError(f"sample is {sample!r}: use a fraction such as 0.1")
+    if sample is not None and not 0 < sample <= 1:
+        raise ValueError(f"sample is {sample}: use a fraction above 0, up to 1")
+    if sample is None and seed:
+        raise ValueError(f"seed={seed} without sample: say which fraction of the rows is kept, or leave it out")
+    if split is None:
+        for name, given, default in (
+            ("split_by", split_by, None),
+            ("split_fraction", split_fraction, 0.1),
+            ("split_seed", split_seed, 0),
+        ):
+            if given != default:
+                raise ValueError(f"{name}={given!r} without split: name a side, 'train' or 'validation'")
+
+
+def _lists(
+    base: Handle | None, rows: Rows | None, skip: Rows | None
+) -> tuple[list[Handle], dict[str, bytes], int, int]:
+    """The set of the rows that are listed, if they are not in files; the files, by the options that they are for; how
+    often rows were listed again, and how many that are not served.
+    """
+    kept: list[Handle] = []
+    files: dict[str, bytes] = {}
+    counts = [0, 0]
+    for name, chosen in (("rows", rows), ("skip", skip)):
+        if chosen is None:
+            continue
+        if isinstance(chosen, IdSet):
+            found = chosen._pointer
+        elif hasattr(chosen, "__arrow_c_stream__"):
+            found, told_of = listed(base, chosen)
+            counts = [one + other for one, other in zip(counts, told_of)]
+        elif isinstance(chosen, (str, bytes, os.PathLike)):
+            files[f"{name}_file"] = path_bytes(chosen)
+            continue
+        else:
+            raise TypeError(
+                f"{name} is a {type(chosen).__name__}: give a table, a file that lists rows, or for row ids "
+                "rowdex.order.IdSet(len(base), ids)"
+            )
+        kept.append(found if name == "rows" else new_set(set=found, complement=1))
+    if len(kept) == 2:
+        kept = [new_set(set=kept[0], of=kept[1])]
+    return kept, files, counts[0], counts[1]
 
 
 @overload

@@ -231,6 +231,16 @@ def test_a_view_is_brought_up_to_date_with_its_base(tmp_path: pathlib.Path) -> N
         rowdex.select(None, base, update=True)
 
 
+@pytest.mark.parametrize("given", [{"seed": 5}, {"split_fraction": 0.3}, {"split_seed": 5}, {"split_by": "id"}], ids=str)
+def test_what_belongs_to_a_choice_that_is_not_made_is_refused(
+    index: str, tmp_path: pathlib.Path, given: dict[str, Any]
+) -> None:
+    name, other = next(iter(given)), "sample" if "seed" in given else "split"
+    with pytest.raises(ValueError, match=f"^{name}=.* without {other}: "):
+        rowdex.select(index, tmp_path / "view.rdx", **given)
+    assert not (tmp_path / "view.rdx").exists()
+
+
 def test_a_view_has_one_side_of_a_split(index: str, tmp_path: pathlib.Path) -> None:
     sides = []
     for side in ("train", "validation"):

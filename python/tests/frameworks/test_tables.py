@@ -209,6 +209,9 @@ def test_iceberg_tables_that_cannot_be_honoured_are_refused(catalog: Any, tmp_pa
             rowdex.build(scan, tmp_path / "i.rdx")
     with pytest.raises(rowdex.ArgumentError, match="rename and a table"):
         rowdex.build(table, tmp_path / "i.rdx", rename={"text": "words"})
+    for given in ({"slice": (0, 2)}, {"parts": ["part.rdx"]}):
+        with pytest.raises(TypeError, match="a table has its own"):
+            rowdex.build(table, tmp_path / "i.rdx", **given)
     with table.update_schema() as update:
         update.delete_column("text")
     with pytest.warns(UserWarning, match="dropped: text"):
