@@ -49,6 +49,7 @@
 //! | Which row comes at which position of an epoch? | [`order`] |
 //! | Which positions belong to my rank? | [`Shard`], [`Tail`](sampler::Tail) and [`DistributedSampler`], in [`sampler`] |
 //! | How do I get all batches of an epoch fast? | [`Loader`], in [`loader`] |
+//! | How do I get files that are read in order? | [`Rewrite`], in [`rewrite`] |
 //! | What did it cost? | [`Counters`](dataset::Counters), [`loader::LoaderStats`] |
 //!
 //! The documents in the folder `docs` of the repository specify what other programs may rely on: the index format, the
@@ -210,6 +211,7 @@ compile_error!("the feature `capi` needs Unix: paths of C are bytes, as Unix has
 mod capi;
 pub mod dataset;
 pub mod loader;
+pub mod rewrite;
 pub mod select;
 
 /// What goes wrong, where, and what to do.
@@ -243,8 +245,8 @@ pub mod order {
     #[doc(inline)]
     pub use rowdex_order::{
         Algorithm, Balanced, Blocks, Contiguous, Cost, Empty, EpochOrder, Explicit, Global, IdSet, Lengths, MAX_LEN,
-        Measure, Mixed, MixedPart, Order, Overflow, Pack, PackCounts, PackSums, Packed, PackedEpoch, Piece, Ranges,
-        Resized, Rotated, Sample, Sequential, Side, Split, Subset, Torch, Weighted,
+        Mixed, MixedPart, Order, Overflow, Pack, PackCounts, PackSums, Packed, PackedEpoch, Piece, Ranges, Resized,
+        Rotated, Sample, Sequential, Side, Split, Subset, Torch, Weighted,
     };
     // What the command says of orders, and what it checks of them.
     #[doc(hidden)]
@@ -273,6 +275,7 @@ pub mod source {
 pub use builder::IndexBuilder;
 pub use dataset::Dataset;
 pub use loader::{Batch, Loader};
+pub use rewrite::Rewrite;
 pub use rowdex_base::error::{Error, ErrorKind, Result};
 pub use rowdex_index::Index;
 pub use rowdex_io::fs::MappedBlocks;

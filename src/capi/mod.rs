@@ -31,7 +31,6 @@ mod option;
 mod orders;
 mod sampler;
 mod select;
-mod sequences;
 mod served;
 mod stop;
 mod store;

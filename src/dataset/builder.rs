@@ -169,15 +169,16 @@ impl DatasetBuilder {
                     "what is kept is of the files that were indexed: compare them (`stat`), or do without the tier",
                 ));
         }
-        let (source, place) = match self.source {
-            Some(source) => (source, String::new()),
+        let (source, place, local_root) = match self.source {
+            Some(source) => (source, String::new(), None),
             None => {
                 let root = match self.root {
                     Some(root) => Place::of(root)?,
                     None => root::of(&self.index)?,
                 };
                 let place = name(&root);
-                (source::open(root, &self.store)?, place)
+                let local = if let Place::Local(folder) = &root { Some(folder.clone()) } else { None };
+                (source::open(root, &self.store)?, place, local)
             }
         };
         let default_threads = || if source.is_remote() { REMOTE_THREADS } else { Self::default_threads() };
@@ -193,6 +194,7 @@ impl DatasetBuilder {
             threads,
             tier: self.tier,
             place,
+            local_root,
         };
         let state = PerProcess::new(Unshared::new(&settings));
         Ok(Dataset { inner: Arc::new(Inner { settings, decoded_bytes: Once::new(), state }) })

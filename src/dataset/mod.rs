@@ -26,7 +26,7 @@ mod tests;
 mod verify;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -94,6 +94,8 @@ struct Settings {
     tier: Option<DiskTier>,
     /// Where the files are, by name.
     place: String,
+    /// The same, if that is a local folder.
+    local_root: Option<PathBuf>,
 }
 
 /// What must not be shared with a forked child.
@@ -298,16 +300,6 @@ impl Dataset {
         state.reader().read(read, prefetch, sink).map_err(|error| group.located(error)).map(drop)
     }
 
-    /// Says in which file and row group an error is.
-    pub(crate) fn located(&self, error: Error, row_group: u32) -> Error {
-        let Some(entry) = self.index().row_group(row_group) else { return error };
-        let error = error.with_row_group(u64::from(entry.ordinal()));
-        match self.index().file(entry.file()) {
-            Some(file) => files::in_file(error, file.path(), &*self.inner.settings.source),
-            None => error,
-        }
-    }
-
     /// As [`read`](Self::read) in one batch, of the types that the dataset decodes to.
     pub(crate) fn read_whole(&self, row_group: u32) -> Result<RecordBatch> {
         let mut whole = WholeBatch::default();
@@ -320,6 +312,11 @@ impl Dataset {
         let group = &state.files.row_group(row_group)?;
         let read = RowGroupRead { group, slots: Slots::Some(slots), projection: self.projection(), keeps: true };
         state.held.load(read, slots, state.reader()).map_err(|error| group.located(error))
+    }
+
+    /// The local folder that the paths of files are relative to, if there is one.
+    pub(crate) fn local_root(&self) -> Option<&Path> {
+        self.inner.settings.local_root.as_deref()
     }
 
     /// Whether reads take so long that row groups should be read ahead.

@@ -20,6 +20,7 @@ mod row_choice;
 mod select;
 #[cfg(target_os = "linux")]
 mod serve;
+mod shuffle;
 mod state;
 mod tier;
 mod where_cmd;

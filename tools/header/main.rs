@@ -31,7 +31,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         "worker",
         "arrow",
         "batch",
-        "sequences",
         "loader",
         "faults",
         "announced",

@@ -143,11 +143,10 @@ impl Held {
         Self { labels: Some(labels.into()), ..self }
     }
 
-    /// Takes the first rows off, so many. They free nothing, as long as there are others.
+    /// Takes the first rows off, so many.
     pub fn split_front(&mut self, rows: usize) -> Self {
         let rows = rows.min(self.rows);
-        let bytes = if rows < self.rows { 0 } else { self.bytes };
-        let front = Self { rows, bytes, ..self.clone() };
+        let front = Self { rows, ..self.clone() };
         self.first += rows;
         self.rows -= rows;
         front

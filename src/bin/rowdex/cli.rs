@@ -16,6 +16,7 @@ use crate::prove::ProveArgs;
 use crate::quality::QualityArgs;
 use crate::select::SelectArgs;
 use crate::serve::ServeArgs;
+use crate::shuffle::ShuffleArgs;
 use crate::verify::VerifyArgs;
 use crate::where_cmd::WhereArgs;
 
@@ -62,6 +63,8 @@ pub(crate) enum Command {
     Epoch(EpochArgs),
     /// Read for the ranks of a training job on this machine, in a process of its own.
     Serve(ServeArgs),
+    /// Write the rows anew as Parquet files, in an order that is read at full speed ever after.
+    Shuffle(ShuffleArgs),
     /// Say what an epoch would cost within a memory budget, from the index alone.
     Predict(PredictArgs),
     /// What `predict` was called.

@@ -26,6 +26,7 @@ mod row_choice;
 mod sampling;
 mod select;
 mod serve;
+mod shuffle;
 mod signals;
 mod size;
 mod split_args;
@@ -68,6 +69,7 @@ fn run(command: &Command, given: &ArgMatches) -> Result<(), Failure> {
         Command::Get(args) => get::run(args),
         Command::Epoch(args) => epoch::run(args, given),
         Command::Serve(args) => serve::run(args),
+        Command::Shuffle(args) => shuffle::run(args),
         Command::Predict(args) => predict::run(args, given),
         Command::Plan(args) => {
             failure::complain("`plan` is called `predict` now");

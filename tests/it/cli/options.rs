@@ -19,7 +19,7 @@ use super::serve;
 type Case = (&'static str, &'static str, String, String);
 
 /// Options that have no effect on what a command writes, and why.
-const WITHOUT_A_TRACE: [(&str, &str, &str); 15] = [
+const WITHOUT_A_TRACE: [(&str, &str, &str); 16] = [
     ("lengths", "threads", "how many count at once"),
     ("count", "threads", "how many decode at once"),
     ("select", "threads", "how many decode at once"),
@@ -33,6 +33,7 @@ const WITHOUT_A_TRACE: [(&str, &str, &str); 15] = [
     ("serve", "once", "when it ends: tests/it/cli/serve.rs"),
     ("serve", "cache-dir", "what is left behind: tests/it/cli/serve.rs"),
     ("serve", "cache-disk", "how much is left behind: as with `epoch`"),
+    ("shuffle", "threads", "how many decode and encode at once"),
     ("predict", "staleness", "requests to a store: tests/it/stores/command.rs"),
     ("predict", "root", "requests to a store: tests/it/stores/command.rs"),
 ];
@@ -81,8 +82,43 @@ fn of_a_state(command: &'static str, base: &str) -> Case {
     (command, "state", format!("{command} {base}"), format!("{command} {base} --state STATE"))
 }
 
+/// What `shuffle` is told of what it reads and writes.
+fn shuffling() -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    let base = "train.rdx -o out-new --json";
+    let mut add = |option: &'static str, without: &str, more: &str| {
+        cases.push(("shuffle", option, format!("shuffle {without}"), format!("shuffle {without} {more}")));
+    };
+    add("order", base, "--order sequential");
+    add("seed", base, "--seed 4");
+    add("where", base, "--where id<500");
+    add("columns", base, "--columns id");
+    add("staleness", "stale.rdx -o out-new --json", "--staleness off");
+    add("root", base, "--root uneven");
+    add("memory", base, "--memory 16KiB");
+    add("files", base, "--files 3");
+    add("file-bytes", base, "--file-bytes 1KiB");
+    add("row-group-rows", base, "--row-group-rows 100");
+    add("page-bytes", base, "--page-bytes 100");
+    add("compression", base, "--compression none");
+    add("dictionary", base, "--dictionary yes");
+    add("origin", base, "--origin row_id");
+    add("spill", &format!("{base} --memory 16KiB"), "--spill out-spill");
+    add("on-fault", "hurt.rdx -o out-new --json --staleness off", "--on-fault skip");
+    add("resume", "train.rdx -o there-new --json", "--resume");
+    add("force", "train.rdx -o there-new --json", "--force");
+    add("dry-run", base, "--dry-run");
+    add("step", base, "--step spill");
+    add("task", &format!("{base} --step spill --tasks 2"), "--task 1");
+    add("tasks", &format!("{base} --step spill"), "--tasks 2");
+    add("json", "train.rdx -o out-new", "--json");
+    let other = |output| format!("shuffle train.rdx {output} --json");
+    cases.push(("shuffle", "output", other("-o out-new"), other("--output out-other")));
+    cases
+}
+
 fn cases() -> Vec<Case> {
-    let mut cases = Vec::new();
+    let mut cases = shuffling();
     let mut add = |command: &'static str, option: &'static str, without: &str, with: &str| {
         cases.push((command, option, format!("{command} {without}"), format!("{command} {with}")));
     };
@@ -310,7 +346,10 @@ fn contents(path: &Path) -> String {
     if !path.is_dir() {
         return format!("{} {:x}", path.display(), xxhash_rust::xxh3::xxh3_64(&fs::read(path).unwrap()));
     }
-    let mut within: Vec<String> = fs::read_dir(path).unwrap().map(|entry| contents(&entry.unwrap().path())).collect();
+    // The index of an output has the times of its files.
+    let paths = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    let mut within: Vec<String> =
+        paths.filter(|path| !path.ends_with("index.rdx")).map(|path| contents(&path)).collect();
     within.sort();
     within.join(" ")
 }
@@ -348,6 +387,7 @@ fn place() -> Place {
     fs::write(place.path("rows.csv"), "row_id\n5\n6\n").unwrap();
     fs::write(place.path("rows.txt"), "100..500\n").unwrap();
     place.run("select train.rdx --rows rows.txt -o there.rdx").succeeds();
+    place.run("shuffle train.rdx -o there-new").succeeds();
     fs::write(place.path("there.csv"), "").unwrap();
     let weights: String = (0..1000).map(|id| format!("{id},{}\n", id % 3)).collect();
     fs::write(place.path("weights.csv"), format!("row_id,weight\n{weights}")).unwrap();

@@ -11,6 +11,7 @@ mod compare;
 mod damaged;
 mod lengths;
 mod python;
+mod rewritten;
 mod serve;
 mod torch;
 

@@ -69,9 +69,18 @@ impl Oracle {
         self.script("random_files.py", &[Path::new(&seed), Path::new(&count), out])
     }
 
+    /// What differs between rewritten files and their inputs, a line each.
+    pub(super) fn rewritten(&self, cases: &Path) -> Result<String, String> {
+        self.printed("rewritten.py", &[cases])
+    }
+
     fn script(&self, name: &str, arguments: &[&Path]) -> Result<(), String> {
+        self.printed(name, arguments).map(drop)
+    }
+
+    fn printed(&self, name: &str, arguments: &[&Path]) -> Result<String, String> {
         // No byte code is left beside the scripts.
-        run(Command::new(&self.python).arg("-B").arg(tools().join(name)).args(arguments)).map(drop)
+        run(Command::new(&self.python).arg("-B").arg(tools().join(name)).args(arguments))
     }
 }
 

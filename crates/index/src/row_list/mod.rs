@@ -2,6 +2,7 @@
 
 mod marks;
 mod names;
+mod sequence;
 mod table;
 mod weights;
 

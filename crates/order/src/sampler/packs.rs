@@ -42,10 +42,6 @@ impl Batching for Packs {
         self.batch_size
     }
 
-    fn packed(&self) -> Option<&Arc<Packed>> {
-        Some(&self.orders)
-    }
-
     fn cost(&self) -> Option<Cost> {
         self.cost
     }

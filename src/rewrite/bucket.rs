@@ -1,0 +1,201 @@
+//! The rows of a bucket, back in memory, each with its place.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{SchemaRef, UInt32Type};
+
+use super::part::{Part, PartWriter};
+use super::scatter::Scatter;
+use super::shape::Buckets;
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::stop;
+use rowdex_rows::{Place, gather};
+
+/// No row goes to this place, or it was lost.
+const NONE: Place = (u32::MAX, u32::MAX);
+
+/// Rows in memory for consecutive positions.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    pub(super) positions: Range<u64>,
+    batches: Vec<RecordBatch>,
+    /// Where the row of each position lies.
+    places: Vec<Place>,
+}
+
+impl Bucket {
+    /// The rows at these positions, without those that were lost, and the positions of those that are there.
+    pub(super) fn rows(&self, positions: Range<u64>, schema: &SchemaRef) -> Result<(RecordBatch, Vec<u64>)> {
+        let from = (positions.start - self.positions.start) as usize;
+        let to = (positions.end - self.positions.start) as usize;
+        let there = self.places[from..to].iter().zip(positions).filter(|(place, _)| **place != NONE);
+        let (places, positions): (Vec<Place>, Vec<u64>) = there.map(|(place, position)| (*place, position)).unzip();
+        let batches: Vec<&RecordBatch> = self.batches.iter().collect();
+        Ok((gather(&batches, &places, schema)?, positions))
+    }
+}
+
+/// Loads buckets from parts.
+pub(super) struct Loading<'a> {
+    /// The rows that are spilled, without their places.
+    pub(super) rows: &'a SchemaRef,
+    /// Bytes that a bucket may take; a larger one is split.
+    pub(super) most: u64,
+    pub(super) batch_rows: usize,
+    /// Where a bucket is split.
+    pub(super) folder: &'a Path,
+    /// Whether the row at a position was lost.
+    pub(super) is_lost: Option<&'a (dyn Fn(u64) -> bool + Sync)>,
+}
+
+/// Memory of a place.
+const PLACE_BYTES: u64 = size_of::<Place>() as u64;
+
+impl Loading<'_> {
+    /// Loads a bucket for some of its positions, and hands it over in pieces that fit, in order.
+    pub(super) fn load(
+        &self,
+        parts: &[Part],
+        buckets: &Buckets,
+        bucket: u64,
+        positions: Range<u64>,
+        hand: &mut dyn FnMut(Bucket) -> Result<()>,
+    ) -> Result<()> {
+        let segments = || parts.iter().flat_map(|part| part.segments(bucket));
+        let all = buckets.bucket(bucket);
+        let rows = all.end - all.start;
+        let bytes = segments().map(|segment| segment.bytes).sum::<u64>() + rows * PLACE_BYTES;
+        let pieces = bytes.div_ceil(self.most.max(1));
+        let split = Buckets { positions: all.clone(), rows: rows.div_ceil(pieces.max(1)).max(1) };
+        if pieces <= 1 || split.rows == rows {
+            return hand(self.gather(parts, bucket, all.start, positions)?);
+        }
+        let path = self.split_path(&all);
+        let split_parts = [self.split(parts, bucket, &split, &path)?];
+        let handed = split
+            .within(positions)
+            .try_for_each(|(piece, positions)| self.load(&split_parts, &split, piece, positions, hand));
+        // It can be made again, and nobody else reads it.
+        let _ = std::fs::remove_file(&path);
+        handed
+    }
+
+    fn split_path(&self, positions: &Range<u64>) -> PathBuf {
+        self.folder.join(format!("split-{:020}-{:020}.part", positions.start, positions.end))
+    }
+
+    /// Spills the rows of a bucket once more, to smaller ones.
+    fn split(&self, parts: &[Part], bucket: u64, into: &Buckets, path: &Path) -> Result<Part> {
+        let writer = PartWriter::create(path)?;
+        let mut scatter = Scatter::new(into, self.rows, self.batch_rows, self.most, writer);
+        self.each(parts, bucket, &mut |batch, places| {
+            let first = into.positions.start;
+            let positions: Vec<u64> = places.iter().map(|place| first + u64::from(*place)).collect();
+            scatter.add(batch, (0..).zip(positions))
+        })?;
+        scatter.finish()?.finish(&[])
+    }
+
+    /// Reads all rows of a bucket, which begins at `first`, and notes where those of these positions lie.
+    fn gather(&self, parts: &[Part], bucket: u64, first: u64, positions: Range<u64>) -> Result<Bucket> {
+        let mut batches = Vec::new();
+        let mut places = vec![NONE; (positions.end - positions.start) as usize];
+        self.each(parts, bucket, &mut |batch, of_rows| {
+            let number = batches.len() as u32;
+            for (row, place) in (0_u32..).zip(of_rows) {
+                let offset = (first + u64::from(*place)).wrapping_sub(positions.start);
+                // Those of other positions belong to another task.
+                if let Some(known) = places.get_mut(offset as usize) {
+                    if *known != NONE {
+                        return Err(torn("two rows have one place"));
+                    }
+                    *known = (number, row);
+                }
+            }
+            batches.push(batch);
+            Ok(())
+        })?;
+        for (place, position) in places.iter_mut().zip(positions.clone()) {
+            match self.is_lost {
+                Some(is_lost) if is_lost(position) => *place = NONE,
+                _ if *place == NONE => return Err(torn("a row is missing")),
+                _ => {}
+            }
+        }
+        Ok(Bucket { positions, batches, places })
+    }
+
+    /// Hands over all rows of a bucket, with their places in it.
+    fn each(&self, parts: &[Part], bucket: u64, take: &mut dyn FnMut(RecordBatch, &[u32]) -> Result<()>) -> Result<()> {
+        for part in parts {
+            for segment in part.segments(bucket) {
+                for batch in part.read(segment)? {
+                    stop::check()?;
+                    let mut batch = batch?;
+                    let places = batch.remove_column(batch.num_columns().saturating_sub(1));
+                    let places = places.as_primitive_opt::<UInt32Type>().ok_or_else(|| torn("rows have no places"))?;
+                    take(batch, places.values())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn torn(what: &str) -> Error {
+    Error::new(ErrorKind::Internal, format!("the spilled rows do not fit their plan: {what}"))
+        .with_hint("remove the spill folder, and begin anew")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::Int64Array;
+    use arrow::datatypes::{Int64Type, Schema};
+
+    use super::*;
+
+    #[test]
+    fn a_bucket_that_is_too_large_is_split_until_its_pieces_fit() {
+        let folder = tempfile::tempdir().unwrap();
+        let rows = 3000_u64;
+        let buckets = Buckets { positions: 0..rows, rows: 1500 };
+        let batch = |first: u64, rows: u64| {
+            let ids = Int64Array::from_iter_values((first..first + rows).map(|id| id as i64));
+            RecordBatch::try_from_iter([("id", Arc::new(ids) as _)]).unwrap()
+        };
+        let schema = Arc::new(Schema::new(batch(0, 0).schema().fields().clone()));
+        let part = PartWriter::create(&folder.path().join("0.part")).unwrap();
+        let mut scatter = Scatter::new(&buckets, &schema, 64, 4096, part);
+        let position = |id: u64| id * 1543 % rows;
+        for first in (0..rows).step_by(100) {
+            scatter.add(batch(first, 100), (0..100).map(|row| (row, position(first + u64::from(row))))).unwrap();
+        }
+        let parts = [scatter.finish().unwrap().finish(&[]).unwrap()];
+        for most in [1, 700, 5000, 1 << 20] {
+            let loading = Loading { rows: &schema, most, batch_rows: 64, folder: folder.path(), is_lost: None };
+            let (mut at, mut pieces) = (0, 0);
+            for bucket in 0..buckets.count() {
+                let wanted = buckets.bucket(bucket);
+                loading
+                    .load(&parts, &buckets, bucket, wanted, &mut |bucket| {
+                        assert_eq!(bucket.positions.start, at);
+                        let (rows, positions) = bucket.rows(bucket.positions.clone(), &schema).unwrap();
+                        for (id, at) in rows.column(0).as_primitive::<Int64Type>().values().iter().zip(positions) {
+                            assert_eq!(position(*id as u64), at);
+                        }
+                        at = bucket.positions.end;
+                        pieces += 1;
+                        Ok(())
+                    })
+                    .unwrap();
+            }
+            assert_eq!(at, rows);
+            assert!(pieces >= if most > 50_000 { 2 } else { rows * 16 / most.max(16) / 2 }, "{most}: {pieces}");
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "what was split is gone");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The index of the output, with the lengths that the input has.
+
+use std::path::PathBuf;
+
+use super::folder::Folder;
+use crate::builder::{IndexBuilder, LengthsBuilder};
+use crate::dataset::Dataset;
+use rowdex_base::error::Result;
+use rowdex_index::LengthsOf;
+
+/// Builds the index. Lengths of columns that are written are read of them, and given ones are brought to the order of
+/// the rows, which takes eight bytes a row for as long as they are noted.
+pub(super) fn build<I: Iterator<Item = u64>>(
+    dataset: &Dataset,
+    files: Vec<PathBuf>,
+    folder: &Folder,
+    rows: impl Fn() -> I,
+) -> Result<()> {
+    let index = dataset.index();
+    let (mut columns, mut given) = (Vec::new(), Vec::new());
+    for name in index.lengths_columns()? {
+        let lengths = index.lengths(name)?;
+        match lengths.of() {
+            LengthsOf::Items | LengthsOf::Numbers => {
+                if rowdex_projection::Projection::columns(dataset.schema(), &[name]).is_ok() {
+                    columns.push(name.to_owned());
+                }
+            }
+            _ => {
+                let mut all = Vec::new();
+                lengths.read(0..index.len(), &mut all)?;
+                let ordered = rows().filter_map(|row| all.get(usize::try_from(row).ok()?).copied()).collect();
+                given.push((name.to_owned(), ordered));
+            }
+        }
+    }
+    let path = folder.index();
+    let builder = IndexBuilder::new(files).with_root(&folder.path).with_partitions(false).with_overwrite(true);
+    builder.with_lengths(columns).build(&path)?;
+    if given.is_empty() {
+        return Ok(());
+    }
+    let noted = given.into_iter().fold(LengthsBuilder::new(&path), |noted, (name, all)| noted.with_given(name, all));
+    noted.write().map(drop)
+}

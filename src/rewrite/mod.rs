@@ -1,0 +1,316 @@
+//! Writing the rows of a dataset anew, in the order of an epoch, as Parquet files that are read in order ever after.
+//!
+//! Row `i` of the output is row `order(i)` of the input. Where memory is for few of the rows, it takes two passes. The
+//! first reads each row group once and spills its rows to *buckets* of consecutive positions. The second loads one
+//! bucket after the other, puts rows to their places and encodes them. The order is known, so buckets have exactly
+//! equal numbers of rows, any part can be done again, and any machine can do any part. Where the memory is for a good
+//! part of the rows, or the order follows the files, a [`Loader`](crate::Loader) serves the order and nothing is
+//! spilled. The files are the same to the byte, however they came to be.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use rowdex::Dataset;
+//! use rowdex::order::Global;
+//! use rowdex::rewrite::Rewrite;
+//!
+//! # fn main() -> rowdex::Result<()> {
+//! let dataset = Dataset::open("train.rdx")?;
+//! let order = Arc::new(Global::new(dataset.len(), 42)?);
+//! let report = Rewrite::new(&dataset, order, "shuffled/").with_memory(4 << 30).run()?;
+//! println!("{} rows in {} files, {:?}", report.rows, report.files, report.index);
+//! # Ok(()) }
+//! ```
+//!
+//! `docs/rewriting.md` says when it pays, and what it takes.
+
+mod bucket;
+mod columns;
+mod decide;
+mod destinations;
+mod encode;
+mod estimate;
+mod folder;
+mod lengths;
+mod part;
+mod plan;
+mod progress;
+mod run;
+mod scatter;
+mod shape;
+mod spread;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+pub use self::estimate::RewriteEstimate;
+pub use self::plan::{Codec, ColumnPlan, RewritePlan};
+pub use self::progress::{Phase, RewriteProgress, RewriteReport, SkippedGroup};
+use crate::dataset::{Dataset, DatasetBuilder};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::pool::run_on;
+use rowdex_base::stop::{self, Asked};
+use rowdex_order::Order;
+
+/// What the output depends on, beside the rows and their order.
+#[derive(Debug, Clone)]
+struct Options {
+    files: Option<u64>,
+    file_bytes: u64,
+    row_group_rows: Option<u64>,
+    page_bytes: Option<u64>,
+    compression: Option<Codec>,
+    dictionary: Option<bool>,
+    origin: Option<String>,
+    skips: bool,
+}
+
+/// A part of a rewrite that a process does, from [`Rewrite::run_task`]. Tasks of one kind may run at the same time, on
+/// machines that share the output folder and the spill folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RewriteTask {
+    /// Spills the rows of some of the input files: task `task` of `tasks`, counted from 0.
+    Spill {
+        /// Which one.
+        task: u64,
+        /// Of how many.
+        tasks: u64,
+    },
+    /// Writes some of the output files, once all rows are spilled.
+    Write {
+        /// Which one.
+        task: u64,
+        /// Of how many.
+        tasks: u64,
+    },
+    /// Writes the index, once all files are written, and removes what was spilled.
+    Index,
+}
+
+/// Writes the rows of a dataset anew, in the order of an epoch.
+#[derive(Clone)]
+pub struct Rewrite {
+    dataset: Dataset,
+    orders: Arc<dyn Order>,
+    output: PathBuf,
+    options: Options,
+    memory: u64,
+    threads: usize,
+    spill: Option<PathBuf>,
+    resume: bool,
+    overwrite: bool,
+    progress: Option<Arc<dyn Fn(RewriteProgress) + Send + Sync>>,
+    asked: Option<Asked>,
+}
+
+impl Rewrite {
+    /// Writes the rows that epoch 0 of an order has, in that order, to files of a folder and an index beside them.
+    ///
+    /// Which columns are written, and where the files are, the dataset says. Its cache is not used.
+    pub fn new(dataset: &Dataset, order: Arc<dyn Order>, output: impl Into<PathBuf>) -> Self {
+        Self {
+            dataset: dataset.clone(),
+            orders: order,
+            output: output.into(),
+            options: Options {
+                files: None,
+                file_bytes: 512 << 20,
+                row_group_rows: None,
+                page_bytes: None,
+                compression: None,
+                dictionary: None,
+                origin: None,
+                skips: false,
+            },
+            memory: 1 << 30,
+            threads: DatasetBuilder::default_threads(),
+            spill: None,
+            resume: false,
+            overwrite: false,
+            progress: None,
+            asked: None,
+        }
+    }
+
+    /// How many bytes of rows to hold at most. Default: 1 GiB.
+    ///
+    /// It may be exceeded by an eighth, two row groups of the input and of the output, 32 MiB, and 1 MiB a thread.
+    #[must_use]
+    pub fn with_memory(mut self, bytes: u64) -> Self {
+        self.memory = bytes;
+        self
+    }
+
+    /// How many threads decode and encode; 0 counts as 1. Default: one per available core, at most eight.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = threads.max(1);
+        self
+    }
+
+    /// Writes so many files, with equal numbers of rows or one row more.
+    #[must_use]
+    pub fn with_files(mut self, files: u64) -> Self {
+        self.options.files = Some(files);
+        self
+    }
+
+    /// Writes as many files as make each about so large. Default: 512 MiB.
+    #[must_use]
+    pub fn with_file_bytes(mut self, bytes: u64) -> Self {
+        (self.options.files, self.options.file_bytes) = (None, bytes);
+        self
+    }
+
+    /// Rows of a row group; the last one of a file may have fewer. Default: such that a row group takes 32 MiB in
+    /// memory, and 4 MiB in the file if that is no more than 64 MiB in memory.
+    #[must_use]
+    pub fn with_row_group_rows(mut self, rows: u64) -> Self {
+        self.options.row_group_rows = Some(rows);
+        self
+    }
+
+    /// Bytes of values after which a page ends. Default: 128 KiB, and 1 MiB where a value takes 4 KiB or more.
+    #[must_use]
+    pub fn with_page_bytes(mut self, bytes: u64) -> Self {
+        self.options.page_bytes = Some(bytes);
+        self
+    }
+
+    /// How all columns are compressed. Default: for each the one that a sample is smallest with, or none where that
+    /// saves less than a tenth.
+    #[must_use]
+    pub fn with_compression(mut self, codec: Codec) -> Self {
+        self.options.compression = Some(codec);
+        self
+    }
+
+    /// Whether values go to dictionaries. Default: for each column, if that saves a tenth of a sample.
+    #[must_use]
+    pub fn with_dictionary(mut self, dictionary: bool) -> Self {
+        self.options.dictionary = Some(dictionary);
+        self
+    }
+
+    /// Adds a column of this name that has the row id that each row has in the input. Default: no.
+    #[must_use]
+    pub fn with_origin(mut self, name: impl Into<String>) -> Self {
+        self.options.origin = Some(name.into());
+        self
+    }
+
+    /// Leaves out row groups that cannot be read, and reports them. Default: no, they are errors.
+    ///
+    /// A file that is gone, or is another one than was indexed, is an error in any case.
+    #[must_use]
+    pub fn with_skipping(mut self, skips: bool) -> Self {
+        self.options.skips = skips;
+        self
+    }
+
+    /// Spills rows to a folder in this one. Default: in the output folder.
+    #[must_use]
+    pub fn with_spill(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.spill = Some(folder.into());
+        self
+    }
+
+    /// Goes on with what a run of the same plan left in the output folder, if there is any. Default: no.
+    #[must_use]
+    pub fn with_resume(mut self, resume: bool) -> Self {
+        self.resume = resume;
+        self
+    }
+
+    /// Whether to replace what another rewrite left in the output folder. Default: no.
+    #[must_use]
+    pub fn with_overwrite(mut self, overwrite: bool) -> Self {
+        self.overwrite = overwrite;
+        self
+    }
+
+    /// Is called as rows are done with, on the threads that do it.
+    #[must_use]
+    pub fn with_progress(mut self, progress: impl Fn(RewriteProgress) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Arc::new(progress));
+        self
+    }
+
+    /// Is asked, now and then and on any thread, whether to stop. A run that is stopped fails with
+    /// [`ErrorKind::Closed`], leaves nothing half written, and can be [resumed](Self::with_resume).
+    #[must_use]
+    pub fn with_stop(mut self, asked: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.asked = Some(Asked::new(asked));
+        self
+    }
+
+    /// Decides what is written, on a sample of the rows. Reads up to eight row groups, in part.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for options that cannot be, and those of reading.
+    pub fn plan(&self) -> Result<RewritePlan> {
+        let _asked = self.asked.clone().map(Asked::enter);
+        let pool = self.pool(self.threads)?;
+        self.planned(&pool)
+    }
+
+    fn planned(&self, pool: &ThreadPool) -> Result<RewritePlan> {
+        let zero = |what: &'static str| Err(Error::new(ErrorKind::InvalidArgument, what).with_hint("use 1 or more"));
+        match &self.options {
+            Options { files: Some(0), .. } => return zero("0 files"),
+            Options { row_group_rows: Some(0), .. } => return zero("row groups of 0 rows"),
+            Options { page_bytes: Some(0), .. } => return zero("pages of 0 bytes"),
+            Options { file_bytes: 0, .. } => return zero("files of 0 bytes"),
+            _ => {}
+        }
+        let columns = self.columns()?;
+        within(pool, || decide::decide(&self.dataset, &columns, &*self.orders, &self.options))
+    }
+
+    fn columns(&self) -> Result<columns::Columns> {
+        columns::Columns::new(&self.dataset, self.options.origin.as_deref())
+    }
+
+    fn pool(&self, threads: usize) -> Result<ThreadPool> {
+        let named = |thread| format!("rowdex-write-{thread}");
+        ThreadPoolBuilder::new().num_threads(threads.max(1)).thread_name(named).build().map_err(|error| {
+            Error::new(ErrorKind::Io, format!("cannot start {threads} threads: {error}"))
+                .with_hint("ask for fewer threads")
+                .with_source(error)
+        })
+    }
+
+    /// The folder that is written to.
+    pub fn output(&self) -> &Path {
+        &self.output
+    }
+}
+
+/// Does work on a pool, which is told to stop when the caller is.
+fn within<T: Send>(pool: &ThreadPool, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let asked = Asked::of_thread();
+    run_on(pool, || {
+        let _asked = asked.map(Asked::enter);
+        stop::check()?;
+        work()
+    })?
+}
+
+impl fmt::Debug for Rewrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rewrite")
+            .field("order", &self.orders.name())
+            .field("output", &self.output)
+            .field("options", &self.options)
+            .field("memory", &self.memory)
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}

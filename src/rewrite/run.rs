@@ -1,0 +1,409 @@
+//! A rewrite from beginning to end, or one of its tasks.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+
+use rayon::ThreadPool;
+
+use super::bucket::{Bucket, Loading};
+use super::columns::Columns;
+use super::destinations::Destinations;
+use super::encode::Encoding;
+use super::estimate::{Way, way};
+use super::folder::{Folder, Found, Layout, Spill};
+use super::part::{Lost, Part};
+use super::plan::RewritePlan;
+use super::progress::{Meter, Phase, RewriteReport, SkippedGroup};
+use super::shape::Buckets;
+use super::spread::{Spread, units};
+use super::stream::Stream;
+use super::write::{Writer, Writing};
+use super::{Rewrite, RewriteTask, within};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::stop::{Asked, check};
+use rowdex_order::EpochOrder;
+
+/// A rewrite at work.
+struct Run<'a> {
+    rewrite: &'a Rewrite,
+    plan: RewritePlan,
+    columns: Columns,
+    encoding: Encoding,
+    order: Arc<dyn EpochOrder>,
+    folder: Folder,
+    spill: Spill,
+    meter: Meter,
+    pool: ThreadPool,
+}
+
+impl Rewrite {
+    /// Writes all files, and the index.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] if the folder has something already, or another process writes to it;
+    /// [`ErrorKind::StateMismatch`] if what is resumed is another rewrite; [`ErrorKind::InvalidArgument`] if the folder
+    /// has files of the input, and for options that cannot be; [`ErrorKind::Io`] if there is no room;
+    /// [`ErrorKind::Stale`] for a file that is not the one that was indexed; [`ErrorKind::Closed`] if it was told to
+    /// stop; and those of reading and writing. What was finished before an error is kept, and can be resumed.
+    pub fn run(&self) -> Result<RewriteReport> {
+        let _asked = self.asked.clone().map(Asked::enter);
+        let found = match (self.resume, self.overwrite) {
+            (true, _) => Found::Resume,
+            (false, true) => Found::Replace,
+            (false, false) => Found::Refuse,
+        };
+        let mut run = self.begin(found, true)?;
+        let missing = run.missing(0..run.plan.files);
+        let kept_files = run.plan.files - missing.iter().map(|files| files.end - files.start).sum::<u64>();
+        if !missing.is_empty() {
+            match run.way()? {
+                Way::Stream => run.stream(&missing)?,
+                Way::Spill => {
+                    run.spread(0, 1)?;
+                    run.write(&missing)?;
+                }
+            }
+        }
+        let skipped = run.skipped()?;
+        run.index()?;
+        Ok(run.report(kept_files, skipped, true))
+    }
+
+    /// Does one task of a rewrite. All tasks need the same rows, order, options of the output and folders; memory and
+    /// threads may differ, and any task may be done again: one that is done does nothing.
+    ///
+    /// First come all tasks that [spill](RewriteTask::Spill), then all that [write](RewriteTask::Write), then the
+    /// [index](RewriteTask::Index). Numbers of tasks need not be equal. The files are those of [`run`](Self::run), to
+    /// the byte.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run), and [`ErrorKind::NotFound`] if what the task needs is not done.
+    pub fn run_task(&self, task: RewriteTask) -> Result<RewriteReport> {
+        let _asked = self.asked.clone().map(Asked::enter);
+        let mut run = self.begin(Found::Resume, false)?;
+        match task {
+            RewriteTask::Spill { task, tasks } => {
+                check_task(task, tasks)?;
+                run.spread(task, tasks)?;
+                Ok(run.report(0, Vec::new(), false))
+            }
+            RewriteTask::Write { task, tasks } => {
+                check_task(task, tasks)?;
+                let files = slice(run.plan.files, task, tasks);
+                let missing = run.missing(files.clone());
+                let wanted: u64 = missing.iter().map(|files| files.end - files.start).sum();
+                run.write(&missing)?;
+                Ok(run.report(files.end - files.start - wanted, Vec::new(), false))
+            }
+            RewriteTask::Index => {
+                if let Some(files) = run.missing(0..run.plan.files).first() {
+                    return Err(Error::new(ErrorKind::NotFound, "the file is not written yet")
+                        .with_file(run.folder.file(&run.plan, files.start).display().to_string())
+                        .with_hint("wait for the tasks that write"));
+                }
+                let skipped = run.skipped()?;
+                run.index()?;
+                Ok(run.report(run.plan.files, skipped, true))
+            }
+        }
+    }
+
+    fn begin(&self, found: Found, is_alone: bool) -> Result<Run<'_>> {
+        let pool = self.pool(self.threads)?;
+        let mut folder = Folder::new(&self.output, &self.dataset)?;
+        let plan = self.planned(&pool)?;
+        let spill = Spill::new(self.spill.as_deref(), &folder, &plan);
+        folder.prepare(&plan, found, is_alone)?;
+        if is_alone && found == Found::Replace {
+            spill.remove()?;
+        }
+        let columns = self.columns()?;
+        let encoding = Encoding::new(&columns, &plan.columns, plan.chunk_rows as usize)?;
+        let (order, meter) = (self.orders.epoch(0)?, Meter::new(self.progress.clone()));
+        Ok(Run { rewrite: self, plan, columns, encoding, order, folder, spill, meter, pool })
+    }
+}
+
+impl Run<'_> {
+    /// Runs of files that are not there, of these.
+    fn missing(&self, files: Range<u64>) -> Vec<Range<u64>> {
+        let mut missing: Vec<Range<u64>> = Vec::new();
+        for file in files.filter(|file| !self.folder.file(&self.plan, *file).exists()) {
+            match missing.last_mut().filter(|last| last.end == file) {
+                Some(last) => last.end = file + 1,
+                None => missing.push(file..file + 1),
+            }
+        }
+        missing
+    }
+
+    /// The positions of consecutive files.
+    fn positions(&self, files: &Range<u64>) -> Range<u64> {
+        let shape = self.plan.shape();
+        shape.file(files.start).start..shape.file(files.end - 1).end
+    }
+
+    fn rows_of(&self, missing: &[Range<u64>]) -> u64 {
+        missing.iter().map(|files| self.positions(files)).map(|positions| positions.end - positions.start).sum()
+    }
+
+    /// How the files are to be written; refuses to begin where there is no room.
+    fn way(&self) -> Result<Way> {
+        // What was begun with a spill goes on with it.
+        let way = match self.spill.layout()? {
+            Some(_) => return Ok(Way::Spill),
+            None => way(self.rewrite, &self.plan)?.0,
+        };
+        let written = self.plan.output_bytes();
+        let spilled = if way == Way::Spill { self.plan.spilled_bytes() } else { 0 };
+        self.spill.check_room(spilled, &self.folder, written)?;
+        Ok(way)
+    }
+
+    fn writing(&self) -> Writing<'_> {
+        let memory = self.rewrite.memory / 4;
+        let group = self.plan.row_group_rows as f64 * self.plan.encoded_row_bytes()
+            + 2.0 * self.plan.chunk_rows as f64 * self.plan.row_bytes();
+        let lanes = (memory as f64 / group.max(1.0)) as usize;
+        Writing {
+            plan: &self.plan,
+            folder: &self.folder,
+            columns: &self.columns,
+            encoding: &self.encoding,
+            order: &*self.order,
+            lanes: lanes.clamp(1, self.rewrite.threads),
+            meter: &self.meter,
+        }
+    }
+
+    fn stream(&mut self, missing: &[Range<u64>]) -> Result<()> {
+        self.meter.begin(Phase::Write, self.rows_of(missing));
+        let (rewrite, writing) = (self.rewrite, self.writing());
+        let stream = rewrite.stream(&self.plan);
+        for files in missing {
+            let positions = self.positions(files);
+            match positions.is_empty() {
+                true => Writer::new(&writing).write_empty(files.start)?,
+                false => stream.write(&self.pool, &writing, positions)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The first pass, or one of so many equal parts of it.
+    fn spread(&mut self, task: u64, tasks: u64) -> Result<()> {
+        let memory = self.rewrite.memory;
+        let layout = self.spill.prepare(self.rewrite.layout(&self.plan, tasks), tasks == 1)?;
+        let destinations = Destinations::new(Arc::clone(&self.order), memory / 4)?;
+        let index = self.rewrite.dataset.index();
+        let own = slice(layout.units.len() as u64, task, tasks);
+        let own = own.start as usize..own.end as usize;
+        let start = own.start.checked_sub(1).map_or(0, |before| layout.units[before]);
+        let end = if own.is_empty() { start } else { layout.units[own.end - 1] };
+        let rows = (start..end).filter_map(|group| index.row_group(group)).map(|group| group.rows()).sum();
+        self.meter.begin(Phase::Spill, rows);
+        let threads = self.rewrite.spill_threads();
+        let spread = Spread {
+            dataset: &self.rewrite.dataset,
+            columns: &self.columns,
+            destinations: &destinations,
+            spill: &self.spill,
+            layout: &layout,
+            chunk_rows: self.plan.chunk_rows as usize,
+            held: (memory - memory / 4).saturating_sub(destinations.bytes()) / threads as u64,
+            skips: self.rewrite.options.skips,
+            meter: &self.meter,
+        };
+        spread.run(&self.rewrite.pool(threads)?, own)
+    }
+
+    /// The second pass, for these files.
+    fn write(&mut self, missing: &[Range<u64>]) -> Result<()> {
+        self.meter.begin(Phase::Write, self.rows_of(missing));
+        let writing = self.writing();
+        if self.plan.rows == 0 {
+            return missing.iter().try_for_each(|files| Writer::new(&writing).write_empty(files.start));
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let layout = self.layout()?;
+        let wanted: Vec<_> = missing.iter().map(|files| self.positions(files)).collect();
+        let first = wanted.first().map_or(0, |positions| layout.buckets.place(positions.start).0);
+        let last = wanted.last().map_or(0, |positions| layout.buckets.place(positions.end - 1).0);
+        let parts = self.parts(&layout, first..last + 1)?;
+        let lost = self.lost_rows(&parts);
+        let is_lost = |position: u64| self.order.row(position).is_some_and(|row| is_within(&lost, row));
+        let loading = Loading {
+            rows: &self.columns.plain,
+            most: self.rewrite.memory / 3,
+            batch_rows: self.plan.chunk_rows as usize,
+            folder: &self.spill.path,
+            is_lost: if lost.is_empty() { None } else { Some(&is_lost) },
+        };
+        let mut writer = Writer::new(&writing);
+        // One bucket is loaded while the one before is written.
+        let (sender, receiver) = sync_channel::<Bucket>(0);
+        let asked = Asked::of_thread();
+        thread::scope(|scope| {
+            let load = || {
+                let _asked = asked.map(Asked::enter);
+                let mut hand =
+                    |bucket| sender.send(bucket).map_err(|_| Error::new(ErrorKind::Closed, "the writing has failed"));
+                for positions in &wanted {
+                    for (bucket, positions) in layout.buckets.within(positions.clone()) {
+                        loading.load(&parts, &layout.buckets, bucket, positions, &mut hand)?;
+                    }
+                }
+                drop(sender);
+                Ok(())
+            };
+            let named = thread::Builder::new().name("rowdex-load".to_owned());
+            let loader = named.spawn_scoped(scope, load).map_err(|error| Error::io("cannot start a thread", error))?;
+            let receive = || {
+                for bucket in receiver {
+                    check()?;
+                    within(&self.pool, || writer.add(&bucket))?;
+                }
+                Ok(())
+            };
+            let written = receive();
+            let loaded = loader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            written.and(loaded)
+        })
+    }
+
+    fn layout(&self) -> Result<Layout> {
+        self.spill.layout()?.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, "nothing is spilled yet")
+                .with_file(self.spill.path.display().to_string())
+                .with_hint("run the tasks that spill first")
+        })
+    }
+
+    /// All parts, with their segments of these buckets.
+    fn parts(&self, layout: &Layout, buckets: Range<u64>) -> Result<Vec<Part>> {
+        let parts = (0..layout.units.len()).map(|unit| Part::open(&self.spill.part(unit), buckets.clone()));
+        parts.collect::<Result<_>>().map_err(|error| match error.kind() {
+            ErrorKind::NotFound => error.with_hint("run the tasks that spill first"),
+            _ => error,
+        })
+    }
+
+    /// The row ids of row groups that were left out, in order.
+    fn lost_rows(&self, parts: &[Part]) -> Vec<Range<u64>> {
+        let index = self.rewrite.dataset.index();
+        let lost = parts.iter().flat_map(|part| &part.lost);
+        lost.filter_map(|lost| index.row_group(lost.row_group)).map(|group| group.row_ids()).collect()
+    }
+
+    /// What was left out.
+    fn skipped(&self) -> Result<Vec<SkippedGroup>> {
+        let Some(layout) = self.spill.layout()? else { return Ok(Vec::new()) };
+        let parts = self.parts(&layout, 0..0)?;
+        let lost: Vec<&Lost> = parts.iter().flat_map(|part| &part.lost).collect();
+        if lost.is_empty() {
+            return Ok(Vec::new());
+        }
+        let destinations = Destinations::new(Arc::clone(&self.order), self.rewrite.memory / 4)?;
+        let index = self.rewrite.dataset.index();
+        let skipped = lost.into_iter().map(|lost| {
+            let mut rows = 0;
+            let ids = index.row_group(lost.row_group).map_or(0..0, |group| group.row_ids());
+            ids.for_each(|row| destinations.of(row, |_| rows += 1));
+            SkippedGroup { row_group: lost.row_group, rows, error: lost.error.clone() }
+        });
+        Ok(skipped.collect())
+    }
+
+    /// Writes the index of the files, and removes what was spilled.
+    fn index(&self) -> Result<()> {
+        let lost = match self.spill.layout()? {
+            Some(layout) => self.lost_rows(&self.parts(&layout, 0..0)?),
+            None => Vec::new(),
+        };
+        let is_there = |row: &u64| !is_within(&lost, *row);
+        let rows = || (0..self.plan.rows).filter_map(|position| self.order.row(position)).filter(is_there);
+        let files = (0..self.plan.files).map(|file| self.folder.file(&self.plan, file));
+        super::lengths::build(&self.rewrite.dataset, files.collect(), &self.folder, rows)?;
+        self.spill.remove()
+    }
+
+    fn report(&self, kept_files: u64, skipped: Vec<SkippedGroup>, has_index: bool) -> RewriteReport {
+        use std::sync::atomic::Ordering::Relaxed;
+        RewriteReport {
+            rows: self.plan.rows - skipped.iter().map(|group| group.rows).sum::<u64>(),
+            files: self.plan.files,
+            kept_files,
+            bytes_written: self.meter.bytes_written.load(Relaxed),
+            bytes_spilled: self.meter.bytes_spilled.load(Relaxed),
+            skipped,
+            index: has_index.then(|| self.folder.index()),
+        }
+    }
+}
+
+impl Rewrite {
+    /// A loader that serves the order within three quarters of the memory; row groups that are encoded take the rest.
+    pub(super) fn stream(&self, plan: &RewritePlan) -> Stream<'_> {
+        Stream {
+            dataset: &self.dataset,
+            orders: &self.orders,
+            memory: self.memory - self.memory / 4,
+            threads: self.threads,
+            // A loader holds two batches whatever they take.
+            batch_rows: (((self.memory / 16) as f64 / plan.row_bytes().max(1.0)) as u64).min(plan.chunk_rows) as usize,
+        }
+    }
+
+    /// Threads of the first pass: so few that what they read fits beside what they hold.
+    fn spill_threads(&self) -> usize {
+        let index = self.dataset.index();
+        let bytes: u64 = index.files().map(|file| file.size()).sum();
+        let group = bytes / u64::from(index.num_row_groups().max(1));
+        let more = (self.memory / 4).checked_div(group).unwrap_or(u64::MAX);
+        usize::try_from(more.saturating_add(2)).unwrap_or(usize::MAX).clamp(1, self.threads)
+    }
+
+    /// Buckets that take a third of the memory, and units of row groups that make parts.
+    fn layout(&self, plan: &RewritePlan, tasks: u64) -> Layout {
+        /// Bytes of a segment, below which reading them one by one takes too long.
+        const LEAST_SEGMENT: u64 = 64 << 10;
+        const LEAST_BUCKETS: u64 = 16;
+        const LEAST_UNIT: u64 = 8 << 20;
+        let threads = self.spill_threads() as u64;
+        let most_buckets = (self.memory / threads / LEAST_SEGMENT).max(LEAST_BUCKETS);
+        // Something less than fits, because sizes of rows differ.
+        let fits = (self.memory / 3) as f64 * 0.85 / (plan.row_bytes() + 8.0);
+        let rows = (fits as u64).max(plan.rows.div_ceil(most_buckets)).clamp(1, u64::from(u32::MAX));
+        let rows = if rows >= plan.row_group_rows { rows / plan.row_group_rows * plan.row_group_rows } else { rows };
+        let index = self.dataset.index();
+        let told: f64 = index.row_groups().map(|group| group.decoded_bytes() as f64).sum();
+        let decoded = plan.row_bytes() * index.source_rows() as f64;
+        let scale = if told > 0.0 { decoded / told } else { 1.0 };
+        let unit = (decoded as u64 / (4 * threads * tasks)).clamp(LEAST_UNIT, self.memory.max(LEAST_UNIT));
+        Layout { buckets: Buckets { positions: 0..plan.rows, rows }, units: units(index, unit, scale) }
+    }
+}
+
+/// One of so many consecutive pieces, whose sizes differ by one at most.
+fn slice(count: u64, task: u64, tasks: u64) -> Range<u64> {
+    let at = |task: u64| (u128::from(count) * u128::from(task) / u128::from(tasks)) as u64;
+    at(task)..at(task + 1)
+}
+
+fn check_task(task: u64, tasks: u64) -> Result<()> {
+    if task < tasks {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::InvalidArgument, format!("task {task} of {tasks}"))
+        .with_hint("tasks count from 0 to their number less one"))
+}
+
+/// Whether a row is in one of these ranges, which are in order.
+fn is_within(ranges: &[Range<u64>], row: u64) -> bool {
+    let at = ranges.partition_point(|range| range.end <= row);
+    ranges.get(at).is_some_and(|range| range.contains(&row))
+}

@@ -1,0 +1,349 @@
+//! What is written is what the order says, to the byte the same however it came to be.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::{
+    ArrayRef, DictionaryArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
+};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, Field, Int32Type, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::properties::WriterProperties;
+use rowdex_order::{Blocks, Explicit, Global, Order, Sequential};
+
+use super::*;
+use crate::builder::{IndexBuilder, LengthsBuilder};
+use rowdex_index::Index;
+
+/// Rows of several kinds of columns, from this id on.
+fn rows(first: i64, count: usize) -> RecordBatch {
+    let ids = || first..first + count as i64;
+    let text = |id: i64| (id % 7 != 0).then(|| format!("row {id} {}", "x".repeat((id * 37 % 101) as usize)));
+    let words = ["red", "green", "blue"];
+    let color: DictionaryArray<Int32Type> = ids().map(|id| words.get((id % 4) as usize).copied()).collect();
+    let tags =
+        ids().map(|id| (id % 5 != 1).then(|| (0..id % 6).map(|item| Some((id * item) as i32)).collect::<Vec<_>>()));
+    let inner: ArrayRef = Arc::new(Int32Array::from_iter(ids().map(|id| (id % 3 > 0).then_some(id as i32))));
+    let field = |name: &str, data_type: &DataType| {
+        let id = ("PARQUET:field_id".to_owned(), name.len().to_string());
+        Field::new(name, data_type.clone(), true).with_metadata([id].into())
+    };
+    let inner = StructArray::from(vec![(Arc::new(field("x", inner.data_type())), inner)]);
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new(Int64Array::from_iter_values(ids()))),
+        ("text", Arc::new(StringArray::from_iter(ids().map(text)))),
+        ("color", Arc::new(color)),
+        ("tags", Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(tags))),
+        ("inner", Arc::new(inner)),
+    ];
+    let fields: Vec<Field> = columns.iter().map(|(name, column)| field(name, column.data_type())).collect();
+    let metadata = [("huggingface".to_owned(), "{\"info\": 1}".to_owned()), ("a".to_owned(), "b".to_owned())];
+    let schema = Schema::new_with_metadata(fields, metadata.into());
+    RecordBatch::try_new(Arc::new(schema), columns.into_iter().map(|(_, column)| column).collect()).unwrap()
+}
+
+fn write(path: &Path, rows: &RecordBatch, group_rows: usize) {
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(group_rows)).build();
+    let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), rows.schema(), Some(properties)).unwrap();
+    writer.write(rows).unwrap();
+    writer.close().unwrap();
+}
+
+/// A folder with data, an index, and room for outputs.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new(files: &[usize], group_rows: usize) -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        fs::create_dir(place.path("data")).unwrap();
+        let mut first = 0;
+        for (number, count) in files.iter().enumerate() {
+            write(&place.path(&format!("data/{number:02}.parquet")), &rows(first, *count), group_rows);
+            first += *count as i64;
+        }
+        IndexBuilder::new([place.path("data")]).build(place.path("train.rdx")).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn dataset(&self) -> Dataset {
+        Dataset::builder(Index::open(self.path("train.rdx")).unwrap()).with_cache_bytes(0).open().unwrap()
+    }
+
+    /// A rewrite to a folder of this name, in a few small files.
+    fn rewrite(&self, name: &str, order: impl Order + 'static) -> Rewrite {
+        Rewrite::new(&self.dataset(), Arc::new(order), self.path(name))
+            .with_files(3)
+            .with_row_group_rows(700)
+            .with_page_bytes(2000)
+            .with_threads(2)
+    }
+
+    /// The bytes of the output files, by name.
+    fn files(&self, name: &str) -> BTreeMap<String, Vec<u8>> {
+        let entries = fs::read_dir(self.path(name)).unwrap().map(|entry| entry.unwrap().path());
+        let files = entries.filter(|path| path.extension().is_some_and(|kind| kind == "parquet"));
+        files.map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read(path).unwrap())).collect()
+    }
+
+    /// What the parquet crate reads of the output, file by file.
+    fn read(&self, name: &str) -> RecordBatch {
+        let mut batches = Vec::new();
+        for file in self.files(name).into_values() {
+            let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(file)).unwrap();
+            batches.extend(reader.build().unwrap().map(Result::unwrap));
+        }
+        concat_batches(&batches[0].schema(), &batches).unwrap()
+    }
+
+    /// The rows of the input in an order.
+    fn taken(&self, order: &dyn Order) -> RecordBatch {
+        let epoch = order.epoch(0).unwrap();
+        let ids: Vec<u64> = (0..epoch.len()).map(|position| epoch.row(position).unwrap()).collect();
+        self.dataset().take(&ids).unwrap()
+    }
+}
+
+/// Little enough that what these tests write is spilled, to buckets that are split.
+const TINY: u64 = 64 << 10;
+
+/// The row groups of a file of 3000 rows, one of 1 and one of 2500, of 400 each.
+const GROUPS: [u64; 16] = [400, 400, 400, 400, 400, 400, 400, 200, 1, 400, 400, 400, 400, 400, 400, 100];
+
+#[test]
+fn rows_are_written_in_the_order_by_every_way_to_the_same_bytes() {
+    let place = Place::new(&[3000, 1, 2500], 400);
+    type Made = fn() -> Arc<dyn Order>;
+    let orders: [(&str, Made); 4] = [
+        ("global", || Arc::new(Global::new(5501, 42).unwrap())),
+        ("blocks", || Arc::new(Blocks::new(&GROUPS, 3, 7).unwrap())),
+        ("sequential", || Arc::new(Sequential::new(5501).unwrap())),
+        ("listed", || {
+            Arc::new(Explicit::new((0..4000_u64).map(|at| at * 31 % 5501 / 2 * 2).collect::<Vec<_>>(), 5501).unwrap())
+        }),
+    ];
+    for (name, order) in orders {
+        let expected = place.taken(&*order());
+        let mut first = None;
+        for (number, (memory, threads, skips)) in
+            [(64 << 20, 1, false), (64 << 20, 3, true), (TINY, 2, true), (TINY / 4, 1, true)].into_iter().enumerate()
+        {
+            let folder = format!("{name}-{number}");
+            let rewrite = Rewrite::new(&place.dataset(), order(), place.path(&folder))
+                .with_files(3)
+                .with_row_group_rows(700)
+                .with_page_bytes(2000)
+                .with_memory(memory.max(if name == "listed" { 4 * TINY } else { 0 }))
+                .with_threads(threads)
+                .with_skipping(skips);
+            let report = rewrite.run().unwrap();
+            assert_eq!((report.rows, report.files, report.bytes_spilled > 0), (order().len(), 3, skips), "{folder}");
+            let found = place.read(&folder);
+            assert_eq!(found.columns(), expected.columns(), "{folder}");
+            let files = place.files(&folder);
+            assert!(*first.get_or_insert_with(|| files.clone()) == files, "{folder} has other bytes");
+            let index = Index::open(report.index.unwrap()).unwrap();
+            assert_eq!((index.len(), index.num_files()), (order().len(), 3));
+            assert!(!place.path(&folder).join("_spill").exists());
+        }
+    }
+}
+
+#[test]
+fn tasks_write_the_bytes_of_one_run_in_whatever_number_and_memory() {
+    let place = Place::new(&[2000, 3000], 300);
+    place.rewrite("whole", Global::new(5000, 1).unwrap()).run().unwrap();
+    for tasks in [1, 2, 5] {
+        let folder = format!("tasks-{tasks}");
+        let rewrite = |memory| place.rewrite(&folder, Global::new(5000, 1).unwrap()).with_memory(memory);
+        assert_eq!(
+            rewrite(TINY).run_task(RewriteTask::Write { task: tasks - 1, tasks }).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
+        for task in (0..tasks).rev() {
+            rewrite(TINY << task).run_task(RewriteTask::Spill { task, tasks }).unwrap();
+        }
+        assert_eq!(rewrite(TINY).run_task(RewriteTask::Index).unwrap_err().kind(), ErrorKind::NotFound);
+        for task in 0..tasks + 1 {
+            rewrite(TINY << (2 * task)).run_task(RewriteTask::Write { task, tasks: tasks + 1 }).unwrap();
+        }
+        let again = rewrite(TINY).run_task(RewriteTask::Write { task: 0, tasks: 1 }).unwrap();
+        assert_eq!((again.kept_files, again.bytes_written), (3, 0));
+        rewrite(TINY).run_task(RewriteTask::Index).unwrap();
+        assert!(place.files(&folder) == place.files("whole"), "{tasks} tasks");
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_anywhere_leaves_nothing_half_and_goes_on() {
+    let place = Place::new(&[2000, 3000], 300);
+    let rewrite =
+        |folder: &str| place.rewrite(folder, Global::new(5000, 1).unwrap()).with_memory(TINY).with_skipping(true);
+    rewrite("whole").run().unwrap();
+    let whole = place.files("whole");
+    let (mut stopped, mut finished) = (0, 0);
+    for after in [0, 1, 2, 5, 20, 60, 150, 400, 900] {
+        let folder = format!("stopped-{after}");
+        let asked = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&asked);
+        let first = rewrite(&folder).with_stop(move || count.fetch_add(1, Ordering::Relaxed) >= after).run();
+        match first {
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+                stopped += 1;
+            }
+            Ok(_) => finished += 1,
+        }
+        let names = walkdir::WalkDir::new(place.path(&folder)).into_iter().filter_map(Result::ok);
+        for name in names.map(|entry| entry.file_name().to_str().unwrap().to_owned()) {
+            assert!(!name.contains(".tmp-") && !name.starts_with("split-"), "{name} is left after {after}");
+        }
+        if place.path(&folder).exists() {
+            for (name, bytes) in place.files(&folder) {
+                assert!(whole[&name] == bytes, "{name} is half written after {after}");
+            }
+        }
+        rewrite(&folder).with_resume(true).run().unwrap();
+        assert!(place.files(&folder) == whole, "after {after}");
+    }
+    assert!(stopped >= 5, "{stopped} stopped, {finished} finished");
+}
+
+#[test]
+fn what_is_in_the_way_is_refused_and_replaced_only_if_asked_for() {
+    let place = Place::new(&[1000], 300);
+    let rewrite = |seed| place.rewrite("out", Global::new(1000, seed).unwrap());
+    rewrite(1).run().unwrap();
+    let first = place.files("out");
+    assert_eq!(rewrite(1).run().unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(rewrite(2).with_resume(true).run().unwrap_err().kind(), ErrorKind::StateMismatch);
+    let kept = rewrite(1).with_resume(true).run().unwrap();
+    assert_eq!((kept.kept_files, kept.bytes_written), (3, 0));
+    assert!(place.files("out") == first);
+    rewrite(2).with_overwrite(true).run().unwrap();
+    assert!(place.files("out") != first);
+
+    fs::write(place.path("out/extra.parquet"), "x").unwrap();
+    let refused = rewrite(1).with_overwrite(true).run().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+    assert!(refused.to_string().contains("extra.parquet"), "{refused}");
+    assert!(place.path("out/extra.parquet").exists());
+
+    let within = place.rewrite("data", Global::new(1000, 1).unwrap()).run().unwrap_err();
+    assert_eq!(within.kind(), ErrorKind::InvalidArgument);
+    assert!(within.to_string().contains("file of the input"), "{within}");
+    let many = place.rewrite("many", Global::new(1000, 1).unwrap()).with_files(1001).run().unwrap_err();
+    assert_eq!(many.kind(), ErrorKind::InvalidArgument);
+    let named = place.rewrite("named", Global::new(1000, 1).unwrap()).with_origin("text").run().unwrap_err();
+    assert_eq!((named.kind(), named.column()), (ErrorKind::InvalidArgument, Some("text")));
+}
+
+#[test]
+fn two_processes_do_not_write_to_one_folder() {
+    let place = Place::new(&[1000], 300);
+    fs::create_dir(place.path("out")).unwrap();
+    let lock = File::open(place.path("out")).unwrap();
+    lock.try_lock().unwrap();
+    let error = place.rewrite("out", Global::new(1000, 1).unwrap()).run().unwrap_err();
+    assert!(error.to_string().contains("another process"), "{error}");
+    drop(lock);
+    place.rewrite("out", Global::new(1000, 1).unwrap()).run().unwrap();
+}
+
+#[test]
+fn row_groups_that_cannot_be_read_are_errors_or_left_out_and_told() {
+    let place = Place::new(&[2000, 2000], 500);
+    let path = place.path("data/01.parquet");
+    let (mut bytes, times) = (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
+    let group = {
+        let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
+        let column = reader.metadata().row_group(2).column(1).byte_range();
+        (column.0 as usize, column.1 as usize)
+    };
+    bytes[group.0..group.0 + group.1].fill(0xff);
+    fs::write(&path, &bytes).unwrap();
+    File::options().write(true).open(&path).unwrap().set_modified(times).unwrap();
+
+    let order = || Global::new(4000, 9).unwrap();
+    let rewrite = |name: &str| place.rewrite(name, order()).with_memory(TINY);
+    let error = rewrite("failed").run().unwrap_err();
+    assert_eq!((error.file(), error.row_group()), (Some("01.parquet"), Some(2)), "{error}");
+    let report = rewrite("skipped").with_skipping(true).with_origin("row").run().unwrap();
+    assert_eq!((report.rows, report.skipped.len()), (3500, 1));
+    assert_eq!((report.skipped[0].row_group, report.skipped[0].rows), (6, 500));
+    assert!(report.skipped[0].error.contains("01.parquet"), "{:?}", report.skipped);
+    let epoch = order().epoch(0).unwrap();
+    let left: Vec<u64> = (0..4000).filter_map(|at| epoch.row(at)).filter(|row| !(3000..3500).contains(row)).collect();
+    let found = place.read("skipped");
+    assert_eq!(
+        found.column_by_name("row").unwrap().as_ref(),
+        &arrow::array::UInt64Array::from(left.clone()) as &dyn arrow::array::Array
+    );
+    let ids = Int64Array::from_iter_values(left.iter().map(|row| *row as i64));
+    assert_eq!(found.column_by_name("id").unwrap().as_ref(), &ids as &dyn arrow::array::Array);
+
+    write(&path, &rows(2000, 1999), 500);
+    let stale = rewrite("stale").with_skipping(true).run().unwrap_err();
+    assert_eq!(stale.kind(), ErrorKind::Stale, "{stale}");
+}
+
+#[test]
+fn schema_metadata_types_and_lengths_are_those_of_the_input() {
+    let place = Place::new(&[1500], 500);
+    LengthsBuilder::new(place.path("train.rdx")).with_column("tags").write().unwrap();
+    let words: Vec<u64> = (0..1500).map(|row| row * 3).collect();
+    LengthsBuilder::new(place.path("train.rdx")).with_given("words", words).write().unwrap();
+    let order = Global::new(1500, 5).unwrap();
+    let epoch = order.epoch(0).unwrap();
+    let report = place.rewrite("out", order).run().unwrap();
+    let input = Index::open(place.path("train.rdx")).unwrap();
+    let output = Index::open(report.index.unwrap()).unwrap();
+    assert_eq!(output.schema(), input.schema());
+    assert_eq!(output.lengths_columns().unwrap(), ["tags", "words"]);
+    for name in ["tags", "words"] {
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        input.lengths(name).unwrap().read(0..1500, &mut before).unwrap();
+        output.lengths(name).unwrap().read(0..1500, &mut after).unwrap();
+        let expected: Vec<u64> = (0..1500).map(|at| before[epoch.row(at).unwrap() as usize]).collect();
+        assert_eq!(after, expected, "{name}");
+        assert_eq!(output.lengths(name).unwrap().of(), input.lengths(name).unwrap().of());
+    }
+    let file = place.files("out").into_values().next().unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(file)).unwrap();
+    let pairs = reader.metadata().file_metadata().key_value_metadata().unwrap();
+    assert!(pairs.iter().any(|pair| pair.key == "huggingface" && pair.value.as_deref() == Some("{\"info\": 1}")));
+}
+
+#[test]
+fn nothing_is_written_where_there_are_no_rows_but_files_that_say_so() {
+    let place = Place::new(&[10], 5);
+    let none = Explicit::new(Vec::new(), 10).unwrap();
+    let report = place.rewrite("none", none).run().unwrap();
+    assert_eq!((report.rows, report.files), (0, 1));
+    assert_eq!(Index::open(report.index.unwrap()).unwrap().len(), 0);
+    let few = Explicit::new(vec![3, 3, 3], 10).unwrap();
+    place.rewrite("few", few).run().unwrap();
+    assert_eq!(place.read("few").num_rows(), 3);
+}
+
+#[test]
+fn an_estimate_tells_the_way_and_writes_nothing() {
+    let place = Place::new(&[5000], 500);
+    let of = |memory| {
+        let rewrite = place.rewrite("out", Global::new(5000, 1).unwrap()).with_memory(memory);
+        rewrite.estimate().unwrap()
+    };
+    let (much, little) = (of(64 << 20), of(TINY / 4));
+    assert_eq!((much.passes, much.spilled_bytes), (1, 0));
+    assert_eq!(little.passes, 2);
+    assert!(little.spilled_bytes > 10_000 && little.output_bytes == much.output_bytes);
+    assert!(!place.path("out").exists());
+}
