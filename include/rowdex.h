@@ -897,6 +897,8 @@ typedef struct rowdex_batch_info {
   const struct rowdex_substituted *substituted;
   // How many.
   uint64_t num_substituted;
+  // How many packs it has, whose pieces are its rows; 0 if its rows are in none.
+  uint64_t num_packs;
 } rowdex_batch_info;
 
 // Where the values of one column go.
@@ -915,6 +917,23 @@ typedef struct rowdex_column_buffer {
   // Where the validity goes, one byte for each row; may be NULL.
   uint8_t *validity;
 } rowdex_column_buffer;
+
+// How the tokens of packs come. All zeros are the defaults.
+typedef struct rowdex_sequence_options {
+  // sizeof(rowdex_sequence_options)
+  size_t struct_size;
+  // "flat" (NULL): packs one after the other, as long as each is. "rows": each has as many places as its capacity,
+  // of which those behind its pieces are filled up.
+  const char *layout;
+  // 1 leaves labels out.
+  uint64_t without_labels;
+  // The token that each row begins with, one of the extra ones that packs reserve. NULL: none is added.
+  const int64_t *bos;
+  // The token that each row ends with, as bos.
+  const int64_t *eos;
+  // The token of places that are filled up.
+  int64_t pad;
+} rowdex_sequence_options;
 
 // How a loader works. All zeros are the defaults.
 typedef struct rowdex_loader_options {
@@ -966,6 +985,9 @@ typedef struct rowdex_loader_options {
   // they return ROWDEX_STATUS_TIMED_OUT: call again, nothing is lost. For callers whose signal handlers run between
   // calls. 0: without end, as streams always do.
   uint64_t max_wait;
+  // Which column has the tokens of packs: its name, or the path of a field of a struct, as doc.tokens. NULL: the one
+  // whose items were counted for the lengths.
+  const char *tokens;
 } rowdex_loader_options;
 
 // What a loader will do.
@@ -1493,6 +1515,24 @@ rowdex_status rowdex_batch_copy_into(const struct rowdex_batch *batch,
 
 // Ends the life of a batch, of its row ids and of what it says of substitutes, not of what was exported.
 void rowdex_batch_free(struct rowdex_batch *batch);
+
+// The tokens of a batch of packs as the arrays that a model takes: an Arrow struct array that the caller releases, and
+// its type (may be NULL if it is not wanted). The struct has one row, and its children are lists, each of which is one
+// of the arrays.
+//
+// `tokens`, under the name of the column: the tokens of all packs, one after the other. `cu_seqlens` (int32): where
+// each piece begins, and where the last one ends; `pack_offsets` (int32): the same of packs, counted in tokens, too;
+// `max_seqlen` (int32, one number): the longest piece; `lengths` (int32): the tokens of each piece, without those that
+// fill it up. For each token `position_ids` (int64), which restart at each piece; `segment_ids` (int32), which number
+// the pieces of a pack from 1, and are 0 where nothing but filling is; and `labels` (int64): the token that follows in
+// the row, or -100. For each piece `row_ids` and `offsets` (int64): which row it is of, and from which token on.
+//
+// Nothing is copied of tokens that nothing is added to.
+rowdex_status rowdex_batch_sequences(const struct rowdex_batch *batch,
+                                     const struct rowdex_sequence_options *options,
+                                     struct ArrowArray *array,
+                                     struct ArrowSchema *schema,
+                                     struct rowdex_error **error);
 
 // A loader at the state of the sampler. Dataset and sampler may be freed or changed afterwards. Reads nothing and
 // starts no thread.

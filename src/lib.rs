@@ -245,8 +245,8 @@ pub mod order {
     #[doc(inline)]
     pub use rowdex_order::{
         Algorithm, Balanced, Blocks, Contiguous, Cost, Empty, EpochOrder, Explicit, Global, IdSet, Lengths, MAX_LEN,
-        Mixed, MixedPart, Order, Overflow, Pack, PackCounts, PackSums, Packed, PackedEpoch, Piece, Ranges, Resized,
-        Rotated, Sample, Sequential, Side, Split, Subset, Torch, Weighted,
+        Measure, Mixed, MixedPart, Order, Overflow, Pack, PackCounts, PackSums, Packed, PackedEpoch, Piece, Ranges,
+        Resized, Rotated, Sample, Sequential, Side, Split, Subset, Torch, Weighted,
     };
     // What the command says of orders, and what it checks of them.
     #[doc(hidden)]

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # The whole gate: formatting, lints for each choice of features, what it depends on, documentation, tests with the
 # pyarrow oracle and real servers of stores, the C API, the wheel of the Python package, the tests of the package and
-# of the frameworks that it plugs into, and the demo.
+# of the frameworks that it plugs into, the site, and the demo.
 #
 # Needs a Rust toolchain with rustfmt and clippy and Python 3 with venv, and installs the rest below target/. Without
-# nginx (or root and apt) and npm, the tests of two more stores are left out, and say so. ROWDEX_TORCH=no leaves out
+# nginx (or root and apt) and npm, the tests of two more stores are left out, and say so; without Chromium, so are the
+# looks at the site. ROWDEX_TORCH=no leaves out
 # PyTorch and the frameworks, ROWDEX_FRAMEWORKS=no the frameworks.
 #
 #   tools/check.sh        what must pass before a change is merged
@@ -64,11 +65,11 @@ cargo fmt --all --check
 step "what it depends on"
 python3 tools/dependencies.py
 
-step "what is generated: the public API as text, what Python declares of the C API, the picture, the figures"
+step "what is generated: the public API as text, what Python declares of the C API, the pictures, the figures"
 bash tools/api.sh --check
 rustfmt --check --edition 2024 tools/api/main.rs
 python3 tools/python/declarations.py --check
-python3 tools/picture.py --check
+python3 -m tools.pictures --check
 python3 tools/compare/performance.py --check
 
 if [ -n "$quick" ]; then
@@ -141,6 +142,9 @@ if [ "$ROWDEX_FRAMEWORKS" = required ]; then
 else
   printf '\n!! The frameworks are not there: their tests are SKIPPED\n' >&2
 fi
+
+step "the site: its links, and its pages in Chromium"
+bash tools/site.sh
 
 step "the main job"
 # With the features that are built already.

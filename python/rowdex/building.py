@@ -104,7 +104,8 @@ def build(
         store: How the object store is talked to, if the data or the index is in one.
 
     Raises:
-        FormatError, SchemaError, AlreadyExistsError, NotFoundError and others, naming the file.
+        Error: Which one depends on the fault: a :class:`FormatError`, a :class:`SchemaError`, an
+            :class:`AlreadyExistsError`, a :class:`NotFoundError` or another. It names the file.
     """
     columns = [text_bytes(name, "lengths") for name in ([lengths] if isinstance(lengths, str) else lengths)]
     if is_table(inputs):

@@ -99,7 +99,8 @@ def select(
         store: How the object store is talked to, if the view goes to one.
 
     Raises:
-        ArgumentError, OutOfRangeError, AlreadyExistsError and others, naming the file.
+        Error: Which one depends on the fault: an :class:`ArgumentError`, an :class:`OutOfRangeError`, an
+            :class:`AlreadyExistsError` or another. It names the file.
     """
     if update:
         choices = {"rows": rows, "skip": skip, "where": where, "sample": sample, "split": split, "note": note}

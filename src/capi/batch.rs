@@ -48,6 +48,7 @@ impl rowdex_batch {
             row_ids,
             substituted,
             pads: 0,
+            packs: None,
             part: Default::default(),
         })
     }
@@ -77,6 +78,8 @@ pub struct rowdex_batch_info {
     pub substituted: *const rowdex_substituted,
     /// How many.
     pub num_substituted: u64,
+    /// How many packs it has, whose pieces are its rows; 0 if its rows are in none.
+    pub num_packs: u64,
 }
 
 // SAFETY: repr(C); integers and pointers of 8 bytes only.
@@ -104,6 +107,7 @@ pub unsafe extern "C" fn rowdex_batch_get_info(
             row_ids: batch.row_ids.as_ptr(),
             substituted: substituted.as_ptr(),
             num_substituted: substituted.len() as u64,
+            num_packs: batch.packs.as_ref().map_or(0, |packs| packs.ends.len() as u64),
         });
         Ok(())
     })

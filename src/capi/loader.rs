@@ -93,6 +93,9 @@ pub struct rowdex_loader_options {
     /// they return ROWDEX_STATUS_TIMED_OUT: call again, nothing is lost. For callers whose signal handlers run between
     /// calls. 0: without end, as streams always do.
     pub max_wait: u64,
+    /// Which column has the tokens of packs: its name, or the path of a field of a struct, as doc.tokens. NULL: the one
+    /// whose items were counted for the lengths.
+    pub tokens: *const c_char,
 }
 
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
@@ -152,6 +155,10 @@ unsafe fn builder(
     let mut builder = builder.on_fault(self::fault(fault, options.fault_seed)?);
     if options.views != 0 {
         builder = builder.with_views(true);
+    }
+    // SAFETY: as above.
+    if let Some(tokens) = unsafe { handle::optional_text(options.tokens, "options.tokens") }? {
+        builder = builder.tokens(tokens);
     }
     if let Count::Exactly(groups) = count(options.read_concurrency, "options.read_concurrency")? {
         builder = builder.read_concurrency(groups);

@@ -31,6 +31,7 @@ mod option;
 mod orders;
 mod sampler;
 mod select;
+mod sequences;
 mod served;
 mod stop;
 mod store;

@@ -300,6 +300,16 @@ impl Dataset {
         state.reader().read(read, prefetch, sink).map_err(|error| group.located(error)).map(drop)
     }
 
+    /// Says in which file and row group an error is.
+    pub(crate) fn located(&self, error: Error, row_group: u32) -> Error {
+        let Some(entry) = self.index().row_group(row_group) else { return error };
+        let error = error.with_row_group(u64::from(entry.ordinal()));
+        match self.index().file(entry.file()) {
+            Some(file) => files::in_file(error, file.path(), &*self.inner.settings.source),
+            None => error,
+        }
+    }
+
     /// As [`read`](Self::read) in one batch, of the types that the dataset decodes to.
     pub(crate) fn read_whole(&self, row_group: u32) -> Result<RecordBatch> {
         let mut whole = WholeBatch::default();

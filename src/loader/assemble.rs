@@ -7,6 +7,7 @@ use arrow::array::{Array, RecordBatch};
 
 use super::Batch;
 use super::carousel::{Claimed, UnitPart};
+use super::packs::Packs;
 use super::part::Part;
 use super::recovery::Substituted;
 use super::row_table::Near;
@@ -76,10 +77,10 @@ impl<'a> Located<'a> {
         Self { units, near, pieces, errors, cursors, places: Vec::new() }
     }
 
-    /// Adds the rows of a batch. `replaced` are those that the walk put in the place of others; returns where in the
-    /// batch which row was lost, and puts what is served instead into `rows`.
-    fn add(&mut self, rows: &mut [u64], replaced: &mut &[(usize, u64)]) -> Result<Vec<Substituted>> {
-        let (mut substituted, mut at) = (Vec::new(), 0);
+    /// Adds the rows of a batch. `replaced` are those that the walk put in the place of others; returns these, and the
+    /// labels of rows that have one, by their places in the batch.
+    fn add(&mut self, rows: &[u64], replaced: &mut &[(usize, u64)]) -> Result<Vec<(usize, u64)>> {
+        let (mut labels, mut at) = (Vec::new(), 0);
         while let Some(&asked) = rows.get(at) {
             let mut row = asked;
             if let [(place, other), rest @ ..] = *replaced
@@ -106,11 +107,8 @@ impl<'a> Located<'a> {
                 self.places.extend((place.1..).take(count).map(|row| (place.0, row)));
             } else {
                 self.places.push(place);
-                row = piece.label(cursor.row as usize).unwrap_or(row);
-                if row != asked {
-                    substituted.push(Substituted { place: at, lost: asked });
-                    rows[at] = row;
-                }
+                let label = piece.label(cursor.row as usize);
+                labels.extend(label.or((row != asked).then_some(row)).map(|label| (at, label)));
             }
             cursor.row += count as u32;
             if cursor.row as usize == piece.num_rows() {
@@ -118,8 +116,17 @@ impl<'a> Located<'a> {
             }
             at += count;
         }
-        Ok(substituted)
+        Ok(labels)
     }
+}
+
+/// Puts rows in the place of others that are lost, and says which ones.
+fn substitute(rows: &mut [u64], served: &[(usize, u64)]) -> Vec<Substituted> {
+    let replace = |(place, row): &(usize, u64)| {
+        let lost = std::mem::replace(rows.get_mut(*place)?, *row);
+        (lost != *row).then_some(Substituted { place: *place, lost })
+    };
+    served.iter().filter_map(replace).collect()
 }
 
 /// A batch before its rows are brought together.
@@ -129,6 +136,7 @@ struct Draft {
     rank: u32,
     rows: BatchPlan,
     substituted: Vec<Substituted>,
+    packs: Option<Packs>,
 }
 
 fn fill(units: &Units, near: Near, range: &BatchRange, claimed: &mut Claimed, batches: &mut Vec<Batch>) -> Result<()> {
@@ -143,8 +151,14 @@ fn fill(units: &Units, near: Near, range: &BatchRange, claimed: &mut Claimed, ba
         let mut rows = BatchPlan::default();
         let rank = range.all.fill(batch, &mut rows)?;
         let first = located.places.len();
-        match located.add(&mut rows.rows, &mut replaced) {
-            Ok(substituted) => drafts.push(Draft { batch, rank, rows, substituted }),
+        match located.add(&rows.rows, &mut replaced) {
+            Ok(labels) => {
+                let (substituted, packs) = match units.packing() {
+                    Some(packing) => (Vec::new(), Some(packing.packs(&mut rows, &labels))),
+                    None => (substitute(&mut rows.rows, &labels), None),
+                };
+                drafts.push(Draft { batch, rank, rows, substituted, packs });
+            }
             Err(why) => {
                 error = Some(why);
                 break;
@@ -169,11 +183,11 @@ fn fill(units: &Units, near: Near, range: &BatchRange, claimed: &mut Claimed, ba
 /// The batches of a stretch, whose rows are `whole`.
 fn cut(whole: &Arc<RecordBatch>, drafts: impl Iterator<Item = Draft>, range: &BatchRange, batches: &mut Vec<Batch>) {
     let mut first = 0;
-    for Draft { batch, rank, rows: BatchPlan { epoch, step, rows, pads, .. }, substituted } in drafts {
+    for Draft { batch, rank, rows: BatchPlan { epoch, step, rows, pads, .. }, substituted, packs } in drafts {
         let count = rows.len();
         let records = if count == whole.num_rows() { (**whole).clone() } else { whole.slice(first, count) };
         let (steps, part) = (range.all.steps(batch), Part::of(whole, first));
-        batches.push(Batch { epoch, step, steps, rank, records, row_ids: rows, pads, substituted, part });
+        batches.push(Batch { epoch, step, steps, rank, records, row_ids: rows, pads, substituted, packs, part });
         first += count;
     }
 }

@@ -5,8 +5,11 @@ use std::time::Duration;
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 
+use super::packs::Packs;
 use super::part::Part;
 use super::recovery::Substituted;
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_rows::{Sequences, Sequencing};
 
 /// The rows of one step on one rank.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +34,8 @@ pub struct Batch {
     pub substituted: Vec<Substituted>,
     /// How many of the rows are pads, which another rank or an earlier step serves too. These are always the last ones.
     pub pads: usize,
+    /// Which pieces the rows are, and which packs these are in, if the sampler has packs.
+    pub packs: Option<Packs>,
     pub(crate) part: Part,
 }
 
@@ -43,6 +48,23 @@ impl Batch {
     /// How many steps of its epoch come after this one.
     pub fn steps_left(&self) -> u64 {
         self.steps.saturating_sub(self.step).saturating_sub(1)
+    }
+
+    /// The tokens of the packs as the arrays that a model takes. Pieces are padded to the
+    /// [multiple](rowdex_order::Pack::multiple) that packs were planned with. No token is copied where nothing is
+    /// added. O(tokens).
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the sampler has no packs, if no column has the tokens, or if more tokens are added to each
+    /// row than are [reserved](rowdex_order::Pack::extra); `TooLarge` from 2^31 tokens on, `Schema` for one that is
+    /// null.
+    pub fn sequences(&self, how: &Sequencing) -> Result<Sequences> {
+        match &self.packs {
+            Some(packs) => packs.sequences(&self.records, how),
+            None => Err(Error::new(ErrorKind::InvalidArgument, "sequences of a batch of whole rows")
+                .with_hint("use a sampler of packs")),
+        }
     }
 
     /// Which rows are pads, as a column beside [`records`](Self::records).

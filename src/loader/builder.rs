@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::groups::{Groups, sealed};
+use super::groups::listed::ListedGroups;
+use super::groups::{Groups, RowForm, sealed};
 use super::lookahead::Lookahead;
+use super::packing::{Packing, column_of};
 use super::predict::{self, Prediction};
 use super::recovery::Fault;
 use super::share::{Server, Share};
@@ -105,6 +107,16 @@ impl LoaderBuilder {
         self
     }
 
+    /// Which column has the tokens of packs: its name, or the path of a field of a struct, as `doc.tokens`. It has
+    /// lists of integers. Default: the column whose items were counted for the lengths, if these were counted so.
+    ///
+    /// Where no column has them, rows are served whole: packs that split or truncate rows are refused.
+    #[must_use]
+    pub fn tokens(mut self, column: impl Into<String>) -> Self {
+        self.options.tokens = Some(column.into());
+        self
+    }
+
     /// Serves the batches of these ranks, too: at every step one after another, the first sampler's first. All together
     /// share the memory, so it goes as far as if there were one rank.
     #[must_use]
@@ -138,9 +150,8 @@ impl LoaderBuilder {
     /// Those of [`Order::epoch`](rowdex_order::Order::epoch), and `OutOfRange` if the order has a row that is not
     /// there. With `share` those of [`build`](Self::build), too.
     pub fn predict(&self) -> Result<Prediction> {
-        self.check_kind()?;
         let memory = self.options.memory;
-        let units = self.units();
+        let units = self.units()?;
         let ahead = Lookahead::new(&units, memory, self.options.threads, self.options.read_concurrency).reserve();
         let samplers = match (&self.share, &self.samplers[..]) {
             (Some(share), [sampler]) => share.ranks_of(sampler)?,
@@ -153,7 +164,7 @@ impl LoaderBuilder {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if a sampler has packs, if the [memory](Self::memory) is less than
+    /// `InvalidArgument` if the [memory](Self::memory) is less than
     /// [`Prediction::least_memory`], if the samplers of several ranks differ in anything but the rank, and if it cannot
     /// [share](Self::share) a reader: because it has several ranks itself, because neither the launcher nor the caller
     /// says which job this is and how many ranks are on this machine, or because this is not Linux.
@@ -182,20 +193,8 @@ impl LoaderBuilder {
         }
     }
 
-    /// Refuses packs: a batch of them would come with whole rows, without the places where they are cut.
-    fn check_kind(&self) -> Result<()> {
-        match self.samplers.iter().any(|sampler| sampler.kind() == "packs") {
-            true => Err(Error::new(ErrorKind::InvalidArgument, "a loader serves rows, and this sampler has packs")
-                .with_hint(
-                    "take the rows of `sampler.plan(epoch)?.batch(step)?` from the dataset, and cut them by its pieces",
-                )),
-            false => Ok(()),
-        }
-    }
-
     fn made(self, is_server: bool) -> Result<Loader> {
-        self.check_kind()?;
-        let (units, mut options) = (self.units(), self.options);
+        let (units, mut options) = (self.units()?, self.options);
         if let Some(share) = self.share {
             let group = share.resolve(is_server, self.dataset.fingerprint(), &units, &self.samplers, &options)?;
             options.group = Some(Arc::new(group));
@@ -204,15 +203,32 @@ impl LoaderBuilder {
     }
 
     /// What is read at once: small row groups together, unless the order takes them one by one.
-    pub(super) fn units(&self) -> Arc<Units> {
+    pub(super) fn units(&self) -> Result<Arc<Units>> {
         let in_order = match &self.samplers[..] {
             [sampler] if self.share.is_none() && sampler.serves_all_in_order() => self.groups.in_order(),
             _ => None,
         };
         let groups = in_order.unwrap_or_else(|| Arc::clone(&self.groups));
-        Arc::new(match self.samplers.iter().any(|sampler| sampler.orders().follows_row_groups()) {
+        let packed = self.samplers.first().and_then(DistributedSampler::packed);
+        let groups = match packed.and_then(|packed| column_of(packed, self.options.tokens.as_deref())) {
+            Some(column) => ListedGroups::of(groups, column),
+            None => groups,
+        };
+        let packing = self.packing(&groups.form())?;
+        let units = match self.samplers.iter().any(|sampler| sampler.orders().follows_row_groups()) {
             true => Units::each(groups),
             false => Units::joined(groups, self.options.memory),
-        })
+        };
+        Ok(Arc::new(units.with_packing(packing)))
+    }
+
+    /// What is known of the packs, if samplers have some.
+    fn packing(&self, form: &RowForm) -> Result<Option<Packing>> {
+        let Some(sampler) = self.samplers.first() else { return Ok(None) };
+        if sampler.packed().is_some() && self.options.fault != Fault::Fail {
+            let message = "packs of which rows that cannot be read are replaced by others, which have other lengths";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use the policy \"fail\" for faults"));
+        }
+        Packing::of(sampler, self.options.tokens.as_deref(), &form.decoded, &form.served)
     }
 }

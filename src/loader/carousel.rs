@@ -33,6 +33,16 @@ impl DueRows {
         Self { error: Some(error), left: self.left + rows, ..self }
     }
 
+    /// The pieces, and why there are no rows after theirs.
+    pub(crate) fn into_parts(self) -> (VecDeque<Held>, Option<Error>) {
+        (self.pieces, self.error)
+    }
+
+    /// Whether rows are missing.
+    pub(crate) fn is_short(&self) -> bool {
+        self.error.is_some()
+    }
+
     /// Says which row ids these have, because they stand in for others. They are the labels of rows.
     pub(crate) fn with_ids(mut self, mut ids: &[u64]) -> Self {
         for piece in &mut self.pieces {

@@ -1,7 +1,10 @@
 //! The plan and the order together: what to do next in a run.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use super::cuts::Cut;
+use super::packing::Packing;
 use super::plan::{Extract, Neighbours, Next, Plan, Segment};
 use super::recovery::Placed;
 use super::row_table::Near;
@@ -20,7 +23,11 @@ pub(crate) struct Driver {
     walk: Box<dyn Walk>,
     ranges: VecDeque<BatchRange>,
     runs: Vec<Neighbours>,
+    /// Which of the runs are parts of a row.
+    cuts: Vec<(usize, Cut)>,
     near: Near,
+    /// If pieces of rows are served.
+    packing: Option<Arc<Packing>>,
     error: Option<Error>,
 }
 
@@ -35,7 +42,13 @@ pub(crate) enum Planned {
 
 impl Driver {
     pub(crate) fn new(plan: Plan, walk: Box<dyn Walk>, near: Near) -> Self {
-        Self { plan, walk, ranges: VecDeque::new(), runs: Vec::new(), near, error: None }
+        let (ranges, runs, cuts) = (VecDeque::new(), Vec::new(), Vec::new());
+        Self { plan, walk, ranges, runs, cuts, near, packing: None, error: None }
+    }
+
+    /// The same of packs, if these are served.
+    pub(crate) fn with_packing(self, packing: Option<&Arc<Packing>>) -> Self {
+        Self { packing: packing.cloned(), ..self }
     }
 
     /// Walks on by at most one segment. `resolve` says which row to serve for one of the order, and where it is.
@@ -68,26 +81,33 @@ impl Driver {
     }
 
     fn look(&mut self, resolve: impl Fn(&mut Near, u64) -> Result<Placed>) {
-        let (runs, near) = (&mut self.runs, &mut self.near);
+        let (runs, cuts, near) = (&mut self.runs, &mut self.cuts, &mut self.near);
         runs.clear();
+        cuts.clear();
+        let packing = self.packing.as_deref();
         let (mut replaced, mut walked) = (Vec::new(), 0);
-        let range = self.walk.next_range(self.plan.segment_rows(), &mut |rows| {
-            let before = (runs.len(), replaced.len());
+        let range = self.walk.next_range(self.plan.segment_rows(), &mut |batch| {
+            let (rows, before) = (&batch.rows, (runs.len(), cuts.len(), replaced.len()));
+            let cut_of = |place| packing.and_then(|packing| packing.cut_of(batch, place));
             let mut at = 0;
             while let Some(&row) = rows.get(at) {
                 let (served, (unit, slot)) = match resolve(near, row) {
                     Ok(placed) => placed,
                     Err(error) => {
                         runs.truncate(before.0);
-                        replaced.truncate(before.1);
+                        cuts.truncate(before.1);
+                        replaced.truncate(before.2);
                         return Err(error);
                     }
                 };
                 let mut count = 1;
-                if served == row {
+                if let Some(cut) = cut_of(at) {
+                    cuts.push((runs.len(), cut));
+                } else if served == row {
                     // What was not lost of a unit is followed by more that is not.
                     let most = near.following(row).min((rows.len() - at) as u64);
-                    while (count as u64) < most && rows[at + count] == row + count as u64 {
+                    let follows = |count: usize| rows[at + count] == row + count as u64 && cut_of(at + count).is_none();
+                    while (count as u64) < most && follows(count) {
                         count += 1;
                     }
                 } else {
@@ -101,7 +121,7 @@ impl Driver {
         });
         match range {
             Ok(Some(range)) => {
-                self.plan.push(runs);
+                self.plan.push(runs, cuts);
                 self.ranges.push_back(BatchRange { replaced, ..range });
             }
             Ok(None) => self.plan.end(),

@@ -145,14 +145,14 @@ impl Engine {
         walk: Box<dyn Walk>,
         settings: &Settings,
     ) -> Result<Self> {
-        let (sizes, form) = (units.sizes(), units.form().clone());
+        let (sizes, form) = (units.due_sizes(), units.form().clone());
         let lookahead = Lookahead::new(&units, settings.memory, settings.threads, settings.read_concurrency);
         let mut plan = Plan::new(&sizes, settings.memory - lookahead.reserve(), settings.batch_rows, settings.seed);
         plan.set_aside(units.places_bytes());
         let most_idle = MOST_IDLE.min(plan.largest()) as usize;
         let batches_idle = MOST_IDLE.min(plan.segment_bytes().saturating_mul(BATCHES_IDLE)) as usize;
         let table = RowTable::of(&units).map(Arc::new);
-        let driver = Driver::new(plan, walk, Near::with(table.clone()));
+        let driver = Driver::new(plan, walk, Near::with(table.clone())).with_packing(units.packing());
         let progress = Progress {
             schedule: Schedule::new(settings.limits(), lookahead),
             driver: Some(Box::new(driver)),
@@ -167,7 +167,8 @@ impl Engine {
             crew: (settings.threads > 1).then(|| Arc::new(Crew::new(WORTH_HELP, wake(Weak::clone(me))))),
             me: Weak::clone(me),
             inline: settings.threads == 0,
-            layout: Layout::of(&form.decoded, &form.served),
+            // Pieces of rows are cut in columns.
+            layout: if units.packing().is_some() { None } else { Layout::of(&form.decoded, &form.served) },
             table,
             units,
             faults,

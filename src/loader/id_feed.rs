@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use super::walk::{BatchRange, Batches, Walk};
+use super::walk::{BatchRange, Batches, Each, Walk};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::BatchPlan;
 
@@ -99,14 +99,15 @@ impl AnnouncedWalk {
 }
 
 impl Walk for AnnouncedWalk {
-    fn next_range(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<BatchRange>> {
+    fn next_range(&mut self, target: u64, each: &mut Each<'_>) -> Result<Option<BatchRange>> {
         let rows = usize::try_from(target).unwrap_or(usize::MAX).max(1);
         let rows = self.take(rows.div_ceil(self.portion).saturating_mul(self.portion));
         if rows.is_empty() {
             return Ok(None);
         }
-        each(&rows)?;
-        let portions = Portions { rows, portion: self.portion };
+        let batch = BatchPlan { rows, ..BatchPlan::default() };
+        each(&batch)?;
+        let portions = Portions { rows: batch.rows, portion: self.portion };
         Ok(Some(BatchRange { epoch: 0, batches: 0..portions.count(), all: Arc::new(portions), replaced: Vec::new() }))
     }
 
@@ -182,8 +183,8 @@ mod tests {
         announce.send((Arc::new((0..10).collect()), 1)).unwrap();
         let mut seen = Vec::new();
         let mut range = |walk: &mut AnnouncedWalk, target| {
-            walk.next_range(target, &mut |rows| {
-                seen.extend_from_slice(rows);
+            walk.next_range(target, &mut |batch| {
+                seen.extend_from_slice(&batch.rows);
                 Ok(())
             })
         };

@@ -38,6 +38,7 @@ mod batch;
 mod builder;
 mod carousel;
 mod control;
+mod cuts;
 mod deliver;
 mod driver;
 mod engine;
@@ -47,7 +48,11 @@ mod foreign_order;
 mod groups;
 mod id_feed;
 mod lookahead;
+mod options;
+mod packing;
+mod packs;
 mod part;
+mod parts;
 #[cfg(feature = "capi")]
 mod peek;
 mod plan;
@@ -65,7 +70,7 @@ mod walk;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
 
@@ -79,6 +84,8 @@ use self::engine::{Engine, Settings};
 pub use self::epoch::Epoch;
 pub use self::foreign_order::{Announced, AnnouncedBuilder, AnnouncedStats};
 pub use self::groups::Loadable;
+use self::options::Options;
+pub use self::packs::{Packs, Unended};
 #[cfg(feature = "capi")]
 pub(crate) use self::peek::Standing;
 pub use self::predict::Prediction;
@@ -89,42 +96,8 @@ use self::units::Units;
 use self::walk::Epochs;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::{DistributedSampler, State};
-
-#[derive(Debug, Clone)]
-struct Options {
-    memory: u64,
-    threads: usize,
-    given: Given,
-    read_ahead: Option<usize>,
-    read_concurrency: Option<usize>,
-    epochs: Option<u64>,
-    max_wait: Option<Duration>,
-    fault: Fault,
-    group: Option<Arc<share::Group>>,
-}
-
-/// Which options were chosen.
-#[derive(Debug, Clone, Copy, Default)]
-struct Given {
-    memory: bool,
-    threads: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            memory: 1 << 30,
-            threads: 2,
-            given: Given::default(),
-            read_ahead: None,
-            read_concurrency: None,
-            epochs: None,
-            max_wait: None,
-            fault: Fault::Fail,
-            group: None,
-        }
-    }
-}
+#[doc(inline)]
+pub use rowdex_rows::{NO_LABEL, PackLayout, Sequences, Sequencing, Then};
 
 /// Serves batches in the order of a sampler, epoch after epoch.
 ///
@@ -250,9 +223,13 @@ impl Loader {
         self.state
     }
 
-    /// How many steps each epoch has in all, wherever the run was resumed: the same number on every rank.
+    /// How many steps the epoch of the next batch has in all, wherever the run was resumed: the same number on every
+    /// rank. All epochs have as many, but for those of packs.
     pub fn steps(&self) -> u64 {
-        self.samplers.first().map_or(0, DistributedSampler::steps)
+        let Some(sampler) = self.samplers.first() else { return 0 };
+        // A worker of an epoch that was resumed serves no other one.
+        let next = sampler.packed().map(|_| sampler.steps_of(self.place.epoch)).filter(|steps| *steps > 0);
+        next.unwrap_or_else(|| sampler.steps())
     }
 
     /// How many steps are left of the epoch that the next batch is from. A step is over once the batches of all its
@@ -260,9 +237,8 @@ impl Loader {
     pub fn steps_left(&self) -> u64 {
         let over = self.options.epochs.is_some_and(|epochs| self.place.epoch >= epochs);
         let Some(sampler) = self.samplers.first().filter(|_| !over) else { return 0 };
-        let (steps, ranks) = (sampler.steps(), self.samplers.len() as u64);
-        let resumed = if sampler.epoch() == self.place.epoch { sampler.steps_left() } else { steps };
-        resumed.min(steps - steps.min(self.place.batch / ranks))
+        let (epoch, ranks) = (self.place.epoch, self.samplers.len() as u64);
+        sampler.steps_of(epoch).saturating_sub(sampler.first_step(epoch).max(self.place.batch / ranks))
     }
 
     /// Goes on from `state`, as [`DistributedSampler::resume`] does. What was read ahead is dropped, and an error that
@@ -398,7 +374,7 @@ impl Loader {
             threads: self.options.threads,
             read_ahead: self.options.read_ahead,
             read_concurrency: self.options.read_concurrency,
-            batch_rows: first.map_or(1, |sampler| sampler.batch_size().min(sampler.orders().len()).max(1)),
+            batch_rows: first.map_or(1, |sampler| self.units.rows_of_batch(sampler)),
             seed: self.state.fingerprint,
         };
         let walk = Epochs::new(Arc::clone(&self.samplers), self.place.epoch, self.place.batch, epochs);

@@ -34,6 +34,7 @@ impl Loader {
             let more = batch.row_ids.len();
             let follows = parts == 0
                 || (self.samplers.len() == 1
+                    && first.packs.is_none()
                     && batch.epoch == epoch
                     && rows + more <= max_rows
                     && first.part.goes_on(rows, &batch.part));
@@ -153,7 +154,8 @@ impl Standing {
 fn join<'a>(first: &Batch, records: RecordBatch, parts: impl Iterator<Item = &'a Batch>) -> Batch {
     let Batch { epoch, step, steps, rank, .. } = *first;
     let (row_ids, substituted, part) = (Vec::with_capacity(records.num_rows()), Vec::new(), Part::default());
-    let mut whole = Batch { epoch, step, steps, rank, records, row_ids, substituted, pads: 0, part };
+    let packs = None;
+    let mut whole = Batch { epoch, step, steps, rank, records, row_ids, substituted, pads: 0, packs, part };
     for part in parts {
         let before = whole.row_ids.len();
         let moved = part.substituted.iter().map(|row| Substituted { place: before + row.place, ..*row });

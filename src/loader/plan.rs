@@ -28,6 +28,7 @@ use std::collections::VecDeque;
 
 pub(crate) use self::told::{Extract, Neighbours, Next, Segment};
 use self::tuning::{LARGE, Ratio, Tuned};
+use super::cuts::{Cut, CutList};
 use super::groups::UnitSize;
 use super::slot_list::{self, SlotList};
 
@@ -41,6 +42,8 @@ struct Tracked {
     /// Slots that are due and not yet asked for, in order, and how many of them each segment needs.
     pending: SlotList,
     marks: VecDeque<Mark>,
+    /// Of which of these rows a part is due.
+    cuts: CutList,
     seen: bool,
     stays: bool,
 }
@@ -153,6 +156,7 @@ impl Plan {
             weight: (weight(size) / mean.max(1e-9)).clamp(0.25, 4.0),
             pending: SlotList::new(size.rows),
             marks: VecDeque::new(),
+            cuts: CutList::default(),
             seen: false,
             stays: false,
         });
@@ -240,13 +244,19 @@ impl Plan {
         (self.fixed + (listing as f64 - FREE as f64 / self.scale).max(0.0)) as u64
     }
 
-    /// Adds a segment of rows.
-    pub(crate) fn push(&mut self, runs: &[Neighbours]) {
+    /// Adds a segment of rows. Some of the runs are a row of which a part is due.
+    pub(crate) fn push(&mut self, runs: &[Neighbours], cuts: &[(usize, Cut)]) {
         let number = (self.first + self.ahead.len() as u64) as u32;
-        let (mut due, mut rows) = (Vec::new(), 0);
-        for run in runs {
+        let (mut due, mut rows, mut cuts) = (Vec::new(), 0, cuts.iter().peekable());
+        for (place, run) in runs.iter().enumerate() {
+            let cut = cuts.next_if(|(other, _)| *other == place);
             let Some(state) = self.units.get_mut(run.unit as usize) else { continue };
             rows += u64::from(run.rows);
+            if let Some((_, cut)) = cut {
+                self.listing -= state.cuts.bytes();
+                state.cuts.push(state.pending.len(), *cut);
+                self.listing += state.cuts.bytes();
+            }
             self.listing -= state.pending.bytes();
             state.pending.push(run.slot, run.rows);
             self.listing += state.pending.bytes();
@@ -421,6 +431,9 @@ impl Plan {
             taken += 1;
         }
         state.marks.drain(..taken);
+        self.listing -= state.cuts.bytes();
+        let cuts = state.cuts.split_front(rows);
+        self.listing += state.cuts.bytes();
         let before = state.pending.bytes();
         let slots = state.pending.split_front(rows);
         let freed = before.saturating_sub(state.pending.bytes());
@@ -444,7 +457,7 @@ impl Plan {
             self.tune();
         }
         let estimate = (bytes / self.kept.value) as u64;
-        Extract { unit, slots, keep, decode, of_rows, estimate, bytes: bytes as u64, whole: whole as u64 }
+        Extract { unit, slots, cuts, keep, decode, of_rows, estimate, bytes: bytes as u64, whole: whole as u64 }
     }
 }
 

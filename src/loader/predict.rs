@@ -70,8 +70,8 @@ pub(crate) fn predict(
     let told = simulate(units, samplers, first, memory, threads)?;
     let mut batch = BatchPlan::default();
     let plan = first.plan(first.epoch())?;
-    if plan.steps() > 0 {
-        plan.fill(0, &mut batch)?;
+    if plan.steps_left() > 0 {
+        plan.fill(plan.first_step(), &mut batch)?;
     }
     let due: HashSet<u32> = batch.rows.iter().filter_map(|&row| units.locate(row)).map(|(unit, _)| unit).collect();
     let decoded = due.iter().map(|unit| units.decodes(*unit, Slots::All)).sum();
@@ -91,8 +91,8 @@ fn simulate(
     memory: u64,
     threads: usize,
 ) -> Result<Prediction> {
-    let sizes = units.sizes();
-    let batch = first.batch_size().min(first.orders().len()).max(1);
+    let sizes = units.due_sizes();
+    let batch = units.rows_of_batch(first);
     let rows: u64 = sizes.iter().map(|size| size.rows).sum();
     let scale = (rows / ROWS).min(rows / (sizes.len() as u64 * GROUP_ROWS).max(1)).max(1);
     let scaled: Vec<UnitSize> = sizes.iter().map(|size| scaled(size, scale)).collect();
@@ -180,7 +180,7 @@ impl Simulation<'_> {
         const EPOCHS: u64 = 6;
         let start = samplers.first().map_or(0, DistributedSampler::epoch);
         let walk = Epochs::new(Arc::clone(samplers), start, 0, Some(EPOCHS));
-        let mut driver = Driver::new(plan, Box::new(walk), Near::default());
+        let mut driver = Driver::new(plan, Box::new(walk), Near::default()).with_packing(self.units.packing());
         let resolve = |_: &mut Near, row| match locate(row) {
             Some(place) => Ok((row, place)),
             None => Err(out_of_range(row)),

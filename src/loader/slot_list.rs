@@ -51,6 +51,13 @@ impl SlotList {
         Self { width: width(rows), ..Self::default() }
     }
 
+    /// These slots of a group with so many rows.
+    pub(crate) fn of(rows: u64, slots: &[u32]) -> Self {
+        let mut list = Self::new(rows);
+        slots.iter().for_each(|slot| list.push(*slot, 1));
+        list
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.rows
     }

@@ -23,13 +23,14 @@ use crate::dataset::{Prefetch, Slots};
 use rowdex_io::source::{Done, Pending};
 use rowdex_order::sampler::{Batching, Deal, Rest, Shard, Stretch, Tail};
 use rowdex_order::{
-    Blocks, Contiguous, Cost, EpochOrder, Global, Lengths, Order, Pack, Packed, Resized, Sequential, Weighted,
+    Blocks, Contiguous, Cost, EpochOrder, Global, Lengths, Order, Pack, Packed, Piece, Resized, Sequential, Weighted,
     conformance,
 };
 use rowdex_parquet::{self as row_group, RowSink};
 
 mod help;
 mod in_order;
+mod packs;
 #[cfg(feature = "capi")]
 mod peeked;
 mod places;
@@ -412,21 +413,6 @@ fn after_an_error_a_loader_serves_nothing_and_says_it_again_until_it_is_resumed(
             assert!(loader.next().is_none() && loader.try_next().unwrap().is_none());
             fake.repaired.store(false, Ordering::Relaxed);
         }
-    }
-}
-
-#[test]
-fn packs_are_refused_by_name_by_loaders_servers_and_predictions() {
-    let (_dir, dataset) = files();
-    let packed = Arc::new(plans::packed(orders(true, dataset.len()), 1));
-    let builder = || {
-        let sampler = DistributedSampler::of_packs(Arc::clone(&packed), Shard::new(0, 1).unwrap(), 2, None);
-        Loader::builder(&dataset, sampler.unwrap())
-    };
-    let errors = [builder().build().unwrap_err(), builder().serve().unwrap_err(), builder().predict().unwrap_err()];
-    for error in errors {
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        assert!(error.to_string().contains("packs") && error.hint().is_some_and(|hint| hint.contains("pieces")));
     }
 }
 

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 
 use super::groups::{Fetch, Groups, LongValues, Reads, RowForm, Unit, UnitSize};
+use super::packing::Packing;
 use crate::dataset::{Prefetch, RunPart, Slots};
 use rowdex_base::error::Result;
+use rowdex_order::sampler::DistributedSampler;
 use rowdex_parquet::{RowSink, WholeBatch};
 
 /// Decoded bytes of a unit, at most: the cost of a unit is small beside that of its bytes.
@@ -29,6 +31,8 @@ pub(crate) struct Units {
     form: RowForm,
     /// `None` if each row group is a unit.
     joined: Option<Joined>,
+    /// If pieces of rows are served.
+    packing: Option<Arc<Packing>>,
 }
 
 /// Which row groups were joined.
@@ -46,12 +50,22 @@ struct Joined {
 impl Units {
     /// Each row group as a unit.
     pub(crate) fn each(groups: Arc<dyn Groups>) -> Self {
-        Self { form: groups.form(), groups, joined: None }
+        Self { form: groups.form(), groups, joined: None, packing: None }
     }
 
     /// Joins small row groups for a loader with so much memory.
     pub(crate) fn joined(groups: Arc<dyn Groups>, memory: u64) -> Self {
         Self::joined_up_to(groups, UNIT_BYTES.min(memory / PART_OF_MEMORY))
+    }
+
+    /// The same, of which pieces are served.
+    pub(crate) fn with_packing(self, packing: Option<Packing>) -> Self {
+        Self { packing: packing.map(Arc::new), ..self }
+    }
+
+    /// What is known of packs, if pieces are served.
+    pub(crate) fn packing(&self) -> Option<&Arc<Packing>> {
+        self.packing.as_ref()
     }
 
     /// Joins row groups to units of at most so many decoded bytes.
@@ -118,6 +132,20 @@ impl Units {
     /// How large each unit is.
     pub(crate) fn sizes(&self) -> Vec<UnitSize> {
         (0..self.count()).map(|unit| self.size(unit)).collect()
+    }
+
+    /// The same, counted in what may be due: rows, or pieces of them.
+    pub(crate) fn due_sizes(&self) -> Vec<UnitSize> {
+        match &self.packing {
+            Some(packing) => packing.sizes(self.sizes()),
+            None => self.sizes(),
+        }
+    }
+
+    /// About how many rows, or pieces of rows, a batch of a sampler has.
+    pub(crate) fn rows_of_batch(&self, sampler: &DistributedSampler) -> u64 {
+        let of = |packing: &Arc<Packing>| packing.pieces_of(sampler.batch_size());
+        self.packing.as_ref().map_or_else(|| sampler.batch_size(), of).min(sampler.orders().len()).max(1)
     }
 
     /// The row groups of a unit.

@@ -19,13 +19,16 @@ pub(crate) trait Batches: Debug + Send + Sync {
     fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32>;
 }
 
+/// What is told of each batch.
+pub(crate) type Each<'a> = dyn FnMut(&BatchPlan) -> Result<()> + 'a;
+
 /// Goes over batches ahead of whoever consumes them.
 pub(crate) trait Walk: Debug + Send {
     /// The next batches that belong together, with about `target` rows and at least one batch; `None` at the end.
     ///
-    /// `each` is given their rows, in order, and may refuse some. What it refuses, or the order breaks, is not in the
+    /// `each` is given each of them, in order, and may refuse some. What it refuses, or the order breaks, is not in the
     /// range: the range ends before, and the next call returns the error.
-    fn next_range(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<BatchRange>>;
+    fn next_range(&mut self, target: u64, each: &mut Each<'_>) -> Result<Option<BatchRange>>;
 
     /// The number of the epoch that the next range is of, as far as is known without preparing it.
     fn epoch(&self) -> u64;
@@ -130,12 +133,12 @@ impl Epochs {
 }
 
 impl Walk for Epochs {
-    fn next_range(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<BatchRange>> {
+    fn next_range(&mut self, target: u64, each: &mut Each<'_>) -> Result<Option<BatchRange>> {
         let Some(plans) = self.plans()? else { return Ok(None) };
         let first = self.next;
         let mut rows = 0;
         while self.next < plans.count() && (self.next == first || rows < target) {
-            let filled = plans.fill(self.next, &mut self.batch).and_then(|_| each(&self.batch.rows));
+            let filled = plans.fill(self.next, &mut self.batch).and_then(|_| each(&self.batch));
             if let Err(error) = filled {
                 if self.next == first {
                     return Err(error);

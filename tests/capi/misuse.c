@@ -266,10 +266,15 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_batch_get_info(NULL, NULL, &error), "batch");
   IS_NULL(rowdex_batch_export(NULL, &array, NULL, &error), "batch");
   IS_NULL(rowdex_batch_copy_into(NULL, NULL, 0, &error), "batch");
+  IS_NULL(rowdex_batch_sequences(NULL, NULL, &array, NULL, &error), "batch");
   OK(rowdex_loader_next(loader, &batch, &error));
   IS_NULL(rowdex_batch_get_info(batch, NULL, &error), "info");
   IS_NULL(rowdex_batch_export(batch, NULL, NULL, &error), "array");
   IS_NULL(rowdex_batch_copy_into(batch, NULL, 1, &error), "columns");
+  IS_NULL(rowdex_batch_sequences(batch, NULL, NULL, NULL, &error), "array");
+  FAILS(rowdex_batch_sequences(batch, NULL, &array, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "whole rows");
+  rowdex_sequence_options sequences = {.struct_size = sizeof sequences, .layout = "columns"};
+  FAILS(rowdex_batch_sequences(batch, &sequences, &array, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "columns");
 
   CHECK(no_index == NULL && no_dataset == NULL && no_sampler == NULL && problems == NULL && lost == NULL);
   rowdex_batch_free(batch);

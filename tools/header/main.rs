@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "worker",
         "arrow",
         "batch",
+        "sequences",
         "loader",
         "faults",
         "announced",

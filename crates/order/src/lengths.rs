@@ -38,9 +38,24 @@ pub trait Lengths: Debug + Send + Sync {
         Ok(())
     }
 
+    /// What the lengths are of: a column of the rows; `None` where they were given from outside.
+    fn measure(&self) -> Option<Measure<'_>> {
+        None
+    }
+
     /// A hash over all lengths, the same wherever they are kept the same way. States carry it through the fingerprint
     /// of what is packed by them.
     fn fingerprint(&self) -> u64;
+}
+
+/// The column of the rows that [`Lengths`] are of. Within structs it is a path, as `doc.tokens`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Measure<'a> {
+    /// The items of its lists are counted, so a row can be served in parts.
+    Items(&'a str),
+    /// Its numbers are the lengths. Rows are served whole.
+    Numbers(&'a str),
 }
 
 /// A list has the lengths of rows 0, 1, 2, …

@@ -75,7 +75,7 @@ pub use self::fingerprint::fingerprint;
 pub use self::global::Global;
 pub use self::id_set::{IdSet, Ranges};
 pub use self::layout::RowLayout;
-pub use self::lengths::Lengths;
+pub use self::lengths::{Lengths, Measure};
 pub use self::mixed::{Mixed, MixedPart};
 pub use self::outline::{OrderKind, OrderSpec, Outline};
 pub use self::pack::{Algorithm, Cost, Empty, Overflow, Pack, PackCounts, PackSums, Packed, PackedEpoch, Piece};

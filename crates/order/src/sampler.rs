@@ -257,6 +257,11 @@ impl DistributedSampler {
         self.part_of.as_deref()
     }
 
+    /// The packs that its batches are made of, if they are.
+    pub fn packed(&self) -> Option<&Arc<Packed>> {
+        self.batching.packed()
+    }
+
     /// What decides its batches: `rows` or `packs`.
     #[doc(hidden)]
     pub fn kind(&self) -> &'static str {
@@ -433,6 +438,12 @@ impl DistributedSampler {
     fn whole(&self, epoch: u64) -> Result<Arc<dyn Deal>> {
         let (whole, rest) = (self.whole_rest(epoch)?, self.rest(epoch)?);
         self.batching.deal(&whole).or_else(|_| self.batching.deal(&Rest { start: rest.began, ..rest }))
+    }
+
+    /// How many batches every rank has in an epoch: in all of it, wherever the run was resumed.
+    #[doc(hidden)]
+    pub fn steps_of(&self, epoch: u64) -> u64 {
+        self.whole(epoch).map_or(0, |whole| whole.steps())
     }
 
     /// The first step that is left of an epoch.

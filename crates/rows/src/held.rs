@@ -143,10 +143,11 @@ impl Held {
         Self { labels: Some(labels.into()), ..self }
     }
 
-    /// Takes the first rows off, so many.
+    /// Takes the first rows off, so many. They free nothing, as long as there are others.
     pub fn split_front(&mut self, rows: usize) -> Self {
         let rows = rows.min(self.rows);
-        let front = Self { rows, ..self.clone() };
+        let bytes = if rows < self.rows { 0 } else { self.bytes };
+        let front = Self { rows, bytes, ..self.clone() };
         self.first += rows;
         self.rows -= rows;
         front

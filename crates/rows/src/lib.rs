@@ -16,8 +16,10 @@ mod picker;
 mod picks;
 mod pieces;
 mod placing;
+mod sequences;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod views;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -36,6 +38,8 @@ pub use packed::{Layout, Packed, Packer};
 pub use picker::{Picked, Picker, Way};
 pub use picks::Place;
 pub use pieces::{FEWEST_PACKED, LEAST_PIECE, PACKED_PIECE, PIECES};
+pub use sequences::{Between, NO_LABEL, PackLayout, Room, Sequences, Sequencing, Then};
+pub use tokens::{Cutter, Numbers, Part, Tokens, listed, to_lists};
 pub use views::{compact, compact_pieces, compact_sparse, detach, forget_unseen, view_bytes};
 
 /// A batch of `rows` rows, which must be said where there are no columns.

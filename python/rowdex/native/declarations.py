@@ -287,7 +287,7 @@ class BatchInfo(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("epoch", c_uint64), ("step", c_uint64), ("steps", c_uint64), ("rank", c_uint64),
         ("num_rows", c_uint64), ("num_pads", c_uint64), ("row_ids", c_void_p), ("substituted", POINTER(Substituted)),
-        ("num_substituted", c_uint64),
+        ("num_substituted", c_uint64), ("num_packs", c_uint64),
     ]
 
 
@@ -297,13 +297,20 @@ class ColumnBuffer(Structure):
     ]
 
 
+class SequenceOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("layout", c_char_p), ("without_labels", c_uint64), ("bos", c_void_p),
+        ("eos", c_void_p), ("pad", c_int64),
+    ]
+
+
 class LoaderOptions(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("memory", c_uint64), ("threads", c_uint64), ("read_ahead", c_uint64),
         ("epochs", c_uint64), ("more_ranks", POINTER(c_void_p)), ("num_more_ranks", c_size_t), ("on_fault", c_char_p),
         ("fault_seed", c_uint64), ("views", c_uint64), ("read_concurrency", c_uint64), ("share", c_char_p),
         ("share_name", c_char_p), ("share_job", c_char_p), ("share_ranks", c_uint64), ("share_drift", c_uint64),
-        ("share_on_death", c_char_p), ("max_wait", c_uint64),
+        ("share_on_death", c_char_p), ("max_wait", c_uint64), ("tokens", c_char_p),
     ]
 
 
@@ -420,6 +427,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "batch_stream": (c_int32, [c_void_p, POINTER(ArrowArrayStream), POINTER(c_void_p)]),
     "batch_copy_into": (c_int32, [c_void_p, POINTER(ColumnBuffer), c_size_t, POINTER(c_void_p)]),
     "batch_free": (None, [c_void_p]),
+    "batch_sequences": (
+        c_int32, [c_void_p, POINTER(SequenceOptions), POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)],
+    ),
     "loader_new": (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_reopen": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_close": (None, [c_void_p]),

@@ -10,6 +10,7 @@ use crate::loader::assemble::{Assembled, assemble};
 use crate::loader::carousel::{Claimed, DueRows};
 use crate::loader::driver::{Driver, Planned};
 use crate::loader::extract::{self, Serving};
+use crate::loader::parts;
 use crate::loader::recovery::{Recovery, caught, panicked};
 use crate::loader::row_table::Near;
 use crate::loader::schedule::{Extracted, Extraction, Measured, Outlook, Read, Step};
@@ -97,6 +98,7 @@ impl Shared {
 
     pub(super) fn extract(&self, mut extraction: Extraction, held: Option<Held>, prefetch: Option<Prefetch>) {
         let slots = std::mem::take(&mut extraction.extract.slots);
+        let cuts = std::mem::take(&mut extraction.extract.cuts);
         let (unit, keep, was_held) = (extraction.extract.unit, extraction.extract.keep, held.is_some());
         let began = Instant::now();
         let (extracted, decodes) = {
@@ -106,8 +108,9 @@ impl Shared {
             let whole = |unit| self.lock().carousel.whole(unit);
             let mut recovery = Recovery::new(serving, &self.faults, &whole);
             // Whatever panics, a thread that ends here would be waited for for ever.
-            let extracted =
-                caught(self.units.row_groups(unit).start, || recovery.extract(unit, &slots, keep, held, prefetch));
+            let extracted = caught(self.units.row_groups(unit).start, || {
+                parts::extract(&mut recovery, &self.units, unit, (&slots, &cuts), keep, (held, prefetch))
+            });
             (extracted, recovery.decodes)
         };
         let (took, link) = (began.elapsed(), self.units.groups().link());

@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 
 use super::{Fetch, Groups, LongValues, Reads, RowForm, Unit, UnitSize};
 use crate::dataset::{Dataset, Prefetch, RunPart, Slots};
-use rowdex_base::error::Result;
+use rowdex_base::error::{Error, Result};
 use rowdex_base::once::Once;
 use rowdex_index::RowGroupEntry;
 use rowdex_io::source::Link;
@@ -111,6 +111,10 @@ impl Groups for DatasetGroups {
     fn locate(&self, row: u64) -> Option<(u32, u32)> {
         let location = self.dataset.index().locate(row)?;
         Some((location.row_group, u32::try_from(location.slot).ok()?))
+    }
+
+    fn located(&self, error: Error, row_group: u32) -> Error {
+        self.dataset.located(error, row_group)
     }
 
     fn form(&self) -> RowForm {

@@ -113,6 +113,13 @@ impl Groups for MixedGroups {
         Some((self.starts.get(number)? + row_group, slot))
     }
 
+    fn located(&self, error: Error, row_group: u32) -> Error {
+        match self.part(row_group) {
+            Some((number, part, own)) => part.located(error, own).within_dataset(number),
+            None => error,
+        }
+    }
+
     fn form(&self) -> RowForm {
         self.form.clone()
     }

@@ -8,12 +8,13 @@ use arrow::datatypes::SchemaRef;
 use self::dataset::DatasetGroups;
 use self::mixed::MixedGroups;
 use crate::dataset::{Dataset, Joined, MixedDataset, Prefetch, RunPart, Slots};
-use rowdex_base::error::Result;
+use rowdex_base::error::{Error, Result};
 use rowdex_index::Index;
 use rowdex_io::source::Link;
 use rowdex_parquet::RowSink;
 
 pub(super) mod dataset;
+pub(super) mod listed;
 mod mixed;
 
 /// How large a unit is.
@@ -106,6 +107,12 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
 
     /// The row group of a row id, and the row's slot in it; `None` if there is no such row.
     fn locate(&self, row: u64) -> Option<(u32, u32)>;
+
+    /// Says where an error of a row group happened.
+    fn located(&self, error: Error, row_group: u32) -> Error {
+        let _ = row_group;
+        error
+    }
 
     /// In which form rows come, always the same.
     fn form(&self) -> RowForm;

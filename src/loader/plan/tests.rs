@@ -22,7 +22,7 @@ fn decodes(sizes: &[UnitSize], memory: u64, orders: &dyn Order, batch: u64, epoc
                 let rows = plan.segment_rows().next_multiple_of(batch).min(len - at);
                 let rows: Vec<_> = (at..at + rows).map(|q| place(order.row(q).unwrap())).collect();
                 at += rows.len() as u64;
-                plan.push(&one_by_one(&rows));
+                plan.push(&one_by_one(&rows), &[]);
                 if at == len {
                     (at, epoch) = (0, epoch + 1);
                     order = orders.epoch(epoch).unwrap();
@@ -132,7 +132,7 @@ fn the_first_batch_asks_for_no_group_but_its_own() {
         match plan.next(true) {
             Next::Look => {
                 let rows: Vec<_> = (0..plan.segment_rows()).map(|i| ((i * 7 % 64) as u32, 0)).collect();
-                plan.push(&one_by_one(&rows));
+                plan.push(&one_by_one(&rows), &[]);
             }
             Next::Extract(_) => asked += 1,
             _ => break,

@@ -1,6 +1,7 @@
 //! What a plan is told, and what it says.
 
 use super::SlotList;
+use crate::loader::cuts::Cut;
 use crate::loader::route::is_sparse;
 
 /// What to do next.
@@ -22,6 +23,8 @@ pub(crate) struct Extract {
     pub(crate) unit: u32,
     /// The slots in the order in which they are due. A slot that is due twice is there twice.
     pub(crate) slots: SlotList,
+    /// Of which of these a part is due, by their places among them.
+    pub(crate) cuts: Vec<(usize, Cut)>,
     /// Whether the unit stays decoded after that.
     pub(crate) keep: bool,
     /// Whether the unit must be decoded for it, not being one that stayed.

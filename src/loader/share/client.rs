@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::Seat;
-use super::message::{About, Answer, Hello, Parcel, away, leaving, taken, waiting};
+use super::message::{About, Answer, Hello, PacksSent, Parcel, away, leaving, taken, waiting};
 use super::reader::{Meeting, Reader, Stopper};
 use crate::loader::assemble::Assembled;
 use crate::loader::control::{closed, timed_out};
 use crate::loader::deliver::{Deliver, Watched};
 use crate::loader::part::Part;
-use crate::loader::{Batch, LoaderStats, NextBatch};
+use crate::loader::{Batch, LoaderStats, NextBatch, Packs};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::DistributedSampler;
 use rowdex_share::{Connection, Met, Received, Signal, meet, read};
@@ -235,7 +235,8 @@ impl Client {
         let (mut batches, mut first) = (Vec::new(), 0);
         let rank = at.sampler.shard().rank();
         for _ in 0..parcel.batches {
-            let About { epoch, step, steps, row_ids, substituted, pads } = About::parse(&mut about, rows - first)?;
+            let About { epoch, step, steps, row_ids, substituted, pads, packs } =
+                About::parse(&mut about, rows - first)?;
             let due = (at.place.epoch, at.place.batch.max(at.sampler.first_step(at.place.epoch)));
             if (epoch, step) != due {
                 let message = format!("the reader sent step {step} of epoch {epoch}, and not {} of {}", due.1, due.0);
@@ -244,13 +245,25 @@ impl Client {
             let count = row_ids.len();
             let records = if count == rows { (*whole).clone() } else { whole.slice(first, count) };
             let part = Part::of(&whole, first);
-            let batch = Batch { epoch, step, steps, rank, records, row_ids, substituted, pads, part };
+            let packs = self.packs(packs)?;
+            let batch = Batch { epoch, step, steps, rank, records, row_ids, substituted, pads, packs, part };
             at.place = NextBatch::after(&batch);
             batches.push(batch);
             first += count;
         }
         *self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner) = parcel.stats;
         Ok(Assembled { batches, bytes: parcel.length, rows: parcel.rows, error: None })
+    }
+}
+
+impl Client {
+    /// Packs as the reader sent them, with what this process knows of them.
+    fn packs(&self, sent: Option<PacksSent>) -> Result<Option<Packs>> {
+        match (sent, self.seat.units.packing()) {
+            (Some((pieces, ends, unended)), Some(packing)) => Ok(Some(packing.packs_of(pieces, ends, unended))),
+            (None, None) => Ok(None),
+            _ => Err(Error::new(ErrorKind::Internal, "the reader sent packs for rows, or rows for packs")),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::loader::walk::{BatchRange, Batches, Walk};
+use crate::loader::walk::{BatchRange, Batches, Each, Walk};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::{BatchPlan, DistributedSampler, EpochPlan};
 
@@ -172,7 +172,7 @@ impl Batches for Several {
 }
 
 impl Walk for Lanes {
-    fn next_range(&mut self, target: u64, each: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<Option<BatchRange>> {
+    fn next_range(&mut self, target: u64, each: &mut Each<'_>) -> Result<Option<BatchRange>> {
         let (mut batches, mut rows, mut of) = (Vec::new(), 0, None);
         while batches.is_empty() || rows < target {
             let (lane, plan) = match self.due() {
@@ -187,7 +187,7 @@ impl Walk for Lanes {
             if *of.get_or_insert(epoch) != epoch {
                 break;
             }
-            let filled = plan.fill(step, &mut self.batch).and_then(|()| each(&self.batch.rows));
+            let filled = plan.fill(step, &mut self.batch).and_then(|()| each(&self.batch));
             if let Err(error) = filled {
                 if batches.is_empty() {
                     self.marks.lock().failed = Some(lane);
@@ -288,7 +288,7 @@ mod tests {
         let mut lanes = Lanes::new(vec![lane(0, 0, 0), lane(1, 0, 0)], 1);
         let marks = lanes.marks();
         let mut calls = 0;
-        let mut refuse = |_: &[u64]| {
+        let mut refuse = |_: &BatchPlan| {
             calls += 1;
             if calls == 4 { Err(Error::new(ErrorKind::OutOfRange, "no such row")) } else { Ok(()) }
         };

@@ -1,14 +1,16 @@
 //! What the loaders of a machine and their reader say to each other.
 
 use super::facts::Fact;
-use crate::loader::{Batch, LoaderStats, NextBatch, Substituted};
+use crate::loader::{Batch, LoaderStats, NextBatch, Packs, Substituted, Unended};
 use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_order::Piece;
 use rowdex_order::sampler::State;
+use rowdex_rows::Then;
 use rowdex_share::{Reader, Writer};
 use std::time::Duration;
 
 /// Changes when messages change. Processes with another one are refused.
-const PROTOCOL: u64 = 4;
+const PROTOCOL: u64 = 5;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const HELLO: u8 = 1;
@@ -309,9 +311,62 @@ pub(super) fn describe(batches: &[Batch]) -> Vec<u8> {
         for row in &batch.row_ids {
             about.number(*row);
         }
+        describe_packs(&mut about, batch.packs.as_ref());
     }
     about.into_bytes()
 }
+
+const ROWS: u64 = 0;
+const PACKS: u64 = 1;
+
+/// The packs of a batch, whose row ids are those of the pieces.
+fn describe_packs(about: &mut Writer, packs: Option<&Packs>) {
+    let Some(packs) = packs else {
+        about.number(ROWS);
+        return;
+    };
+    about.number(PACKS).number(packs.ends.len() as u64).number(packs.unended.len() as u64);
+    packs.ends.iter().for_each(|end| {
+        about.number(*end as u64);
+    });
+    for piece in &packs.pieces {
+        about.number(piece.offset).number(piece.length);
+    }
+    for Unended { place, then } in &packs.unended {
+        let (is_served, token) = match then {
+            Then::Token(token) => (true, *token),
+            _ => (false, 0),
+        };
+        about.number(*place as u64).number(is_served.into()).number(token as u64);
+    }
+}
+
+/// Packs as they were described, of pieces of these rows.
+fn parse_packs(about: &mut Reader<'_>, rows: &[u64]) -> Result<Option<PacksSent>> {
+    if about.number()? == ROWS {
+        return Ok(None);
+    }
+    let (packs, unended) = (about.count()?, about.count()?);
+    if unended > rows.len() {
+        return Err(unknown());
+    }
+    let ends = (0..packs).map(|_| about.count()).collect::<Result<Vec<_>>>()?;
+    let piece = |row: &u64| Ok(Piece { row: *row, offset: about.number()?, length: about.number()? });
+    let pieces = rows.iter().map(piece).collect::<Result<Vec<_>>>()?;
+    let unended = (0..unended).map(|_| {
+        let (place, is_served, token) = (about.count()?, about.number()? != 0, about.number()? as i64);
+        Ok(Unended { place, then: if is_served { Then::Token(token) } else { Then::Nothing } })
+    });
+    let unended = unended.collect::<Result<Vec<_>>>()?;
+    let is_sound = ends.is_sorted() && ends.last().is_none_or(|last| *last == rows.len());
+    match is_sound && unended.is_sorted_by(|a, b| a.place < b.place) {
+        true => Ok(Some((pieces, ends, unended))),
+        false => Err(unknown()),
+    }
+}
+
+/// Pieces, ends of packs, and pieces behind which their row goes on.
+pub(super) type PacksSent = (Vec<Piece>, Vec<usize>, Vec<Unended>);
 
 /// A batch without its rows.
 #[derive(Debug)]
@@ -322,6 +377,7 @@ pub(super) struct About {
     pub(super) row_ids: Vec<u64>,
     pub(super) substituted: Vec<Substituted>,
     pub(super) pads: usize,
+    pub(super) packs: Option<PacksSent>,
 }
 
 impl About {
@@ -334,11 +390,12 @@ impl About {
         }
         let substituted = (0..replaced).map(|_| Ok(Substituted { place: about.count()?, lost: about.number()? }));
         let substituted = substituted.collect::<Result<Vec<_>>>()?;
-        let row_ids = (0..own).map(|_| about.number()).collect::<Result<_>>()?;
+        let row_ids = (0..own).map(|_| about.number()).collect::<Result<Vec<_>>>()?;
         if substituted.iter().any(|row| row.place >= own) {
             return Err(unknown());
         }
-        Ok(Self { epoch, step, steps, row_ids, substituted, pads })
+        let packs = parse_packs(about, &row_ids)?;
+        Ok(Self { epoch, step, steps, row_ids, substituted, pads, packs })
     }
 }
 

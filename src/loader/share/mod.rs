@@ -154,6 +154,7 @@ impl Share {
         let facts = [
             ("dataset", format!("{dataset:016x}"), said),
             ("columns", told_columns(&units.form().served), said),
+            ("tokens", options.tokens.clone().unwrap_or_else(|| "the default".to_owned()), said),
             ("order", format!("{} {:016x}", sampler.given().name(), sampler.given().fingerprint()), said),
             ("batch size", sampler.batch_size().to_string(), said),
             ("drop_last_batch", sampler.drops_last_batch().to_string(), said),

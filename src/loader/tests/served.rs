@@ -3,6 +3,7 @@
 
 use super::share::{all, in_time, joining, serve, share};
 use super::*;
+use crate::loader::options::Given;
 use crate::loader::share::{Server, Share};
 use rowdex_order::sampler::ReplicaLayout;
 

@@ -26,7 +26,7 @@ use super::Index;
 use super::format::{Table, hash_matches};
 use super::stored::{IndexBytes, MOST_READ, invalid};
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
-use rowdex_order::Lengths;
+use rowdex_order::{Lengths, Measure};
 
 pub use self::writer::{LengthsWriter, NewLengths, without_lengths};
 
@@ -362,6 +362,14 @@ impl Lengths for RowLengths {
     fn length(&self, row: u64) -> Result<u64> {
         let (block, first) = self.block(row)?;
         block.length(row.saturating_sub(first)).ok_or_else(|| self.damaged(row))
+    }
+
+    fn measure(&self) -> Option<Measure<'_>> {
+        match self.of() {
+            LengthsOf::Items => Some(Measure::Items(self.name())),
+            LengthsOf::Numbers => Some(Measure::Numbers(self.name())),
+            LengthsOf::Given => None,
+        }
     }
 
     fn fingerprint(&self) -> u64 {

@@ -78,6 +78,11 @@ impl Packed {
         &self.orders
     }
 
+    /// The lengths by which rows are packed.
+    pub fn lengths(&self) -> &Arc<dyn Lengths> {
+        &self.lengths
+    }
+
     /// How rows are packed.
     pub fn pack(&self) -> &Pack {
         &self.pack

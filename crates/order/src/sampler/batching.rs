@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::batch::BatchPlan;
 use super::shard::{Shard, Share};
-use crate::{Cost, EpochOrder};
+use crate::{Cost, EpochOrder, Packed};
 use rowdex_base::error::Result;
 use rowdex_base::once::Once;
 
@@ -59,6 +59,11 @@ pub trait Batching: Debug + Send + Sync {
 
     /// How many rows, or packs, a rank has at a step: the most.
     fn batch_size(&self) -> u64;
+
+    /// The packs that batches are made of, if they are.
+    fn packed(&self) -> Option<&Arc<Packed>> {
+        None
+    }
 
     /// By which cost packs are dealt, if they are.
     fn cost(&self) -> Option<Cost> {

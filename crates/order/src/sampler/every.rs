@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::batching::{Batching, Deal, Ends, Rest, Stretch};
 use super::{BatchPlan, DistributedSampler, Recent, Rotation, Shard};
-use crate::{Cost, EpochOrder, Order, fingerprint};
+use crate::{Cost, EpochOrder, Order, Packed, fingerprint};
 use rowdex_base::error::Result;
 
 /// The sampler of a worker of a rank: of its positions, and of every so many-th of its steps.
@@ -80,6 +80,10 @@ impl Batching for Every {
 
     fn batch_size(&self) -> u64 {
         self.inner.batch_size()
+    }
+
+    fn packed(&self) -> Option<&Arc<Packed>> {
+        self.inner.packed()
     }
 
     fn cost(&self) -> Option<Cost> {

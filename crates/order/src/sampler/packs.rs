@@ -42,6 +42,10 @@ impl Batching for Packs {
         self.batch_size
     }
 
+    fn packed(&self) -> Option<&Arc<Packed>> {
+        Some(&self.orders)
+    }
+
     fn cost(&self) -> Option<Cost> {
         self.cost
     }

@@ -89,8 +89,8 @@ impl Inner {
         let seat = &self.seat;
         let options = &seat.options;
         let ranks: u64 = members.iter().map(|members| members.len() as u64).sum();
-        let batch_rows = seat.sampler.batch_size().min(seat.sampler.orders().len()).max(1);
-        let sizes = seat.units.sizes();
+        let batch_rows = seat.units.rows_of_batch(&seat.sampler);
+        let sizes = seat.units.due_sizes();
         let (rows, bytes) = sizes.iter().fold((0, 0), |(rows, bytes), size| (rows + size.rows, bytes + size.bytes));
         let batch_bytes = (u128::from(bytes) * u128::from(batch_rows) / u128::from(rows.max(1))).max(1) as u64;
         let drift = seat.group.drift;

@@ -1,23 +1,16 @@
-#!/usr/bin/env python3
-"""Draws docs/shuffle.svg: how the loader shuffles all rows within a fixed memory.
+"""How the loader shuffles all rows within a fixed memory.
 
-    tools/picture.py           writes the picture
-    tools/picture.py --check   fails if the picture is not what this script draws
-
-The picture shows one moment of a small epoch, which is played here by the loader's own rule: when a row is due that
-is not held, its row group is decoded, and those rows of it are kept that are due within the horizon.
+One moment of a small epoch, which is played here by the loader's own rule: when a row is due that is not held, its row
+group is decoded, and those rows of it are kept that are due within the horizon.
 """
 
 from __future__ import annotations
 
-import pathlib
 import random
-import sys
+
+from .draw import COLOURS, INK, LEFT, PALE, arrow, bracket, picture, square, text
 
 GROUPS, ROWS, BATCH, HORIZON, MOMENT = 6, 16, 8, 36, 40
-COLOURS = ["#4269d0", "#e8853b", "#3ca951", "#c4464f", "#8e6bbf", "#8a7142"]
-PICTURE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "shuffle.svg"
-INK, PALE, LEFT = "#24292f", "#d0d7de", 24
 
 
 def play() -> tuple[list[int], set[int], int]:
@@ -39,33 +32,7 @@ def play() -> tuple[list[int], set[int], int]:
     raise AssertionError("no row group is decoded after the moment")
 
 
-def text(x: float, y: float, words: str, size: int = 13, anchor: str = "start", weight: str = "normal") -> str:
-    style = f'font-size="{size}" text-anchor="{anchor}" font-weight="{weight}" fill="{INK}"'
-    return f'<text x="{x:g}" y="{y:g}" {style}>{words}</text>'
-
-
-def square(x: float, y: float, side: float, colour: str, state: str) -> str:
-    fill, stroke, opacity = {
-        "held": (colour, colour, 1),
-        "later": ("#ffffff", colour, 1),
-        "served": (PALE, PALE, 1),
-    }[state]
-    return (
-        f'<rect x="{x:g}" y="{y:g}" width="{side:g}" height="{side:g}" rx="2" '
-        f'fill="{fill}" stroke="{stroke}" stroke-width="1.2" opacity="{opacity}"/>'
-    )
-
-
-def arrow(x1: float, y1: float, x2: float, y2: float) -> str:
-    style = f'stroke="{INK}" stroke-width="1.6" fill="none" marker-end="url(#tip)"'
-    return f'<path d="M{x1:g} {y1:g} L{x2:g} {y2:g}" {style}/>'
-
-
-def bracket(x1: float, x2: float, y: float, down: int) -> str:
-    return f'<path d="M{x1:g} {y:g} v{down} H{x2:g} v{-down}" stroke="{INK}" stroke-width="1.2" fill="none"/>'
-
-
-def picture() -> str:
+def draw() -> str:
     order, held, decoded = play()
     start = min(held)
     place = {row: position for position, row in enumerate(order)}
@@ -128,31 +95,4 @@ def picture() -> str:
     )
     parts.append(text((end + LEFT + 852) / 2, 316, "later", anchor="middle"))
 
-    body = "\n".join(parts)
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 364" width="900" height="364" \
-font-family="system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif" role="img">
-<title>How rowdex shuffles all rows within a fixed memory</title>
-<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">\
-<path d="M0 0 L8 4 L0 8 z" fill="{INK}"/></marker></defs>
-<rect width="900" height="364" rx="8" fill="#ffffff"/>
-{body}
-</svg>
-"""
-
-
-def main() -> int:
-    drawn = picture()
-    if sys.argv[1:] == ["--check"]:
-        if not PICTURE.is_file() or PICTURE.read_text() != drawn:
-            print(f"{PICTURE.name} is not what tools/picture.py draws: run it and commit the result", file=sys.stderr)
-            return 1
-        return 0
-    if sys.argv[1:]:
-        print(__doc__, file=sys.stderr)
-        return 2
-    PICTURE.write_text(drawn)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return picture("How rowdex shuffles all rows within a fixed memory", 364, parts)

@@ -1,0 +1,373 @@
+//! Pieces of rows in packs as the arrays that a model takes: tokens, where sequences begin, positions and labels.
+
+use std::iter::repeat_n;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, PrimitiveArray, downcast_integer};
+use arrow::buffer::ScalarBuffer;
+use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType};
+
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// The label of tokens that nothing is to be predicted after, as PyTorch's `cross_entropy` has it.
+pub const NO_LABEL: i64 = -100;
+
+/// How the arrays of packs are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sequencing {
+    /// How packs lie.
+    pub layout: PackLayout,
+    /// Whether labels are made.
+    pub labels: bool,
+    /// The token that each row begins with.
+    pub bos: Option<i64>,
+    /// The token that each row ends with.
+    pub eos: Option<i64>,
+    /// The token that places without one are filled with.
+    pub pad: i64,
+}
+
+/// How packs lie. Written and parsed as `flat` and `rows`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum PackLayout {
+    /// One after the other, as long as each is.
+    #[default]
+    Flat,
+    /// Each takes as many places as its capacity, of which those behind its pieces are filled up.
+    Rows,
+}
+
+impl FromStr for PackLayout {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "flat" => Ok(Self::Flat),
+            "rows" => Ok(Self::Rows),
+            _ => Err(Error::new(ErrorKind::InvalidArgument, format!("no layout of packs is called {name:?}"))
+                .with_hint("use flat or rows")),
+        }
+    }
+}
+
+/// What packs were planned with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Places of a pack.
+    pub capacity: u64,
+    /// What each piece takes is rounded up to a multiple of this.
+    pub multiple: u64,
+}
+
+impl Default for Sequencing {
+    /// Packs as they are, with labels, nothing added.
+    fn default() -> Self {
+        Self { layout: PackLayout::Flat, labels: true, bos: None, eos: None, pad: 0 }
+    }
+}
+
+/// A piece of a row: what its tokens lie between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Between {
+    /// Whether the row begins with it.
+    pub begins: bool,
+    /// What follows.
+    pub then: Then,
+}
+
+/// What comes behind a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// The row ends.
+    End,
+    /// The row goes on in another piece, with this token.
+    Token(i64),
+    /// The row has more tokens, which are not served.
+    Nothing,
+}
+
+/// The arrays of some packs. A *place* is where a token is, or what fills up.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Sequences {
+    /// The tokens of all packs, one after the other, of the type that they have in the column.
+    pub tokens: ArrayRef,
+    /// The place at which each piece begins, and at last where the last one ends: pieces + 1 numbers.
+    pub cu_seqlens: ScalarBuffer<i32>,
+    /// The place at which each pack begins, and at last where the last one ends: packs + 1 numbers.
+    pub pack_offsets: ScalarBuffer<i32>,
+    /// The most places of a piece.
+    pub max_seqlen: i32,
+    /// How many places of each piece have a token.
+    pub lengths: ScalarBuffer<i32>,
+    /// For each place its number within the piece, from 0; what fills up a pack is counted as a piece of its own.
+    pub position_ids: ScalarBuffer<i64>,
+    /// For each place the number of its piece within the pack, from 1; 0 for what fills up.
+    pub segment_ids: ScalarBuffer<i32>,
+    /// For each place the token that follows in its row, and [`NO_LABEL`] where none does.
+    pub labels: Option<ScalarBuffer<i64>>,
+}
+
+impl Sequencing {
+    /// The arrays of packs whose tokens lie one after the other. `ends` are those of the pieces among the tokens, and
+    /// `packs` those of the packs among the pieces.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`] from 2^31 places on, [`ErrorKind::InvalidArgument`] for a token to add that is none of
+    /// the column's type; [`ErrorKind::Schema`] if the tokens are no integers, or too large for labels.
+    #[doc(hidden)]
+    pub fn of(
+        &self,
+        tokens: &ArrayRef,
+        ends: &[usize],
+        between: &[Between],
+        (packs, room): (&[usize], Room),
+    ) -> Result<Sequences> {
+        let spots = self.spots(ends, between, packs, room)?;
+        macro_rules! made {
+            ($type:ty) => {
+                self.made::<$type>(tokens, &spots)
+            };
+        }
+        downcast_integer! {
+            tokens.data_type() => (made),
+            other => Err(Error::new(ErrorKind::Schema, format!("tokens of type {other}"))
+                .with_hint("tokens are integers"))
+        }
+    }
+
+    /// Where everything goes.
+    fn spots(&self, ends: &[usize], between: &[Between], packs: &[usize], room: Room) -> Result<Spots> {
+        let multiple = usize::try_from(room.multiple.max(1)).unwrap_or(usize::MAX);
+        let mut spots = Spots { ends: vec![0], packs: vec![0], ..Spots::default() };
+        let (mut at, mut source, mut piece) = (0_usize, 0, 0);
+        for (number, &last) in packs.iter().enumerate() {
+            let begin = at;
+            for segment in 1_i32.. {
+                if piece >= last {
+                    break;
+                }
+                let (Some(&end), Some(between)) = (ends.get(piece), between.get(piece)) else { return Err(broken()) };
+                let tokens = end.checked_sub(source).ok_or_else(broken)?;
+                let bos = self.bos.is_some() && between.begins;
+                let eos = self.eos.is_some() && between.then == Then::End;
+                let length = tokens + usize::from(bos) + usize::from(eos);
+                let places = length.checked_next_multiple_of(multiple).ok_or_else(too_large)?;
+                spots.pieces.push(Spot { source, tokens, at, places, segment, bos, eos, then: between.then });
+                (at, source, piece) = (at.checked_add(places).ok_or_else(too_large)?, end, piece + 1);
+                spots.ends.push(short(at)?);
+                spots.lengths.push(short(length)?);
+            }
+            if self.layout == PackLayout::Rows {
+                let end = usize::try_from(room.capacity).ok().and_then(|places| begin.checked_add(places));
+                let left = end.ok_or_else(too_large)?.checked_sub(at).ok_or_else(|| {
+                    Error::new(ErrorKind::Internal, format!("pack {number} of a batch has no room for its pieces"))
+                })?;
+                spots.fills.push((at, left));
+                at += left;
+            }
+            spots.packs.push(short(at)?);
+        }
+        spots.places = at;
+        match piece == ends.len() {
+            true => Ok(spots),
+            false => Err(broken()),
+        }
+    }
+
+    fn made<T: ArrowPrimitiveType>(&self, tokens: &ArrayRef, spots: &Spots) -> Result<Sequences> {
+        let array = tokens.as_primitive_opt::<T>().ok_or_else(broken)?;
+        let values = array.values();
+        let as_is = spots.places == values.len() && spots.pieces.iter().all(|spot| spot.is_as_is());
+        let tokens: ArrayRef = match as_is {
+            true => Arc::clone(tokens),
+            false => Arc::new(PrimitiveArray::<T>::new(self.placed::<T>(values, spots)?.into(), None)),
+        };
+        let labels = match self.labels {
+            true => Some(self.labels_of::<T>(values, spots)?.into()),
+            false => None,
+        };
+        let (mut positions, mut segments) = (Vec::with_capacity(spots.places), Vec::with_capacity(spots.places));
+        let mut fills = spots.fills.iter().peekable();
+        let mut fill = |up_to: usize, positions: &mut Vec<i64>, segments: &mut Vec<i32>| {
+            while let Some((_, places)) = fills.next_if(|(at, _)| *at < up_to) {
+                positions.extend(0..*places as i64);
+                segments.extend(repeat_n(0, *places));
+            }
+        };
+        for spot in &spots.pieces {
+            fill(spot.at, &mut positions, &mut segments);
+            let length = spot.length();
+            positions.extend(0..spot.places as i64);
+            segments.extend(repeat_n(spot.segment, length).chain(repeat_n(0, spot.places - length)));
+        }
+        fill(usize::MAX, &mut positions, &mut segments);
+        Ok(Sequences {
+            tokens,
+            max_seqlen: spots.pieces.iter().map(|spot| spot.places as i32).max().unwrap_or(0),
+            cu_seqlens: spots.ends.clone().into(),
+            pack_offsets: spots.packs.clone().into(),
+            lengths: spots.lengths.clone().into(),
+            position_ids: positions.into(),
+            segment_ids: segments.into(),
+            labels,
+        })
+    }
+
+    /// The token of each place.
+    fn placed<T: ArrowPrimitiveType>(&self, values: &[T::Native], spots: &Spots) -> Result<Vec<T::Native>> {
+        let mut placed = vec![native::<T>(self.pad)?; spots.places];
+        let [bos, eos] = [self.bos, self.eos].map(|token| token.map(native::<T>).transpose());
+        let (bos, eos) = (bos?, eos?);
+        for spot in &spots.pieces {
+            let own = placed.get_mut(spot.at..spot.at + spot.length()).ok_or_else(broken)?;
+            let (first, own) = own.split_at_mut(spot.bos.into());
+            let (own, last) = own.split_at_mut(spot.tokens);
+            own.copy_from_slice(values.get(spot.source..spot.source + spot.tokens).ok_or_else(broken)?);
+            first.iter_mut().zip(bos).for_each(|(place, token)| *place = token);
+            last.iter_mut().zip(eos).for_each(|(place, token)| *place = token);
+        }
+        Ok(placed)
+    }
+
+    fn labels_of<T: ArrowPrimitiveType>(&self, values: &[T::Native], spots: &Spots) -> Result<Vec<i64>> {
+        let mut labels = vec![NO_LABEL; spots.places];
+        for spot in &spots.pieces {
+            let own = values.get(spot.source..spot.source + spot.tokens).ok_or_else(broken)?;
+            // The first token is the label of the one before it, if that was added.
+            let (next, first) = if spot.bos { (own, spot.at) } else { (own.get(1..).unwrap_or_default(), spot.at) };
+            let places = labels.get_mut(first..first + next.len()).ok_or_else(broken)?;
+            for (label, token) in places.iter_mut().zip(next) {
+                *label = token.to_i64().ok_or_else(too_wide)?;
+            }
+            let last =
+                (spot.tokens + usize::from(spot.bos)).checked_sub(1).and_then(|last| labels.get_mut(spot.at + last));
+            if let (Some(last), Some(token)) = (last, spot.label_behind(self.eos)) {
+                *last = token;
+            }
+        }
+        Ok(labels)
+    }
+}
+
+/// Where everything goes.
+#[derive(Debug, Default)]
+struct Spots {
+    pieces: Vec<Spot>,
+    ends: Vec<i32>,
+    lengths: Vec<i32>,
+    packs: Vec<i32>,
+    /// Where packs are filled up, and how many places.
+    fills: Vec<(usize, usize)>,
+    places: usize,
+}
+
+/// Where a piece goes.
+#[derive(Debug, Clone, Copy)]
+struct Spot {
+    /// Where its tokens begin among all tokens, and how many there are.
+    source: usize,
+    tokens: usize,
+    /// Its first place, and how many it has.
+    at: usize,
+    places: usize,
+    segment: i32,
+    bos: bool,
+    eos: bool,
+    then: Then,
+}
+
+impl Spot {
+    /// Places with a token.
+    fn length(&self) -> usize {
+        self.tokens + usize::from(self.bos) + usize::from(self.eos)
+    }
+
+    /// Whether its tokens may stay where they are, if those of all pieces may.
+    fn is_as_is(&self) -> bool {
+        self.source == self.at && self.places == self.tokens
+    }
+
+    /// What follows its last own token.
+    fn label_behind(&self, eos: Option<i64>) -> Option<i64> {
+        match self.then {
+            Then::Token(token) => Some(token),
+            _ => eos.filter(|_| self.eos),
+        }
+    }
+}
+
+fn native<T: ArrowPrimitiveType>(token: i64) -> Result<T::Native> {
+    let found = usize::try_from(token).ok().and_then(T::Native::from_usize);
+    found.filter(|found| found.to_i64() == Some(token)).ok_or_else(|| {
+        let message = format!("a token {token} in a column of type {}", T::DATA_TYPE);
+        Error::new(ErrorKind::InvalidArgument, message).with_hint("use a token that the column's type has")
+    })
+}
+
+fn short(places: usize) -> Result<i32> {
+    i32::try_from(places).map_err(|_| too_large())
+}
+
+fn too_large() -> Error {
+    Error::new(ErrorKind::TooLarge, "a batch of 2^31 tokens or more").with_hint("use fewer packs a batch")
+}
+
+fn too_wide() -> Error {
+    Error::new(ErrorKind::Schema, "tokens of 2^63 or more, which have no labels").with_hint("leave labels out")
+}
+
+fn broken() -> Error {
+    Error::new(ErrorKind::Internal, "packs whose pieces are not those of their tokens")
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int8Array, UInt64Array};
+
+    use super::*;
+
+    const ALONE: Between = Between { begins: true, then: Then::End };
+    const ROOM: Room = Room { capacity: 4, multiple: 1 };
+
+    fn made(how: Sequencing, tokens: ArrayRef) -> Result<Sequences> {
+        how.of(&tokens, &[tokens.len()], &[ALONE], (&[1], ROOM))
+    }
+
+    #[test]
+    fn more_tokens_than_int32_counts_are_refused_before_any_is_copied() {
+        let tokens: ArrayRef = Arc::new(Int8Array::from(vec![1]));
+        let ends = [1 << 30, 1 << 31];
+        let error = Sequencing::default().of(&tokens, &ends, &[ALONE; 2], (&[1, 2], ROOM)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge);
+        assert!(error.hint().unwrap().contains("use fewer packs a batch"));
+    }
+
+    #[test]
+    fn tokens_that_do_not_fit_are_refused_and_all_others_are_served() {
+        let bytes: ArrayRef = Arc::new(Int8Array::from(vec![-3, 127]));
+        let with_bos = |bos| Sequencing { bos: Some(bos), ..Sequencing::default() };
+        for bos in [128, -1, i64::MAX] {
+            let error = made(with_bos(bos), Arc::clone(&bytes)).unwrap_err();
+            assert!(error.to_string().contains(&format!("token {bos} in a column of type Int8")), "{error}");
+        }
+        let found = made(with_bos(127), bytes).unwrap();
+        assert_eq!(found.labels.unwrap(), [-3, 127, NO_LABEL]);
+        let large: ArrayRef = Arc::new(UInt64Array::from(vec![1, u64::MAX]));
+        assert_eq!(made(Sequencing::default(), Arc::clone(&large)).unwrap_err().kind(), ErrorKind::Schema);
+        let found = made(Sequencing { labels: false, ..Sequencing::default() }, Arc::clone(&large)).unwrap();
+        assert_eq!(&found.tokens, &large);
+    }
+
+    #[test]
+    fn a_batch_without_packs_or_with_empty_pieces_has_arrays_of_just_that() {
+        let none: ArrayRef = Arc::new(Int8Array::from(Vec::<i8>::new()));
+        let found = Sequencing::default().of(&none, &[], &[], (&[], ROOM)).unwrap();
+        assert_eq!((found.cu_seqlens.to_vec(), found.pack_offsets.to_vec(), found.max_seqlen), (vec![0], vec![0], 0));
+        let found = Sequencing { layout: PackLayout::Rows, ..Sequencing::default() };
+        let found = found.of(&none, &[0, 0], &[ALONE; 2], (&[2], ROOM)).unwrap();
+        assert_eq!((found.cu_seqlens.to_vec(), found.pack_offsets.to_vec()), (vec![0, 0, 0], vec![0, 4]));
+        assert_eq!((found.position_ids.to_vec(), found.segment_ids.to_vec()), (vec![0, 1, 2, 3], vec![0; 4]));
+    }
+}

@@ -1,0 +1,60 @@
+"""The programs and commands of the pages for newcomers, run in their order as the pages show them."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+import rowdex
+
+from ..conftest import REPOSITORY
+from .need import need
+
+torch = need("torch", "pyarrow", "PIL.Image")
+COMMAND = os.environ.get("ROWDEX_COMMAND") or shutil.which("rowdex") or ""
+BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = ["first-training.md", "concepts/index-file.md", "concepts/shard.md"]
+PAGES += [f"how-to/{name}.md" for name in ("text", "images", "tables", "cells", "budget")]
+OTHERS = ("pip ", "torchrun ", "cargo ", "tools/")
+"""Commands that pages show and this does not run: others' own, and installing."""
+
+
+def run(line: str) -> None:
+    """Runs a line of a shell block, without what it says behind it."""
+    words = shlex.split(line, comments=True)
+    if not words or line.startswith(OTHERS):
+        return
+    assert words[0] == "rowdex", line
+    done = subprocess.run([COMMAND, *words[1:]], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+@pytest.mark.skipif(not COMMAND, reason="there is no rowdex command: ROWDEX_COMMAND names it")
+@pytest.mark.parametrize("page", PAGES)
+def test_the_programs_of_a_page_run_as_they_are_shown(
+    page: str, unequal: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # Threads of PyTorch that wait for each other take minutes on a machine that is busy.
+    torch.set_num_threads(1)
+    # A page that makes no data of its own speaks of data/, and of an index of it.
+    if page != "first-training.md":
+        shutil.copytree(unequal, "data", ignore=shutil.ignore_patterns("*.rdx"))
+        if page != "concepts/index-file.md":
+            rowdex.build("data", "train.rdx")
+            rowdex.build("data", "data/train.rdx")
+    text = (REPOSITORY / "docs" / page).read_text()
+    names: dict[str, object] = {"__name__": "__main__"}
+    blocks = BLOCK.findall(text)
+    assert blocks
+    for kind, block in blocks:
+        if kind == "python":
+            exec(compile(block, page, "exec"), names)
+        else:
+            for line in block.splitlines():
+                run(line)

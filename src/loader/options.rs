@@ -1,0 +1,46 @@
+//! What a loader is made with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::recovery::Fault;
+use super::share;
+
+#[derive(Debug, Clone)]
+pub(super) struct Options {
+    pub(super) memory: u64,
+    pub(super) threads: usize,
+    pub(super) given: Given,
+    pub(super) read_ahead: Option<usize>,
+    pub(super) read_concurrency: Option<usize>,
+    pub(super) epochs: Option<u64>,
+    pub(super) max_wait: Option<Duration>,
+    pub(super) fault: Fault,
+    /// The column with the tokens, if it was named.
+    pub(super) tokens: Option<String>,
+    pub(super) group: Option<Arc<share::Group>>,
+}
+
+/// Which options were chosen.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Given {
+    pub(super) memory: bool,
+    pub(super) threads: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            memory: 1 << 30,
+            threads: 2,
+            given: Given::default(),
+            read_ahead: None,
+            read_concurrency: None,
+            epochs: None,
+            max_wait: None,
+            fault: Fault::Fail,
+            tokens: None,
+            group: None,
+        }
+    }
+}

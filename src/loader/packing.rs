@@ -1,0 +1,208 @@
+//! What a loader knows of the packs that it serves: which rows of a batch are parts, and how long each row is.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+
+use super::cuts::Cut;
+use super::groups::UnitSize;
+use super::packs::{Packs, Unended};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+use rowdex_order::sampler::{BatchPlan, DistributedSampler};
+use rowdex_order::{Algorithm, Lengths, Measure, Overflow, Pack, Packed, Piece};
+use rowdex_rows::{Held, Numbers, Then, Tokens};
+
+/// What is known of packs.
+#[derive(Debug)]
+pub(crate) struct Packing {
+    lengths: Arc<dyn Lengths>,
+    pack: Pack,
+    /// By what the length of a row is compared with what was noted, once it is decoded.
+    measured: Measured,
+    /// The tokens among the columns that are served.
+    tokens: Option<Arc<Tokens>>,
+    /// How many pieces there are for each row that has some; of a whole epoch, about.
+    pieces_per_row: f64,
+    pieces_per_pack: f64,
+}
+
+#[derive(Debug)]
+enum Measured {
+    Items(Tokens),
+    Numbers(Numbers),
+    /// Nothing among the columns says it.
+    Not,
+}
+
+/// What a part is marked with behind which its row ends.
+const ENDS: i64 = i64::MIN;
+/// And one behind which tokens follow that are not served. No token is either.
+const CUT_SHORT: i64 = i64::MIN + 1;
+
+impl Packing {
+    /// What is known of the packs of a sampler, if it has some. The column with the tokens is the one that the lengths
+    /// were counted in, unless another one is `given`.
+    pub(crate) fn of(
+        sampler: &DistributedSampler,
+        given: Option<&str>,
+        decoded: &SchemaRef,
+        served: &SchemaRef,
+    ) -> Result<Option<Self>> {
+        let Some(packed) = sampler.packed() else {
+            return match given {
+                Some(name) => Err(invalid("a column with tokens for a sampler without packs")
+                    .with_column(name)
+                    .with_hint("leave it out, or make the sampler of packs")),
+                None => Ok(None),
+            };
+        };
+        let (lengths, pack, name) = (packed.lengths(), *packed.pack(), column_of(packed, given));
+        let cuts = matches!(pack.overflow, Overflow::Split | Overflow::Truncate) || pack.algorithm == Algorithm::Concat;
+        if name.is_none() && cuts {
+            let overflow = pack.overflow;
+            let message =
+                format!("packs that cut rows ({}, {overflow}), of which no column has the tokens", pack.algorithm);
+            return Err(invalid(message).with_hint(
+                "name the column with the tokens, or serve rows whole: overflow \"drop\" or \"error\", and not concat",
+            ));
+        }
+        let find = |schema: &SchemaRef| name.map(|name| Tokens::find(schema, name)).transpose();
+        let measured = match (find(decoded)?, lengths.measure()) {
+            (Some(tokens), _) => Measured::Items(tokens),
+            (None, Some(Measure::Numbers(name))) => {
+                Numbers::find(decoded, name).map_or(Measured::Not, Measured::Numbers)
+            }
+            _ => Measured::Not,
+        };
+        let (pieces_per_row, pieces_per_pack) = shape(packed, sampler.epoch())?;
+        let (lengths, tokens) = (Arc::clone(lengths), find(served)?.map(Arc::new));
+        Ok(Some(Self { lengths, pack, measured, tokens, pieces_per_row, pieces_per_pack }))
+    }
+
+    /// What is due of a row of a batch, unless that is all of it for sure.
+    #[inline]
+    pub(crate) fn cut_of(&self, batch: &BatchPlan, place: usize) -> Option<Cut> {
+        // A row without tokens is whole.
+        let piece = batch.pieces.get(place).filter(|piece| piece.length > 0 && self.tokens.is_some())?;
+        let is_part = piece.offset > 0
+            || piece.length >= self.pack.longest()
+            // Rows are cut where a pack is full.
+            || (self.pack.algorithm == Algorithm::Concat && batch.packs.binary_search(&(place + 1)).is_ok());
+        is_part.then_some(Cut { offset: piece.offset, length: piece.length })
+    }
+
+    /// Units in pieces that are due, rather than in rows.
+    pub(crate) fn sizes(&self, sizes: Vec<UnitSize>) -> Vec<UnitSize> {
+        let rows = |rows: u64| (rows as f64 * self.pieces_per_row).ceil() as u64;
+        sizes.into_iter().map(|size| UnitSize { rows: rows(size.rows), ..size }).collect()
+    }
+
+    /// About how many pieces a batch of so many packs has.
+    pub(crate) fn pieces_of(&self, packs: u64) -> u64 {
+        (packs as f64 * self.pieces_per_pack).ceil().max(1.0) as u64
+    }
+
+    pub(crate) fn tokens(&self) -> Option<&Tokens> {
+        match &self.measured {
+            Measured::Items(tokens) => Some(tokens),
+            _ => None,
+        }
+    }
+
+    /// Which of these rows, as they are held, are not as long as was noted: their places, each with an error.
+    pub(crate) fn changed(&self, rows: &[u64], held: &[Held]) -> Result<Vec<(usize, Error)>> {
+        let actual = self.lengths_of(held)?;
+        let rows = rows.get(..actual.len()).unwrap_or(rows);
+        let mut noted = vec![0; rows.len()];
+        self.lengths.fill(rows, &mut noted)?;
+        let differ = (0..).zip(actual.iter().zip(&noted)).filter(|(_, (actual, noted))| **actual != Some(**noted));
+        let error = |(place, (actual, noted)): (usize, (&Option<u64>, &u64))| {
+            let row = rows.get(place).copied().unwrap_or_default();
+            let actual = actual.map_or_else(|| "no length".to_owned(), |actual| format!("a length of {actual}"));
+            let error = Error::new(ErrorKind::Stale, format!("row {row} has {actual}, and {noted} was noted"))
+                .with_remedies("note the lengths anew ({})", &[Remedy::Lengths]);
+            let error = match &self.measured {
+                Measured::Items(tokens) => error.with_column(tokens.name()),
+                Measured::Numbers(numbers) => error.with_column(numbers.name()),
+                Measured::Not => error,
+            };
+            (place, error)
+        };
+        Ok(differ.map(error).collect())
+    }
+
+    /// How long rows are, as far as the columns say it.
+    fn lengths_of(&self, held: &[Held]) -> Result<Vec<Option<u64>>> {
+        let (mut lengths, mut numbers) = (Vec::new(), Vec::new());
+        for held in held {
+            let batch = columns(held)?;
+            let rows = (0..held.num_rows()).map(|row| held.place(row));
+            match &self.measured {
+                Measured::Items(tokens) => tokens.lengths(batch, rows, &mut lengths)?,
+                Measured::Numbers(column) => column.read(batch, rows, &mut numbers)?,
+                Measured::Not => return Ok(Vec::new()),
+            }
+        }
+        Ok(match &self.measured {
+            Measured::Items(_) => lengths.into_iter().map(Some).collect(),
+            _ => numbers.into_iter().map(|number| number.and_then(|number| u64::try_from(number).ok())).collect(),
+        })
+    }
+
+    /// The mark of a part, behind which a token follows in its row or does not.
+    pub(crate) fn mark(&self, row: u64, cut: Cut, next: Option<i64>) -> Result<u64> {
+        let Some(next) = next else { return Ok(ENDS as u64) };
+        let length = self.lengths.length(row)?;
+        let served = if self.pack.overflow == Overflow::Truncate { length.min(self.pack.longest()) } else { length };
+        Ok(match cut.offset.saturating_add(cut.length) < served {
+            true => next.max(CUT_SHORT + 1) as u64,
+            false => CUT_SHORT as u64,
+        })
+    }
+
+    /// The packs of a batch. `marks` are those of parts, by the place among the pieces.
+    pub(crate) fn packs(&self, plan: &mut BatchPlan, marks: &[(usize, u64)]) -> Packs {
+        let unended = marks.iter().filter_map(|(place, mark)| {
+            let then = match *mark as i64 {
+                ENDS => return None,
+                CUT_SHORT => Then::Nothing,
+                token => Then::Token(token),
+            };
+            Some(Unended { place: *place, then })
+        });
+        let unended = unended.collect();
+        self.packs_of(std::mem::take(&mut plan.pieces), std::mem::take(&mut plan.packs), unended)
+    }
+
+    /// The packs of these pieces.
+    pub(crate) fn packs_of(&self, pieces: Vec<Piece>, ends: Vec<usize>, unended: Vec<Unended>) -> Packs {
+        Packs { pieces, ends, unended, pack: self.pack, tokens: self.tokens.clone() }
+    }
+}
+
+/// The columns that rows lie in: rows of packs are not packed one by one.
+pub(crate) fn columns(held: &Held) -> Result<&RecordBatch> {
+    held.in_columns().ok_or_else(|| Error::new(ErrorKind::Internal, "pieces of rows that lie in no columns"))
+}
+
+/// The column with the tokens of packs.
+pub(crate) fn column_of<'a>(packed: &'a Packed, given: Option<&'a str>) -> Option<&'a str> {
+    given.or_else(|| match packed.lengths().measure() {
+        Some(Measure::Items(name)) => Some(name),
+        _ => None,
+    })
+}
+
+/// How many pieces a row has, and a pack.
+fn shape(packed: &Packed, epoch: u64) -> Result<(f64, f64)> {
+    let planned = packed.packed(epoch)?;
+    let counts = planned.sums().counts();
+    let rows = rowdex_order::Order::len(packed).max(1) as f64;
+    // Of rows that are left out there are no pieces, and the others are as many as they were.
+    Ok(((counts.pieces as f64 / rows).max(1.0), (counts.pieces as f64 / (counts.packs as f64).max(1.0)).max(1.0)))
+}
+
+fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message)
+}

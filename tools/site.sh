@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Builds the site of docs/ below target/site/html, and fails at every link, anchor or name that leads nowhere. Then
+# looks at all pages in Chromium, where that is installed or can be: errors in the console, the search, dark and light, and
+# whether a phone must scroll sideways.
+#
+#   tools/site.sh           builds and looks
+#   tools/site.sh build     builds
+#   tools/site.sh serve     serves docs/ on this machine, and builds again when a page changes
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+venv=target/site/venv
+if ! cmp -s tools/site/requirements.txt "$venv/requirements.txt"; then
+  [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-deps \
+    -r tools/site/requirements.txt
+  cp tools/site/requirements.txt "$venv/requirements.txt"
+fi
+
+export NO_MKDOCS_2_WARNING=1
+case ${1:-} in
+  serve) exec "$venv/bin/python" -m mkdocs serve --quiet -f tools/site/mkdocs.yml ;;
+  "" | build) ;;
+  *) sed -n '6,8p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+esac
+
+if [ ! -f "${CARGO_TARGET_DIR:-target}/doc/rowdex/index.html" ]; then
+  cargo doc --locked --quiet --workspace --no-deps --all-features
+fi
+"$venv/bin/python" -m mkdocs build --quiet --strict -f tools/site/mkdocs.yml
+[ "${1:-}" != build ] || exit 0
+
+if ! sh tools/site/chromium.sh >target/site/chromium; then
+  printf '\n!! Chromium is not there: the pages of the site are built, and LOOKED AT BY NOBODY\n' >&2
+  exit 0
+fi
+"$venv/bin/python" tools/site/look.py target/site/html "$(cat target/site/chromium)"
