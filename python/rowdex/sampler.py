@@ -151,6 +151,8 @@ class DistributedSampler:
         self._served: tuple[int, int | None] = (self._epoch, None)
         # What Lightning counted when that iteration began.
         self._counted: _counted.Counted | None = None
+        # Whether its batches may be handed out in another order than that of their steps.
+        self._is_unordered = False
 
     def __reduce__(self) -> Any:
         # Without this a pickle compares the class with what `isinstance` goes by.
@@ -305,7 +307,7 @@ class DistributedSampler:
             )
 
     def _begin(self) -> int:
-        _sharded.check_begun()
+        self._is_unordered = _sharded.check_begun()
         self._check_world()
         self._follow()
         return self._advance()
@@ -325,7 +327,7 @@ class DistributedSampler:
 
     def _refusals(self, step: int, rows: int | None = None) -> Iterator[Any]:
         """What to hand out alone if a framework counts something else than this step to begin with, or these rows."""
-        _counted.check_steps(self._served[0], step, type(self).__name__)
+        _counted.check_steps(self._served[0], step, type(self).__name__, self._is_unordered)
         counted = self._counted
         if counted is None or counted.steps is None:
             return
@@ -342,7 +344,13 @@ class DistributedSampler:
         return SampledBatch(*batch_of(self._at(epoch), epoch, step))
 
     def state_after(self, epoch: int, step: int) -> dict[str, str]:
-        """The state once every rank is done with this step: the same on all of them, for :meth:`load_state_dict`."""
+        """The state once every rank is done with this step: the same on all of them, for :meth:`load_state_dict`.
+
+        Raises:
+            RuntimeError: within an epoch of a ``DataLoader`` with ``in_order=False``, whose steps are others.
+        """
+        if self._is_unordered and 0 < step + 1 < self.steps:
+            raise RuntimeError(f"the state after step {step} of epoch {epoch}: {_sharded.UNORDERED}")
         return self._state(epoch, step + 1)
 
     def _state(self, epoch: int, step: int) -> dict[str, str]:

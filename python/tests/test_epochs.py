@@ -277,3 +277,38 @@ def test_a_copy_has_epochs_of_its_own(index: str) -> None:
     other = pickle.loads(pickle.dumps(dataset))
     assert [ids(loader_of(other, workers, False)) for workers in (1, 0, 1)] == expected(index, [1, 2, 3])
     assert ids(loader) == expected(index, [1])[0]
+
+
+UNORDERED = "in_order=False .* leave it out, or save and go on at the end of an epoch"
+
+
+@pytest.mark.parametrize("kind", ["batches", "samples", "iterable"])
+def test_steps_that_come_in_any_order_have_no_state_within_an_epoch(index: str, kind: str) -> None:
+    dataset = rowdex.torch.Dataset(index, ["id"])
+    options: dict[str, Any] = {"num_workers": 2, "in_order": False, "timeout": 120}
+    steps: Any
+    if kind == "iterable":
+        steps = iterable(index)
+        loader = DataLoader(steps, batch_size=None, **options)
+    elif kind == "batches":
+        steps = rowdex.torch.BatchSampler(dataset, BATCH, **SAMPLING)
+        loader = DataLoader(dataset, batch_sampler=steps, **options)
+    else:
+        steps = rowdex.DistributedSampler(dataset, batch_size=BATCH, **SAMPLING)
+        loader = DataLoader(dataset, batch_size=BATCH, sampler=steps, **options)
+    last = len(expected(index, [0])[0]) - 1
+    for epoch in range(2):
+        for step, _ in enumerate(loader):
+            if step < last:
+                with pytest.raises(RuntimeError, match=UNORDERED):
+                    steps.state_after(epoch, step)
+        state = steps.state_after(epoch, last)
+    load = steps.load_run_state if kind == "iterable" else steps.load_state_dict
+    load(state)
+    rows = [row for batch in ids(loader) for row in batch]
+    assert sorted(rows) == sorted(row for batch in expected(index, [2])[0] for row in batch)
+    # One that was saved in order, of which the rest would come in any.
+    ordered = rowdex.DistributedSampler(dataset, batch_size=BATCH, **SAMPLING)
+    load(ordered.state_after(1, 2))
+    with pytest.raises(RuntimeError, match=f"goes on after 3 steps: {UNORDERED}"):
+        next(iter(loader))

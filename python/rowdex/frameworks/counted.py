@@ -127,16 +127,16 @@ def steps_done(current: Any) -> int:
     return int(current.processed if current.processed == current.ready else current.completed)
 
 
-def check_steps(epoch: int, step: int, name: str) -> None:
+def check_steps(epoch: int, step: int, name: str, is_unordered: bool = False) -> None:
     """Refuses to begin an epoch with a step where steps were counted by nobody who knows which rows they were.
 
     Raises:
-        RuntimeError: if Accelerate skips what was skipped already, or a ``Trainer`` goes on in mid-epoch.
+        RuntimeError: if Accelerate skips what was skipped already, a ``Trainer`` goes on in mid-epoch, or batches are
+            handed out in another order than that of their steps.
     """
-    if "accelerate.data_loader" not in sys.modules:
-        return
-    running = _sharded.running("accelerate.data_loader")
-    skipped = max((getattr(found, "skip_batches", 0) for found, _ in running), default=0)
+    skipped = _skipped()
+    if is_unordered and (step or skipped):
+        raise RuntimeError(f"this {name} goes on after {step or skipped} steps: {_sharded.UNORDERED}")
     if skipped and step:
         raise RuntimeError(
             f"this {name} goes on after {step} steps, from its state, and skip_first_batches() would skip {skipped} "
@@ -153,6 +153,12 @@ def check_steps(epoch: int, step: int, name: str) -> None:
             f"these were: train with {MIXIN}, whose checkpoints do (a get_train_dataloader of your own may stay), or "
             "begin an epoch with ignore_data_skip=True"
         )
+
+
+def _skipped() -> int:
+    """How many batches Accelerate skips of the epoch that begins."""
+    running = _sharded.running("accelerate.data_loader")
+    return max((getattr(found, "skip_batches", 0) for found, _ in running), default=0)
 
 
 def _counting_trainer() -> Any:

@@ -19,6 +19,11 @@ REMEDY = (
     "rowdex.torch.GlobalBatchSampler(...), or do not prepare this DataLoader (Lightning: use_distributed_sampler=False)"
 )
 
+UNORDERED = (
+    "in_order=False of a DataLoader hands batches out as its workers finish them, so nothing says which rows so many "
+    "steps were: leave it out, or save and go on at the end of an epoch"
+)
+
 LOADERS = ("torch.utils.data.dataloader", "torchdata.stateful_dataloader")
 """Where the methods are with which a ``DataLoader`` is iterated over."""
 
@@ -40,11 +45,21 @@ def running(*modules: str) -> Iterator[tuple[Any, str]]:
         frame = frame.f_back
 
 
-def check_begun() -> None:
-    """Raises a ``RuntimeError`` if the epoch that a ``DataLoader`` begins in this thread would not be right."""
+def check_begun() -> bool:
+    """Raises a ``RuntimeError`` if the epoch that a ``DataLoader`` begins in this thread would not be right. Returns
+    whether its batches may come in another order than its steps.
+    """
     begun = _begun()
-    if begun is not None:
-        check(begun)
+    if begun is None:
+        return False
+    check(begun)
+    return is_unordered(begun)
+
+
+def is_unordered(loader: Any) -> bool:
+    """Whether a ``DataLoader``, or its iterator, hands batches out as workers finish them."""
+    workers = getattr(loader, "num_workers", getattr(loader, "_num_workers", 0))
+    return workers > 1 and not getattr(loader, "in_order", getattr(loader, "_in_order", True))
 
 
 def check(loader: Any) -> None:
@@ -81,7 +96,7 @@ def _check_options(loader: Any) -> None:
             f"a DataLoader that makes batches of {loader.batch_size} of the batches of an IterableDataset of rowdex: "
             "write DataLoader(dataset, batch_size=None), and give the dataset the batch size"
         )
-    if loader.num_workers > 1 and not getattr(loader, "in_order", True) and _is_shared(loader):
+    if is_unordered(loader) and _is_shared(loader):
         raise RuntimeError(
             "in_order=False with share='machine': steps belong to workers, as ranks of the shared reader, and would go "
             "to any of them: leave out one of the two"

@@ -184,6 +184,10 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         sampler = self._sampler.sampler
         sampler._check_world()
         sampler._follow()
+        sampler._is_unordered = _sharded.is_unordered(loader)
+        if sampler._is_unordered:
+            first = sampler._steps(sampler.epoch).start if self._go_on is None else self._go_on[1]
+            _counted.check_steps(sampler.epoch, first, type(self).__name__, sampler._is_unordered)
         if spec is not sampler.spec:
             raise RuntimeError(
                 "a state was loaded after the workers of this DataLoader were started: make another DataLoader"
