@@ -114,8 +114,15 @@ def _of_fit(loop: Any, loader: Any) -> Counted:
     progress = loop.epoch_loop.batch_progress
     steps = steps_done(progress.current)
     if progress.is_last_batch and steps == progress.current.ready:
-        return found._replace(epoch=found.epoch + 1, steps=0)
+        # Lightning begins another epoch only if epochs have no more batches now than they had.
+        return found._replace(epoch=found.epoch + 1, steps=0 if steps >= _batches_of_an_epoch(loop) else steps)
     return found._replace(steps=steps)
+
+
+def _batches_of_an_epoch(loop: Any) -> float:
+    """How many batches Lightning takes for an epoch, which it counts when it has begun one."""
+    limits = loop._combined_loader.limits or [0]
+    return float(min(limits) if loop._combined_loader._mode.startswith("min_size") else max(limits))
 
 
 def steps_done(current: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import pathlib
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,21 @@ def test_a_data_loader_goes_on_from_the_end_of_an_epoch(jobs: Jobs, tmp_path: pa
     jobs.run("stops", **options, steps=STEPS, when="end")
     for rank in jobs.run("goes_on", **options, epochs=3):
         assert rank["found"] == rank["plain"][1:]
+
+
+@pytest.mark.parametrize("kind", ["module", "loader", "batches", "samples"])
+def test_the_last_step_of_an_epoch_is_not_taken_for_its_end_where_epochs_have_more_steps_now(
+    jobs: Jobs, tmp_path: pathlib.Path, kind: str
+) -> None:
+    """Lightning goes on after as many batches, and the rows would be those of the next epoch."""
+    options = {"index": INDEX, "kind": kind, "folder": str(tmp_path), "injects": False}
+    jobs.run("stops", **options, steps=STEPS, when="within")
+    outcome = jobs.outcomes("goes_on", **options, world=1, epochs=3)[0]
+    if kind == "module":
+        found = outcome["result"]["found"]
+        assert [sorted(itertools.chain.from_iterable(epoch)) for epoch in found] == [list(range(ROWS))] * 2
+    else:
+        assert f"Lightning goes on after {STEPS} batches of epoch" in outcome["error"]
 
 
 @pytest.mark.parametrize("before, after", [(1, 2), (3, 2)])
