@@ -592,7 +592,7 @@ typedef struct rowdex_range {
 //
 // The rows are those of one of these: `ids`, `ranges`, `list_file`, `list`, `view`, `filter`, `split_side` or `set`.
 // Then only those of `of` are left, those of `or_set` are added, and `complement` takes all others. All sets are out
-// of equally many rows.
+// of equally many rows. A field that the chosen one has no use for is refused by name.
 //
 // The struct and all that it points to may go once the set is made.
 typedef struct rowdex_id_set_options {
@@ -705,7 +705,7 @@ typedef struct rowdex_select_options {
   const char *split_by;
   // The fraction of the rows, or of the keys, that is for validation, from 0 to 1.
   double split_fraction;
-  // Another split for another seed.
+  // Another split for another seed. What belongs to a choice that is not made is refused by name.
   uint64_t split_seed;
   // 1 brings the view that is at `output` up to date with its base, by the choices that it records. Choices here
   // must be zeros.

@@ -103,10 +103,8 @@ unsafe fn builder(index: Index, options: &rowdex_dataset_options) -> Result<Data
     let mut builder = Dataset::builder(index);
     if !options.columns.is_null() {
         // SAFETY: the caller's promise.
-        let columns = unsafe { handle::slice(options.columns, options.num_columns, "options.columns") }?;
-        // SAFETY: as above.
-        let name = |name: &*const c_char| unsafe { handle::text(*name, "options.columns[…]") }.map(str::to_owned);
-        builder = builder.with_columns(columns.iter().map(name).collect::<Result<Vec<_>>>()?);
+        builder =
+            builder.with_columns(unsafe { handle::texts(options.columns, options.num_columns, "options.columns") }?);
     }
     // SAFETY: as above.
     if let Some(root) = unsafe { handle::optional_path(options.root) } {

@@ -4,7 +4,7 @@ use std::ffi::{CStr, OsStr, c_char};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
@@ -148,6 +148,42 @@ pub(super) unsafe fn optional_path<'a>(path: *const c_char) -> Option<&'a Path> 
 pub(super) unsafe fn path<'a>(path: *const c_char, name: &str) -> Result<&'a Path> {
     // SAFETY: the caller's promise.
     unsafe { optional_path(path) }.ok_or_else(|| null(name))
+}
+
+/// The paths that the caller lists.
+///
+/// # Safety
+/// As [`slice`], and each as for [`optional_text`].
+pub(super) unsafe fn paths(strings: *const *const c_char, len: usize, name: &str) -> Result<Vec<PathBuf>> {
+    // SAFETY: the caller's promise.
+    let strings = unsafe { slice(strings, len, name) }?;
+    let name = format!("{name}[…]");
+    // SAFETY: as above.
+    strings.iter().map(|string| unsafe { path(*string, &name) }.map(PathBuf::from)).collect()
+}
+
+/// The texts that the caller lists.
+///
+/// # Safety
+/// As [`slice`], and each as for [`optional_text`].
+pub(super) unsafe fn texts<'a>(strings: *const *const c_char, len: usize, name: &str) -> Result<Vec<&'a str>> {
+    // SAFETY: the caller's promise.
+    let strings = unsafe { slice(strings, len, name) }?;
+    let name = format!("{name}[…]");
+    // SAFETY: as above.
+    strings.iter().map(|string| unsafe { text(*string, &name) }).collect()
+}
+
+/// Refuses the first field that is given and that nothing uses: silence would let the caller believe in it. Each has
+/// its name, whether it is given, and whether it is used.
+pub(super) fn refuse_unused<const N: usize>(fields: [(&str, bool, bool); N], what: &str) -> Result<()> {
+    match fields.into_iter().find(|(_, given, used)| *given && !used) {
+        None => Ok(()),
+        Some((name, ..)) => {
+            Err(invalid(format!("`{name}` says nothing of {what}"))
+                .with_hint("leave it 0 or NULL, or give what it is for"))
+        }
+    }
 }
 
 /// A number that others may change meanwhile, or `None` where the caller gives NULL.

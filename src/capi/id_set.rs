@@ -37,7 +37,7 @@ pub struct rowdex_range {
 ///
 /// The rows are those of one of these: `ids`, `ranges`, `list_file`, `list`, `view`, `filter`, `split_side` or `set`.
 /// Then only those of `of` are left, those of `or_set` are added, and `complement` takes all others. All sets are out
-/// of equally many rows.
+/// of equally many rows. A field that the chosen one has no use for is refused by name.
 ///
 /// The struct and all that it points to may go once the set is made.
 #[repr(C)]
@@ -180,6 +180,7 @@ unsafe fn chosen<'a>(options: &rowdex_id_set_options, list: Option<ArrowArrayStr
     if column.is_some() && side.is_none() {
         return Err(handle::invalid("`split_by` without `split_side`").with_hint("name a side, train or validation"));
     }
+    refuse_needless(options)?;
     let of_index = || Ok(&require(index, "index")?.0);
     let of_dataset = || require(dataset, "dataset")?.one();
     let split = || Split::new(options.split_fraction, options.split_seed);
@@ -206,6 +207,21 @@ unsafe fn chosen<'a>(options: &rowdex_id_set_options, list: Option<ArrowArrayStr
         },
     };
     Ok((only(Cow::Owned(rows), of)?, 0, 0))
+}
+
+/// Refuses what would change nothing of the rows that are asked for.
+fn refuse_needless(options: &rowdex_id_set_options) -> Result<()> {
+    let lists_ids = !options.ids.is_null() || !options.ranges.is_null();
+    let reads_index = !options.list_file.is_null() || !options.list.is_null() || !options.view.is_null();
+    let (splits, reads_column) = (!options.split_side.is_null(), !options.split_by.is_null());
+    let fields = [
+        ("rows", options.rows != 0, lists_ids || (splits && !reads_column)),
+        ("index", !options.index.is_null(), reads_index),
+        ("dataset", !options.dataset.is_null(), !options.filter.is_null() || reads_column),
+        ("split_fraction", options.split_fraction != 0.0, splits),
+        ("split_seed", options.split_seed != 0, splits),
+    ];
+    handle::refuse_unused(fields, "the rows that are asked for")
 }
 
 fn of_list<'a>(listed: ListedRows, of: Option<&rowdex_id_set>) -> Result<Chosen<'a>> {

@@ -2,7 +2,6 @@
 
 use std::ffi::{CString, c_char, c_void};
 use std::mem::MaybeUninit;
-use std::path::PathBuf;
 
 use arrow::ffi::FFI_ArrowSchema;
 
@@ -243,31 +242,15 @@ pub unsafe extern "C" fn rowdex_index_build(
 /// The pointers in `options` are as the header says.
 unsafe fn builder(options: &rowdex_build_options) -> Result<IndexBuilder> {
     // SAFETY: the caller's promise.
-    let inputs = unsafe { handle::slice(options.inputs, options.num_inputs, "options.inputs") }?;
+    let inputs = unsafe { handle::paths(options.inputs, options.num_inputs, "options.inputs") }?;
     // SAFETY: as above.
-    let input = |input: &*const c_char| unsafe { handle::path(*input, "options.inputs[…]") }.map(PathBuf::from);
-    let inputs = inputs.iter().map(input).collect::<Result<Vec<_>>>()?;
+    let parts = unsafe { handle::paths(options.parts, options.num_parts, "options.parts") }?;
     // SAFETY: as above.
-    let parts = unsafe { handle::slice(options.parts, options.num_parts, "options.parts") }?;
+    let from = unsafe { handle::texts(options.renames_from, options.num_renames, "options.renames_from") }?;
     // SAFETY: as above.
-    let part = |part: &*const c_char| unsafe { handle::path(*part, "options.parts[…]") }.map(PathBuf::from);
-    let parts = parts.iter().map(part).collect::<Result<Vec<_>>>()?;
+    let to = unsafe { handle::texts(options.renames_to, options.num_renames, "options.renames_to") }?;
     // SAFETY: as above.
-    let from = unsafe { handle::slice(options.renames_from, options.num_renames, "options.renames_from") }?;
-    // SAFETY: as above.
-    let to = unsafe { handle::slice(options.renames_to, options.num_renames, "options.renames_to") }?;
-    let rename = |(from, to): (&*const c_char, &*const c_char)| {
-        // SAFETY: as above.
-        let from = unsafe { handle::text(*from, "options.renames_from[…]") }?;
-        // SAFETY: as above.
-        Ok((from, unsafe { handle::text(*to, "options.renames_to[…]") }?))
-    };
-    let renames = from.iter().zip(to).map(rename).collect::<Result<Vec<_>>>()?;
-    // SAFETY: as above.
-    let lengths = unsafe { handle::slice(options.lengths, options.num_lengths, "options.lengths") }?;
-    // SAFETY: as above.
-    let length = |length: &*const c_char| unsafe { handle::text(*length, "options.lengths[…]") };
-    let lengths = lengths.iter().map(length).collect::<Result<Vec<_>>>()?;
+    let lengths = unsafe { handle::texts(options.lengths, options.num_lengths, "options.lengths") }?;
     let progress = Progress::new(options.progress, options.progress_userdata);
     let differences = Differences { callback: options.difference, userdata: options.difference_userdata };
     let mut builder = IndexBuilder::new(inputs)
@@ -276,7 +259,7 @@ unsafe fn builder(options: &rowdex_build_options) -> Result<IndexBuilder> {
         .with_overwrite(options.overwrite != 0)
         .with_update(options.update != 0)
         .with_parts(parts)
-        .with_renames(renames)
+        .with_renames(from.into_iter().zip(to))
         .with_lengths(lengths)
         .with_differences(move |difference| differences.tell(&difference.to_string()))
         .with_progress(move |build| progress.tell(build.files_done, build.files, build.rows));

@@ -82,14 +82,12 @@ pub unsafe extern "C" fn rowdex_lengths_note(
             .with_store_options(store.clone())
             .with_progress(move |done| progress.tell(done.files_done, done.files, done.rows));
         // SAFETY: as above.
-        for column in unsafe { handle::slice(options.columns, options.num_columns, "options.columns") }? {
-            // SAFETY: as above.
-            builder = builder.with_column(unsafe { handle::text(*column, "options.columns[…]") }?);
+        for column in unsafe { handle::texts(options.columns, options.num_columns, "options.columns") }? {
+            builder = builder.with_column(column);
         }
         // SAFETY: as above.
-        for name in unsafe { handle::slice(options.removed, options.num_removed, "options.removed") }? {
-            // SAFETY: as above.
-            builder = builder.without(unsafe { handle::text(*name, "options.removed[…]") }?);
+        for name in unsafe { handle::texts(options.removed, options.num_removed, "options.removed") }? {
+            builder = builder.without(name);
         }
         // SAFETY: as above.
         let list = unsafe { handle::optional_path(options.given_list) };

@@ -65,7 +65,7 @@ pub struct rowdex_select_options {
     pub split_by: *const c_char,
     /// The fraction of the rows, or of the keys, that is for validation, from 0 to 1.
     pub split_fraction: f64,
-    /// Another split for another seed.
+    /// Another split for another seed. What belongs to a choice that is not made is refused by name.
     pub split_seed: u64,
     /// 1 brings the view that is at `output` up to date with its base, by the choices that it records. Choices here
     /// must be zeros.
@@ -165,6 +165,15 @@ unsafe fn recorded_base(view: &Path, options: &rowdex_select_options) -> Result<
 /// # Safety
 /// The pointers in `options` are as the header says.
 unsafe fn choices(mut select: Select, options: &rowdex_select_options) -> Result<Select> {
+    let (splits, by_column) = (!options.split_side.is_null(), !options.split_by.is_null());
+    let fields = [
+        ("options.kept_note", !options.kept_note.is_null(), !options.kept.is_null()),
+        ("options.sample_seed", options.sample_seed != 0, options.sample != 0.0),
+        ("options.split_by", by_column, splits),
+        ("options.split_fraction", options.split_fraction != 0.0, splits),
+        ("options.split_seed", options.split_seed != 0, splits),
+    ];
+    handle::refuse_unused(fields, "the rows that are chosen")?;
     select = select.with_overwrite(options.overwrite != 0);
     // SAFETY: the caller's promise.
     if let Some(list) = unsafe { handle::optional_path(options.rows_file) } {
@@ -181,19 +190,16 @@ unsafe fn choices(mut select: Select, options: &rowdex_select_options) -> Result
         select = select.kept((*kept.0).clone(), note.unwrap_or_default());
     }
     // SAFETY: as above.
-    for view in unsafe { handle::slice(options.and_views, options.num_and, "options.and_views") }? {
-        // SAFETY: as above.
-        select = select.and(require(unsafe { view.as_ref() }, "options.and_views[…]")?.0.clone());
+    for view in unsafe { views(options.and_views, options.num_and, "options.and_views") }? {
+        select = select.and(view);
     }
     // SAFETY: as above.
-    for view in unsafe { handle::slice(options.not_views, options.num_not, "options.not_views") }? {
-        // SAFETY: as above.
-        select = select.not(require(unsafe { view.as_ref() }, "options.not_views[…]")?.0.clone());
+    for view in unsafe { views(options.not_views, options.num_not, "options.not_views") }? {
+        select = select.not(view);
     }
     // SAFETY: as above.
-    for view in unsafe { handle::slice(options.or_views, options.num_or, "options.or_views") }? {
-        // SAFETY: as above.
-        select = select.or(require(unsafe { view.as_ref() }, "options.or_views[…]")?.0.clone());
+    for view in unsafe { views(options.or_views, options.num_or, "options.or_views") }? {
+        select = select.or(view);
     }
     if options.sample != 0.0 {
         select = select.sample(options.sample, options.sample_seed);
@@ -219,6 +225,16 @@ unsafe fn choices(mut select: Select, options: &rowdex_select_options) -> Result
         select = select.with_store_options(unsafe { store_options(options.store, "options.store") }?);
     }
     Ok(select)
+}
+
+/// # Safety
+/// There are `len` indexes, as the header says.
+unsafe fn views(first: *const *const rowdex_index, len: usize, name: &str) -> Result<Vec<Index>> {
+    // SAFETY: the caller's promise.
+    let views = unsafe { handle::slice(first, len, name) }?;
+    let name = format!("{name}[…]");
+    // SAFETY: as above.
+    views.iter().map(|view| Ok(require(unsafe { view.as_ref() }, &name)?.0.clone())).collect()
 }
 
 #[cfg(feature = "filter")]

@@ -52,6 +52,17 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   FAILS(SET(.rows = 5, .split_by = "id"), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
   FAILS(SET(.rows = 9, .ids = ids, .split_by = "id"), ROWDEX_STATUS_INVALID_ARGUMENT, "`split_side`");
   FAILS(SET(.rows = 5, .ids = ids, .set = set), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
+  /* What would change nothing. */
+  FAILS(SET(.rows = 5, .set = set), ROWDEX_STATUS_INVALID_ARGUMENT, "`rows`");
+  FAILS(SET(.rows = 5, .index = index, .view = index), ROWDEX_STATUS_INVALID_ARGUMENT, "`rows`");
+  FAILS(SET(.rows = 5, .dataset = dataset, .split_by = "id", .split_side = "train"), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "`rows`");
+  FAILS(SET(.rows = 9, .ids = ids, .num_ids = 1, .index = index), ROWDEX_STATUS_INVALID_ARGUMENT, "`index`");
+  FAILS(SET(.index = index, .dataset = dataset, .filter = "id > 3"), ROWDEX_STATUS_INVALID_ARGUMENT, "`index`");
+  FAILS(SET(.dataset = dataset, .set = set), ROWDEX_STATUS_INVALID_ARGUMENT, "`dataset`");
+  FAILS(SET(.rows = 5, .dataset = dataset, .split_side = "train"), ROWDEX_STATUS_INVALID_ARGUMENT, "`dataset`");
+  FAILS(SET(.set = set, .split_fraction = 0.5), ROWDEX_STATUS_INVALID_ARGUMENT, "`split_fraction`");
+  FAILS(SET(.set = set, .split_seed = 5), ROWDEX_STATUS_INVALID_ARGUMENT, "`split_seed`");
   FAILS(rowdex_id_set_new(NULL, NULL, &no_set, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
   IS_NULL(rowdex_id_set_new(NULL, NULL, NULL, &error), "set");
 #undef SET

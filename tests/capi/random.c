@@ -192,10 +192,10 @@ static void make_a_set(void) {
   size_t count = some_rows(rows, below(2));
   rowdex_range ranges[2] = {{number(DEMO_ROWS), number(DEMO_ROWS)}, {number(DEMO_ROWS), number(DEMO_ROWS)}};
   uint64_t of = below(3) ? DEMO_ROWS : number(1 << 20);
-  rowdex_id_set_options options = {.struct_size = size_of(sizeof options), .rows = of};
+  rowdex_id_set_options options = {.struct_size = size_of(sizeof options)};
   switch (below(8)) {
-    case 0: options.ids = rows, options.num_ids = count; break;
-    case 1: options.ranges = ranges, options.num_ranges = below(3); break;
+    case 0: options.rows = of, options.ids = rows, options.num_ids = count; break;
+    case 1: options.rows = of, options.ranges = ranges, options.num_ranges = below(3); break;
     case 2:
       options.rows = below(4) ? DEMO_ROWS : of % (1 << 20);
       options.split_side = word(), options.split_fraction = (double)below(12) / 10 - 0.1, options.split_seed = next();
@@ -212,6 +212,9 @@ static void make_a_set(void) {
   if (below(8) == 0) options.of = any_set();
   if (below(8) == 0) options.or_set = any_set();
   if (below(8) == 0) options.complement = 1;
+  if (below(16) == 0) options.rows = of;
+  if (below(16) == 0) options.index = any_index();
+  if (below(16) == 0) options.dataset = any_dataset();
   if (!well(rowdex_id_set_new(&options, NULL, &set, &error), &error)) return;
   CHECK(set != NULL && rowdex_id_set_len(set) <= rowdex_id_set_rows(set));
   size_t filled = 0;
