@@ -5,6 +5,7 @@
 
 mod difference;
 mod discover;
+mod footers;
 mod found;
 mod lengths;
 mod listing;
@@ -104,6 +105,21 @@ pub struct BuildReport {
     pub index_bytes: u64,
     /// How often a file was named that was named already: it is in the index once.
     pub repeated_files: u64,
+}
+
+impl BuildReport {
+    const NOTHING: Self = Self {
+        files: 0,
+        kept_files: 0,
+        read_files: 0,
+        requests: 0,
+        footer_bytes: 0,
+        row_groups: 0,
+        rows: 0,
+        source_rows: 0,
+        index_bytes: 0,
+        repeated_files: 0,
+    };
 }
 
 impl IndexBuilder {

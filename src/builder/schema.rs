@@ -63,6 +63,20 @@ struct Difference {
     what: String,
 }
 
+impl Difference {
+    /// Why files that differ so from the first one have no schema in common.
+    fn refused(self, first: &str, mode: SchemaMode) -> Error {
+        let error = Error::new(ErrorKind::Schema, format!("{}, compared with {first}", self.what));
+        let error = error.with_column(self.path);
+        match mode {
+            SchemaMode::Strict => {
+                error.with_remedies("make the files alike, or merge their columns ({})", &[Remedy::UnionSchema])
+            }
+            SchemaMode::Union => error.with_hint("no type holds the values of both: make the files alike"),
+        }
+    }
+}
+
 impl Merged {
     pub(super) fn new(mode: SchemaMode) -> Self {
         Self { mode, schema: None, last: None, differences: Differences::default() }
@@ -107,37 +121,13 @@ impl Merged {
                 .with_remedies("leave partitions out ({})", &[Remedy::NoPartitions]));
         }
         if let Some(repeated) = repeated(schema.fields()) {
-            let mut old = renamed.iter().filter(|(_, new)| new == repeated).map(|(old, _)| old);
-            if let Some(first) = old.next() {
-                let message = match old.next() {
-                    Some(second) => {
-                        format!("the file has the columns {first:?} and {second:?}, which both get this name")
-                    }
-                    None => format!("the file has this column, and another one, {first:?}, that gets its name"),
-                };
-                return Err(Error::new(ErrorKind::Schema, message)
-                    .with_file(path)
-                    .with_column(repeated)
-                    .with_hint(format!("rename {first:?} to a name that no file has, or not at all")));
-            }
-            return Err(Error::new(ErrorKind::Schema, "two columns have this name")
-                .with_file(path)
-                .with_column(repeated)
-                .with_hint("write the file with distinct column names"));
+            return Err(named_twice(repeated, renamed).with_file(path));
         }
         match &mut self.schema {
             None => self.schema = Some((path.to_owned(), schema.as_ref().clone())),
             Some((first, merged)) => {
-                let fields = merge_fields(merged.fields(), schema.fields(), self.mode, true).map_err(|difference| {
-                    let error = Error::new(ErrorKind::Schema, format!("{}, compared with {first}", difference.what))
-                        .with_file(path)
-                        .with_column(difference.path);
-                    match self.mode {
-                        SchemaMode::Strict => error
-                            .with_remedies("make the files alike, or merge their columns ({})", &[Remedy::UnionSchema]),
-                        SchemaMode::Union => error.with_hint("no type holds the values of both: make the files alike"),
-                    }
-                })?;
+                let fields = merge_fields(merged.fields(), schema.fields(), self.mode, true)
+                    .map_err(|difference| difference.refused(first, self.mode).with_file(path))?;
                 let mut metadata = merged.metadata().clone();
                 metadata.retain(|key, value| schema.metadata().get(key) == Some(value));
                 *merged = Schema::new_with_metadata(fields, metadata);
@@ -162,6 +152,24 @@ impl Merged {
         let fields: Fields = fields.iter().cloned().chain(partitions.fields()).collect();
         Ok(Arc::new(Schema::new_with_metadata(fields, metadata)))
     }
+}
+
+/// What is wrong where two columns of a file are called the same, perhaps only since they were renamed.
+fn named_twice(name: &str, renamed: &[(String, String)]) -> Error {
+    let mut old = renamed.iter().filter(|(_, new)| new == name).map(|(old, _)| old);
+    let (message, hint) = match (old.next(), old.next()) {
+        (None, _) => ("two columns have this name".to_owned(), "write the file with distinct column names".to_owned()),
+        (Some(first), other) => {
+            let message = match other {
+                Some(second) => {
+                    format!("the file has the columns {first:?} and {second:?}, which both get this name")
+                }
+                None => format!("the file has this column, and another one, {first:?}, that gets its name"),
+            };
+            (message, format!("rename {first:?} to a name that no file has, or not at all"))
+        }
+    };
+    Error::new(ErrorKind::Schema, message).with_column(name).with_hint(hint)
 }
 
 fn repeated(fields: &Fields) -> Option<&str> {

@@ -74,19 +74,7 @@ impl Contents {
         let text = text(envelope.require(id::STRINGS)?, "STRINGS")?;
         let footers = envelope.stored(id::FOOTERS);
 
-        let files = Table::<FileRecord>::new(envelope.require(id::FILES)?, files)?;
-        let mut counted = 0_u64;
-        for file in files.as_slice() {
-            let path = check_file(file, counted, text, footers.len())?;
-            counted = counted.saturating_add(u64::from(file.row_groups.get()));
-            if counted > row_groups {
-                return Err(invalid(format!("{path}: the files have more row groups than the index")));
-            }
-        }
-        if counted != row_groups {
-            return Err(invalid(format!("the files have {counted} row groups, the index {row_groups}")));
-        }
-
+        let files = checked_files(envelope, (files, row_groups), (text, footers.len()))?;
         let groups = Table::<RowGroupRecord>::new(envelope.require(id::ROW_GROUPS)?, row_groups)?;
         check_row_groups(files.as_slice(), groups.as_slice(), rows)?;
         let guide_shift = meta.guide_shift.get();
@@ -97,15 +85,9 @@ impl Contents {
         check_guide(guide.as_slice(), guide_shift, groups.as_slice())?;
 
         let selections = selections(envelope, groups.as_slice())?;
-        let source_rows = match &selections {
-            None => Some(rows),
-            Some(selections) => {
-                let mut sizes = selections.records.as_slice().iter().map(|record| record.source_rows.get());
-                sizes.try_fold(0, u64::checked_add)
-            }
-        };
-        if source_rows.is_none_or(|sum| sum != meta.source_rows.get() || sum >= MAX_ROWS) {
-            return Err(invalid(format!("the row groups do not add up to {} source rows", meta.source_rows)));
+        let source_rows = meta.source_rows.get();
+        if counted_source_rows(rows, selections.as_ref()).is_none_or(|sum| sum != source_rows || sum >= MAX_ROWS) {
+            return Err(invalid(format!("the row groups do not add up to {source_rows} source rows")));
         }
 
         let schema = schema::decode(&envelope.require(id::SCHEMA)?.bytes)?;
@@ -116,7 +98,7 @@ impl Contents {
         let build_info = build_info.unwrap_or_default().to_owned();
         Ok(Self {
             rows,
-            source_rows: meta.source_rows.get(),
+            source_rows,
             guide_shift,
             files,
             row_groups: groups,
@@ -168,6 +150,34 @@ fn resolve(text: &str, at: StringRef) -> Result<Option<&str>> {
     string
         .map(Some)
         .ok_or_else(|| invalid(format!("a string of {} bytes at byte {} is not in STRINGS", at.length, at.offset)))
+}
+
+/// The table of the files, which have so many row groups together. `strings` is what they refer to, and `footers` the
+/// length of the footers.
+fn checked_files(
+    envelope: &Envelope,
+    (files, row_groups): (u64, u64),
+    (strings, footers): (&str, u64),
+) -> Result<Table<FileRecord>> {
+    let files = Table::<FileRecord>::new(envelope.require(id::FILES)?, files)?;
+    let mut counted = 0_u64;
+    for file in files.as_slice() {
+        let path = check_file(file, counted, strings, footers)?;
+        counted = counted.saturating_add(u64::from(file.row_groups.get()));
+        if counted > row_groups {
+            return Err(invalid(format!("{path}: the files have more row groups than the index")));
+        }
+    }
+    if counted != row_groups {
+        return Err(invalid(format!("the files have {counted} row groups, the index {row_groups}")));
+    }
+    Ok(files)
+}
+
+/// How many rows the row groups have, those included that are not served; `None` for more than there are numbers.
+fn counted_source_rows(rows: u64, selections: Option<&Selections>) -> Option<u64> {
+    let Some(selections) = selections else { return Some(rows) };
+    selections.records.as_slice().iter().map(|record| record.source_rows.get()).try_fold(0, u64::checked_add)
 }
 
 fn check_file<'a>(file: &FileRecord, first_row_group: u64, text: &'a str, footers: u64) -> Result<&'a str> {

@@ -284,26 +284,8 @@ impl<W: Write + Seek> IndexWriter<W> {
     /// Writes all tables and, last of all, the header; returns what was written to, flushed.
     pub fn finish(mut self, summary: &Summary<'_>) -> Result<W> {
         check_root(summary.root)?;
-        let columns = summary.partition_columns.len();
-        if self.partition_values.len() != columns * self.files.len() {
-            return Err(misuse("every file needs one value for each partition column"));
-        }
-        let root = RootRecord {
-            kind: U32::new(match summary.root.kind {
-                RootKind::RelativeToIndex => 0,
-                RootKind::Absolute => 1,
-            }),
-            reserved: U32::new(0),
-            path: self.string(&summary.root.path)?,
-        };
-        let mut partitions = Vec::with_capacity(columns + self.partition_values.len());
-        for name in summary.partition_columns {
-            if summary.schema.field_with_name(name).is_err() {
-                return Err(misuse("every partition column must be in the schema"));
-            }
-            partitions.push(self.string(name)?);
-        }
-        partitions.append(&mut self.partition_values);
+        let root = self.root(summary.root)?;
+        let partitions = self.partitions(summary)?;
         let mut renames = Vec::with_capacity(2 * summary.renames.pairs().len());
         for (old, new) in summary.renames.pairs() {
             renames.extend([self.string(old)?, self.string(new)?]);
@@ -332,7 +314,7 @@ impl<W: Write + Seek> IndexWriter<W> {
         self.out.section(id::ROW_GROUPS, CRITICAL, &row_groups)?;
         self.out.section(id::GUIDE, CRITICAL, &guide)?;
         self.out.section(id::SCHEMA, CRITICAL, &schema::encode(summary.schema)?)?;
-        if columns > 0 {
+        if !summary.partition_columns.is_empty() {
             self.out.section(id::PARTITIONS, CRITICAL, &partitions)?;
         }
         self.out.section(id::ROOT, CRITICAL, &[root])?;
@@ -346,6 +328,31 @@ impl<W: Write + Seek> IndexWriter<W> {
         }
         self.out.section(id::BUILD_INFO, 0, summary.build_info.as_bytes())?;
         self.out.close(MINOR)
+    }
+
+    fn root(&mut self, root: &Root) -> Result<RootRecord> {
+        let kind = match root.kind {
+            RootKind::RelativeToIndex => 0,
+            RootKind::Absolute => 1,
+        };
+        Ok(RootRecord { kind: U32::new(kind), reserved: U32::new(0), path: self.string(&root.path)? })
+    }
+
+    /// The names of the partition columns, and the values of all files.
+    fn partitions(&mut self, summary: &Summary<'_>) -> Result<Vec<StringRef>> {
+        let columns = summary.partition_columns.len();
+        if self.partition_values.len() != columns * self.files.len() {
+            return Err(misuse("every file needs one value for each partition column"));
+        }
+        let mut partitions = Vec::with_capacity(columns + self.partition_values.len());
+        for name in summary.partition_columns {
+            if summary.schema.field_with_name(name).is_err() {
+                return Err(misuse("every partition column must be in the schema"));
+            }
+            partitions.push(self.string(name)?);
+        }
+        partitions.append(&mut self.partition_values);
+        Ok(partitions)
     }
 
     fn string(&mut self, string: &str) -> Result<StringRef> {

@@ -5,6 +5,8 @@
 //! ask for gigabytes in each of these ways, and an allocation that fails ends the process. So the same numbers are
 //! read here first.
 
+mod header;
+
 use std::io::Read;
 use std::ops::Range;
 
@@ -12,8 +14,9 @@ use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};
 
 use super::lengths::spelled_out;
-use super::thrift::{BINARY, FALSE, I32, I64, Reader, STRUCT, TRUE};
+use super::thrift::Reader;
 use super::unpack::{self, Unpacker};
+use header::{DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, Header, INDEX_PAGE, RLE, encoding, read_header};
 
 /// Why a column chunk is not handed to the decoder.
 #[derive(Debug, PartialEq, Eq)]
@@ -87,6 +90,13 @@ pub(super) struct Chunk {
     pub(super) limit: u64,
 }
 
+impl Chunk {
+    fn page_too_large(&self, bytes: u64) -> Refusal {
+        let limit = self.page_limit;
+        Refusal::TooLarge(format!("a page expands to {bytes} bytes, more than the {limit} allowed"))
+    }
+}
+
 /// A page, as its header describes it.
 #[derive(Debug, Clone)]
 pub(super) struct Page {
@@ -130,71 +140,6 @@ pub(super) enum PageKind {
     },
 }
 
-#[derive(Debug, Default)]
-struct Header {
-    kind: Option<i32>,
-    uncompressed: Option<i32>,
-    compressed: Option<i32>,
-    values: Option<i32>,
-    encoding: Option<i32>,
-    /// Of a version 1 page: the encodings of its repetition and definition levels.
-    level_encodings: (Option<i32>, Option<i32>),
-    /// Of a version 2 page: bytes of its levels, which are never compressed, and whether the rest is.
-    levels: Option<u64>,
-    plain: bool,
-    /// Of a version 2 page: bytes of its definition and of its repetition levels.
-    level_bytes: [Option<i32>; 2],
-    /// Of a version 2 page: nulls and rows.
-    counts: [Option<i32>; 2],
-    checksum: Option<i32>,
-    /// Whether there is something in it that no writer puts there, of which the parquet crate may think otherwise.
-    is_odd: bool,
-}
-
-impl Header {
-    /// The page that lies there; `None` if it has something that only the parquet crate makes sense of.
-    fn page(&self, start: usize, body: Range<usize>) -> Option<Page> {
-        let number = |number: Option<i32>| usize::try_from(number?).ok();
-        let of_levels = |encoding: Option<i32>| matches!(encoding, Some(RLE | BIT_PACKED));
-        let kind = match self.kind? {
-            _ if self.is_odd => return None,
-            DICTIONARY_PAGE if self.levels.is_none() => PageKind::Dictionary,
-            DATA_PAGE if of_levels(self.level_encodings.0) && of_levels(self.level_encodings.1) => PageKind::First,
-            DATA_PAGE_V2 => {
-                let [definition, repetition] = self.level_bytes;
-                let [nulls, rows] = self.counts;
-                number(rows)?;
-                PageKind::Second {
-                    repetition_bytes: number(repetition)?,
-                    definition_bytes: number(definition)?,
-                    nulls: number(nulls)?,
-                    is_plain: self.plain,
-                }
-            }
-            _ => return None,
-        };
-        Some(Page {
-            start,
-            body,
-            expanded: number(self.uncompressed)?,
-            checksum: self.checksum.map(|checksum| checksum as u32),
-            values: number(self.values)?,
-            encoding: encoding(self.encoding?)?,
-            kind,
-        })
-    }
-}
-
-/// The number of the encoding that levels have in all but old files.
-const RLE: i32 = 3;
-/// The one that they have in old files, and levels that are not there in some others.
-const BIT_PACKED: i32 = 4;
-
-const DATA_PAGE: i32 = 0;
-const INDEX_PAGE: i32 = 1;
-const DICTIONARY_PAGE: i32 = 2;
-const DATA_PAGE_V2: i32 = 3;
-
 /// Checks the pages that lie one behind the other in `bytes`, adds them to `tally`, and says where they are.
 pub(super) fn walk(bytes: &[u8], chunk: &Chunk, tally: &mut Tally, found: &mut dyn FnMut(Page)) -> Result<(), Refusal> {
     let mut at = 0;
@@ -231,12 +176,8 @@ pub(super) fn walk(bytes: &[u8], chunk: &Chunk, tally: &mut Tally, found: &mut d
 
 fn page(header: &Header, body: &[u8], uncompressed: u64, chunk: &Chunk, tally: &mut Tally) -> Result<(), Refusal> {
     let Some(kind @ (DATA_PAGE | DICTIONARY_PAGE | DATA_PAGE_V2)) = header.kind else { return Ok(()) };
-    let too_large = |bytes: u64| {
-        let limit = chunk.page_limit;
-        Err(Refusal::TooLarge(format!("a page expands to {bytes} bytes, more than the {limit} allowed")))
-    };
     if uncompressed > chunk.page_limit {
-        return too_large(uncompressed);
+        return Err(chunk.page_too_large(uncompressed));
     }
     let values = u64::try_from(header.values.unwrap_or(-1))
         .map_err(|_| Refusal::Damaged("a page does not say how many values it has".into()))?;
@@ -259,34 +200,48 @@ fn page(header: &Header, body: &[u8], uncompressed: u64, chunk: &Chunk, tally: &
         tally.rows = tally.rows.saturating_add(rows.unwrap_or(0));
         tally.has_untold_rows |= rows.is_none();
         tally.data += uncompressed;
-        let encoding = header.encoding.and_then(encoding);
-        let levels = [(chunk.max_levels.0, header.level_encodings.0), (chunk.max_levels.1, header.level_encodings.1)];
-        let rare = |(highest, encoding): (i16, Option<i32>)| kind == DATA_PAGE && highest > 0 && encoding != Some(RLE);
-        tally.has_rare |= encoding.is_none() || levels.into_iter().any(rare);
-        tally.encodings |= header.encoding.and_then(|number| 1_u16.checked_shl(number.try_into().ok()?)).unwrap_or(0);
-        match encoding {
-            Some(Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) if chunk.has_booleans => {
-                return Err(Refusal::Damaged("a page of booleans refers to a dictionary, which has none".into()));
-            }
-            Some(Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) => tally.referring += values,
-            Some(Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY) => {
-                let prefixed = encoding == Some(Encoding::DELTA_BYTE_ARRAY);
-                // Lengths of what values share with the one before are kept until those of the rest are met.
-                if prefixed && values.saturating_mul(4) > chunk.page_limit {
-                    return too_large(values.saturating_mul(4));
-                }
-                let plain = expand(packed, packed_size, header.plain, chunk)?;
-                let data = if header.levels.is_some() { Some(&*plain) } else { after_levels(&plain, chunk.max_levels) };
-                let data = data.ok_or_else(|| Refusal::Damaged("a page ends inside its levels".into()))?;
-                tally.spelled_out += spelled_out(data, values, prefixed)
-                    .ok_or_else(|| Refusal::Damaged("the lengths of a delta-encoded page do not make sense".into()))?;
-            }
-            _ => {}
-        }
+        values_of(header, values, (packed, packed_size), chunk, tally)?;
     }
     let total = tally.data.saturating_add(tally.dictionary);
     if total > chunk.limit {
         return Err(Refusal::TooLarge(format!("its pages expand to more than the {} bytes allowed", chunk.limit)));
+    }
+    Ok(())
+}
+
+/// Counts what the values of a page with data take, which follow its levels in `packed`, of so many bytes when it is
+/// decompressed.
+fn values_of(
+    header: &Header,
+    values: u64,
+    (packed, packed_size): (&[u8], u64),
+    chunk: &Chunk,
+    tally: &mut Tally,
+) -> Result<(), Refusal> {
+    let encoding = header.encoding.and_then(encoding);
+    let levels = [(chunk.max_levels.0, header.level_encodings.0), (chunk.max_levels.1, header.level_encodings.1)];
+    let is_v1 = header.kind == Some(DATA_PAGE);
+    let rare = |(highest, encoding): (i16, Option<i32>)| is_v1 && highest > 0 && encoding != Some(RLE);
+    tally.has_rare |= encoding.is_none() || levels.into_iter().any(rare);
+    tally.encodings |= header.encoding.and_then(|number| 1_u16.checked_shl(number.try_into().ok()?)).unwrap_or(0);
+    match encoding {
+        Some(Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) if chunk.has_booleans => {
+            return Err(Refusal::Damaged("a page of booleans refers to a dictionary, which has none".into()));
+        }
+        Some(Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) => tally.referring += values,
+        Some(Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY) => {
+            let prefixed = encoding == Some(Encoding::DELTA_BYTE_ARRAY);
+            // Lengths of what values share with the one before are kept until those of the rest are met.
+            if prefixed && values.saturating_mul(4) > chunk.page_limit {
+                return Err(chunk.page_too_large(values.saturating_mul(4)));
+            }
+            let plain = expand(packed, packed_size, header.plain, chunk)?;
+            let data = if header.levels.is_some() { Some(&*plain) } else { after_levels(&plain, chunk.max_levels) };
+            let data = data.ok_or_else(|| Refusal::Damaged("a page ends inside its levels".into()))?;
+            tally.spelled_out += spelled_out(data, values, prefixed)
+                .ok_or_else(|| Refusal::Damaged("the lengths of a delta-encoded page do not make sense".into()))?;
+        }
+        _ => {}
     }
     Ok(())
 }
@@ -304,114 +259,6 @@ fn rows_of(header: &Header, values: u64, chunk: &Chunk) -> Result<Option<u64>, R
         return Err(Refusal::Damaged(message));
     }
     Ok(Some(rows))
-}
-
-fn encoding(number: i32) -> Option<Encoding> {
-    Some(match number {
-        0 => Encoding::PLAIN,
-        RLE => Encoding::RLE,
-        5 => Encoding::DELTA_BINARY_PACKED,
-        9 => Encoding::BYTE_STREAM_SPLIT,
-        2 => Encoding::PLAIN_DICTIONARY,
-        6 => Encoding::DELTA_LENGTH_BYTE_ARRAY,
-        7 => Encoding::DELTA_BYTE_ARRAY,
-        8 => Encoding::RLE_DICTIONARY,
-        _ => return None,
-    })
-}
-
-fn read_header(reader: &mut Reader<'_>) -> Option<Header> {
-    let mut header = Header::default();
-    let mut last = 0;
-    loop {
-        let before = last;
-        let Some((kind, id)) = reader.field(&mut last)? else { return Some(header) };
-        header.is_odd |= id <= before;
-        match (id, kind) {
-            (1, I32) => header.kind = Some(reader.i32()?),
-            (2, I32) => header.uncompressed = Some(reader.i32()?),
-            (3, I32) => header.compressed = Some(reader.i32()?),
-            (4, I32) => header.checksum = Some(reader.i32()?),
-            (5 | 7 | 8, STRUCT) => read_details(reader, id, &mut header)?,
-            // The same id with another type would be read as something else by a parser that does not look.
-            (1..=3 | 5 | 7 | 8, _) => return None,
-            _ => {
-                header.is_odd = true;
-                reader.skip_value(kind)?;
-            }
-        }
-    }
-}
-
-/// Reads the part of a header that belongs to one kind of page; only the part of the page's own kind counts.
-fn read_details(reader: &mut Reader<'_>, part: i16, header: &mut Header) -> Option<()> {
-    let mine = header.kind
-        == Some(match part {
-            5 => DATA_PAGE,
-            7 => DICTIONARY_PAGE,
-            _ => DATA_PAGE_V2,
-        });
-    header.is_odd |= !mine;
-    let encoding_id = if part == 8 { 4 } else { 2 };
-    let mut levels = 0u64;
-    let mut last = 0;
-    loop {
-        let before = last;
-        let Some((kind, id)) = reader.field(&mut last)? else { break };
-        header.is_odd |= id <= before;
-        match (id, kind) {
-            (1, I32) => {
-                let values = reader.i32()?;
-                header.values = if mine { Some(values) } else { header.values };
-            }
-            (id, I32) if id == encoding_id => {
-                let encoding = reader.i32()?;
-                header.encoding = if mine { Some(encoding) } else { header.encoding };
-            }
-            (3, I32) if part == 5 => {
-                let encoding = reader.i32()?;
-                header.level_encodings.1 = if mine { Some(encoding) } else { header.level_encodings.1 };
-            }
-            (4, I32) if part == 5 => {
-                let encoding = reader.i32()?;
-                header.level_encodings.0 = if mine { Some(encoding) } else { header.level_encodings.0 };
-            }
-            (5 | 6, I32) if part == 8 => {
-                let bytes = reader.i32()?;
-                header.level_bytes[id as usize - 5] = Some(bytes);
-                levels += u64::try_from(bytes).ok()?;
-            }
-            (2 | 3, I32) if part == 8 => header.counts[id as usize - 2] = Some(reader.i32()?),
-            (7, FALSE) if part == 8 => header.plain = true,
-            (7, TRUE) if part == 8 => header.plain = false,
-            // Whether a dictionary is sorted.
-            (3, TRUE | FALSE) if part == 7 => {}
-            (5, STRUCT) if part == 5 => header.is_odd |= !are_statistics(reader)?,
-            (8, STRUCT) if part == 8 => header.is_odd |= !are_statistics(reader)?,
-            (1, _) => return None,
-            (id, _) if id == encoding_id => return None,
-            _ => {
-                header.is_odd = true;
-                reader.skip_value(kind)?;
-            }
-        }
-    }
-    if part == 8 {
-        // The decoder heeds these whatever kind of page it is.
-        header.levels = Some(levels);
-    }
-    Some(())
-}
-
-/// Passes by a structure, and says whether it has nothing but what statistics have.
-fn are_statistics(reader: &mut Reader<'_>) -> Option<bool> {
-    let (mut last, mut are) = (0, true);
-    loop {
-        let before = last;
-        let Some((kind, id)) = reader.field(&mut last)? else { return Some(are) };
-        are &= id > before && matches!((id, kind), (1 | 2 | 5 | 6, BINARY) | (3 | 4 | 9, I64) | (7 | 8, TRUE | FALSE));
-        reader.skip_value(kind)?;
-    }
 }
 
 /// Makes sure that decompressing cannot pass the size that the page declares.

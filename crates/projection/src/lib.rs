@@ -1,6 +1,7 @@
 //! Which columns to serve.
 
 mod renames;
+mod unknown;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 pub use renames::Renames;
+pub use unknown::unknown;
 
 /// The columns to serve, resolved once against the dataset's schema.
 ///
@@ -308,62 +310,6 @@ fn prune(field: &FieldRef, pick: &Pick) -> FieldRef {
     Arc::new(field.as_ref().clone().with_data_type(data_type))
 }
 
-/// The error for a column that is not there, with the one that was probably meant and those that exist.
-pub fn unknown(schema: &Schema, path: &str) -> Error {
-    const SHOWN: usize = 20;
-    let mut names = Vec::new();
-    for field in schema.fields() {
-        paths(field, "", &mut names);
-    }
-    let near = names.iter().map(|name| (distance(name, path), name)).min();
-    let near = near.filter(|(distance, _)| *distance <= path.chars().count() / 3 + 1);
-    let meant = near.map_or(String::new(), |(_, name)| format!("did you mean {name:?}? "));
-    let more = names.len().saturating_sub(SHOWN);
-    names.truncate(SHOWN);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let hint = format!("{meant}the columns are: {}{more}", names.join(", "));
-    Error::new(ErrorKind::InvalidArgument, "there is no such column").with_column(path).with_hint(hint)
-}
-
-/// The paths by which a field and those below it can be asked for.
-fn paths(field: &Field, above: &str, names: &mut Vec<String>) {
-    let path = if above.is_empty() { field.name().clone() } else { format!("{above}.{}", field.name()) };
-    names.push(path.clone());
-    let mut data_type = field.data_type();
-    loop {
-        match data_type {
-            DataType::Struct(fields) => {
-                fields.iter().for_each(|child| paths(child, &path, names));
-                return;
-            }
-            DataType::Map(entries, _) => match children(entries.data_type()) {
-                [_, value] => data_type = value.data_type(),
-                _ => return,
-            },
-            _ => match children(data_type).first() {
-                Some(child) => data_type = child.data_type(),
-                None => return,
-            },
-        }
-    }
-}
-
-/// Edits between two names, letter case aside.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().flat_map(char::to_lowercase).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().flat_map(char::to_lowercase).enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -396,7 +342,7 @@ mod tests {
         let mut text = Vec::new();
         for field in projection.output().fields() {
             let mut names = Vec::new();
-            super::paths(field, "", &mut names);
+            crate::unknown::paths(field, "", &mut names);
             text.push(names.join(" "));
         }
         text.join(" | ")

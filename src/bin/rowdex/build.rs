@@ -8,9 +8,9 @@ use std::time::Instant;
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::IndexBuilder;
-use rowdex::index::builder::SchemaMode;
+use rowdex::index::builder::{BuildReport, SchemaMode};
 use rowdex::source::StoreOptions;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::{JsonArg, named};
 use crate::failure::{Failure, complain};
@@ -145,47 +145,55 @@ impl FromStr for Slice {
 pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
     let bar = Progress::new("reading footers", 0);
     let started = Instant::now();
-    let report = builder(args).with_progress({
-        let bar = bar.clone();
-        move |progress| {
-            bar.set_length(progress.files);
-            bar.set_message(match progress.counts_lengths {
-                true => "counting lengths".to_owned(),
-                false => format!("reading footers, {}", HumanBytes(progress.bytes)),
-            });
-            bar.set_position(progress.files_done);
-        }
-    });
     let differences = Arc::new(Mutex::new(Vec::new()));
-    let report = report.with_differences({
-        let differences = Arc::clone(&differences);
-        move |difference| differences.lock().unwrap_or_else(PoisonError::into_inner).push(difference.to_string())
-    });
-    let report = report.build(&args.output);
+    let builder = builder(args)
+        .with_progress({
+            let bar = bar.clone();
+            move |progress| {
+                bar.set_length(progress.files);
+                bar.set_message(match progress.counts_lengths {
+                    true => "counting lengths".to_owned(),
+                    false => format!("reading footers, {}", HumanBytes(progress.bytes)),
+                });
+                bar.set_position(progress.files_done);
+            }
+        })
+        .with_differences({
+            let differences = Arc::clone(&differences);
+            move |difference| differences.lock().unwrap_or_else(PoisonError::into_inner).push(difference.to_string())
+        });
+    let report = builder.build(&args.output);
     bar.finish();
     let report = report?;
     if report.repeated_files > 0 {
         complain(format!("{} named again: each is in the index once", output::counted(report.repeated_files, "file")));
     }
     let differences = std::mem::take(&mut *differences.lock().unwrap_or_else(PoisonError::into_inner));
-
-    if args.json.json {
-        return output::print_json(&json!({
-            "output": args.output.display().to_string(),
-            "files": report.files,
-            "kept_files": report.kept_files,
-            "read_files": report.read_files,
-            "requests": report.requests,
-            "footer_bytes": report.footer_bytes,
-            "row_groups": report.row_groups,
-            "rows": report.rows,
-            "source_rows": report.source_rows,
-            "index_bytes": report.index_bytes,
-            "repeated_files": report.repeated_files,
-            "differences": differences,
-            "seconds": started.elapsed().as_secs_f64(),
-        }));
+    match args.json.json {
+        true => output::print_json(&to_json(args, &report, &differences, started.elapsed().as_secs_f64())),
+        false => output::print(&to_text(args, &report, &differences)),
     }
+}
+
+fn to_json(args: &BuildArgs, report: &BuildReport, differences: &[String], seconds: f64) -> Value {
+    json!({
+        "output": args.output.display().to_string(),
+        "files": report.files,
+        "kept_files": report.kept_files,
+        "read_files": report.read_files,
+        "requests": report.requests,
+        "footer_bytes": report.footer_bytes,
+        "row_groups": report.row_groups,
+        "rows": report.rows,
+        "source_rows": report.source_rows,
+        "index_bytes": report.index_bytes,
+        "repeated_files": report.repeated_files,
+        "differences": differences,
+        "seconds": seconds,
+    })
+}
+
+fn to_text(args: &BuildArgs, report: &BuildReport, differences: &[String]) -> String {
     let mut text = format!(
         "{}: {} in {} of {}, {}\n",
         args.output.display(),
@@ -195,11 +203,8 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
         HumanBytes(report.index_bytes)
     );
     if report.source_rows != report.rows {
-        text.push_str(&format!(
-            "{} of {} selected\n",
-            output::counted(report.rows, "row"),
-            HumanCount(report.source_rows)
-        ));
+        let (rows, of) = (output::counted(report.rows, "row"), HumanCount(report.source_rows));
+        text.push_str(&format!("{rows} of {of} selected\n"));
     }
     if args.update {
         text.push_str(&format!("{} kept from the index before\n", output::counted(report.kept_files, "file")));
@@ -210,7 +215,7 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
     if differences.len() > DIFFERENCES_SHOWN {
         text.push_str(&format!("  and {} more differences (--json)\n", differences.len() - DIFFERENCES_SHOWN));
     }
-    output::print(&text)
+    text
 }
 
 fn builder(args: &BuildArgs) -> IndexBuilder {

@@ -24,7 +24,7 @@
 use std::sync::LazyLock;
 
 use arrow::array::types::*;
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayAccessor, ArrayRef, ArrowPrimitiveType, AsArray, OffsetSizeTrait, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit, i256};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64, xxh3_64_with_seed};
@@ -98,10 +98,29 @@ fn fold(so_far: &mut [u64], values: &[u64]) {
     }
 }
 
-/// One hash for each value; the type that has none otherwise.
-fn hashes(array: &dyn Array) -> Result<Vec<u64>, DataType> {
+/// One for each value; the type that has none otherwise.
+type Hashes = Result<Vec<u64>, DataType>;
+
+fn hashes(array: &dyn Array) -> Hashes {
+    let unknown = || array.data_type().clone();
+    let known = numbers(array).or_else(|| moments(array)).or_else(|| intervals_and_decimals(array));
+    let mut hashes = match known.or_else(|| texts(array)) {
+        Some(hashes) => hashes,
+        None => lists(array).or_else(|| composed(array)).ok_or_else(unknown)??,
+    };
+    if let Some(nulls) = array.nulls() {
+        for (hash, valid) in hashes.iter_mut().zip(nulls.iter()) {
+            if !valid {
+                *hash = *NULL;
+            }
+        }
+    }
+    Ok(hashes)
+}
+
+fn numbers(array: &dyn Array) -> Option<Vec<u64>> {
     use DataType as D;
-    let mut hashes = match array.data_type() {
+    Some(match array.data_type() {
         D::Null => vec![*NULL; array.len()],
         D::Boolean => {
             let (tag, values) = (tag("bool"), array.as_boolean().values());
@@ -118,32 +137,37 @@ fn hashes(array: &dyn Array) -> Result<Vec<u64>, DataType> {
         D::Float16 => primitive::<Float16Type>(array, "float16", |value| u64::from(value.to_bits())),
         D::Float32 => primitive::<Float32Type>(array, "float32", |value| u64::from(value.to_bits())),
         D::Float64 => primitive::<Float64Type>(array, "float64", f64::to_bits),
-        D::Date32 => primitive::<Date32Type>(array, "date[d]", |value| value as u64),
-        D::Date64 => primitive::<Date64Type>(array, "date[ms]", |value| value as u64),
-        D::Time32(TimeUnit::Second) => primitive::<Time32SecondType>(array, "time[s]", |value| value as u64),
-        D::Time32(_) => primitive::<Time32MillisecondType>(array, "time[ms]", |value| value as u64),
-        D::Time64(TimeUnit::Microsecond) => primitive::<Time64MicrosecondType>(array, "time[us]", |value| value as u64),
-        D::Time64(_) => primitive::<Time64NanosecondType>(array, "time[ns]", |value| value as u64),
-        D::Timestamp(TimeUnit::Second, _) => primitive::<TimestampSecondType>(array, "timestamp[s]", |v| v as u64),
-        D::Timestamp(TimeUnit::Millisecond, _) => {
-            primitive::<TimestampMillisecondType>(array, "timestamp[ms]", |value| value as u64)
-        }
-        D::Timestamp(TimeUnit::Microsecond, _) => {
-            primitive::<TimestampMicrosecondType>(array, "timestamp[us]", |value| value as u64)
-        }
-        D::Timestamp(TimeUnit::Nanosecond, _) => {
-            primitive::<TimestampNanosecondType>(array, "timestamp[ns]", |value| value as u64)
-        }
-        D::Duration(TimeUnit::Second) => primitive::<DurationSecondType>(array, "duration[s]", |value| value as u64),
-        D::Duration(TimeUnit::Millisecond) => {
-            primitive::<DurationMillisecondType>(array, "duration[ms]", |value| value as u64)
-        }
-        D::Duration(TimeUnit::Microsecond) => {
-            primitive::<DurationMicrosecondType>(array, "duration[us]", |value| value as u64)
-        }
-        D::Duration(TimeUnit::Nanosecond) => {
-            primitive::<DurationNanosecondType>(array, "duration[ns]", |value| value as u64)
-        }
+        _ => return None,
+    })
+}
+
+/// Dates, times, timestamps and durations, by the integers that they are.
+fn moments(array: &dyn Array) -> Option<Vec<u64>> {
+    use DataType as D;
+    let (what, unit) = match array.data_type() {
+        D::Date32 => ("date", "d"),
+        D::Date64 => ("date", "ms"),
+        D::Time32(unit) | D::Time64(unit) => ("time", short(*unit)),
+        D::Timestamp(unit, _) => ("timestamp", short(*unit)),
+        D::Duration(unit) => ("duration", short(*unit)),
+        _ => return None,
+    };
+    let whole = cast(array, &D::Int64).ok()?;
+    Some(primitive::<Int64Type>(&whole, &format!("{what}[{unit}]"), |value| value as u64))
+}
+
+fn short(unit: TimeUnit) -> &'static str {
+    match unit {
+        TimeUnit::Second => "s",
+        TimeUnit::Millisecond => "ms",
+        TimeUnit::Microsecond => "us",
+        TimeUnit::Nanosecond => "ns",
+    }
+}
+
+fn intervals_and_decimals(array: &dyn Array) -> Option<Vec<u64>> {
+    use DataType as D;
+    Some(match array.data_type() {
         D::Interval(IntervalUnit::YearMonth) => {
             limbs::<IntervalYearMonthType, 1>(array, "interval[month]", |value| [value as u64])
         }
@@ -159,95 +183,96 @@ fn hashes(array: &dyn Array) -> Result<Vec<u64>, DataType> {
         D::Decimal64(_, scale) => limbs::<Decimal64Type, 2>(array, &decimal(*scale), |value| halves(value.into())),
         D::Decimal128(_, scale) => limbs::<Decimal128Type, 2>(array, &decimal(*scale), halves),
         D::Decimal256(_, scale) => decimal256(array, tag(&decimal(*scale))),
-        D::Utf8 => {
-            let array = array.as_string::<i32>();
-            bytes(array, "string", |at| array.value(at).as_bytes())
-        }
-        D::LargeUtf8 => {
-            let array = array.as_string::<i64>();
-            bytes(array, "string", |at| array.value(at).as_bytes())
-        }
-        D::Utf8View => {
-            let array = array.as_string_view();
-            bytes(array, "string", |at| array.value(at).as_bytes())
-        }
-        D::Binary => {
-            let array = array.as_binary::<i32>();
-            bytes(array, "binary", |at| array.value(at))
-        }
-        D::LargeBinary => {
-            let array = array.as_binary::<i64>();
-            bytes(array, "binary", |at| array.value(at))
-        }
-        D::BinaryView => {
-            let array = array.as_binary_view();
-            bytes(array, "binary", |at| array.value(at))
-        }
-        D::FixedSizeBinary(_) => {
-            let array = array.as_fixed_size_binary();
-            bytes(array, "binary", |at| array.value(at))
-        }
+        _ => return None,
+    })
+}
+
+fn texts(array: &dyn Array) -> Option<Vec<u64>> {
+    fn of<A: ArrayAccessor>(array: &dyn Array, name: &str, values: A) -> Vec<u64>
+    where
+        A::Item: AsRef<[u8]>,
+    {
+        let tag = tag(name);
+        // Below a null there may be anything, and reading it would only cost time.
+        let hash = |at| if array.is_null(at) { *NULL } else { xxh3_64_with_seed(values.value(at).as_ref(), tag) };
+        (0..array.len()).map(hash).collect()
+    }
+    use DataType as D;
+    Some(match array.data_type() {
+        D::Utf8 => of(array, "string", array.as_string::<i32>()),
+        D::LargeUtf8 => of(array, "string", array.as_string::<i64>()),
+        D::Utf8View => of(array, "string", array.as_string_view()),
+        D::Binary => of(array, "binary", array.as_binary::<i32>()),
+        D::LargeBinary => of(array, "binary", array.as_binary::<i64>()),
+        D::BinaryView => of(array, "binary", array.as_binary_view()),
+        D::FixedSizeBinary(_) => of(array, "binary", array.as_fixed_size_binary()),
+        _ => return None,
+    })
+}
+
+fn lists(array: &dyn Array) -> Option<Hashes> {
+    fn between<O: OffsetSizeTrait>(offsets: &[O]) -> impl Fn(usize) -> (usize, usize) {
+        |at| (offsets[at].as_usize(), offsets[at + 1].as_usize())
+    }
+    fn viewed<'a, O: OffsetSizeTrait>(offsets: &'a [O], sizes: &'a [O]) -> impl Fn(usize) -> (usize, usize) + 'a {
+        |at| (offsets[at].as_usize(), (offsets[at] + sizes[at]).as_usize())
+    }
+    use DataType as D;
+    Some(match array.data_type() {
         D::List(_) => {
-            let array = array.as_list::<i32>();
-            let offsets = array.value_offsets();
-            nested(array, "list", array.values(), |at| (offsets[at] as usize, offsets[at + 1] as usize))?
+            let list = array.as_list::<i32>();
+            nested(array, "list", list.values(), between(list.value_offsets()))
         }
         D::LargeList(_) => {
-            let array = array.as_list::<i64>();
-            let offsets = array.value_offsets();
-            nested(array, "list", array.values(), |at| (offsets[at] as usize, offsets[at + 1] as usize))?
+            let list = array.as_list::<i64>();
+            nested(array, "list", list.values(), between(list.value_offsets()))
         }
         D::ListView(_) => {
-            let array = array.as_list_view::<i32>();
-            let (offsets, sizes) = (array.value_offsets(), array.value_sizes());
-            nested(array, "list", array.values(), |at| (offsets[at] as usize, (offsets[at] + sizes[at]) as usize))?
+            let list = array.as_list_view::<i32>();
+            nested(array, "list", list.values(), viewed(list.value_offsets(), list.value_sizes()))
         }
         D::LargeListView(_) => {
-            let array = array.as_list_view::<i64>();
-            let (offsets, sizes) = (array.value_offsets(), array.value_sizes());
-            nested(array, "list", array.values(), |at| (offsets[at] as usize, (offsets[at] + sizes[at]) as usize))?
+            let list = array.as_list_view::<i64>();
+            nested(array, "list", list.values(), viewed(list.value_offsets(), list.value_sizes()))
         }
         D::FixedSizeList(_, _) => {
-            let array = array.as_fixed_size_list();
-            let length = array.value_length() as usize;
-            nested(array, "list", array.values(), |at| (at * length, (at + 1) * length))?
+            let list = array.as_fixed_size_list();
+            let length = list.value_length() as usize;
+            nested(array, "list", list.values(), |at| (at * length, (at + 1) * length))
         }
         D::Map(_, _) => {
-            let array = array.as_map();
-            let offsets = array.value_offsets();
-            nested(array, "map", array.entries(), |at| (offsets[at] as usize, offsets[at + 1] as usize))?
+            let map = array.as_map();
+            nested(array, "map", map.entries(), between(map.value_offsets()))
         }
-        D::Struct(_) => {
-            let mut rows = vec![tag("struct"); array.len()];
-            for column in array.as_struct().columns() {
-                fold(&mut rows, &self::hashes(column)?);
-            }
-            rows
+        _ => return None,
+    })
+}
+
+/// Structs, and arrays whose values are those of another one.
+fn composed(array: &dyn Array) -> Option<Hashes> {
+    Some(match array.data_type() {
+        DataType::Struct(_) => {
+            let fold_all = |mut rows: Vec<u64>, column: &ArrayRef| {
+                fold(&mut rows, &hashes(column)?);
+                Ok(rows)
+            };
+            array.as_struct().columns().iter().try_fold(vec![tag("struct"); array.len()], fold_all)
         }
-        D::Dictionary(_, _) => {
+        DataType::Dictionary(_, _) => {
             let array = array.as_any_dictionary();
-            let values = self::hashes(array.values())?;
-            // Normalising keys needs a value to point null keys at.
-            if values.is_empty() {
-                vec![*NULL; array.len()]
-            } else {
-                array.normalized_keys().into_iter().map(|key| values.get(key).copied().unwrap_or(*NULL)).collect()
-            }
+            hashes(array.values()).map(|values| match values.is_empty() {
+                // Normalising keys needs a value to point null keys at.
+                true => vec![*NULL; array.len()],
+                false => {
+                    array.normalized_keys().into_iter().map(|key| values.get(key).copied().unwrap_or(*NULL)).collect()
+                }
+            })
         }
-        D::RunEndEncoded(_, values) => {
-            let plain: ArrayRef = cast(array, values.data_type()).map_err(|_| array.data_type().clone())?;
-            return self::hashes(&plain);
+        DataType::RunEndEncoded(_, values) => {
+            cast(array, values.data_type()).map_err(|_| array.data_type().clone()).and_then(|plain| hashes(&plain))
         }
-        unknown => return Err(unknown.clone()),
-    };
-    if let Some(nulls) = array.nulls() {
-        for (hash, valid) in hashes.iter_mut().zip(nulls.iter()) {
-            if !valid {
-                *hash = *NULL;
-            }
-        }
-    }
-    Ok(hashes)
+        _ => return None,
+    })
 }
 
 fn primitive<T: ArrowPrimitiveType>(array: &dyn Array, name: &str, bits: impl Fn(T::Native) -> u64) -> Vec<u64> {
@@ -282,19 +307,7 @@ fn decimal256(array: &dyn Array, tag: u64) -> Vec<u64> {
     array.as_primitive::<Decimal256Type>().values().iter().map(hash).collect()
 }
 
-fn bytes<'a>(array: &dyn Array, name: &str, value: impl Fn(usize) -> &'a [u8]) -> Vec<u64> {
-    let tag = tag(name);
-    // Below a null there may be anything, and reading it would only cost time.
-    let hash = |at| if array.is_null(at) { *NULL } else { xxh3_64_with_seed(value(at), tag) };
-    (0..array.len()).map(hash).collect()
-}
-
-fn nested(
-    array: &dyn Array,
-    name: &str,
-    elements: &dyn Array,
-    range: impl Fn(usize) -> (usize, usize),
-) -> Result<Vec<u64>, DataType> {
+fn nested(array: &dyn Array, name: &str, elements: &dyn Array, range: impl Fn(usize) -> (usize, usize)) -> Hashes {
     let tag = tag(name);
     let ranges = || (0..array.len()).filter(|&at| array.is_valid(at)).map(&range).filter(|(start, end)| start < end);
     // A slice of a long list array keeps all elements of the whole one.
@@ -404,6 +417,34 @@ mod tests {
         let mut digest = Digest::new();
         digest.add(5, 7, &[10, 20, 30], &RecordBatch::try_from_iter(columns).unwrap()).unwrap();
         assert_eq!(digest.finish(), GOLDEN);
+    }
+
+    #[test]
+    fn the_hash_of_a_moment_is_that_of_its_integer_and_the_name_of_its_unit() {
+        let whole: ArrayRef = Arc::new(Int64Array::from(vec![Some(-1), None, Some(86_400_000)]));
+        let narrow: ArrayRef = Arc::new(Int32Array::from(vec![Some(-1), None, Some(86_400_000)]));
+        let zone = Some("Europe/Berlin".into());
+        let of = [
+            (&narrow, DataType::Date32, "date[d]"),
+            (&whole, DataType::Date64, "date[ms]"),
+            (&narrow, DataType::Time32(TimeUnit::Second), "time[s]"),
+            (&narrow, DataType::Time32(TimeUnit::Millisecond), "time[ms]"),
+            (&whole, DataType::Time64(TimeUnit::Microsecond), "time[us]"),
+            (&whole, DataType::Time64(TimeUnit::Nanosecond), "time[ns]"),
+            (&whole, DataType::Timestamp(TimeUnit::Second, None), "timestamp[s]"),
+            (&whole, DataType::Timestamp(TimeUnit::Millisecond, zone), "timestamp[ms]"),
+            (&whole, DataType::Timestamp(TimeUnit::Microsecond, None), "timestamp[us]"),
+            (&whole, DataType::Timestamp(TimeUnit::Nanosecond, None), "timestamp[ns]"),
+            (&whole, DataType::Duration(TimeUnit::Second), "duration[s]"),
+            (&whole, DataType::Duration(TimeUnit::Millisecond), "duration[ms]"),
+            (&whole, DataType::Duration(TimeUnit::Microsecond), "duration[us]"),
+            (&whole, DataType::Duration(TimeUnit::Nanosecond), "duration[ns]"),
+        ];
+        for (integers, unit, name) in of {
+            let moments = make_array(integers.to_data().into_builder().data_type(unit).build().unwrap());
+            let hash = |value: i64| mix(tag(name), value as u64);
+            assert_eq!(hashes(&moments).unwrap(), [hash(-1), *NULL, hash(86_400_000)], "{name}");
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `rowdex verify`: is the index whole, and are the files still those that were indexed?
 
 use clap::Args;
-use rowdex::Dataset;
 use rowdex::dataset::Staleness;
+use rowdex::{Dataset, Index};
 use serde_json::{Value, json};
 
 use crate::args::{IndexArg, JsonArg, LEVELS, RootArg, ThreadsArg, named};
@@ -40,65 +40,80 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     let index = args.index.open()?;
     index.verify()?;
     let base = view_of::base(&index);
-    let (mut files, mut row_groups, mut rows, mut problems) = (0, 0, 0, Vec::new());
-    if args.level != Staleness::Off {
-        let bar = Progress::new("checking files", index.num_files().into());
-        // Every value is looked at once, so keeping any of them would be in vain.
-        let mut dataset = Dataset::builder(index).with_cache_bytes(0);
-        if let Some(root) = &args.root.root {
-            dataset = dataset.with_root(root);
-        }
-        if let Some(threads) = args.threads.threads {
-            dataset = dataset.with_threads(usize::from(threads));
-        }
-        let report = dataset.open()?.verify(args.level, &|progress| bar.set_position(progress.files_done));
-        bar.finish();
-        let report = report?;
-        (files, row_groups, rows, problems) = (report.files, report.row_groups, report.rows, report.problems);
-    }
-
-    for problem in &problems {
+    let checked = match args.level {
+        Staleness::Off => Checked::default(),
+        level => checked(args, index, level)?,
+    };
+    for problem in &checked.problems {
         complain(said(problem));
     }
-    let base_changed = match &base {
-        Some(Base::Changed(message)) => Some(message),
-        _ => None,
-    };
-    if let Some(message) = base_changed {
+    if let Some(Base::Changed(message)) = &base {
         complain(message);
     }
-    let whole = problems.is_empty() && base_changed.is_none();
+    let whole = checked.problems.is_empty() && !matches!(base, Some(Base::Changed(_)));
     if args.json.json {
-        output::print_json(&json!({
+        output::print_json(&checked.to_json(args, whole, base.as_ref()))?;
+    } else if whole {
+        output::print(&checked.to_text(args))?;
+    }
+    if whole { Ok(()) } else { Err(Failure::Reported) }
+}
+
+/// What was looked at, and what is wrong with it.
+#[derive(Default)]
+struct Checked {
+    files: u64,
+    row_groups: u64,
+    rows: u64,
+    problems: Vec<rowdex::Error>,
+}
+
+fn checked(args: &VerifyArgs, index: Index, level: Staleness) -> Result<Checked, Failure> {
+    let bar = Progress::new("checking files", index.num_files().into());
+    // Every value is looked at once, so keeping any of them would be in vain.
+    let mut dataset = Dataset::builder(index).with_cache_bytes(0);
+    if let Some(root) = &args.root.root {
+        dataset = dataset.with_root(root);
+    }
+    if let Some(threads) = args.threads.threads {
+        dataset = dataset.with_threads(usize::from(threads));
+    }
+    let report = dataset.open()?.verify(level, &|progress| bar.set_position(progress.files_done));
+    bar.finish();
+    let report = report?;
+    Ok(Checked { files: report.files, row_groups: report.row_groups, rows: report.rows, problems: report.problems })
+}
+
+impl Checked {
+    fn to_json(&self, args: &VerifyArgs, whole: bool, base: Option<&Base>) -> Value {
+        json!({
             "ok": whole,
-            "base": base.as_ref().map(|base| match base {
+            "base": base.map(|base| match base {
                 Base::Same => "same",
                 Base::Changed(_) => "changed",
                 Base::NotThere => "not there",
             }),
             "level": args.level.to_string(),
-            "files": files,
-            "row_groups": row_groups,
-            "rows": rows,
-            "problems": problems.iter().map(problem_json).collect::<Vec<_>>(),
-        }))?;
-    } else if whole {
+            "files": self.files,
+            "row_groups": self.row_groups,
+            "rows": self.rows,
+            "problems": self.problems.iter().map(problem_json).collect::<Vec<_>>(),
+        })
+    }
+
+    fn to_text(&self, args: &VerifyArgs) -> String {
         let index = args.index.index.display();
-        output::print(&match args.level {
+        let files = output::counted(self.files, "file");
+        match args.level {
             Staleness::Off => format!("{index}: the index is whole\n"),
             Staleness::Deep => format!(
-                "{index}: the index is whole, and so is the data: {}, {} and {} decoded\n",
-                output::counted(files, "file"),
-                output::counted(row_groups, "row group"),
-                output::counted(rows, "row")
+                "{index}: the index is whole, and so is the data: {files}, {} and {} decoded\n",
+                output::counted(self.row_groups, "row group"),
+                output::counted(self.rows, "row")
             ),
-            _ => format!(
-                "{index}: the index is whole, and its data has not changed: {}\n",
-                output::counted(files, "file")
-            ),
-        })?;
+            _ => format!("{index}: the index is whole, and its data has not changed: {files}\n"),
+        }
     }
-    if whole { Ok(()) } else { Err(Failure::Reported) }
 }
 
 fn problem_json(problem: &rowdex::Error) -> Value {

@@ -74,38 +74,8 @@ pub fn measure(order: &dyn EpochOrder, batch_size: u64, group_rows: &[u64], labe
     batch.try_reserve_exact(room).map_err(|_| too_large())?;
     batch.resize(room, 0);
 
-    let ends = ends(group_rows);
-    let group_of = |row: u64| -> Result<usize> {
-        let group = ends.partition_point(|end| *end <= row);
-        if group < ends.len() { Ok(group) } else { Err(beyond(row, "is in no row group")) }
-    };
-    let label_of = |row: u64| -> Result<usize> {
-        let label = usize::try_from(row).ok().and_then(|row| labels?.get(row));
-        label.map(|label| *label as usize).ok_or_else(|| beyond(row, "has no label"))
-    };
-
-    let mut group_totals = vec![0; group_rows.len()];
-    let classes = labels.and_then(|labels| labels.iter().max()).map_or(0, |most| *most as usize + 1);
-    let mut label_totals = vec![0; classes];
-    let served_once = order.uses() == Uses::Once;
-    if served_once
-        && labels.is_none_or(|labels| labels.len() as u64 == order.len())
-        && ends.last() == Some(&order.len())
-    {
-        group_totals.copy_from_slice(group_rows);
-        labels.into_iter().flatten().for_each(|label| label_totals[*label as usize] += 1);
-    } else {
-        each_batch(order, &mut batch, |_, rows| {
-            for row in rows {
-                group_totals[group_of(*row)?] += 1;
-                if labels.is_some() {
-                    label_totals[label_of(*row)?] += 1;
-                }
-            }
-            Ok(())
-        })?;
-    }
-
+    let members = Members { ends: ends(group_rows), labels };
+    let (group_totals, label_totals) = members.totals(order, group_rows, &mut batch)?;
     let mut groups = Composed::new(group_totals, batch_size);
     let mut labelled = labels.map(|_| Composed::new(label_totals, batch_size));
     let mut drift = Drift::default();
@@ -119,9 +89,9 @@ pub fn measure(order: &dyn EpochOrder, batch_size: u64, group_rows: &[u64], labe
         }
         if rows.len() as u64 == batch_size {
             drift.add(sum / (batch_size as f64 * len as f64));
-            groups.add(rows, group_of)?;
+            groups.add(rows, |row| members.group_of(row))?;
             if let Some(labelled) = &mut labelled {
-                labelled.add(rows, label_of)?;
+                labelled.add(rows, |row| members.label_of(row))?;
             }
         }
         Ok(())
@@ -134,6 +104,48 @@ pub fn measure(order: &dyn EpochOrder, batch_size: u64, group_rows: &[u64], labe
         groups: groups.finish(),
         labels: labelled.map(Composed::finish),
     })
+}
+
+/// Which row group and which class a row is of.
+struct Members<'a> {
+    /// Where each row group ends.
+    ends: Vec<u64>,
+    labels: Option<&'a [u32]>,
+}
+
+impl Members<'_> {
+    fn group_of(&self, row: u64) -> Result<usize> {
+        let group = self.ends.partition_point(|end| *end <= row);
+        if group < self.ends.len() { Ok(group) } else { Err(beyond(row, "is in no row group")) }
+    }
+
+    fn label_of(&self, row: u64) -> Result<usize> {
+        let label = usize::try_from(row).ok().and_then(|row| self.labels?.get(row));
+        label.map(|label| *label as usize).ok_or_else(|| beyond(row, "has no label"))
+    }
+
+    /// How many rows of each row group and of each class the epoch serves.
+    fn totals(&self, order: &dyn EpochOrder, group_rows: &[u64], batch: &mut [u64]) -> Result<(Vec<u64>, Vec<u64>)> {
+        let labels = self.labels.unwrap_or_default();
+        let classes = labels.iter().max().map_or(0, |most| *most as usize + 1);
+        let mut by_label = vec![0; classes];
+        let labels_all = self.labels.is_none() || labels.len() as u64 == order.len();
+        if order.uses() == Uses::Once && labels_all && self.ends.last() == Some(&order.len()) {
+            labels.iter().for_each(|label| by_label[*label as usize] += 1);
+            return Ok((group_rows.to_vec(), by_label));
+        }
+        let mut by_group = vec![0; group_rows.len()];
+        each_batch(order, batch, |_, rows| {
+            for row in rows {
+                by_group[self.group_of(*row)?] += 1;
+                if self.labels.is_some() {
+                    by_label[self.label_of(*row)?] += 1;
+                }
+            }
+            Ok(())
+        })?;
+        Ok((by_group, by_label))
+    }
 }
 
 /// Calls `visit` with the first position and the rows of every batch; the last one may be short.
