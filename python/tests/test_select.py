@@ -231,7 +231,9 @@ def test_a_view_is_brought_up_to_date_with_its_base(tmp_path: pathlib.Path) -> N
         rowdex.select(None, base, update=True)
 
 
-@pytest.mark.parametrize("given", [{"seed": 5}, {"split_fraction": 0.3}, {"split_seed": 5}, {"split_by": "id"}], ids=str)
+@pytest.mark.parametrize(
+    "given", [{"seed": 5}, {"split_fraction": 0.3}, {"split_seed": 5}, {"split_by": "id"}], ids=str
+)
 def test_what_belongs_to_a_choice_that_is_not_made_is_refused(
     index: str, tmp_path: pathlib.Path, given: dict[str, Any]
 ) -> None:

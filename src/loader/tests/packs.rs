@@ -304,7 +304,7 @@ fn packs_are_sequences_of_tokens_with_positions_and_labels() {
                 let (begins, last) = (offset == 0, offset + length == texts.lengths[row as usize]);
                 let own = (offset..offset + length).map(|at| token(row, at));
                 let own: Vec<i32> = begins.then_some(1).into_iter().chain(own).chain(last.then_some(2)).collect();
-                let next = (!last).then(|| i64::from(token(row, offset + length))).unwrap_or(-100);
+                let next = if last { -100 } else { i64::from(token(row, offset + length)) };
                 let places = own.len().next_multiple_of(4);
                 lengths.push(own.len() as i32);
                 labels.extend(own[1..].iter().map(|token| i64::from(*token)).chain([next]));
