@@ -813,6 +813,38 @@ typedef struct rowdex_launch {
   struct rowdex_str launcher;
 } rowdex_launch;
 
+// How rows are packed by their lengths. What is 0 or NULL has its default; lengths and capacity have none.
+typedef struct rowdex_pack_options {
+  // sizeof(rowdex_pack_options)
+  size_t struct_size;
+  // The name of the lengths, which rowdex_lengths_note or a build noted in the index that the orders are of.
+  const char *lengths;
+  // Tokens of a pack.
+  uint64_t capacity;
+  // Rows that are longer than a pack can hold: "split" (NULL) into pieces, "truncate", "drop" or "error". Batches
+  // within a budget are of whole rows: there NULL is "error", and "split" is refused.
+  const char *overflow;
+  // How pieces are put into packs: "bfd" (NULL), best-fit decreasing; "concat", row after row; or, for batches of
+  // whole rows of like lengths with at most `capacity` tokens, "budget", or "padded", which counts the padding to
+  // the longest row.
+  const char *algorithm;
+  // Tokens that each piece takes beside its own.
+  uint64_t extra;
+  // What a piece takes is rounded up to a multiple of this. 0: 1.
+  uint64_t multiple;
+  // The most pieces of a pack. 0: any number.
+  uint32_t max_pieces;
+  // 1 deals the packs of a step by what they cost: `cost_linear` times the tokens, and `cost_quadratic` times the
+  // sum of the squares of the lengths of the pieces.
+  uint32_t has_cost;
+  uint64_t cost_linear;
+  uint64_t cost_quadratic;
+  // How many positions of the order are packed together. 0: 131072.
+  uint64_t block;
+  // Rows without tokens: "skip" (NULL) or "keep" as pieces without tokens.
+  const char *empty;
+} rowdex_pack_options;
+
 // Who gets which rows when. Rank, world size and batch size have no defaults.
 typedef struct rowdex_sampler_options {
   // sizeof(rowdex_sampler_options)
@@ -821,9 +853,10 @@ typedef struct rowdex_sampler_options {
   uint32_t rank;
   // How many ranks there are.
   uint32_t world_size;
-  // Rows per step and rank.
+  // Rows, or packs, per step and rank.
   uint64_t batch_size;
-  // What becomes of rows that do not divide evenly: "wrap" (NULL), "drop", "uneven" or "error".
+  // What becomes of rows, or packs, that do not divide evenly: "wrap" (NULL), "drop", "uneven" or "error"; of packs,
+  // "even" (NULL), too.
   const char *tail;
   // Which ranks form a replica group: "consecutive" (NULL) or "strided".
   const char *replica_layout;
@@ -837,6 +870,8 @@ typedef struct rowdex_sampler_options {
   // Whether orders that are the same in every epoch begin elsewhere each epoch: "needed" (NULL) where rows are
   // dropped or repeated, which would be the same ones otherwise, "always" or "never".
   const char *rotation;
+  // Batches of packs. NULL: of rows.
+  const struct rowdex_pack_options *pack;
 } rowdex_sampler_options;
 
 // What is known of the current epoch.
@@ -845,11 +880,11 @@ typedef struct rowdex_sampler_info {
   size_t struct_size;
   // The current epoch.
   uint64_t epoch;
-  // How many samples this rank has in it, pads included, wherever the run was resumed.
+  // How many samples this rank has in it, pads included, wherever the run was resumed. Samples of packs are pieces.
   uint64_t len;
   // How many batches every rank has in it, wherever the run was resumed.
   uint64_t steps;
-  // Rows per step and rank.
+  // Rows, or packs, per step and rank.
   uint64_t batch_size;
   // This rank.
   uint32_t rank;
@@ -866,6 +901,22 @@ typedef struct rowdex_sampler_info {
   // How many of the steps are left: those from `steps - steps_left` on.
   uint64_t steps_left;
 } rowdex_sampler_info;
+
+// Where the pieces of a step are written: for each row id one, pack after pack.
+typedef struct rowdex_pieces {
+  // sizeof(rowdex_pieces)
+  size_t struct_size;
+  // The token of its row that each piece begins with: room for as many as row ids.
+  uint64_t *offsets;
+  // How many tokens each piece has: room for as many.
+  uint64_t *lengths;
+  // How many pieces there are up to the end of each pack.
+  uint64_t *packs;
+  // For how many packs there is room: the batch size is always enough.
+  size_t packs_capacity;
+  // How many packs there are.
+  size_t *num_packs;
+} rowdex_pieces;
 
 // A row of a batch that stands in for one that could not be read.
 typedef struct rowdex_substituted {
@@ -1438,8 +1489,11 @@ rowdex_status rowdex_sampler_fill(const struct rowdex_sampler *sampler,
 
 // This rank's batch at a step of an epoch: row ids, `len` of them, of which the last `pads` are pads.
 //
-// `rows` has room for `capacity` ids, which must be at least as many as the batch has: the batch size is always
-// enough.
+// `rows` has room for `capacity` ids, which must be at least as many as the batch has. Of rows the batch size is
+// always enough. A batch of packs has a row id for each piece: with `rows` NULL and a capacity of 0, only `len` and
+// `pads` are told.
+//
+// Which tokens of the rows are served, and in which packs, is written to `pieces` unless that is NULL.
 rowdex_status rowdex_sampler_batch(const struct rowdex_sampler *sampler,
                                    uint64_t epoch,
                                    uint64_t step,
@@ -1447,6 +1501,7 @@ rowdex_status rowdex_sampler_batch(const struct rowdex_sampler *sampler,
                                    size_t capacity,
                                    size_t *len,
                                    size_t *pads,
+                                   const struct rowdex_pieces *pieces,
                                    struct rowdex_error **error);
 
 // Where the run stands once every rank is done with all steps of an epoch before this one, the same on all of them, as

@@ -47,6 +47,7 @@ from .launch import Launch
 from .loader import Loader
 from .loading.reports import LostGroup, LostRow, Prediction
 from .mixed import MixedDataset
+from .packing import Budget, Pack
 from .sampler import DistributedSampler, SampledBatch
 from .spec import SamplerSpec
 from .schema import Field, Schema
@@ -73,6 +74,7 @@ __all__ = [
     "AnnouncedStats",
     "ArgumentError",
     "Batch",
+    "Budget",
     "BuildReport",
     "ClosedError",
     "Codes",
@@ -98,6 +100,7 @@ __all__ = [
     "MixedDataset",
     "NotFoundError",
     "OutOfRangeError",
+    "Pack",
     "Prediction",
     "Ragged",
     "SampledBatch",

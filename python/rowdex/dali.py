@@ -39,6 +39,7 @@ class _Source:
     def __init__(self, dataset: Dataset, batch_size: int, nulls: Nulls, sampling: dict[str, Any]) -> None:
         self._dataset = dataset
         self._sampler = DistributedSampler(dataset, batch_size=batch_size, **sampling)
+        self._sampler.spec.check_serves_rows("rowdex.dali")
         self._nulls: Nulls = nulls
         self._convert = Convert("numpy", nulls, "list")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
 import inspect
 import itertools
@@ -19,9 +20,19 @@ from .launch import process_group, world
 from .loading import options as _options
 from .native.library import Handle, PerProcess, call, library, whole
 from .order import Order, Orders
-from .spec import SamplerSpec, batch_of, epoch_number, refuse_earlier, sampler_info, state_text, steps_left
+from .packing import Budget, Pack, Packing
+from .spec import (
+    SamplerSpec,
+    batch_of,
+    epoch_number,
+    pieces_of,
+    refuse_earlier,
+    sampler_info,
+    state_text,
+    steps_left,
+)
 
-Tail = Literal["wrap", "drop", "uneven", "error"]
+Tail = Literal["wrap", "drop", "uneven", "error", "even"]
 _CHUNK = 4096
 
 
@@ -29,9 +40,15 @@ class SampledBatch(NamedTuple):
     """The rows of one step on one rank."""
 
     row_ids: list[int]
-    """In the order to serve them."""
+    """In the order to serve them: one for each piece of packs."""
     num_pads: int
     """How many of them, always the last ones, are pads."""
+    offsets: array.array[int] | None = None
+    """Of packs, the token that each piece begins with in its row. Shape ``(pieces,)``, uint64."""
+    lengths: array.array[int] | None = None
+    """Of packs, how many tokens each piece has. Shape ``(pieces,)``, uint64."""
+    packs: array.array[int] | None = None
+    """Of packs, how many pieces there are up to the end of each. Shape ``(packs,)``, uint64."""
 
 
 class DistributedSampler:
@@ -56,14 +73,16 @@ class DistributedSampler:
             number for number), or one of :mod:`rowdex.order`: from a list or a file, by weight, by class, of a part of
             the rows, in epochs of another size.
         tail: ``"wrap"``, ``"drop"``, ``"uneven"`` (nothing twice, nothing dropped, ranks differ by one) or ``"error"``.
+            Of packs ``"even"``, which is their default: nothing twice, nothing dropped, and ranks have as many.
         replicas: How many ranks get the same rows, as those of a model-parallel group must.
         replica_layout: Which ranks these are: ``"consecutive"``, or ``"strided"``.
-        batch_size: Rows per step and rank, for :meth:`batches`, :attr:`steps` and states between batches.
+        batch_size: Rows, or packs, per step and rank, for :meth:`batches`, :attr:`steps` and states between batches.
         drop_last_batch: Leaves out the last batch of an epoch if it is short on any rank.
         partition: ``"strided"`` deals positions to the ranks in turn, ``"contiguous"`` one consecutive piece to each,
             so that with ``order="blocks(8)"`` a row group is read by about one rank.
         rotation: Whether an order that is the same in every epoch begins elsewhere each time. Default: where rows are
             dropped or repeated, which would be the same ones otherwise. ``False`` is what PyTorch's sampler does.
+        pack: Batches of packs, by the lengths that are noted in the index: :class:`Pack`, or :class:`Budget`.
     """
 
     @property  # type: ignore[misc]
@@ -88,6 +107,7 @@ class DistributedSampler:
         drop_last_batch: bool = False,
         partition: Literal["strided", "contiguous"] = "strided",
         rotation: bool | None = None,
+        pack: Packing | None = None,
     ) -> None:
         if isinstance(dataset, (str, bytes, os.PathLike)):
             raise TypeError(f"a sampler of {dataset!r}: give it a dataset, rowdex.Dataset({dataset!r})")
@@ -99,6 +119,8 @@ class DistributedSampler:
             )
         if order is not None and not isinstance(order, (str, Orders)):
             raise TypeError(f"order={order!r}: use a name such as 'global', or one of rowdex.order")
+        if pack is not None:
+            _check_pack(pack, dataset)
         if not shuffle and order not in (None, "sequential"):
             raise ValueError(f"shuffle=False and order={order!r}: leave out one of them")
         if drop_last and tail not in (None, "drop"):
@@ -129,12 +151,13 @@ class DistributedSampler:
                 rank=rank,
                 world_size=num_replicas,
                 batch_size=batch_size or 1,
-                tail=tail if tail is not None else "drop" if drop_last else "wrap",
+                tail=tail if tail is not None else "drop" if drop_last else "wrap" if pack is None else "even",
                 replicas=replicas,
                 replica_layout=replica_layout,
                 drop_last_batch=drop_last_batch,
                 partition=partition,
                 rotation=None if rotation is None else bool(rotation),
+                pack=pack,
             )
         )
         self._batched = batch_size is not None
@@ -254,15 +277,22 @@ class DistributedSampler:
 
     def _at(self, epoch: int) -> Handle:
         """The sampler that an epoch is to be asked of."""
-        return self._opened.get().sampler(epoch == self._resumed_epoch)
+        opened, resumed = self._opened.get(), epoch == self._resumed_epoch
+        if resumed or self._spec.pack is None or epoch == opened.epoch:
+            return opened.sampler(resumed)
+        return opened.epochs.at(epoch)
 
     def __len__(self) -> int:
-        """How many samples this rank has in every epoch, pads included, wherever the run was resumed."""
+        """How many samples this rank has in every epoch, pads included, wherever the run was resumed. Those of packs
+        are pieces.
+        """
         return int(self._info(self._epoch).len)
 
     @property
     def steps(self) -> int:
-        """How many batches every rank has in every epoch, wherever the run was resumed."""
+        """How many batches every rank has in every epoch, wherever the run was resumed. Epochs of packs differ by a
+        few: those of the current one.
+        """
         return int(self._info(self._epoch).steps)
 
     @property
@@ -273,7 +303,17 @@ class DistributedSampler:
     def _info(self, epoch: int) -> native.SamplerInfo:
         return sampler_info(self._at(epoch))
 
+    def total_steps(self, epochs: int) -> int:
+        """How many steps every rank has in so many epochs, from where the current one goes on: exact for packs, too, of
+        which epochs differ by a few.
+        """
+        if self._spec.pack is None:
+            return self.steps_left + (epochs - 1) * self.steps if epochs > 0 else 0
+        later = range(self._epoch + 1, self._epoch + epochs)
+        return (self.steps_left if epochs > 0 else 0) + sum(int(self._info(epoch).steps) for epoch in later)
+
     def __iter__(self) -> Iterator[int]:
+        self._spec.check_serves_rows("iterating a sampler")
         return _Rows(self)
 
     def batches(self) -> Iterator[SampledBatch]:
@@ -341,7 +381,10 @@ class DistributedSampler:
 
     def batch(self, epoch: int, step: int) -> SampledBatch:
         """The batch of this rank at a step of an epoch."""
-        return SampledBatch(*batch_of(self._at(epoch), epoch, step))
+        if self._spec.pack is None:
+            return SampledBatch(*batch_of(self._at(epoch), epoch, step))
+        found = pieces_of(self._at(epoch), epoch, step)
+        return SampledBatch(found.row_ids.tolist(), found.num_pads, found.offsets, found.lengths, found.packs)
 
     def state_after(self, epoch: int, step: int) -> dict[str, str]:
         """The state once every rank is done with this step: the same on all of them, for :meth:`load_state_dict`.
@@ -380,6 +423,13 @@ def _again(kind: type[Any], state: dict[str, Any]) -> Any:
     made = object.__new__(kind)
     made.__setstate__(state)
     return made
+
+
+def _check_pack(pack: Any, dataset: Any) -> None:
+    if not isinstance(pack, (Pack, Budget)):
+        raise TypeError(f"pack={pack!r}: use rowdex.Pack('tokens', capacity=8192), or rowdex.Budget")
+    if not isinstance(dataset, Dataset):
+        raise TypeError(f"pack= and {type(dataset).__name__}: packs go by the lengths that the index of a dataset has")
 
 
 _SAMPLING = frozenset(inspect.signature(DistributedSampler.__init__).parameters) - {"self", "dataset"}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from . import native
 from .dataset import Dataset
 from .native.library import Handle, call, library, no_nul, text_bytes, whole
 from .order import Context, Order, open_order
+from .packing import Packing, pointer
 
 STEPS_ARE_NO_ROWS = (
     "a rowdex.torch.BatchSampler hands out steps, and no row ids: write DataLoader(dataset, batch_sampler=…) with "
@@ -25,13 +27,14 @@ class SamplerSpec(NamedTuple):
         order: ``"global"``, ``"sequential"``, ``"torch"``, ``"blocks(8)"`` and the like, or one of :mod:`rowdex.order`.
         seed: The same on all ranks.
         rank, world_size: This rank, and how many there are.
-        batch_size: Rows per step and rank.
-        tail: What becomes of rows that do not divide evenly.
+        batch_size: Rows, or packs, per step and rank.
+        tail: What becomes of rows, or packs, that do not divide evenly.
         replicas, replica_layout: How many ranks get the same rows, and which: ``"consecutive"`` or ``"strided"``.
         drop_last_batch: Whether a short last batch is left out.
         resumed: The state that the run goes on from, if any.
         partition: How positions are dealt to the ranks: ``"strided"`` or ``"contiguous"``.
         rotation: Whether an order that never changes begins elsewhere each epoch; ``None`` where that is needed.
+        pack: How rows are packed, if they are.
     """
 
     rows: int
@@ -47,6 +50,7 @@ class SamplerSpec(NamedTuple):
     resumed: str | None = None
     partition: str = "strided"
     rotation: bool | None = None
+    pack: Packing | None = None
 
     def __index__(self) -> int:
         raise TypeError(STEPS_ARE_NO_ROWS)
@@ -59,8 +63,9 @@ class SamplerSpec(NamedTuple):
         """The samplers that it describes. Orders that go by row groups need the dataset."""
         orders = self._orders(dataset)
         whole = self._sampler(orders)
+        epochs = Epochs(lambda: self._sampler(orders))
         if self.resumed is None:
-            return OpenSampler(whole, None, None)
+            return OpenSampler(whole, None, None, epochs)
         state = no_nul(self.resumed.encode(), "state")
         resumed = self._sampler(orders)
         for sampler in (whole, resumed):
@@ -69,7 +74,7 @@ class SamplerSpec(NamedTuple):
         # Another epoch and back: whole again, and otherwise the way that the run began.
         for other in (epoch + 1, epoch):
             call(library.sampler_set_epoch, whole, other)
-        return OpenSampler(whole, resumed, epoch)
+        return OpenSampler(whole, resumed, epoch, epochs)
 
     def ranks(self, dataset: Dataset | None, resumed: bool) -> Iterator[Handle]:
         """The sampler of every rank: of whole epochs, or of the one that the run was resumed within."""
@@ -91,6 +96,15 @@ class SamplerSpec(NamedTuple):
                 f"a sampler of {self.rows} rows for a dataset of {len(dataset)}: make it with this dataset"
             )
 
+    def check_serves_rows(self, maker: str) -> None:
+        """Refuses packs where whole rows are read.
+
+        Raises:
+            ValueError: saying what serves packs.
+        """
+        if self.pack is not None:
+            raise ValueError(f"pack=: {maker} serves whole rows; rowdex.Loader serves packs")
+
     def _orders(self, dataset: Dataset | None) -> Handle:
         if dataset is not None:
             self.check_rows(dataset)
@@ -107,8 +121,29 @@ class SamplerSpec(NamedTuple):
             drop_last_batch=self.drop_last_batch,
             partition=text_bytes(self.partition, "partition"),
             rotation={None: b"needed", True: b"always", False: b"never"}[self.rotation],
+            pack=pointer(self.pack),
         )
         return Handle(library.sampler_free, library.sampler_new, orders, ctypes.byref(options))
+
+
+class Epochs:
+    """Samplers of one epoch each, for packs, of which epochs have different numbers. None is changed any more."""
+
+    _KEPT = 2
+
+    def __init__(self, new: Callable[[], Handle]) -> None:
+        self._new = new
+        self._held: dict[int, Handle] = {}
+
+    def at(self, epoch: int) -> Handle:
+        held = self._held.get(epoch)
+        if held is None:
+            held = self._new()
+            call(library.sampler_set_epoch, held, epoch)
+            # Whole at any moment, whichever threads ask.
+            kept = list(self._held.items())[1 - self._KEPT :]
+            self._held = dict([*kept, (epoch, held)])
+        return held
 
 
 class OpenSampler(NamedTuple):
@@ -119,6 +154,7 @@ class OpenSampler(NamedTuple):
     whole: Handle
     resumed: Handle | None
     resumed_epoch: int | None
+    epochs: Epochs
 
     def sampler(self, resumed: bool) -> Handle:
         """The sampler of an epoch that was resumed, or of one that was not."""
@@ -143,9 +179,36 @@ def batch_of(sampler: Handle, epoch: int, step: int) -> tuple[list[int], int]:
     found, pads = ctypes.c_size_t(), ctypes.c_size_t()
     call(
         library.sampler_batch, sampler, epoch, step,
-        ctypes.addressof(rows), len(rows), ctypes.byref(found), ctypes.byref(pads),
+        ctypes.addressof(rows), len(rows), ctypes.byref(found), ctypes.byref(pads), None,
     )  # fmt: skip
     return rows[: found.value], pads.value
+
+
+class Pieces(NamedTuple):
+    """What a step serves of its rows: numbers of 64 bits without a sign, for each piece, pack after pack."""
+
+    row_ids: array.array[int]
+    num_pads: int
+    offsets: array.array[int]
+    lengths: array.array[int]
+    packs: array.array[int]
+
+
+def pieces_of(sampler: Handle, epoch: int, step: int) -> Pieces:
+    """The pieces of a step of packs."""
+    found, pads = ctypes.c_size_t(), ctypes.c_size_t()
+    numbers = (ctypes.byref(found), ctypes.byref(pads))
+    call(library.sampler_batch, sampler, epoch, step, None, 0, *numbers, None)
+    room = int(sampler_info(sampler).batch_size)
+    rows, offsets, lengths = (array.array("Q", bytes(8 * found.value)) for _ in range(3))
+    packs, num_packs = array.array("Q", bytes(8 * room)), ctypes.c_size_t()
+    pieces = native.Pieces(
+        offsets=offsets.buffer_info()[0], lengths=lengths.buffer_info()[0], packs=packs.buffer_info()[0],
+        packs_capacity=room, num_packs=ctypes.addressof(num_packs),
+    )  # fmt: skip
+    if rows:
+        call(library.sampler_batch, sampler, epoch, step, *rows.buffer_info(), *numbers, ctypes.byref(pieces))
+    return Pieces(rows, pads.value, offsets, lengths, packs[: num_packs.value])
 
 
 def steps_left(sampler: Handle) -> range:

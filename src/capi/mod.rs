@@ -29,6 +29,7 @@ mod lengths;
 mod loader;
 mod option;
 mod orders;
+mod packs;
 mod sampler;
 mod select;
 mod sequences;

@@ -8,18 +8,35 @@ use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, out_param};
 use super::id_set::rowdex_id_set;
 use super::index::rowdex_index;
-use ::rowdex_index::OrderFile;
-use ::rowdex_order::{Order, OrderSpec, Partition, Recipe, RowLayout};
+use ::rowdex_index::{Index, OrderFile};
+use ::rowdex_order::{JoinedLengths, Lengths, Order, OrderSpec, Partition, Recipe, RowLayout};
 use rowdex_base::error::Result;
 
 /// Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses
 /// it.
 #[derive(Debug)]
-pub struct rowdex_order(Arc<dyn Order>);
+pub struct rowdex_order {
+    orders: Arc<dyn Order>,
+    /// Whose rows they are, where that was told: packs go by the lengths that are noted there.
+    indexes: Vec<Index>,
+}
 
 impl rowdex_order {
     pub(super) fn orders(&self) -> Arc<dyn Order> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.orders)
+    }
+
+    /// The lengths of all rows by this name.
+    pub(super) fn lengths(&self, name: &str) -> Result<Arc<dyn Lengths>> {
+        if self.indexes.is_empty() {
+            return Err(handle::invalid(
+                "packs of orders that have no index, which would have the lengths of their rows",
+            )
+            .with_column(name)
+            .with_hint("set `index` or `indexes` where the orders are made"));
+        }
+        let lengths = |index: &Index| Ok(Arc::new(index.lengths(name)?) as Arc<dyn Lengths>);
+        Ok(JoinedLengths::of(self.indexes.iter().map(lengths).collect::<Result<_>>()?))
     }
 }
 
@@ -109,22 +126,22 @@ pub unsafe extern "C" fn rowdex_order_new(
         // SAFETY: the conventions of the header.
         let options = unsafe { handle::options(options, "options") }?;
         // SAFETY: as above.
-        let rows = unsafe { layout(&options) }?;
+        let (rows, indexes) = unsafe { layout(&options) }?;
         let rows = rows.ok_or_else(|| {
             handle::invalid("there are no rows to order").with_hint("set `index`, `indexes` or `group_rows`")
         })?;
         // SAFETY: as above.
         let recipe = unsafe { recipe(&options, 0) }?;
-        out.write(handle::handle(rowdex_order(recipe.orders(&rows)?)));
+        out.write(handle::handle(rowdex_order { orders: recipe.orders(&rows)?, indexes }));
         Ok(())
     })
 }
 
-/// The rows that are described; `None` if none are.
+/// The rows that are described, `None` if none are; and whose they are.
 ///
 /// # Safety
 /// What the struct points to is valid, as the header says.
-unsafe fn layout(options: &rowdex_order_options) -> Result<Option<RowLayout>> {
+unsafe fn layout(options: &rowdex_order_options) -> Result<(Option<RowLayout>, Vec<Index>)> {
     // SAFETY: the caller's promise.
     let index = unsafe { options.index.as_ref() };
     // SAFETY: as above.
@@ -136,16 +153,18 @@ unsafe fn layout(options: &rowdex_order_options) -> Result<Option<RowLayout>> {
         return Err(handle::invalid("`index`, `indexes` and `group_rows` exclude each other"));
     }
     if let Some(index) = index {
-        return Ok(Some(index.0.layout()));
+        return Ok((Some(index.0.layout()), vec![index.0.clone()]));
     }
     if indexes.is_empty() {
-        return Ok((!options.group_rows.is_null()).then(|| RowLayout::of_groups(groups.iter().copied())));
+        let layout = (!options.group_rows.is_null()).then(|| RowLayout::of_groups(groups.iter().copied()));
+        return Ok((layout, Vec::new()));
     }
-    let layouts = indexes.iter().map(|index| {
+    let indexes = indexes.iter().map(|index| {
         // SAFETY: as above.
-        Ok(unsafe { handle::borrow(index.cast_mut(), "indexes[…]") }?.0.layout())
+        Ok(unsafe { handle::borrow(index.cast_mut(), "indexes[…]") }?.0.clone())
     });
-    Ok(Some(RowLayout::of_datasets(layouts.collect::<Result<Vec<_>>>()?)))
+    let indexes = indexes.collect::<Result<Vec<_>>>()?;
+    Ok((Some(RowLayout::of_datasets(indexes.iter().map(Index::layout))), indexes))
 }
 
 /// More structs inside each other than this are a circle.
@@ -240,7 +259,7 @@ unsafe fn within<'a>(options: *const rowdex_order_options, name: &str, depth: us
     // SAFETY: the caller's promise.
     let options = unsafe { handle::options(options, name) }?;
     // SAFETY: as above.
-    if unsafe { layout(&options) }?.is_some() {
+    if unsafe { layout(&options) }?.0.is_some() {
         return Err(handle::invalid(format!("`{name}` has rows of its own"))
             .with_hint("set `index`, `indexes` or `group_rows` in the outermost struct alone"));
     }

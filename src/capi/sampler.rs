@@ -6,9 +6,12 @@ use std::mem::MaybeUninit;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Snapshot, Versioned, out_param, require};
 use super::orders::rowdex_order;
+use super::packs::{pack_spec, rowdex_pack_options, rowdex_pieces};
+use crate::plans::PlanFolder;
 use ::rowdex_order::Partition;
-use ::rowdex_order::sampler::Tail;
-use ::rowdex_order::sampler::{DistributedSampler, EpochPlan, ReplicaLayout, Shard, State};
+use ::rowdex_order::sampler::{
+    DistributedSampler, EpochPlan, PackSpec, ReplicaLayout, SamplerOptions, Shard, State, Tail,
+};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// The samples and batches of one rank, epoch after epoch.
@@ -32,9 +35,10 @@ pub struct rowdex_sampler_options {
     pub rank: u32,
     /// How many ranks there are.
     pub world_size: u32,
-    /// Rows per step and rank.
+    /// Rows, or packs, per step and rank.
     pub batch_size: u64,
-    /// What becomes of rows that do not divide evenly: "wrap" (NULL), "drop", "uneven" or "error".
+    /// What becomes of rows, or packs, that do not divide evenly: "wrap" (NULL), "drop", "uneven" or "error"; of packs,
+    /// "even" (NULL), too.
     pub tail: *const c_char,
     /// Which ranks form a replica group: "consecutive" (NULL) or "strided".
     pub replica_layout: *const c_char,
@@ -48,6 +52,8 @@ pub struct rowdex_sampler_options {
     /// Whether orders that are the same in every epoch begin elsewhere each epoch: "needed" (NULL) where rows are
     /// dropped or repeated, which would be the same ones otherwise, "always" or "never".
     pub rotation: *const c_char,
+    /// Batches of packs. NULL: of rows.
+    pub pack: *const rowdex_pack_options,
 }
 
 // SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is
@@ -63,7 +69,6 @@ pub unsafe extern "C" fn rowdex_sampler_new(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let orders = require(orders, "orders")?.orders();
         let out = out_param(sampler, "sampler")?;
         // SAFETY: the conventions of the header.
         let options = unsafe { handle::options(options, "options") }?;
@@ -71,7 +76,10 @@ pub unsafe extern "C" fn rowdex_sampler_new(
         let tail = unsafe { handle::optional_text(options.tail, "options.tail") }?;
         // SAFETY: as above.
         let layout = unsafe { handle::optional_text(options.replica_layout, "options.replica_layout") }?;
-        let tail = tail.map_or(Ok(Tail::default()), str::parse)?;
+        // SAFETY: as above.
+        let pack = unsafe { pack_spec(options.pack, "options.pack") }?;
+        let usual = if pack.is_some() { PackSpec::TAIL } else { Tail::default() };
+        let tail = tail.map_or(Ok(usual), str::parse)?;
         let layout = layout.map_or(Ok(ReplicaLayout::default()), str::parse)?;
         let shard = Shard::new(options.rank, options.world_size)?;
         let shard = shard.with_tail(tail).with_replicas(options.replicas.max(1), layout)?;
@@ -81,12 +89,15 @@ pub unsafe extern "C" fn rowdex_sampler_new(
         let partition = unsafe { handle::optional_text(options.partition, "options.partition") }?;
         // SAFETY: as above.
         let rotation = rotation(unsafe { handle::optional_text(options.rotation, "options.rotation") }?)?;
-        let orders = partition.map_or(Ok(Partition::default()), str::parse)?.orders(orders, shard.count())?;
-        let sampler = DistributedSampler::new(orders, shard, batch_size)?;
-        let sampler = sampler.with_drop_last_batch(options.drop_last_batch != 0);
-        let sampler = match rotation {
-            Some(rotation) => sampler.with_rotation(rotation),
-            None => sampler,
+        let of = require(orders, "orders")?;
+        let orders = partition.map_or(Ok(Partition::default()), str::parse)?.orders(of.orders(), shard.count())?;
+        let drop_last_batch = options.drop_last_batch != 0;
+        let options = SamplerOptions { drop_last_batch, rotation, ..SamplerOptions::of(shard, batch_size) };
+        let sampler = match pack {
+            None => options.sampler(orders)?,
+            Some(pack) => {
+                options.sampler_of_packs(orders, of.lengths(&pack.lengths)?, &pack, &PlanFolder::planning())?
+            }
         };
         out.write(handle::handle(rowdex_sampler(Snapshot::new(sampler))));
         Ok(())
@@ -118,11 +129,11 @@ pub struct rowdex_sampler_info {
     pub struct_size: usize,
     /// The current epoch.
     pub epoch: u64,
-    /// How many samples this rank has in it, pads included, wherever the run was resumed.
+    /// How many samples this rank has in it, pads included, wherever the run was resumed. Samples of packs are pieces.
     pub len: u64,
     /// How many batches every rank has in it, wherever the run was resumed.
     pub steps: u64,
-    /// Rows per step and rank.
+    /// Rows, or packs, per step and rank.
     pub batch_size: u64,
     /// This rank.
     pub rank: u32,
@@ -155,6 +166,8 @@ pub unsafe extern "C" fn rowdex_sampler_get_info(
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(info, "info") }?;
         let shard = sampler.shard();
+        // Epochs of packs are planned, which may fail.
+        sampler.plan(sampler.epoch())?;
         out.write(rowdex_sampler_info {
             struct_size: 0,
             epoch: sampler.epoch(),
@@ -226,8 +239,11 @@ pub unsafe extern "C" fn rowdex_sampler_fill(
 
 /// This rank's batch at a step of an epoch: row ids, `len` of them, of which the last `pads` are pads.
 ///
-/// `rows` has room for `capacity` ids, which must be at least as many as the batch has: the batch size is always
-/// enough.
+/// `rows` has room for `capacity` ids, which must be at least as many as the batch has. Of rows the batch size is
+/// always enough. A batch of packs has a row id for each piece: with `rows` NULL and a capacity of 0, only `len` and
+/// `pads` are told.
+///
+/// Which tokens of the rows are served, and in which packs, is written to `pieces` unless that is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_sampler_batch(
     sampler: Option<&rowdex_sampler>,
@@ -237,6 +253,7 @@ pub unsafe extern "C" fn rowdex_sampler_batch(
     capacity: usize,
     len: Option<&mut MaybeUninit<usize>>,
     pads: Option<&mut MaybeUninit<usize>>,
+    pieces: *const rowdex_pieces,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
@@ -245,11 +262,17 @@ pub unsafe extern "C" fn rowdex_sampler_batch(
         let rows = unsafe { handle::buffer(rows, capacity, "rows") }?;
         let len = out_param(len, "len")?;
         let batch = sampler.batch(epoch, step)?;
-        let Some(rows) = rows.get_mut(..batch.rows.len()) else {
-            let message = format!("room for {capacity} row ids, and the batch has {}", batch.rows.len());
-            return Err(handle::invalid(message).with_hint("make room for as many as the batch size"));
-        };
-        rows.write_copy_of_slice(&batch.rows);
+        let only_told = rows.is_empty() && sampler.kind() == "packs" && pieces.is_null();
+        if !only_told {
+            let Some(rows) = rows.get_mut(..batch.rows.len()) else {
+                let message = format!("room for {capacity} row ids, and the batch has {}", batch.rows.len());
+                return Err(handle::invalid(message)
+                    .with_hint("make room for as many as the batch size, or as many pieces as packs have"));
+            };
+            // SAFETY: as above.
+            unsafe { rowdex_pieces::write(pieces, &batch, capacity, sampler.kind()) }?;
+            rows.write_copy_of_slice(&batch.rows);
+        }
         len.write(batch.rows.len());
         if let Some(pads) = pads {
             pads.write(batch.pads);

@@ -86,8 +86,10 @@ static void what_lies_beyond_the_end_is_out_of_range(const char *folder) {
   size_t len = 8;
   FAILS(rowdex_sampler_fill(sampler, 0, DEMO_ROWS - 1, 2, ids, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
   FAILS(rowdex_sampler_fill(sampler, 0, UINT64_MAX, 2, ids, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
-  FAILS(rowdex_sampler_batch(sampler, 0, 200, ids, 1000, &len, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "step 200");
-  FAILS(rowdex_sampler_batch(sampler, 0, 0, ids, 999, &len, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "1000");
+  FAILS(rowdex_sampler_batch(sampler, 0, 200, ids, 1000, &len, NULL, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE,
+        "step 200");
+  FAILS(rowdex_sampler_batch(sampler, 0, 0, ids, 999, &len, NULL, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "1000");
   FAILS(rowdex_sampler_fill(sampler, 0, DEMO_ROWS, 1, ids, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
   CHECK(ids[0] == 9 && len == 8);
   char state[ROWDEX_STATE_CAPACITY] = "x";

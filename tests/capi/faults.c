@@ -76,7 +76,7 @@ static void rows_of_a_damaged_file_are_substituted_and_reported(const char *fold
     array.release(&array);
     uint64_t order[500], before = 0;
     size_t len = 0;
-    OK(rowdex_sampler_batch(sampler, 0, info.step, order, 500, &len, NULL, &error));
+    OK(rowdex_sampler_batch(sampler, 0, info.step, order, 500, &len, NULL, NULL, &error));
     CHECK(len == info.num_rows);
     for (uint64_t i = 0; i < info.num_substituted; i++) {
       rowdex_substituted row = info.substituted[i];

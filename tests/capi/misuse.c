@@ -228,9 +228,9 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_sampler_set_epoch(NULL, 0, &error), "sampler");
   IS_NULL(rowdex_sampler_fill(NULL, 0, 0, 0, NULL, NULL, &error), "sampler");
   IS_NULL(rowdex_sampler_fill(sampler, 0, 0, 1, NULL, NULL, &error), "rows");
-  IS_NULL(rowdex_sampler_batch(NULL, 0, 0, NULL, 0, &size, NULL, &error), "sampler");
-  IS_NULL(rowdex_sampler_batch(sampler, 0, 0, NULL, 10, &size, NULL, &error), "rows");
-  IS_NULL(rowdex_sampler_batch(sampler, 0, 0, NULL, 0, NULL, NULL, &error), "len");
+  IS_NULL(rowdex_sampler_batch(NULL, 0, 0, NULL, 0, &size, NULL, NULL, &error), "sampler");
+  IS_NULL(rowdex_sampler_batch(sampler, 0, 0, NULL, 10, &size, NULL, NULL, &error), "rows");
+  IS_NULL(rowdex_sampler_batch(sampler, 0, 0, NULL, 0, NULL, NULL, NULL, &error), "len");
   IS_NULL(rowdex_sampler_state(NULL, 0, 0, state, sizeof state, &error), "sampler");
   IS_NULL(rowdex_sampler_state(sampler, 0, 0, NULL, 5, &error), "buffer");
   IS_NULL(rowdex_sampler_resume(NULL, "", &error), "sampler");

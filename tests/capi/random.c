@@ -297,7 +297,8 @@ static void ask_a_sampler(void) {
     case 0: well(rowdex_sampler_set_epoch(sampler, number(100), &error), &error); break;
     case 1: well(rowdex_sampler_fill(sampler, epoch, number(1000), below(MOST_ROWS + 1), rows, pads, &error), &error);
       break;
-    case 2: well(rowdex_sampler_batch(sampler, epoch, number(20), rows, below(MOST_ROWS + 1), &len, &num_pads, &error),
+    case 2: well(rowdex_sampler_batch(sampler, epoch, number(20), rows, below(MOST_ROWS + 1), &len, &num_pads, NULL,
+                                      &error),
                  &error);
       break;
     case 3: well(rowdex_sampler_resume(sampler, word(), &error), &error); break;

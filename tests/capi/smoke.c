@@ -253,7 +253,7 @@ static void two_ranks_share_all_rows(const char *folder) {
     for (int i = 0; i < DEMO_ROWS / 2; i++) seen[rows[i]] += 1;
     uint64_t batch[256];
     size_t len = 0, pads = 9;
-    OK(rowdex_sampler_batch(sampler, 0, 390, batch, 256, &len, &pads, &error));
+    OK(rowdex_sampler_batch(sampler, 0, 390, batch, 256, &len, &pads, NULL, &error));
     CHECK(len == 160 && pads == 0 && memcmp(batch, rows + 390 * 256, len * sizeof *batch) == 0);
     rowdex_sampler_free(sampler);
   }
@@ -305,7 +305,7 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
     OK(rowdex_batch_get_info(batch, &info, &error));
     CHECK(info.epoch == 0 && info.step == steps && info.steps == 50 && info.rank == 1 && info.num_pads == 0);
     size_t len;
-    OK(rowdex_sampler_batch(sampler, 0, steps, rows, 1000, &len, NULL, &error));
+    OK(rowdex_sampler_batch(sampler, 0, steps, rows, 1000, &len, NULL, NULL, &error));
     CHECK(info.num_rows == len && memcmp(rows, info.row_ids, len * sizeof *rows) == 0);
     int64_t ids[1000];
     rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = len * sizeof *ids};
@@ -331,7 +331,7 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
   OK(rowdex_loader_resume(loader, state, &error));
   rowdex_batch *batch = NULL;
   OK(rowdex_loader_next(loader, &batch, &error));
-  OK(rowdex_sampler_batch(sampler, 0, 21, rows, 1000, &(size_t){0}, NULL, &error));
+  OK(rowdex_sampler_batch(sampler, 0, 21, rows, 1000, &(size_t){0}, NULL, NULL, &error));
   rowdex_batch_info info = {.struct_size = sizeof info};
   OK(rowdex_batch_get_info(batch, &info, &error));
   CHECK(info.step == 21 && info.steps == 50 && memcmp(rows, info.row_ids, sizeof rows) == 0);
@@ -384,7 +384,7 @@ static void a_wait_may_be_limited_and_goes_on_with_the_next_call(const char *fol
     rowdex_batch_info info = {.struct_size = sizeof info};
     OK(rowdex_batch_get_info(batch, &info, &error));
     uint64_t rows[100];
-    OK(rowdex_sampler_batch(samplers[rank], 0, served[rank], rows, 100, &(size_t){0}, NULL, &error));
+    OK(rowdex_sampler_batch(samplers[rank], 0, served[rank], rows, 100, &(size_t){0}, NULL, NULL, &error));
     CHECK(info.step == served[rank]++ && memcmp(rows, info.row_ids, sizeof rows) == 0);
     rowdex_batch_free(batch);
   }
@@ -417,7 +417,7 @@ static void batches_are_looked_at_before_they_are_handed_out(const char *folder)
     for (uint64_t first = 0; first < info.num_rows; first += 100, at.step++) {
       uint64_t rows[100];
       size_t len;
-      OK(rowdex_sampler_batch(sampler, 0, at.step, rows, 100, &len, NULL, &error));
+      OK(rowdex_sampler_batch(sampler, 0, at.step, rows, 100, &len, NULL, NULL, &error));
       for (size_t i = 0; i < len; i++) CHECK(ids[first + i] == (int64_t)rows[i] && info.row_ids[first + i] == rows[i]);
       FAILS(rowdex_loader_advance(loader, 0, at.step + 1, &error), ROWDEX_STATUS_CLOSED, "another iteration");
       OK(rowdex_loader_advance(loader, 0, at.step, &error));
@@ -445,7 +445,7 @@ static void batches_are_looked_at_before_they_are_handed_out(const char *folder)
   rowdex_batch_info info = {.struct_size = sizeof info};
   OK(rowdex_batch_get_info(batch, &info, &error));
   uint64_t rows[100];
-  OK(rowdex_sampler_batch(sampler, 2, 7, rows, 100, &(size_t){0}, NULL, &error));
+  OK(rowdex_sampler_batch(sampler, 2, 7, rows, 100, &(size_t){0}, NULL, NULL, &error));
   CHECK(info.epoch == 2 && info.step == 7 && memcmp(rows, info.row_ids, sizeof rows) == 0);
   rowdex_batch_free(batch);
   rowdex_loader_free(loader);
@@ -462,7 +462,7 @@ static void look_at(rowdex_loader *loader, const rowdex_sampler *sampler, uint64
   OK(rowdex_batch_get_info(batch, &info, &error));
   uint64_t rows[100];
   size_t len;
-  OK(rowdex_sampler_batch(sampler, epoch, step, rows, 100, &len, NULL, &error));
+  OK(rowdex_sampler_batch(sampler, epoch, step, rows, 100, &len, NULL, NULL, &error));
   CHECK(info.epoch == epoch && info.step == step && info.num_rows == len);
   CHECK(memcmp(rows, info.row_ids, len * sizeof *rows) == 0);
   rowdex_batch_free(batch);

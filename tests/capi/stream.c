@@ -33,7 +33,7 @@ static void a_stream_serves_the_batches_of_the_sampler(const char *folder) {
     CHECK(stream.get_next(&stream, &array) == 0);
     if (array.release == NULL) break;
     size_t len;
-    OK(rowdex_sampler_batch(sampler, 0, step, rows, 3000, &len, NULL, &error));
+    OK(rowdex_sampler_batch(sampler, 0, step, rows, 3000, &len, NULL, NULL, &error));
     CHECK((size_t)array.length == len);
     for (size_t i = 0; i < len; i++) CHECK(int64_values(&array, 0)[i] == (int64_t)rows[i]);
     rowdex_array_release(&array);

@@ -34,7 +34,7 @@ static void *read_rows(void *argument) {
     CHECK(location.row_group == rows[0] / 6250);
     uint64_t one, batch[100];
     size_t len;
-    OK(rowdex_sampler_batch(shared->sampler, (uint64_t)round, 3, batch, 100, &len, NULL, &error));
+    OK(rowdex_sampler_batch(shared->sampler, (uint64_t)round, 3, batch, 100, &len, NULL, NULL, &error));
     OK(rowdex_sampler_fill(shared->sampler, (uint64_t)round, 301, 1, &one, NULL, &error));
     CHECK(len == 100 && one == batch[1]);
   }

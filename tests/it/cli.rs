@@ -12,6 +12,7 @@ mod killed;
 mod lengths;
 mod options;
 mod orders;
+mod packs;
 mod place;
 mod predict;
 mod prove;

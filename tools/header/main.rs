@@ -27,6 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "columns",
         "orders",
         "launch",
+        "packs",
         "sampler",
         "worker",
         "arrow",

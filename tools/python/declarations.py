@@ -13,6 +13,7 @@ from __future__ import annotations
 import pathlib
 import re
 import sys
+import textwrap
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -193,7 +194,11 @@ def function_lines(header: Header) -> list[str]:
         kinds = ", ".join(header.taken_by(name))
         name, kind = name.removeprefix("rowdex_"), header.result_of(result)
         line = f'    "{name}": ({kind}, [{kinds}]),'
-        lines += [line] if len(line) <= WIDTH else [f'    "{name}": (', f"        {kind}, [{kinds}],", "    ),"]
+        within = f"        {kind}, [{kinds}],"
+        if len(within) > WIDTH:
+            wrapped = textwrap.wrap(kinds, WIDTH - 12)
+            within = "\n".join([f"        {kind}, [", *(f"            {part}" for part in wrapped), "        ],"])
+        lines += [line] if len(line) <= WIDTH else [f'    "{name}": (', within, "    ),"]
     return lines
 
 

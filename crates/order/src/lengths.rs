@@ -1,6 +1,7 @@
 //! How long each row is, in tokens.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -76,6 +77,60 @@ impl Lengths for Vec<u64> {
     }
 }
 
+/// The lengths of several datasets, one after the other, as a mixture of them has rows.
+#[derive(Debug)]
+pub struct JoinedLengths {
+    parts: Vec<Arc<dyn Lengths>>,
+    /// The first row after each part.
+    ends: Vec<u64>,
+    fingerprint: u64,
+}
+
+impl JoinedLengths {
+    /// Of all rows of each of them. One alone stays as it is.
+    pub fn of(parts: Vec<Arc<dyn Lengths>>) -> Arc<dyn Lengths> {
+        if let [part] = parts.as_slice() {
+            return Arc::clone(part);
+        }
+        let mut end = 0_u64;
+        let ends = parts.iter().map(|part| {
+            end = end.saturating_add(part.len());
+            end
+        });
+        let ends = ends.collect();
+        let fields = parts.iter().flat_map(|part| [part.len(), part.fingerprint()]);
+        let fingerprint = xxh3_64(&fields.flat_map(u64::to_le_bytes).collect::<Vec<u8>>());
+        Arc::new(Self { parts, ends, fingerprint })
+    }
+}
+
+impl Lengths for JoinedLengths {
+    fn len(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    fn length(&self, row: u64) -> Result<u64> {
+        let part = self.ends.partition_point(|end| *end <= row);
+        let first = part.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        match self.parts.get(part) {
+            Some(part) => part.length(row - first),
+            None => Err(no_such_row(row, self.len())),
+        }
+    }
+
+    /// What the lengths of all parts are of, if that is the same.
+    fn measure(&self) -> Option<Measure<'_>> {
+        let mut measures = self.parts.iter().map(|part| part.measure());
+        let first = measures.next()??;
+        measures.all(|measure| measure == Some(first)).then_some(first)
+    }
+
+    /// xxh3-64 of the number of rows and the fingerprint of each part, as 8 little-endian bytes each.
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}
+
 /// That there is no length of `row`, as there are only `len` rows.
 fn no_such_row(row: u64, len: u64) -> Error {
     Error::new(ErrorKind::OutOfRange, format!("the length of row {row}, and lengths of {len} rows are known"))
@@ -96,6 +151,19 @@ mod tests {
             assert_eq!(lengths.length(row).unwrap_err().kind(), ErrorKind::OutOfRange);
             assert!(lengths.fill(&[0, row], &mut filled).is_err());
         }
+    }
+
+    #[test]
+    fn lengths_of_several_datasets_are_those_of_one_after_the_other() {
+        let parts: [Vec<u64>; 4] = [vec![3, 1], vec![], vec![4], vec![1, 5, 9]];
+        let joined = JoinedLengths::of(parts.iter().map(|part| Arc::new(part.clone()) as Arc<dyn Lengths>).collect());
+        let all: Vec<u64> = (0..joined.len()).map(|row| joined.length(row).unwrap()).collect();
+        assert_eq!(all, parts.concat());
+        assert_eq!(joined.length(6).unwrap_err().kind(), ErrorKind::OutOfRange);
+        let alone = JoinedLengths::of(vec![Arc::new(parts.concat())]);
+        assert_eq!(alone.fingerprint(), parts.concat().fingerprint());
+        assert_ne!(joined.fingerprint(), alone.fingerprint());
+        assert_eq!(JoinedLengths::of(Vec::new()).len(), 0);
     }
 
     #[test]

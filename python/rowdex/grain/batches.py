@@ -62,6 +62,7 @@ class IterDataset(grain.IterDataset[Any]):
         self._rows = Rows(nulls, pad, fill)
         self._rows.check(dataset)
         self._sampler = DistributedSampler(dataset, batch_size=batch_size, **sampling)
+        self._sampler.spec.check_serves_rows("rowdex.grain")
         self._options = (size(memory, "memory"), count(threads, "threads"))
         self._given: dict[str, Any] = {"memory": memory, "threads": threads, "row_ids": row_ids, "pads": pads}
         self._epochs = epochs

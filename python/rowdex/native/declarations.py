@@ -261,11 +261,20 @@ class Launch(Versioned):
     ]
 
 
+class PackOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("lengths", c_char_p), ("capacity", c_uint64), ("overflow", c_char_p),
+        ("algorithm", c_char_p), ("extra", c_uint64), ("multiple", c_uint64), ("max_pieces", c_uint32),
+        ("has_cost", c_uint32), ("cost_linear", c_uint64), ("cost_quadratic", c_uint64), ("block", c_uint64),
+        ("empty", c_char_p),
+    ]
+
+
 class SamplerOptions(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("rank", c_uint32), ("world_size", c_uint32), ("batch_size", c_uint64),
         ("tail", c_char_p), ("replica_layout", c_char_p), ("replicas", c_uint32), ("drop_last_batch", c_uint32),
-        ("partition", c_char_p), ("rotation", c_char_p),
+        ("partition", c_char_p), ("rotation", c_char_p), ("pack", POINTER(PackOptions)),
     ]
 
 
@@ -274,6 +283,13 @@ class SamplerInfo(Versioned):
         ("struct_size", c_size_t), ("epoch", c_uint64), ("len", c_uint64), ("steps", c_uint64),
         ("batch_size", c_uint64), ("rank", c_uint32), ("world_size", c_uint32), ("shards", c_uint32),
         ("shard", c_uint32), ("fingerprint", c_uint64), ("samples_left", c_uint64), ("steps_left", c_uint64),
+    ]
+
+
+class Pieces(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("offsets", c_void_p), ("lengths", c_void_p), ("packs", c_void_p),
+        ("packs_capacity", c_size_t), ("num_packs", c_void_p),
     ]
 
 
@@ -414,7 +430,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "sampler_set_epoch": (c_int32, [c_void_p, c_uint64, POINTER(c_void_p)]),
     "sampler_fill": (c_int32, [c_void_p, c_uint64, c_uint64, c_size_t, c_void_p, c_void_p, POINTER(c_void_p)]),
     "sampler_batch": (
-        c_int32, [c_void_p, c_uint64, c_uint64, c_void_p, c_size_t, c_void_p, c_void_p, POINTER(c_void_p)],
+        c_int32, [
+            c_void_p, c_uint64, c_uint64, c_void_p, c_size_t, c_void_p, c_void_p, POINTER(Pieces), POINTER(c_void_p)
+        ],
     ),
     "sampler_state": (c_int32, [c_void_p, c_uint64, c_uint64, c_char_p, c_size_t, POINTER(c_void_p)]),
     "sampler_resume": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),

@@ -60,6 +60,7 @@ class GlobalBatchSampler(torch.utils.data.Sampler[Any]):
         self.sampler = sampler_of(
             dataset, "GlobalBatchSampler", ("num_shards",), num_replicas=shards, rank=0, batch_size=size, **sampling
         )
+        self.sampler.spec.check_serves_rows("a GlobalBatchSampler")
         if self.sampler.steps:
             last = dealt(self.sampler, self.sampler.epoch, self.sampler.steps - 1)
             kept = len(dataset) % (size * shards) or last.total

@@ -49,6 +49,7 @@ class BatchSampler(torch.utils.data.Sampler[Step]):
             self.sampler = dataset
         else:
             self.sampler = sampler_of(dataset, "BatchSampler", batch_size=batch_size, **sampling)
+        self.sampler.spec.check_serves_rows("a BatchSampler")
         if self.sampler.batch_size is None:
             raise ValueError("no batch size: give batch_size, to the sampler if there is one")
 

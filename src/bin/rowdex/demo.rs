@@ -29,7 +29,8 @@ const PLAN: SamplingArgs = SamplingArgs {
         seed: 42,
         replicas: 1,
         replica_layout: ReplicaLayout::Consecutive,
-        tail: Tail::Wrap,
+        tail: Some(Tail::Wrap),
+        pack: None,
         row_choice: RowChoiceArgs::ALL,
     },
     no_rotate: false,
@@ -105,7 +106,7 @@ fn verdict(report: &Report) -> Result<String, Failure> {
 fn resume(dataset: &Dataset) -> Result<String, Failure> {
     const BEFORE: u32 = 4;
     const AFTER: u32 = 3;
-    let orders = PLAN.orders(dataset.index())?;
+    let orders = PLAN.orders(dataset.index())?.orders;
     let sampler = |rank: u32, world_size: u32| {
         DistributedSampler::new(orders.clone(), Shard::new(rank, world_size)?.with_tail(Tail::Uneven), BATCH.batch_size)
     };

@@ -8,7 +8,7 @@ use rowdex::sampler::BatchPlan;
 use rowdex::{DistributedSampler, Error, ErrorKind};
 
 use crate::failure::Failure;
-use crate::sampling::{Rank, RowsOfArgs, SamplingArgs};
+use crate::sampling::{BatchArg, Rank, RowsOfArgs, SamplingArgs, batch_size};
 use crate::state_arg::StateArg;
 
 /// Samples asked for at a time. What a rank is dealt does not depend on how it is cut into batches.
@@ -23,9 +23,12 @@ Examples:
   rowdex ids train.rdx --state checkpoint.pt --rank 3 --limit 10
   rowdex ids train.rdx --world-size 8 --rank 3 --epoch 2 --limit 10
   rowdex ids --len 1000000 --order global --seed 42 --world-size 8 --rank 0 --pads
+  rowdex ids train.rdx --pack tokens:8192 --batch-size 2 --world-size 8 --rank 3 --limit 10
 
 One row id a line, in the order in which the rank is dealt them, epoch after epoch. The number of rows per step has no
-influence on them, so there is no --batch-size.")]
+influence on them, so there is no --batch-size without --pack.
+
+With --pack a line is a piece: row id, first token, number of tokens, step, and which pack of the batch, with tabs.")]
 pub(crate) struct IdsArgs {
     #[command(flatten)]
     rows_of: RowsOfArgs,
@@ -35,6 +38,10 @@ pub(crate) struct IdsArgs {
 
     #[command(flatten)]
     state: StateArg,
+
+    /// With --pack: packs per step and rank, 1 unless the --state says it.
+    #[arg(long, value_name = "B", requires = "pack", value_parser = batch_size)]
+    batch_size: Option<usize>,
 
     /// Leave out the rank's first P samples.
     #[arg(long, value_name = "P", default_value_t = 0)]
@@ -51,7 +58,10 @@ pub(crate) struct IdsArgs {
 
 pub(crate) fn run(args: &IdsArgs, given: &ArgMatches) -> Result<(), Failure> {
     let mut sampling = args.sampling.clone();
-    args.state.settle(&mut sampling, None, given)?;
+    let mut batch = BatchArg { batch_size: args.batch_size.unwrap_or(1) };
+    // Which packs are whose depends on it.
+    let packs = sampling.dealing.pack.is_some();
+    args.state.settle(&mut sampling, packs.then_some(&mut batch), given)?;
     if args.rows_of.is_index() {
         args.state.tell_what_is_assumed(&sampling, None, given);
     }
@@ -66,11 +76,14 @@ pub(crate) fn run(args: &IdsArgs, given: &ArgMatches) -> Result<(), Failure> {
         }
     };
     let epochs = sampling.epochs()?;
-    let (orders, _) = args.rows_of.orders(&sampling)?;
+    let (chosen, _) = args.rows_of.orders(&sampling)?;
     // Where a short last batch is left out, it does depend.
     let of_run = sampling.run.and_then(|state| state.run).filter(|run| run.drop_last_batch);
     let size = of_run.and_then(|run| usize::try_from(run.batch_size).ok()).unwrap_or(PIECE);
-    let sampler = sampling.sampler(&orders, rank, size)?;
+    let sampler = sampling.sampler(&chosen, rank, if packs { batch.batch_size } else { size })?;
+    if packs {
+        return pieces(&sampler, epochs, args);
+    }
     // All of them, in an epoch that was resumed, too.
     let each = sampler.len();
     let total = u128::from(each) * u128::from(epochs.end - epochs.start);
@@ -92,6 +105,41 @@ pub(crate) fn run(args: &IdsArgs, given: &ArgMatches) -> Result<(), Failure> {
         write(&sampler, epoch, from..from + count, &mut lines)?;
         left -= count;
         from = 0;
+    }
+    lines.flush()
+}
+
+/// Writes the pieces of a rank. Epochs have different numbers of them.
+fn pieces(sampler: &DistributedSampler, epochs: Range<u64>, args: &IdsArgs) -> Result<(), Failure> {
+    let (mut skip, mut left) = (args.from, args.limit.unwrap_or(u64::MAX));
+    let mut lines = Lines { stdout: io::stdout().lock(), buffer: Vec::with_capacity(BUFFER + 128), pads: args.pads };
+    for epoch in epochs {
+        let plan = sampler.plan(epoch)?;
+        let mut batch = BatchPlan::default();
+        for step in plan.first_step()..plan.steps() {
+            if left == 0 {
+                return lines.flush();
+            }
+            plan.fill(step, &mut batch)?;
+            let real = batch.rows.len() - batch.pads;
+            let begin = usize::try_from(skip).unwrap_or(usize::MAX).min(batch.pieces.len());
+            skip -= begin as u64;
+            for (at, piece) in batch.pieces.iter().enumerate().skip(begin) {
+                if left == 0 {
+                    break;
+                }
+                let pack = batch.packs.partition_point(|end| *end <= at) as u64;
+                for number in [piece.row, piece.offset, piece.length, step] {
+                    lines.put(number, b"\t");
+                }
+                lines.write(pack, at >= real)?;
+                left -= 1;
+            }
+        }
+    }
+    if skip > 0 {
+        let message = format!("--from {} is beyond the {} pieces of the rank", args.from, args.from - skip);
+        return Err(Error::new(ErrorKind::OutOfRange, message).into());
     }
     lines.flush()
 }
@@ -121,9 +169,13 @@ struct Lines {
 }
 
 impl Lines {
+    fn put(&mut self, number: u64, end: &[u8]) {
+        self.buffer.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        self.buffer.extend_from_slice(end);
+    }
+
     fn write(&mut self, row: u64, pad: bool) -> Result<(), Failure> {
-        self.buffer.extend_from_slice(itoa::Buffer::new().format(row).as_bytes());
-        self.buffer.extend_from_slice(if pad && self.pads { b"\tpad\n" } else { b"\n" });
+        self.put(row, if pad && self.pads { b"\tpad\n" } else { b"\n" });
         if self.buffer.len() >= BUFFER { self.flush() } else { Ok(()) }
     }
 

@@ -19,6 +19,7 @@ mod lengths;
 mod locate;
 mod output;
 mod predict;
+mod predict_packs;
 mod progress;
 mod prove;
 mod quality;

@@ -93,6 +93,24 @@ impl Sink {
         Ok(Self { target: Target::File { file, path: path.to_owned(), overwrite }, error: None })
     }
 
+    /// A file for a picture, which must be called one.
+    pub(crate) fn picture(path: &Path, overwrite: bool) -> Result<Self, Failure> {
+        if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("svg")) {
+            let message = format!("a picture is SVG, which {} does not say it is", path.display());
+            let error = Error::new(ErrorKind::InvalidArgument, message).with_hint("name it with .svg at the end");
+            return Err(error.into());
+        }
+        Self::file(path, overwrite)
+    }
+
+    /// Writes all that the file is to have, and puts it in its place.
+    pub(crate) fn put(mut self, text: &str) -> Result<(), Failure> {
+        if let Err(error) = self.write_all(text.as_bytes()) {
+            return Err(self.failure(error));
+        }
+        self.commit()
+    }
+
     pub(crate) fn is_file(&self) -> bool {
         matches!(self.target, Target::File { .. })
     }

@@ -1,5 +1,7 @@
 //! `rowdex predict`: what an epoch would cost, before anything is read.
 
+use std::path::PathBuf;
+
 use clap::{ArgMatches, Args};
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::loader::{LoaderBuilder, Prediction};
@@ -10,7 +12,8 @@ use serde_json::{Value, json};
 use crate::args::{FilesArgs, IndexArg, JsonArg};
 use crate::epoch::MANY_PASSES;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Sink};
+use crate::predict_packs;
 use crate::sampling::{BatchArg, Chosen, DealingArgs, Rank, SamplingArgs};
 use crate::size::Memory;
 use crate::state_arg::StateArg;
@@ -23,10 +26,14 @@ const SHARES: [u64; 6] = [5, 10, 25, 50, 75, 100];
 Examples:
   rowdex predict train.rdx --memory 4GiB --batch-size 256
   rowdex predict train.rdx --memory 4GiB --state checkpoint.pt
+  rowdex predict train.rdx --pack tokens:8192 --world-size 64 --batch-size 2 --plot packs.svg
   rowdex predict train.rdx --memory 64GiB --world-size 64 --ranks-per-node 8 --columns label,text
 
 Costs are those of one loader, which the ranks of a machine may share (docs/share.md). A pass is
-decoding every row group once. Small row groups of a file are read and held together as one unit.")]
+decoding every row group once. Small row groups of a file are read and held together as one unit.
+
+With --pack: packs, steps, fill, tokens served and lost by cause, and how even the ranks' work is; options of memory
+and files have no influence on these.")]
 pub(crate) struct PredictArgs {
     #[command(flatten)]
     index: IndexArg,
@@ -52,6 +59,14 @@ pub(crate) struct PredictArgs {
     #[arg(long, hide = true)]
     ranks_per_machine: Option<String>,
 
+    /// With --pack: draw the lengths of rows and the fill of packs, as SVG.
+    #[arg(long, value_name = "FILE.svg", requires = "pack")]
+    plot: Option<PathBuf>,
+
+    /// Replace the picture if there is one.
+    #[arg(long, requires = "plot")]
+    force: bool,
+
     #[command(flatten)]
     files: FilesArgs,
 
@@ -67,7 +82,15 @@ pub(crate) fn run(args: &PredictArgs, given: &ArgMatches) -> Result<(), Failure>
         return Err(Failure::usage("--ranks-per-machine is called --ranks-per-node"));
     }
     let args = &args;
+    let picture = args.plot.as_ref().map(|path| Sink::picture(path, args.force)).transpose()?;
     let index = args.index.open()?;
+    if let Some(pack) = &args.sampling.dealing.pack {
+        let report = predict_packs::Report::new(pack, &args.sampling, args.batch, &index)?;
+        if let Some(picture) = picture {
+            picture.put(&report.plot(&index)?)?;
+        }
+        return if args.json.json { output::print_json(&report.to_json()) } else { output::print(&report.to_text()) };
+    }
     let dataset = args.files.builder(index).with_cache_bytes(0).open()?;
     let job = Job::new(args, &dataset)?;
     let report = job.report()?;
@@ -258,7 +281,7 @@ fn builder(
         Rank::One(rank) => rank / ranks * ranks,
         Rank::All => 0,
     };
-    let sampler = |rank| args.sampling.sampler(&chosen.orders, rank, args.batch.batch_size);
+    let sampler = |rank| args.sampling.sampler(chosen, rank, args.batch.batch_size);
     let others = (first.saturating_add(1)..first.saturating_add(ranks).min(world_size)).map(sampler);
     let others = others.collect::<Result<Vec<_>, _>>()?;
     let first = sampler(first)?;

@@ -7,14 +7,12 @@ use std::sync::Arc;
 
 use clap::Args;
 use rowdex::index::OrderFile;
-use rowdex::order::Order;
-use rowdex::order::{OrderSpec, Partition, Recipe, RowLayout};
-use rowdex::sampler::Tail;
-use rowdex::sampler::{EpochPlan, ReplicaLayout, State};
+use rowdex::order::{Lengths, Order, OrderSpec, Partition, Recipe, RowLayout};
+use rowdex::sampler::{EpochPlan, PackSpec, PlanFolder, ReplicaLayout, SamplerOptions, State, Tail};
 use rowdex::{Dataset, DistributedSampler, Index, Shard};
 
 use crate::args::named;
-use crate::failure::Failure;
+use crate::failure::{Failure, said};
 use crate::row_choice::RowChoiceArgs;
 
 /// More ranks than this in one process would take gigabytes just to be counted.
@@ -68,15 +66,17 @@ pub(crate) struct DealingArgs {
     )]
     pub(crate) replica_layout: ReplicaLayout,
 
-    /// What becomes of rows that do not divide evenly among the ranks: `wrap` repeats the first ones, `drop` leaves
-    /// them out, `uneven` gives some ranks one more, `error` refuses.
-    #[arg(
-        long,
-        value_name = "TAIL",
-        default_value = "wrap",
-        value_parser = named::<Tail>(&["wrap", "drop", "uneven", "error"])
-    )]
-    pub(crate) tail: Tail,
+    /// What becomes of rows, or packs, that do not divide evenly among the ranks: `wrap` (the default) repeats the
+    /// first ones, `drop` leaves them out, `uneven` gives some ranks one more, `error` refuses; `even` (the default of
+    /// packs, and for them alone) opens packs until ranks have as many.
+    #[arg(long, value_name = "TAIL", value_parser = named::<Tail>(&["wrap", "drop", "uneven", "error", "even"]))]
+    pub(crate) tail: Option<Tail>,
+
+    /// Batches of packs: the name of the lengths in the index and the tokens of a pack, `tokens:8192`, and then options
+    /// with commas between them: `overflow=split|truncate|drop|error`, `algorithm=bfd|concat|budget|padded`, `extra=N`,
+    /// `multiple=N`, `max_pieces=N`, `block=N`, `empty=skip|keep`, `cost=LINEAR-QUADRATIC` (docs/sequences.md).
+    #[arg(long, value_name = "LENGTHS:CAPACITY", value_parser = packing)]
+    pub(crate) pack: Option<PackSpec>,
 
     #[command(flatten)]
     pub(crate) row_choice: RowChoiceArgs,
@@ -121,12 +121,16 @@ pub(crate) struct SamplingArgs {
 /// How many rows a step has.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct BatchArg {
-    /// Rows per step and rank.
+    /// Rows, or packs, per step and rank.
     #[arg(long, value_name = "B", default_value_t = 256, value_parser = batch_size)]
     pub(crate) batch_size: usize,
 }
 
-fn batch_size(text: &str) -> Result<usize, String> {
+fn packing(text: &str) -> Result<PackSpec, String> {
+    text.parse().map_err(|error| said(&error))
+}
+
+pub(crate) fn batch_size(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|size| *size > 0).ok_or_else(|| format!("{text:?} is not a number from 1 on"))
 }
 
@@ -138,9 +142,16 @@ pub(crate) struct Chosen {
     pub(crate) rows: u64,
     /// What the orders are called.
     pub(crate) name: String,
+    /// The lengths of the rows, if they are packed.
+    lengths: Option<Arc<dyn Lengths>>,
 }
 
 impl DealingArgs {
+    /// What becomes of rows or packs that do not divide evenly.
+    pub(crate) fn tail(&self) -> Tail {
+        self.tail.unwrap_or(if self.pack.is_some() { PackSpec::TAIL } else { Tail::default() })
+    }
+
     /// For so many ranks, from epoch 0 on.
     pub(crate) fn among(self, world_size: u32) -> SamplingArgs {
         let rank = Rank::All;
@@ -151,9 +162,9 @@ impl DealingArgs {
 
 impl SamplingArgs {
     /// The orders over the rows of an index. A column that decides is read where the index says that the data is.
-    pub(crate) fn orders(&self, index: &Index) -> Result<Arc<dyn Order>, Failure> {
+    pub(crate) fn orders(&self, index: &Index) -> Result<Chosen, Failure> {
         let dataset = || Ok(Dataset::builder(index.clone()).open()?);
-        Ok(self.choose_from(index, dataset)?.orders)
+        self.choose_from(index, dataset)
     }
 
     /// The orders over the rows of a dataset.
@@ -170,16 +181,21 @@ impl SamplingArgs {
             Some(path) => (self.listed(path)?, index.len()),
             None => self.dealing.row_choice.recipe(self.dealing.order, index, dataset)?,
         };
-        self.made(recipe, &index.layout(), rows)
+        let lengths = self.dealing.pack.as_ref().map(|pack| index.lengths(&pack.lengths)).transpose()?;
+        let chosen = self.made(recipe, &index.layout(), rows)?;
+        Ok(Chosen { lengths: lengths.map(|lengths| Arc::new(lengths) as _), ..chosen })
     }
 
     /// The orders over so many rows in one row group, of which nothing else is known.
-    fn orders_over(&self, rows: u64) -> Result<Arc<dyn Order>, Failure> {
+    fn orders_over(&self, rows: u64) -> Result<Chosen, Failure> {
+        if self.dealing.pack.is_some() {
+            return Err(Failure::usage("--pack and --len: packs go by the lengths that an index has; name an index"));
+        }
         let recipe = match &self.dealing.order_file {
             Some(path) => self.listed(path)?,
             None => self.dealing.row_choice.recipe_without_index(self.dealing.order)?,
         };
-        Ok(self.made(recipe, &RowLayout::of_rows(rows), rows)?.orders)
+        self.made(recipe, &RowLayout::of_rows(rows), rows)
     }
 
     fn listed(&self, path: &Path) -> Result<Recipe<'static>, Failure> {
@@ -191,11 +207,11 @@ impl SamplingArgs {
     fn made(&self, recipe: Recipe<'_>, layout: &RowLayout, rows: u64) -> Result<Chosen, Failure> {
         // The shard of whichever rank: all agree on how many shards there are.
         let recipe = recipe.with_partition(self.dealing.partition, self.shard(0)?.count()).with_seed(self.dealing.seed);
-        Ok(Chosen { orders: recipe.orders(layout)?, rows, name: recipe.to_string() })
+        Ok(Chosen { orders: recipe.orders(layout)?, rows, name: recipe.to_string(), lengths: None })
     }
 
     fn shard(&self, rank: u32) -> Result<Shard, Failure> {
-        let shard = Shard::new(rank, self.world_size).map_err(Failure::usage)?.with_tail(self.dealing.tail);
+        let shard = Shard::new(rank, self.world_size).map_err(Failure::usage)?.with_tail(self.dealing.tail());
         shard.with_replicas(self.dealing.replicas, self.dealing.replica_layout).map_err(Failure::usage)
     }
 
@@ -217,24 +233,31 @@ impl SamplingArgs {
     }
 
     /// One sampler for each chosen rank, all of these orders, at the first epoch.
-    pub(crate) fn samplers(
-        &self,
-        orders: &Arc<dyn Order>,
-        batch: BatchArg,
-    ) -> Result<Vec<DistributedSampler>, Failure> {
-        self.ranks()?.map(|rank| self.sampler(orders, rank, batch.batch_size)).collect()
+    pub(crate) fn samplers(&self, chosen: &Chosen, batch: BatchArg) -> Result<Vec<DistributedSampler>, Failure> {
+        let ranks = self.ranks()?;
+        if ranks.is_empty() {
+            return Ok(Vec::new());
+        }
+        // An epoch of packs is planned once for all of them.
+        let first = self.sampler(chosen, ranks.start, batch.batch_size)?;
+        let others = (ranks.start + 1..ranks.end).map(|rank| Ok(first.with_shard(self.shard(rank)?)?));
+        let others = others.collect::<Result<Vec<_>, Failure>>()?;
+        Ok(std::iter::once(first).chain(others).collect())
     }
 
     /// The sampler of a rank, at the first epoch: the only place where the command makes one from its arguments.
-    pub(crate) fn sampler(
-        &self,
-        orders: &Arc<dyn Order>,
-        rank: u32,
-        batch_size: usize,
-    ) -> Result<DistributedSampler, Failure> {
-        let sampler = DistributedSampler::new(Arc::clone(orders), self.shard(rank)?, batch_size)?;
-        let sampler = sampler.with_drop_last_batch(self.drop_last_batch);
-        let mut sampler = if self.no_rotate { sampler.with_rotation(false) } else { sampler };
+    pub(crate) fn sampler(&self, chosen: &Chosen, rank: u32, batch_size: usize) -> Result<DistributedSampler, Failure> {
+        let rotation = self.no_rotate.then_some(false);
+        let drop_last_batch = self.drop_last_batch;
+        let options = SamplerOptions { drop_last_batch, rotation, ..SamplerOptions::of(self.shard(rank)?, batch_size) };
+        let orders = Arc::clone(&chosen.orders);
+        let mut sampler = match (&self.dealing.pack, &chosen.lengths) {
+            (Some(pack), Some(lengths)) => {
+                options.sampler_of_packs(orders, Arc::clone(lengths), pack, &PlanFolder::planning())?
+            }
+            _ => options.sampler(orders)?,
+        };
+        let given = sampler.orders().fingerprint();
         let Some(state) = &self.run else {
             sampler.set_epoch(self.epoch);
             return Ok(sampler);
@@ -242,7 +265,7 @@ impl SamplingArgs {
         // What others served of the epoch before these ranks took over, nobody can tell by this state.
         let start = state.run.map_or(0, |run| run.start);
         sampler.resume(&State { consumed: start, ..*state })?;
-        if self.no_rotate && sampler.orders().fingerprint() != orders.fingerprint() {
+        if self.no_rotate && sampler.orders().fingerprint() != given {
             return Err(Failure::usage(
                 "--no-rotate, and the --state of a run whose epochs begin elsewhere each time: leave out one of them",
             ));
@@ -287,7 +310,7 @@ impl RowsOfArgs {
     }
 
     /// The orders to follow, and how many rows there are, chosen or not.
-    pub(crate) fn orders(&self, sampling: &SamplingArgs) -> Result<(Arc<dyn Order>, u64), Failure> {
+    pub(crate) fn orders(&self, sampling: &SamplingArgs) -> Result<(Chosen, u64), Failure> {
         match &self.index {
             Some(path) => {
                 let index = Index::open(path)?;

@@ -89,7 +89,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let carousel = args.carousel.carousel(&index)?;
     let dataset = args.carousel.open(index, 0)?;
     let chosen = sampling.choose(&dataset)?;
-    let sampler = sampling.sampler(&chosen.orders, 0, args.batch.batch_size)?;
+    let sampler = sampling.sampler(&chosen, 0, args.batch.batch_size)?;
     let sampler = sampler.with_drop_last_batch(args.drop_last_batch);
     let mut share = Share::machine().job(&args.job).ranks(args.ranks);
     if let Some(name) = &args.name {

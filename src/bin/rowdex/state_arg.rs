@@ -13,7 +13,7 @@ use rowdex::sampler::{Run, State};
 use rowdex::{Error, ErrorKind};
 
 use crate::failure::{Failure, complain, said};
-use crate::sampling::{BatchArg, SamplingArgs};
+use crate::sampling::{BatchArg, DealingArgs, SamplingArgs};
 
 /// What every state begins with.
 const MARK: &[u8] = b"rowdex-state-v";
@@ -204,7 +204,10 @@ impl Told<'_> {
         let dealing = &mut sampling.dealing;
         self.settle_dealt("replicas", &mut dealing.replicas, run.replicas)?;
         self.settle_dealt("replica_layout", &mut dealing.replica_layout, run.replica_layout)?;
-        self.settle_dealt("tail", &mut dealing.tail, run.tail)?;
+        let mut tail = dealing.tail();
+        self.settle_dealt("tail", &mut tail, run.tail)?;
+        dealing.tail = Some(tail);
+        self.packing(dealing, run)?;
         let shards = sampling.world_size / dealing.replicas.max(1);
         let partition = match run.order.pieces {
             None => Partition::Strided,
@@ -214,8 +217,36 @@ impl Told<'_> {
         self.settle("partition", &mut dealing.partition, partition)
     }
 
+    /// A state says that a run had packs and by which cost they were dealt, and has a fingerprint of how they are made.
+    fn packing(&self, dealing: &mut DealingArgs, run: &Run) -> Result<(), Failure> {
+        match (&mut dealing.pack, run.has_packs()) {
+            (None, false) => Ok(()),
+            (Some(_), false) => Err(disagree("--pack".to_owned(), "batches of rows".to_owned())),
+            (None, true) => Err(Failure::usage(
+                "the --state is of packs: give --pack LENGTHS:CAPACITY with the options that the run had, too",
+            )),
+            (Some(pack), true) => {
+                if self.going_on {
+                    return Ok(());
+                }
+                match (pack.cost, run.cost) {
+                    (Some(given), Some(cost)) if given != cost => {
+                        Err(disagree(format!("--pack with cost={given}"), format!("a cost of {cost}")))
+                    }
+                    (Some(given), None) => {
+                        Err(disagree(format!("--pack with cost={given}"), "packs dealt as they come".to_owned()))
+                    }
+                    (_, cost) => {
+                        pack.cost = cost;
+                        Ok(())
+                    }
+                }
+            }
+        }
+    }
+
     fn batch(&self, batch: &mut BatchArg, run: &Run) -> Result<(), Failure> {
-        if run.batch_size > 1 {
+        if run.batch_size > 1 || run.has_packs() {
             let of_run = usize::try_from(run.batch_size).unwrap_or(usize::MAX);
             return self.settle_dealt("batch_size", &mut batch.batch_size, of_run);
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use clap::{ArgMatches, Args};
 use rowdex::Index;
-use rowdex::order::{EpochOrder, Uses};
-use rowdex::sampler::{EpochPlan, Sample};
+use rowdex::order::{EpochOrder, Piece, Uses};
+use rowdex::sampler::{BatchPlan, EpochPlan, Sample};
 use serde_json::{Value, json};
 
 use crate::args::{IndexArg, JsonArg, out_of_range};
@@ -18,6 +18,9 @@ use crate::state_arg::StateArg;
 /// Rows of a step that are listed, unless all are asked for.
 const LISTED: usize = 40;
 
+/// What is told of a piece.
+const PIECE_NAMES: [&str; 3] = ["pack", "offset", "length"];
+
 /// Positions looked at in one go.
 const PIECE: usize = 4096;
 
@@ -28,6 +31,7 @@ Examples:
   rowdex where train.rdx --state checkpoint.pt --epoch 3 --step 1207 --rank 5
   rowdex where train.rdx --state checkpoint.pt --epochs 2 --row 4711       # when is this row served, and to whom?
   rowdex where train.rdx --world-size 8 --batch-size 64 --seed 42 --epoch 3 --step 1207
+  rowdex where train.rdx --state checkpoint.pt --pack tokens:8192 --row 4711   # at which offset of which pack?
 
 World, batch size, order, seed and tail must be those of the job: a state has them all, with its epoch.")]
 pub(crate) struct WhereArgs {
@@ -81,7 +85,7 @@ pub(crate) fn run(args: &WhereArgs, given: &ArgMatches) -> Result<(), Failure> {
         let plans = sampling::plans(&samplers, epoch)?;
         match args.question.step {
             Some(step) => served.extend(rows_of(step, &plans)?),
-            None => sought.extend(uses_of(&args.question.row, &plans)?),
+            None => sought.extend(uses_of(&args.question.row, &plans, sampling.dealing.pack.is_some())?),
         }
     }
     let json = args.json.json;
@@ -110,19 +114,22 @@ struct Served {
     rank: u32,
     slot: u64,
     sample: Sample,
+    /// Of packs: the tokens that are served, and which pack of the batch they are in.
+    piece: Option<(Piece, u64)>,
 }
 
 impl Served {
     /// The `p`-th sample of a rank, if it has one that is left.
-    fn new(plan: &EpochPlan, p: u64) -> rowdex::Result<Option<Self>> {
+    fn new(plan: &EpochPlan, p: u64, packed: bool) -> rowdex::Result<Option<Self>> {
         let (epoch, rank) = (plan.epoch(), plan.shard().rank());
-        let place = plan.at(p)?.zip(plan.step_of(p));
-        Ok(place.map(|(sample, (step, slot))| Self { epoch, step, rank, slot, sample }))
+        let Some((sample, (step, slot))) = plan.at(p)?.zip(plan.step_of(p)) else { return Ok(None) };
+        let piece = if packed { piece(&plan.batch(step)?, slot as usize) } else { None };
+        Ok(Some(Self { epoch, step, rank, slot, sample, piece }))
     }
 
     fn to_json(self, index: &Index) -> Value {
         let place = locate(index, self.sample.row);
-        json!({
+        let mut told = json!({
             "epoch": self.epoch,
             "step": self.step,
             "rank": self.rank,
@@ -133,8 +140,30 @@ impl Served {
             "file": place.as_ref().map(|place| place.file),
             "row_group": place.as_ref().map(|place| place.row_group),
             "row": place.as_ref().map(|place| place.row),
-        })
+        });
+        self.tell_piece(&mut told);
+        told
     }
+
+    fn tell_piece(&self, told: &mut Value) {
+        if let (Some((piece, pack)), Some(told)) = (self.piece, told.as_object_mut()) {
+            for (name, number) in PIECE_NAMES.into_iter().zip([pack, piece.offset, piece.length]) {
+                told.insert(name.to_owned(), number.into());
+            }
+        }
+    }
+
+    /// Which pack of the batch, first token, number of tokens.
+    fn piece_cells(&self) -> Vec<String> {
+        let cells = |(piece, pack): (Piece, u64)| [pack, piece.offset, piece.length].map(|number| number.to_string());
+        self.piece.map_or_else(Vec::new, |piece| cells(piece).to_vec())
+    }
+}
+
+/// The piece at a place of a batch of packs, and the pack that has it.
+fn piece(batch: &BatchPlan, slot: usize) -> Option<(Piece, u64)> {
+    let pack = batch.packs.partition_point(|end| *end <= slot) as u64;
+    batch.pieces.get(slot).map(|piece| (*piece, pack))
 }
 
 /// The rows of a step on every rank.
@@ -154,7 +183,8 @@ fn rows_of(step: u64, plans: &[EpochPlan]) -> Result<Vec<Served>, Failure> {
         served.extend(batch.rows.iter().enumerate().map(|(slot, row)| {
             let position = batch.first + slot as u64 * batch.stride;
             let sample = Sample { position, row: *row, pad: slot >= first_pad };
-            Served { epoch: batch.epoch, step, rank: plan.shard().rank(), slot: slot as u64, sample }
+            let (rank, piece) = (plan.shard().rank(), piece(&batch, slot));
+            Served { epoch: batch.epoch, step, rank, slot: slot as u64, sample, piece }
         }));
     }
     Ok(served)
@@ -174,7 +204,7 @@ struct Sought {
     elsewhere: u64,
 }
 
-fn uses_of(rows: &[u64], plans: &[EpochPlan]) -> Result<Vec<Sought>, Failure> {
+fn uses_of(rows: &[u64], plans: &[EpochPlan], packed: bool) -> Result<Vec<Sought>, Failure> {
     let Some(plan) = plans.first() else { return Ok(Vec::new()) };
     let order = plan.order();
     let positions = positions(&**order, rows);
@@ -193,7 +223,7 @@ fn uses_of(rows: &[u64], plans: &[EpochPlan]) -> Result<Vec<Sought>, Failure> {
             let mut position = first;
             while position < end {
                 if position >= plan.start() {
-                    sought.add(position, plans)?;
+                    sought.add(position, plans, packed)?;
                 }
                 position += order.len();
             }
@@ -223,11 +253,11 @@ fn positions(order: &dyn EpochOrder, rows: &[u64]) -> BTreeMap<u64, Vec<u64>> {
 
 impl Sought {
     /// Adds the ranks that serve a position.
-    fn add(&mut self, position: u64, plans: &[EpochPlan]) -> Result<(), Failure> {
+    fn add(&mut self, position: u64, plans: &[EpochPlan], packed: bool) -> Result<(), Failure> {
         let mut any = false;
         for plan in plans {
             let Some(p) = plan.sample_at(position) else { continue };
-            let served = Served::new(plan, p)?;
+            let served = Served::new(plan, p, packed)?;
             let served = served.filter(|at| at.sample.position == position && at.sample.row == self.row);
             self.uses.push(served.ok_or_else(|| {
                 Failure::new(format!("position {position} is not where row {} is; the order is at fault", self.row))
@@ -240,13 +270,15 @@ impl Sought {
 
     fn to_json(&self) -> Value {
         let uses = self.uses.iter().map(|at| {
-            json!({
+            let mut told = json!({
                 "step": at.step,
                 "rank": at.rank,
                 "slot": at.slot,
                 "position": at.sample.position,
                 "pad": at.sample.pad,
-            })
+            });
+            at.tell_piece(&mut told);
+            told
         });
         json!({
             "row_id": self.row,
@@ -279,29 +311,38 @@ impl Sought {
 
 fn table_of_rows(served: &[Served], index: &Index) -> String {
     let names = ["epoch", "step", "rank", "slot", "position", "row_id", "row_group", "row", "pad", "file"];
-    let mut table = vec![names.map(str::to_owned).to_vec()];
+    let mut table = vec![head(&names, served.iter())];
     table.extend(served.iter().map(|at| {
         let place = locate(index, at.sample.row);
         let (row_group, row, file) = place
             .map_or_else(Default::default, |place| (place.row_group.to_string(), place.row.to_string(), place.file));
         let numbers = [at.epoch, at.step, u64::from(at.rank), at.slot, at.sample.position, at.sample.row];
         let cells = numbers.into_iter().map(|number| number.to_string());
-        cells.chain([row_group, row, pad(at).to_owned(), file.to_owned()]).collect()
+        let cells = cells.chain([row_group, row, pad(at).to_owned(), file.to_owned()]);
+        cells.chain(at.piece_cells()).collect()
     }));
     output::columns(&table)
 }
 
 fn table_of_uses(sought: &[Sought]) -> String {
-    let mut table = vec![["row_id", "epoch", "step", "rank", "slot", "position", "pad"].map(str::to_owned).to_vec()];
+    let names = ["row_id", "epoch", "step", "rank", "slot", "position", "pad"];
+    let mut table = vec![head(&names, sought.iter().flat_map(|row| &row.uses))];
     for row in sought {
         table.extend(row.uses.iter().map(|at| {
             let numbers = [row.row, at.epoch, at.step, u64::from(at.rank), at.slot, at.sample.position];
-            numbers.iter().map(u64::to_string).chain([pad(at).to_owned()]).collect()
+            let cells = numbers.iter().map(u64::to_string).chain([pad(at).to_owned()]);
+            cells.chain(at.piece_cells()).collect()
         }));
     }
     let uses = if table.len() > 1 { output::columns(&table) } else { String::new() };
     let remarks = sought.iter().filter_map(Sought::remark).map(|remark| remark + "\n");
     remarks.fold(uses, |text, remark| text + &remark)
+}
+
+/// The names of the cells of a row, which has three more where there are packs.
+fn head<'a>(names: &[&str], mut served: impl Iterator<Item = &'a Served>) -> Vec<String> {
+    let more = served.next().and_then(|at| at.piece).map_or(&[][..], |_| &PIECE_NAMES);
+    names.iter().chain(more).map(|name| (*name).to_owned()).collect()
 }
 
 fn pad(at: &Served) -> &'static str {

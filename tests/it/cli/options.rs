@@ -49,6 +49,8 @@ fn sampling(command: &'static str, base: &str, rank: &str) -> Vec<Case> {
     };
     let of_rank = |option, world: &str, more: &str| with(option, &format!("{world} {rank}"), more);
     let few = "--world-size 3";
+    let without = format!("{command} {} {few} {rank}", base.replace("train.rdx", "packed.rdx"));
+    let packed = (command, "pack", without.clone(), format!("{without} --pack id:2000"));
     vec![
         with("order", "", "--order sequential"),
         with("order-file", "", "--order-file order.bin"),
@@ -74,6 +76,7 @@ fn sampling(command: &'static str, base: &str, rank: &str) -> Vec<Case> {
         with("balance", "", "--balance class"),
         with("epoch-size", "", "--epoch-size 700"),
         with("batch-size", "", "--batch-size 50"),
+        packed,
     ]
 }
 
@@ -209,6 +212,9 @@ fn cases() -> Vec<Case> {
         &format!("{plan} --world-size 4"),
         &format!("{plan} --world-size 4 --ranks-per-node 2"),
     );
+    let packs = "packed.rdx --json --pack id:2000";
+    add("predict", "plot", packs, &format!("{packs} --plot out.svg"));
+    add("predict", "force", &format!("{packs} --plot there.svg"), &format!("{packs} --plot there.svg --force"));
     add("predict", "columns", plan, &format!("{plan} --columns id"));
     let prove = "train.rdx --json";
     add("prove", "len", prove, "--len 77 --json");
@@ -218,6 +224,8 @@ fn cases() -> Vec<Case> {
     add("prove", "json", "train.rdx", prove);
     add("ids", "len", "train.rdx", "--len 77");
     add("ids", "from", "train.rdx", "train.rdx --from 5");
+    let packs = "packed.rdx --pack id:2000 --world-size 3 --rank 1";
+    add("ids", "batch-size", packs, &format!("{packs} --batch-size 2"));
     add("ids", "limit", "train.rdx", "train.rdx --limit 5");
     add("ids", "rank", "train.rdx --world-size 3 --rank 0", "train.rdx --world-size 3 --rank 1");
     add("ids", "pads", "train.rdx --world-size 3 --rank 2", "train.rdx --world-size 3 --rank 2 --pads");
@@ -279,7 +287,7 @@ fn cases() -> Vec<Case> {
         cases.push(("where", option, without, with));
     }
     let mut ids = sampling("ids", "train.rdx", "--rank 1");
-    // It is refused there, and the other cases must go without it.
+    // Without packs it is refused there, and the other cases must go without it.
     ids.retain(|(_, option, ..)| *option != "batch-size");
     for (_, _, without, with) in &mut ids {
         for arguments in [without, with] {
@@ -330,9 +338,8 @@ fn observe(place: &Place, arguments: &str) -> String {
     let outcome = run_afresh(place, arguments);
     let stdout = match serde_json::from_slice::<Value>(&outcome.stdout) {
         Ok(mut json) => {
-            if !arguments.starts_with("predict") {
-                without_times(&mut json);
-            }
+            // A prediction is the same each time, but for how long it took.
+            without_times(&mut json, if arguments.starts_with("predict") { &["seconds_to_plan"] } else { &TIMES });
             json.to_string()
         }
         Err(_) => outcome.text(),
@@ -354,13 +361,13 @@ fn contents(path: &Path) -> String {
     within.join(" ")
 }
 
-fn without_times(json: &mut Value) {
+fn without_times(json: &mut Value, times: &[&str]) {
     match json {
         Value::Object(fields) => {
-            fields.retain(|name, _| !TIMES.contains(&name.as_str()));
-            fields.values_mut().for_each(without_times);
+            fields.retain(|name, _| !times.contains(&name.as_str()));
+            fields.values_mut().for_each(|value| without_times(value, times));
         }
-        Value::Array(values) => values.iter_mut().for_each(without_times),
+        Value::Array(values) => values.iter_mut().for_each(|value| without_times(value, times)),
         _ => {}
     }
 }
@@ -396,6 +403,8 @@ fn place() -> Place {
         fs::copy(place.path("train.rdx"), place.path(format!("noted-{number}.rdx"))).unwrap();
     }
     place.run("lengths noted-7.rdx --column id").succeeds();
+    fs::copy(place.path("train.rdx"), place.path("packed.rdx")).unwrap();
+    place.run("lengths packed.rdx --column id").succeeds();
     fs::write(place.path("there.svg"), "").unwrap();
     let list = |ids: Vec<u64>| ids.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>();
     fs::write(place.path("order.bin"), list((0..1000).rev().collect())).unwrap();

@@ -73,12 +73,19 @@ impl Place {
         command.args(arguments.split_whitespace()).current_dir(self.folder.path()).stdin(Stdio::null());
         // The time that views record, so that equal commands write equal bytes.
         command.env("SOURCE_DATE_EPOCH", "1800000000");
+        // Nothing of a test is kept for the user.
+        command.env("ROWDEX_PLAN_FOLDER", "");
         command
     }
 
     /// Runs the program with arguments separated by white space.
     pub(super) fn run(&self, arguments: &str) -> Outcome {
-        let output = self.command(arguments).output().unwrap();
+        self.run_with(arguments, &[])
+    }
+
+    /// The same with these variables of the environment.
+    pub(super) fn run_with(&self, arguments: &str, variables: &[(&str, &str)]) -> Outcome {
+        let output = self.command(arguments).envs(variables.iter().copied()).output().unwrap();
         Outcome {
             arguments: arguments.to_owned(),
             code: output.status.code(),

@@ -8,6 +8,7 @@
 mod entry;
 mod entry_lock;
 mod handoff;
+mod made_once;
 mod room;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 
 pub use self::handoff::{Fetched, Fetching, Passed, Reservation, Reserved};
+pub use self::made_once::made_once;
 
 /// A folder on a local disk that keeps row groups for all processes of a machine, for
 /// `DatasetBuilder::with_disk_tier`.

@@ -11,7 +11,7 @@ mod tests;
 pub use self::block::PackCounts;
 pub use self::cost::Cost;
 pub use self::packed::{Packed, PackedEpoch};
-pub use self::sums::PackSums;
+pub use self::sums::{KeptSums, PackSums};
 use std::fmt;
 use std::str::FromStr;
 
@@ -188,6 +188,18 @@ impl Pack {
     /// The most tokens of a piece.
     pub fn longest(&self) -> u64 {
         (self.capacity / self.multiple * self.multiple).saturating_sub(self.extra)
+    }
+
+    /// How many tokens of a pack's capacity pieces of these lengths take, longest or not: with what each takes beside
+    /// its own, and, in a padded batch, with the padding.
+    pub fn taken(&self, lengths: impl IntoIterator<Item = u64>) -> u64 {
+        let (mut sum, mut count, mut most) = (0_u64, 0_u64, 0_u64);
+        for length in lengths {
+            let taken = length.saturating_add(self.extra).checked_next_multiple_of(self.multiple.max(1));
+            let taken = taken.unwrap_or(u64::MAX).max(self.multiple);
+            (sum, count, most) = (sum.saturating_add(taken), count + 1, most.max(taken));
+        }
+        if self.algorithm == Algorithm::Padded { most.saturating_mul(count) } else { sum }
     }
 
     /// How many blocks so many positions are cut into. A short last one joins the one before.

@@ -6,7 +6,7 @@ use std::thread;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 use super::block::{Block, Seeds};
-use super::sums::{PackSums, Source};
+use super::sums::{KeptSums, PackSums, Source};
 use super::{Pack, Piece};
 use crate::{EpochOrder, Lengths, Order, Outline, Uses, fingerprint, reachable};
 
@@ -31,6 +31,7 @@ pub struct Packed {
     lengths: Arc<dyn Lengths>,
     pack: Pack,
     threads: usize,
+    kept: Option<Arc<dyn KeptSums>>,
     fingerprint: u64,
     recent: Mutex<Vec<Arc<PackedEpoch>>>,
 }
@@ -64,13 +65,19 @@ impl Packed {
         let [a, b, c, d, e, f, g, h] = pack.parameters();
         let parameters = [orders.fingerprint(), lengths.fingerprint(), a, b, c, d, e, f, g, h];
         let fingerprint = fingerprint(Self::NAME, Self::VERSION, orders.len(), &parameters);
-        Ok(Self { orders, lengths, pack, threads: 1, fingerprint, recent: Mutex::default() })
+        Ok(Self { orders, lengths, pack, threads: 1, kept: None, fingerprint, recent: Mutex::default() })
     }
 
     /// The same, with epochs planned by so many threads.
     #[must_use]
     pub fn with_threads(self, threads: usize) -> Self {
         Self { threads: threads.max(1), ..self }
+    }
+
+    /// The same, with the sums of epochs kept between processes.
+    #[must_use]
+    pub fn with_kept_sums(self, kept: Arc<dyn KeptSums>) -> Self {
+        Self { kept: Some(kept), ..self }
     }
 
     /// The orders inside.
@@ -101,8 +108,13 @@ impl Packed {
             return Ok(held);
         }
         let order = self.orders.epoch(epoch)?;
-        let source = Source { order: &*order, lengths: &*self.lengths, pack: &self.pack };
-        let sums = PackSums::of(source, self.threads, (self.fingerprint, epoch))?;
+        let plan = || {
+            let source = Source { order: &*order, lengths: &*self.lengths, pack: &self.pack };
+            PackSums::of(source, self.threads, (self.fingerprint, epoch))
+        };
+        let kept = self.kept.as_ref().map(|kept| kept.sums(self.fingerprint, epoch, &plan)).transpose()?;
+        // Whoever keeps sums may be wrong about whose they are.
+        let sums = kept.filter(|sums| sums.is_of(self.fingerprint, epoch)).map_or_else(plan, Ok)?;
         Ok(self.hold(order, sums))
     }
 

@@ -1,5 +1,6 @@
 //! How many packs, pieces and tokens the blocks of an epoch have, summed up: all that has to be kept to find any pack.
 
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -21,6 +22,17 @@ pub struct PackSums {
     /// Packs, pieces and tokens up to the end of each block.
     ends: Vec<[u64; 3]>,
     counts: PackCounts,
+}
+
+/// A place where the sums of epochs are kept between processes.
+pub trait KeptSums: Debug + Send + Sync {
+    /// The sums of an epoch of packed orders with this fingerprint: those that are kept, or else those that `plan`
+    /// makes, which are kept from then on. What cannot be kept is no error.
+    ///
+    /// # Errors
+    ///
+    /// Those of `plan`.
+    fn sums(&self, fingerprint: u64, epoch: u64, plan: &dyn Fn() -> Result<PackSums>) -> Result<PackSums>;
 }
 
 /// What the sums of an epoch are made from.
@@ -98,6 +110,11 @@ impl PackSums {
             ends.push([counts.packs, counts.pieces, counts.tokens]);
         }
         Ok(Self { fingerprint, epoch, ends, counts })
+    }
+
+    /// Whether they are of an epoch of packed orders with this fingerprint.
+    pub fn is_of(&self, fingerprint: u64, epoch: u64) -> bool {
+        (self.fingerprint, self.epoch) == (fingerprint, epoch)
     }
 
     /// What the epoch comes to.

@@ -159,6 +159,11 @@ impl fmt::Display for Run {
 }
 
 impl Run {
+    /// Whether its batches were packs.
+    pub fn has_packs(&self) -> bool {
+        self.kind == PACKS
+    }
+
     /// What is written so; it may be written in another way, too.
     fn parse(kind: &'static str, order: &str, deal: &str) -> Option<Self> {
         let mut words = deal.split(',');

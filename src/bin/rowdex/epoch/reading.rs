@@ -37,7 +37,7 @@ pub(crate) fn read(
     most_steps: Option<u64>,
 ) -> Result<Report, Failure> {
     let chosen = sampling.choose(dataset)?;
-    let mut samplers = sampling.samplers(&chosen.orders, batch_size)?;
+    let mut samplers = sampling.samplers(&chosen, batch_size)?;
     if let Some(state) = resume {
         samplers.iter_mut().try_for_each(|sampler| sampler.resume(state))?;
     }

@@ -32,7 +32,7 @@ impl SetHash {
 
 /// Stafford's variant 13 of the MurmurHash3 finalizer, as in SplitMix64, with its increment so that 0 is hashed, too.
 #[inline]
-fn element(row: u64) -> u64 {
+pub(super) fn element(row: u64) -> u64 {
     let x = row.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

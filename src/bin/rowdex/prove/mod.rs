@@ -1,6 +1,7 @@
 //! `rowdex prove`: goes through everything that all ranks are dealt, and shows that the promises hold.
 
 mod cover;
+mod packs;
 mod pass;
 mod report;
 #[cfg(test)]
@@ -34,6 +35,7 @@ Examples:
   rowdex prove train.rdx --world-size 8 --batch-size 256
   rowdex prove train.rdx --state checkpoint.pt                      # what this run deals, in whole epochs
   rowdex prove train.rdx --world-size 8 --batch-size 256 --workers 4 --epochs 3 --exact
+  rowdex prove train.rdx --pack tokens:8192 --world-size 8 --batch-size 2 --epochs 3
   rowdex prove --len 100000000 --world-size 64 --replicas 2 --tail drop --json
 
 Every batch of every rank is made as a job would make it, and compared:
@@ -45,6 +47,9 @@ Every batch of every rank is made as a job would make it, and compared:
   - with --workers, the batches of a rank's workers in turn are those of the rank.
 The rows are compared with all rows by a hash of the set, in no memory: it misses an error once in 2^64 cases.
 --exact counts them instead, in one byte a row; so does every order that may leave out or repeat rows.
+
+With --pack, of every token: ranks have as many packs at every step, no pack exceeds its capacity, and every token of
+the order is served once, but for what the options leave out; by a hash over the pieces, in no memory.
 
 The digest of row ids is XXH3-64 of a rank's row ids as 8 little-endian bytes each, as in `rowdex epoch`. The digest
 of the run is that of all ranks' digests.
@@ -82,8 +87,15 @@ pub(crate) fn run(args: &ProveArgs, given: &ArgMatches) -> Result<(), Failure> {
         return Err(Failure::usage("a proof is of all ranks together; leave out --rank"));
     }
     let started = Instant::now();
-    let (orders, rows) = args.rows_of.orders(&sampling)?;
-    let samplers = sampling.samplers(&orders, batch)?;
+    let (chosen, rows) = args.rows_of.orders(&sampling)?;
+    let samplers = sampling.samplers(&chosen, batch)?;
+    if sampling.dealing.pack.is_some() {
+        if args.workers > 0 || args.exact {
+            return Err(Failure::usage("--workers and --exact are of rows: leave them out where there is --pack"));
+        }
+        let proof = packs::prove(&samplers, sampling.epochs()?)?;
+        return proof.report(&sampling, args.json.json, started.elapsed().as_secs_f64());
+    }
     let proof = prove(&samplers, rows, sampling.epochs()?, args.workers, args.exact)?;
     if !proof.broken.is_empty() {
         proof.broken.iter().for_each(complain);

@@ -21,7 +21,7 @@ impl Report<'_> {
     /// Each promise, and how it is known to hold.
     fn promises(&self) -> Vec<(&'static str, &'static str)> {
         let proof = self.proof;
-        let samples = match self.args.dealing.tail {
+        let samples = match self.args.dealing.tail() {
             Tail::Uneven => "samples of any two ranks differ by one at most",
             _ => "every rank has the same number of samples",
         };

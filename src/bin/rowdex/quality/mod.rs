@@ -3,7 +3,6 @@
 mod labels;
 mod plot;
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -12,7 +11,6 @@ use clap::Args;
 use indicatif::HumanCount;
 use rowdex::order::quality::{Composition, Quality, measure};
 use rowdex::order::{EpochOrder, OrderSpec, Recipe};
-use rowdex::{Error, ErrorKind};
 use serde_json::{Value, json};
 
 use self::labels::Labels;
@@ -88,14 +86,7 @@ struct Measured {
 }
 
 pub(crate) fn run(args: &QualityArgs) -> Result<(), Failure> {
-    if let Some(path) = &args.plot
-        && path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("svg"))
-    {
-        let message = format!("a picture is SVG, which {} does not say it is", path.display());
-        let error = Error::new(ErrorKind::InvalidArgument, message).with_hint("name it with .svg at the end");
-        return Err(error.into());
-    }
-    let picture = args.plot.as_ref().map(|path| Sink::file(path, args.force)).transpose()?;
+    let picture = args.plot.as_ref().map(|path| Sink::picture(path, args.force)).transpose()?;
     let index = args.index.open()?;
     let layout = index.layout();
     let groups: Vec<u64> = index.row_groups().map(|group| group.rows()).collect();
@@ -110,12 +101,9 @@ pub(crate) fn run(args: &QualityArgs) -> Result<(), Failure> {
         Ok(Measured { name: spec.to_string(), order, quality })
     };
     let measured = args.orders.iter().map(measure).collect::<Result<Vec<_>, _>>()?;
-    if let Some(mut sink) = picture {
+    if let Some(sink) = picture {
         let drawn = plot::draw(&measured, index.len(), labels.as_ref(), args.label.as_deref())?;
-        if let Err(error) = sink.write_all(drawn.as_bytes()) {
-            return Err(sink.failure(error));
-        }
-        sink.commit()?;
+        sink.put(&drawn)?;
     }
     let of =
         format!("{} in {}", output::counted(index.len(), "row"), output::counted(groups.len() as u64, "row group"));

@@ -1,0 +1,198 @@
+//! What a batch of packs is, as users describe it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::Tail;
+use crate::{Algorithm, Cost, Pack};
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// By which lengths rows are packed, and how: the value that the command line, C and Python hand over.
+///
+/// Written and parsed as the name of the lengths and the capacity, and then what is not the default:
+/// `tokens:8192,overflow=truncate,extra=2,cost=24576-1`. The names are those of the fields of [`Pack`], and `cost` is
+/// written as [`Cost`] is. The name of the lengths may have any character, colons included.
+///
+/// ```
+/// # mod rowdex { pub use rowdex_base::error::Result; pub use rowdex_order::{self as order, sampler}; }
+/// use rowdex::order::{Algorithm, Pack};
+/// use rowdex::sampler::PackSpec;
+///
+/// # fn main() -> rowdex::Result<()> {
+/// let spec: PackSpec = "tokens:8192,algorithm=concat,extra=1".parse()?;
+/// let pack = Pack { algorithm: Algorithm::Concat, extra: 1, ..Pack::of(8192) };
+/// assert_eq!(spec, PackSpec { lengths: "tokens".into(), pack, cost: None });
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PackSpec {
+    /// The name that the lengths are noted by.
+    pub lengths: String,
+    /// How rows are packed.
+    pub pack: Pack,
+    /// By which cost packs of a step are dealt, if they are.
+    pub cost: Option<Cost>,
+}
+
+impl PackSpec {
+    /// What becomes of packs that do not divide evenly, unless something else is asked for: none is lost, and none
+    /// comes twice.
+    pub const TAIL: Tail = Tail::Even;
+
+    /// Packs by these lengths, dealt as they come.
+    pub fn new(lengths: impl Into<String>, pack: Pack) -> Self {
+        Self { lengths: lengths.into(), pack, cost: None }
+    }
+
+    /// How one algorithm treats rows that are too long, unless something else is asked for: batches of whole rows
+    /// refuse them.
+    pub fn default_of(algorithm: Algorithm, capacity: u64) -> Pack {
+        match algorithm {
+            Algorithm::Budget | Algorithm::Padded => Pack::budget(capacity, algorithm == Algorithm::Padded),
+            Algorithm::BestFit | Algorithm::Concat => Pack { algorithm, ..Pack::of(capacity) },
+        }
+    }
+}
+
+impl fmt::Display for PackSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Pack { capacity, overflow, algorithm, extra, multiple, max_pieces, block, empty } = self.pack;
+        let usual = Self::default_of(algorithm, capacity);
+        write!(f, "{}:{capacity}", self.lengths)?;
+        let said = [
+            ("algorithm", (algorithm != Algorithm::default()).then(|| algorithm.to_string())),
+            ("overflow", (overflow != usual.overflow).then(|| overflow.to_string())),
+            ("extra", (extra != usual.extra).then(|| extra.to_string())),
+            ("multiple", (multiple != usual.multiple).then(|| multiple.to_string())),
+            ("max_pieces", max_pieces.map(|most| most.to_string())),
+            ("block", (block != usual.block).then(|| block.to_string())),
+            ("empty", (empty != usual.empty).then(|| empty.to_string())),
+            ("cost", self.cost.map(|cost| cost.to_string())),
+        ];
+        said.into_iter()
+            .filter_map(|(key, value)| Some((key, value?)))
+            .try_for_each(|(key, value)| write!(f, ",{key}={value}"))
+    }
+}
+
+impl FromStr for PackSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        const HINT: &str = "write the name of the lengths, a colon and the capacity, such as tokens:8192, and then \
+                            options such as overflow=truncate or extra=2 with commas between them";
+        let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message).with_hint(HINT);
+        let named = text.rsplit_once(':').filter(|(lengths, _)| !lengths.is_empty());
+        let (lengths, said) = named.ok_or_else(|| invalid(format!("{text:?} names no lengths and a capacity")))?;
+        let mut words = said.split(',');
+        let capacity = words.next().and_then(|word| word.parse().ok());
+        let capacity = capacity.ok_or_else(|| invalid(format!("{text:?} says no capacity in tokens")))?;
+        let mut options = Vec::new();
+        for word in words {
+            let option = word.split_once('=').ok_or_else(|| invalid(format!("{word:?} is no option of a packing")))?;
+            if options.iter().any(|(name, _)| *name == option.0) {
+                return Err(invalid(format!("{} is said twice in {text:?}", option.0)));
+            }
+            options.push(option);
+        }
+        let algorithm = options.iter().find(|(name, _)| *name == "algorithm");
+        let algorithm = algorithm.map_or(Ok(Algorithm::default()), |(_, algorithm)| algorithm.parse())?;
+        let mut spec = Self::new(lengths, Self::default_of(algorithm, capacity));
+        for (name, value) in options {
+            let number = || value.parse::<u64>().map_err(|_| invalid(format!("{name}={value:?} is no number")));
+            let pack = &mut spec.pack;
+            match name {
+                "algorithm" => {}
+                "overflow" => pack.overflow = value.parse()?,
+                "extra" => pack.extra = number()?,
+                "multiple" => pack.multiple = number()?,
+                "max_pieces" => pack.max_pieces = Some(pieces(number()?)),
+                "block" => pack.block = number()?,
+                "empty" => pack.empty = value.parse()?,
+                "cost" => spec.cost = Some(value.parse()?),
+                _ => {
+                    return Err(Error::new(ErrorKind::InvalidArgument, format!("no option of a packing is {name:?}"))
+                        .with_hint("use algorithm, overflow, extra, multiple, max_pieces, block, empty or cost"));
+                }
+            }
+        }
+        spec.pack.check()?;
+        Ok(spec)
+    }
+}
+
+/// More pieces than a pack can have are no limit.
+fn pieces(most: u64) -> u32 {
+    u32::try_from(most).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Empty, Overflow};
+
+    proptest! {
+        #[test]
+        fn a_packing_is_parsed_as_it_is_written(
+            lengths in "[a-z.:, =]{1,12}",
+            algorithm in prop::sample::select(vec!["bfd", "concat", "budget", "padded"]),
+            overflow in prop::sample::select(vec![Overflow::Truncate, Overflow::Drop, Overflow::Error]),
+            capacity in 100_u64..100_000,
+            (extra, multiple, block) in (0_u64..50, 1_u64..40, 1_u64..1 << 20),
+            max_pieces in prop::option::of(1_u32..),
+            cost in prop::option::of((any::<u64>(), any::<u64>())),
+            keep in any::<bool>(),
+        ) {
+            let pack = PackSpec::default_of(algorithm.parse().unwrap(), capacity);
+            let empty = if keep { Empty::Keep } else { Empty::Skip };
+            let pack = Pack { overflow, extra, multiple, max_pieces, block, empty, ..pack };
+            let cost = cost.map(|(linear, quadratic)| Cost { linear, quadratic });
+            let spec = PackSpec { cost, ..PackSpec::new(lengths, pack) };
+            prop_assume!(pack.check().is_ok());
+            prop_assert_eq!(spec.to_string().parse::<PackSpec>().unwrap(), spec);
+        }
+    }
+
+    #[test]
+    fn what_is_the_default_is_not_written() {
+        for text in ["tokens:8192", "tokens:65536,algorithm=padded", "a:b:7,overflow=drop,extra=2,cost=24576-1"] {
+            assert_eq!(text.parse::<PackSpec>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_packing_is_refused_with_what_is_wrong_about_it() {
+        for (text, word) in [
+            ("", "names no lengths"),
+            ("tokens", "names no lengths"),
+            (":8192", "names no lengths"),
+            ("tokens:", "capacity"),
+            ("tokens:many", "capacity"),
+            ("tokens:0", "capacity of 0"),
+            ("tokens:-1", "capacity"),
+            ("tokens:2147483648", "2147483648"),
+            ("tokens:8192,", "no option"),
+            ("tokens:8192,extra", "no option"),
+            ("tokens:8192,width=3", "width"),
+            ("tokens:8192,extra=x", "extra"),
+            ("tokens:8192,extra=1,extra=2", "twice"),
+            ("tokens:8,extra=8", "leave no place"),
+            ("tokens:8,multiple=0", "multiple"),
+            ("tokens:8,multiple=9", "multiple"),
+            ("tokens:8,max_pieces=0", "0 pieces"),
+            ("tokens:8,block=0", "blocks of 0"),
+            ("tokens:8,overflow=spill", "spill"),
+            ("tokens:8,algorithm=worst", "worst"),
+            ("tokens:8,algorithm=budget,overflow=split", "split"),
+            ("tokens:8,empty=maybe", "maybe"),
+            ("tokens:8,cost=1", "cost"),
+        ] {
+            let error = text.parse::<PackSpec>().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
+            assert!(error.to_string().contains(word) && error.hint().is_some(), "{text}: {error}");
+        }
+    }
+}

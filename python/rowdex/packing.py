@@ -1,0 +1,164 @@
+"""Batches that are planned by how long rows are, for ``DistributedSampler(pack=...)`` and all that takes its arguments.
+
+The lengths are noted in the index: ``rowdex.build(..., lengths=["tokens"])`` or :meth:`Index.note_lengths`.
+``docs/sequences.md`` has the arithmetic.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Union
+
+from . import native
+from .native.library import text_bytes, whole
+
+_MOST = {"max_pieces": 2**32, "max_rows": 2**32}
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Rows in packs of a number of tokens, with which every rank takes as many steps, and no token is lost.
+
+    Args:
+        lengths: The name that the lengths are noted by, mostly the column of tokens.
+        capacity: Tokens of a pack.
+        overflow: Rows that are longer than a pack can hold: ``"split"`` into pieces, ``"truncate"``, ``"drop"``, or
+            ``"error"``.
+        algorithm: ``"bfd"``, best-fit decreasing, which cuts no row that fits a pack; or ``"concat"``: row after row,
+            cut where a pack is full.
+        extra: Tokens that each piece takes beside its own, such as those of ``bos`` and ``eos``.
+        multiple: What a piece takes is rounded up to a multiple of this.
+        max_pieces: The most pieces of a pack.
+        block: How many positions of the order are packed together.
+        empty: Rows without tokens: ``"skip"``, or ``"keep"`` as pieces without tokens.
+        cost: Deals the packs of a step so that ranks have about as much to do: ``linear * L + quadratic * sum(l * l)``
+            of a pack of ``L`` tokens with pieces of ``l``. A model of 7 billion parameters has about ``(24576, 1)``.
+        bos, eos: The tokens that a loader puts before each row and after it. They are counted with ``extra``.
+        labels: Whether a loader makes labels.
+        layout: What a loader makes of the packs of a batch: ``"flat"``, one after the other, or ``"rows"`` of
+            ``capacity`` places each, filled up.
+        pad: The token that fills up.
+    """
+
+    lengths: str
+    capacity: int
+    overflow: Literal["split", "truncate", "drop", "error"] = "split"
+    algorithm: Literal["bfd", "concat"] = "bfd"
+    extra: int = 0
+    multiple: int = 1
+    max_pieces: int | None = None
+    block: int = 2**17
+    empty: Literal["skip", "keep"] = "skip"
+    cost: tuple[int, int] | None = None
+    bos: int | None = None
+    eos: int | None = None
+    labels: bool = True
+    layout: Literal["flat", "rows"] = "flat"
+    pad: int = 0
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if self.algorithm not in ("bfd", "concat"):
+            raise ValueError(f"algorithm={self.algorithm!r}: use 'bfd' or 'concat'; rowdex.Budget has whole rows")
+        if self.layout not in ("flat", "rows"):
+            raise ValueError(f"layout={self.layout!r}: use 'flat' or 'rows'")
+        added = (self.bos is not None) + (self.eos is not None)
+        if added > self.extra:
+            raise ValueError(f"bos and eos add {added} tokens to a piece, and extra={self.extra}: use extra={added}")
+
+    def _options(self) -> native.PackOptions:
+        return _options_of(self, self.algorithm, self.max_pieces, self.cost)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Batches of whole rows of like lengths with at most so many tokens each. A batch of a rank is ``batch_size`` of
+    them: use 1.
+
+    Args:
+        lengths: The name that the lengths are noted by.
+        capacity: Tokens of a batch.
+        padded: Counts the padding to the longest row: the number of rows times that is at most ``capacity``.
+        overflow: Rows that are longer than that: ``"truncate"``, ``"drop"``, or ``"error"``.
+        extra: Tokens that each row takes beside its own.
+        multiple: What a row takes is rounded up to a multiple of this.
+        max_rows: The most rows of a batch.
+        block: How many positions of the order are sorted together.
+        empty: Rows without tokens: ``"skip"``, or ``"keep"``.
+        cost: As for :class:`Pack`.
+    """
+
+    lengths: str
+    capacity: int
+    padded: bool = False
+    overflow: Literal["truncate", "drop", "error"] = "error"
+    extra: int = 0
+    multiple: int = 1
+    max_rows: int | None = None
+    block: int = 2**17
+    empty: Literal["skip", "keep"] = "skip"
+    cost: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def _options(self) -> native.PackOptions:
+        return _options_of(self, "padded" if self.padded else "budget", self.max_rows, self.cost)
+
+
+Packing = Union[Pack, Budget]
+
+
+def _check(packing: Any) -> None:
+    """Refuses what the library could not even be told."""
+    for field in fields(packing):
+        value = getattr(packing, field.name)
+        if field.name == "cost":
+            _check_cost(value)
+        elif field.name in ("bos", "eos", "pad") and value is not None:
+            whole(value, field.name)
+        elif "int" in str(field.type) and value is not None:
+            most = _MOST.get(field.name, 2**64)
+            # 0 has the default in C.
+            least = 0 if field.name in ("capacity", "extra") else 1
+            if not least <= whole(value, field.name) < most:
+                raise ValueError(f"{field.name}={value}: use {least} or more")
+        elif str(field.type) == "str" and not isinstance(value, str):
+            raise TypeError(f"{field.name}={value!r}: name the lengths that are noted, such as 'tokens'")
+
+
+def _check_cost(cost: Any) -> None:
+    if cost is None:
+        return
+    if not isinstance(cost, Sequence) or len(cost) != 2:
+        raise TypeError(f"cost={cost!r}: use two whole numbers, (linear, quadratic)")
+    for number in cost:
+        if not 0 <= whole(number, "cost") < 2**64:
+            raise ValueError(f"cost={cost!r}: use two whole numbers from 0 on")
+
+
+def _options_of(
+    packing: Any, algorithm: str, max_pieces: int | None, cost: tuple[int, int] | None
+) -> native.PackOptions:
+    linear, quadratic = cost or (0, 0)
+    return native.PackOptions(
+        lengths=text_bytes(packing.lengths, "lengths"),
+        capacity=packing.capacity,
+        overflow=text_bytes(packing.overflow, "overflow"),
+        algorithm=algorithm.encode(),
+        extra=packing.extra,
+        multiple=packing.multiple,
+        max_pieces=max_pieces or 0,
+        has_cost=cost is not None,
+        cost_linear=linear,
+        cost_quadratic=quadratic,
+        block=packing.block,
+        empty=text_bytes(packing.empty, "empty"),
+    )
+
+
+def pointer(packing: Packing | None) -> Any:
+    """What a ``rowdex_sampler_options`` has of it."""
+    return None if packing is None else ctypes.pointer(packing._options())

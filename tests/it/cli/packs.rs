@@ -1,0 +1,199 @@
+//! What the commands know of packs.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::place::{Place, ROWS};
+
+/// Row `id` has `id` tokens, so 0 to 1002 of them.
+fn place() -> Place {
+    let place = Place::with_data();
+    place.run("build data -o train.rdx --lengths id").succeeds();
+    place
+}
+
+const ALL: u64 = (ROWS as u64 - 1) * ROWS as u64 / 2;
+
+/// The pieces that `ids` lists for some ranks: row, first token, tokens, step, pack.
+fn pieces(place: &Place, world: u64, options: &str) -> Vec<Vec<[u64; 5]>> {
+    let of = |rank| {
+        let command = format!("ids train.rdx --world-size {world} --rank {rank} {options}");
+        let text = place.run(&command).succeeds().text();
+        let numbers = |line: &str| {
+            let numbers: Vec<u64> = line.split('\t').map(|number| number.parse().unwrap()).collect();
+            numbers.try_into().unwrap()
+        };
+        text.lines().map(numbers).collect()
+    };
+    (0..world).map(of).collect()
+}
+
+fn u64_of(value: &Value, name: &str) -> u64 {
+    value[name].as_u64().unwrap_or_else(|| panic!("{name} of {value}"))
+}
+
+#[test]
+fn ids_of_all_ranks_are_every_token_once_within_the_capacity_and_in_equal_steps() {
+    let place = place();
+    let ranks = pieces(&place, 3, "--pack id:700,extra=2 --batch-size 2 --seed 5");
+    let mut tokens: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+    let mut packs: BTreeMap<(usize, u64, u64), u64> = BTreeMap::new();
+    for (rank, pieces) in ranks.iter().enumerate() {
+        for [row, offset, length, step, pack] in pieces {
+            tokens.entry(*row).or_default().push((*offset, *length));
+            *packs.entry((rank, *step, *pack)).or_default() += length + 2;
+        }
+    }
+    assert!(packs.values().all(|taken| *taken <= 700));
+    for (row, mut pieces) in tokens.clone() {
+        pieces.sort_unstable();
+        let end = pieces.iter().fold(0, |end, (offset, length)| {
+            assert_eq!(*offset, end, "row {row}");
+            end + length
+        });
+        assert_eq!(end, row);
+    }
+    // Row 0 has no tokens.
+    assert_eq!(tokens.len(), ROWS - 1);
+    let steps: Vec<u64> = ranks.iter().map(|pieces| pieces.last().unwrap()[3]).collect();
+    assert!(steps.iter().all(|step| *step == steps[0]));
+    for step in 0..=steps[0] {
+        let of_rank = |rank| packs.keys().filter(|(of, at, _)| (*of, *at) == (rank, step)).count();
+        assert!((0..3).all(|rank| of_rank(rank) == of_rank(0)), "step {step}");
+    }
+    let found = place.json("predict train.rdx --pack id:700,extra=2 --world-size 3 --batch-size 2 --seed 5");
+    assert_eq!((u64_of(&found, "steps"), u64_of(&found, "packs")), (steps[0] + 1, packs.len() as u64));
+    assert_eq!((u64_of(&found, "tokens"), u64_of(&found, "rows_empty")), (ALL, 1));
+    let fill = packs.values().sum::<u64>() as f64 / (packs.len() * 700) as f64;
+    assert!((found["fill"].as_f64().unwrap() - fill).abs() < 1e-9);
+    assert!(found["cost_imbalance"].as_f64().unwrap() >= 1.0);
+    let proof = place.json("prove train.rdx --pack id:700,extra=2 --world-size 3 --batch-size 2 --seed 5 --epochs 2");
+    assert_eq!(u64_of(&proof["epochs"][0], "tokens"), ALL);
+    assert_eq!(u64_of(&proof["epochs"][0], "packs"), packs.len() as u64);
+}
+
+#[test]
+fn what_is_lost_is_told_by_cause() {
+    let place = place();
+    let predict =
+        |pack: &str, more: &str| place.json(&format!("predict train.rdx --world-size 3 --pack {pack} {more}"));
+    let over = |row: u64| row.saturating_sub(600);
+    let truncated = predict("id:600,overflow=truncate", "");
+    let lost: u64 = (0..ROWS as u64).map(over).sum();
+    assert_eq!((u64_of(&truncated, "tokens_truncated"), u64_of(&truncated, "tokens")), (lost, ALL - lost));
+    let dropped = predict("id:600,overflow=drop", "");
+    let lost: u64 = (601..ROWS as u64).sum();
+    assert_eq!((u64_of(&dropped, "tokens_dropped"), u64_of(&dropped, "rows_dropped")), (lost, ROWS as u64 - 601));
+    let split = predict("id:600", "");
+    assert_eq!((u64_of(&split, "rows_split"), u64_of(&split, "tokens")), (ROWS as u64 - 601, ALL));
+    for tail in ["drop", "wrap"] {
+        let found = predict("id:600", &format!("--batch-size 100 --tail {tail}"));
+        let (less, more) = (u64_of(&found, "tokens_left_out"), u64_of(&found, "tokens_repeated"));
+        assert!((tail == "drop" || less == 0) && (tail == "wrap" || more == 0), "{found}");
+        assert_eq!(u64_of(&found, "tokens"), ALL - less + more);
+    }
+    let text = place.run("predict train.rdx --pack id:600,overflow=truncate --world-size 3").succeeds().text();
+    assert!(text.contains("truncated of") && text.contains("fill"), "{text}");
+    place.run("predict train.rdx --pack id:600 --plot packs.svg").succeeds();
+    assert!(fs::read_to_string(place.path("packs.svg")).unwrap().contains("fill of packs"));
+    place.run("predict train.rdx --pack id:600 --plot packs.svg").fails().complains(&["packs.svg", "--force"]);
+}
+
+#[test]
+fn where_tells_the_offsets_of_a_row_and_proves_agree_with_it() {
+    let place = place();
+    let run = "--pack id:300 --batch-size 2 --world-size 2 --seed 9";
+    let ranks = pieces(&place, 2, &run.replace("--world-size 2 ", ""));
+    let found = place.json(&format!("where train.rdx {run} --row 777"));
+    let uses: Vec<[u64; 4]> = found[0]["uses"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|at| ["rank", "step", "offset", "length"].map(|name| u64_of(at, name)))
+        .collect();
+    let mut expected = Vec::new();
+    for (rank, pieces) in (0..).zip(&ranks) {
+        let of_row = pieces.iter().filter(|[row, ..]| *row == 777);
+        expected.extend(of_row.map(|[_, offset, length, step, _]| [rank, *step, *offset, *length]));
+    }
+    assert_eq!(uses.iter().map(|[.., length]| length).sum::<u64>(), 777);
+    let sorted = |mut list: Vec<[u64; 4]>| {
+        list.sort_unstable();
+        list
+    };
+    assert_eq!(sorted(uses), sorted(expected));
+    let step = place.json(&format!("where train.rdx {run} --step 3 --rank 1"));
+    let listed: Vec<[u64; 3]> =
+        step.as_array().unwrap().iter().map(|at| ["row_id", "offset", "pack"].map(|name| u64_of(at, name))).collect();
+    let of_step = ranks[1].iter().filter(|[.., step, _]| *step == 3);
+    assert_eq!(listed, of_step.map(|[row, offset, _, _, pack]| [*row, *offset, *pack]).collect::<Vec<_>>());
+    let text = place.run(&format!("where train.rdx {run} --row 777")).succeeds().text();
+    assert!(text.lines().next().unwrap().ends_with("offset  length"), "{text}");
+}
+
+#[test]
+fn every_tail_and_algorithm_keeps_its_promises() {
+    let place = place();
+    for pack in ["id:900", "id:900,algorithm=concat,extra=1", "id:5000,algorithm=padded", "id:5000,algorithm=budget"] {
+        for tail in ["even", "wrap", "drop", "uneven"] {
+            let command =
+                format!("prove train.rdx --pack {pack} --tail {tail} --world-size 4 --replicas 2 --batch-size 3");
+            let text = place.run(&command).succeeds().text();
+            assert!(text.contains("yes  no pack exceeds its capacity"), "{text}");
+        }
+    }
+    let cost = "--pack id:1100,cost=24576-1 --world-size 4 --batch-size 4";
+    place.run(&format!("prove train.rdx {cost}")).succeeds();
+    let of = |cost: &str| {
+        let found = place.json(&format!("predict train.rdx {cost}"));
+        found["cost_imbalance"].as_f64().unwrap()
+    };
+    assert!(of(cost) < of(&cost.replace(",cost=24576-1", "")));
+}
+
+#[test]
+fn what_packs_cannot_be_is_refused_with_what_to_write() {
+    let place = place();
+    place.run("predict train.rdx --pack tags:100").fails().complains(&["tags", "rowdex lengths"]);
+    place.run("ids --len 100 --pack id:100").exits_with_usage();
+    place.run("predict train.rdx --pack id").exits_with_usage();
+    place.run("predict train.rdx --pack id:8,extra=8").exits_with_usage();
+    place.run("ids train.rdx --batch-size 3").exits_with_usage();
+    place.run("predict train.rdx --plot a.svg").exits_with_usage();
+    place.run("prove train.rdx --pack id:2000 --exact").exits_with_usage();
+    place.run("prove train.rdx --tail even").fails().complains(&["even", "packs"]);
+    place.run("predict train.rdx --pack id:100,overflow=error").fails().complains(&["100", "overflow"]);
+    place.run("predict train.rdx --pack id:2000 --partition contiguous").fails().complains(&["contiguous"]);
+    place.run("predict train.rdx --pack id:2000 --world-size 100000 --rank 0").fails().complains(&["opened"]);
+}
+
+#[test]
+fn an_epoch_is_planned_once_for_all_that_ask() {
+    let place = place();
+    let run = "predict train.rdx --pack id:2000 --epochs 2 --json";
+    let plans = place.path("plans");
+    let with = |value: &str| {
+        let outcome = place.run_with(run, &[("ROWDEX_PLAN_FOLDER", value)]).succeeds();
+        let mut found: Value = serde_json::from_slice(&outcome.stdout).unwrap();
+        found["seconds_to_plan"] = json!(0);
+        found
+    };
+    let first = with(plans.to_str().unwrap());
+    let files = || fs::read_dir(&plans).unwrap().map(|file| file.unwrap().path()).collect::<Vec<_>>();
+    assert_eq!(files().len(), 2);
+    let of_file = |path: &std::path::Path| fs::metadata(path).unwrap().modified().unwrap();
+    let made: Vec<_> = files().iter().map(|path| of_file(path)).collect();
+    assert_eq!(with(plans.to_str().unwrap()), first);
+    assert_eq!(files().iter().map(|path| of_file(path)).collect::<Vec<_>>(), made);
+    for path in files() {
+        fs::write(path, "damaged").unwrap();
+    }
+    assert_eq!(with(plans.to_str().unwrap()), first);
+    assert!(files().iter().all(|path| fs::read(path).unwrap().len() > 100));
+    // Where nothing can be kept, nothing is, and the packs are the same.
+    for nowhere in ["", place.path("train.rdx").to_str().unwrap()] {
+        assert_eq!(with(nowhere), first);
+    }
+}
