@@ -5,14 +5,14 @@ from __future__ import annotations
 import ctypes
 import operator
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from . import native
 from .native import capsule as _capsule
 from .native import values as _values
 from .native.arrays import Nulls, in_rows, reader, to_torch
 from .native.imports import loaded
-from .native.library import Handle, Owned, call, library
+from .native.library import Handle, Owned, call, library, text_bytes
 from .schema import ExportedSchema, Schema, column_list
 
 
@@ -29,6 +29,12 @@ def exported(function: Any, *arguments: Any) -> tuple[_Exported, ExportedSchema]
     """What a function exports, and its type."""
     schema = ExportedSchema(library.schema_release)
     return _Exported(library.array_release, schema, function, *arguments), schema
+
+
+OF_SEQUENCES = frozenset(
+    "cu_seqlens pack_offsets max_seqlen lengths position_ids segment_ids labels row_ids offsets".split()
+)
+"""The names of what :meth:`Batch.sequences` gives besides the tokens."""
 
 
 class Substituted(NamedTuple):
@@ -80,6 +86,11 @@ class Batch:
     def num_pads(self) -> int:
         """How many of them, always the last ones, are pads: another rank or an earlier step serves them, too."""
         return int(self._info.num_pads)
+
+    @property
+    def num_packs(self) -> int:
+        """How many packs there are, whose pieces are the rows; 0 if the rows are in none."""
+        return int(self._info.num_packs)
 
     @property
     def epoch(self) -> int:
@@ -161,6 +172,60 @@ class Batch:
         """
         tensors: dict[str, Any] = to_torch(self.to_numpy(columns, nulls=nulls, strings=strings))
         return tensors
+
+    def sequences(
+        self,
+        *,
+        layout: Literal["flat", "rows"] = "flat",
+        labels: bool = True,
+        bos: int | None = None,
+        eos: int | None = None,
+        pad: int = 0,
+    ) -> dict[str, Any]:
+        """The tokens of packs as the arrays that a model takes, of numpy. Rows of the batch are pieces then. No token
+        is copied where nothing is added.
+
+        ========================  =====================  =========================================================
+        key                       shape, type            what it has
+        ========================  =====================  =========================================================
+        the column with tokens    ``(tokens,)``          the tokens of all packs, one after the other
+        ``cu_seqlens``            ``(pieces + 1,)``      int32: where each piece begins, and where the last one ends
+        ``pack_offsets``          ``(packs + 1,)``       int32: the same of packs, counted in tokens, too
+        ``max_seqlen``            ``int``                the length of the longest piece
+        ``position_ids``          ``(tokens,)``          int64: restart at each piece
+        ``segment_ids``           ``(tokens,)``          int32: number the pieces of a pack from 1; 0 is filling
+        ``labels``                ``(tokens,)``          int64: the token that follows in the row, or -100
+        ``lengths``               ``(pieces,)``          int32: tokens of each piece, without filling
+        ``row_ids``, ``offsets``  ``(pieces,)``          int64: which row it is of, and from which token on
+        ========================  =====================  =========================================================
+
+        Args:
+            layout: ``"flat"``, or ``"rows"`` of as many places as the capacity: what has the shape ``(tokens,)`` then
+                has ``(packs, capacity)``, and there are no ``cu_seqlens``, ``pack_offsets`` and ``max_seqlen``.
+            labels: Whether there are labels.
+            bos, eos: Tokens that each row begins and ends with, which packs must have reserved as extra ones. A row
+                that is cut has them where it begins and where it ends, not where it is cut.
+            pad: The token that fills up.
+        """
+        added = (ctypes.c_int64 * 2)(bos or 0, eos or 0)
+        options = native.SequenceOptions(
+            layout=text_bytes(layout, "layout"), without_labels=not labels, pad=pad,
+            bos=None if bos is None else ctypes.addressof(added),
+            eos=None if eos is None else ctypes.addressof(added) + 8,
+        )  # fmt: skip
+        made, schema = exported(library.batch_sequences, self._handle, ctypes.byref(options))
+        found: dict[str, Any] = {}
+        for i, field in enumerate(schema.field.children):
+            item, array = field.children[0], made.array.children[i].contents.children[0].contents
+            found[field.name] = reader(item, "error", "list")(array, made, 0, array.length)
+        if layout == "rows":
+            for name in ("cu_seqlens", "pack_offsets", "max_seqlen"):
+                del found[name]
+            for name in (next(iter(found)), "position_ids", "segment_ids", *(["labels"] if labels else [])):
+                found[name] = found[name].reshape(max(self.num_packs, 1), -1)
+        else:
+            found["max_seqlen"] = int(found["max_seqlen"][0])
+        return found
 
     def to_arrow(self) -> Any:
         """The rows as a ``pyarrow.RecordBatch``, without a copy."""

@@ -25,6 +25,7 @@ from .errors import SchemaError
 from .loader import Loader as _Loader
 from .loading.options import lengths
 from .native.columns import Masked, Ragged
+from .packing import Pack
 from .sampler import DistributedSampler
 
 
@@ -43,7 +44,9 @@ class Loader(_Loader):
         sharding: Makes global arrays of what each process has, such as a ``NamedSharding`` that divides rows among
             processes. Default: arrays of this process.
         pad: For columns of lists of different lengths: the length that each list is padded to, with ``fill``.
-        others: As :class:`rowdex.Loader` and :class:`rowdex.DistributedSampler` have them, but for ``output``.
+        others: As :class:`rowdex.Loader` and :class:`rowdex.DistributedSampler` have them, but for ``output``. With
+            ``pack=rowdex.Pack(..., layout="rows")``, batches have what has the shape ``(packs, capacity)``: tokens,
+            ``position_ids``, ``segment_ids`` and ``labels``.
     """
 
     def __init__(
@@ -77,11 +80,21 @@ class Loader(_Loader):
             functions = [functions] if callable(functions) else list(functions)
             others["map"] = [_WithoutPads(function) for function in functions]
         super().__init__(dataset, sampler, output="numpy", pads=pads or _PADS, **others)
+        pack = self.spec.pack
+        if pack is not None and not (isinstance(pack, Pack) and pack.layout == "rows"):
+            raise ValueError(
+                "pack=: JAX compiles a function again for every shape, and batches have different ones: use "
+                "rowdex.Pack(..., layout='rows')"
+            )
+        if pack is not None and (pads or valid):
+            raise ValueError("pads and valid are of rows: segment_ids of packs are 0 where nothing but filling is")
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return map(self._arrays, super().__iter__())
 
     def _arrays(self, batch: dict[str, Any]) -> dict[str, Any]:
+        if self.spec.pack is not None:
+            return arrays(_packs(batch, self.batch_size if self._last == "fill" else 0), self._sharding)
         if not isinstance(batch, dict):
             raise TypeError(f"map returned {type(batch).__name__}: return a dict of columns, of which arrays are made")
         if self._given_pads is not None and self._given_pads not in batch:
@@ -115,6 +128,19 @@ class _WithoutPads:
         pads = batch.pop(_PADS)
         found = self._function(batch)
         return {**found, _PADS: pads} if isinstance(found, dict) else found
+
+
+def _packs(batch: dict[str, Any], packs: int) -> dict[str, Any]:
+    """The arrays of packs, which all have the same shape: what has a value a piece is left out. Packs that lack to so
+    many are nothing but filling.
+    """
+    shape = batch["position_ids"].shape
+    found = {name: value for name, value in batch.items() if getattr(value, "shape", None) == shape}
+    lack = max(packs - shape[0], 0)
+    for name, value in found.items() if lack else ():
+        more = np.full((lack, shape[1]), -100 if name == "labels" else 0, value.dtype)
+        found[name] = np.concatenate([value, more])
+    return found
 
 
 def _filled(name: str, value: Any, lack: int, filled: bool) -> Any:

@@ -14,6 +14,8 @@ from .batch import Batch
 from .dataset import Dataset
 from .frameworks import counted as _counted
 from .frameworks import running as _running
+from .loading import arguments as _arguments
+from .loading import sequences as _sequences
 from .loading import share as _share
 from .loading.convert import Added, Convert, Output
 from .loading.functions import RowErrors, Transforms
@@ -95,6 +97,9 @@ class Loader:
         share: ``"machine"``, or a :class:`Share` that says more, shares one reader with the loaders of the other ranks
             on this machine: each row group is decoded once for all of them, and ``memory`` and ``threads`` are those of
             the machine. Each rank gets the same batches as without. All ranks give the same arguments. Linux only.
+        tokens: The column that has the tokens of packs, or the path of a field of a struct, ``"doc.tokens"``. Default:
+            the one whose items were counted for the lengths. With ``pack=rowdex.Pack(...)`` and ``output="torch"`` or
+            ``"numpy"``, batches have what :meth:`Batch.sequences` gives, and all other columns with a value a piece.
         sampling: ``batch_size``, ``seed``, ``shuffle``, ``num_replicas``, ``rank`` and all else that
             :class:`DistributedSampler` takes. ``drop_last`` is what it is for a ``DataLoader``: it leaves out a short
             last batch, as ``drop_last_batch`` does. What becomes of rows that do not divide among the ranks, ``tail``
@@ -126,12 +131,11 @@ class Loader:
         pin_memory: bool = False,
         map_threads: int | None = None,
         share: Sharing = None,
+        tokens: str | None = None,
         **sampling: Any,
     ) -> None:
         if not isinstance(dataset, Dataset):
-            if isinstance(dataset, (str, os.PathLike)):
-                raise TypeError(f"Loader({dataset!r}): give it a dataset, rowdex.Dataset({os.fspath(dataset)!r})")
-            raise TypeError(f"a Loader of {type(dataset).__name__}: give it a rowdex.Dataset")
+            raise _arguments.no_dataset(dataset)
         if sampler is None:
             sampler = sampler_of(dataset, type(self).__name__, _OPTIONS, **sampling)
         elif not isinstance(sampler, DistributedSampler):
@@ -145,12 +149,7 @@ class Loader:
         if sampler.batch_size is None:
             raise ValueError("no batch size: give batch_size, to the sampler if there is one")
         added = Added(row_ids, pads, substituted).checked(dataset.column_names, output)
-        if on_fault not in ("fail", "substitute"):
-            raise ValueError(f"on_fault={on_fault!r}: use 'fail' or 'substitute'")
-        if fault_seed and on_fault != "substitute":
-            raise ValueError(f"fault_seed={fault_seed} with on_fault={on_fault!r}: it chooses substitutes")
-        if views and strings == "offsets":
-            raise ValueError("views=True and strings='offsets': views have no offsets; leave out one of them")
+        _arguments.check(on_fault, fault_seed, views, strings)
         self.dataset = dataset
         self._made_in = os.getpid()
         self._told_epoch = False
@@ -164,14 +163,13 @@ class Loader:
             "views": views,
             "read_concurrency": count(read_concurrency, "read_concurrency"),
             **_share.options(share),
+            **_sequences.options(tokens),
         }
+        sequences = _sequences.arguments(sampler.spec.pack, output, tokens, dataset)
         transforms = Transforms(dataset, output, decode=decode, collate=collate, pad=pad, map=map, pin=pin_memory)
         self._transforms = transforms
-        count(map_threads, "map_threads")
-        if map_threads is not None and not transforms and not pin_memory:
-            raise ValueError("map_threads without map, decode, collate, pad or pin_memory: there is nothing to do")
-        self._map_threads = 2 if map_threads is None else map_threads
-        self._convert = Convert(output, nulls, strings, frozenset(transforms.decode), added)
+        self._map_threads = _arguments.map_threads(map_threads, bool(transforms) or pin_memory)
+        self._convert = Convert(output, nulls, strings, frozenset(transforms.decode), added, sequences)
         self._row_groups: int | None = None
         self._start()
         # Views keep what they show, so nothing is gained by converting more of them at once.
@@ -187,7 +185,7 @@ class Loader:
         self._substitutes = Substitutes(self.dataset, self._more_options["fault_seed"]) if decodes else None
         self._mapping = Mapping(self._map_threads, self._transforms.entering) if self._transforms else None
         self._meter = Meter()
-        self._view_schema: Schema | None = None
+        self._own_schema: Schema | None = None
         self._loader = PerProcess(self._open)
         if "share" in self._more_options:
             _share.close_at_exit(self)
@@ -260,12 +258,12 @@ class Loader:
 
     @property
     def schema(self) -> Schema:
-        """The columns of every batch: the dataset's, or with views in the place of strings."""
-        if not self._more_options["views"]:
+        """The columns of every batch: the dataset's, or with views for strings, or with lists that can be cut."""
+        if not self._more_options["views"] and self._sampler.spec.pack is None:
             return self.dataset.schema
-        if self._view_schema is None:
-            self._view_schema = Schema(library.loader_schema, self._loader.get())
-        return self._view_schema
+        if self._own_schema is None:
+            self._own_schema = Schema(library.loader_schema, self._loader.get())
+        return self._own_schema
 
     def _open(self) -> Handle:
         inherited = self._loader.inherited()
@@ -343,10 +341,11 @@ class Loader:
 
     def _served(self, loader: Handle, epoch: int, step: int) -> Generator[tuple[Any, int], None, None]:
         """Batches, and how many rows each of them has."""
-        size = self._sampler.spec.batch_size
+        size, packs = self._sampler.spec.batch_size, self._sampler.spec.pack is not None
         while handle := Handle(library.batch_free, library.loader_peek, loader, epoch, step, self._max_rows):
             batch = Batch(handle, self.schema)
             found, rows = self._convert(batch), len(batch)
+            size = rows if packs else size
             for part in split(found, size, rows) if rows > size else (found,):
                 call(library.loader_advance, loader, epoch, step)
                 step += 1
@@ -494,6 +493,6 @@ class Loader:
 
 
 _OF_A_RUN = frozenset(
-    {"_begun", "_iterations", "_loaded_epoch", "_loader", "_mapping", "_meter", "_substitutes", "_view_schema"}
+    {"_begun", "_iterations", "_loaded_epoch", "_loader", "_mapping", "_meter", "_substitutes", "_own_schema"}
 )
 _OPTIONS = frozenset(inspect.signature(Loader.__init__).parameters) - {"self", "dataset", "sampling"}

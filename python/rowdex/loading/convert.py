@@ -52,13 +52,19 @@ class Convert:
     """Batches to what a loop wants. The readers of columns are made once."""
 
     def __init__(
-        self, output: str, nulls: Nulls, strings: str, without: frozenset[str] = frozenset(), added: Added = Added()
+        self,
+        output: str,
+        nulls: Nulls,
+        strings: str,
+        without: frozenset[str] = frozenset(),
+        added: Added = Added(),
+        sequences: dict[str, Any] | None = None,
     ) -> None:
-        """Columns ``without`` are left to somebody else."""
+        """Columns ``without`` are left to somebody else. Of packs, ``sequences`` says what is made of the tokens."""
         if output not in ("torch", "numpy", "arrow", "python"):
             raise ValueError(f"output={output!r}: use 'torch', 'numpy', 'arrow' or 'python'")
         self.output, self.nulls, self.strings, self.without = output, nulls, strings, without
-        self.added = added
+        self.added, self.sequences = added, sequences
         self._readers: list[tuple[int, str, Any]] | None = None
 
     def __call__(self, batch: Batch, pads: int | None = None) -> Any:
@@ -67,16 +73,18 @@ class Convert:
             return batch
         if self.output == "python":
             return batch.to_pydict()
+        made = {} if self.sequences is None else batch.sequences(**self.sequences)
         if self._readers is None:
-            fields = [(i, field) for i, field in enumerate(batch.schema.fields) if field.name not in self.without]
+            without = self.without.union(made)
+            fields = [(i, field) for i, field in enumerate(batch.schema.fields) if field.name not in without]
             self._readers = [(i, field.name, reader(field, self.nulls, self.strings)) for i, field in fields]
-        found = batch._read(self._readers)
+        found = {**made, **batch._read(self._readers)}
         if any(self.added):
             found.update(self.added.columns(batch, batch.num_pads if pads is None else pads))
         return to_torch(found) if self.output == "torch" else found
 
     def __reduce__(self) -> Any:
-        return Convert, (self.output, self.nulls, self.strings, self.without, self.added)
+        return Convert, (self.output, self.nulls, self.strings, self.without, self.added, self.sequences)
 
     def stand_in(self, lost: dict[str, Any], row: Batch) -> dict[str, Any]:
         """The columns of a row that is served in the place of another one."""
