@@ -8,8 +8,8 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::{Pack, Piece};
 use rowdex_rows::{Between, Room, Sequences, Sequencing, Then, Tokens};
 
-/// The packs of a batch. Each row of its [`records`](super::Batch::records) is a piece: of the column with the tokens it has
-/// those of the piece, of all other columns the values of the row.
+/// The packs of a batch. Each row of its [`records`](super::Batch::records) is a piece: of the column with the tokens
+/// it has those of the piece, of all other columns the values of the row.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Packs {

@@ -1,8 +1,8 @@
 """Looks at the site in Chromium, as readers do: look.py FOLDER CHROMIUM.
 
 Every page is looked at wide and light, and narrow and dark. It fails where a page writes an error to the console, asks
-for anything from elsewhere, must be scrolled sideways on a phone, or has a link that leads nowhere; and where the search
-does not find "resume". Pictures of some pages are left in FOLDER/../looked.
+for anything from elsewhere, must be scrolled sideways on a phone, or has a link that leads nowhere; and where the
+search does not find "resume". Pictures of some pages are left in FOLDER/../looked.
 """
 
 from __future__ import annotations

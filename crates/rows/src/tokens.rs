@@ -110,11 +110,6 @@ impl Tokens {
         self.path.first().copied().unwrap_or_default()
     }
 
-    /// Whether it is a column, rather than a field of a struct.
-    pub fn is_column(&self) -> bool {
-        self.path.len() == 1
-    }
-
     /// The lists.
     fn lists<'a>(&self, batch: &'a RecordBatch) -> Result<Lists<'a>> {
         let lists = below(batch, &self.path).and_then(|array| match self.large {
