@@ -25,6 +25,7 @@ from . import torch as _torch
 from .dataset import Dataset
 from .frameworks import trainer as _trainer
 from .frameworks.gathered import in_order
+from .loader import Loader
 from .loading.functions import functions
 from .loading.share import Share
 from .order import Explicit
@@ -70,6 +71,10 @@ class TrainerMixin:
         self._rowdex_saved: str | None = None
         self._rowdex_evaluations = 0
         given = _trainer.Given(super().__init__, arguments, options)
+        for dataset in (given["train_dataset"], given["eval_dataset"]):
+            if isinstance(dataset, Loader):
+                # Says what a Loader is and what to write; TRL would say that it is no datasets.Dataset.
+                dataset[0]
         kind = _trainer.trl_trainer(type(self))
         # TRL's trainers look at the first row of a datasets.Dataset, and take nothing else.
         kept = {} if kind is None else given.replace(_first_row)

@@ -95,4 +95,5 @@ def test_a_trainer_that_would_not_use_the_loaders_is_an_error_when_its_class_is_
     assert "write class T(TrainerMixin, SFTTrainer)" in found["trl"]
     assert "DPOTrainer of TRL" in found["dpo"] and "datasets.Dataset" in found["dpo"]
     assert "skip_prepare_dataset" in found["bare"]
+    assert "a Loader is no dataset" in found["loader"] and "rowdex.torch.Dataset" in found["loader"]
     assert found["samples"].startswith("TypeError: map: ") and "data_collator" in found["samples"]

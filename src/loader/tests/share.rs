@@ -1,5 +1,6 @@
 //! Ranks of a machine that share one reader. They are threads here, and processes in `python/tests/test_share.py`.
 
+use std::sync::Barrier;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 
@@ -732,26 +733,31 @@ fn the_last_batches_are_handed_out_after_the_one_that_reads_is_done() {
     });
 }
 
-/// An order that panics on the thread that sends, whatever it is asked there.
+/// An order that panics on threads of a reader with this name, whatever it is asked there, from when it is told to.
 #[derive(Debug)]
-struct Frail(Arc<dyn Order>);
+struct Frail {
+    order: Arc<dyn Order>,
+    thread: &'static str,
+    is_frail: Arc<AtomicBool>,
+}
 
 impl Order for Frail {
     fn len(&self) -> u64 {
-        self.0.len()
+        self.order.len()
     }
 
     fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
-        self.0.epoch(epoch)
+        self.order.epoch(epoch)
     }
 
     fn fingerprint(&self) -> u64 {
-        assert_ne!(thread::current().name(), Some("rowdex-share-send"), "a defect");
-        self.0.fingerprint()
+        let is_frail = self.is_frail.load(Ordering::Relaxed) && thread::current().name() == Some(self.thread);
+        assert!(!is_frail, "a defect");
+        self.order.fingerprint()
     }
 
     fn name(&self) -> &'static str {
-        self.0.name()
+        self.order.name()
     }
 }
 
@@ -759,7 +765,9 @@ impl Order for Frail {
 fn an_order_that_panics_before_an_engine_is_started_is_an_error_for_all_ranks() {
     in_time(|| {
         let fake = Arc::new(Fake::new(&[40; 4]));
-        let orders: Arc<dyn Order> = Arc::new(Frail(orders(true, 160)));
+        let frail = Frail { order: orders(true, 160), thread: "rowdex-share-send", is_frail: Arc::default() };
+        frail.is_frail.store(true, Ordering::Relaxed);
+        let orders: Arc<dyn Order> = Arc::new(frail);
         let (options, share) = (options(1 << 20, 1, 1), share(2).wait(Duration::from_millis(200)));
         let samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 4, Tail::Wrap)).collect();
         let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
@@ -767,6 +775,36 @@ fn an_order_that_panics_before_an_engine_is_started_is_an_error_for_all_ranks() 
             assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
             assert!(error.to_string().contains("reading for several ranks panicked"), "{error}");
         }
+        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+    });
+}
+
+#[test]
+fn an_order_that_panics_where_a_rank_says_its_place_is_an_error_for_that_rank() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let is_frail = Arc::new(AtomicBool::new(false));
+        let frail = Frail { order: orders(true, 160), thread: "rowdex-share-rank", is_frail: Arc::clone(&is_frail) };
+        let orders: Arc<dyn Order> = Arc::new(frail);
+        let (options, share) = (options(1 << 20, 1, 1), share(2).wait(Duration::from_millis(200)));
+        let samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 4, Tail::Wrap)).collect();
+        let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
+        let both = Barrier::new(2);
+        let errors = all(loaders, |rank, mut loader| {
+            loader.next().unwrap().unwrap();
+            both.wait();
+            is_frail.store(true, Ordering::Relaxed);
+            // It has a connection already, and says where it goes on.
+            let error = (rank == 1).then(|| {
+                loader.seek(0, 3).unwrap();
+                loader.try_next().unwrap_err()
+            });
+            both.wait();
+            error
+        });
+        let error = errors[1].as_ref().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
+        assert!(error.to_string().contains("finding a rank's place panicked"), "{error}");
         assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
     });
 }

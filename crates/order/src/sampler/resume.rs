@@ -80,7 +80,8 @@ impl DistributedSampler {
             self.orders.name(),
             self.orders.len(),
         );
-        Err(Error::new(ErrorKind::StateMismatch, message)
-            .with_hint("use the dataset, order and seed that the state was saved with"))
+        Err(Error::new(ErrorKind::StateMismatch, message).with_hint(
+            "use the dataset, order and seed that the state was saved with; with a contiguous partition, as many ranks",
+        ))
     }
 }

@@ -105,8 +105,8 @@ impl Hybrid {
 
     fn next_run(&mut self) -> Result<()> {
         let short = || damaged("has fewer levels or references than its pages declare");
-        // Some writers pad a page with zeros, and no run has a header of 0.
-        let header = self.varint().filter(|header| *header != 0).ok_or_else(short)?;
+        // Some writers pad a page with zeros, and no run is of no values: what looks like one is no header of a run.
+        let header = self.varint().filter(|header| header >> 1 != 0).ok_or_else(short)?;
         let count = usize::try_from(header >> 1).map_err(|_| short())?;
         if header & 1 == 0 {
             let bytes = self.width.div_ceil(8) as usize;

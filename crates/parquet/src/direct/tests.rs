@@ -258,6 +258,17 @@ fn packed_integers_may_lack_what_follows_the_last_value_and_no_more() {
     }
 }
 
+#[test]
+fn a_run_of_no_values_is_none() {
+    for width in [0, 1, 5] {
+        // What begins at a wrong byte often looks like one, and with no bits a value whatever follows would do.
+        for page in [[1, 3, 0x48, 0], [0, 3, 0x48, 0]] {
+            let mut runs = Hybrid::new(Bytes::copy_from_slice(&page), width).unwrap();
+            assert!(runs.skip(3).is_err(), "{width} bits, {page:?}");
+        }
+    }
+}
+
 fn pick<T: Copy>(draw: &mut ChaCha8Rng, choices: &[T]) -> T {
     choices[draw.random_range(0..choices.len())]
 }

@@ -7,6 +7,7 @@
 //! last one that was sent to it. So what a rank gets depends on its own place alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use super::facts::{advice, difference};
 use super::lanes::Lane;
 use super::message::{Answer, Hello, Request};
 use crate::loader::LoaderStats;
+use crate::loader::recovery::panicked;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::{self, DistributedSampler, Shard};
 use rowdex_share::{Connection, Listener, Received, Signal};
@@ -292,7 +294,10 @@ impl Inner {
     /// the reader ends.
     fn welcome(&self, hello: &Hello, connection: &Arc<Connection>) -> Option<u64> {
         let died = self.lock().died.clone();
-        let lane = match died.map_or_else(|| self.lane(hello, connection.peer()), Err) {
+        // A rank that goes to another place keeps its connection, and would wait for this thread if it ended.
+        let lane = || catch_unwind(AssertUnwindSafe(|| self.lane(hello, connection.peer())));
+        let lane = || lane().unwrap_or_else(|_| Err(panicked("finding a rank's place")));
+        let lane = match died.map_or_else(lane, Err) {
             Ok(lane) => lane,
             Err(error) => {
                 self.refuse(connection, hello.visit, error);
