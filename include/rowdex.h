@@ -969,6 +969,51 @@ typedef struct rowdex_column_buffer {
   uint8_t *validity;
 } rowdex_column_buffer;
 
+// What becomes of the digest of a dataset's rows. All zeros: it is told.
+typedef struct rowdex_digest_options {
+  // sizeof(rowdex_digest_options)
+  size_t struct_size;
+  // Compares the rows with those of this dataset, over the columns that both serve. NULL: with none.
+  const struct rowdex_dataset *other;
+  // Compares the order as well: row i of `other` is row order(i) of the dataset. NULL: any order.
+  const struct rowdex_order *order;
+  // The epoch of the order.
+  uint64_t epoch;
+  // 1 notes the digest in the index that the dataset was opened with, and reads only rows that have none there. 2
+  // tells the digest that is noted there, over whatever columns, and reads nothing; ROWDEX_STATUS_NOT_FOUND if none
+  // is, or not of all rows. 3 removes it. Then `other` is NULL.
+  uint64_t note;
+  // How the object store is talked to that the index is in. NULL: the defaults.
+  const struct rowdex_store_options *store;
+  // Is told rows that were read, rows to read, and 0. NULL: nobody is told.
+  rowdex_progress progress;
+  // The first argument of progress.
+  void *progress_userdata;
+} rowdex_digest_options;
+
+// Digests of rows, and what a comparison found.
+typedef struct rowdex_digest_info {
+  // sizeof(rowdex_digest_info), set by the caller.
+  size_t struct_size;
+  // Rows of the dataset.
+  uint64_t rows;
+  // The low half of their digest, of 128 bits.
+  uint64_t low;
+  // The high half.
+  uint64_t high;
+  // Rows of the other dataset, and the halves of their digest.
+  uint64_t other_rows;
+  // As low.
+  uint64_t other_low;
+  // As high.
+  uint64_t other_high;
+  // 1 if every row of the dataset is once in the other one and nothing else is; 0 if not, or where that was not
+  // compared: the order leaves rows out, or repeats some.
+  uint64_t same_rows;
+  // 1 if the other dataset has its rows in the order; 0 if not, or without an order.
+  uint64_t in_order;
+} rowdex_digest_info;
+
 // How the tokens of packs come. All zeros are the defaults.
 typedef struct rowdex_sequence_options {
   // sizeof(rowdex_sequence_options)
@@ -1570,6 +1615,17 @@ rowdex_status rowdex_batch_copy_into(const struct rowdex_batch *batch,
 
 // Ends the life of a batch, of its row ids and of what it says of substitutes, not of what was exported.
 void rowdex_batch_free(struct rowdex_batch *batch);
+
+// The digest of the rows of a dataset over the columns that it serves, whatever their order; docs/digests.md specifies
+// it. With `other` the rows of both are compared: `difference` is then what is not so, with the file, row group and
+// columns of a row that differs, or NULL if all is so. The caller frees it by rowdex_error_free.
+//
+// Reads and decodes all rows once, on the threads of each dataset. `info` and `difference` may be NULL.
+rowdex_status rowdex_dataset_digest(const struct rowdex_dataset *dataset,
+                                    const struct rowdex_digest_options *options,
+                                    struct rowdex_digest_info *info,
+                                    struct rowdex_error **difference,
+                                    struct rowdex_error **error);
 
 // The tokens of a batch of packs as the arrays that a model takes: an Arrow struct array that the caller releases, and
 // its type (may be NULL if it is not wanted). The struct has one row, and its children are lists, each of which is one

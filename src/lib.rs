@@ -210,6 +210,7 @@ compile_error!("the feature `capi` needs Unix: paths of C are bytes, as Unix has
 #[cfg(all(feature = "capi", unix))]
 mod capi;
 pub mod dataset;
+pub mod digest;
 pub mod loader;
 mod plans;
 pub mod rewrite;

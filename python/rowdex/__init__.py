@@ -2,6 +2,7 @@
 
 - :func:`build` writes an index: every row of all files gets a number, its *row id*.
 - :func:`select` chooses rows of it, and writes them as another index of the same files; :func:`count` counts rows.
+- :func:`rows_digest` is one number for all rows in any order; :func:`same_rows` shows that two datasets have the same.
 - :class:`Dataset` answers what is in a row, :class:`Index` where it is.
 - :class:`DistributedSampler` says which rows are whose: shuffled over all files, and exactly as many on every rank.
 - :class:`Loader` serves batches in that order, fast: it knows what comes, so it decodes row groups seldom.
@@ -55,6 +56,7 @@ from .store import StoreOptions
 from .tier import DiskTier, TierCounters
 
 from . import order  # isort: skip
+from .digest import SameRows, noted_digest, rows_digest, same_rows  # isort: skip
 from .views import SelectReport, count, select  # isort: skip
 
 if not TYPE_CHECKING:
@@ -103,6 +105,7 @@ __all__ = [
     "Pack",
     "Prediction",
     "Ragged",
+    "SameRows",
     "SampledBatch",
     "SamplerSpec",
     "Schema",
@@ -119,7 +122,10 @@ __all__ = [
     "VerifyReport",
     "build",
     "count",
+    "noted_digest",
     "order",
+    "rows_digest",
+    "same_rows",
     "scan_polars",
     "select",
 ]

@@ -12,6 +12,7 @@ use super::option::{Count, count};
 use super::store::{rowdex_store_options, store_options};
 use crate::builder::BuildReport;
 use crate::builder::IndexBuilder;
+use crate::digest;
 use ::rowdex_index::Index;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop;
@@ -230,7 +231,14 @@ pub unsafe extern "C" fn rowdex_index_build(
             // SAFETY: as above.
             false => Some(unsafe { handle::struct_out(report, "report") }?),
         };
-        let built = builder.build(output)?;
+        let mut built = builder.build(output)?;
+        if options.update != 0 {
+            // SAFETY: as above.
+            let store = unsafe { store_options(options.store, "options.store") }?;
+            if digest::complete(output, None, &store, &|_| ())? {
+                built.index_bytes = Index::open_with(output, &store)?.size_bytes();
+            }
+        }
         if let Some(report) = report {
             report.write(built.into());
         }

@@ -18,6 +18,7 @@ mod buffers;
 mod columns;
 mod counters;
 mod dataset;
+mod digest;
 mod error;
 mod faults;
 mod fork;

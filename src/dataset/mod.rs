@@ -20,6 +20,7 @@ mod mixed;
 mod prefetch;
 mod reader;
 mod run;
+mod scan;
 mod staleness;
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ mod predict;
 mod prove;
 mod quality;
 mod row_choice;
+mod same_rows;
 mod select;
 #[cfg(target_os = "linux")]
 mod serve;

@@ -32,6 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "worker",
         "arrow",
         "batch",
+        "digest",
         "sequences",
         "loader",
         "faults",

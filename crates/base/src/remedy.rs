@@ -29,11 +29,13 @@ pub enum Remedy {
     Sample,
     /// Noting, or removing, how long rows are.
     Lengths,
+    /// Noting, or removing, the digest of the rows.
+    Digest,
 }
 
 impl Remedy {
     /// All of them; their places are their numbers in messages, so new ones go to the end.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Overwrite,
         Self::Update,
         Self::NoFooters,
@@ -44,6 +46,7 @@ impl Remedy {
         Self::ListedRows,
         Self::Sample,
         Self::Lengths,
+        Self::Digest,
     ];
 
     /// What it is called in Rust.
@@ -59,6 +62,7 @@ impl Remedy {
             Self::ListedRows => "`Select::rows`",
             Self::Sample => "`Select::sample`",
             Self::Lengths => "`LengthsBuilder`",
+            Self::Digest => "`Dataset::note_digest`",
         }
     }
 }

@@ -51,6 +51,8 @@ pub(super) struct Contents {
     pub(super) footers: IndexBytes,
     /// LENGTHS, which is read when it is asked for; nothing where it is not there.
     pub(super) lengths: IndexBytes,
+    /// DIGESTS, the same.
+    pub(super) digests: IndexBytes,
 }
 
 /// One record for each row group, and the containers that they point into.
@@ -113,6 +115,7 @@ impl Contents {
             build_info,
             footers,
             lengths: envelope.stored(id::LENGTHS),
+            digests: envelope.stored(id::DIGESTS),
         })
     }
 

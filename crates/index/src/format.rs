@@ -18,9 +18,10 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 /// A non-ASCII byte catches 7-bit transfers, CR LF and LF catch newline translation, 0x1A stops a DOS `type`.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89RDX\r\n\x1a\n";
 pub(crate) const MAJOR: u16 = 1;
-pub(crate) const MINOR: u16 = 0;
 /// The minor version of an index that has lengths.
-pub(crate) const MINOR_LENGTHS: u16 = 1;
+const MINOR_LENGTHS: u16 = 1;
+/// The minor version of an index that has digests.
+const MINOR_DIGESTS: u16 = 2;
 pub(crate) const ALIGNMENT: u64 = 64;
 /// Keeps the search for a section, and for a repeated one, short whatever the file says.
 const MAX_SECTIONS: usize = 256;
@@ -46,6 +47,17 @@ pub(crate) mod id {
     pub(crate) const ROW_SET_DATA: u32 = 12;
     pub(crate) const RENAMES: u32 = 13;
     pub(crate) const LENGTHS: u32 = 14;
+    pub(crate) const DIGESTS: u32 = 15;
+}
+
+/// The minor version of an index with these sections: the first whose readers know all of them.
+pub(crate) fn minor(sections: &[SectionRecord]) -> u16 {
+    let of_section = |section: &SectionRecord| match section.id.get() {
+        id::DIGESTS => MINOR_DIGESTS,
+        id::LENGTHS => MINOR_LENGTHS,
+        _ => 0,
+    };
+    sections.iter().map(of_section).max().unwrap_or(0)
 }
 
 /// What the sections of this version are called in messages; `None` for a section that this version does not know.
@@ -65,6 +77,7 @@ pub(crate) fn section_name(id: u32) -> Option<&'static str> {
         id::ROW_SET_DATA => "ROW_SET_DATA",
         id::RENAMES => "RENAMES",
         id::LENGTHS => "LENGTHS",
+        id::DIGESTS => "DIGESTS",
         _ => return None,
     })
 }

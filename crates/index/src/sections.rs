@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes};
 
-use super::format::{ALIGNMENT, Envelope, Header, MAGIC, MAJOR, SectionRecord, Trailer, hash};
+use super::format::{ALIGNMENT, Envelope, Header, MAGIC, MAJOR, SectionRecord, Trailer, hash, minor};
 use super::stored::IndexBytes;
 use rowdex_base::error::{Error, Result};
 
@@ -105,7 +105,7 @@ impl<W: Write + Seek> SectionWriter<W> {
     }
 
     /// Writes section table and trailer, then the header that makes it an index. Returns what was written to, flushed.
-    pub(crate) fn close(mut self, minor: u16) -> Result<W> {
+    pub(crate) fn close(mut self) -> Result<W> {
         self.begin()?;
         let table_offset = self.position;
         let sections = std::mem::take(&mut self.sections);
@@ -114,7 +114,7 @@ impl<W: Write + Seek> SectionWriter<W> {
         let mut header = Header {
             magic: MAGIC,
             major: U16::new(MAJOR),
-            minor: U16::new(minor),
+            minor: U16::new(minor(&sections)),
             header_len: U32::new(HEADER as u32),
             file_len,
             table_offset: U64::new(table_offset),

@@ -12,7 +12,7 @@ use zerocopy::little_endian::{I64, U32, U64};
 
 use super::contents::{MAX_FOOTER, MAX_ROWS, guide_len};
 use super::format::{
-    CRITICAL, DEFERRED, FileRecord, MINOR, MetaRecord, RootRecord, RowGroupRecord, RowSetRecord, StringRef, hash, id,
+    CRITICAL, DEFERRED, FileRecord, MetaRecord, RootRecord, RowGroupRecord, RowSetRecord, StringRef, hash, id,
 };
 use super::path::{MAX_PATH, check_path};
 use super::sections::{SectionWriter, write_error};
@@ -327,7 +327,7 @@ impl<W: Write + Seek> IndexWriter<W> {
             self.out.section(id::ROW_SET_DATA, CRITICAL, &row_set_data)?;
         }
         self.out.section(id::BUILD_INFO, 0, summary.build_info.as_bytes())?;
-        self.out.close(MINOR)
+        self.out.close()
     }
 
     fn root(&mut self, root: &Root) -> Result<RootRecord> {

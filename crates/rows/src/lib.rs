@@ -6,6 +6,7 @@
 mod chunks;
 mod collect;
 mod dictionary;
+mod digest;
 mod flat;
 mod gather;
 mod held;
@@ -31,6 +32,7 @@ use rowdex_base::error::{Error, ErrorKind};
 pub use chunks::Chunks;
 pub use collect::{MOST_SHOWN, Stretch, Together, collect, make_alike};
 pub use dictionary::encode;
+pub use digest::{DigestColumn, RowDigests};
 pub use gather::{concat, gather, join_exactly, take, take_rows};
 pub use held::Held;
 pub use memory::{ChunkBytes, Footprint, bytes_of, bytes_of_part, bytes_shown, show_what_they_keep};

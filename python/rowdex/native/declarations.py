@@ -313,6 +313,20 @@ class ColumnBuffer(Structure):
     ]
 
 
+class DigestOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("other", c_void_p), ("order", c_void_p), ("epoch", c_uint64), ("note", c_uint64),
+        ("store", POINTER(StoreOptions)), ("progress", Progress), ("progress_userdata", c_void_p),
+    ]
+
+
+class DigestInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("rows", c_uint64), ("low", c_uint64), ("high", c_uint64), ("other_rows", c_uint64),
+        ("other_low", c_uint64), ("other_high", c_uint64), ("same_rows", c_uint64), ("in_order", c_uint64),
+    ]
+
+
 class SequenceOptions(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("layout", c_char_p), ("without_labels", c_uint64), ("bos", c_void_p),
@@ -445,6 +459,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "batch_stream": (c_int32, [c_void_p, POINTER(ArrowArrayStream), POINTER(c_void_p)]),
     "batch_copy_into": (c_int32, [c_void_p, POINTER(ColumnBuffer), c_size_t, POINTER(c_void_p)]),
     "batch_free": (None, [c_void_p]),
+    "dataset_digest": (
+        c_int32, [c_void_p, POINTER(DigestOptions), POINTER(DigestInfo), POINTER(c_void_p), POINTER(c_void_p)],
+    ),
     "batch_sequences": (
         c_int32, [c_void_p, POINTER(SequenceOptions), POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)],
     ),

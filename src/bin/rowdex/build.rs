@@ -7,12 +7,13 @@ use std::time::Instant;
 
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
-use rowdex::IndexBuilder;
 use rowdex::index::builder::{BuildReport, SchemaMode};
 use rowdex::source::StoreOptions;
+use rowdex::{Index, IndexBuilder};
 use serde_json::{Value, json};
 
 use crate::args::{JsonArg, named};
+use crate::digest;
 use crate::failure::{Failure, complain};
 use crate::output;
 use crate::progress::Progress;
@@ -164,7 +165,10 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
         });
     let report = builder.build(&args.output);
     bar.finish();
-    let report = report?;
+    let mut report = report?;
+    if args.update && digest::complete(&args.output)? {
+        report.index_bytes = Index::open(&args.output)?.size_bytes();
+    }
     if report.repeated_files > 0 {
         complain(format!("{} named again: each is in the index once", output::counted(report.repeated_files, "file")));
     }

@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::build::BuildArgs;
 use crate::count::CountArgs;
 use crate::demo::DemoArgs;
+use crate::digest::DigestArgs;
 use crate::epoch::EpochArgs;
 use crate::get::GetArgs;
 use crate::ids::IdsArgs;
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Info(InfoArgs),
     /// Note in an index how long its rows are, in tokens or whatever else, and show it.
     Lengths(LengthsArgs),
+    /// Say the digest of the rows, in any order, and note it in the index.
+    Digest(DigestArgs),
     /// Check an index, and the files it is of.
     Verify(VerifyArgs),
     /// Say in which file, row group and row a row id is.
@@ -72,7 +75,8 @@ pub(crate) enum Command {
     Plan(PredictArgs),
     /// Write the row ids that a rank is dealt, one a line.
     Ids(IdsArgs),
-    /// Go through all that every rank is dealt, and show that shards are equal, disjoint and complete.
+    /// Go through all that every rank is dealt, and show that shards are equal, disjoint and complete; or show that two
+    /// datasets have the same rows.
     Prove(ProveArgs),
     /// Say which rows a step of a run has, or which steps have a row.
     Where(WhereArgs),

@@ -27,6 +27,7 @@ mod row_choice;
 mod sampling;
 mod select;
 mod serve;
+mod served_digest;
 mod shuffle;
 mod signals;
 mod size;
@@ -65,6 +66,7 @@ fn run(command: &Command, given: &ArgMatches) -> Result<(), Failure> {
         Command::Count(args) => count::run(args),
         Command::Info(args) => info::run(args),
         Command::Lengths(args) => lengths::run(args),
+        Command::Digest(args) => digest::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Locate(args) => locate::run(args),
         Command::Get(args) => get::run(args),

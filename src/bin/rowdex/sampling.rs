@@ -309,6 +309,10 @@ impl RowsOfArgs {
         self.index.is_some()
     }
 
+    pub(crate) fn is_given(&self) -> bool {
+        self.index.is_some() || self.len.is_some()
+    }
+
     /// The orders to follow, and how many rows there are, chosen or not.
     pub(crate) fn orders(&self, sampling: &SamplingArgs) -> Result<(Chosen, u64), Failure> {
         match &self.index {

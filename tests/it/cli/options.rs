@@ -19,13 +19,15 @@ use super::serve;
 type Case = (&'static str, &'static str, String, String);
 
 /// Options that have no effect on what a command writes, and why.
-const WITHOUT_A_TRACE: [(&str, &str, &str); 16] = [
+const WITHOUT_A_TRACE: [(&str, &str, &str); 18] = [
     ("lengths", "threads", "how many count at once"),
     ("count", "threads", "how many decode at once"),
     ("select", "threads", "how many decode at once"),
     ("build", "threads", "how many read footers at once"),
     ("build", "concurrency", "how many requests a store gets at once"),
     ("verify", "threads", "how many decode at once"),
+    ("digest", "threads", "how many decode at once"),
+    ("prove", "threads", "how many decode at once"),
     ("get", "threads", "how many decode at once"),
     ("epoch", "threads", "how many decode at once"),
     ("epoch", "read-concurrency", "how many row groups of a store are read at once: tests/it/stores/reading.rs"),
@@ -148,6 +150,12 @@ fn cases() -> Vec<Case> {
     add("lengths", "remove", "noted-7.rdx --json", "noted-7.rdx --json --remove id");
     add("lengths", "root", &format!("noted-4.rdx {noted}"), &format!("noted-5.rdx {noted} --root uneven"));
     add("lengths", "json", "noted-6.rdx --column id", &format!("noted-6.rdx {noted}"));
+    add("digest", "columns", "train.rdx", "train.rdx --columns id");
+    // What is noted shows in the next run: it is of the columns that are noted.
+    add("digest", "note", "noted-8.rdx --columns id", "noted-8.rdx --columns id --note --json");
+    add("digest", "remove", "noted-8.rdx", "noted-8.rdx --remove");
+    add("digest", "root", "train.rdx", "train.rdx --root uneven");
+    add("digest", "json", "train.rdx", "train.rdx --json");
     let select = "train.rdx -o out.rdx --json --skip skip.txt";
     add("select", "output", select, "train.rdx --output out-other.rdx --json --skip skip.txt");
     add("select", "force", "train.rdx --skip skip.txt -o there.rdx", "train.rdx --skip skip.txt -o there.rdx --force");
@@ -222,6 +230,9 @@ fn cases() -> Vec<Case> {
     add("prove", "exact", prove, &format!("{prove} --exact"));
     add("prove", "rank", prove, &format!("{prove} --rank 0"));
     add("prove", "json", "train.rdx", prove);
+    add("prove", "same-rows", prove, "--same-rows train.rdx train.rdx --json");
+    add("prove", "order-of", "--same-rows train.rdx train.rdx", "--same-rows train.rdx train.rdx --order-of train.rdx");
+    add("prove", "columns", "--same-rows train.rdx train.rdx", "--same-rows train.rdx train.rdx --columns id");
     add("ids", "len", "train.rdx", "--len 77");
     add("ids", "from", "train.rdx", "train.rdx --from 5");
     let packs = "packed.rdx --pack id:2000 --world-size 3 --rank 1";
@@ -399,7 +410,7 @@ fn place() -> Place {
     let weights: String = (0..1000).map(|id| format!("{id},{}\n", id % 3)).collect();
     fs::write(place.path("weights.csv"), format!("row_id,weight\n{weights}")).unwrap();
     fs::write(place.path("lengths.csv"), format!("row_id,length\n{weights}")).unwrap();
-    for number in 0..8 {
+    for number in 0..9 {
         fs::copy(place.path("train.rdx"), place.path(format!("noted-{number}.rdx"))).unwrap();
     }
     place.run("lengths noted-7.rdx --column id").succeeds();

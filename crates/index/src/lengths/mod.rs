@@ -88,15 +88,8 @@ struct Column {
     fingerprint: u64,
 }
 
-/// What the lengths of an index are bound to: its rows, and the contents of its files.
-pub(crate) fn binding(index: &Index) -> u64 {
-    let mut hasher = Xxh3Default::new();
-    hasher.update(b"rowdex lengths 1");
-    hasher.update(&index.fingerprint().to_le_bytes());
-    for file in index.files() {
-        hasher.update(&file.footer_hash().to_le_bytes());
-    }
-    hasher.digest()
+fn binding(index: &Index) -> u64 {
+    super::fingerprint::binding(index, b"rowdex lengths 1")
 }
 
 impl Index {

@@ -9,7 +9,7 @@ use zerocopy::little_endian::{U32, U64};
 
 use super::layout::{BLOCK_ROWS, BlockRecord, ColumnRecord, MAX_LENGTH, TailRecord, encode, kind};
 use super::{Index, LengthsOf, MAX_COLUMNS, add_to_fingerprint, binding, fingerprint_of};
-use crate::format::{DEFERRED, Envelope, MINOR_LENGTHS, hash, id};
+use crate::format::{DEFERRED, Envelope, hash, id};
 use crate::sections::SectionWriter;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -190,7 +190,7 @@ impl<W: Write + Seek> LengthsWriter<W> {
         self.out.write(&records)?;
         self.out.write(tail.hash.as_bytes())?;
         self.out.end(id::LENGTHS, DEFERRED, 1);
-        self.out.close(MINOR_LENGTHS)
+        self.out.close()
     }
 }
 
@@ -209,5 +209,5 @@ fn copied<W: Write + Seek>(out: W, index: &Index) -> Result<SectionWriter<W>> {
 /// # Errors
 /// Those of writing, and of reading the index.
 pub fn without_lengths<W: Write + Seek>(out: W, index: &Index) -> Result<W> {
-    copied(out, index)?.close(crate::format::MINOR)
+    copied(out, index)?.close()
 }

@@ -11,11 +11,11 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::report::{EpochReport, NamedRows, RankReport, Report, passes};
 use super::served::Served;
 use crate::carousel::Carousel;
-use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress;
 use crate::sampling::{BatchArg, SamplingArgs};
+use crate::served_digest::Digest;
 
 /// What fetches the rows of a step.
 #[derive(Debug, Clone, Copy)]

@@ -4,6 +4,7 @@ mod cover;
 mod packs;
 mod pass;
 mod report;
+mod same_rows;
 #[cfg(test)]
 mod tests;
 mod together;
@@ -21,6 +22,7 @@ use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use self::cover::{Counts, SetHash};
 use self::pass::{Against, Dealt, deal};
+use self::same_rows::SameRowsArgs;
 use self::together::{Together, first_of_each};
 use crate::args::JsonArg;
 use crate::failure::{Failure, complain};
@@ -30,13 +32,14 @@ use crate::sampling::{self, BatchArg, Rank, RowsOfArgs, SamplingArgs};
 use crate::state_arg::StateArg;
 
 #[derive(Debug, Clone, Args)]
-#[command(after_help = "\
+#[command(mut_group("RowsOfArgs", |group| group.required(false)), after_help = "\
 Examples:
   rowdex prove train.rdx --world-size 8 --batch-size 256
   rowdex prove train.rdx --state checkpoint.pt                      # what this run deals, in whole epochs
   rowdex prove train.rdx --world-size 8 --batch-size 256 --workers 4 --epochs 3 --exact
   rowdex prove train.rdx --pack tokens:8192 --world-size 8 --batch-size 2 --epochs 3
   rowdex prove --len 100000000 --world-size 64 --replicas 2 --tail drop --json
+  rowdex prove --same-rows train.rdx shuffled.rdx --order-of train.rdx --seed 42
 
 Every batch of every rank is made as a job would make it, and compared:
   - every rank takes as many steps, and has as many samples (uneven: one more or less);
@@ -53,10 +56,16 @@ the order is served once, but for what the options leave out; by a hash over the
 
 The digest of row ids is XXH3-64 of a rank's row ids as 8 little-endian bytes each, as in `rowdex epoch`. The digest
 of the run is that of all ranks' digests.
+
+With --same-rows all rows of both datasets are read once and compared by a digest of their values, 128 bits a row, in
+any order. It does not depend on files, row groups, encodings or the width of integers.
 Exit status 1 if a promise does not hold.")]
 pub(crate) struct ProveArgs {
     #[command(flatten)]
     rows_of: RowsOfArgs,
+
+    #[command(flatten)]
+    same_rows: SameRowsArgs,
 
     #[command(flatten)]
     sampling: SamplingArgs,
@@ -80,6 +89,12 @@ pub(crate) struct ProveArgs {
 }
 
 pub(crate) fn run(args: &ProveArgs, given: &ArgMatches) -> Result<(), Failure> {
+    if let Some(datasets) = args.same_rows.datasets() {
+        return args.same_rows.run(datasets, &args.sampling, given, args.json.json);
+    }
+    if !args.rows_of.is_given() {
+        return Err(Failure::usage("name an index, a number of rows (--len), or two datasets (--same-rows)"));
+    }
     let (mut sampling, mut batch) = (args.sampling.clone(), args.batch);
     args.state.settle(&mut sampling, Some(&mut batch), given)?;
     sampling.whole_epochs();

@@ -1,0 +1,189 @@
+//! Whether two datasets have the same rows, and whether these are in the order of one of them that somebody says.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::cells::Cells;
+use super::first::{self, Of, Positions};
+use super::report::{RowDifference, SameRowsReport};
+use super::scan::{Done, Scan, sum};
+use super::{DigestProgress, RowsDigest};
+use crate::dataset::Dataset;
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_order::{EpochOrder, Uses};
+
+/// Compares the rows of two datasets over the columns that both serve.
+///
+/// ```no_run
+/// use rowdex::Dataset;
+/// use rowdex::digest::SameRows;
+/// use rowdex::order::{Global, Order};
+///
+/// # fn main() -> rowdex::Result<()> {
+/// let (input, output) = (Dataset::open("train.rdx")?, Dataset::open("shuffled/index.rdx")?);
+/// let order = Global::new(input.len(), 42)?.epoch(0)?;
+/// let report = SameRows::new(&input, &output).with_order(order).check(&|_| ())?;
+/// assert!(report.holds(), "{:?}", report.difference);
+/// # Ok(()) }
+/// ```
+///
+/// Each row of both is decoded once, on the threads of its dataset. It takes the memory of one chunk of rows a thread,
+/// and 256 KiB. Where something differs, both are read once or twice more to say which row it is, with 32 bytes of
+/// memory for one row in 512.
+pub struct SameRows<'a> {
+    first: &'a Dataset,
+    second: &'a Dataset,
+    order: Option<Arc<dyn EpochOrder>>,
+}
+
+impl<'a> SameRows<'a> {
+    /// Of these two.
+    pub fn new(first: &'a Dataset, second: &'a Dataset) -> Self {
+        Self { first, second, order: None }
+    }
+
+    /// Checks as well that row `i` of the second dataset is row `order(i)` of the first.
+    ///
+    /// An order that may repeat rows takes 16 bytes of memory for each position.
+    #[must_use]
+    pub fn with_order(self, order: Arc<dyn EpochOrder>) -> Self {
+        Self { order: Some(order), ..self }
+    }
+
+    /// Reads both, and compares.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if they have no column in common; [`ErrorKind::Schema`] for a column that has
+    /// values of another kind in the second one, or of a type that has no digest; and those of reading.
+    pub fn check(&self, progress: &(dyn Fn(DigestProgress) + Sync)) -> Result<SameRowsReport> {
+        let (names, left_out) = common(self.first, self.second)?;
+        let [first, second] = [self.first, self.second].map(|dataset| with_columns(dataset, &names));
+        let (first, second) = (&first?, &second?);
+        let done = &Done::new(first.len().saturating_add(second.len()), progress);
+        let (one, other) = (Scan::new(first, done)?, Scan::new(second, done)?);
+        same_kinds(&one, &other)?;
+        let both = ((&one, first), (&other, second));
+        let found = match self.order.as_deref() {
+            Some(order) => in_order(both, order, done)?,
+            None => in_any_order(both, done)?,
+        };
+        let columns = one.columns().to_vec();
+        let digest = |dataset: &Dataset, sum| RowsDigest { rows: dataset.len(), sum, columns: columns.clone() };
+        Ok(SameRowsReport {
+            first: digest(first, found.sums[0]),
+            second: digest(second, found.sums[1]),
+            left_out,
+            same_rows: found.same_rows,
+            in_order: found.in_order,
+            difference: found.difference,
+        })
+    }
+}
+
+/// What is found of two datasets over columns that both have.
+struct Compared {
+    sums: [u128; 2],
+    same_rows: Option<bool>,
+    in_order: Option<bool>,
+    difference: Option<RowDifference>,
+}
+
+fn in_any_order(((one, first), (other, second)): (Of<'_>, Of<'_>), done: &Done<'_>) -> Result<Compared> {
+    let add = |so_far: &mut u128, _, digests: &[u128]| *so_far = so_far.wrapping_add(sum(digests));
+    let sums = [sum(&one.run(|_| 0, add)?), sum(&other.run(|_| 0, add)?)];
+    let same = sums[0] == sums[1] && first.len() == second.len();
+    let difference = if same { None } else { first::of_any_order((one, first), (other, second), done)? };
+    Ok(Compared { sums, same_rows: Some(same), in_order: None, difference })
+}
+
+fn in_order(
+    ((one, first), (other, second)): (Of<'_>, Of<'_>),
+    order: &dyn EpochOrder,
+    done: &Done<'_>,
+) -> Result<Compared> {
+    let positions = Positions::of(order, first.len())?;
+    let cells = || Cells::new(order.len().max(second.len()));
+    let (wanted, found, places) = (cells(), cells(), AtomicU64::new(0));
+    let add_first = |so_far: &mut u128, row: u64, digests: &[u128]| {
+        *so_far = so_far.wrapping_add(sum(digests));
+        let mut count = 0;
+        for (row, digest) in (row..).zip(digests) {
+            positions.each(row, |position| {
+                count += 1;
+                wanted.add(position, placed(position, *digest));
+            });
+        }
+        places.fetch_add(count, Ordering::Relaxed);
+    };
+    let add_second = |so_far: &mut u128, row: u64, digests: &[u128]| {
+        *so_far = so_far.wrapping_add(sum(digests));
+        (row..).zip(digests).for_each(|(position, digest)| found.add(position, placed(position, *digest)));
+    };
+    let sums = [sum(&one.run(|_| 0, add_first)?), sum(&other.run(|_| 0, add_second)?)];
+    if places.into_inner() != order.len() {
+        return Err(Error::new(ErrorKind::Internal, "the order does not say at which positions its rows are"));
+    }
+    let range = wanted.differences(&found).next();
+    let once = order.uses() == Uses::Once && order.len() == first.len();
+    Ok(Compared {
+        sums,
+        same_rows: once.then_some(sums[0] == sums[1] && first.len() == second.len()),
+        in_order: Some(range.is_none() && order.len() == second.len()),
+        difference: match range {
+            Some(range) => first::in_order((one, first), (other, second), (order, range), done)?,
+            None => None,
+        },
+    })
+}
+
+/// A digest of a row and its position.
+fn placed(position: u64, digest: u128) -> u128 {
+    let mut bytes = [0; 24];
+    bytes[..16].copy_from_slice(&digest.to_le_bytes());
+    bytes[16..].copy_from_slice(&position.to_le_bytes());
+    xxh3_128(&bytes)
+}
+
+/// The names of the columns that both have, and those that only one has.
+fn common(first: &Dataset, second: &Dataset) -> Result<(Vec<String>, Vec<String>)> {
+    let names = |dataset: &Dataset| -> Vec<String> {
+        dataset.schema().fields().iter().map(|field| field.name().clone()).collect()
+    };
+    let (own, others) = (names(first), names(second));
+    let in_both: HashSet<&String> = own.iter().filter(|name| others.contains(name)).collect();
+    if in_both.is_empty() {
+        let message = "the two datasets have no column in common".to_owned();
+        return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(format!(
+            "the first has {}, the second {}",
+            own.join(", "),
+            others.join(", ")
+        )));
+    }
+    let left_out = own.iter().chain(&others).filter(|name| !in_both.contains(name)).cloned().collect();
+    Ok((own.iter().filter(|name| in_both.contains(name)).cloned().collect(), left_out))
+}
+
+/// The dataset, or one that serves these columns alone.
+fn with_columns(dataset: &Dataset, names: &[String]) -> Result<Dataset> {
+    if dataset.schema().fields().len() == names.len() {
+        return Ok(dataset.clone());
+    }
+    dataset.with_other_columns(names)
+}
+
+fn same_kinds(first: &Scan<'_>, second: &Scan<'_>) -> Result<()> {
+    let mut each = first.columns().iter().zip(second.columns());
+    let Some((own, others)) = each.find(|(own, others)| own != others) else { return Ok(()) };
+    let message = format!("the first dataset has values of kind {}, the second {}", own.kind, others.kind);
+    Err(Error::new(ErrorKind::Schema, message).with_column(&own.name).with_hint("leave the column out"))
+}
+
+impl fmt::Debug for SameRows<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SameRows").field("first", &self.first).field("second", &self.second).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,119 @@
+//! Reading rows once, for their digests.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::RecordBatch;
+
+use super::DigestProgress;
+use crate::dataset::Dataset;
+use rowdex_base::error::Result;
+use rowdex_base::stop;
+use rowdex_index::RowGroupEntry;
+use rowdex_parquet::RowSink;
+use rowdex_rows::{DigestColumn, RowDigests};
+
+/// Rows that are decoded at once. Their columns stay in the core's cache.
+const CHUNK_ROWS: usize = 1 << 13;
+
+/// Adds up digests.
+pub(super) fn sum(digests: &[u128]) -> u128 {
+    digests.iter().fold(0, |sum, digest| sum.wrapping_add(*digest))
+}
+
+/// Tells how far a walk over several datasets is.
+pub(super) struct Done<'a> {
+    rows_done: AtomicU64,
+    rows: AtomicU64,
+    tell: &'a (dyn Fn(DigestProgress) + Sync),
+}
+
+impl<'a> Done<'a> {
+    pub(super) fn new(rows: u64, tell: &'a (dyn Fn(DigestProgress) + Sync)) -> Self {
+        Self { rows_done: AtomicU64::new(0), rows: AtomicU64::new(rows), tell }
+    }
+
+    /// There are more rows to read.
+    pub(super) fn lengthen(&self, by: u64) {
+        self.rows.fetch_add(by, Ordering::Relaxed);
+    }
+
+    fn advance(&self, by: u64) {
+        let rows_done = self.rows_done.fetch_add(by, Ordering::Relaxed) + by;
+        (self.tell)(DigestProgress { rows_done, rows: self.rows.load(Ordering::Relaxed) });
+    }
+}
+
+/// A walk over rows of a dataset, in any order.
+pub(super) struct Scan<'a> {
+    dataset: &'a Dataset,
+    digests: RowDigests,
+    done: &'a Done<'a>,
+}
+
+impl<'a> Scan<'a> {
+    pub(super) fn new(dataset: &'a Dataset, done: &'a Done<'a>) -> Result<Self> {
+        Ok(Self { dataset, digests: RowDigests::new(dataset.projection().internal())?, done })
+    }
+
+    pub(super) fn columns(&self) -> &[DigestColumn] {
+        self.digests.columns()
+    }
+
+    /// Of all row groups that have rows.
+    pub(super) fn run<T: Send>(
+        &self,
+        start: impl Fn(&RowGroupEntry<'_>) -> T + Sync + Send,
+        each: impl Fn(&mut T, u64, &[u128]) + Sync + Send,
+    ) -> Result<Vec<T>> {
+        let all: Vec<RowGroupEntry<'_>> = self.dataset.index().row_groups().filter(|entry| entry.rows() > 0).collect();
+        self.run_over(&all, start, each)
+    }
+
+    /// For each of these row groups, what `start` begins and `each` goes on with: it gets the id of the first row of a
+    /// chunk, and the digests of its rows.
+    pub(super) fn run_over<T: Send>(
+        &self,
+        entries: &[RowGroupEntry<'_>],
+        start: impl Fn(&RowGroupEntry<'_>) -> T + Sync + Send,
+        each: impl Fn(&mut T, u64, &[u128]) + Sync + Send,
+    ) -> Result<Vec<T>> {
+        let one = |entry: &RowGroupEntry<'_>| {
+            stop::check()?;
+            let mut made = start(entry);
+            let mut next = entry.first_row();
+            let mut sink = Digests {
+                digests: self.digests.clone(),
+                chunk: Vec::new(),
+                each: |chunk: &[u128]| {
+                    each(&mut made, next, chunk);
+                    next += chunk.len() as u64;
+                    self.done.advance(chunk.len() as u64);
+                },
+            };
+            self.dataset.read_all(entry.index(), &mut sink)?;
+            Ok(made)
+        };
+        self.dataset.each_row_group(entries, one)?.into_iter().collect()
+    }
+}
+
+/// Makes digests of the rows of each chunk.
+struct Digests<F> {
+    digests: RowDigests,
+    chunk: Vec<u128>,
+    each: F,
+}
+
+impl<F: FnMut(&[u128])> RowSink for Digests<F> {
+    fn chunk_rows(&self) -> usize {
+        CHUNK_ROWS
+    }
+
+    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
+        stop::check()?;
+        self.chunk.clear();
+        self.digests.add(&chunk, &mut self.chunk)?;
+        (self.each)(&self.chunk);
+        Ok(())
+    }
+}

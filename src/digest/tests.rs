@@ -1,0 +1,277 @@
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::{ArrayRef, AsArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::{Int32Type, UInt64Type};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+use tempfile::TempDir;
+
+use super::*;
+use crate::builder::IndexBuilder;
+use rowdex_base::error::ErrorKind;
+use rowdex_index::Index;
+use rowdex_io::source::StoreOptions;
+use rowdex_order::{EpochOrder, Explicit, Global, Order, Sequential};
+
+fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true))).unwrap()
+}
+
+/// So many rows of which some are equal.
+fn rows(count: i64) -> RecordBatch {
+    batch(vec![
+        ("id", Arc::new((0..count).map(|row| (row % 11 != 5).then_some(row / 2)).collect::<Int64Array>())),
+        ("text", Arc::new((0..count).map(|row| Some(format!("text {}", row / 2))).collect::<StringArray>())),
+    ])
+}
+
+fn write(path: &Path, batch: &RecordBatch, row_group: usize) {
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(row_group)).build();
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    writer.close().unwrap();
+}
+
+/// A dataset of files with these rows.
+fn dataset(files: &[RecordBatch], row_group: usize) -> (TempDir, Dataset) {
+    let folder = TempDir::new().unwrap();
+    for (number, file) in files.iter().enumerate() {
+        write(&folder.path().join(format!("{number}.parquet")), file, row_group);
+    }
+    let index = folder.path().join("i.rdx");
+    IndexBuilder::new([folder.path()]).build(&index).unwrap();
+    let dataset = Dataset::builder(Index::open(index).unwrap()).with_threads(2).open().unwrap();
+    (folder, dataset)
+}
+
+fn ordered(batch: &RecordBatch, order: &dyn EpochOrder) -> RecordBatch {
+    let rows = (0..order.len()).map(|position| order.row(position).unwrap());
+    take_record_batch(batch, &arrow::array::PrimitiveArray::<UInt64Type>::from_iter_values(rows)).unwrap()
+}
+
+fn check(first: &Dataset, second: &Dataset, order: Option<&Arc<dyn EpochOrder>>) -> SameRowsReport {
+    let same = SameRows::new(first, second);
+    let same = match order {
+        Some(order) => same.with_order(Arc::clone(order)),
+        None => same,
+    };
+    same.check(&|_| ()).unwrap()
+}
+
+#[test]
+fn a_digest_does_not_know_files_row_groups_encodings_or_the_order() {
+    let rows = rows(1000);
+    let (_one, one) = dataset(std::slice::from_ref(&rows), 1000);
+    let words: DictionaryArray<Int32Type> = rows.column(1).as_string::<i32>().iter().collect();
+    let narrow: Int32Array =
+        rows.column(0).as_primitive::<arrow::datatypes::Int64Type>().iter().map(|id| id.map(|id| id as i32)).collect();
+    let other = batch(vec![("text", Arc::new(words)), ("id", Arc::new(narrow))]);
+    let (_two, two) = dataset(&[other.slice(600, 400), other.slice(0, 600)], 7);
+    let digest = one.rows_digest(&|_| ()).unwrap();
+    assert_eq!(digest, two.rows_digest(&|_| ()).unwrap());
+    assert_eq!(digest.rows, 1000);
+    assert_eq!(digest.to_string().len(), 32);
+    let report = check(&one, &two, None);
+    assert!(report.holds() && report.first == digest && report.difference.is_none());
+    assert_eq!((report.same_rows, report.in_order), (Some(true), None));
+}
+
+#[test]
+fn a_row_that_is_lost_repeated_or_changed_is_named() {
+    let rows = rows(1000);
+    let (_one, one) = dataset(std::slice::from_ref(&rows), 100);
+    let schema = rows.schema();
+    let without = concat_batches(&schema, &[rows.slice(0, 700), rows.slice(701, 299)]).unwrap();
+    let (_lost, lost) = dataset(&[without.clone()], 90);
+    let report = check(&one, &lost, None);
+    assert!(!report.holds());
+    // Of two equal rows, either may be the one.
+    let place = report.difference.as_ref().and_then(|difference| difference.first.clone()).unwrap();
+    assert!([700, 701].contains(&place.row_id), "{place}");
+    assert_eq!((place.file.as_str(), place.row_group, place.row), ("0.parquet", 7, place.row_id - 700));
+    assert_eq!(report.difference.unwrap().second, None);
+
+    let (_repeated, repeated) = dataset(&[without, rows.slice(0, 1)], 90);
+    let report = check(&one, &repeated, None);
+    assert_eq!((report.first.rows, report.second.rows, report.same_rows), (1000, 1000, Some(false)));
+    let difference = report.difference.unwrap();
+    assert!([700, 701].contains(&difference.first.unwrap().row_id));
+    assert!([0, 1, 999].contains(&difference.second.unwrap().row_id));
+
+    let mut ids: Vec<Option<i64>> = rows.column(0).as_primitive::<arrow::datatypes::Int64Type>().iter().collect();
+    ids[123] = None;
+    let changed = batch(vec![("id", Arc::new(Int64Array::from(ids))), ("text", rows.column(1).clone())]);
+    let (_changed, changed) = dataset(&[changed], 90);
+    let difference = check(&one, &changed, None).difference.unwrap();
+    assert_eq!(difference.second.unwrap().row_id, 123);
+    assert_eq!(difference.columns, ["id"]);
+}
+
+#[test]
+fn an_order_is_proven_and_the_first_row_that_breaks_it_is_named() {
+    let rows = rows(10_000);
+    let (_one, one) = dataset(&[rows.slice(0, 3000), rows.slice(3000, 7000)], 500);
+    let order = Global::new(10_000, 42).unwrap().epoch(0).unwrap();
+    let shuffled = ordered(&rows, &*order);
+    let (_two, two) = dataset(&[shuffled.slice(0, 2500), shuffled.slice(2500, 7500)], 999);
+    let report = check(&one, &two, Some(&order));
+    assert_eq!((report.same_rows, report.in_order, &report.difference), (Some(true), Some(true), &None));
+    assert!(!check(&one, &two, Some(&Global::new(10_000, 43).unwrap().epoch(0).unwrap())).holds());
+    assert!(!check(&one, &two, Some(&Sequential::new(10_000).unwrap().epoch(0).unwrap())).holds());
+
+    // Two rows are exchanged: the same rows, in another order.
+    let position = (0..5000).find(|at| order.row(*at).unwrap() / 2 != order.row(5000).unwrap() / 2).unwrap();
+    let mut places: Vec<u64> = (0..10_000).collect();
+    places.swap(position as usize, 5000);
+    let exchanged = ordered(&shuffled, &*Explicit::new(places, 10_000).unwrap().epoch(0).unwrap());
+    let (_three, three) = dataset(&[exchanged], 999);
+    let report = check(&one, &three, Some(&order));
+    assert_eq!((report.same_rows, report.in_order), (Some(true), Some(false)));
+    let difference = report.difference.unwrap();
+    assert_eq!(difference.second.unwrap().row_id, position);
+    assert_eq!(difference.first.unwrap().row_id, order.row(position).unwrap());
+    assert_eq!(difference.columns, ["id", "text"]);
+
+    // The last row is missing.
+    let (_four, four) = dataset(&[shuffled.slice(0, 9999)], 999);
+    let report = check(&one, &four, Some(&order));
+    assert_eq!((report.same_rows, report.in_order), (Some(false), Some(false)));
+    let difference = report.difference.unwrap();
+    assert_eq!((difference.second, difference.first.unwrap().row_id), (None, order.row(9999).unwrap()));
+}
+
+#[test]
+fn an_order_that_leaves_rows_out_and_repeats_others_is_proven_as_it_is() {
+    let rows = rows(500);
+    let (_one, one) = dataset(std::slice::from_ref(&rows), 64);
+    let order = Explicit::new(vec![7, 3, 3, 499, 0, 7, 250], 500).unwrap().epoch(0).unwrap();
+    let (_two, two) = dataset(&[ordered(&rows, &*order)], 3);
+    let report = check(&one, &two, Some(&order));
+    assert_eq!((report.same_rows, report.in_order), (None, Some(true)));
+    let other = Explicit::new(vec![7, 3, 3, 499, 0, 7, 248], 500).unwrap().epoch(0).unwrap();
+    let difference = check(&one, &two, Some(&other)).difference.unwrap();
+    assert_eq!((difference.first.unwrap().row_id, difference.second.unwrap().row_id), (248, 6));
+}
+
+#[test]
+fn columns_that_only_one_has_are_left_out_and_others_must_be_of_one_kind() {
+    let rows = rows(100);
+    let (_one, one) = dataset(std::slice::from_ref(&rows), 64);
+    let more = batch(vec![("id", rows.column(0).clone()), ("more", rows.column(1).clone())]);
+    let (_two, two) = dataset(&[more], 64);
+    let report = check(&one, &two, None);
+    assert!(report.holds());
+    assert_eq!(report.left_out, ["text", "more"]);
+    assert_eq!(report.first.columns.len(), 1);
+    let other = batch(vec![("id", rows.column(1).clone()), ("text", rows.column(1).clone())]);
+    let (_three, three) = dataset(&[other], 64);
+    let error = SameRows::new(&one, &three).check(&|_| ()).unwrap_err();
+    assert_eq!((error.kind(), error.column()), (ErrorKind::Schema, Some("id")));
+    assert!(error.message().contains("int") && error.message().contains("string"), "{error}");
+    let (_four, four) = dataset(&[batch(vec![("x", rows.column(0).clone())])], 64);
+    let error = SameRows::new(&one, &four).check(&|_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn progress_ends_with_all_rows_and_a_call_that_is_to_stop_stops() {
+    let (_one, one) = dataset(&[rows(1000)], 64);
+    let (most, all) = (AtomicU64::new(0), AtomicU64::new(0));
+    let tell = |progress: DigestProgress| {
+        most.fetch_max(progress.rows_done, Ordering::Relaxed);
+        all.fetch_max(progress.rows, Ordering::Relaxed);
+    };
+    assert!(SameRows::new(&one, &one).check(&tell).unwrap().holds());
+    assert_eq!((most.into_inner(), all.into_inner()), (2000, 2000));
+    let _asked = rowdex_base::stop::Asked::new(|| true).enter();
+    assert!(one.rows_digest(&|_| ()).is_err());
+}
+
+#[test]
+fn an_unreadable_row_group_is_named() {
+    let (folder, one) = dataset(&[rows(1000)], 500);
+    let path = folder.path().join("0.parquet");
+    let mut bytes = std::fs::read(&path).unwrap();
+    for byte in &mut bytes[4..2000] {
+        *byte ^= 0x5a;
+    }
+    let before = std::fs::metadata(&path).unwrap().modified().unwrap();
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(before).unwrap();
+    let error = one.rows_digest(&|_| ()).unwrap_err();
+    assert_eq!((error.file(), error.row_group()), (Some("0.parquet"), Some(0)), "{error}");
+}
+
+fn note(folder: &TempDir, columns: &[&str]) -> RowsDigest {
+    let dataset = Dataset::builder(index_of(folder)).with_columns(columns.iter().copied()).open().unwrap();
+    dataset.note_digest(&StoreOptions::default(), &|_| ()).unwrap()
+}
+
+fn index_of(folder: &TempDir) -> Index {
+    Index::open(folder.path().join("i.rdx")).unwrap()
+}
+
+#[test]
+fn a_digest_is_noted_and_an_update_reads_the_rows_of_new_files_alone() {
+    let all = rows(3000);
+    let (folder, dataset) = dataset(&[all.slice(0, 1000), all.slice(1000, 1000)], 300);
+    assert_eq!(noted(&index_of(&folder)).unwrap(), None);
+    let digest = note(&folder, &["text", "id"]);
+    assert_eq!(digest, dataset.rows_digest(&|_| ()).unwrap());
+    let index = index_of(&folder);
+    assert_eq!(noted(&index).unwrap().as_ref(), Some(&digest));
+    assert_eq!(index.fingerprint(), dataset.index().fingerprint());
+    let columns = vec!["id".to_owned(), "text".to_owned()];
+    assert_eq!(noted_columns(&index).unwrap(), Some((columns.clone(), 0)));
+
+    // A file is added in front of one that is there: rows have other ids, and digests go with them.
+    write(&folder.path().join("01.parquet"), &all.slice(2000, 1000), 300);
+    let updated = |folder: &TempDir| {
+        let path = folder.path().join("i.rdx");
+        IndexBuilder::new([folder.path()]).with_update(true).build(path).unwrap();
+    };
+    updated(&folder);
+    let index = index_of(&folder);
+    assert_eq!((noted(&index).unwrap(), noted_columns(&index).unwrap()), (None, Some((columns, 1000))));
+    // The other files are not read: they are not even there any more.
+    let hidden = TempDir::new().unwrap();
+    for name in ["0.parquet", "1.parquet"] {
+        std::fs::rename(folder.path().join(name), hidden.path().join(name)).unwrap();
+    }
+    let digest = note(&folder, &["text", "id"]);
+    for name in ["0.parquet", "1.parquet"] {
+        std::fs::rename(hidden.path().join(name), folder.path().join(name)).unwrap();
+    }
+    let fresh = Dataset::open(folder.path().join("i.rdx")).unwrap();
+    assert_eq!(digest, fresh.rows_digest(&|_| ()).unwrap());
+    assert_eq!(noted(&index_of(&folder)).unwrap(), Some(digest.clone()));
+
+    // Over other columns it is another digest, in the place of the first.
+    let ids = note(&folder, &["id"]);
+    assert_ne!(ids.sum, digest.sum);
+    assert_eq!(noted(&index_of(&folder)).unwrap(), Some(ids));
+    remove(&index_of(&folder), &StoreOptions::default()).unwrap();
+    assert_eq!(noted(&index_of(&folder)).unwrap(), None);
+}
+
+#[test]
+fn a_view_has_a_digest_of_its_own() {
+    let (folder, dataset) = dataset(&[rows(1000)], 300);
+    let whole = note(&folder, &["text", "id"]);
+    let base = index_of(&folder);
+    let path = folder.path().join("v.rdx");
+    // All of two row groups, a part of one, and nothing of the last.
+    let kept = rowdex_order::IdSet::from_ids(1000, (0..650).collect::<Vec<_>>()).unwrap();
+    crate::Select::new(base).kept(kept, "the first").write(&path).unwrap();
+    let view = Index::open(&path).unwrap();
+    assert_eq!((noted(&view).unwrap(), noted_columns(&view).unwrap().unwrap().1), (None, 50));
+    let digest = Dataset::open(&path).unwrap().note_digest(&StoreOptions::default(), &|_| ()).unwrap();
+    assert_eq!(digest, Dataset::open(&path).unwrap().rows_digest(&|_| ()).unwrap());
+    assert_eq!(digest.rows, 650);
+    assert_ne!(digest.sum, whole.sum);
+    assert!(dataset.rows_digest(&|_| ()).unwrap() == whole);
+}

@@ -1,0 +1,104 @@
+//! Digests of rows, and the proof that two datasets have the same.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::place::{FILES, Place, ROWS, rows_from};
+
+/// The rows of [`Place::with_index`] in other files below `other`, in another order.
+fn rearranged(place: &Place) {
+    for (number, (first, rows)) in [(700, 303), (0, 300), (300, 400)].into_iter().enumerate() {
+        place.write(&format!("other/{number}.parquet"), &rows_from(first, rows));
+    }
+}
+
+#[test]
+fn rows_are_the_same_in_other_files_and_another_order() {
+    let place = Place::with_index();
+    rearranged(&place);
+    let report = place.json("prove --same-rows train.rdx other");
+    assert_eq!((&report["a"]["rows"], &report["b"]["rows"]), (&json!(ROWS), &json!(ROWS)));
+    assert_eq!(report["a"]["rows_digest"], report["b"]["rows_digest"]);
+    assert_eq!(report["promises"].as_array().unwrap().len(), 1);
+    assert_eq!(report["left_out"], json!([]));
+    let text = place.run("prove --same-rows data other --threads 1").succeeds().text();
+    assert!(text.contains("yes  every row of data is once in other"), "{text}");
+    assert!(text.contains(report["a"]["rows_digest"].as_str().unwrap()), "{text}");
+    // Row i of the data is row order(i) of the other, but in no order that is asked for here.
+    place.run("prove --same-rows data other --order-of data --order sequential").fails();
+    place.run("prove --same-rows data data --order-of data --order sequential").succeeds();
+}
+
+#[test]
+fn the_row_that_differs_is_named() {
+    let place = Place::with_index();
+    rearranged(&place);
+    place.write("other/1.parquet", &rows_from(1, 300));
+    let outcome = place.run("prove --same-rows train.rdx other --json").complains(&[
+        "2.parquet, row group 0",
+        "the rows of other are not those of train.rdx",
+        "row id 0 (part-0.parquet, row group 0, row 0) of train.rdx",
+        "row id 603 (2.parquet, row group 0, row 0) of other",
+    ]);
+    assert_eq!(outcome.json()["ok"], json!(false));
+    assert_eq!(outcome.json()["problem"]["file"], json!("2.parquet"));
+    place.write("other/1.parquet", &rows_from(0, 299));
+    place.run("prove --same-rows train.rdx other").fails().complains(&[
+        "other has 1002 rows, and train.rdx 1003",
+        "row id 299 (part-0.parquet, row group 3, row 8) of train.rdx is missing",
+    ]);
+}
+
+#[test]
+fn an_option_of_the_other_proof_is_refused_and_so_is_an_order_of_another_dataset() {
+    let place = Place::with_index();
+    for (options, said) in [
+        ("--same-rows data data --world-size 2", "--world-size"),
+        ("--same-rows data data --exact", "--exact"),
+        ("--same-rows data data --seed 2", "without --order-of; leave out --seed"),
+        ("train.rdx --same-rows data data", "leave out INDEX"),
+        ("--same-rows data data --order-of train.rdx", "names neither of the two"),
+        ("--columns id train.rdx", "--same-rows"),
+        ("", "name an index"),
+    ] {
+        place.run(&format!("prove {options}")).exits_with_usage().complains(&[said]);
+    }
+    place.run("prove --same-rows data nowhere.rdx").fails().complains(&["nowhere.rdx"]);
+}
+
+#[test]
+fn a_digest_is_noted_shown_taken_over_and_compared() {
+    let place = Place::with_index();
+    let read = place.json("digest train.rdx");
+    assert_eq!(place.json("info train.rdx")["digest"], Value::Null);
+    assert_eq!(place.json("digest train.rdx --note"), read);
+    assert_eq!(place.json("info train.rdx")["digest"], read);
+    let text = place.run("info train.rdx").succeeds().text();
+    assert!(text.contains(read["rows_digest"].as_str().unwrap()), "{text}");
+    assert_eq!(read["rows"], json!(FILES.iter().sum::<usize>()));
+    assert_eq!(place.json("digest train.rdx --columns id")["columns"], json!([{"name": "id", "kind": "int"}]));
+
+    // An update goes on with the digest.
+    place.write("data/part-9.parquet", &rows_from(ROWS, 70));
+    place.run("build data -o train.rdx --update").succeeds();
+    let noted = place.json("info train.rdx")["digest"].clone();
+    assert_eq!((&noted["rows"], &noted), (&json!(ROWS + 70), &place.json("digest train.rdx")));
+
+    // Values that changed below an index that does not look are told.
+    place.write("data/part-9.parquet", &rows_from(ROWS + 1, 70));
+    place.run("build data -o fresh.rdx").succeeds();
+    let fresh = place.json("digest fresh.rdx");
+    assert_ne!(fresh["rows_digest"], noted["rows_digest"]);
+    place.run("digest train.rdx").fails().complains(&["part-9.parquet"]);
+    place.run("digest train.rdx --remove").succeeds();
+    assert_eq!(place.json("info train.rdx")["digest"], Value::Null);
+}
+
+#[test]
+fn a_note_that_fails_leaves_the_index_as_it_was() {
+    let place = Place::with_index();
+    let before = fs::read(place.path("train.rdx")).unwrap();
+    place.run("digest train.rdx --note --columns nothing").fails();
+    assert_eq!(fs::read(place.path("train.rdx")).unwrap(), before);
+}
