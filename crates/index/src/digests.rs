@@ -102,7 +102,9 @@ fn parse(index: &Index, bytes: &[u8]) -> Result<NotedDigests> {
     if !hash_matches(bytes.get(..hashed).unwrap_or_default(), tail.hash.get()) {
         return Err(invalid("DIGESTS is damaged: it does not have the hash that was written"));
     }
-    let anew = |message: String| invalid(message).with_remedies("note the digest anew ({})", &[Remedy::Digest]);
+    let anew = |message: String| {
+        Error::new(ErrorKind::InvalidIndex, message).with_remedies("note the digest anew ({})", &[Remedy::Digest])
+    };
     if tail.version.get() != VERSION {
         return Err(anew(format!("DIGESTS has digests of version {}, {VERSION} is known", tail.version)));
     }

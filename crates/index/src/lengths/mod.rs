@@ -182,7 +182,8 @@ impl LengthsSection {
             return Err(invalid("LENGTHS is damaged: its records do not have the hash that was written"));
         }
         if rows != index.len() || tail.index.get() != binding(index) {
-            return Err(invalid("LENGTHS is of another index: its rows are not those of this one")
+            let message = "LENGTHS is of another index: its rows are not those of this one";
+            return Err(Error::new(ErrorKind::InvalidIndex, message)
                 .with_remedies("note the lengths anew ({})", &[Remedy::Lengths]));
         }
         let blocks_end = before.saturating_sub(names.len());
