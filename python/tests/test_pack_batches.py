@@ -70,8 +70,9 @@ def test_all_tokens_come_with_positions_segments_and_labels(
                 expected = tokens(row)[offset : offset + length]
                 assert batch["tokens"][own].tolist() == expected
                 assert batch["position_ids"][own].tolist() == list(range(length))
-                follows = tokens(row)[offset + length : offset + length + 1]
-                last = follows[0] if follows and overflow != "truncate" else -100
+                whole = tokens(row)[:32] if overflow == "truncate" else tokens(row)
+                follows = whole[offset + length : offset + length + 1]
+                last = follows[0] if follows else -100
                 assert batch["labels"][own].tolist() == [*expected[1:], last]
                 pack_number = np.searchsorted(packs, starts[number], side="right") - 1
                 first = np.searchsorted(starts, packs[pack_number])
