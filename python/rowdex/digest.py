@@ -106,7 +106,7 @@ def same_rows(
 def _opened(source: Source, store: StoreOptions | None) -> Dataset:
     if isinstance(source, Dataset):
         return source
-    return Dataset(source, cache=0) if store is None else Dataset(source, cache=0, store=store)
+    return Dataset(source, cache=1) if store is None else Dataset(source, cache=1, store=store)
 
 
 def _digested(

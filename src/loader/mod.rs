@@ -226,10 +226,15 @@ impl Loader {
     /// How many steps the epoch of the next batch has in all, wherever the run was resumed: the same number on every
     /// rank. All epochs have as many, but for those of packs.
     pub fn steps(&self) -> u64 {
+        self.steps_of(self.place.epoch)
+    }
+
+    /// How many steps an epoch has in all: epochs of packs differ.
+    fn steps_of(&self, epoch: u64) -> u64 {
         let Some(sampler) = self.samplers.first() else { return 0 };
         // A worker of an epoch that was resumed serves no other one.
-        let next = sampler.packed().map(|_| sampler.steps_of(self.place.epoch)).filter(|steps| *steps > 0);
-        next.unwrap_or_else(|| sampler.steps())
+        let steps = sampler.packed().map(|_| sampler.steps_of(epoch)).filter(|steps| *steps > 0);
+        steps.unwrap_or_else(|| sampler.steps())
     }
 
     /// How many steps are left of the epoch that the next batch is from. A step is over once the batches of all its

@@ -16,7 +16,7 @@ impl Loader {
     /// handed out by [`advance`](Self::advance) alone.
     pub(crate) fn peek(&mut self, epoch: u64, step: u64, max_rows: usize) -> Result<Option<Batch>> {
         self.control.check()?;
-        if step >= self.steps() {
+        if step >= self.steps_of(epoch) {
             if self.place.epoch == epoch {
                 // An epoch without a batch is over before it has begun.
                 self.place = NextBatch { epoch: epoch.saturating_add(1), batch: 0 };

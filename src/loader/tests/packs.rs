@@ -170,6 +170,27 @@ fn a_row_of_many_packs_is_decoded_once_and_held_once() {
     assert_eq!(stats.decodes, 8);
 }
 
+#[cfg(feature = "capi")]
+#[test]
+fn an_epoch_ends_where_its_own_steps_do_though_the_next_one_has_more() {
+    let lengths: Vec<u64> = (0..150).map(|row| [3, 17, 60, 9, 30][row % 5]).collect();
+    let texts = texts(&lengths, 20);
+    let packed = texts.global(Pack { algorithm: Algorithm::Concat, block: 7, ..Pack::of(64) });
+    let sampler = of_packs(&packed, 0, 1, 1, Tail::Even);
+    let mut loader = texts.builder(&sampler).memory(1 << 20).build().unwrap();
+    let steps: Vec<u64> = (0..8).map(|epoch| sampler.plan(epoch).unwrap().steps()).collect();
+    assert!(steps.windows(2).any(|pair| pair[0] < pair[1]), "{steps:?}");
+    for (epoch, steps) in (0..).zip(steps) {
+        let mut served = 0;
+        while let Some(batch) = loader.peek(epoch, served, 100).unwrap() {
+            texts.check(&batch, &sampler);
+            loader.advance(epoch, served).unwrap();
+            served += 1;
+        }
+        assert_eq!(served, steps, "epoch {epoch}");
+    }
+}
+
 #[test]
 fn passes_of_packs_are_those_that_are_predicted() {
     let lengths: Vec<u64> = (0..4000).map(|row| [3, 7, 200, 12][row % 4]).collect();

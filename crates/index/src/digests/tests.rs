@@ -136,7 +136,10 @@ fn what_cannot_be_noted_is_refused() {
 
 proptest! {
     #[test]
-    fn any_digests_come_back(sums in prop::collection::vec(any::<Option<u128>>(), 0..40), names in prop::collection::btree_set("\\PC{0,9}", 1..5)) {
+    fn any_digests_come_back(
+        sums in prop::collection::vec(any::<Option<u128>>(), 0..40),
+        names in prop::collection::btree_set("\\PC{0,9}", 1..5),
+    ) {
         let base = of_sizes(&vec![7; sums.len()], 1).unwrap();
         let digests = NotedDigests { columns: names.into_iter().map(|name| (name.clone(), name)).collect(), sums };
         let index = Index::from_bytes(noted(&base, Some(&digests))).unwrap();

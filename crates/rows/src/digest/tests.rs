@@ -252,15 +252,23 @@ const GOLDEN: [&str; 3] =
 proptest! {
     #[test]
     fn batches_and_dictionaries_do_not_show(
-        values in prop::collection::vec((any::<Option<i16>>(), prop::option::of("[a-c]{0,3}"), prop::option::of(prop::collection::vec(any::<Option<bool>>(), 0..4))), 0..1200),
-        cut in 0_usize..1200,
+        values in prop::collection::vec(
+            (
+                any::<Option<i16>>(),
+                prop::option::of("[a-c]{0,3}"),
+                prop::option::of(prop::collection::vec(any::<Option<bool>>(), 0..4)),
+            ),
+            0..600,
+        ),
+        cut in 0_usize..600,
     ) {
         let ints = Int16Array::from_iter(values.iter().map(|value| value.0));
         let texts: Vec<Option<&str>> = values.iter().map(|value| value.1.as_deref()).collect();
         let mut lists = ListBuilder::new(BooleanBuilder::new());
         values.iter().for_each(|value| lists.append_option(value.2.clone()));
         let lists = array(lists.finish());
-        let whole = batch(vec![("i", array(ints.clone())), ("l", lists.clone()), ("t", array(StringArray::from(texts.clone())))]);
+        let plain = array(StringArray::from(texts.clone()));
+        let whole = batch(vec![("i", array(ints.clone())), ("l", lists.clone()), ("t", plain)]);
         let words: DictionaryArray<Int32Type> = texts.into_iter().collect();
         let wide: Int64Array = ints.iter().map(|int| int.map(i64::from)).collect();
         let other = batch(vec![("t", array(words)), ("i", array(wide)), ("l", lists)]);

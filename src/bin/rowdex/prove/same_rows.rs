@@ -74,7 +74,7 @@ impl SameRowsArgs {
         let (first, second) = if swapped { (&other, &one) } else { (&one, &other) };
         let mut same = SameRows::new(&first.dataset, &second.dataset);
         if self.order_of.is_some() {
-            same = same.with_order(sampling.orders(first.dataset.index())?.epoch(sampling.epoch)?);
+            same = same.with_order(sampling.orders(first.dataset.index())?.orders.epoch(sampling.epoch)?);
         }
         let bar = Progress::new("rows", 0);
         let report = same.check(&|progress| {
