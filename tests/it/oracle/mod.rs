@@ -79,13 +79,9 @@ fn damaged_files_are_refused_or_served_as_pyarrow_reads_them() {
     // References to a dictionary, and differences, the headers of which ask for more bytes than their page has; schemas
     // with fewer levels, and with booleans where the columns have dictionaries.
     // A run of no references, behind levels that are one byte short.
-    for seed in [
-        1795488699024572984,
-        1795491107389450886,
-        1795491466672523852,
-        1795491466672524595,
-        1795503943525256093,
-    ] {
+    for seed in
+        [1795488699024572984, 1795491107389450886, 1795491466672523852, 1795491466672524595, 1795503943525256093]
+    {
         damaged::compare(oracle, seed, 1);
     }
 }
