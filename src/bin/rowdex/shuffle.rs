@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use indicatif::HumanBytes;
+use rowdex::digest::{SameRows, SameRowsReport};
 use rowdex::index::builder::IndexBuilder;
 use rowdex::order::{IdSet, Order, OrderSpec, Recipe};
 use rowdex::rewrite::{Codec, Phase, Rewrite, RewriteEstimate, RewriteReport, RewriteTask};
@@ -110,6 +111,10 @@ pub(crate) struct ShuffleArgs {
     #[arg(long, conflicts_with_all = ["resume", "step"])]
     force: bool,
 
+    /// Read input and output once more, and prove that row i of the output is row order(i) of the input.
+    #[arg(long, conflicts_with = "dry_run")]
+    verify: bool,
+
     /// Say what it will take, and write nothing.
     #[arg(long, conflicts_with = "step")]
     dry_run: bool,
@@ -195,7 +200,11 @@ pub(crate) fn run(args: &ShuffleArgs) -> Result<(), Failure> {
     let (index, _folder) = args.index()?;
     // What is read is not kept: each row is read once.
     let dataset = args.data.open(index, Some(0))?;
-    let rewrite = args.rewrite(&dataset)?;
+    if args.verify && args.step.is_some_and(|step| step != Step::Index) {
+        return Err(Failure::usage("--verify reads what is written: it is for the step index"));
+    }
+    let order = args.order(&dataset)?;
+    let rewrite = args.rewrite(&dataset, Arc::clone(&order))?;
     if args.dry_run {
         let (plan, estimate) = (rewrite.plan()?, rewrite.estimate()?);
         return args.tell_estimate(plan.files, plan.row_group_rows, &estimate);
@@ -227,7 +236,11 @@ pub(crate) fn run(args: &ShuffleArgs) -> Result<(), Failure> {
             true => Failure::new("stopped; go on with `--resume`"),
             false => error.into(),
         })?;
-    args.tell(&report, started.elapsed().as_secs_f64())
+    let proof = match &report.index {
+        Some(index) if args.verify => Some(args.proof(&dataset, &*order, index, &report)?),
+        _ => None,
+    };
+    args.tell(&report, proof.as_ref(), started.elapsed().as_secs_f64())
 }
 
 impl ShuffleArgs {
@@ -265,8 +278,8 @@ impl ShuffleArgs {
         Ok((build(&path)?, None))
     }
 
-    fn rewrite(&self, dataset: &Dataset) -> Result<Rewrite, Failure> {
-        let mut rewrite = Rewrite::new(dataset, self.order(dataset)?, &self.output)
+    fn rewrite(&self, dataset: &Dataset, order: Arc<dyn Order>) -> Result<Rewrite, Failure> {
+        let mut rewrite = Rewrite::new(dataset, order, &self.output)
             .with_memory(self.memory.bytes(dataset.decoded_bytes()))
             .with_skipping(self.on_fault == OnFault::Skip)
             .with_resume(self.resume)
@@ -324,6 +337,38 @@ impl ShuffleArgs {
         Ok(rows)
     }
 
+    /// Compares what was written with the input, row by row.
+    fn proof(
+        &self,
+        input: &Dataset,
+        order: &dyn Order,
+        index: &Path,
+        report: &RewriteReport,
+    ) -> Result<SameRowsReport, Failure> {
+        if !report.skipped.is_empty() {
+            return Err(Failure::new(
+                "rows were left out, so the order of the others is not proven (`--on-fault error`)",
+            ));
+        }
+        let output = Dataset::builder(Index::open(index)?).with_cache_bytes(0);
+        let output = match self.data.threads.threads {
+            Some(threads) => output.with_threads(usize::from(threads)),
+            None => output,
+        };
+        let output = output.open()?;
+        let bar = Progress::new("proving rows", 0);
+        let proof = SameRows::new(input, &output).with_order(order.epoch(0)?).check(&|progress| {
+            bar.set_length(progress.rows);
+            bar.set_position(progress.rows_done);
+        });
+        bar.finish();
+        let proof = proof?;
+        match proof.problem("the input", "the output") {
+            Some(problem) => Err(problem.into()),
+            None => Ok(proof),
+        }
+    }
+
     fn task_of(&self, step: Step) -> RewriteTask {
         match step {
             Step::Spill => RewriteTask::Spill { task: self.task, tasks: self.tasks },
@@ -358,7 +403,7 @@ impl ShuffleArgs {
         ))
     }
 
-    fn tell(&self, report: &RewriteReport, seconds: f64) -> Result<(), Failure> {
+    fn tell(&self, report: &RewriteReport, proof: Option<&SameRowsReport>, seconds: f64) -> Result<(), Failure> {
         let skipped: Vec<Value> = report
             .skipped
             .iter()
@@ -377,16 +422,20 @@ impl ShuffleArgs {
                 "bytes_written": report.bytes_written,
                 "bytes_spilled": report.bytes_spilled,
                 "skipped": skipped,
+                "rows_digest": proof.map(|proof| proof.second.to_string()),
                 "seconds": seconds,
             }));
         }
         output::print(&format!(
-            "{}: {} in {}, {} written, {} spilled\n",
+            "{}: {} in {}, {} written, {} spilled\n{}",
             self.output.display(),
             output::counted(report.rows, "row"),
             output::counted(report.files, "file"),
             HumanBytes(report.bytes_written),
-            HumanBytes(report.bytes_spilled)
+            HumanBytes(report.bytes_spilled),
+            proof
+                .map(|proof| format!("proven: row i is row order(i) of the input; digest {}\n", proof.second))
+                .unwrap_or_default()
         ))
     }
 }

@@ -112,6 +112,7 @@ fn shuffling() -> Vec<Case> {
     add("on-fault", "hurt.rdx -o out-new --json --staleness off", "--on-fault skip");
     add("resume", "train.rdx -o there-new --json", "--resume");
     add("force", "train.rdx -o there-new --json", "--force");
+    add("verify", base, "--verify");
     add("dry-run", base, "--dry-run");
     add("step", base, "--step spill");
     add("task", &format!("{base} --step spill --tasks 2"), "--task 1");
@@ -231,8 +232,9 @@ fn cases() -> Vec<Case> {
     add("prove", "rank", prove, &format!("{prove} --rank 0"));
     add("prove", "json", "train.rdx", prove);
     add("prove", "same-rows", prove, "--same-rows train.rdx train.rdx --json");
-    add("prove", "order-of", "--same-rows train.rdx train.rdx", "--same-rows train.rdx train.rdx --order-of train.rdx");
-    add("prove", "columns", "--same-rows train.rdx train.rdx", "--same-rows train.rdx train.rdx --columns id");
+    let same = "--same-rows train.rdx train.rdx --json";
+    add("prove", "order-of", same, &format!("{same} --order-of train.rdx"));
+    add("prove", "columns", same, &format!("{same} --columns id"));
     add("ids", "len", "train.rdx", "--len 77");
     add("ids", "from", "train.rdx", "train.rdx --from 5");
     let packs = "packed.rdx --pack id:2000 --world-size 3 --rank 1";

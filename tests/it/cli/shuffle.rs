@@ -64,6 +64,27 @@ fn rows_are_written_as_the_command_ids_tells_them() {
     assert_eq!(files(&place, "from-data"), files(&place, "out-0"), "an index built on the way");
 }
 
+#[test]
+fn what_was_written_is_proven_in_any_order_and_what_was_left_out_is_not() {
+    let place = Place::with_index();
+    for (number, order) in
+        ["--seed 7", "--seed 3 --order blocks:2 --origin row", "--order sequential --columns id,tags"]
+            .into_iter()
+            .enumerate()
+    {
+        let report = place.json(&format!("shuffle train.rdx -o out-{number} {order} --verify"));
+        let columns = if order.contains("columns") { "--columns id,tags" } else { "" };
+        let digest = place.json(&format!("digest train.rdx {columns}"));
+        assert_eq!(report["rows_digest"], digest["rows_digest"], "{order}");
+    }
+    let prove = "prove --same-rows train.rdx out-0/index.rdx --order-of train.rdx";
+    place.run(&format!("{prove} --seed 7")).succeeds();
+    place.run(&format!("{prove} --seed 8")).fails().complains(&["not in the order", "row id 0 (part-00000.parquet"]);
+    fs::write(place.path("list.csv"), "row_id\n900\n3\n3\n41\n").unwrap();
+    place.run("shuffle train.rdx -o listed --order list.csv --verify").succeeds();
+    place.run("shuffle train.rdx -o tasks --step spill --verify").exits_with_usage().complains(&["--verify"]);
+}
+
 #[cfg(feature = "filter")]
 #[test]
 fn rows_that_meet_a_condition_are_written_as_ids_tells_them() {

@@ -36,7 +36,7 @@ pub(crate) struct SameRowsArgs {
 }
 
 /// What an order takes, and what is for both proofs.
-const ALLOWED: [&str; 6] = ["same_rows", "order_of", "columns", "threads", "json", "SameRowsArgs"];
+const ALLOWED: [&str; 5] = ["same_rows", "order_of", "columns", "threads", "json"];
 const OF_THE_ORDER: [&str; 5] = ["order", "seed", "epoch", "order_file", "permutation"];
 
 /// A dataset of the command line, and the index that was made for it.
@@ -99,7 +99,8 @@ impl SameRowsArgs {
     fn refuse_others(&self, given: &ArgMatches) -> Result<(), Failure> {
         let is_given = |id: &&str| given.value_source(id) == Some(ValueSource::CommandLine);
         let allowed = |id: &&str| ALLOWED.contains(id) || (self.order_of.is_some() && OF_THE_ORDER.contains(id));
-        let all = given.ids().map(clap::Id::as_str);
+        // Groups of options have names, too, which are those of types.
+        let all = given.ids().map(clap::Id::as_str).filter(|id| id.starts_with(|c: char| c.is_ascii_lowercase()));
         let Some(other) = all.filter(is_given).find(|id| !allowed(id)) else { return Ok(()) };
         let option = match other {
             "index" => "INDEX".to_owned(),
@@ -151,7 +152,10 @@ impl Told<'_> {
     }
 
     fn to_json(&self, problem: Option<&rowdex::Error>, seconds: f64) -> Value {
-        let side = |name: &str, digest: &RowsDigest| json!({"path": name, "rows": digest.rows, "rows_digest": digest.to_string()});
+        let side = |name: &str, digest: &RowsDigest| {
+            let (rows, sum) = (digest.rows, digest.to_string());
+            json!({"path": name, "rows": rows, "rows_digest": sum})
+        };
         let columns = |column: &DigestColumn| json!({"name": column.name, "kind": column.kind});
         json!({
             "a": side(&self.names.0, &self.report.first),
