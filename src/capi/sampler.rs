@@ -70,6 +70,7 @@ pub unsafe extern "C" fn rowdex_sampler_new(
 ) -> rowdex_status {
     call(error, || {
         let out = out_param(sampler, "sampler")?;
+        let of = require(orders, "orders")?;
         // SAFETY: the conventions of the header.
         let options = unsafe { handle::options(options, "options") }?;
         // SAFETY: as above.
@@ -89,7 +90,6 @@ pub unsafe extern "C" fn rowdex_sampler_new(
         let partition = unsafe { handle::optional_text(options.partition, "options.partition") }?;
         // SAFETY: as above.
         let rotation = rotation(unsafe { handle::optional_text(options.rotation, "options.rotation") }?)?;
-        let of = require(orders, "orders")?;
         let orders = partition.map_or(Ok(Partition::default()), str::parse)?.orders(of.orders(), shard.count())?;
         let drop_last_batch = options.drop_last_batch != 0;
         let options = SamplerOptions { drop_last_batch, rotation, ..SamplerOptions::of(shard, batch_size) };
