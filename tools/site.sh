@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the site of docs/ below target/site/html, and fails at every link, anchor or name that leads nowhere. Then
-# looks at all pages in Chromium, where that is installed or can be: errors in the console, the search, dark and light, and
-# whether a phone must scroll sideways.
+# looks at all pages in Chromium, where that is installed or can be: errors in the console, the search, dark and light,
+# and whether a phone must scroll sideways.
 #
 #   tools/site.sh           builds and looks
 #   tools/site.sh build     builds
