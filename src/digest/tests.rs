@@ -86,7 +86,7 @@ fn a_row_that_is_lost_repeated_or_changed_is_named() {
     let (_one, one) = dataset(std::slice::from_ref(&rows), 100);
     let schema = rows.schema();
     let without = concat_batches(&schema, &[rows.slice(0, 700), rows.slice(701, 299)]).unwrap();
-    let (_lost, lost) = dataset(&[without.clone()], 90);
+    let (_lost, lost) = dataset(std::slice::from_ref(&without), 90);
     let report = check(&one, &lost, None);
     assert!(!report.holds());
     // Of two equal rows, either may be the one.

@@ -96,8 +96,7 @@ impl Index {
 
 fn parse(index: &Index, bytes: &[u8]) -> Result<NotedDigests> {
     let short = |of: &str| invalid(format!("DIGESTS is damaged: it has no room for {of}"));
-    let (before, tail) =
-        TailRecord::read_from_suffix(bytes).map(|(rest, tail)| (rest, tail)).map_err(|_| short("its end"))?;
+    let (before, tail) = TailRecord::read_from_suffix(bytes).map_err(|_| short("its end"))?;
     let hashed = bytes.len().saturating_sub(size_of::<U64>());
     if !hash_matches(bytes.get(..hashed).unwrap_or_default(), tail.hash.get()) {
         return Err(invalid("DIGESTS is damaged: it does not have the hash that was written"));
