@@ -34,4 +34,4 @@ if ! sh tools/site/chromium.sh >target/site/chromium; then
   printf '\n!! Chromium is not there: the pages of the site are built, and LOOKED AT BY NOBODY\n' >&2
   exit 0
 fi
-"$venv/bin/python" tools/site/look.py target/site/html "$(cat target/site/chromium)"
+timeout 1200 "$venv/bin/python" tools/site/look.py target/site/html "$(cat target/site/chromium)"
