@@ -1,6 +1,5 @@
 //! Ranks of a machine that share one reader. They are threads here, and processes in `python/tests/test_share.py`.
 
-use std::sync::Barrier;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 
@@ -779,6 +778,7 @@ fn an_order_that_panics_before_an_engine_is_started_is_an_error_for_all_ranks() 
     });
 }
 
+#[cfg(feature = "capi")]
 #[test]
 fn an_order_that_panics_where_a_rank_says_its_place_is_an_error_for_that_rank() {
     in_time(|| {
@@ -789,7 +789,7 @@ fn an_order_that_panics_where_a_rank_says_its_place_is_an_error_for_that_rank() 
         let (options, share) = (options(1 << 20, 1, 1), share(2).wait(Duration::from_millis(200)));
         let samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 4, Tail::Wrap)).collect();
         let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
-        let both = Barrier::new(2);
+        let both = std::sync::Barrier::new(2);
         let errors = all(loaders, |rank, mut loader| {
             loader.next().unwrap().unwrap();
             both.wait();
