@@ -6,7 +6,7 @@ use super::RowsDigest;
 use rowdex_base::error::{Error, ErrorKind};
 use rowdex_index::Index;
 
-/// What [`SameRows::check`] found.
+/// What [`SameRows::check`](super::SameRows::check) found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SameRowsReport {
