@@ -139,9 +139,10 @@ impl Rewrite {
         }
     }
 
-    /// How many bytes of rows to hold at most. Default: 1 GiB.
+    /// About how many bytes of rows to hold. Default: 1 GiB.
     ///
-    /// It may be exceeded by an eighth, two row groups of the input and of the output, 32 MiB, and 1 MiB a thread.
+    /// It is exceeded by an eighth, two row groups of the input and of the output, 32 MiB, and 1 MiB a thread, and by
+    /// more at times: `docs/rewriting.md` has what was measured.
     #[must_use]
     pub fn with_memory(mut self, bytes: u64) -> Self {
         self.memory = bytes;
