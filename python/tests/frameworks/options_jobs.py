@@ -84,7 +84,9 @@ def misuses() -> dict[str, str]:
         "trl": error_of(lambda: type("T", (trl.SFTTrainer, mixin), {})),
         "dpo": error_of(lambda: Preferring(model(), args=arguments, **given)),
         "bare": error_of(lambda: Supervised(model(), **given)),
-        "loader": error_of(lambda: Supervised(model(), train_dataset=rowdex.Loader(rowdex.Dataset(TOKENS)))),
+        "loader": error_of(
+            lambda: Supervised(model(), train_dataset=rowdex.Loader(rowdex.Dataset(TOKENS), batch_size=2))
+        ),
         "samples": error_of(
             lambda: transformers_jobs.Trainer(
                 transformers_jobs.model(), transformers.TrainingArguments("out", use_cpu=True, report_to=[]),
