@@ -56,6 +56,11 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
         if sampler is None and not {"num_replicas", "rank"} & set(options):
             options["num_replicas"], options["rank"] = ranks()
         super().__init__(dataset, sampler, **options)
+        if self.spec.pack is not None and self.spec.tail == "wrap" and self._sampler._shards > 1:
+            raise ValueError(
+                "tail='wrap' with packs: gather_for_metrics cannot tell packs that come twice; use tail='even', where "
+                "none does"
+            )
         self._device, self._non_blocking = device, non_blocking
         self.gradient_state = GradientState()
         self.reset()

@@ -45,8 +45,8 @@ class DataModule(LightningDataModule):
             ``collate`` is a dict of these.
         workers: How many processes make batches of samples: for functions that are pure Python. A state goes on with
             another number of them.
-        options: As :class:`rowdex.Loader` has them: ``memory``, ``threads`` and the like for all loaders, and
-            ``order``, ``tail`` and the like for training.
+        options: As :class:`rowdex.Loader` has them: ``memory``, ``threads``, ``pack`` and the like for all loaders,
+            and ``order``, ``tail`` and the like for training.
     """
 
     def __init__(
@@ -66,9 +66,16 @@ class DataModule(LightningDataModule):
         super().__init__()
         self._sampling = {name: options.pop(name) for name in _SAMPLING & set(options)}
         self._batch_size, self._seed, self._options = batch_size, seed, options
+        self._packs = {name: self._sampling[name] for name in {"pack"} & set(self._sampling)}
+        self._packed: Any = None
         self._samples: dict[str, Any] | None = None
         if workers or callable(collate):
             self._samples = _of_samples(collate, workers, options)
+            if self._packs:
+                raise ValueError(
+                    "pack with workers or a collate function: these are for samples, and a rowdex.Loader makes packs: "
+                    "leave them out"
+                )
         elif collate is not None:
             options["collate"] = collate
         self._evaluation_batch_size = batch_size if evaluation_batch_size is None else evaluation_batch_size
@@ -85,13 +92,43 @@ class DataModule(LightningDataModule):
             loader = source()
         elif self._samples is not None:
             loader = _Samples(self, source, self._samples, sampling)
+        elif self._packed is not None:
+            # Lightning asks again before each epoch, and goes on with the same loader.
+            return self._packed
         else:
             loader = self._kind(_Training)(source, **sampling, **self._options_of("train"))
             if isinstance(loader, _Training):
                 loader._module = self
+                if self._packs:
+                    self._ask_again(loader)
         if isinstance(loader, (Loader, _Samples)):
             self._go_on(loader)
         return loader
+
+    def _ask_again(self, loader: Loader) -> None:
+        """Has Lightning ask for the loader before each epoch: it ends epochs after as many steps as the one that it has
+        asked for, and epochs of packs differ by a few.
+        """
+        self._packed = loader
+        if self.trainer is not None:
+            self.trainer.reload_dataloaders_every_n_epochs = 1
+
+    def total_steps(self, epochs: int) -> int:
+        """How many batches training has in so many epochs, exactly, for schedules: in ``configure_optimizers()`` or
+        later. ``trainer.estimated_stepping_batches`` takes epochs of packs to have as many as the first one.
+        """
+        if self.trainer is None:
+            raise RuntimeError("no Trainer has this DataModule yet: call it in configure_optimizers()")
+        if self.trainer.train_dataloader is None:
+            self.trainer.fit_loop.setup_data()
+        loader = self.trainer.train_dataloader
+        if not isinstance(loader, Loader):
+            raise TypeError(f"training has a {type(loader).__name__}, and a rowdex.Loader counts the steps of epochs")
+        return loader.sampler.total_steps(epochs)
+
+    def teardown(self, stage: str) -> None:
+        if stage == "fit":
+            self._packed = None
 
     def _options_of(self, stage: str) -> dict[str, Any]:
         """Each of the loaders that the ranks of a machine share has a name of its own."""
@@ -101,7 +138,11 @@ class DataModule(LightningDataModule):
     def _evaluating(self, stage: str, source: Source) -> Any:
         if not isinstance(source, Dataset):
             return source()
-        sampling: dict[str, Any] = {"batch_size": self._evaluation_batch_size, "shuffle": False, "tail": "uneven"}
+        sampling: dict[str, Any] = {"batch_size": self._evaluation_batch_size, "shuffle": False}
+        if self._packs:
+            # Every evaluation is of the same packs, and ranks have as many of them.
+            return _SameBatches(source, **sampling, **self._packs, **self._options_of(stage))
+        sampling["tail"] = "uneven"
         if self._samples is not None:
             return _Samples(self, source, self._samples, sampling)
         return self._kind(Loader)(source, **sampling, **self._options_of(stage))
@@ -262,7 +303,7 @@ class FabricLoader(_Loader, torch.utils.data.DataLoader):  # type: ignore[misc,t
 
 _SAMPLING = {
     "shuffle", "drop_last", "order", "tail", "replicas", "replica_layout", "drop_last_batch", "partition", "rotation",
-    "num_replicas", "rank", "sampler",
+    "num_replicas", "rank", "sampler", "pack",
 }  # fmt: skip
 
 __all__ = ["DataModule", "FabricLoader"]

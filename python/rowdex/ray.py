@@ -26,6 +26,7 @@ from .building import build as _build
 from .dataset import Dataset
 from .errors import AlreadyExistsError, ArgumentError
 from .index import Path
+from .loading import options as _options
 from .native.imports import loaded
 from .native.library import call, library, located
 from .order import IdSet
@@ -151,6 +152,7 @@ def read(
         options: As ``ray.data.read_datasource`` has them: ``override_num_blocks``, ``concurrency``, ``num_cpus`` and
             others.
     """
+    _options.check({"pack"} & set(options), (), "rowdex.ray.read")
     found = ray.data.read_datasource(Datasource(dataset, rows=rows, row_ids=row_ids), **options)
     found.context.execution_options.preserve_order = True
     return found

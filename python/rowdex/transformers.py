@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import math
 import os
@@ -24,11 +25,15 @@ from . import accelerate as _accelerate
 from . import torch as _torch
 from .dataset import Dataset
 from .frameworks import trainer as _trainer
+from .frameworks.attention import check_apart
+from .frameworks.epochs import Epochs
 from .frameworks.gathered import in_order
+from .frameworks.packs import causal
 from .loader import Loader
 from .loading.functions import functions
 from .loading.share import Share
 from .order import Explicit
+from .packing import Pack
 from .sampler import DistributedSampler
 
 _FILE = "rowdex_state.json"
@@ -46,6 +51,12 @@ class TrainerMixin:
     Batches are those of a :class:`rowdex.Loader`. With a ``data_collator``, a tokenizer, or ``dataloader_num_workers``
     the datasets must be :class:`rowdex.torch.Dataset`; then a ``DataLoader`` makes the batches of samples. Columns
     that the model does not take are not read, unless ``remove_unused_columns=False``.
+
+    With ``rowdex_options={"pack": rowdex.Pack("input_ids", capacity=8192)}`` a batch is ``per_device_train_batch_size``
+    packs, of shape ``(1, tokens)``, with ``position_ids`` that restart where a document begins and without an attention
+    mask. A model that does not keep documents apart by that is an error before the first step. Other columns than the
+    packed one are served with ``remove_unused_columns=False``, to ``map``. How many steps training takes is exact,
+    although epochs differ by a few.
 
     An option of the ``Trainer`` that is not honoured is an error that names it. ``SFTTrainer`` of TRL takes rows as
     they are, with ``dataset_kwargs={"skip_prepare_dataset": True}``, and cuts them to ``max_length``.
@@ -70,6 +81,8 @@ class TrainerMixin:
         self._rowdex_options = dict(rowdex_options or {})
         self._rowdex_saved: str | None = None
         self._rowdex_evaluations = 0
+        self._rowdex_epochs: Epochs | None = None
+        self._rowdex_unproven = False
         given = _trainer.Given(super().__init__, arguments, options)
         for dataset in (given["train_dataset"], given["eval_dataset"]):
             if isinstance(dataset, Loader):
@@ -85,6 +98,8 @@ class TrainerMixin:
             setattr(self, name, dataset)
         length = getattr(self.args, "max_length", None)  # type: ignore[attr-defined]
         self._rowdex_cuts = kind is not None and length is not None
+        collator = given["data_collator"]
+        self._rowdex_collates = collator is not None and collator is not default_data_collator
         self.add_callback(_Place(self))  # type: ignore[attr-defined]
 
     def get_train_dataloader(self) -> Any:
@@ -114,9 +129,13 @@ class TrainerMixin:
             return super().get_test_dataloader(test_dataset)  # type: ignore[misc]
         options = {name: value for name, value in self._rowdex_options.items() if name not in ("order", "tail")}
         size = self.args.eval_batch_size  # type: ignore[attr-defined]
-        # What the ranks' batches are gathered to is then in the order of the dataset, as everybody expects.
-        ids = in_order(len(test_dataset), _accelerate.ranks()[0], size)
-        options |= {"batch_size": size, "order": Explicit(ids), "rotation": False}
+        if isinstance(options.get("pack"), Pack):
+            options |= {"batch_size": size, "shuffle": False}
+        else:
+            options.pop("pack", None)
+            # What the ranks' batches are gathered to is then in the order of the dataset, as everybody expects.
+            ids = in_order(len(test_dataset), _accelerate.ranks()[0], size)
+            options |= {"batch_size": size, "order": Explicit(ids), "rotation": False}
         share = options.get("share")
         if isinstance(share, Share):
             # The loader of training has the name as it is, and a rank may be at the next evaluation already.
@@ -128,6 +147,8 @@ class TrainerMixin:
         trainer: Any = self
         args = trainer.args
         _trainer.check(args)
+        if isinstance(options.get("pack"), Pack):
+            return self._rowdex_packs(dataset, options)
         if args.remove_unused_columns:
             trainer._set_signature_columns_if_needed()
             kept = [name for name in dataset.column_names if name in trainer._signature_columns]
@@ -170,6 +191,64 @@ class TrainerMixin:
             return torch.utils.data.DataLoader(dataset, batch_sampler=batches, **making)
         everything = _torch.GlobalBatchSampler(dataset, num_shards=_accelerate.ranks()[0], **options)
         return trainer.accelerator.prepare(torch.utils.data.DataLoader(dataset, batch_sampler=everything, **making))
+
+    def _rowdex_packs(self, dataset: Dataset, options: dict[str, Any]) -> Any:
+        trainer: Any = self
+        args, pack = trainer.args, options["pack"]
+        _trainer.check_packs(args, self._rowdex_collates)
+        if pack.layout != "flat" or not pack.labels:
+            raise ValueError("layout='rows' or labels=False of a pack: the model is given flat batches with labels")
+        if self._rowdex_cuts and pack.capacity > args.max_length:
+            raise ValueError(
+                f"max_length={args.max_length}, and packs of {pack.capacity} tokens may have longer rows: use "
+                "max_length=None, or as much"
+            )
+        column = options.get("tokens") or pack.lengths
+        if args.remove_unused_columns:
+            dataset = dataset.select([column])
+        takes = inspect.signature(trainer.model.forward).parameters.values()
+        bounds = any(taken.kind is taken.VAR_KEYWORD or taken.name == "cu_seq_lens_q" for taken in takes)
+        options["map"] = [*functions(options.get("map")), functools.partial(causal, column=column, bounds=bounds)]
+        self._rowdex_unproven = True
+        loader = _accelerate.Loader(dataset, non_blocking=trainer.accelerator.non_blocking, **options)
+        return trainer.accelerator.prepare_data_loader(loader)
+
+    def compute_loss(self, model: Any, inputs: Any, *given: Any, **named: Any) -> Any:
+        if self._rowdex_unproven and "position_ids" in inputs:
+            self._rowdex_unproven = False
+            args: Any = self.args  # type: ignore[attr-defined]
+            check_apart(model, inputs, rounded=args.bf16 or args.fp16)
+        return super().compute_loss(model, inputs, *given, **named)  # type: ignore[misc]
+
+    # Epochs of packs have different numbers of steps, and the Trainer takes all to have as many as the first one.
+
+    def set_initial_training_values(self, args: Any, dataloader: Any, *more: Any) -> Any:
+        values = super().set_initial_training_values(args, dataloader, *more)  # type: ignore[misc]
+        self._rowdex_epochs = _epochs_of(dataloader, args)
+        if self._rowdex_epochs is None:
+            return values
+        if not hasattr(Trainer, "_run_epoch") or not hasattr(Trainer, "_init_training_state"):
+            raise RuntimeError(_trainer.NO_EPOCHS)
+        epochs, *middle, updates = values
+        if args.max_steps > 0:
+            epochs = self._rowdex_epochs.place(updates - 1)[0] + 1
+        else:
+            updates = self._rowdex_epochs.until(args.num_train_epochs)
+        return (epochs, *middle, updates)
+
+    def _init_training_state(self, *given: Any, **named: Any) -> Any:
+        trained = super()._init_training_state(*given, **named)  # type: ignore[misc]
+        if self._rowdex_epochs is None:
+            return trained
+        epoch, updates = self._rowdex_epochs.place(self.state.global_step)  # type: ignore[attr-defined]
+        skips = not self.args.ignore_data_skip  # type: ignore[attr-defined]
+        return epoch, updates * self._rowdex_epochs.every if skips else 0
+
+    def _run_epoch(self, *given: Any, **named: Any) -> None:
+        if self._rowdex_epochs is not None:
+            named["steps_in_epoch"] = self._rowdex_epochs.steps(named["epoch"])
+            named["num_update_steps_per_epoch"] = self._rowdex_epochs.updates(named["epoch"])
+        super()._run_epoch(*given, **named)  # type: ignore[misc]
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         # What is called before training goes on, whoever loads the model.
@@ -259,9 +338,20 @@ class _Place(TrainerCallback):
             if batches is None:
                 return None
             sampler = batches.sampler
-        every = args.gradient_accumulation_steps
-        epoch, update = divmod(state.global_step, max(1, math.ceil(sampler.steps / every)))
+        every, epochs = args.gradient_accumulation_steps, self._trainer._rowdex_epochs
+        if epochs is None:
+            epoch, update = divmod(state.global_step, max(1, math.ceil(sampler.steps / every)))
+        else:
+            epoch, update = epochs.place(state.global_step)
         return epoch, update * every, sampler._state(epoch, update * every)["state"]
+
+
+def _epochs_of(dataloader: Any, args: Any) -> Epochs | None:
+    """How many updates the epochs of a loader of packs have; ``None`` for one of rows, whose epochs are alike."""
+    if not isinstance(dataloader, _accelerate.Loader) or dataloader.spec.pack is None:
+        return None
+    sampler = dataloader._sampler_copy()
+    return Epochs(sampler.total_steps, args.gradient_accumulation_steps)
 
 
 __all__ = ["TrainerMixin"]

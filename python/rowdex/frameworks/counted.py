@@ -27,6 +27,8 @@ class Counted(NamedTuple):
     """Rows of a batch, of a loader that makes batches of rows."""
     has_state: bool
     """Whether Lightning's checkpoints say where the loader stands."""
+    limit: int | None = None
+    """After how many batches it ends the epoch, where nobody has told it to end it early."""
 
     def refusal(self, begins: int, batch: int, how: str) -> Refusal | None:
         """What to hand out in the place of rows if the epoch goes on elsewhere than Lightning does: after ``begins``,
@@ -92,6 +94,12 @@ def check(ours: Any, epoch: int, step: int) -> None:
     refusal = None if counted is None else counted.refusal(step, 1, "")
     if refusal is not None:
         raise RuntimeError(refusal.message)
+    if counted is not None and counted.limit is not None and counted.limit < len(ours):
+        raise RuntimeError(
+            f"epoch {epoch} has {len(ours)} steps, and Lightning ends it after {counted.limit}, as many as the first "
+            f"one had: use {MODULE.replace('collate=…, workers=…', 'pack=…')}, or "
+            "Trainer(reload_dataloaders_every_n_epochs=1)"
+        )
 
 
 def _has(loader: Any, ours: Any) -> bool:
@@ -107,7 +115,8 @@ def _has(loader: Any, ours: Any) -> bool:
 
 def _of_fit(loop: Any, loader: Any) -> Counted:
     has_state = hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
-    found = Counted(loop.epoch_progress.current.processed, None, getattr(loader, "batch_size", None) or 1, has_state)
+    batch = getattr(loader, "batch_size", None) or 1
+    found = Counted(loop.epoch_progress.current.processed, None, batch, has_state, _limit(loop, loader))
     # Otherwise the count is that of the epoch before, and about to be reset.
     if not loop.epoch_loop.restarting:
         return found
@@ -123,6 +132,15 @@ def _batches_of_an_epoch(loop: Any) -> float:
     """How many batches Lightning takes for an epoch, which it counts when it has begun one."""
     limits = loop._combined_loader.limits or [0]
     return float(min(limits) if loop._combined_loader._mode.startswith("min_size") else max(limits))
+
+
+def _limit(loop: Any, loader: Any) -> int | None:
+    """After how many batches of a loader Lightning ends an epoch, by the length that it had when it was asked for."""
+    limits = loop._combined_loader.limits
+    if limits is None or loop.trainer.limit_train_batches != 1.0 or getattr(loop.trainer, "fast_dev_run", False):
+        return None
+    limit = dict(zip(map(id, loop._combined_loader.flattened), limits)).get(id(loader))
+    return int(limit) if limit is not None and limit != float("inf") else None
 
 
 def steps_done(current: Any) -> int:

@@ -40,13 +40,17 @@ _ACCELERATOR: Refusals = {
 _PARALLELISM: Refusals = {
     "sp_size": ((None, 1), "ranks that share a sequence are not known to rowdex: use cp_size or tp_size"),
 }
+_PACKS = "rowdex_options={'pack': rowdex.Pack('input_ids', capacity=…)}"
 _SUPERVISED: Refusals = {
     "packing": (
         (None, False),
-        "rows are not packed yet: pack them when the files are written, as rows with input_ids and seq_lengths, and "
-        "use padding_free=True, which tells documents apart by seq_lengths, packing=False and max_length=None",
+        f"TRL would pack within one rank, and rowdex packs over all of them: write packing=False, max_length=None and "
+        f"{_PACKS}",
     ),
-    "eval_packing": ((None, False), "rows are not packed yet: use eval_packing=False"),
+    "eval_packing": (
+        (None, False),
+        f"what evaluates is packed as what trains: write eval_packing=None, max_length=None and {_PACKS}",
+    ),
     "formatting_func": ((None,), "TRL prepares nothing here: format the rows in the data_collator"),
     "dataset_text_field": ((None, "text"), "TRL prepares nothing here: make tokens of the text in the data_collator"),
     "dataset_num_proc": ((None,), "TRL prepares nothing here: use dataloader_num_workers, which run the data_collator"),
@@ -65,6 +69,23 @@ _SUPERVISED: Refusals = {
         "every epoch is shuffled anew, unless train_sampling_strategy='sequential': leave it out",
     ),
 }
+_PACKED: Refusals = {
+    "dataloader_num_workers": ((0, None), "a pack is made by the loader's own threads, rowdex_options={'threads': …}"),
+    "pad_to_multiple_of": ((None,), "write rowdex_options={'pack': rowdex.Pack(…, multiple=…)}"),
+    "eval_packing": ((None,), "what evaluates is packed as what trains: leave it out"),
+    "use_cache": ((None, False), "with a cache, models do not look where position_ids restart: leave it out"),
+}
+_PACKED_PARALLELISM: Refusals = {
+    "cp_size": (
+        (None, 1),
+        "its attention takes no mask, so documents of a pack would see each other: use tp_size, or serve rows, without "
+        "pack",
+    ),
+}
+NO_EPOCHS = (
+    "the Trainer of this transformers takes all epochs to have as many steps as the first one, and epochs of packs "
+    "differ by a few: use transformers 5.23 or later"
+)
 
 
 def check(arguments: Any) -> None:
@@ -76,6 +97,21 @@ def check(arguments: Any) -> None:
     _refuse(arguments, _ARGUMENTS, "")
     _refuse(getattr(arguments, "accelerator_config", None), _ACCELERATOR, "accelerator_config: ")
     _refuse(getattr(arguments, "parallelism_config", None), _PARALLELISM, "parallelism_config: ")
+
+
+def check_packs(arguments: Any, collates: bool) -> None:
+    """Refuses what is for batches of samples where batches are of packs.
+
+    Raises:
+        ValueError: naming the option, and what to do.
+    """
+    _refuse(arguments, _PACKED, "")
+    _refuse(getattr(arguments, "parallelism_config", None), _PACKED_PARALLELISM, "parallelism_config: ")
+    if collates:
+        raise ValueError(
+            "data_collator with packs: it makes batches of samples, and the loader makes packs: leave it out, or give "
+            "rowdex_options={'map': function}, which gets the tokens of all packs and where pieces begin"
+        )
 
 
 def _refuse(options: Any, refusals: Refusals, where: str) -> None:

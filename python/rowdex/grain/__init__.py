@@ -13,6 +13,7 @@ row is a dict of ``values`` and ``valid``.
 from __future__ import annotations
 
 from .batches import IterDataset
+from .packs import maxtext, segments
 from .shuffled import Ordered, Source
 
-__all__ = ["IterDataset", "Ordered", "Source"]
+__all__ = ["IterDataset", "Ordered", "Source", "maxtext", "segments"]

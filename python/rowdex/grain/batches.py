@@ -37,7 +37,8 @@ class IterDataset(grain.IterDataset[Any]):
         row_ids, pads: As :class:`rowdex.Loader` has them.
         sampling: ``seed``, ``shuffle``, ``num_replicas``, ``rank``, and all else that
             :class:`rowdex.DistributedSampler` takes. For JAX: ``num_replicas=jax.process_count(),
-            rank=jax.process_index()``.
+            rank=jax.process_index()``. With ``pack``, a :class:`rowdex.Pack` with ``layout="rows"``, batches are what
+            :func:`segments` and :func:`maxtext` take.
     """
 
     def __init__(
@@ -62,7 +63,6 @@ class IterDataset(grain.IterDataset[Any]):
         self._rows = Rows(nulls, pad, fill)
         self._rows.check(dataset)
         self._sampler = DistributedSampler(dataset, batch_size=batch_size, **sampling)
-        self._sampler.spec.check_serves_rows("rowdex.grain")
         self._options = (size(memory, "memory"), count(threads, "threads"))
         self._given: dict[str, Any] = {"memory": memory, "threads": threads, "row_ids": row_ids, "pads": pads}
         self._epochs = epochs
@@ -84,6 +84,8 @@ class IterDataset(grain.IterDataset[Any]):
             raise ValueError(f"a slice {sl} of batches: only mp_prefetch slices them")
         if self._given["row_ids"] or self._given["pads"]:
             raise ValueError("row_ids and pads with mp_prefetch: leave out one of them")
+        if self.spec.pack is not None:
+            raise ValueError("packs with mp_prefetch: leave it out; the threads of the rowdex.Loader below make packs")
         self._worker = (sl.start or 0, sl.step or 1)
 
     def __iter__(self) -> grain.DatasetIterator[Any]:

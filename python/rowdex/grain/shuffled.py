@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 import math
 import threading
 import weakref
@@ -15,6 +16,7 @@ import grain
 from ..batch import Batch
 from ..dataset import Dataset
 from ..loader import Loader
+from ..loading import options as _options
 from ..native.arrays import Nulls
 from ..native.library import Handle, PerProcess, call, count, library, size
 from ..order import Order
@@ -236,8 +238,10 @@ class Ordered(grain.MapDataset[Any]):
         nulls: Nulls = "error",
         pad: Mapping[str, int] | None = None,
         fill: Any = 0,
+        **others: Any,
     ) -> None:
         super().__init__()
+        _options.check(others, _OPTIONS, "Ordered")
         if world_size < 1 or epochs < 1:
             raise ValueError(f"world_size={world_size}, epochs={epochs}: use 1 or more")
         size(memory, "memory")
@@ -304,3 +308,6 @@ class Ordered(grain.MapDataset[Any]):
         )
 
     __str__ = __repr__
+
+
+_OPTIONS = frozenset(inspect.signature(Ordered.__init__).parameters) - {"self", "dataset", "others"}

@@ -22,6 +22,7 @@ _ELSEWHERE = {
     "num_epochs": "each iteration is an epoch",
     "num_shards": "use num_replicas=",
     "num_workers": "a Loader has threads of its own, and no worker processes; use threads=",
+    "pack": "a pack is made of pieces of rows: rowdex.Loader serves packs, see docs/sequences.md for each framework",
     "persistent_workers": "there are threads, and no worker processes",
     "prefetch": "use read_ahead=, a number of batches",
     "prefetch_factor": "use read_ahead=, a number of batches",

@@ -19,9 +19,9 @@ import transformers_jobs
 import trl
 from accelerate.utils import DataLoaderConfiguration
 from options_hf import tokenizer
-from options_trl import Supervised, model, of_text, of_texts, text_to_tokens
+from options_trl import Supervised, model, of_text, of_texts, packing_to_packs, text_to_tokens
 
-__all__ = ["cases", "honoured", "misuses", "refused", "text_to_tokens"]
+__all__ = ["cases", "honoured", "misuses", "packing_to_packs", "refused", "text_to_tokens"]
 
 
 def fields(kind: str) -> list[str]:

@@ -95,6 +95,37 @@ def batches_are_flattened_or_filled_up_by_the_collator_of_trl() -> None:
     assert max(map(max, lengths(found))) == 20 and not any(batch["input_ids"].shape[1] % 16 for batch in found)
 
 
+def packs(batches: Any) -> list[list[int]]:
+    for batch in batches:
+        assert "attention_mask" not in batch and (batch["labels"][batch["position_ids"] == 0] == -100).all()
+    return [batch["input_ids"][0].tolist() for batch in batches]
+
+
+def plain(size: int = 8, **options: Any) -> list[list[int]]:
+    pack = rowdex.Pack("input_ids", **options)
+    loader = rowdex.Loader(rowdex.Dataset(TOKENS, ["input_ids"]), batch_size=size, seed=3, pack=pack)
+    return [batch["input_ids"].tolist() for batch in loader]
+
+
+@honours("SFTConfig", "max_length", "padding_free")
+def packs_are_those_of_a_loader_and_what_they_cannot_be_is_told() -> None:
+    made = {"rowdex_options": {"pack": rowdex.Pack("input_ids", capacity=50)}}
+    for options in ({}, {"padding_free": True}):
+        run = supervised(made=made, max_length=None, max_steps=2, **options)
+        assert packs(list(run.get_train_dataloader())) == plain(capacity=50)
+        assert packs(list(run.get_test_dataloader(run.train_dataset)))
+        assert run.train().global_step == 2
+    for options, words in (
+        ({"max_length": None, "dataloader_num_workers": 1}, "dataloader_num_workers"),
+        ({"max_length": None, "pad_to_multiple_of": 8}, "pad_to_multiple_of"),
+        ({"max_length": None, "eval_packing": False}, "eval_packing"),
+        ({"max_length": 40}, "max_length=40"),
+        ({"max_length": None, "made": {**made, "data_collator": of_text}}, "data_collator"),
+    ):
+        error = error_of(lambda options=options: supervised(**{"made": made, **options}).get_train_dataloader())
+        assert words in error, (options, error)
+
+
 @honours("SFTTrainer", "train_dataset", "eval_dataset", "data_collator")
 def datasets_are_taken_by_position_and_several_to_evaluate() -> None:
     dataset = rowdex.torch.Dataset(TOKENS, ["input_ids"])
@@ -144,3 +175,14 @@ def text_to_tokens() -> dict[str, Any]:
         run = supervised(columns=("text",), max_length=12, remove_unused_columns=False, made=made, max_steps=2)
         found[number] = [max(map(max, lengths(run.get_train_dataloader()))), run.train().global_step]
     return {"error": error, "found": found}
+
+
+def packing_to_packs() -> list[str]:
+    """Does what the errors about TRL's own packing say."""
+    errors = [error_of(lambda name=name: supervised(**{name: True})) for name in ("packing", "eval_packing")]
+    for error in errors:
+        given = error.partition("write ")[2].replace(" and ", ", ").replace("…", "50")
+        options = eval(f"dict({given})", {"rowdex": rowdex})
+        made = {"rowdex_options": options.pop("rowdex_options")}
+        assert packs(list(supervised(made=made, **options).get_train_dataloader())) == plain(capacity=50)
+    return errors

@@ -45,7 +45,8 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
     }
     for name, columns in tables.items():
         pq.write_table(pa.table(columns), data / f"{name}.parquet", row_group_size=100)
-        rowdex.build(data / f"{name}.parquet", data / f"{name}.rdx")
+        lengths = ["input_ids"] if name == "tokens" else []
+        rowdex.build(data / f"{name}.parquet", data / f"{name}.rdx", lengths=lengths)
     jobs = Jobs("options_jobs.py", tmp_path_factory.mktemp("jobs"), data)
     yield jobs
     jobs.close()
@@ -86,6 +87,14 @@ def test_the_error_about_a_column_of_text_has_two_lines_that_work(jobs: Jobs) ->
     (found,) = jobs.run("text_to_tokens", world=1)
     assert "none of the columns text is an argument of the model" in found["error"]
     assert found["found"] == {"collator": [12, 2], "map": [12, 2]}
+
+
+def test_the_errors_about_the_packing_of_trl_have_words_that_work(jobs: Jobs) -> None:
+    (found,) = jobs.run("packing_to_packs", world=1)
+    assert [error.partition(" with")[0] for error in found] == [
+        "ValueError: packing=True",
+        "ValueError: eval_packing=True",
+    ]
 
 
 def test_a_trainer_that_would_not_use_the_loaders_is_an_error_when_its_class_is_made(jobs: Jobs) -> None:

@@ -1,7 +1,8 @@
 """Every integration is killed in mid-epoch, and goes on from the checkpoint of its framework.
 
 With the same ranks and batch, with fewer and more ranks, with another batch, and with as many rows in each step by
-other ranks: either each row is served once in the epoch and in the next one, or there is the error that is expected.
+other ranks: either each row, or each token of packs, is served once in the epoch and in the next one, or there is the
+error that is expected.
 ``ROWDEX_LONG=1`` runs all of it; otherwise each integration goes on in one of these ways.
 """
 
@@ -29,7 +30,7 @@ from .need import need
 
 need("torch", "accelerate", "grain", "jax", "lightning", "torchdata.stateful_dataloader", "transformers")
 
-SIZE, STEPS, STOP = 128, 40, 13
+SIZE, STEPS, STOP, PACKED_ROWS = 128, 40, 13, 1000
 RUNS = {"same": (2, SIZE), "fewer": (1, SIZE), "more": (3, SIZE), "batch": (2, 96), "regrouped": (1, 2 * SIZE)}
 OTHERS = ("fewer", "more", "batch")
 EXACT: dict[str, str] = {}
@@ -79,12 +80,23 @@ INTEGRATIONS = {
     "trainer bare own loader": BARE,
     "trainer bare own global": BARE,
     "trainer bare own batches": BARE,
+    "packs own_loop": EXACT,
+    "packs megatron": EXACT,
+    "packs grain": EXACT,
+    "packs jax": EXACT,
+    "packs torchtitan": EXACT,
+    "packs accelerate loader": EXACT,
+    "packs lightning module": EXACT,
+    "packs trainer": OTHER_ROWS,
+    "packs sft": OTHER_ROWS,
 }
 """What resume_jobs.py has, and the errors where it cannot go on."""
 
 NO_RUN = "each query or pass begins anew"
 DOCUMENTED = {
     "a training loop of your own": ["own_loop"],
+    "packs of tokens": ["packs own_loop", "packs trainer", "packs sft", "packs lightning module"],
+    "Megatron-Core": ["packs megatron"],
     "a `DataLoader`, because `collate_fn` or augmentation is costly": ["batches", "samples", "iterable"],
     "a `DataLoader` with PyTorch's `DistributedSampler`, and its very order": "its place is PyTorch's",
     "a sampler of your own": "its place is its own",
@@ -116,6 +128,7 @@ MODULES = {
     "jax": "jax",
     "lightgbm": NO_RUN,
     "lightning": "lightning module",
+    "megatron": "packs megatron",
     "ray": "ray",
     "torch": "batches",
     "torchtitan": "torchtitan",
@@ -183,9 +196,14 @@ def test_a_run_that_was_killed_serves_the_rest_of_its_epoch_or_says_what_to_writ
         need("torchtitan.components.dataloader")
         # Of an epoch, what makes no whole step is left out.
         index, left = tokens(tmp_path), 3 * SIZE
+    packs = name.startswith("packs ")
+    if packs:
+        index = packs_of(tmp_path)
     folder = tmp_path / "before"
     folder.mkdir()
     stop = STOP + epoch * (STEPS - 1 if name == "torchtitan" else STEPS)
+    if packs:
+        stop = STOP + total_steps(index, 2, SIZE, epoch)
     job = {"integration": name, "index": index, "stop": stop, "epochs": epoch + 2}
     errors = jobs.errors("trains", 2, **job, folder=str(folder), size=SIZE, resumes=False)
     if "before" in expected:
@@ -203,7 +221,11 @@ def test_a_run_that_was_killed_serves_the_rest_of_its_epoch_or_says_what_to_writ
             assert all(re.search(expected[variant], error, re.DOTALL) for error in errors), (variant, errors)
         else:
             assert errors == [""] * world, variant
-            check([rank[stop - STOP : stop] for rank in before], noted(after, "after"), size, left)
+            if packs:
+                last = total_steps(index, world, size, epoch + 2) - total_steps(index, world, size, epoch + 1)
+                check_tokens([rank[stop - STOP : stop] for rank in before], noted(after, "after"), last)
+            else:
+                check([rank[stop - STOP : stop] for rank in before], noted(after, "after"), size, left)
 
 
 def tokens(folder: pathlib.Path) -> str:
@@ -213,6 +235,33 @@ def tokens(folder: pathlib.Path) -> str:
     pq.write_table(table, folder / "tokens/rows.parquet", row_group_size=500)
     rowdex.build(folder / "tokens", folder / "tokens.rdx")
     return str(folder / "tokens.rdx")
+
+
+def packs_of(folder: pathlib.Path) -> str:
+    """Rows of 0 to 40 tokens, of which each is a number of its own."""
+    (folder / "packs").mkdir()
+    lengths = [(row * row * 7 + row) % 41 for row in range(PACKED_ROWS)]
+    ends = list(itertools.accumulate(lengths, initial=1))
+    rows = [list(range(first, last)) for first, last in zip(ends, ends[1:])]
+    table = pa.table({"input_ids": pa.array(rows, pa.list_(pa.int64()))})
+    pq.write_table(table, folder / "packs/rows.parquet", row_group_size=100)
+    rowdex.build(folder / "packs", folder / "packs.rdx", lengths=["input_ids"], progress=False)
+    return str(folder / "packs.rdx")
+
+
+def total_steps(index: str, world: int, size: int, epochs: int) -> int:
+    with rowdex.Dataset(index) as dataset:
+        pack = rowdex.Pack("input_ids", capacity=64)
+        sampler = rowdex.DistributedSampler(dataset, world, 0, batch_size=size // 32, seed=3, pack=pack)
+        return sampler.total_steps(epochs)
+
+
+def check_tokens(before: list[list[list[int]]], after: list[list[list[int]]], last: int) -> None:
+    """That both together are an epoch, and then the next one, of so many steps."""
+    assert len({len(rank) for rank in after}) == 1
+    for epoch in ([*before, *(rank[:-last] for rank in after)], [rank[-last:] for rank in after]):
+        served = collections.Counter(itertools.chain.from_iterable(itertools.chain.from_iterable(epoch)))
+        assert set(served.values()) == {1} and len(served) == max(served)
 
 
 def noted(folder: pathlib.Path, when: str) -> list[list[list[int]]]:

@@ -1,0 +1,124 @@
+"""The programs of docs/sequences.md for each framework, run as they are shown."""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import rowdex
+
+from .need import need
+from .page import script
+
+torch = need("torch")
+RECIPES = ("own", "accelerate", "transformers", "trl", "lightning", "torchtitan", "megatron", "grain", "jax")
+ROWS = 100
+
+
+@pytest.fixture()
+def names(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """What the first program leaves, of an index where each token is a number of its own, up to 1023."""
+    lengths = [1 + row * 7 % 19 for row in range(ROWS)]
+    ends = list(itertools.accumulate(lengths, initial=1))
+    tokens = [list(range(first, last)) for first, last in zip(ends, ends[1:])]
+    (tmp_path / "data").mkdir()
+    pq.write_table(pa.table({"tokens": pa.array(tokens, pa.list_(pa.int32()))}), tmp_path / "data/rows.parquet")
+    rowdex.build(tmp_path / "data", tmp_path / "data/train.rdx", lengths=["tokens"], progress=False)
+    monkeypatch.chdir(tmp_path)
+    torch.set_num_threads(1)
+    found: dict[str, Any] = {"__name__": "__main__", "all": range(1, ends[-1])}
+    exec(script("In each framework", "sequences"), found)
+    yield found
+
+
+@pytest.fixture()
+def torchtitan_of_today(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Where ``import torchtitan`` finds the interface of its main branch."""
+    monkeypatch.syspath_prepend(str(pathlib.Path(__file__).with_name("torchtitan_main")))
+    kept = {name: sys.modules.pop(name) for name in list(sys.modules) if "torchtitan" in name.split(".")[:2]}
+    yield
+    for name in [name for name in sys.modules if "torchtitan" in name.split(".")[:2]]:
+        del sys.modules[name]
+    sys.modules.update(kept)
+
+
+def run(recipe: str, names: dict[str, Any]) -> None:
+    exec(compile(script("In each framework", "sequences", RECIPES.index(recipe)), recipe, "exec"), names)
+
+
+def steps_of(names: dict[str, Any], epochs: int, size: int = 2) -> int:
+    sampler = rowdex.DistributedSampler(names["dataset"], 1, 0, seed=42, batch_size=size, pack=names["pack"])
+    return sampler.total_steps(epochs)
+
+
+def test_a_loop_of_your_own(names: dict[str, Any]) -> None:
+    assert names["steps"] == steps_of(names, 2) and names["state"]
+    served = torch.cat([batch["tokens"] for batch in names["loader"]])
+    assert sorted(served.tolist()) == list(names["all"])
+
+
+def test_accelerate(names: dict[str, Any]) -> None:
+    need("accelerate")
+    run("accelerate", names)
+    assert names["loader"].epoch == 2 and len(names["inputs"]) == len(names["labels"])
+
+
+@pytest.mark.parametrize("recipe", ["transformers", "trl"])
+def test_hugging_face(names: dict[str, Any], recipe: str) -> None:
+    need("transformers", "trl", "tokenizers")
+    import tokenizers
+    import transformers
+
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<pad>": 0, "<eos>": 1}, unk_token="<pad>"))
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>")
+    run("transformers", names)
+    if recipe == "trl":
+        # The column has the name that TRL asks for.
+        table = pq.read_table("data/rows.parquet").rename_columns(["input_ids"])
+        pathlib.Path("ids").mkdir()
+        pq.write_table(table, "ids/rows.parquet")
+        rowdex.build("ids", "ids/train.rdx", lengths=["input_ids"], progress=False)
+        names |= {
+            "dataset": rowdex.Dataset("ids/train.rdx"), "pack": rowdex.Pack("input_ids", capacity=64),
+            "tokenizer": tokenizer,
+        }  # fmt: skip
+        run("trl", names)
+    assert names["steps"] == steps_of(names, 2)
+
+
+def test_lightning(names: dict[str, Any]) -> None:
+    need("lightning")
+    run("lightning", names)
+    assert names["steps"] == steps_of(names, 2)
+
+
+def test_torchtitan(names: dict[str, Any], torchtitan_of_today: None) -> None:
+    run("torchtitan", names)
+    assert names["tokens"].shape == names["positions"].shape == names["labels"].shape == (128,)
+    served = [inputs["input"] for inputs, _ in names["config"].build(
+        dp_world_size=1, dp_rank=0, tokenizer=None, max_context_length=64, num_tokens_per_batch=128
+    )]  # fmt: skip
+    assert sorted(torch.cat(served)[torch.cat(served) > 0].tolist()) == sorted([*names["all"], *names["all"]])
+
+
+def test_megatron(names: dict[str, Any]) -> None:
+    run("megatron", names)
+    assert names["bounds"][-1] == len(names["tokens"])
+
+
+def test_grain(names: dict[str, Any]) -> None:
+    need("grain")
+    run("grain", names)
+    assert names["steps"] == steps_of(names, 2)
+
+
+def test_jax(names: dict[str, Any]) -> None:
+    need("jax")
+    run("jax", names)
+    assert names["shapes"] == {(2, 64)}
