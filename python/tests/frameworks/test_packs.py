@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import pathlib
 import types
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ torch = need("torch")
 need("accelerate", "grain", "jax", "lightning", "ray", "transformers", "trl")
 
 import grain  # noqa: E402
+import lightning  # noqa: E402
 import rowdex.accelerate  # noqa: E402
 import rowdex.dali  # noqa: E402
 import rowdex.grain  # noqa: E402
@@ -245,6 +247,51 @@ def test_what_serves_rows_refuses_packs_and_says_what_serves_them(index: str) ->
         with pytest.raises((TypeError, ValueError)) as refused:
             attempt()
         assert "pack" in str(refused.value) and "rowdex.Loader" in str(refused.value), (name, refused.value)
+
+
+class Fitted(lightning.LightningModule):
+    """Notes how many steps there were in each epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+        self.steps: collections.Counter[int] = collections.Counter()
+
+    def training_step(self, batch: Any, number: int) -> Any:
+        self.steps[self.current_epoch] += 1
+        return self.layer(batch["input_ids"][:, None].float()).mean()
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=1e-9)
+
+
+def test_lightning_has_all_steps_of_epochs_that_differ_or_says_what_to_write(index: str) -> None:
+    def fit(data: Any, **options: Any) -> list[int]:
+        model = Fitted()
+        made = {"accelerator": "cpu", "max_epochs": len(steps), "logger": False, "enable_checkpointing": False}
+        shows = {"enable_progress_bar": False, "enable_model_summary": False}
+        lightning.Trainer(**made, **shows, **options).fit(model, data)
+        return [model.steps[epoch] for epoch in range(len(steps))]
+
+    def packs() -> rowdex.Loader:
+        return loader(index, batch_size=1, block=16)
+
+    sampler = packs().sampler
+    totals = [0, *(sampler.total_steps(epochs) for epochs in range(1, 9))]
+    steps = [after - before for before, after in zip(totals, totals[1:])]
+    # Otherwise nothing could go wrong.
+    assert max(steps) > steps[0]
+    with pytest.raises(RuntimeError, match="reload_dataloaders_every_n_epochs=1"):
+        fit(packs())
+    assert fit(packs(), reload_dataloaders_every_n_epochs=1) == steps
+    dataset = rowdex.Dataset(index, columns=["input_ids"])
+    assert fit(rowdex.lightning.DataModule(dataset, batch_size=1, pack=packing(block=16), seed=3)) == steps
+
+
+def test_packs_that_come_twice_are_refused_where_a_metric_would_count_them_twice(index: str) -> None:
+    dataset = rowdex.Dataset(index, columns=["input_ids"])
+    with pytest.raises(ValueError, match="tail='wrap' with packs: .* use tail='even'"):
+        rowdex.accelerate.Loader(dataset, batch_size=2, pack=packing(), num_replicas=2, rank=0, tail="wrap")
 
 
 def test_updates_of_epochs_of_different_lengths_are_counted_exactly() -> None:

@@ -19,7 +19,7 @@ need("torchtitan.components.dataloader")
 import torch.distributed.checkpoint  # noqa: E402
 from rowdex.torchtitan import TokenDataLoader  # noqa: E402
 
-SEQUENCE = 12
+SEQUENCE, FILL = 12, 5000
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> str:
         "numbers": pa.array([[float(i)] for i in range(1000)], pa.list_(pa.float32())),
     }
     pq.write_table(pa.table(columns), folder / "rows.parquet", row_group_size=100)
-    rowdex.build(folder, folder / "tokens.rdx")
+    rowdex.build(folder, folder / "tokens.rdx", lengths=["tokens"])
     return str(folder / "tokens.rdx")
 
 
@@ -84,6 +84,36 @@ def test_a_checkpoint_goes_on_exactly_and_with_another_number_of_ranks(tokens: s
         loader.load_state_dict({})
     assert ids(same) == rest[1]
     assert [sorted(step) for step in ids(one)] == [sorted(a + b) for a, b in zip(*rest)]
+
+
+def served(ranks: Any) -> list[int]:
+    """The tokens of several ranks, without what fills up."""
+    examples = [example for rank in ranks for example in rank]
+    for inputs, labels in examples:
+        assert inputs["input"].shape == inputs["positions"].shape == labels.shape == (16, SEQUENCE)
+        assert (inputs["positions"][:, 0] == 0).all()
+    found = torch.cat([inputs["input"].reshape(-1) for inputs, _ in examples])
+    return sorted(found[found != FILL].tolist())
+
+
+def test_packs_have_every_token_once_and_go_on_with_any_number_of_ranks(tokens: str) -> None:
+    options: dict[str, Any] = {"pack": True, "pad_token": FILL}
+    whole = sorted(token for row in rowdex.Dataset(tokens).take(range(1000)).to_pydict()["tokens"] for token in row)
+    assert served(built(tokens, rank, epochs=1, **options) for rank in range(2)) == whole
+    ranks = [built(tokens, rank, epochs=1, **options) for rank in range(2)]
+    steps = [iter(rank) for rank in ranks]
+    begun = [[next(step) for _ in range(5)] for step in steps]
+    assert ranks[0].state_dict() == ranks[1].state_dict()
+    for world in (1, 2, 3):
+        others = [built(tokens, rank, world=world, epochs=1, **options) for rank in range(world)]
+        for other in others:
+            other.load_state_dict(ranks[0].state_dict())
+        rest = [list(other) for other in others]
+        assert len(set(map(len, rest))) == 1
+        assert served([*begun, *rest]) == whole
+    for wrong, words in (({"truncate": True}, "overflow='truncate'"), ({"column": "three"}, "three")):
+        with pytest.raises(ValueError, match=words):
+            built(tokens, **{**options, **wrong})
 
 
 def test_rows_that_are_too_long_are_refused_or_cut_and_what_is_no_token_is_refused(tokens: str) -> None:
