@@ -7,13 +7,14 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, GenericByteArray, GenericByteViewArray, NullArray,
-    OffsetSizeTrait, PrimitiveArray, UInt32Array, downcast_primitive, downcast_primitive_array,
+    Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, GenericByteArray,
+    GenericStringArray, GenericStringBuilder, NullArray, OffsetSizeTrait, PrimitiveArray, StringViewArray, UInt32Array,
+    downcast_primitive, downcast_primitive_array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
-    ArrowNativeType, BinaryType, BinaryViewType, ByteArrayType, ByteViewType, DataType, IntervalDayTime,
-    IntervalMonthDayNano, IntervalUnit, LargeBinaryType, LargeUtf8Type, StringViewType, Utf8Type, i256,
+    ArrowNativeType, BinaryType, ByteArrayType, DataType, IntervalDayTime, IntervalMonthDayNano, IntervalUnit,
+    LargeBinaryType, i256,
 };
 use arrow::error::ArrowError;
 
@@ -41,18 +42,18 @@ pub(super) fn copy<P: Picks>(
         Decimal256(_, _) => fixed::<i256, P>(arrays, runs),
         Interval(IntervalUnit::DayTime) => fixed::<IntervalDayTime, P>(arrays, runs),
         Interval(IntervalUnit::MonthDayNano) => fixed::<IntervalMonthDayNano, P>(arrays, runs),
-        Utf8 => bytes::<Utf8Type, P>(arrays, runs),
+        Utf8 => strings::<i32, P>(arrays, runs),
         Binary => bytes::<BinaryType, P>(arrays, runs),
-        LargeUtf8 => bytes::<LargeUtf8Type, P>(arrays, runs),
+        LargeUtf8 => strings::<i64, P>(arrays, runs),
         LargeBinary => bytes::<LargeBinaryType, P>(arrays, runs),
         Utf8View => match wanted {
-            Utf8 => spelled_out::<StringViewType, Utf8Type, P>(arrays, runs),
-            LargeUtf8 => spelled_out::<StringViewType, LargeUtf8Type, P>(arrays, runs),
+            Utf8 => strings_shown::<i32, P>(arrays, runs),
+            LargeUtf8 => strings_shown::<i64, P>(arrays, runs),
             _ => by_arrow(arrays, runs),
         },
         BinaryView => match wanted {
-            Binary => spelled_out::<BinaryViewType, BinaryType, P>(arrays, runs),
-            LargeBinary => spelled_out::<BinaryViewType, LargeBinaryType, P>(arrays, runs),
+            Binary => bytes_shown::<BinaryType, P>(arrays, runs),
+            LargeBinary => bytes_shown::<LargeBinaryType, P>(arrays, runs),
             _ => by_arrow(arrays, runs),
         },
         Boolean => Ok(booleans(arrays, runs)),
@@ -133,15 +134,12 @@ fn bytes<T: ByteArrayType, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Resul
     runs.iter().map(copied).collect()
 }
 
-fn spelled_out<V: ByteViewType, T: ByteArrayType, P: Picks>(
-    arrays: &[&dyn Array],
-    runs: &[P],
-) -> Result<Vec<ArrayRef>, ArrowError> {
-    let arrays_of_type: Vec<&GenericByteViewArray<V>> = arrays.iter().map(|array| array.as_byte_view::<V>()).collect();
+fn bytes_shown<T: ByteArrayType, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
+    let arrays_of_type: Vec<&BinaryViewArray> = arrays.iter().map(|array| array.as_binary_view()).collect();
     let span = |(source, row): (usize, usize)| -> &[u8] {
         let array = arrays_of_type[source];
         // A null may have any view, and is written as no bytes.
-        if array.is_valid(row) { array.value(row).as_ref() } else { &[] }
+        if array.is_valid(row) { array.value(row) } else { &[] }
     };
     let copied = |run: &P| {
         let spans: Vec<&[u8]> = run.rows().map(span).collect();
@@ -149,6 +147,28 @@ fn spelled_out<V: ByteViewType, T: ByteArrayType, P: Picks>(
         byte_array::<T>(&spans, ends, nulls(arrays, run))
     };
     runs.iter().map(copied).collect()
+}
+
+fn strings<O: OffsetSizeTrait, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
+    let sources: Vec<&GenericStringArray<O>> = arrays.iter().map(|array| array.as_string::<O>()).collect();
+    let value = |(source, row): (usize, usize)| sources[source].is_valid(row).then(|| sources[source].value(row));
+    runs.iter().map(|run| string_array::<O>(run.rows().map(value).collect())).collect()
+}
+
+fn strings_shown<O: OffsetSizeTrait, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
+    let sources: Vec<&StringViewArray> = arrays.iter().map(|array| array.as_string_view()).collect();
+    let value = |(source, row): (usize, usize)| sources[source].is_valid(row).then(|| sources[source].value(row));
+    runs.iter().map(|run| string_array::<O>(run.rows().map(value).collect())).collect()
+}
+
+/// The strings one after the other. They come from arrays, so a builder need not look again whether they are UTF-8,
+/// which takes as long as copying them, and several times as long where they are not ASCII.
+fn string_array<O: OffsetSizeTrait>(values: Vec<Option<&str>>) -> Result<ArrayRef, ArrowError> {
+    let total = values.iter().flatten().map(|value| value.len()).sum();
+    O::from_usize(total).ok_or(ArrowError::OffsetOverflowError(total))?;
+    let mut builder = GenericStringBuilder::<O>::with_capacity(values.len(), total);
+    values.into_iter().for_each(|value| builder.append_option(value));
+    Ok(Arc::new(builder.finish()))
 }
 
 fn byte_array<T: ByteArrayType>(
@@ -221,4 +241,21 @@ pub(super) fn nulls<P: Picks>(arrays: &[&dyn Array], run: &P) -> Option<NullBuff
     }
     let nulls: Vec<Option<&BooleanBuffer>> = arrays.iter().map(|array| array.nulls().map(NullBuffer::inner)).collect();
     Some(NullBuffer::new(run.bits_of(&nulls))).filter(|nulls| nulls.null_count() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_null_string_is_written_as_no_bytes_whatever_lies_behind_it() {
+        let nulls = NullBuffer::from(vec![true, false, true]);
+        let (offsets, _, _) = arrow::array::StringArray::from(vec!["ä", "bcd", ""]).into_parts();
+        let hidden = arrow::array::StringArray::try_new(offsets, Buffer::from("äbcd".as_bytes()), Some(nulls)).unwrap();
+        let rows: &[u32] = &[1, 0, 2, 1, 0];
+        let copied = copy(&[&hidden], &[rows], &DataType::Utf8).unwrap();
+        let copied = copied[0].as_string::<i32>();
+        assert_eq!(copied.iter().collect::<Vec<_>>(), [None, Some("ä"), Some(""), None, Some("ä")]);
+        assert_eq!((copied.value_data(), copied.value_offsets()), ("ää".as_bytes(), &[0, 0, 2, 2, 2, 4][..]));
+    }
 }
