@@ -59,9 +59,12 @@ impl Settings {
     }
 }
 
-/// Bytes of buffers that may lie unused, and no more than the largest row group has: while one is decoded, what it
-/// needs of them is in use.
+/// Bytes of buffers that may lie unused, and no more than the largest row group has, or a small part of the memory:
+/// while one is decoded, what it needs of them is in use.
 const MOST_IDLE: u64 = 64 << 20;
+/// See [`MOST_IDLE`]. A thread that decodes small row groups needs some megabytes at most.
+const IDLE: u64 = 4 << 20;
+const IDLE_PART: u64 = 32;
 
 /// Segments whose batches may have come back from the consumer and wait to be filled again.
 const BATCHES_IDLE: u64 = 2;
@@ -145,11 +148,13 @@ impl Engine {
         walk: Box<dyn Walk>,
         settings: &Settings,
     ) -> Result<Self> {
-        let (sizes, form) = (units.due_sizes(), units.form().clone());
+        let sizes = units.due_sizes();
         let lookahead = Lookahead::new(&units, settings.memory, settings.threads, settings.read_concurrency);
-        let mut plan = Plan::new(&sizes, settings.memory - lookahead.reserve(), settings.batch_rows, settings.seed);
+        let memory = settings.memory - lookahead.reserve();
+        let mut plan = Plan::new(&sizes, memory, settings.batch_rows, settings.seed).with_cutting(units.cutting());
         plan.set_aside(units.places_bytes());
-        let most_idle = MOST_IDLE.min(plan.largest()) as usize;
+        let small = (IDLE * settings.threads.max(1) as u64).min(settings.memory / IDLE_PART);
+        let most_idle = MOST_IDLE.min(plan.largest().max(small)) as usize;
         let batches_idle = MOST_IDLE.min(plan.segment_bytes().saturating_mul(BATCHES_IDLE)) as usize;
         let table = RowTable::of(&units).map(Arc::new);
         let driver = Driver::new(plan, walk, Near::with(table.clone())).with_packing(units.packing());
@@ -167,8 +172,7 @@ impl Engine {
             crew: (settings.threads > 1).then(|| Arc::new(Crew::new(WORTH_HELP, wake(Weak::clone(me))))),
             me: Weak::clone(me),
             inline: settings.threads == 0,
-            // Pieces of rows are cut in columns.
-            layout: if units.packing().is_some() { None } else { Layout::of(&form.decoded, &form.served) },
+            layout: units.layout(),
             table,
             units,
             faults,

@@ -31,6 +31,7 @@ use self::tuning::{LARGE, Ratio, Tuned};
 use super::cuts::{Cut, CutList};
 use super::groups::UnitSize;
 use super::slot_list::{self, SlotList};
+use rowdex_rows::Cutting;
 
 #[derive(Debug)]
 struct Tracked {
@@ -97,6 +98,8 @@ pub(crate) struct Plan {
     /// Units with rows, and the rows of the largest.
     with_rows: f64,
     most_rows: f64,
+    /// How rows that are kept are cut.
+    cutting: Cutting,
     /// One of the plan's rows stands for so many.
     scale: f64,
     /// Bytes of what is known of the rows that are looked ahead at.
@@ -174,6 +177,7 @@ impl Plan {
             fixed: 0.0,
             with_rows: sizes.iter().filter(|size| size.rows > 0).count() as f64,
             most_rows: sizes.iter().map(|size| size.rows).max().unwrap_or(0) as f64,
+            cutting: Cutting::Packed,
             scale: 1.0,
             listing: 0,
             most_listed: 0,
@@ -189,6 +193,13 @@ impl Plan {
         };
         plan.set_scale(1);
         plan
+    }
+
+    /// The same of rows that are cut like this.
+    pub(crate) fn with_cutting(mut self, cutting: Cutting) -> Self {
+        self.cutting = cutting;
+        self.tune();
+        self
     }
 
     /// Says that each row of each unit stands for so many, before there is any.
@@ -417,6 +428,7 @@ impl Plan {
         };
         let state = &mut self.units[unit as usize];
         let bytes_of = state.size.bytes as f64 * self.kept.value / (state.size.rows as f64).max(1.0);
+        let bytes_of = if keep { self.cutting.beside(bytes_of) } else { bytes_of };
         let (mut rows, mut taken) = (0usize, 0usize);
         for mark in &state.marks {
             let Some(segment) = self.ahead.get_mut(mark.segment.wrapping_sub(first) as usize) else { break };

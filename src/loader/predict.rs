@@ -105,7 +105,7 @@ fn simulate(
         _ => None,
     };
     let Some(orders) = orders else {
-        let mut plan = Plan::new(&sizes, memory, batch, first.orders().fingerprint());
+        let mut plan = Plan::new(&sizes, memory, batch, first.orders().fingerprint()).with_cutting(units.cutting());
         plan.set_aside(places);
         let run = Simulation { units, sizes: &sizes, scale: 1, memory, threads };
         return run.of(plan, samplers, |row| units.locate(row));
@@ -125,7 +125,7 @@ fn simulate(
         let start = ends.get(unit)? - scaled.get(unit)?.rows;
         Some((unit as u32, (row - start) as u32))
     };
-    let mut plan = Plan::new(&scaled, memory / scale, batch, orders.fingerprint());
+    let mut plan = Plan::new(&scaled, memory / scale, batch, orders.fingerprint()).with_cutting(units.cutting());
     plan.set_scale(scale);
     plan.set_aside(places / scale);
     let run = Simulation { units, sizes: &scaled, scale, memory: memory / scale, threads };

@@ -102,12 +102,8 @@ pub(crate) fn route(facts: &Facts) -> Route {
 }
 
 impl Facts {
-    /// Whether values are so long that finding each on its own costs little beside copying it.
     fn has_long_values(&self) -> bool {
-        /// Four cache lines, the first of which is waited for.
-        const LONG: u64 = 256;
-        let values = self.size.rows.saturating_mul(self.columns as u64);
-        self.size.bytes >= values.max(1).saturating_mul(LONG)
+        has_long_values(self.size, self.columns)
     }
 
     /// Whether rows are packed: if values are narrow and rows are picked from anywhere. Rows that follow each other are
@@ -130,6 +126,13 @@ impl Facts {
             Alone::Read => few || !most,
         }
     }
+}
+
+/// Whether the values of so many columns are so long that finding each on its own costs little beside copying it.
+pub(crate) fn has_long_values(size: UnitSize, columns: usize) -> bool {
+    /// Four cache lines, the first of which is waited for.
+    const LONG: u64 = 256;
+    size.bytes >= size.rows.saturating_mul(columns as u64).max(1).saturating_mul(LONG)
 }
 
 /// Whether to read only the due rows of a unit, rather than all and then pick.

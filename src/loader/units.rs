@@ -12,10 +12,12 @@ use arrow::array::RecordBatch;
 
 use super::groups::{Fetch, Groups, LongValues, Reads, RowForm, Unit, UnitSize};
 use super::packing::Packing;
+use super::route::has_long_values;
 use crate::dataset::{Prefetch, RunPart, Slots};
 use rowdex_base::error::Result;
 use rowdex_order::sampler::DistributedSampler;
 use rowdex_parquet::{RowSink, WholeBatch};
+use rowdex_rows::{Cutting, Layout};
 
 /// Decoded bytes of a unit, at most: the cost of a unit is small beside that of its bytes.
 const UNIT_BYTES: u64 = 1 << 20;
@@ -110,6 +112,25 @@ impl Units {
     /// In which form their rows come.
     pub(crate) fn form(&self) -> &RowForm {
         &self.form
+    }
+
+    /// How rows are packed, if their columns can be. Pieces of rows are cut in columns.
+    pub(crate) fn layout(&self) -> Option<Arc<Layout>> {
+        if self.packing.is_some() { None } else { Layout::of(&self.form.decoded, &self.form.served) }
+    }
+
+    /// How rows that wait are cut into pieces, as most of them are.
+    pub(crate) fn cutting(&self) -> Cutting {
+        let all = self.sizes().into_iter().fold(UnitSize::default(), |sum, size| UnitSize {
+            rows: sum.rows.saturating_add(size.rows),
+            bytes: sum.bytes.saturating_add(size.bytes),
+            cost: 0,
+        });
+        let has_long_values = has_long_values(all, self.form.decoded.fields().len());
+        match self.layout().is_some() && !has_long_values {
+            true => Cutting::Packed,
+            false => Cutting::of(&self.form.decoded, has_long_values),
+        }
     }
 
     /// What is known of a unit.

@@ -12,7 +12,7 @@ use super::{take, uncopied};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Bytes of a row that is pointed at.
-const POINTER: u64 = size_of::<u32>() as u64;
+pub(super) const POINTER: u64 = size_of::<u32>() as u64;
 
 /// Rows in memory, column by column or packed row by row: all of what they lie in, or some of it in an order of their
 /// own. The first of them are taken off until none is left; clones share the memory.

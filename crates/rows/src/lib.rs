@@ -39,7 +39,7 @@ pub use memory::{ChunkBytes, Footprint, bytes_of, bytes_of_part, bytes_shown, sh
 pub use packed::{Layout, Packed, Packer};
 pub use picker::{Picked, Picker, Way};
 pub use picks::Place;
-pub use pieces::{FEWEST_PACKED, LEAST_PIECE, PACKED_PIECE, PIECES};
+pub use pieces::{Cutting, PIECES};
 pub use sequences::{Between, NO_LABEL, PackLayout, Room, Sequences, Sequencing, Then};
 pub use tokens::{Cutter, Numbers, Part, Tokens, listed, to_lists};
 pub use views::{compact, compact_pieces, compact_sparse, detach, forget_unseen, view_bytes};

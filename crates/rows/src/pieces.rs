@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 
-use super::held::Held;
+use super::held::{Held, POINTER};
 use super::memory::{Footprint, bytes_of};
 use super::packed::{Layout, Packed};
 use super::picks::Place;
@@ -17,16 +17,57 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Rows are cut into at most this many pieces.
 pub const PIECES: usize = 64;
-/// Fewer rows are not worth a piece: their arrays' headers would take more memory than freeing them early saves.
-pub const LEAST_PIECE: usize = 32;
+/// Fewer rows that are packed are not worth a piece: its headers would take more memory than freeing them early saves.
+const LEAST_PIECE: usize = 32;
 /// Bytes of a piece of rows that are packed, and how many there are even if they have fewer. Pieces are large enough
 /// for maps of their own, if that leaves some: smaller ones would lie between what comes and goes while row groups are
 /// decoded, and keep its memory from being given back.
-pub const PACKED_PIECE: usize = 128 << 10;
+const PACKED_PIECE: usize = 128 << 10;
 /// See [`PACKED_PIECE`].
-pub const FEWEST_PACKED: usize = 32;
+const FEWEST_PACKED: usize = 32;
 /// Bytes of a piece, and of each array in it, besides values.
 const HEADER: u64 = 256;
+
+/// How rows that wait are cut into pieces, for who reckons beforehand what they take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cutting {
+    /// Rows that are packed.
+    Packed,
+    /// Rows in columns of long values, whose pieces have so many bytes of headers.
+    Long(u64),
+    /// The same of short ones.
+    Short(u64),
+}
+
+impl Cutting {
+    /// How rows of these columns are cut, unless they are packed.
+    pub fn of(schema: &Schema, has_long_values: bool) -> Self {
+        if has_long_values { Self::Long(headers(schema)) } else { Self::Short(headers(schema)) }
+    }
+
+    /// What rows of so many bytes take when they wait out of a unit that stays: they are pointed at, or copied.
+    pub fn beside(self, row: f64) -> f64 {
+        match self {
+            Self::Packed | Self::Long(_) => POINTER as f64,
+            Self::Short(_) => row,
+        }
+    }
+
+    /// The part of rows that wait which is in memory and was used already, in an extraction of so many bytes of rows of
+    /// so many bytes. Rows wait in the half of an extraction on average, and half a piece of them was used.
+    pub fn used(self, extraction: f64, row: f64) -> f64 {
+        let (pieces, least) = match self {
+            Self::Packed => {
+                let pieces = (extraction / PACKED_PIECE as f64).clamp(FEWEST_PACKED as f64, PIECES as f64);
+                (pieces, LEAST_PIECE as f64)
+            }
+            Self::Long(headers) | Self::Short(headers) => {
+                (best_number(extraction, headers).clamp(1.0, PIECES as f64), 1.0)
+            }
+        };
+        (least * row / extraction.max(row)).max(1.0 / pieces)
+    }
+}
 
 impl Held {
     /// The rows of a batch at these slots, in that order, in at most so many pieces. They keep nothing else alive.
@@ -84,30 +125,69 @@ impl Held {
 /// Packs so many rows in pieces.
 pub(super) fn placer(layout: Arc<Layout>, rows: usize) -> Placer {
     let pieces = PIECES.min((rows * layout.row_bytes() / PACKED_PIECE).max(FEWEST_PACKED));
-    Placer::new(layout, rows, rows_of_piece(rows, pieces))
+    Placer::new(layout, rows, rows.div_ceil(pieces).max(LEAST_PIECE))
 }
 
 /// Bytes of the headers of a piece's arrays.
-fn headers(batch: &RecordBatch) -> u64 {
-    HEADER * (1 + batch.schema_ref().flattened_fields().len() as u64)
+fn headers(schema: &Schema) -> u64 {
+    HEADER * (1 + schema.flattened_fields().len() as u64)
 }
 
-/// Into how many pieces so many rows of these batches are cut, `most` at most. Each piece has headers, and half a piece
-/// on average is in memory that was used already; the number makes the sum of both least.
+/// Into how many pieces so many bytes of rows are best cut. Each piece has headers, and half a piece on average is in
+/// memory that was used already; the number makes the sum of both least.
+fn best_number(bytes: f64, headers: u64) -> f64 {
+    (bytes / (2 * headers) as f64).sqrt()
+}
+
+/// Into how many pieces so many rows of these batches are cut, `most` at most.
 fn number_of(batches: &[RecordBatch], rows: usize, most: usize) -> usize {
     let Some(largest) = batches.iter().max_by_key(|batch| batch.num_rows()) else { return 1 };
     let row = bytes_of(largest) as f64 / largest.num_rows().max(1) as f64;
-    let pieces = (rows as f64 * row / (2 * headers(largest)) as f64).sqrt() as usize;
-    pieces.clamp(1, most.max(1))
-}
-
-/// How many rows each of at most so many pieces has.
-fn rows_of_piece(count: usize, pieces: usize) -> usize {
-    count.div_ceil(pieces.max(1)).max(LEAST_PIECE)
+    (best_number(rows as f64 * row, headers(largest.schema_ref())) as usize).clamp(1, most.max(1))
 }
 
 /// So many rows in at most so many pieces, each of which `copy` makes of a range of them.
 fn cut(count: usize, pieces: usize, copy: impl Fn(Range<usize>) -> Result<RecordBatch>) -> Result<Vec<RecordBatch>> {
-    let piece = rows_of_piece(count, pieces);
+    let piece = count.div_ceil(pieces.max(1)).max(1);
     (0..count).step_by(piece).map(|start| copy(start..count.min(start + piece))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int32Array, StringArray};
+
+    use super::*;
+
+    fn batch(rows: usize, length: usize) -> RecordBatch {
+        let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..rows).map(|_| "x".repeat(length))));
+        let numbers: ArrayRef = Arc::new(Int32Array::from_iter_values(0..rows as i32));
+        RecordBatch::try_from_iter([("text", texts), ("number", numbers)]).unwrap()
+    }
+
+    #[test]
+    fn long_rows_are_cut_finely_and_short_ones_are_not_cut_for_nothing() {
+        let pieces = |rows: usize, length| {
+            let slots: Vec<u32> = (0..rows as u32).rev().collect();
+            Held::copied(&batch(rows, length), &slots, PIECES).unwrap()
+        };
+        let long = pieces(30, 20_000);
+        assert!(long.len() >= 15 && long.iter().all(|piece| piece.num_rows() <= 2), "{}", long.len());
+        assert_eq!(pieces(30, 10).len(), 1);
+        assert_eq!(pieces(1, 1 << 20).len(), 1);
+        assert!(pieces(0, 0).is_empty());
+    }
+
+    #[test]
+    fn what_is_reckoned_to_be_used_already_is_what_is() {
+        let (rows, length) = (1_000, 2_000);
+        let found = batch(rows, length);
+        let row = bytes_of(&found) as f64 / rows as f64;
+        let slots: Vec<u32> = (0..rows as u32).collect();
+        let pieces = Held::copied(&found, &slots, PIECES).unwrap();
+        let real = pieces[0].num_rows() as f64 / rows as f64;
+        let told = Cutting::of(&found.schema(), true).used(row * rows as f64, row);
+        assert!((real / told - 1.0).abs() < 0.1, "{real} and {told}");
+    }
 }

@@ -3,6 +3,20 @@ use rowdex_order::{Global, Order, Sequential};
 
 /// Decodes of each epoch, of a run over units of these sizes.
 fn decodes(sizes: &[UnitSize], memory: u64, orders: &dyn Order, batch: u64, epochs: u64) -> (Vec<f64>, u64) {
+    let run = run(Plan::new(sizes, memory, batch, 1), sizes, orders, batch, epochs);
+    (run.decodes, run.peak)
+}
+
+/// What came of a run.
+struct Run {
+    /// Decodes of each epoch, as a part of all units.
+    decodes: Vec<f64>,
+    /// Extractions of all epochs.
+    extractions: usize,
+    peak: u64,
+}
+
+fn run(mut plan: Plan, sizes: &[UnitSize], orders: &dyn Order, batch: u64, epochs: u64) -> Run {
     let mut starts = vec![0u64];
     for size in sizes {
         starts.push(starts[starts.len() - 1] + size.rows);
@@ -11,8 +25,7 @@ fn decodes(sizes: &[UnitSize], memory: u64, orders: &dyn Order, batch: u64, epoc
         let unit = starts.partition_point(|start| *start <= row) - 1;
         (unit as u32, (row - starts[unit]) as u32)
     };
-    let mut plan = Plan::new(sizes, memory, batch, 1);
-    let (mut counts, mut at, mut served, mut decodes) = (Vec::new(), 0, 0, 0);
+    let (mut counts, mut at, mut served, mut decodes, mut extractions) = (Vec::new(), 0, 0, 0, 0);
     let (len, mut epoch) = (orders.len(), 0);
     let mut order = orders.epoch(0).unwrap();
     loop {
@@ -28,7 +41,7 @@ fn decodes(sizes: &[UnitSize], memory: u64, orders: &dyn Order, batch: u64, epoc
                     order = orders.epoch(epoch).unwrap();
                 }
             }
-            Next::Extract(extract) => decodes += u32::from(extract.decode),
+            Next::Extract(extract) => (decodes, extractions) = (decodes + u32::from(extract.decode), extractions + 1),
             Next::Segment(segment) => {
                 served += segment.parts.iter().map(|(_, rows)| u64::from(*rows)).sum::<u64>();
                 if served == len {
@@ -36,7 +49,7 @@ fn decodes(sizes: &[UnitSize], memory: u64, orders: &dyn Order, batch: u64, epoc
                     (served, decodes) = (0, 0);
                 }
             }
-            Next::End => return (counts, plan.peak()),
+            Next::End => return Run { decodes: counts, extractions, peak: plan.peak() },
         }
     }
 }
@@ -66,6 +79,36 @@ fn a_group_is_decoded_every_two_memories_under_a_global_order() {
         assert!(epochs[0] <= ideal * 1.1 + 1.15, "{part}: {epochs:?}");
         assert!(peak as f64 <= memory as f64 * 1.1, "{part}: {peak} of {memory}");
     }
+}
+
+#[test]
+fn long_rows_of_small_units_are_kept_as_long_as_those_of_large_ones() {
+    const ROW: u64 = 20_000;
+    let sizes = vec![UnitSize { rows: 100, bytes: 100 * ROW, cost: 100 * ROW }; 160];
+    let orders = Global::new(16_000, 1).unwrap();
+    for (part, ideal) in [(0.2, 2.5), (0.4, 1.25)] {
+        let memory = (bytes(&sizes) * part) as u64;
+        let plan = Plan::new(&sizes, memory, 8, 1).with_cutting(Cutting::Long(1280));
+        let Run { decodes, peak, .. } = run(plan, &sizes, &orders, 8, 4);
+        assert!((ideal * 0.99..ideal * 1.15 + 0.1).contains(&decodes[2]), "{part}: {decodes:?}");
+        assert!(peak as f64 <= memory as f64 * 1.1, "{part}: {peak} of {memory}");
+    }
+}
+
+#[test]
+fn rows_of_units_that_stay_are_asked_for_many_at_a_time() {
+    const ROW: u64 = 2_670;
+    let sizes = vec![UnitSize { rows: 1_000, bytes: 1_000 * ROW, cost: 1_000 * ROW }; 100];
+    let memory = bytes(&sizes) as u64 / 10 * 11;
+    let run = |cutting| {
+        let plan = Plan::new(&sizes, memory, 256, 1).with_cutting(cutting);
+        run(plan, &sizes, &Global::new(100_000, 1).unwrap(), 256, 3)
+    };
+    let (pointed_at, copied) = (run(Cutting::Long(1792)), run(Cutting::Short(1792)));
+    assert_eq!((&pointed_at.decodes, &copied.decodes), (&vec![1.0, 0.0, 0.0], &vec![1.0, 0.0, 0.0]));
+    assert!(pointed_at.extractions < 300_000 / 100, "{}", pointed_at.extractions);
+    assert!(copied.extractions > pointed_at.extractions * 10, "rows that are copied take memory");
+    assert!(pointed_at.peak <= memory, "{} of {memory}", pointed_at.peak);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! How the memory is dealt out: to rows on the carousel, to units that stay, to batches, and to what is known of rows.
 
 use super::{FREE, MADE, MARK, PICKED, Plan};
-use rowdex_rows::{FEWEST_PACKED, LEAST_PIECE, PACKED_PIECE, PIECES};
 
 /// No segment is larger than this, so that its rows, and the batches made of them, are still in a core's cache.
 const SEGMENT_BYTES: f64 = (1 << 20) as f64;
@@ -11,6 +10,11 @@ const SEGMENTS: f64 = 128.0;
 const UNDER_WAY: f64 = 3.0;
 /// Of segments that are a larger part of the memory than this, only one may wait.
 pub(super) const LARGE: f64 = 12.0;
+/// Rows of units that stay and are asked for at once take at most this part of the memory.
+const SHORT_PART: f64 = 64.0;
+/// Their order is walked before the first of them is got, which takes some milliseconds.
+const SHORT_WALK: f64 = (1 << 18) as f64;
+
 /// How far estimates are off.
 #[derive(Debug)]
 pub(super) struct Ratio {
@@ -74,20 +78,24 @@ impl Plan {
         let segment = segment_of(self.memory, batch);
         let marks = (self.with_rows / segment_of(self.memory * self.scale, batch * self.scale)).min(1.0);
         let listed = self.slot * self.listed.value + MARK * marks;
-        // Long enough that picking rows out of a unit is not all overhead, and a small part of the memory.
-        let short = (1024.0 * self.units.len() as f64).min(largest / 2.0 / row).max(segment);
+        // What rows that wait take beside a unit that stays, and what is known of them.
+        let beside = self.cutting.beside(row) + listed;
+        // Long enough that picking rows out of a unit is not all overhead, a small part of the memory, and a moment's
+        // walk.
+        let most = (self.memory / SHORT_PART / beside).min(SHORT_WALK / self.scale).max(largest / 2.0 / row);
+        let short = (1024.0 * self.units.len() as f64).min(most).max(segment);
         let made = segment * (row + MADE);
         let under_way = UNDER_WAY.min(1.0 + self.memory / (made * 8.0));
         let memory = (self.memory - self.fixed).max(self.memory / 2.0);
         let free = (memory - under_way * made).max(memory / 4.0);
         let tuned = Tuned { horizon: rows, short, stay: 1.0, carousel: memory, segment, row, lists: short * listed };
-        self.tuned = if all + short * (row + listed) <= memory + largest {
+        self.tuned = if all + short * beside <= memory + largest {
             tuned
         } else {
             let spare = FREE as f64 / self.scale;
-            let stay = staying(all, free - short * row, row, (listed - spare / rows).max(0.0));
+            let stay = staying(all, free - short * (beside - listed), row, (listed - spare / rows).max(0.0));
             let share = (1.0 - stay).max(1e-9);
-            let rest = free - if stay > 0.0 { stay * (all + short * row) } else { 0.0 };
+            let rest = free - if stay > 0.0 { stay * (all + short * (beside - listed)) } else { 0.0 };
             // Of each row of the horizon, what is held of it and what is known of it, on average.
             let (held, known) = (share * row / 2.0, (1.0 + stay) * listed / 2.0);
             // What it takes to get rows out of the largest unit, if that is more than the unit itself.
@@ -96,10 +104,8 @@ impl Plan {
             let reach = counted.min((rest + spare + largest) / (held + known + picked));
             let carousel = reach * held;
             let extraction = 2.0 * carousel * self.scale / (self.with_rows * share).max(1.0);
-            let pieces = (extraction / PACKED_PIECE as f64).clamp(FEWEST_PACKED as f64, PIECES as f64);
-            // Half a piece of each unit is held that is consumed already.
-            let halves = self.units.len() as f64 * share * LEAST_PIECE as f64 / 2.0 * row;
-            let carousel = (carousel / (1.0 + 1.0 / pieces)).min((carousel - halves).max(carousel / 2.0));
+            let used = self.cutting.used(extraction, row).min(1.0);
+            let carousel = carousel / (1.0 + used);
             let horizon = (2.0 * carousel / (row * share)).min(rows).max(1.0);
             Tuned { horizon, stay, carousel, lists: horizon * known, ..tuned }
         };

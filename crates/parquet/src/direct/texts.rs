@@ -118,6 +118,23 @@ fn spell_out(references: &mut Hybrid, count: usize, all: &mut Vec<u32>) -> Resul
     })
 }
 
+/// Adds values to `data`, which has room for the `length` bytes of all and of a short one behind them: each with the
+/// bytes that it is in, where it begins in these, and its length.
+fn append<'a>(data: &mut Vec<u8>, length: usize, count: usize, values: impl Iterator<Item = (&'a [u8], usize, usize)>) {
+    if length > SHORT * count {
+        // What is written need not be cleared before.
+        values.for_each(|(from, at, length)| data.extend_from_slice(from.get(at..at + length).unwrap_or_default()));
+        return;
+    }
+    let mut begin = data.len();
+    data.resize(begin + length + SHORT, 0);
+    for (from, at, length) in values {
+        copy(from, at, length, data, begin);
+        begin += length;
+    }
+    data.truncate(begin);
+}
+
 /// Copies a value to `start` of `to`, which has room behind it.
 fn copy(from: &[u8], at: usize, length: usize, to: &mut [u8], start: usize) {
     if length <= SHORT
@@ -203,16 +220,13 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
                 let length = push_lengths(offsets, start, lengths)?;
                 let passed = bytes.len() - rest.len();
                 make_room(data, length, count, expected);
-                data.resize(start + length + SHORT, 0);
                 let (mut at, mut begin) = (0, start);
-                for end in &offsets[first..] {
-                    let end = end.as_usize();
-                    at += 4;
-                    copy(bytes, at, end - begin, data, begin);
-                    at += end - begin;
-                    begin = end;
-                }
-                data.truncate(start + length);
+                let values = offsets[first..].iter().map(|end| {
+                    let length = end.as_usize() - begin;
+                    (at, begin) = (at + 4 + length, end.as_usize());
+                    (&bytes[..], at - length, length)
+                });
+                append(data, length, count, values);
                 let _ = bytes.split_to(passed);
             }
             Page::Lengths { lengths, next, bytes } => {
@@ -237,13 +251,8 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
                         .with_hint("allow more memory, ask for fewer columns, or write smaller row groups"));
                 }
                 make_room(data, length, count, expected);
-                data.resize(start + length + SHORT, 0);
-                let mut begin = start;
-                for (place, length) in kept.iter().filter_map(|reference| values.get(*reference as usize)) {
-                    copy(bytes, *place as usize, *length as usize, data, begin);
-                    begin += *length as usize;
-                }
-                data.truncate(start + length);
+                let found = kept.iter().filter_map(|reference| values.get(*reference as usize));
+                append(data, length, count, found.map(|value| (&bytes[..], value.0 as usize, value.1 as usize)));
             }
         }
         Ok(())
