@@ -8,10 +8,13 @@ small enough for a machine of 16 GiB, and large enough that nothing of them stay
     parallel  two lists of the same length, 200 to 1,500, and a dictionary column, zstd, 2,500 rows a row group
     small     4 narrow columns, 100 rows a row group
     mixed     5 narrow columns, row groups of 1, 50,000, 300, 200,000 and 7 rows in turn
+    text      crawled text: strings of 0.1 to 20 KB, an id, a URL, a language with nulls, two numbers; zstd, 1,000 rows
+    hub_images  as the hub's library writes images: a struct of the bytes of a JPEG and a path, a label; snappy, 100 rows
 """
 
 from __future__ import annotations
 
+import io
 import pathlib
 import sys
 from collections.abc import Iterator
@@ -101,6 +104,46 @@ def mixed(random: Generator) -> Iterator[pa.Table]:
             first += rows
 
 
+def text(random: Generator) -> Iterator[pa.Table]:
+    drawn = random.integers(97, 123, (30_000, 12), dtype=np.uint8)
+    # Words that are used often are short.
+    known = [row[: 2 + min(10, rank // 40)].tobytes().decode() for rank, row in enumerate(drawn)]
+    rows = 1_000
+    for group in range(100):
+        sizes = np.clip(random.lognormal(7.4, 0.95, rows), 100, 20_000)
+        ids = np.minimum(random.zipf(1.25, int(sizes.sum() / 4)), len(known)) - 1
+        stream = " ".join([known[word] for word in ids])
+        ends = np.cumsum(sizes).astype(np.int64)
+        texts = [stream[end - int(size) : end] for end, size in zip(ends, sizes)]
+        languages = ["en", "de", "fr", "es", "zh", None]
+        yield pa.table(
+            {
+                "text": pa.array(texts, pa.string()),
+                "id": pa.array([f"<urn:uuid:{random.bytes(16).hex()}>" for _ in range(rows)]),
+                "url": pa.array([f"https://{known[w]}.example.org/{known[-w]}/{w}" for w in random.integers(40, 30_000, rows)]),
+                "language": pa.array([languages[k] for k in random.integers(0, len(languages), rows)]),
+                "language_score": random.random(rows),
+                "token_count": pa.array((sizes / 4).astype(np.int64)),
+            }
+        )
+
+
+def hub_images(random: Generator) -> Iterator[pa.Table]:
+    from PIL import Image
+
+    rows = 100
+    for group in range(160):
+        pictures = []
+        for row in range(rows):
+            side = int(random.integers(200, 420))
+            rough = Image.fromarray(random.integers(0, 256, (24, 24, 3), dtype=np.uint8))
+            kept = io.BytesIO()
+            rough.resize((side, side), Image.Resampling.BICUBIC).save(kept, "JPEG", quality=int(random.integers(75, 96)))
+            pictures.append({"bytes": kept.getvalue(), "path": f"{group * rows + row:08}.jpg"})
+        image = pa.array(pictures, pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
+        yield pa.table({"image": image, "label": pa.array(random.integers(0, 1_000, rows))})
+
+
 # What makes the row groups, how many of them a file has, and the codec.
 SHAPES = {
     "wide": (wide, 5, "snappy"),
@@ -108,6 +151,8 @@ SHAPES = {
     "parallel": (parallel, 12, "zstd"),
     "small": (small, 1_000, "snappy"),
     "mixed": (mixed, 10, "snappy"),
+    "text": (text, 50, "zstd"),
+    "hub_images": (hub_images, 80, "snappy"),
 }
 
 
