@@ -9,7 +9,7 @@ small enough for a machine of 16 GiB, and large enough that nothing of them stay
     small     4 narrow columns, 100 rows a row group
     mixed     5 narrow columns, row groups of 1, 50,000, 300, 200,000 and 7 rows in turn
     text      crawled text: strings of 0.1 to 20 KB, an id, a URL, a language with nulls, two numbers; zstd, 1,000 rows
-    hub_images  as the hub's library writes images: a struct of the bytes of a JPEG and a path, a label; snappy, 100 rows
+    hub_images  as the hub's library writes images: a struct of a JPEG's bytes and a path, a label; snappy, 100 rows
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def text(random: Generator) -> Iterator[pa.Table]:
     # Words that are used often are short.
     known = [row[: 2 + min(10, rank // 40)].tobytes().decode() for rank, row in enumerate(drawn)]
     rows = 1_000
-    for group in range(100):
+    for _ in range(100):
         sizes = np.clip(random.lognormal(7.4, 0.95, rows), 100, 20_000)
         ids = np.minimum(random.zipf(1.25, int(sizes.sum() / 4)), len(known)) - 1
         stream = " ".join([known[word] for word in ids])
@@ -120,7 +120,7 @@ def text(random: Generator) -> Iterator[pa.Table]:
             {
                 "text": pa.array(texts, pa.string()),
                 "id": pa.array([f"<urn:uuid:{random.bytes(16).hex()}>" for _ in range(rows)]),
-                "url": pa.array([f"https://{known[w]}.example.org/{known[-w]}/{w}" for w in random.integers(40, 30_000, rows)]),
+                "url": pa.array([f"https://{known[word]}.example.org/{word}" for word in random.integers(40, 30_000, rows)]),
                 "language": pa.array([languages[k] for k in random.integers(0, len(languages), rows)]),
                 "language_score": random.random(rows),
                 "token_count": pa.array((sizes / 4).astype(np.int64)),
@@ -138,7 +138,8 @@ def hub_images(random: Generator) -> Iterator[pa.Table]:
             side = int(random.integers(200, 420))
             rough = Image.fromarray(random.integers(0, 256, (24, 24, 3), dtype=np.uint8))
             kept = io.BytesIO()
-            rough.resize((side, side), Image.Resampling.BICUBIC).save(kept, "JPEG", quality=int(random.integers(75, 96)))
+            quality = int(random.integers(75, 96))
+            rough.resize((side, side), Image.Resampling.BICUBIC).save(kept, "JPEG", quality=quality)
             pictures.append({"bytes": kept.getvalue(), "path": f"{group * rows + row:08}.jpg"})
         image = pa.array(pictures, pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
         yield pa.table({"image": image, "label": pa.array(random.integers(0, 1_000, rows))})
