@@ -358,8 +358,8 @@ class Loader:
         Raises:
             TransformError: if one of them fails.
         """
-        found = self._convert(batch, pads)
-        transforms, substitutes = self._transforms, self._substitutes
+        found, transforms, substitutes = self._convert(batch, pads), self._transforms, self._substitutes
+        errors: dict[int, tuple[str, Exception]] = {}
         try:
             decoded, errors = transforms.decoded(batch)
             if errors and substitutes is None:
@@ -368,8 +368,9 @@ class Loader:
                 found = substitutes.replaced(batch, found, decoded, errors, transforms, self._convert.stand_in)
             return transforms.finish(found, decoded)
         except Exception as error:
-            failed = self._transforms.error_of(batch, error)
-            raise failed from failed.__cause__
+            raise transforms.error_of(batch, error)
+        finally:
+            del errors  # They have this frame.
 
     @property
     def epoch(self) -> int:

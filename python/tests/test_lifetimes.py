@@ -24,6 +24,31 @@ def dataset(**options):
 def loader(**options):
     return rowdex.Loader(dataset(), batch_size=16, memory=1 << 20, output="numpy", **options)
 
+def fails(found):
+    raise KeyError(len(found))
+
+def broken(**options):
+    import pyarrow.parquet
+    folder = path + ".broken"
+    if not os.path.exists(folder):
+        os.mkdir(folder)
+        table = pyarrow.table({"text": [f"row {row} of a file" for row in range(1000)]})
+        pyarrow.parquet.write_table(table, folder + "/a.parquet", use_dictionary=False)
+        rowdex.build(folder, folder + ".rdx", progress=False)
+        was = os.stat(folder + "/a.parquet")
+        with open(folder + "/a.parquet", "r+b") as file:
+            file.seek(was.st_size // 3)
+            file.write(bytes(64))
+        os.utime(folder + "/a.parquet", ns=(was.st_atime_ns, was.st_mtime_ns))
+    return rowdex.Loader(rowdex.Dataset(folder + ".rdx"), batch_size=16, output="numpy", **options)
+
+def failed(of, kind=rowdex.TransformError):
+    try:
+        list(of)
+    except kind as error:
+        return
+    raise AssertionError("nothing failed")
+
 def first(of):
     batches = iter(of)
     next(batches)
@@ -83,6 +108,14 @@ CASES = {
     "return [of, batches]",
     "loader with functions that was iterated": "of = loader(map=len); list(of); return [of]",
     "loader with functions and no thread": "of = loader(map=len, map_threads=0); batches = first(of); return [of]",
+    "loader whose function failed": "of = loader(map=fails, map_threads=2); failed(of); failed(of); return [of]",
+    "loader whose function failed without a thread": "of = loader(map=fails, map_threads=0); failed(of); failed(of); "
+    "return [of]",
+    "loader whose decoder failed": "of = loader(decode={'name': fails}); failed(of); return [of]",
+    "loader whose rows cannot be read": "of = broken(); failed(of, rowdex.FormatError); "
+    "failed(of, rowdex.FormatError); return [of]",
+    "loader with functions whose rows cannot be read": "of = broken(map=len); failed(of, rowdex.FormatError); "
+    "failed(of, rowdex.FormatError); return [of]",
     "loader with substitutes": "of = loader(on_fault='substitute', decode={'name': len}); first(of); "
     "of.lost_rows; return [of]",
     "loader that was closed": "of = loader(); first(of); of.close(); first(of); return [of]",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -91,7 +92,11 @@ class Transforms:
                 except Exception as error:
                     errors.setdefault(place, (name, error))
                     found[name].append(None)
-        return found, errors
+        try:
+            return found, errors
+        finally:
+            # An error has this frame.
+            del errors
 
     def finish(self, found: Any, decoded: dict[str, list[Any]]) -> Any:
         """The batch to hand out, of its converted columns and those that were decoded."""
@@ -162,6 +167,17 @@ def located(dataset: Dataset, row: int) -> tuple[str, int, int]:
         dataset = dataset.datasets[number]
     found = dataset.index.locate(row)
     return found.file, found.row_group, found.row
+
+
+def kept(error: TransformError) -> TransformError:
+    """The same error for whoever keeps it: without a traceback, whose frames hold the loader and the batch."""
+    found = copy.copy(error)
+    try:
+        found.__cause__ = copy.copy(error.__cause__)
+    except Exception:
+        # It cannot be made of its arguments. What it says is in the message.
+        found.__cause__ = None
+    return found
 
 
 def _told(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from ..native.arrays import joined
 from ..native.columns import cut
 from ..native.library import call, library
 from ..sampler import DistributedSampler
-from .functions import RowErrors, Transforms
+from .functions import RowErrors, Transforms, kept
 
 _ATTEMPTS = 64
 _FIRST_EPOCH = 2**64 - 2
@@ -64,7 +64,7 @@ class Substitutes:
                 decoded[name][place] = value[0]
             parts += [cut(found, at, place), stand_in(cut(found, place, place + 1), single)]
             at = place + 1
-            self.errors[row] = transforms.error_of(batch, RowErrors({place: (column, error)}))
+            self.errors[row] = kept(transforms.error_of(batch, RowErrors({place: (column, error)})))
         with self._counting:
             self.served += len(errors)
         parts.append(cut(found, at, len(batch)))

@@ -11,9 +11,10 @@ from typing import Any
 
 from .. import native
 from ..batch import Batch
-from ..errors import ClosedError
+from ..errors import ClosedError, TransformError
 from ..native.library import Handle, call, library
 from ..schema import Schema
+from .functions import kept
 
 
 class Mapping:
@@ -30,7 +31,8 @@ class Mapping:
         self._pool: ThreadPoolExecutor | None = None
         # What the last iteration waits for.
         self._due: deque[Future[tuple[Any, int]]] = deque()
-        self._error: BaseException | None = None
+        # One that a function raised; the library itself raises its own again.
+        self._error: TransformError | None = None
 
     def close(self) -> None:
         """Lets no thread begin with another batch, and forgets errors. Who waits for a batch gets
@@ -47,7 +49,7 @@ class Mapping:
     ) -> Generator[tuple[Any, int], None, None]:
         """What ``make`` gives for the batches of an epoch from a step on, and how many rows each has."""
         if self._error is not None:
-            raise self._error
+            raise kept(self._error)
         info, process = native.LoaderInfo(), os.getpid()
         call(library.loader_get_info, loader, ctypes.byref(info))
         pool = self._pool = ThreadPoolExecutor(self._threads, "rowdex-map", self._entering()) if self._threads else None
@@ -72,7 +74,8 @@ class Mapping:
                 except Exception as error:
                     if isinstance(error, CancelledError) or self._pool is not pool:
                         raise ClosedError("the loader was closed") from None
-                    self._error = error
+                    if isinstance(error, TransformError):
+                        self._error = kept(error)
                     raise
                 due.popleft()
                 call(library.loader_advance, loader, epoch, step)
@@ -84,6 +87,8 @@ class Mapping:
         finally:
             if pool is not None and process == os.getpid():
                 pool.shutdown(wait=False, cancel_futures=True)
+            # An error has this frame, and what is due may have the error.
+            due.clear()
 
 
 def _begun(
@@ -93,17 +98,24 @@ def _begun(
     future: Future[tuple[Any, int]] = Future()
     try:
         batch = Batch(Handle(library.batch_free, library.loader_peek, loader, epoch, step, 1), schema)
+        work = [make, batch, future]
+        if pool is None:
+            _make(work)
+        else:
+            pool.submit(_make, work)
     except Exception as error:
         future.set_exception(error)
+    try:
         return future
-    if pool is None:
-        _make(make, batch, future)
-    else:
-        pool.submit(_make, make, batch, future)
-    return future
+    finally:
+        # An error has this frame.
+        del future
 
 
-def _make(make: Callable[[Batch], Any], batch: Batch, future: Future[tuple[Any, int]]) -> None:
+def _make(work: list[Any]) -> None:
+    """Makes something of a batch for a future. Frames of errors may hold what they are given: nothing is left in it."""
+    make, batch, future = work
+    work.clear()
     try:
         found = make(batch), len(batch)
     except BaseException as error:
@@ -112,3 +124,5 @@ def _make(make: Callable[[Batch], Any], batch: Batch, future: Future[tuple[Any, 
     else:
         if not future.cancelled():
             future.set_result(found)
+    finally:
+        del make, batch, future
