@@ -89,8 +89,9 @@ for features in "--all-features" "" "--no-default-features" "--no-default-featur
   cargo clippy --locked --workspace --all-targets $features -- -D warnings
 done
 
-step "the library alone, without what the tests ask for"
+step "the library alone, without what the tests ask for, and the index without Parquet"
 cargo check --locked --lib --no-default-features
+cargo check --locked --lib -p rowdex-index
 
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --all-features

@@ -4,7 +4,8 @@
 - licences: every package may be used under a licence that is listed here,
 - sources: every package comes from the registry, with a checksum,
 - bans: packages that must not come back, and why,
-- the minimal Rust version: no package needs a newer one than `rust-version` of Cargo.toml.
+- the minimal Rust version: no package needs a newer one than `rust-version` of Cargo.toml,
+- features: the library has of each package what the tests have of it, so that the gate compiles it once.
 
 Advisories are not checked, since that needs their database and thus a network: `cargo audit` reads Cargo.lock as it is.
 """
@@ -100,6 +101,20 @@ def wrong(package: dict[str, Any], ours: str) -> list[str]:
     return found
 
 
+def chosen(*arguments: str) -> set[str]:
+    """The packages that a build compiles, each with the features that it asks for."""
+    command = ["cargo", "tree", "--locked", "--all-features", "--prefix", "none", "-f", "{p} ({f})", *arguments]
+    lines = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    return {line.removesuffix(" (*)").strip() for line in lines}
+
+
+def compiled_twice() -> list[str]:
+    """What the library has with other features than the tests."""
+    tested = chosen("--workspace", "-e", "normal,build,dev")
+    alone = chosen("-e", "normal,build") - tested
+    return [f"{line}: the library alone has it with these features; give the tests the same" for line in alone]
+
+
 def main() -> int:
     command = ["cargo", "metadata", "--locked", "--format-version", "1", "--all-features"]
     metadata = json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
@@ -119,6 +134,7 @@ def main() -> int:
     toolchain = subprocess.run(["rustc", "--version"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     if version(toolchain.split()[1].split("-")[0]) < version(own["rust_version"]):
         problems.append(f"rustc is {toolchain.split()[1]}, older than rust-version {own['rust_version']}")
+    problems += sorted(compiled_twice())
     for problem in problems:
         print(problem, file=sys.stderr)
     said = f"{len(packages) - len(members)} packages, {len(problems)} problems"

@@ -120,7 +120,7 @@ def text(random: Generator) -> Iterator[pa.Table]:
             {
                 "text": pa.array(texts, pa.string()),
                 "id": pa.array([f"<urn:uuid:{random.bytes(16).hex()}>" for _ in range(rows)]),
-                "url": pa.array([f"https://{known[word]}.example.org/{word}" for word in random.integers(40, 30_000, rows)]),
+                "url": pa.array([f"https://{known[k]}.example.org/{k}" for k in random.integers(40, 30_000, rows)]),
                 "language": pa.array([languages[k] for k in random.integers(0, len(languages), rows)]),
                 "language_score": random.random(rows),
                 "token_count": pa.array((sizes / 4).astype(np.int64)),

@@ -12,8 +12,6 @@ use arrow::csv::reader::Format;
 use arrow::datatypes::{DataType, Field, Float64Type, Schema, UInt64Type};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::FileReader;
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_io::fs;
@@ -168,17 +166,25 @@ fn read_file(list: &Path, weight: Option<&str>, each: impl FnMut(Listed, Weights
     let file = fs::open(list).map_err(|error| fs::error("cannot open the list of rows", error))?;
     match kind(list) {
         Some(Kind::Csv) => read_batches(read_csv(file, weight)?, weight, each),
+        #[cfg(feature = "parquet")]
         Some(Kind::Parquet) => read_batches(read_parquet(file, weight)?, weight, each),
+        #[cfg(not(feature = "parquet"))]
+        Some(Kind::Parquet) => Err(Error::new(ErrorKind::InvalidArgument, "this build reads no Parquet list of rows")
+            .with_hint("build rowdex-index with its feature parquet, or write the list as .csv or .arrow")),
         Some(Kind::Ipc) => read_batches(FileReader::try_new_buffered(file, None).map_err(unreadable)?, weight, each),
         None => Err(Error::new(ErrorKind::InvalidArgument, "a table of rows is a .csv, .parquet or .arrow file")
             .with_hint("rename or convert the list")),
     }
 }
 
+#[cfg(feature = "parquet")]
 fn read_parquet(
     file: File,
     weight: Option<&str>,
 ) -> Result<impl Iterator<Item = Result<RecordBatch, ArrowError>> + use<>> {
+    use parquet::arrow::ProjectionMask;
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
     let invalid = |error: parquet::errors::ParquetError| {
         Error::new(ErrorKind::InvalidParquet, format!("cannot read the list of rows: {error}")).with_source(error)
     };
