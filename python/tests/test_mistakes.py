@@ -213,9 +213,11 @@ def test_a_path_in_the_place_of_a_dataset_is_no_dataset_of_its_letters(index: st
 
 
 OF_A_LOADER = {"map", "memory", "threads"}
+OF_A_SAMPLER = {"pack"}
+"""Of which makers of batches of rows say themselves that they serve none."""
 
 
-@pytest.mark.parametrize("name", sorted(_options._ELSEWHERE))
+@pytest.mark.parametrize("name", sorted(set(_options._ELSEWHERE) - OF_A_SAMPLER))
 def test_an_option_of_another_loader_is_told_what_it_is_here(dataset: rowdex.Dataset, name: str) -> None:
     for make, maker in ((rowdex.Loader, "Loader"), (rowdex.torch.BatchSampler, "BatchSampler")):
         if make is rowdex.Loader and name in OF_A_LOADER:

@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "TOKENIZERS_PARALLELISM": "false"}
-ROWS, CAPACITY = int(os.environ.get("ROWS", 5_000)), int(os.environ.get("CAPACITY", 8192))
+ROWS, CAPACITY = int(os.environ.get("ROWS", 2_000)), int(os.environ.get("CAPACITY", 8192))
 WORLD, OTHER_WORLD, TIMES, SECONDS = 8, 5, 3, 600
 BINS = 64
 """Packs that Grain keeps open: its manual names no number, torchtitan takes 8, and more of them waste less."""
@@ -48,7 +48,7 @@ class Served(NamedTuple):
 
 
 def lengths_of() -> np.ndarray:
-    """Lognormal, 898 tokens on average, as web text has them."""
+    """Lognormal, about 900 tokens on average, as web text has them."""
     found = np.random.default_rng(7).lognormal(6.3, 1.0, ROWS)
     return np.clip(found.astype(np.int64), 1, 100_000)
 
