@@ -813,20 +813,22 @@ typedef struct rowdex_launch {
   struct rowdex_str launcher;
 } rowdex_launch;
 
-// How rows are packed by their lengths. What is 0 or NULL has its default; lengths and capacity have none.
+// How rows are packed by their lengths. What is 0 or NULL has its default; lengths and capacity have none, but for the
+// capacity of "buckets".
 typedef struct rowdex_pack_options {
   // sizeof(rowdex_pack_options)
   size_t struct_size;
   // The name of the lengths, which rowdex_lengths_note or a build noted in the index that the orders are of.
   const char *lengths;
-  // Tokens of a pack.
+  // Tokens of a pack. Of "buckets" the most of a row; 0 there is no limit.
   uint64_t capacity;
   // Rows that are longer than a pack can hold: "split" (NULL) into pieces, "truncate", "drop" or "error". Batches
-  // within a budget are of whole rows: there NULL is "error", and "split" is refused.
+  // within a budget, and "buckets", are of whole rows: there NULL is "error", and "split" is refused.
   const char *overflow;
   // How pieces are put into packs: "bfd" (NULL), best-fit decreasing; "concat", row after row; or, for batches of
   // whole rows of like lengths with at most `capacity` tokens, "budget", or "padded", which counts the padding to
-  // the longest row.
+  // the longest row. "buckets" are batches of as many rows with like lengths: each row is a pack, and every row
+  // comes.
   const char *algorithm;
   // Tokens that each piece takes beside its own.
   uint64_t extra;
@@ -839,9 +841,9 @@ typedef struct rowdex_pack_options {
   uint32_t has_cost;
   uint64_t cost_linear;
   uint64_t cost_quadratic;
-  // How many positions of the order are packed together. 0: 131072.
+  // How many positions of the order are packed together. 0: 131072. Of "buckets", sorted together: 16384.
   uint64_t block;
-  // Rows without tokens: "skip" (NULL) or "keep" as pieces without tokens.
+  // Rows without tokens: "skip" (NULL) or "keep" as pieces without tokens. "buckets" keep them.
   const char *empty;
 } rowdex_pack_options;
 

@@ -48,7 +48,7 @@ from .launch import Launch
 from .loader import Loader
 from .loading.reports import LostGroup, LostRow, Prediction
 from .mixed import MixedDataset
-from .packing import Budget, Pack
+from .packing import Buckets, Budget, Pack
 from .sampler import DistributedSampler, SampledBatch
 from .spec import SamplerSpec
 from .schema import Field, Schema
@@ -76,6 +76,7 @@ __all__ = [
     "AnnouncedStats",
     "ArgumentError",
     "Batch",
+    "Buckets",
     "Budget",
     "BuildReport",
     "ClosedError",

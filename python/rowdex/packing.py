@@ -64,9 +64,7 @@ class Pack:
             raise ValueError(f"algorithm={self.algorithm!r}: use 'bfd' or 'concat'; rowdex.Budget has whole rows")
         if self.layout not in ("flat", "rows"):
             raise ValueError(f"layout={self.layout!r}: use 'flat' or 'rows'")
-        added = (self.bos is not None) + (self.eos is not None)
-        if added > self.extra:
-            raise ValueError(f"bos and eos add {added} tokens to a piece, and extra={self.extra}: use extra={added}")
+        _check_added(self)
 
     def _options(self) -> native.PackOptions:
         return _options_of(self, self.algorithm, self.max_pieces, self.cost)
@@ -108,7 +106,68 @@ class Budget:
         return _options_of(self, "padded" if self.padded else "budget", self.max_rows, self.cost)
 
 
-Packing = Union[Pack, Budget]
+@dataclass(frozen=True)
+class Buckets:
+    """Batches of ``batch_size`` whole rows of like lengths: every row is served. The batches of a step are neighbours
+    in length on all ranks, and steps are shuffled.
+
+    Args:
+        lengths: The name that the lengths are noted by.
+        within: How many positions of the order are sorted together, rounded to a multiple of the rows of a step on all
+            ranks. More of them make lengths more alike, and batches less random.
+        capacity: The most tokens of a row; ``None`` if there is no limit.
+        overflow: Rows that are longer than that: ``"truncate"``, or ``"error"`` when they are due.
+        extra: Tokens that each row takes beside its own, such as those of ``bos`` and ``eos``.
+        multiple: What a row takes is rounded up to a multiple of this.
+        layout: What a loader makes of the tokens of a batch: ``"rows"``, an array of ``batch_size`` rows that are
+            filled up to the longest one; ``"flat"``, one after the other; or ``None``, the column as it is.
+        bos, eos, labels, pad: As for :class:`Pack`, for these layouts.
+    """
+
+    lengths: str
+    within: int = 2**14
+    capacity: int | None = None
+    overflow: Literal["truncate", "error"] = "error"
+    extra: int = 0
+    multiple: int = 1
+    layout: Literal["flat", "rows"] | None = None
+    bos: int | None = None
+    eos: int | None = None
+    labels: bool = True
+    pad: int = 0
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if self.layout not in ("flat", "rows", None):
+            raise ValueError(f"layout={self.layout!r}: use 'flat' or 'rows', or None for columns as they are")
+        if self.overflow not in ("truncate", "error"):
+            raise ValueError(f"overflow={self.overflow!r}: use 'truncate' or 'error': each row is served once")
+        _check_added(self)
+
+    def _options(self) -> native.PackOptions:
+        return native.PackOptions(
+            lengths=text_bytes(self.lengths, "lengths"),
+            capacity=self.capacity or 0,
+            overflow=self.overflow.encode(),
+            algorithm=b"buckets",
+            extra=self.extra,
+            multiple=self.multiple,
+            block=self.within,
+        )
+
+
+Packing = Union[Pack, Budget, Buckets]
+
+
+def default_tail(packing: Packing | None) -> str:
+    """What becomes of what does not divide evenly, unless something else is asked for."""
+    return "even" if isinstance(packing, (Pack, Budget)) else "wrap"
+
+
+def _check_added(packing: Pack | Buckets) -> None:
+    added = (packing.bos is not None) + (packing.eos is not None)
+    if added > packing.extra:
+        raise ValueError(f"bos and eos add {added} tokens to a piece, and extra={packing.extra}: use extra={added}")
 
 
 def _check(packing: Any) -> None:
@@ -122,7 +181,7 @@ def _check(packing: Any) -> None:
         elif "int" in str(field.type) and value is not None:
             most = _MOST.get(field.name, 2**64)
             # 0 has the default in C.
-            least = 0 if field.name in ("capacity", "extra") else 1
+            least = 0 if field.name == "extra" or (field.name == "capacity" and "None" not in str(field.type)) else 1
             if not least <= whole(value, field.name) < most:
                 raise ValueError(f"{field.name}={value}: use {least} or more")
         elif str(field.type) == "str" and not isinstance(value, str):

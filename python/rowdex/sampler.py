@@ -20,7 +20,7 @@ from .launch import process_group, world
 from .loading import options as _options
 from .native.library import Handle, PerProcess, call, library, whole
 from .order import Order, Orders
-from .packing import Budget, Pack, Packing
+from .packing import Buckets, Budget, Pack, Packing, default_tail
 from .spec import (
     SamplerSpec,
     batch_of,
@@ -82,7 +82,8 @@ class DistributedSampler:
             so that with ``order="blocks(8)"`` a row group is read by about one rank.
         rotation: Whether an order that is the same in every epoch begins elsewhere each time. Default: where rows are
             dropped or repeated, which would be the same ones otherwise. ``False`` is what PyTorch's sampler does.
-        pack: Batches of packs, by the lengths that are noted in the index: :class:`Pack`, or :class:`Budget`.
+        pack: Batches of packs, by the lengths that are noted in the index: :class:`Pack`,
+            :class:`Budget` or :class:`Buckets`.
     """
 
     @property  # type: ignore[misc]
@@ -151,7 +152,7 @@ class DistributedSampler:
                 rank=rank,
                 world_size=num_replicas,
                 batch_size=batch_size or 1,
-                tail=tail if tail is not None else "drop" if drop_last else "wrap" if pack is None else "even",
+                tail=tail if tail is not None else "drop" if drop_last else default_tail(pack),
                 replicas=replicas,
                 replica_layout=replica_layout,
                 drop_last_batch=drop_last_batch,
@@ -426,8 +427,8 @@ def _again(kind: type[Any], state: dict[str, Any]) -> Any:
 
 
 def _check_pack(pack: Any, dataset: Any) -> None:
-    if not isinstance(pack, (Pack, Budget)):
-        raise TypeError(f"pack={pack!r}: use rowdex.Pack('tokens', capacity=8192), or rowdex.Budget")
+    if not isinstance(pack, (Pack, Budget, Buckets)):
+        raise TypeError(f"pack={pack!r}: use rowdex.Pack('tokens', capacity=8192), rowdex.Budget or rowdex.Buckets")
     if not isinstance(dataset, Dataset):
         raise TypeError(f"pack= and {type(dataset).__name__}: packs go by the lengths that the index of a dataset has")
 

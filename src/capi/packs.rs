@@ -9,7 +9,8 @@ use ::rowdex_order::sampler::{BatchPlan, PackSpec};
 use ::rowdex_order::{Algorithm, Cost, Pack};
 use rowdex_base::error::{Error, Result};
 
-/// How rows are packed by their lengths. What is 0 or NULL has its default; lengths and capacity have none.
+/// How rows are packed by their lengths. What is 0 or NULL has its default; lengths and capacity have none, but for the
+/// capacity of "buckets".
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rowdex_pack_options {
@@ -17,14 +18,15 @@ pub struct rowdex_pack_options {
     pub struct_size: usize,
     /// The name of the lengths, which rowdex_lengths_note or a build noted in the index that the orders are of.
     pub lengths: *const c_char,
-    /// Tokens of a pack.
+    /// Tokens of a pack. Of "buckets" the most of a row; 0 there is no limit.
     pub capacity: u64,
     /// Rows that are longer than a pack can hold: "split" (NULL) into pieces, "truncate", "drop" or "error". Batches
-    /// within a budget are of whole rows: there NULL is "error", and "split" is refused.
+    /// within a budget, and "buckets", are of whole rows: there NULL is "error", and "split" is refused.
     pub overflow: *const c_char,
     /// How pieces are put into packs: "bfd" (NULL), best-fit decreasing; "concat", row after row; or, for batches of
     /// whole rows of like lengths with at most `capacity` tokens, "budget", or "padded", which counts the padding to
-    /// the longest row.
+    /// the longest row. "buckets" are batches of as many rows with like lengths: each row is a pack, and every row
+    /// comes.
     pub algorithm: *const c_char,
     /// Tokens that each piece takes beside its own.
     pub extra: u64,
@@ -37,9 +39,9 @@ pub struct rowdex_pack_options {
     pub has_cost: u32,
     pub cost_linear: u64,
     pub cost_quadratic: u64,
-    /// How many positions of the order are packed together. 0: 131072.
+    /// How many positions of the order are packed together. 0: 131072. Of "buckets", sorted together: 16384.
     pub block: u64,
-    /// Rows without tokens: "skip" (NULL) or "keep" as pieces without tokens.
+    /// Rows without tokens: "skip" (NULL) or "keep" as pieces without tokens. "buckets" keep them.
     pub empty: *const c_char,
 }
 
@@ -82,7 +84,9 @@ pub(super) unsafe fn pack_spec(options: *const rowdex_pack_options, name: &str) 
     let lengths = unsafe { handle::text(options.lengths, "options.pack.lengths") }?;
     // SAFETY: as above.
     let algorithm = unsafe { parsed(options.algorithm, "options.pack.algorithm") }?;
-    let usual = PackSpec::default_of(algorithm.unwrap_or(Algorithm::default()), options.capacity);
+    let algorithm = algorithm.unwrap_or(Algorithm::default());
+    let any = algorithm == Algorithm::Buckets && options.capacity == 0;
+    let usual = PackSpec::default_of(algorithm, if any { Pack::MAX_CAPACITY } else { options.capacity });
     let pack = Pack {
         // SAFETY: as above.
         overflow: unsafe { parsed(options.overflow, "options.pack.overflow") }?.unwrap_or(usual.overflow),
@@ -116,7 +120,7 @@ impl rowdex_pieces {
         if pieces.is_null() {
             return Ok(());
         }
-        if kind != "packs" {
+        if kind == "rows" {
             let message = format!("the pieces of a batch of {kind}");
             return Err(handle::invalid(message).with_hint("only a sampler with `pack` has pieces"));
         }

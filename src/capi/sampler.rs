@@ -79,7 +79,7 @@ pub unsafe extern "C" fn rowdex_sampler_new(
         let layout = unsafe { handle::optional_text(options.replica_layout, "options.replica_layout") }?;
         // SAFETY: as above.
         let pack = unsafe { pack_spec(options.pack, "options.pack") }?;
-        let usual = if pack.is_some() { PackSpec::TAIL } else { Tail::default() };
+        let usual = pack.as_ref().map_or(Tail::default(), PackSpec::default_tail);
         let tail = tail.map_or(Ok(usual), str::parse)?;
         let layout = layout.map_or(Ok(ReplicaLayout::default()), str::parse)?;
         let shard = Shard::new(options.rank, options.world_size)?;
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn rowdex_sampler_batch(
         let rows = unsafe { handle::buffer(rows, capacity, "rows") }?;
         let len = out_param(len, "len")?;
         let batch = sampler.batch(epoch, step)?;
-        let only_told = rows.is_empty() && sampler.kind() == "packs" && pieces.is_null();
+        let only_told = rows.is_empty() && sampler.packed().is_some() && pieces.is_null();
         if !only_told {
             let Some(rows) = rows.get_mut(..batch.rows.len()) else {
                 let message = format!("room for {capacity} row ids, and the batch has {}", batch.rows.len());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_order::{Pack, Piece};
+use rowdex_order::{Algorithm, Pack, Piece};
 use rowdex_rows::{Between, Room, Sequences, Sequencing, Then, Tokens};
 
 /// The packs of a batch. Each row of its [`records`](super::Batch::records) is a piece: of the column with the tokens
@@ -49,7 +49,9 @@ impl Packs {
             let then = unended.next_if(|unended| unended.place == place).map_or(Then::End, |unended| unended.then);
             Between { begins: piece.offset == 0, then }
         });
-        let room = Room { capacity: self.pack.capacity, multiple: self.pack.multiple };
+        // Of buckets the longest row of a batch says how long it is.
+        let capacity = (self.pack.algorithm != Algorithm::Buckets).then_some(self.pack.capacity);
+        let room = Room { capacity, multiple: self.pack.multiple };
         how.of(&values, &ends, &between.collect::<Vec<_>>(), (&self.ends, room))
     }
 }

@@ -14,7 +14,7 @@ use super::units::Units;
 use super::walk::Epochs;
 use crate::dataset::Slots;
 use rowdex_base::error::Result;
-use rowdex_order::sampler::{BatchPlan, DistributedSampler};
+use rowdex_order::sampler::{BatchPlan, DistributedSampler, Tail};
 use rowdex_order::{Global, Order, Sequential};
 
 /// What a [`Loader`](super::Loader) will do, from [`LoaderBuilder::predict`](super::LoaderBuilder::predict).
@@ -98,8 +98,10 @@ fn simulate(
     let scaled: Vec<UnitSize> = sizes.iter().map(|size| scaled(size, scale)).collect();
     let places = units.places_bytes();
     let fewer = scaled.iter().map(|size| size.rows).sum();
-    // Of these orders alone a shorter one is known to behave alike.
-    let orders: Option<Arc<dyn Order>> = match first.given().name() {
+    // Of these orders alone a shorter one is known to behave alike: one of rows, which stand for pieces, too. What a
+    // block moves of them is as good as moved by the order itself.
+    let name = first.packed().map_or_else(|| first.given().name(), |packed| packed.orders().name());
+    let orders: Option<Arc<dyn Order>> = match name {
         "global" if scale > 1 => Some(Arc::new(Global::new(fewer, 0)?)),
         "sequential" if scale > 1 => Some(Arc::new(Sequential::new(fewer)?)),
         _ => None,
@@ -111,8 +113,12 @@ fn simulate(
         return run.of(plan, samplers, |row| units.locate(row));
     };
     let batch = (batch / scale).max(1);
-    let sampler =
-        |like: &DistributedSampler| DistributedSampler::new(Arc::clone(&orders), like.shard(), batch as usize);
+    let sampler = |like: &DistributedSampler| {
+        let shard = like.shard();
+        // No rows are opened.
+        let tail = if shard.tail() == Tail::Even { Tail::Wrap } else { shard.tail() };
+        DistributedSampler::new(Arc::clone(&orders), shard.with_tail(tail), batch as usize)
+    };
     let samplers = samplers.iter().map(sampler).collect::<Result<Vec<_>>>()?.into();
     let mut ends = Vec::with_capacity(scaled.len());
     let mut end = 0;

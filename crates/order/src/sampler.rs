@@ -78,7 +78,7 @@ pub use self::shard::{ReplicaLayout, Shard, Tail};
 pub use self::state::{Run, State};
 #[doc(hidden)]
 pub use self::worker::PartOf;
-use crate::{Cost, Order, Packed, Rotated};
+use crate::{Cost, EpochOrder, Order, Packed, Rotated};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// The samples and batches of one rank, epoch after epoch.
@@ -128,7 +128,7 @@ impl DistributedSampler {
 
     /// The sampler of `shard` over packs: each batch is `packs` of them. With a `cost`, the packs of each full step
     /// over all ranks are [dealt](Cost::deal) so that ranks have about as much to do; what a step trains on stays the
-    /// same.
+    /// same. Of [buckets](crate::Pack::buckets) a pack is a row, and `packs` is the batch size.
     ///
     /// An epoch is planned when it is first asked for, which fails as [`Packed::packed`] does, and if its packs can not
     /// be dealt as the tail policy demands. [`plan`](Self::plan) says so, and what returns no error is 0 then, such as
@@ -136,7 +136,8 @@ impl DistributedSampler {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if a batch has no packs.
+    /// `InvalidArgument` if a batch has no packs; of buckets, for the tail policy [`Tail::Even`], a cost, or more rows
+    /// of a step on all ranks than [`Pack::MAX_BLOCK`](crate::Pack::MAX_BLOCK).
     pub fn of_packs(orders: Arc<Packed>, shard: Shard, packs: usize, cost: Option<Cost>) -> Result<Self> {
         if packs == 0 {
             return Err(Error::new(ErrorKind::InvalidArgument, "batches of 0 packs").with_hint("use 1 or more"));
@@ -268,7 +269,7 @@ impl DistributedSampler {
         self.batching.packed()
     }
 
-    /// What decides its batches: `rows` or `packs`.
+    /// What decides its batches: `rows`, `packs` or `buckets`.
     #[doc(hidden)]
     pub fn kind(&self) -> &'static str {
         self.batching.kind()
@@ -353,7 +354,10 @@ impl DistributedSampler {
     pub fn plan(&self, epoch: u64) -> Result<EpochPlan> {
         let (rest, batch_size) = (self.rest(epoch)?, self.batching.batch_size());
         let left = self.batching.deal(&rest)?;
-        let pads = self.recent.get(epoch, &*self.orders)?;
+        let pads = match left.packed() {
+            Some(packed) => packed as Arc<dyn EpochOrder>,
+            None => self.recent.get(epoch, &*self.orders)?,
+        };
         let order = left.order().unwrap_or_else(|| Arc::clone(&pads));
         let whole = if rest.start == 0 { Arc::clone(&left) } else { self.whole(epoch)? };
         let served = left.served(left.steps())?;
@@ -429,14 +433,15 @@ impl DistributedSampler {
     /// All of an epoch.
     fn whole_rest(&self, epoch: u64) -> Result<Rest> {
         let Self { shard, drop_last_batch, .. } = *self;
-        Ok(Rest { epoch, len: self.orders.epoch_len(epoch)?, start: 0, began: 0, shard, drop_last_batch })
+        Ok(Rest { epoch, len: self.orders.epoch_len(epoch)?, start: 0, began: 0, step: 0, shard, drop_last_batch })
     }
 
     /// What is left of an epoch.
     fn rest(&self, epoch: u64) -> Result<Rest> {
         let whole = self.whole_rest(epoch)?;
         let resumed = self.resumed.filter(|resumed| resumed.epoch == epoch);
-        Ok(resumed.map_or(whole, |resumed| Rest { start: resumed.consumed, began: resumed.took_over, ..whole }))
+        let Some(Resumed { consumed, took_over, step, .. }) = resumed else { return Ok(whole) };
+        Ok(Rest { start: consumed, began: took_over, step, ..whole })
     }
 
     /// What an epoch has that is served from its beginning; or, if these ranks could not have served it from there,

@@ -34,7 +34,8 @@ pub enum PackLayout {
     /// One after the other, as long as each is.
     #[default]
     Flat,
-    /// Each takes as many places as its capacity, of which those behind its pieces are filled up.
+    /// Each takes as many places as its capacity, or as the longest one of the batch, of which those behind its pieces
+    /// are filled up.
     Rows,
 }
 
@@ -54,8 +55,8 @@ impl FromStr for PackLayout {
 /// What packs were planned with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Places of a pack.
-    pub capacity: u64,
+    /// Places of a pack; `None` for as many as the longest one of the batch takes.
+    pub capacity: Option<u64>,
     /// What each piece takes is rounded up to a multiple of this.
     pub multiple: u64,
 }
@@ -140,6 +141,13 @@ impl Sequencing {
     /// Where everything goes.
     fn spots(&self, ends: &[usize], between: &[Between], packs: &[usize], room: Room) -> Result<Spots> {
         let multiple = usize::try_from(room.multiple.max(1)).unwrap_or(usize::MAX);
+        let capacity = match room.capacity {
+            None if self.layout == PackLayout::Rows => {
+                let flat = Self { layout: PackLayout::Flat, ..*self }.spots(ends, between, packs, room)?;
+                flat.packs.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0) as u64
+            }
+            capacity => capacity.unwrap_or(0),
+        };
         let mut spots = Spots { ends: vec![0], packs: vec![0], ..Spots::default() };
         let (mut at, mut source, mut piece) = (0_usize, 0, 0);
         for (number, &last) in packs.iter().enumerate() {
@@ -160,7 +168,7 @@ impl Sequencing {
                 spots.lengths.push(short(length)?);
             }
             if self.layout == PackLayout::Rows {
-                let end = usize::try_from(room.capacity).ok().and_then(|places| begin.checked_add(places));
+                let end = usize::try_from(capacity).ok().and_then(|places| begin.checked_add(places));
                 let left = end.ok_or_else(too_large)?.checked_sub(at).ok_or_else(|| {
                     Error::new(ErrorKind::Internal, format!("pack {number} of a batch has no room for its pieces"))
                 })?;
@@ -329,7 +337,7 @@ mod tests {
     use super::*;
 
     const ALONE: Between = Between { begins: true, then: Then::End };
-    const ROOM: Room = Room { capacity: 4, multiple: 1 };
+    const ROOM: Room = Room { capacity: Some(4), multiple: 1 };
 
     fn made(how: Sequencing, tokens: ArrayRef) -> Result<Sequences> {
         how.of(&tokens, &[tokens.len()], &[ALONE], (&[1], ROOM))

@@ -7,7 +7,7 @@ from typing import Any
 from ..batch import OF_SEQUENCES
 from ..dataset import Dataset
 from ..native.library import text_bytes
-from ..packing import Pack
+from ..packing import Buckets, Pack
 
 
 def options(tokens: str | None) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def arguments(pack: Any, output: str, tokens: str | None, dataset: Dataset) -> d
     """What is made of the tokens of packs: arguments of :meth:`Batch.sequences`."""
     if pack is None and tokens is not None:
         raise ValueError(f"tokens={tokens!r} without pack: it names the column with the tokens of packs")
-    if not isinstance(pack, Pack) or output not in ("torch", "numpy"):
+    if not isinstance(pack, (Pack, Buckets)) or pack.layout is None or output not in ("torch", "numpy"):
         return None
     made = {"layout": pack.layout, "labels": pack.labels, "bos": pack.bos, "eos": pack.eos, "pad": pack.pad}
     names = OF_SEQUENCES if pack.labels else OF_SEQUENCES - {"labels"}

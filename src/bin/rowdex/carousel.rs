@@ -31,6 +31,11 @@ pub(crate) struct CarouselArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
     read_concurrency: Option<u16>,
 
+    /// With --pack: the column that has the tokens, or the path of a field of a struct, `doc.tokens` [default: the one
+    /// whose items were counted for the lengths].
+    #[arg(long, value_name = "COLUMN", requires = "pack")]
+    tokens: Option<String>,
+
     #[command(flatten)]
     data: DataArgs,
 
@@ -67,25 +72,32 @@ impl CarouselArgs {
             threads: self.data.threads.threads.map_or_else(DatasetBuilder::default_threads, usize::from),
             read_concurrency: self.read_concurrency.map(usize::from),
             fault,
+            tokens: self.tokens.clone(),
         })
     }
 }
 
 /// How the carousel reads.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Carousel {
     pub(crate) memory: u64,
     pub(crate) threads: usize,
     pub(crate) read_concurrency: Option<usize>,
     pub(crate) fault: Fault,
+    /// Which column has the tokens of packs, if that is said.
+    pub(crate) tokens: Option<String>,
 }
 
 impl Carousel {
     /// A loader of a sampler's batches, or a server of the ranks that are like it.
     pub(crate) fn builder(&self, dataset: &Dataset, sampler: DistributedSampler) -> LoaderBuilder {
         let loader = Loader::builder(dataset, sampler).memory(self.memory).threads(self.threads).on_fault(self.fault);
-        match self.read_concurrency {
+        let loader = match self.read_concurrency {
             Some(row_groups) => loader.read_concurrency(row_groups),
+            None => loader,
+        };
+        match &self.tokens {
+            Some(column) => loader.tokens(column),
             None => loader,
         }
     }

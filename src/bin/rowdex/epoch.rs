@@ -27,10 +27,13 @@ Examples:
   rowdex epoch train.rdx --world-size 8 --batch-size 256
   rowdex epoch train.rdx --world-size 8 --rank 3 --epochs 2 --memory 25% --json
   rowdex epoch train.rdx --order sequential --tail uneven --columns label,text
+  rowdex epoch train.rdx --pack tokens:8192 --world-size 8 --batch-size 2
   rowdex epoch train.rdx --skip bad.txt --split train --split-by user --balance label --epoch-size 1000000
 
 First --skip and --split leave rows out. Then --order, --weights or --balance orders the rows that are left. Then
---epoch-size ends an epoch. --weights and --balance exclude each other and --order.")]
+--epoch-size ends an epoch. --weights and --balance exclude each other and --order.
+
+With --pack, tokens are counted: served, lost by cause, and places of packs that are filled up.")]
 pub(crate) struct EpochArgs {
     #[command(flatten)]
     index: IndexArg,
@@ -81,6 +84,9 @@ pub(crate) fn run(args: &EpochArgs, given: &ArgMatches) -> Result<(), Failure> {
         }
         Reader::Lru if carousel.read_concurrency.is_some() => {
             return Err(Failure::usage("only the carousel reads ahead: leave out --read-concurrency, or --loader lru"));
+        }
+        Reader::Lru if sampling.dealing.pack.is_some() => {
+            return Err(Failure::usage("only the carousel serves packs: leave out --pack, or --loader lru"));
         }
         Reader::Lru => (args.carousel.open(index, carousel.memory)?, Reading::Lru),
         Reader::Carousel => (args.carousel.open(index, 0)?, Reading::Carousel(carousel)),

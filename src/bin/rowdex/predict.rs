@@ -32,17 +32,17 @@ Examples:
 Costs are those of one loader, which the ranks of a machine may share (docs/share.md). A pass is
 decoding every row group once. Small row groups of a file are read and held together as one unit.
 
-With --pack: packs, steps, fill, tokens served and lost by cause, and how even the ranks' work is; options of memory
-and files have no influence on these.")]
+With --pack: packs, steps, fill, tokens served and lost by cause, how even the ranks' work is, and what a
+loader of them reads with this memory.")]
 pub(crate) struct PredictArgs {
     #[command(flatten)]
     index: IndexArg,
 
     #[command(flatten)]
-    sampling: SamplingArgs,
+    pub(crate) sampling: SamplingArgs,
 
     #[command(flatten)]
-    batch: BatchArg,
+    pub(crate) batch: BatchArg,
 
     #[command(flatten)]
     state: StateArg,
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &PredictArgs, given: &ArgMatches) -> Result<(), Failure>
     let picture = args.plot.as_ref().map(|path| Sink::picture(path, args.force)).transpose()?;
     let index = args.index.open()?;
     if let Some(pack) = &args.sampling.dealing.pack {
-        let report = predict_packs::Report::new(pack, &args.sampling, args.batch, &index)?;
+        let report = predict_packs::Report::new(pack, args, &index)?;
         if let Some(picture) = picture {
             picture.put(&report.plot(&index)?)?;
         }
@@ -137,9 +137,42 @@ struct Machines {
 }
 
 /// What is predicted for one size of the memory.
-struct Line {
-    memory: u64,
-    told: Prediction,
+pub(crate) struct Line {
+    pub(crate) memory: u64,
+    pub(crate) told: Prediction,
+}
+
+/// What a loader reads of packs with the memory that is asked for.
+pub(crate) fn of_packs(args: &PredictArgs, index: &Index) -> Result<Line, Failure> {
+    let dataset = args.files.builder(index.clone()).with_cache_bytes(0).open()?;
+    let memory = args.memory.bytes(dataset.decoded_bytes());
+    let chosen = args.sampling.choose(&dataset)?;
+    let (loader, _) = builder(args, &dataset, &chosen, args.ranks_per_node)?;
+    Ok(Line { memory, told: loader.memory(memory).predict()? })
+}
+
+impl Line {
+    pub(crate) fn to_json(&self) -> Value {
+        let told = &self.told;
+        json!({
+            "memory": self.memory,
+            "passes": told.passes,
+            "decodes": told.decodes,
+            "units": told.units,
+            "bytes_read": told.bytes_read,
+            "requests": told.requests,
+            "peak_held_bytes": told.peak_bytes,
+            "bookkeeping_bytes": told.bookkeeping_bytes,
+            "least_memory": told.least_memory,
+            "first_batch_decodes": told.first_batch_decodes,
+            "first_epoch": {
+                "passes": told.first_passes,
+                "decodes": told.first_decodes,
+                "bytes_read": told.first_bytes_read,
+                "requests": told.first_requests,
+            },
+        })
+    }
 }
 
 impl<'a> Job<'a> {
@@ -299,27 +332,6 @@ impl Report {
     }
 
     fn to_json(&self) -> Value {
-        let line = |line: &Line| {
-            let told = &line.told;
-            json!({
-                "memory": line.memory,
-                "passes": told.passes,
-                "decodes": told.decodes,
-                "units": told.units,
-                "bytes_read": told.bytes_read,
-                "requests": told.requests,
-                "peak_held_bytes": told.peak_bytes,
-                "bookkeeping_bytes": told.bookkeeping_bytes,
-                "least_memory": told.least_memory,
-                "first_batch_decodes": told.first_batch_decodes,
-                "first_epoch": {
-                    "passes": told.first_passes,
-                    "decodes": told.first_decodes,
-                    "bytes_read": told.first_bytes_read,
-                    "requests": told.first_requests,
-                },
-            })
-        };
         let (decodes, bytes_read, requests) = self.run();
         let mut report = json!({
             "rows": self.rows,
@@ -346,11 +358,11 @@ impl Report {
                 "least_decodes": all.least_decodes,
                 "least_bytes_read": all.least_bytes_read,
             })),
-            "table": self.table.iter().map(line).collect::<Vec<_>>(),
+            "table": self.table.iter().map(Line::to_json).collect::<Vec<_>>(),
             "advice": self.advice,
         });
         if let Some(report) = report.as_object_mut() {
-            for part in [line(&self.here), rest] {
+            for part in [self.here.to_json(), rest] {
                 report.extend(part.as_object().cloned().unwrap_or_default());
             }
         }

@@ -3,17 +3,18 @@
 use std::error::Error;
 use std::time::Instant;
 
-use indicatif::HumanCount;
+use indicatif::{HumanBytes, HumanCount};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use rowdex::Index;
-use rowdex::order::PackCounts;
+use rowdex::order::{Algorithm, PackCounts};
 use rowdex::sampler::{PackForecast, PackSpec};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output;
-use crate::sampling::{BatchArg, Rank, SamplingArgs};
+use crate::predict::{self, Line, PredictArgs};
+use crate::sampling::Rank;
 
 /// Steps that are looked at.
 const STEPS: u64 = 64;
@@ -39,15 +40,13 @@ pub(crate) struct Report {
     total_steps: u64,
     forecast: PackForecast,
     seconds: f64,
+    /// What a loader reads, or why there can be none.
+    reading: Result<Line, String>,
 }
 
 impl Report {
-    pub(crate) fn new(
-        pack: &PackSpec,
-        sampling: &SamplingArgs,
-        batch: BatchArg,
-        index: &Index,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn new(pack: &PackSpec, args: &PredictArgs, index: &Index) -> Result<Self, Failure> {
+        let (sampling, batch) = (&args.sampling, args.batch);
         let chosen = sampling.orders(index)?;
         let rank = if let Rank::One(rank) = sampling.rank { rank } else { 0 };
         let sampler = sampling.sampler(&chosen, rank, batch.batch_size)?;
@@ -65,7 +64,39 @@ impl Report {
             total_steps: sampler.total_steps(sampling.epochs)?,
             forecast: sampler.forecast(sampling.epoch, STEPS)?,
             seconds,
+            reading: match predict::of_packs(args, index) {
+                Err(Failure::Said(reason)) => Err(reason),
+                other => Ok(other?),
+            },
         })
+    }
+
+    fn has_buckets(&self) -> bool {
+        self.pack.pack.algorithm == Algorithm::Buckets
+    }
+
+    fn packs(&self) -> String {
+        let PackForecast { packs, opened, .. } = self.forecast;
+        let number = |number: u64| HumanCount(number).to_string();
+        if self.has_buckets() {
+            let within = number(self.pack.pack.block);
+            return format!("{} of rows with like lengths within {within} positions", number(packs));
+        }
+        let opened = if opened > 0 { format!(", {} of them opened", number(opened)) } else { String::new() };
+        format!("{} of {} tokens{opened}", number(packs), number(self.pack.pack.capacity))
+    }
+
+    fn read(&self) -> String {
+        match &self.reading {
+            Err(reason) => format!("nothing: {reason}"),
+            Ok(Line { memory, told }) => format!(
+                "{} in {:.2} passes an epoch with {} of memory; {:.2} in the first",
+                HumanBytes(told.bytes_read),
+                told.passes,
+                HumanBytes(*memory),
+                told.first_passes,
+            ),
+        }
     }
 
     /// Tokens that ranks are served, those that come twice counted twice.
@@ -107,35 +138,40 @@ impl Report {
             "cost_imbalance": self.forecast.imbalance,
             "steps_looked_at": self.forecast.steps_looked_at,
             "seconds_to_plan": self.seconds,
+            "loader": self.reading.as_ref().ok().map(Line::to_json),
+            "loader_error": self.reading.as_ref().err(),
         })
     }
 
     pub(crate) fn to_text(&self) -> String {
-        let PackForecast { steps, packs, opened, counts, fill, imbalance, .. } = &self.forecast;
+        let PackForecast { steps, counts, fill, imbalance, .. } = &self.forecast;
         let number = |number: u64| HumanCount(number).to_string();
-        let capacity = number(self.pack.pack.capacity);
-        let opened = if *opened > 0 { format!(", {} of them opened", number(*opened)) } else { String::new() };
+        let (unit, of_unit) = match self.has_buckets() {
+            true => ("row", "of batches that are padded to their longest row".to_owned()),
+            false => ("pack", format!("{:.1} pieces a pack", self.pieces_a_pack())),
+        };
         let epoch = match self.epochs {
             1 => String::new(),
             epochs => format!("; {} in {epochs} epochs", number(self.total_steps)),
         };
         let lines = [
-            ("packs", format!("{} of {capacity} tokens{opened}", number(*packs))),
+            (if self.has_buckets() { "buckets" } else { "packs" }, self.packs()),
             (
                 "steps",
                 format!(
                     "{} of {} for {}{epoch}",
                     number(*steps),
-                    output::counted(self.batch_size as u64, "pack"),
+                    output::counted(self.batch_size as u64, unit),
                     output::counted(self.world_size.into(), "rank"),
                 ),
             ),
-            ("fill", format!("{:.3} %, {:.1} pieces a pack", fill * 100.0, self.pieces_a_pack())),
+            ("fill", format!("{:.3} %, {of_unit}", fill * 100.0)),
             ("tokens", number(self.served())),
             ("lost", lost(&self.forecast)),
             ("rows split", number(counts.rows_split)),
             ("cost", format!("the slowest rank has {:.3} times the mean", imbalance)),
             ("planned in", format!("{:.3} s", self.seconds)),
+            ("reads", self.read()),
         ];
         let head = format!(
             "{} by {}; order {}, epoch {}\n\n",
@@ -158,7 +194,10 @@ impl Report {
             let (left, right) = all.split_horizontally(WIDTH);
             let longest = lengths.iter().copied().max().unwrap_or(0).max(1);
             bars(&lengths, longest, ("length of rows", "tokens", "rows"), BLUE, &left)?;
-            bars(&self.forecast.pack_tokens, capacity, ("fill of packs", "tokens", "packs"), ORANGE, &right)?;
+            let packs = &self.forecast.pack_tokens;
+            let most = packs.iter().copied().max().unwrap_or(0).max(1);
+            let capacity = if self.has_buckets() { most } else { capacity };
+            bars(packs, capacity, ("fill of packs", "tokens", "packs"), ORANGE, &right)?;
             all.present()?;
             Ok(())
         })();

@@ -1,5 +1,6 @@
 //! Which rank gets which rows when, as it is asked for on the command line.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -68,13 +69,14 @@ pub(crate) struct DealingArgs {
 
     /// What becomes of rows, or packs, that do not divide evenly among the ranks: `wrap` (the default) repeats the
     /// first ones, `drop` leaves them out, `uneven` gives some ranks one more, `error` refuses; `even` (the default of
-    /// packs, and for them alone) opens packs until ranks have as many.
+    /// packs but buckets, and for them alone) opens packs until ranks have as many.
     #[arg(long, value_name = "TAIL", value_parser = named::<Tail>(&["wrap", "drop", "uneven", "error", "even"]))]
     pub(crate) tail: Option<Tail>,
 
     /// Batches of packs: the name of the lengths in the index and the tokens of a pack, `tokens:8192`, and then options
     /// with commas between them: `overflow=split|truncate|drop|error`, `algorithm=bfd|concat|budget|padded`, `extra=N`,
-    /// `multiple=N`, `max_pieces=N`, `block=N`, `empty=skip|keep`, `cost=LINEAR-QUADRATIC` (docs/sequences.md).
+    /// `multiple=N`, `max_pieces=N`, `block=N`, `empty=skip|keep`, `cost=LINEAR-QUADRATIC` (docs/sequences.md). Or
+    /// batches of as many rows of like lengths, sorted within N positions: `tokens:buckets,block=N`.
     #[arg(long, value_name = "LENGTHS:CAPACITY", value_parser = packing)]
     pub(crate) pack: Option<PackSpec>,
 
@@ -149,7 +151,7 @@ pub(crate) struct Chosen {
 impl DealingArgs {
     /// What becomes of rows or packs that do not divide evenly.
     pub(crate) fn tail(&self) -> Tail {
-        self.tail.unwrap_or(if self.pack.is_some() { PackSpec::TAIL } else { Tail::default() })
+        self.tail.unwrap_or_else(|| self.pack.as_ref().map_or(Tail::default(), PackSpec::default_tail))
     }
 
     /// For so many ranks, from epoch 0 on.
@@ -334,6 +336,12 @@ pub(crate) fn plans(samplers: &[DistributedSampler], epoch: u64) -> Result<Vec<E
     first.plan(epoch)?;
     let plan = |sampler: &DistributedSampler| first.with_shard(sampler.shard())?.plan(epoch);
     Ok(samplers.iter().map(plan).collect::<rowdex::Result<_>>()?)
+}
+
+/// The first rank of each shard, in the order of ranks.
+pub(crate) fn first_of_each(shards: impl Iterator<Item = Shard>) -> Vec<bool> {
+    let mut seen = BTreeSet::new();
+    shards.map(|shard| seen.insert(shard.index())).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
-use rowdex::order::{OrderKind, OrderSpec, Outline, Partition};
+use rowdex::order::{Algorithm, OrderKind, OrderSpec, Outline, Partition};
 use rowdex::sampler::{Run, State};
 use rowdex::{Error, ErrorKind};
 
@@ -222,9 +222,17 @@ impl Told<'_> {
         match (&mut dealing.pack, run.has_packs()) {
             (None, false) => Ok(()),
             (Some(_), false) => Err(disagree("--pack".to_owned(), "batches of rows".to_owned())),
-            (None, true) => Err(Failure::usage(
-                "the --state is of packs: give --pack LENGTHS:CAPACITY with the options that the run had, too",
-            )),
+            (None, true) => {
+                let (what, text) = if run.has_buckets() { ("buckets", "buckets") } else { ("packs", "CAPACITY") };
+                Err(Failure::usage(format!(
+                    "the --state is of {what}, of which it knows the fingerprint alone: give --pack LENGTHS:{text} \
+                     with the options that the run had, too"
+                )))
+            }
+            (Some(pack), true) if (pack.pack.algorithm == Algorithm::Buckets) != run.has_buckets() => {
+                let of_run = if run.has_buckets() { "buckets" } else { "packs" };
+                Err(disagree(format!("--pack {pack}"), of_run.to_owned()))
+            }
             (Some(pack), true) => {
                 if self.going_on {
                     return Ok(());

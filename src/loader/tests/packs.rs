@@ -215,6 +215,35 @@ fn passes_of_packs_are_those_that_are_predicted() {
     }
 }
 
+/// As many rows as are said, of which each has so many tokens as its last digit.
+#[derive(Debug)]
+struct LastDigits(u64);
+
+impl Lengths for LastDigits {
+    fn len(&self) -> u64 {
+        self.0
+    }
+
+    fn length(&self, row: u64) -> Result<u64> {
+        Ok(row % 10)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.0
+    }
+}
+
+#[test]
+fn a_prediction_of_many_rows_by_their_lengths_is_made_on_a_smaller_scale_too() {
+    let fake = Arc::new(Fake::new(&[1 << 24; 64]));
+    let buckets = Packed::new(orders(true, fake.len()), Arc::new(LastDigits(fake.len())), Pack::buckets(1 << 14));
+    let sampler = of_packs(&Arc::new(buckets.unwrap()), 0, 1, 256, Tail::Wrap);
+    let told = predict::predict(&each(&fake), &vec![sampler].into(), fake.len() * ROW_BYTES / 10, 2).unwrap();
+    // What it is for rows.
+    assert!((5.0 * 47.0 / 44.0..5.9).contains(&told.passes), "{told:?}");
+    assert_eq!(told.first_batch_decodes, 64);
+}
+
 #[test]
 fn lengths_that_changed_since_they_were_noted_are_an_error_where_the_row_is_due() {
     let mut lengths: Vec<u64> = (0..90).map(|row| row % 23 + 1).collect();

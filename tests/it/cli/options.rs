@@ -205,6 +205,8 @@ fn cases() -> Vec<Case> {
     add("epoch", "memory", epoch, &format!("{epoch} --memory 5%"));
     add("epoch", "loader", &format!("{epoch} --memory 20%"), &format!("{epoch} --memory 20% --loader lru"));
     add("epoch", "steps", epoch, &format!("{epoch} --steps 1"));
+    let whole = "packed.rdx --json --pack id:2000,overflow=drop";
+    add("epoch", "tokens", whole, &format!("{whole} --tokens tags"));
     add("epoch", "resume", epoch, &format!("{epoch} --resume STATE"));
     let hurt = "hurt.rdx --json --threads 1 --staleness off";
     add("epoch", "on-fault", hurt, &format!("{hurt} --on-fault substitute"));
@@ -250,6 +252,8 @@ fn cases() -> Vec<Case> {
     add("where", "json", "train.rdx --step 0", step);
     let serve = "train.rdx --job JOB --ranks 1 --threads 2";
     add("serve", "job", serve, "train.rdx --job JOB-other --ranks 1 --threads 2");
+    let packs = "packed.rdx --job JOB --ranks 1 --threads 2 --pack id:2000";
+    add("serve", "tokens", packs, &format!("{packs} --tokens tags"));
     add("serve", "name", serve, &format!("{serve} --name other"));
     let two = "train.rdx --job JOB --ranks 2 --world-size 4 --threads 2";
     add("serve", "ranks", &two.replace("--ranks 2", "--ranks 1"), two);

@@ -197,3 +197,109 @@ fn an_epoch_is_planned_once_for_all_that_ask() {
         assert_eq!(with(nowhere), first);
     }
 }
+
+/// Row `id` has `id % 4` tags, but for each fifth row, which has none.
+fn tagged() -> (Place, u64) {
+    let place = Place::with_data();
+    place.run("build data -o train.rdx --lengths tags").succeeds();
+    (place, (0..ROWS as u64).filter(|id| id % 5 != 0).map(|id| id % 4).sum())
+}
+
+#[test]
+fn an_epoch_of_packs_counts_tokens_those_that_are_lost_by_cause_and_padding() {
+    let (place, all) = tagged();
+    let run = "epoch train.rdx --world-size 2 --batch-size 2 --columns tags,id --memory 50%";
+    let tokens = |options: &str| place.json(&format!("{run} {options}"))["coverage"]["tokens"].clone();
+    let found = tokens("--pack tags:16,extra=1");
+    assert_eq!((u64_of(&found, "served"), u64_of(&found, "repeated"), u64_of(&found, "left_out")), (all, 0, 0));
+    let told = place.json("predict train.rdx --pack tags:16,extra=1 --world-size 2 --batch-size 2");
+    assert_eq!(u64_of(&found, "pieces"), u64_of(&told, "pieces"));
+    let places = u64_of(&told, "packs") * 16;
+    assert_eq!(u64_of(&found, "padding"), places - all - u64_of(&found, "pieces"));
+    // One of two ranks, and replicas, which are counted once.
+    let half = tokens("--pack tags:16,extra=1 --rank 1");
+    assert!(u64_of(&half, "served") > 0 && u64_of(&half, "left_out") == all - u64_of(&half, "served"), "{half}");
+    assert_eq!(u64_of(&tokens("--pack tags:16,extra=1 --replicas 2"), "served"), all);
+    let cut = tokens("--pack tags:2,overflow=truncate");
+    let lost = (0..ROWS as u64).filter(|id| id % 5 != 0 && id % 4 == 3).count() as u64;
+    assert_eq!((u64_of(&cut, "truncated"), u64_of(&cut, "served")), (lost, all - lost));
+    let less = tokens("--pack tags:2,overflow=drop --tail drop");
+    assert_eq!(u64_of(&less, "dropped"), 3 * lost);
+    assert_eq!(u64_of(&less, "served") + u64_of(&less, "left_out"), all - 3 * lost);
+    let text = place.run(&format!("{run} --pack tags:2,overflow=truncate")).succeeds().text();
+    assert!(text.contains("truncated") && text.contains("of padding"), "{text}");
+    let rows = place.json(run);
+    assert!(rows["coverage"]["tokens"].is_null() && rows["coverage"]["served"] == json!(1004), "{rows}");
+    place.run(&format!("{run} --pack tags:16 --loader lru")).exits_with_usage().complains(&["carousel"]);
+    place.run(&format!("{run} --tokens tags")).exits_with_usage();
+}
+
+#[test]
+fn a_prediction_of_packs_says_what_a_loader_reads_or_why_there_is_none() {
+    let (place, _) = tagged();
+    let run = "train.rdx --pack tags:16 --batch-size 2 --epochs 5";
+    let told = place.json(&format!("predict {run} --memory 25%"));
+    let read = place.json(&format!("epoch {run} --memory 25%"));
+    let passes: f64 = (1..5).map(|epoch| read["epochs"][epoch]["passes"].as_f64().unwrap() / 4.0).sum();
+    let ratio = told["loader"]["passes"].as_f64().unwrap() / passes;
+    assert!((0.6..1.6).contains(&ratio), "{ratio}: {told}");
+    assert!(told["loader_error"].is_null() && u64_of(&told["loader"], "bytes_read") > 0);
+    let text = place.run(&format!("predict {run}")).succeeds().text();
+    assert!(text.contains("passes an epoch"), "{text}");
+    // Rows are cut, and nothing says where.
+    place.run("lengths train.rdx --column id").succeeds();
+    let told = place.json("predict train.rdx --pack id:100");
+    assert!(told["loader"].is_null() && told["loader_error"].as_str().unwrap().contains("no column"), "{told}");
+}
+
+#[test]
+fn buckets_are_dealt_foretold_found_and_proved() {
+    let (place, all) = tagged();
+    let run = "--pack tags:buckets,block=100 --batch-size 8 --seed 3";
+    let ranks = pieces(&place, 3, run);
+    let mut rows: Vec<u64> = ranks.iter().flatten().map(|[row, ..]| *row).collect();
+    rows.sort_unstable();
+    rows.dedup();
+    assert!(rows.into_iter().eq(0..ROWS as u64));
+    let length = |row: u64| if row.is_multiple_of(5) { 0 } else { row % 4 };
+    for step in 0..41 {
+        let of_step = ranks.iter().flatten().filter(|[.., at, _]| *at == step);
+        let lengths: Vec<u64> = of_step
+            .map(|[row, _, tokens, ..]| (length(*row), *tokens))
+            .map(|(a, b)| {
+                assert_eq!(a, b);
+                a
+            })
+            .collect();
+        assert!(lengths.len() == 24 && lengths.is_sorted(), "step {step}: {lengths:?}");
+    }
+    let text = place.run(&format!("prove train.rdx {run} --world-size 3 --epochs 2")).succeeds().text();
+    assert!(text.contains("yes  the batches of a step are neighbours in length"), "{text}");
+    for more in ["--tail drop", "--tail uneven --replicas 2 --world-size 4", "--order sequential", "--weights id"] {
+        place.run(&format!("prove train.rdx {run} {more}")).succeeds();
+    }
+    let told = place.json(&format!("predict train.rdx {run} --world-size 3"));
+    assert_eq!((u64_of(&told, "steps"), u64_of(&told, "tokens_left_out")), (42, 0));
+    assert!(told["fill"].as_f64().unwrap() > 0.9 && told["loader_error"].is_null(), "{told}");
+    let text = place.run(&format!("predict train.rdx {run} --plot buckets.svg")).succeeds().text();
+    assert!(text.contains("like lengths within 100 positions"), "{text}");
+    let found = place.json(&format!("epoch train.rdx {run} --world-size 3 --tail uneven"));
+    assert_eq!((u64_of(&found["coverage"]["tokens"], "served"), u64_of(&found["coverage"], "missing")), (all, 0));
+    let at = place.json(&format!("where train.rdx {run} --world-size 3 --row 777"));
+    assert_eq!(at[0]["uses"].as_array().unwrap().len(), 1);
+    // A state says what it is of.
+    let state = place.json(&format!("epoch train.rdx {run} --world-size 3 --steps 7"));
+    let state = state["state"].as_str().unwrap();
+    place.run(&format!("ids train.rdx --state {state} --rank 1")).exits_with_usage().complains(&["LENGTHS:buckets"]);
+    let wrong = place.run(&format!("ids train.rdx --state {state} --pack tags:16 --rank 1"));
+    wrong.exits_with_usage().complains(&["buckets"]);
+    let ids = place.run(&format!("ids train.rdx --state {state} --pack tags:buckets,block=100 --rank 1")).succeeds();
+    assert_eq!(ids.text().lines().count(), ranks[1].len());
+    // Other ranks go on with what is left of the epoch.
+    let rest = place.json(&format!(
+        "epoch train.rdx --pack tags:buckets,block=100 --resume {state} --world-size 2 --batch-size 5 --tail uneven"
+    ));
+    assert_eq!(u64_of(&rest["coverage"], "distinct"), ROWS as u64 - 7 * 24);
+    place.run(&format!("predict train.rdx {run} --tail even")).fails().complains(&["even", "wrap"]);
+    place.run("predict train.rdx --pack tags:buckets,cost=1-1").fails().complains(&["cost"]);
+}

@@ -9,8 +9,11 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rowdex::loader::{LoaderBuilder, Share};
-use rowdex::order::Global;
+use arrow::array::AsArray;
+use arrow::datatypes::Int32Type;
+use rowdex::loader::{LoaderBuilder, Sequencing, Share};
+use rowdex::order::{Global, Lengths};
+use rowdex::sampler::{PackSpec, Planning, SamplerOptions};
 use rowdex::{Batch, Dataset, DistributedSampler, Loader, Shard};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -165,6 +168,57 @@ fn ranks_get_what_they_would_have_read_themselves_and_a_server_ends_once_they_ha
             assert!(stdout.contains("served ") && stdout.contains("decoded"), "{stdout}");
         }
     });
+}
+
+#[test]
+fn packs_through_a_server_are_those_that_ranks_would_have_read_themselves() {
+    in_time(|| {
+        let place = Place::with_data();
+        place.run("build data -o train.rdx --lengths tags").succeeds();
+        // Lengths by a list, of which no column says that they are those of the tags.
+        let list: String = (0..1003).map(|id| format!("{id},{}\n", if id % 5 == 0 { 0 } else { id % 4 })).collect();
+        std::fs::write(place.path("listed.csv"), format!("row_id,length\n{list}")).unwrap();
+        place.run("lengths train.rdx --from listed.csv --name listed").succeeds();
+        for (pack, tokens) in [("tags:16", ""), ("tags:buckets", ""), ("listed:2", "--tokens tags")] {
+            let job = job();
+            let more = format!("--pack {pack} {tokens} --batch-size 4 --seed 42 --threads 1 --once");
+            let mut serving = Serving::start(&place, &format!("serve train.rdx --job {job} --ranks 2 {more}")).unwrap();
+            let shared = packs_of(&place, pack, |builder| builder.share(share(&job, 2)));
+            assert_eq!(shared, packs_of(&place, pack, |builder| builder), "{pack}");
+            assert!(serving.end().0.success());
+        }
+        let refused = place.run("serve train.rdx --job none --ranks 1 --pack listed:2").fails();
+        refused.complains(&["no column has the tokens"]);
+    });
+}
+
+/// Batches and tokens that two ranks get of an epoch of packs.
+fn packs_of(
+    place: &Place,
+    pack: &str,
+    loader: impl Fn(LoaderBuilder) -> LoaderBuilder + Sync,
+) -> Vec<Vec<(Batch, Vec<i32>)>> {
+    let dataset = Dataset::open(place.path("train.rdx")).unwrap();
+    let spec: PackSpec = pack.parse().unwrap();
+    let lengths: Arc<dyn Lengths> = Arc::new(dataset.index().lengths(&spec.lengths).unwrap());
+    let rank = |rank| {
+        let orders = Arc::new(Global::new(dataset.len(), 42).unwrap());
+        let shard = Shard::new(rank, 2).unwrap().with_tail(spec.default_tail());
+        let options = SamplerOptions::of(shard, 4);
+        let sampler = options.sampler_of_packs(orders, Arc::clone(&lengths), &spec, &Planning::default()).unwrap();
+        let builder = Loader::builder(&dataset, sampler).epochs(1);
+        let builder = if spec.lengths == "listed" { builder.tokens("tags") } else { builder };
+        let found = |batch: rowdex::Result<Batch>| {
+            let batch = batch.unwrap();
+            let tokens = batch.sequences(&Sequencing::default()).unwrap().tokens;
+            (batch, tokens.as_primitive::<Int32Type>().values().to_vec())
+        };
+        loader(builder).build().unwrap().map(found).collect()
+    };
+    thread::scope(|scope| {
+        let ranks: Vec<_> = (0..2).map(|number| scope.spawn(move || rank(number))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
 }
 
 #[test]

@@ -45,21 +45,21 @@ pub struct PackCounts {
 /// Tokens of a position of the block that are served together. What a row of 16 bytes can hold, as a block may have
 /// millions.
 #[derive(Debug, Clone, Copy, Default)]
-struct InBlock {
-    offset: u64,
-    length: u32,
-    at: u32,
+pub(super) struct InBlock {
+    pub(super) offset: u64,
+    pub(super) length: u32,
+    pub(super) at: u32,
 }
 
 /// A block that is packed.
 #[derive(Debug)]
 pub(crate) struct Block {
     /// The rows at its positions.
-    rows: Vec<u64>,
+    pub(super) rows: Vec<u64>,
     /// In the sequence in which they are served.
-    pieces: Vec<InBlock>,
+    pub(super) pieces: Vec<InBlock>,
     /// The number of the first piece after each pack.
-    ends: Vec<u32>,
+    pub(super) ends: Vec<u32>,
 }
 
 impl Pack {
@@ -94,7 +94,12 @@ impl Pack {
     /// Cuts the rows at the positions of a block, whose lengths these are, into pieces. `put` is told of a position, an
     /// offset, a length, and how many pieces of this length follow each other from there.
     #[inline]
-    fn cut(&self, rows: &[u64], lengths: &[u64], mut put: impl FnMut(u32, u64, u64, u32)) -> Result<PackCounts> {
+    pub(super) fn cut(
+        &self,
+        rows: &[u64],
+        lengths: &[u64],
+        mut put: impl FnMut(u32, u64, u64, u32),
+    ) -> Result<PackCounts> {
         let longest = self.longest();
         let mut counts = PackCounts::default();
         for ((at, row), length) in (0..).zip(rows).zip(lengths) {
@@ -127,11 +132,15 @@ impl Pack {
                 Ok(PackCounts { packs: packs.into(), ..counts })
             }
             Algorithm::Concat => self.concatenated(rows, lengths, |_, _| {}),
+            Algorithm::Buckets => {
+                let counts = self.cut(rows, lengths, |_, _, _, _| {})?;
+                Ok(PackCounts { packs: counts.pieces, ..counts })
+            }
         }
     }
 
-    /// Packs block `number` of an epoch.
-    pub(crate) fn pack(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds, number: u64) -> Result<Block> {
+    /// Packs block `number` of an epoch. Buckets are cut for steps of `step` rows.
+    pub(crate) fn pack(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds, number: u64, step: u64) -> Result<Block> {
         match self.algorithm {
             Algorithm::BestFit | Algorithm::Budget | Algorithm::Padded => self.fitted(rows, lengths, seeds, number),
             Algorithm::Concat => {
@@ -143,6 +152,7 @@ impl Pack {
                 })?;
                 Ok(Block { rows, pieces, ends })
             }
+            Algorithm::Buckets => self.bucketed(rows, lengths, seeds, number, step),
         }
     }
 
@@ -157,7 +167,7 @@ impl Pack {
             Algorithm::Budget | Algorithm::Padded => {
                 next_fit(units, most, self.algorithm == Algorithm::Padded, runs, put)
             }
-            Algorithm::BestFit | Algorithm::Concat => best_fit(units, most, runs, put),
+            Algorithm::BestFit | Algorithm::Concat | Algorithm::Buckets => best_fit(units, most, runs, put),
         }
     }
 

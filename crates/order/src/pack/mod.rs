@@ -1,6 +1,7 @@
 //! Rows of different lengths in packs of a given number of tokens.
 
 mod block;
+mod buckets;
 mod cost;
 mod fit;
 mod packed;
@@ -59,7 +60,7 @@ pub enum Overflow {
     Error,
 }
 
-/// How pieces are put into packs. Written and parsed as `bfd`, `concat`, `budget` and `padded`.
+/// How pieces are put into packs. Written and parsed as `bfd`, `concat`, `budget`, `padded` and `buckets`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Algorithm {
     /// Best-fit decreasing: longest pieces first, each into the fullest pack that it fits into. Hardly any place is
@@ -73,6 +74,8 @@ pub enum Algorithm {
     Budget,
     /// The same for batches that are padded to their longest row, which stay within the budget with the padding.
     Padded,
+    /// Each row is a pack of its own, and the rows of a step are neighbours in length: batches of as many rows.
+    Buckets,
 }
 
 /// What becomes of rows without tokens. Written and parsed as `skip` and `keep`.
@@ -99,7 +102,9 @@ pub struct Piece {
 impl Pack {
     /// Positions that are packed together unless another number is asked for.
     pub const BLOCK: u64 = 1 << 17;
-    /// The most positions that can be packed together.
+    /// Positions that are sorted together in buckets unless another number is asked for.
+    pub const WITHIN: u64 = 1 << 14;
+    /// The most positions that can be packed together, and the most rows of a step in buckets.
     pub const MAX_BLOCK: u64 = 1 << 20;
     /// The largest capacity.
     pub const MAX_CAPACITY: u64 = i32::MAX as u64;
@@ -129,6 +134,13 @@ impl Pack {
         Self { algorithm, overflow: Overflow::Error, ..Self::of(tokens) }
     }
 
+    /// Batches of as many rows with like lengths: every row is served whole. Rows are sorted within `within` positions
+    /// of the order, which are rounded to a multiple of the rows of a step.
+    pub fn buckets(within: u64) -> Self {
+        let all = Self { overflow: Overflow::Error, empty: Empty::Keep, ..Self::of(Self::MAX_CAPACITY) };
+        Self { algorithm: Algorithm::Buckets, block: within, ..all }
+    }
+
     /// Refuses what can not be packed by.
     ///
     /// # Errors
@@ -149,7 +161,8 @@ impl Pack {
             let message = format!("{extra} extra tokens for each piece leave no place in packs of {capacity}");
             return invalid(message, "use a larger capacity, or fewer extra tokens");
         }
-        if capacity / multiple > Self::MAX_UNITS {
+        let buckets = self.algorithm == Algorithm::Buckets;
+        if capacity / multiple > Self::MAX_UNITS && !buckets {
             let message =
                 format!("packs of {capacity} tokens, which are {} multiples of {multiple}", capacity / multiple);
             return invalid(message, "use a capacity of at most 4194304 multiples: pad pieces to a larger one");
@@ -160,6 +173,9 @@ impl Pack {
         if matches!(self.algorithm, Algorithm::Budget | Algorithm::Padded) && self.overflow == Overflow::Split {
             let message = "batches of whole rows within a budget, of which long rows are split".to_owned();
             return invalid(message, "use overflow \"truncate\", \"drop\" or \"error\"");
+        }
+        if buckets {
+            self.check_buckets()?;
         }
         if block == 0 || block > Self::MAX_BLOCK {
             return invalid(format!("blocks of {block} positions"), "use 1 to 1048576");
@@ -246,10 +262,11 @@ names!(
 names!(
     Algorithm,
     "packing algorithm",
-    "use bfd, concat, budget or padded",
+    "use bfd, concat, budget, padded or buckets",
     BestFit = "bfd",
     Concat = "concat",
     Budget = "budget",
-    Padded = "padded"
+    Padded = "padded",
+    Buckets = "buckets"
 );
 names!(Empty, "policy for empty rows", "use skip or keep", Skip = "skip", Keep = "keep");

@@ -7,7 +7,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 
 use super::block::{Block, Seeds};
 use super::sums::{KeptSums, PackSums, Source};
-use super::{Pack, Piece};
+use super::{Pack, PackCounts, Piece};
 use crate::{EpochOrder, Lengths, Order, Outline, Uses, fingerprint, reachable};
 
 /// How many packed blocks an epoch keeps: what is served follows each other, and a batch may begin in one block and end
@@ -24,12 +24,15 @@ const EPOCHS: usize = 2;
 /// of the orders inside.
 ///
 /// Making an epoch asks for the length of every row, block by block, and keeps the [sums](PackSums). A block is packed
-/// when a pack of it is asked for.
+/// when a pack of it is asked for. [Buckets](Pack::buckets) need no such plan: each row is a pack, and lengths are
+/// asked for window by window. How they are cut, the steps of a sampler decide; by itself, each row is a step.
 #[derive(Debug)]
 pub struct Packed {
     orders: Arc<dyn Order>,
     lengths: Arc<dyn Lengths>,
     pack: Pack,
+    /// Rows of a step, for which buckets are cut.
+    step: u64,
     threads: usize,
     kept: Option<Arc<dyn KeptSums>>,
     fingerprint: u64,
@@ -42,12 +45,12 @@ pub struct PackedEpoch {
     order: Arc<dyn EpochOrder>,
     lengths: Arc<dyn Lengths>,
     pack: Pack,
+    step: u64,
     sums: PackSums,
     recent: Mutex<Vec<(u64, Arc<Block>)>>,
 }
 
 impl Packed {
-    const NAME: &str = "packed";
     const VERSION: u64 = 1;
 
     /// The rows that `orders` serve, by their `lengths`.
@@ -64,8 +67,18 @@ impl Packed {
         }
         let [a, b, c, d, e, f, g, h] = pack.parameters();
         let parameters = [orders.fingerprint(), lengths.fingerprint(), a, b, c, d, e, f, g, h];
-        let fingerprint = fingerprint(Self::NAME, Self::VERSION, orders.len(), &parameters);
-        Ok(Self { orders, lengths, pack, threads: 1, kept: None, fingerprint, recent: Mutex::default() })
+        let fingerprint = fingerprint(name_of(&pack), Self::VERSION, orders.len(), &parameters);
+        Ok(Self { orders, lengths, pack, step: 1, threads: 1, kept: None, fingerprint, recent: Mutex::default() })
+    }
+
+    /// The same buckets for steps of so many rows on all ranks. What they are for other steps has another fingerprint;
+    /// that of a run says nothing of its ranks.
+    pub(crate) fn in_steps(&self, rows: u64) -> Self {
+        let parameters = [self.fingerprint, rows];
+        let fingerprint = fingerprint("steps of buckets", Self::VERSION, self.orders.len(), &parameters);
+        let (orders, lengths) = (Arc::clone(&self.orders), Arc::clone(&self.lengths));
+        let (pack, kept, recent) = (self.pack.in_steps(rows), None, Mutex::default());
+        Self { orders, lengths, pack, step: rows, threads: self.threads, kept, fingerprint, recent }
     }
 
     /// The same, with epochs planned by so many threads.
@@ -108,6 +121,10 @@ impl Packed {
             return Ok(held);
         }
         let order = self.orders.epoch(epoch)?;
+        if self.pack.is_of_rows() {
+            let sums = PackSums::of_rows(order.len(), &self.pack, (self.fingerprint, epoch));
+            return Ok(self.hold(order, sums));
+        }
         let plan = || {
             let source = Source { order: &*order, lengths: &*self.lengths, pack: &self.pack };
             PackSums::of(source, self.threads, (self.fingerprint, epoch))
@@ -151,14 +168,18 @@ impl Packed {
     }
 
     fn hold(&self, order: Arc<dyn EpochOrder>, sums: PackSums) -> Arc<PackedEpoch> {
-        let (lengths, pack) = (Arc::clone(&self.lengths), self.pack);
-        let epoch = Arc::new(PackedEpoch { order, lengths, pack, sums, recent: Mutex::default() });
+        let (lengths, pack, step) = (Arc::clone(&self.lengths), self.pack, self.step);
+        let epoch = Arc::new(PackedEpoch { order, lengths, pack, step, sums, recent: Mutex::default() });
         if let Ok(mut recent) = self.recent.try_lock() {
             recent.insert(0, Arc::clone(&epoch));
             recent.truncate(EPOCHS);
         }
         epoch
     }
+}
+
+fn name_of(pack: &Pack) -> &'static str {
+    if pack.is_of_rows() { "buckets" } else { "packed" }
 }
 
 impl Order for Packed {
@@ -171,6 +192,9 @@ impl Order for Packed {
     }
 
     fn epoch_len(&self, epoch: u64) -> Result<u64> {
+        if self.pack.is_of_rows() {
+            return self.orders.epoch_len(epoch);
+        }
         Ok(self.packed(epoch)?.len())
     }
 
@@ -183,7 +207,7 @@ impl Order for Packed {
     }
 
     fn name(&self) -> &'static str {
-        Self::NAME
+        name_of(&self.pack)
     }
 
     fn outline(&self) -> Outline {
@@ -201,6 +225,19 @@ impl PackedEpoch {
         &self.sums
     }
 
+    /// What it comes to. Of buckets, this asks for the length of every row.
+    ///
+    /// # Errors
+    ///
+    /// Those of the lengths; `InvalidArgument` for a row that is too long.
+    pub fn counts(&self) -> Result<PackCounts> {
+        if !self.pack.is_of_rows() {
+            return Ok(*self.sums.counts());
+        }
+        let source = Source { order: &*self.order, lengths: &*self.lengths, pack: &self.pack };
+        Ok(*PackSums::of(source, 1, (self.sums.fingerprint, self.sums.epoch))?.counts())
+    }
+
     /// How many packs it has, before any is opened.
     pub fn packs(&self) -> u64 {
         self.sums.counts().packs
@@ -215,6 +252,9 @@ impl PackedEpoch {
         if pack >= self.packs() {
             return Ok(self.len());
         }
+        if self.pack.is_of_rows() {
+            return Ok(pack);
+        }
         let number = self.sums.block_of_pack(pack);
         let (packs, pieces) = self.sums.before(number);
         Ok(if pack == packs { pieces } else { pieces + self.block(number)?.start(pack - packs) })
@@ -228,6 +268,9 @@ impl PackedEpoch {
     pub fn pack_of(&self, piece: u64) -> Result<u64> {
         if piece >= self.len() {
             return Ok(self.packs());
+        }
+        if self.pack.is_of_rows() {
+            return Ok(piece);
         }
         let number = self.sums.block_of_piece(piece);
         let (packs, pieces) = self.sums.before(number);
@@ -286,7 +329,7 @@ impl PackedEpoch {
         let source = Source { order: &*self.order, lengths: &*self.lengths, pack: &self.pack };
         let (mut rows, mut lengths) = (Vec::new(), Vec::new());
         source.read(number, &mut rows, &mut lengths)?;
-        let block = Arc::new(self.pack.pack(rows, &lengths, self.seeds(), number)?);
+        let block = Arc::new(self.pack.pack(rows, &lengths, self.seeds(), number, self.step)?);
         let (before, after) = (self.sums.before(number), self.sums.before(number + 1));
         if (before.0 + block.packs(), before.1 + block.start(block.packs())) != after {
             let message =

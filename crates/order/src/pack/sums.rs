@@ -112,12 +112,23 @@ impl PackSums {
         Ok(Self { fingerprint, epoch, ends, counts })
     }
 
+    /// Of as many packs as positions, of whose tokens nothing is asked.
+    pub(super) fn of_rows(len: u64, pack: &Pack, (fingerprint, epoch): (u64, u64)) -> Self {
+        let blocks = pack.blocks(len);
+        let end = |block| if block == blocks { len } else { block * pack.block };
+        let ends = (1..=blocks).map(|block| [end(block), end(block), 0]).collect();
+        let counts = PackCounts { packs: len, pieces: len, ..PackCounts::default() };
+        Self { fingerprint, epoch, ends, counts }
+    }
+
     /// Whether they are of an epoch of packed orders with this fingerprint.
     pub fn is_of(&self, fingerprint: u64, epoch: u64) -> bool {
         (self.fingerprint, self.epoch) == (fingerprint, epoch)
     }
 
-    /// What the epoch comes to.
+    /// What the epoch comes to. Of buckets the packs and pieces are told alone: see [`PackedEpoch::counts`].
+    ///
+    /// [`PackedEpoch::counts`]: super::PackedEpoch::counts
     pub fn counts(&self) -> &PackCounts {
         &self.counts
     }

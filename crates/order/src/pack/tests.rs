@@ -79,6 +79,7 @@ fn model(pack: &Pack, rows: &[u64], lengths: &[u64]) -> Packs {
                 changed[best] = now;
             }
         }
+        Algorithm::Buckets => unreachable!("no packs of this model"),
         Algorithm::Concat => {
             for (row, length) in rows.iter().zip(lengths) {
                 let Some(kept) = kept(pack, *length) else { continue };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::batch::BatchPlan;
 use super::shard::{Shard, Share};
-use crate::{Cost, EpochOrder, Packed};
+use crate::{Cost, EpochOrder, Packed, PackedEpoch};
 use rowdex_base::error::Result;
 use rowdex_base::once::Once;
 
@@ -24,6 +24,9 @@ pub struct Rest {
     /// The position at which this world took the epoch over: 0 if it began it, and `start` if it goes on where another
     /// world stopped. At a position in between it stopped itself, after a step.
     pub began: u64,
+    /// How many rows a step of all ranks had of the world that began the epoch, for which buckets of rows are cut; 0
+    /// for as many as this world's.
+    pub step: u64,
     /// The rank's shard.
     pub shard: Shard,
     /// Whether a short last batch is left out.
@@ -62,6 +65,12 @@ pub trait Batching: Debug + Send + Sync {
 
     /// The packs that batches are made of, if they are.
     fn packed(&self) -> Option<&Arc<Packed>> {
+        None
+    }
+
+    /// How many rows a step has on all ranks of this shard's world, where the order of an epoch depends on it.
+    fn step(&self, shard: Shard) -> Option<u64> {
+        let _ = shard;
         None
     }
 
@@ -156,6 +165,11 @@ pub trait Deal: Debug + Send + Sync {
     fn fill(&self, step: u64, batch: &mut BatchPlan) -> Result<bool> {
         let _ = (step, batch);
         Ok(false)
+    }
+
+    /// The packs of the epoch, if there are some.
+    fn packed(&self) -> Option<Arc<PackedEpoch>> {
+        None
     }
 
     /// The order that positions are of, where it is not the epoch's own.

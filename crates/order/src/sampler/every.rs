@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::batching::{Batching, Deal, Ends, Rest, Stretch};
 use super::{BatchPlan, DistributedSampler, Recent, Rotation, Shard};
-use crate::{Cost, EpochOrder, Order, Packed, fingerprint};
+use crate::{Cost, EpochOrder, Order, Packed, PackedEpoch, fingerprint};
 use rowdex_base::error::Result;
 
 /// The sampler of a worker of a rank: of its positions, and of every so many-th of its steps.
@@ -86,6 +86,10 @@ impl Batching for Every {
         self.inner.packed()
     }
 
+    fn step(&self, shard: Shard) -> Option<u64> {
+        self.inner.step(shard)
+    }
+
     fn cost(&self) -> Option<Cost> {
         self.inner.cost()
     }
@@ -97,10 +101,10 @@ impl Batching for Every {
     fn deal(&self, asked: &Rest) -> Result<Arc<dyn Deal>> {
         let (mut rest, mut all) = (*asked, Rest { start: 0, began: 0, ..*asked });
         if rest.epoch == self.from.epoch {
-            (all.start, all.began) = (self.from.start, self.from.began);
+            (all.start, all.began, all.step) = (self.from.start, self.from.began, self.from.step);
             if rest.start < self.from.start {
                 // Of this epoch that is all.
-                (rest.start, rest.began) = (self.from.start, self.from.began);
+                (rest.start, rest.began, rest.step) = (self.from.start, self.from.began, self.from.step);
             }
         }
         let (rank, all) = (self.inner.deal(&rest)?, self.inner.deal(&all)?);
@@ -156,6 +160,10 @@ impl Deal for Steps {
 
     fn fill(&self, step: u64, batch: &mut BatchPlan) -> Result<bool> {
         self.rank.fill(self.first + step * self.workers, batch)
+    }
+
+    fn packed(&self) -> Option<Arc<PackedEpoch>> {
+        self.rank.packed()
     }
 
     fn order(&self) -> Option<Arc<dyn EpochOrder>> {

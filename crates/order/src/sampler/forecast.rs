@@ -20,7 +20,8 @@ pub struct PackForecast {
     pub tokens_left_out: u64,
     /// Tokens that it serves twice.
     pub tokens_repeated: u64,
-    /// The part of all places that has tokens, the extra ones included.
+    /// The part of all places that has tokens, the extra ones included. Of buckets, in batches that are padded to their
+    /// longest row, of the steps that are looked at.
     pub fill: f64,
     /// What the slowest shard has to do at a step, by the cost of the sampler or by [`COST`](Self::COST): this many
     /// times what shards have on average. A mean over steps that are looked at.
@@ -48,8 +49,12 @@ impl DistributedSampler {
             return Err(Error::new(ErrorKind::InvalidArgument, "the packs of a sampler of rows")
                 .with_hint("make the sampler with packs"));
         };
-        let (of_epoch, deal) = (packed.packed(epoch)?, self.whole(epoch)?);
-        let (len, steps) = (of_epoch.sums().counts().pieces, deal.steps());
+        let deal = self.whole(epoch)?;
+        let Some(of_epoch) = deal.packed() else {
+            return Err(Error::new(ErrorKind::Internal, "a plan of packs without their epoch"));
+        };
+        let (counts, steps) = (of_epoch.counts()?, deal.steps());
+        let len = counts.pieces;
         let served = deal.served(steps)?;
         let tokens = |first: u64, end: u64| {
             let mut pieces = Vec::new();
@@ -58,7 +63,6 @@ impl DistributedSampler {
         };
         let tokens_left_out = tokens(served, len)?;
         // A world larger than the epoch repeats it as a whole first.
-        let counts = *of_epoch.sums().counts();
         let more = served.saturating_sub(len);
         let tokens_repeated = match more.checked_div(len) {
             Some(times) => times.saturating_mul(counts.tokens).saturating_add(tokens(0, more % len)?),
@@ -89,10 +93,13 @@ impl DistributedSampler {
         let pack = packed.pack();
         let served_tokens = (counts.tokens - tokens_left_out).saturating_add(tokens_repeated);
         let taken = served_tokens as f64 + pack.extra as f64 * served as f64;
-        if forecast.packs > 0 {
+        let padded = self.look(&plans, &mut forecast, most_steps, pack.extra)?;
+        if pack.is_of_rows() {
+            let looked_at: u64 = forecast.pack_tokens.iter().sum();
+            forecast.fill = if padded > 0.0 { looked_at as f64 / padded } else { 1.0 };
+        } else if forecast.packs > 0 {
             forecast.fill = taken / (forecast.packs as f64 * pack.capacity as f64);
         }
-        self.look(&plans, &mut forecast, most_steps, pack.extra)?;
         Ok(forecast)
     }
 
@@ -110,24 +117,25 @@ impl DistributedSampler {
         (0..shards).map(plan).collect()
     }
 
-    /// Looks at some steps.
-    fn look(&self, plans: &[EpochPlan], forecast: &mut PackForecast, most_steps: u64, extra: u64) -> Result<()> {
+    /// Looks at some steps. Returns how many places their batches have, with each pack as long as the longest one.
+    fn look(&self, plans: &[EpochPlan], forecast: &mut PackForecast, most_steps: u64, extra: u64) -> Result<f64> {
         let cost = self.batching.cost().unwrap_or(PackForecast::COST);
         let stride = forecast.steps.div_ceil(most_steps.max(1)).max(1);
-        let mut imbalance = 0.0;
+        let (mut imbalance, mut padded) = (0.0, 0.0);
         for step in (0..forecast.steps).step_by(usize::try_from(stride).unwrap_or(usize::MAX)) {
             let (mut sum, mut most) = (0.0, 0.0_f64);
             for plan in plans {
                 let batch = plan.batch(step)?;
-                let mut first = 0;
-                let mut own = 0.0;
+                let (mut first, mut own, mut longest) = (0, 0.0, 0);
                 for end in &batch.packs {
                     let pieces: &[Piece] = batch.pieces.get(first..*end).unwrap_or_default();
                     let tokens: u64 = pieces.iter().map(|piece| piece.length + extra).sum();
                     forecast.pack_tokens.push(tokens);
+                    longest = longest.max(tokens);
                     own += cost.of(pieces.iter().map(|piece| piece.length)) as f64;
                     first = *end;
                 }
+                padded += longest as f64 * batch.packs.len() as f64;
                 sum += own;
                 most = most.max(own);
             }
@@ -137,7 +145,7 @@ impl DistributedSampler {
         if forecast.steps_looked_at > 0 {
             forecast.imbalance = imbalance / forecast.steps_looked_at as f64;
         }
-        Ok(())
+        Ok(padded)
     }
 }
 

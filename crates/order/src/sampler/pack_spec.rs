@@ -11,7 +11,8 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 ///
 /// Written and parsed as the name of the lengths and the capacity, and then what is not the default:
 /// `tokens:8192,overflow=truncate,extra=2,cost=24576-1`. The names are those of the fields of [`Pack`], and `cost` is
-/// written as [`Cost`] is. The name of the lengths may have any character, colons included.
+/// written as [`Cost`] is. Of [buckets](Pack::buckets), the word `buckets` stands in the place of the capacity, which
+/// is an option: `tokens:buckets,block=4096`. The name of the lengths may have any character, colons included.
 ///
 /// ```
 /// # mod rowdex { pub use rowdex_base::error::Result; pub use rowdex_order::{self as order, sampler}; }
@@ -36,13 +37,15 @@ pub struct PackSpec {
 }
 
 impl PackSpec {
-    /// What becomes of packs that do not divide evenly, unless something else is asked for: none is lost, and none
-    /// comes twice.
-    pub const TAIL: Tail = Tail::Even;
-
     /// Packs by these lengths, dealt as they come.
     pub fn new(lengths: impl Into<String>, pack: Pack) -> Self {
         Self { lengths: lengths.into(), pack, cost: None }
+    }
+
+    /// What becomes of packs that do not divide evenly, unless something else is asked for: none is lost, and none
+    /// comes twice. Of buckets, which are rows, it is what becomes of rows.
+    pub fn default_tail(&self) -> Tail {
+        if self.pack.is_of_rows() { Tail::default() } else { Tail::Even }
     }
 
     /// How one algorithm treats rows that are too long, unless something else is asked for: batches of whole rows
@@ -50,6 +53,7 @@ impl PackSpec {
     pub fn default_of(algorithm: Algorithm, capacity: u64) -> Pack {
         match algorithm {
             Algorithm::Budget | Algorithm::Padded => Pack::budget(capacity, algorithm == Algorithm::Padded),
+            Algorithm::Buckets => Pack { capacity, ..Pack::buckets(Pack::WITHIN) },
             Algorithm::BestFit | Algorithm::Concat => Pack { algorithm, ..Pack::of(capacity) },
         }
     }
@@ -59,9 +63,11 @@ impl fmt::Display for PackSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Pack { capacity, overflow, algorithm, extra, multiple, max_pieces, block, empty } = self.pack;
         let usual = Self::default_of(algorithm, capacity);
-        write!(f, "{}:{capacity}", self.lengths)?;
+        let buckets = self.pack.is_of_rows();
+        write!(f, "{}:{}", self.lengths, if buckets { BUCKETS.to_owned() } else { capacity.to_string() })?;
         let said = [
-            ("algorithm", (algorithm != Algorithm::default()).then(|| algorithm.to_string())),
+            ("capacity", (buckets && capacity != Pack::MAX_CAPACITY).then(|| capacity.to_string())),
+            ("algorithm", (algorithm != Algorithm::default() && !buckets).then(|| algorithm.to_string())),
             ("overflow", (overflow != usual.overflow).then(|| overflow.to_string())),
             ("extra", (extra != usual.extra).then(|| extra.to_string())),
             ("multiple", (multiple != usual.multiple).then(|| multiple.to_string())),
@@ -86,7 +92,9 @@ impl FromStr for PackSpec {
         let named = text.rsplit_once(':').filter(|(lengths, _)| !lengths.is_empty());
         let (lengths, said) = named.ok_or_else(|| invalid(format!("{text:?} names no lengths and a capacity")))?;
         let mut words = said.split(',');
-        let capacity = words.next().and_then(|word| word.parse().ok());
+        let first = words.next().unwrap_or_default();
+        let buckets = first == BUCKETS;
+        let capacity = if buckets { Some(Pack::MAX_CAPACITY) } else { first.parse().ok() };
         let capacity = capacity.ok_or_else(|| invalid(format!("{text:?} says no capacity in tokens")))?;
         let mut options = Vec::new();
         for word in words {
@@ -96,14 +104,20 @@ impl FromStr for PackSpec {
             }
             options.push(option);
         }
-        let algorithm = options.iter().find(|(name, _)| *name == "algorithm");
-        let algorithm = algorithm.map_or(Ok(Algorithm::default()), |(_, algorithm)| algorithm.parse())?;
+        let said = options.iter().find(|(name, _)| *name == "algorithm");
+        let algorithm = said.map_or(Ok(Algorithm::default()), |(_, algorithm)| algorithm.parse())?;
+        if buckets != (algorithm == Algorithm::Buckets) && (said.is_some() || !buckets) {
+            return Err(invalid(format!("{text:?} says two algorithms, or buckets by another name"))
+                .with_hint("write the word in the place of the capacity: tokens:buckets"));
+        }
+        let algorithm = if buckets { Algorithm::Buckets } else { algorithm };
         let mut spec = Self::new(lengths, Self::default_of(algorithm, capacity));
         for (name, value) in options {
             let number = || value.parse::<u64>().map_err(|_| invalid(format!("{name}={value:?} is no number")));
             let pack = &mut spec.pack;
             match name {
                 "algorithm" => {}
+                "capacity" if buckets => pack.capacity = number()?,
                 "overflow" => pack.overflow = value.parse()?,
                 "extra" => pack.extra = number()?,
                 "multiple" => pack.multiple = number()?,
@@ -122,6 +136,9 @@ impl FromStr for PackSpec {
     }
 }
 
+/// What is written in the place of the capacity.
+const BUCKETS: &str = "buckets";
+
 /// More pieces than a pack can have are no limit.
 fn pieces(most: u64) -> u32 {
     u32::try_from(most).unwrap_or(u32::MAX)
@@ -138,7 +155,7 @@ mod tests {
         #[test]
         fn a_packing_is_parsed_as_it_is_written(
             lengths in "[a-z.:, =]{1,12}",
-            algorithm in prop::sample::select(vec!["bfd", "concat", "budget", "padded"]),
+            algorithm in prop::sample::select(vec!["bfd", "concat", "budget", "padded", "buckets"]),
             overflow in prop::sample::select(vec![Overflow::Truncate, Overflow::Drop, Overflow::Error]),
             capacity in 100_u64..100_000,
             (extra, multiple, block) in (0_u64..50, 1_u64..40, 1_u64..1 << 20),
@@ -148,6 +165,7 @@ mod tests {
         ) {
             let pack = PackSpec::default_of(algorithm.parse().unwrap(), capacity);
             let empty = if keep { Empty::Keep } else { Empty::Skip };
+            let (empty, max_pieces) = if pack.is_of_rows() { (Empty::Keep, None) } else { (empty, max_pieces) };
             let pack = Pack { overflow, extra, multiple, max_pieces, block, empty, ..pack };
             let cost = cost.map(|(linear, quadratic)| Cost { linear, quadratic });
             let spec = PackSpec { cost, ..PackSpec::new(lengths, pack) };
@@ -158,7 +176,13 @@ mod tests {
 
     #[test]
     fn what_is_the_default_is_not_written() {
-        for text in ["tokens:8192", "tokens:65536,algorithm=padded", "a:b:7,overflow=drop,extra=2,cost=24576-1"] {
+        for text in [
+            "tokens:buckets",
+            "tokens:buckets,capacity=4096,overflow=truncate,block=512",
+            "tokens:8192",
+            "tokens:65536,algorithm=padded",
+            "a:b:7,overflow=drop,extra=2,cost=24576-1",
+        ] {
             assert_eq!(text.parse::<PackSpec>().unwrap().to_string(), text);
         }
     }
@@ -189,6 +213,14 @@ mod tests {
             ("tokens:8,algorithm=budget,overflow=split", "split"),
             ("tokens:8,empty=maybe", "maybe"),
             ("tokens:8,cost=1", "cost"),
+            ("tokens:8,algorithm=buckets", "buckets"),
+            ("tokens:buckets,algorithm=bfd", "two algorithms"),
+            ("tokens:8,capacity=9", "capacity"),
+            ("tokens:buckets,overflow=split", "split"),
+            ("tokens:buckets,overflow=drop", "drop"),
+            ("tokens:buckets,empty=skip", "without"),
+            ("tokens:buckets,max_pieces=4", "limit of pieces"),
+            ("tokens:buckets,block=0", "blocks of 0"),
         ] {
             let error = text.parse::<PackSpec>().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");

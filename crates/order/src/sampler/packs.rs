@@ -5,16 +5,21 @@ use std::sync::{Arc, Mutex};
 use super::batch::BatchPlan;
 use super::batching::{Batching, Deal, Ends, Rest, Stretch};
 use super::evened::{Evened, Step};
-use super::shard::Shard;
+use super::shard::{Shard, Tail};
 use super::world::World;
-use crate::{Cost, EpochOrder, Packed, PackedEpoch};
-use rowdex_base::error::Result;
+use crate::{Cost, EpochOrder, Pack, Packed, PackedEpoch};
+use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// The kind of plan of [`Packs`], which states name.
 pub(super) const PACKS: &str = "packs";
+/// That of packs which are one row each, in buckets of like lengths.
+pub(super) const BUCKETS: &str = "buckets";
 
 /// How many deals are kept: of an epoch and its rest, for the ranks of a machine.
 const DEALS: usize = 32;
+
+/// For how many steps buckets are kept: those of this world, and of one that began an epoch.
+const CUTS: usize = 2;
 
 /// Packs of the epochs of `orders`, so many a rank and step. The packs of a step follow each other, those of rank 0
 /// first.
@@ -24,18 +29,37 @@ pub(super) struct Packs {
     batch_size: u64,
     cost: Option<Cost>,
     recent: Mutex<Vec<Arc<PacksDeal>>>,
+    /// Buckets for steps of so many rows.
+    cuts: Mutex<Vec<(u64, Arc<Packed>)>>,
 }
 
 impl Packs {
     /// Of so many packs each, of which there is one at least. With a cost, the packs of each full step are dealt by it.
     pub(super) fn of(orders: Arc<Packed>, batch_size: u64, cost: Option<Cost>) -> Arc<dyn Batching> {
-        Arc::new(Self { orders, batch_size, cost, recent: Mutex::default() })
+        Arc::new(Self { orders, batch_size, cost, recent: Mutex::default(), cuts: Mutex::default() })
+    }
+
+    /// The packs that a rest is dealt of. Never waits: whoever finds the slot taken has an epoch of its own.
+    fn orders_of(&self, rest: &Rest) -> Arc<Packed> {
+        let Some(own) = self.step(rest.shard) else { return Arc::clone(&self.orders) };
+        let step = if rest.step == 0 { own } else { rest.step };
+        if let Ok(cuts) = self.cuts.try_lock()
+            && let Some((_, orders)) = cuts.iter().find(|(held, _)| *held == step)
+        {
+            return Arc::clone(orders);
+        }
+        let orders = Arc::new(self.orders.in_steps(step));
+        if let Ok(mut cuts) = self.cuts.try_lock() {
+            cuts.insert(0, (step, Arc::clone(&orders)));
+            cuts.truncate(CUTS);
+        }
+        orders
     }
 }
 
 impl Batching for Packs {
     fn kind(&self) -> &'static str {
-        PACKS
+        if self.orders.pack().is_of_rows() { BUCKETS } else { PACKS }
     }
 
     fn batch_size(&self) -> u64 {
@@ -50,7 +74,27 @@ impl Batching for Packs {
         self.cost
     }
 
-    fn check(&self, _: Shard, _: u64) -> Result<()> {
+    fn step(&self, shard: Shard) -> Option<u64> {
+        let step = self.batch_size.saturating_mul(shard.count().into());
+        self.orders.pack().is_of_rows().then_some(step)
+    }
+
+    fn check(&self, shard: Shard, _: u64) -> Result<()> {
+        let Some(step) = self.step(shard) else { return Ok(()) };
+        let invalid =
+            |message: String, hint: &'static str| Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint));
+        if shard.tail() == Tail::Even {
+            let message = "buckets with the tail policy even: packs are opened for it, and these are one row each";
+            return invalid(message.to_owned(), "use wrap, drop, uneven or error");
+        }
+        if self.cost.is_some() {
+            let message = "buckets that are dealt by their cost: the rows of a step have like lengths already";
+            return invalid(message.to_owned(), "leave the cost out");
+        }
+        if step > Pack::MAX_BLOCK {
+            let message = format!("buckets of rows in steps of {step}");
+            return invalid(message, "use at most 1048576 rows for all ranks together");
+        }
         Ok(())
     }
 
@@ -60,7 +104,7 @@ impl Batching for Packs {
         {
             return Ok(Arc::clone(deal) as Arc<dyn Deal>);
         }
-        let deal = PacksDeal::new(self.orders.packed(rest.epoch)?, self.batch_size, *rest)?;
+        let deal = PacksDeal::new(self.orders_of(rest).packed(rest.epoch)?, self.batch_size, *rest)?;
         let evened = self.cost.map(|cost| Arc::new(Evened::new(cost, Arc::clone(&deal.world))));
         let deal = Arc::new(PacksDeal { evened, ..deal });
         if let Ok(mut recent) = self.recent.try_lock() {
@@ -168,6 +212,10 @@ impl Deal for PacksDeal {
             *row = piece.row;
         }
         Ok(true)
+    }
+
+    fn packed(&self) -> Option<Arc<PackedEpoch>> {
+        Some(Arc::clone(&self.world.epoch))
     }
 
     fn order(&self) -> Option<Arc<dyn EpochOrder>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::batch::BatchPlan;
 use super::batching::{Deal, Rest, Stretch};
 use super::shard::Shard;
-use crate::EpochOrder;
+use crate::{EpochOrder, PackedEpoch};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// One row that a rank serves.
@@ -65,6 +65,12 @@ impl EpochPlan {
     /// The order it follows.
     pub fn order(&self) -> &Arc<dyn EpochOrder> {
         &self.order
+    }
+
+    /// The packs of the epoch, before any is opened, if it has some.
+    #[doc(hidden)]
+    pub fn packed(&self) -> Option<Arc<PackedEpoch>> {
+        self.left.packed()
     }
 
     /// The shard it serves.

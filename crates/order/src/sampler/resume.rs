@@ -14,6 +14,8 @@ pub(super) struct Resumed {
     pub(super) consumed: u64,
     /// Where this world took over from another one, which is before `consumed` if it stopped since.
     pub(super) took_over: u64,
+    /// How many rows a step of all ranks had where the epoch began, if its order depends on that; else 0.
+    pub(super) step: u64,
 }
 
 impl DistributedSampler {
@@ -45,12 +47,12 @@ impl DistributedSampler {
             0 if len > 0 => (after(state.epoch)?, 0),
             _ => (state.epoch, state.consumed),
         };
-        let took_over = self.took_over(state);
-        let resumed = (consumed > 0).then_some(Resumed { epoch, consumed, took_over });
+        let (took_over, step) = (self.took_over(state), self.step_of(state)?);
+        let resumed = (consumed > 0).then_some(Resumed { epoch, consumed, took_over, step });
         let (shard, drop_last_batch) = (self.shard, self.drop_last_batch);
-        let began = if consumed > 0 { took_over } else { 0 };
+        let (began, step) = if consumed > 0 { (took_over, step) } else { (0, 0) };
         let len = orders.epoch_len(epoch)?;
-        self.batching.deal(&Rest { epoch, len, start: consumed, began, shard, drop_last_batch })?;
+        self.batching.deal(&Rest { epoch, len, start: consumed, began, step, shard, drop_last_batch })?;
         (self.epoch, self.resumed) = (epoch, resumed);
         self.rotation = Rotation::Resumed;
         if !Arc::ptr_eq(&self.orders, &orders) {

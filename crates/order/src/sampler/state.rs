@@ -6,10 +6,10 @@ use std::str::FromStr;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::batching::ROWS;
-use super::packs::PACKS;
+use super::packs::{BUCKETS, PACKS};
 use super::plan::steps_done;
 use super::{DistributedSampler, ReplicaLayout, Tail, after};
-use crate::{Cost, Outline};
+use crate::{Cost, Outline, Pack};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 const V1: &str = "rowdex-state-v1";
@@ -22,9 +22,9 @@ const V2: &str = "rowdex-state-v2";
 ///
 /// Written and parsed as one line of printable ASCII that no shell changes, of fields with colons between them:
 /// `rowdex-state-v2:<fingerprint>:<epoch>:<consumed>:rows:<order>:<deal>:<check>`. Fingerprint and check are 16
-/// hexadecimal digits, epoch and consumed are decimal, `rows` or `packs` is the kind of plan, order is an [`Outline`],
-/// and deal says how its positions were dealt ([`Run`]). The check is xxh3-64 of all that comes before its colon.
-/// States of version 1, which end after `consumed`, are parsed, too, and written as they were.
+/// hexadecimal digits, epoch and consumed are decimal, `rows`, `packs` or `buckets` is the kind of plan, order is an
+/// [`Outline`], and deal says how its positions were dealt ([`Run`]). The check is xxh3-64 of all that comes before its
+/// colon. States of version 1, which end after `consumed`, are parsed, too, and written as they were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct State {
     /// [`Order::fingerprint`](crate::Order::fingerprint) of the run: its order, length and seed.
@@ -60,6 +60,9 @@ pub struct Run {
     pub drop_last_batch: bool,
     /// By which cost the packs of a step were dealt, if they were.
     pub cost: Option<Cost>,
+    /// How many rows a step of all ranks had in the world that began the epoch, for which its buckets are cut: where
+    /// that is not this world's number.
+    pub step: Option<u64>,
     /// The position of the state's epoch at which this world took over from another one, or began: mostly 0.
     pub start: u64,
     /// What sort of batches it had.
@@ -105,6 +108,20 @@ impl DistributedSampler {
         if goes_on { state.run.map_or(0, |run| run.start) } else { state.consumed }
     }
 
+    /// How many rows a step had in the world that began the epoch of a state, where its order depends on that; else 0.
+    pub(super) fn step_of(&self, state: &State) -> Result<u64> {
+        let Some(own) = self.batching.step(self.shard) else { return Ok(0) };
+        let step = state.run.map_or(own, |run| {
+            let shards = run.world_size / run.replicas.max(1);
+            run.step.unwrap_or_else(|| run.batch_size.saturating_mul(shards.into()))
+        });
+        if (1..=Pack::MAX_BLOCK).contains(&step) {
+            return Ok(step);
+        }
+        Err(invalid(format!("the state is of buckets of rows in steps of {step}"))
+            .with_hint("copy the whole line, or go on from another checkpoint"))
+    }
+
     /// Refuses the state of a run of another kind. Those of version 1 are all of rows.
     pub(super) fn check_kind(&self, state: &State) -> Result<()> {
         let (kind, own) = (state.run.map_or(ROWS, |run| run.kind), self.batching.kind());
@@ -117,6 +134,8 @@ impl DistributedSampler {
 
     fn state_at(&self, epoch: u64, consumed: u64) -> State {
         let shard = self.shard();
+        let resumed = self.resumed.filter(|resumed| resumed.epoch == epoch);
+        let own = self.batching.step(shard);
         let run = Run {
             order: self.given.outline(),
             world_size: shard.world_size(),
@@ -126,7 +145,8 @@ impl DistributedSampler {
             replica_layout: shard.layout(),
             drop_last_batch: self.drop_last_batch,
             cost: self.batching.cost(),
-            start: self.resumed.filter(|resumed| resumed.epoch == epoch).map_or(0, |resumed| resumed.took_over),
+            step: resumed.map(|resumed| resumed.step).filter(|step| own.is_some_and(|own| own != *step)),
+            start: resumed.map_or(0, |resumed| resumed.took_over),
             kind: self.batching.kind(),
         };
         State { fingerprint: self.orders.fingerprint(), epoch, consumed, run: Some(run) }
@@ -151,6 +171,9 @@ impl fmt::Display for Run {
         if let Some(cost) = self.cost {
             write!(f, ",cost-{cost}")?;
         }
+        if let Some(step) = self.step {
+            write!(f, ",steps-{step}")?;
+        }
         if self.start > 0 {
             write!(f, ",from-{}", self.start)?;
         }
@@ -159,9 +182,14 @@ impl fmt::Display for Run {
 }
 
 impl Run {
-    /// Whether its batches were packs.
+    /// Whether its batches were planned by lengths: packs, or buckets.
     pub fn has_packs(&self) -> bool {
-        self.kind == PACKS
+        self.kind != ROWS
+    }
+
+    /// Whether they were buckets of rows.
+    pub fn has_buckets(&self) -> bool {
+        self.kind == BUCKETS
     }
 
     /// What is written so; it may be written in another way, too.
@@ -177,6 +205,7 @@ impl Run {
             replica_layout: ReplicaLayout::default(),
             drop_last_batch: false,
             cost: None,
+            step: None,
             start: 0,
             kind,
         };
@@ -184,6 +213,7 @@ impl Run {
             match word.split_once('-') {
                 Some(("replicas", replicas)) => run.replicas = replicas.parse().ok()?,
                 Some(("cost", cost)) => run.cost = Some(cost.parse().ok()?),
+                Some(("steps", step)) => run.step = Some(step.parse().ok()?),
                 Some(("from", start)) => run.start = start.parse().ok()?,
                 Some(_) if word == "drop-last-batch" => run.drop_last_batch = true,
                 _ => match word.parse() {
@@ -242,8 +272,9 @@ fn checked(text: &str) -> Result<Option<State>> {
     }
     let mut fields = said.split(':').skip(4);
     let Some(plan) = fields.next() else { return Ok(None) };
-    let Some(kind) = [ROWS, PACKS].into_iter().find(|kind| *kind == plan) else {
-        return Err(newer(format!("a state of a plan of {plan}, and this version has plans of {ROWS} and {PACKS}")));
+    let Some(kind) = [ROWS, PACKS, BUCKETS].into_iter().find(|kind| *kind == plan) else {
+        let known = format!("{ROWS}, {PACKS} and {BUCKETS}");
+        return Err(newer(format!("a state of a plan of {plan}, and this version has plans of {known}")));
     };
     let run = fields.next().zip(fields.next()).filter(|_| fields.next().is_none());
     let run = run.and_then(|(order, deal)| Run::parse(kind, order, deal));
@@ -364,6 +395,7 @@ mod tests {
             replica_layout: ReplicaLayout::Strided,
             drop_last_batch: true,
             cost: Some(Cost { linear: u64::MAX, quadratic: u64::MAX }),
+            step: Some(u64::MAX),
             start: u64::MAX,
             kind: PACKS,
         };

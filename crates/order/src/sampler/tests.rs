@@ -1,6 +1,7 @@
 //! What the sampler promises, over worlds small enough to list: of both plans that there are, but for what equal rows
 //! alone promise.
 
+mod buckets;
 mod packs;
 pub(super) mod plans;
 

@@ -9,16 +9,16 @@ use rowdex::{Batch, Dataset, DistributedSampler, Loader};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::report::{EpochReport, NamedRows, RankReport, Report, passes};
-use super::served::Served;
+use super::served::{Served, TokenCoverage};
 use crate::carousel::Carousel;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress;
-use crate::sampling::{BatchArg, SamplingArgs};
+use crate::sampling::{BatchArg, SamplingArgs, first_of_each};
 use crate::served_digest::Digest;
 
 /// What fetches the rows of a step.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Reading {
     /// `Dataset::take`, with the dataset's own cache.
     Lru,
@@ -49,7 +49,9 @@ pub(crate) fn read(
         groups: dataset.index().row_groups().filter(|group| group.rows() > 0).count(),
         loader: loader(dataset, &ranks, end, reading)?,
         served: Served::new(dataset.len(), chosen.rows)?,
+        tokens: None,
         state: ranks.first().map(|rank| rank.sampler.state()),
+        first: first_of_each(ranks.iter().map(|rank| rank.sampler.shard())),
         ranks,
         left: most_steps.unwrap_or(u64::MAX),
         substituted: 0,
@@ -81,8 +83,12 @@ struct Walk<'a> {
     loader: Option<Loader>,
     /// Of this epoch.
     served: Served,
+    /// Of this epoch, if it has packs.
+    tokens: Option<TokenCoverage>,
     state: Option<State>,
     ranks: Vec<RankState>,
+    /// Which ranks are the first ones of their shards.
+    first: Vec<bool>,
     /// How many steps there may still be.
     left: u64,
     substituted: u64,
@@ -95,6 +101,13 @@ impl Walk<'_> {
         let (before, started) = (self.dataset.counters(), Instant::now());
         self.served.clear();
         let plans = self.ranks.iter().map(|rank| rank.sampler.plan(epoch)).collect::<rowdex::Result<Vec<_>>>()?;
+        self.tokens = match (self.ranks.first().and_then(|rank| rank.sampler.packed()), plans.first()) {
+            (Some(packed), Some(plan)) => {
+                let counts = plan.packed().map(|packs| packs.counts()).transpose()?;
+                counts.map(|counts| TokenCoverage::new(*packed.pack(), counts))
+            }
+            _ => None,
+        };
         let first_step = plans.first().map_or(0, EpochPlan::first_step);
         let steps = plans.first().map_or(0, EpochPlan::steps_left).min(self.left);
         self.left -= steps;
@@ -143,6 +156,7 @@ impl Walk<'_> {
             steps: ranks.first().map_or(0, |rank| rank.steps),
             ranks,
             coverage: self.served.coverage(),
+            tokens: self.tokens,
             decodes: cost.decodes,
             passes: passes(cost.decodes, self.groups),
             bytes_read: cost.bytes_read,
@@ -174,6 +188,9 @@ impl Walk<'_> {
             rank.add(batch, &values)?;
         }
         self.served.add(&batch.rows);
+        if let Some(tokens) = self.tokens.as_mut().filter(|_| self.first.get(rank).copied().unwrap_or(false)) {
+            tokens.add(batch);
+        }
         let held = match &self.loader {
             Some(loader) => loader.stats().peak_bytes,
             None => self.dataset.counters().held_bytes,

@@ -3,10 +3,11 @@
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::dataset::TierCounters;
 use rowdex::loader::LostGroup;
+use rowdex::order::PackCounts;
 use rowdex::sampler::{RowIds, State};
 use serde_json::{Value, json};
 
-use super::served::Coverage;
+use super::served::{Coverage, TokenCoverage};
 use crate::failure::said;
 use crate::output;
 
@@ -18,6 +19,7 @@ pub(crate) struct Report {
     pub(crate) steps: u64,
     pub(crate) ranks: Vec<RankReport>,
     pub(crate) coverage: Coverage,
+    pub(crate) tokens: Option<TokenCoverage>,
     pub(crate) decodes: u64,
     pub(crate) passes: f64,
     pub(crate) bytes_read: u64,
@@ -109,18 +111,19 @@ impl Report {
                 "rows_per_second": epoch.rows_per_second,
             })
         };
+        let Coverage { served, distinct, repeated, missing } = self.coverage;
+        let coverage = match &self.tokens {
+            // A row is served as often as it has pieces.
+            Some(tokens) => json!({ "distinct": distinct, "missing": missing, "tokens": tokens_json(tokens) }),
+            None => json!({ "served": served, "distinct": distinct, "repeated": repeated, "missing": missing }),
+        };
         let lost = |lost: &LostGroup| json!({ "row_group": lost.row_group, "error": said(&lost.error) });
         json!({
             "rows": self.rows,
             "world_size": self.world_size,
             "steps": self.steps,
             "ranks": self.ranks.iter().map(rank).collect::<Vec<_>>(),
-            "coverage": {
-                "served": self.coverage.served,
-                "distinct": self.coverage.distinct,
-                "repeated": self.coverage.repeated,
-                "missing": self.coverage.missing,
-            },
+            "coverage": coverage,
             "decodes": self.decodes,
             "passes": self.passes,
             "bytes_read": self.bytes_read,
@@ -191,17 +194,57 @@ impl Report {
         };
         let state = self.state.map(|state| format!("to go on: --resume {state}\n")).unwrap_or_default();
         format!(
-            "{}\n{}: {} served, {} distinct, {} repeated, {} missing\n\n{}\n{} read, {} decoded held at most{shared}\n\
-             {tier}{substituted}{state}",
+            "{}\n{}\n{}\n{} read, {} decoded held at most{shared}\n{tier}{substituted}{state}",
             output::columns(&ranks),
-            output::counted(self.rows, "row"),
-            HumanCount(self.coverage.served),
-            HumanCount(self.coverage.distinct),
-            HumanCount(self.coverage.repeated),
-            HumanCount(self.coverage.missing),
+            self.covered(),
             output::columns(&epochs),
             HumanBytes(self.bytes_read),
             HumanBytes(self.peak_held_bytes)
         )
     }
+
+    /// Which rows were served, and which tokens if there are packs.
+    fn covered(&self) -> String {
+        let Coverage { served, distinct, repeated, missing } = self.coverage;
+        let rows = output::counted(self.rows, "row");
+        let number = |number: u64| HumanCount(number).to_string();
+        let Some(tokens) = &self.tokens else {
+            let [served, distinct, repeated, missing] = [served, distinct, repeated, missing].map(number);
+            return format!("{rows}: {served} served, {distinct} distinct, {repeated} repeated, {missing} missing\n");
+        };
+        let PackCounts { tokens_truncated, tokens_dropped, rows_split, rows_empty, .. } = tokens.planned;
+        let mut causes = vec![format!("{} left out", number(tokens.left_out()))];
+        causes.extend((tokens_truncated > 0).then(|| format!("{} truncated", number(tokens_truncated))));
+        causes.extend((tokens_dropped > 0).then(|| format!("{} dropped", number(tokens_dropped))));
+        format!(
+            "{rows}: {} distinct in {}, {} missing, {} split, {} without tokens\n\
+             {} served, {} of them repeated; {}; {} of padding\n",
+            number(distinct),
+            output::counted(tokens.pieces, "piece"),
+            number(missing),
+            number(rows_split),
+            number(rows_empty),
+            output::counted(tokens.served, "token"),
+            number(tokens.repeated),
+            causes.join(", "),
+            output::counted(tokens.padding(), "place"),
+        )
+    }
+}
+
+fn tokens_json(tokens: &TokenCoverage) -> Value {
+    let PackCounts { rows_split, rows_dropped, rows_truncated, rows_empty, .. } = tokens.planned;
+    json!({
+        "served": tokens.served,
+        "repeated": tokens.repeated,
+        "left_out": tokens.left_out(),
+        "truncated": tokens.planned.tokens_truncated,
+        "dropped": tokens.planned.tokens_dropped,
+        "padding": tokens.padding(),
+        "pieces": tokens.pieces,
+        "rows_split": rows_split,
+        "rows_dropped": rows_dropped,
+        "rows_truncated": rows_truncated,
+        "rows_empty": rows_empty,
+    })
 }

@@ -1,6 +1,56 @@
-//! Which rows were served.
+//! Which rows were served, and which tokens.
+
+use rowdex::order::{Algorithm, Pack, PackCounts};
+use rowdex::sampler::BatchPlan;
 
 use crate::failure::Failure;
+
+/// What became of the tokens of an epoch of packs. Of ranks that are served the same, those of one are counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TokenCoverage {
+    pack: Pack,
+    /// What the packs of the epoch have.
+    pub(crate) planned: PackCounts,
+    /// Pieces and tokens that were served, those counted that come again as pads.
+    pub(crate) pieces: u64,
+    pub(crate) served: u64,
+    pub(crate) repeated: u64,
+    /// Places of packs; of batches of whole rows, with each row as long as the longest one.
+    places: u64,
+}
+
+impl TokenCoverage {
+    pub(super) fn new(pack: Pack, planned: PackCounts) -> Self {
+        Self { pack, planned, pieces: 0, served: 0, repeated: 0, places: 0 }
+    }
+
+    pub(super) fn add(&mut self, batch: &BatchPlan) {
+        let tokens = |pieces: &[rowdex::order::Piece]| pieces.iter().map(|piece| piece.length).sum::<u64>();
+        let real = batch.pieces.len().saturating_sub(batch.pads);
+        self.pieces += batch.pieces.len() as u64;
+        self.served += tokens(&batch.pieces);
+        self.repeated += tokens(batch.pieces.get(real..).unwrap_or_default());
+        let packs = batch.packs.len() as u64;
+        self.places += match self.pack.algorithm {
+            Algorithm::Buckets => {
+                let longest = batch.pieces.iter().map(|piece| self.pack.taken([piece.length])).max();
+                longest.unwrap_or(0) * packs
+            }
+            _ => self.pack.capacity * packs,
+        };
+    }
+
+    /// Tokens of the epoch's packs that were not served: those that the tail policy leaves out, and those of ranks and
+    /// steps that were not asked for.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.planned.tokens.saturating_sub(self.served - self.repeated)
+    }
+
+    /// Places without a token, those not counted that pieces take beside their own.
+    pub(crate) fn padding(&self) -> u64 {
+        self.places.saturating_sub(self.served + self.pack.extra * self.pieces)
+    }
+}
 
 /// Which rows the chosen ranks were served, all together.
 #[derive(Debug)]

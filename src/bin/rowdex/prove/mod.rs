@@ -23,12 +23,12 @@ use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 use self::cover::{Counts, SetHash};
 use self::pass::{Against, Dealt, deal};
 use self::same_rows::SameRowsArgs;
-use self::together::{Together, first_of_each};
+use self::together::Together;
 use crate::args::JsonArg;
 use crate::failure::{Failure, complain};
 use crate::output;
 use crate::progress::Progress;
-use crate::sampling::{self, BatchArg, Rank, RowsOfArgs, SamplingArgs};
+use crate::sampling::{self, BatchArg, Rank, RowsOfArgs, SamplingArgs, first_of_each};
 use crate::state_arg::StateArg;
 
 #[derive(Debug, Clone, Args)]

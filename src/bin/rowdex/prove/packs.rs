@@ -3,17 +3,16 @@
 use std::ops::Range;
 
 use rowdex::DistributedSampler;
-use rowdex::order::{EpochOrder, Lengths, Overflow, Pack, Packed, Piece};
+use rowdex::order::{Algorithm, EpochOrder, Lengths, Overflow, Pack, Packed, Piece};
 use rowdex::sampler::{BatchPlan, EpochPlan, Tail};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use super::cover::element;
-use super::together::first_of_each;
 use crate::failure::{Failure, complain};
 use crate::output;
 use crate::progress::Progress;
-use crate::sampling::{self, SamplingArgs};
+use crate::sampling::{self, SamplingArgs, first_of_each};
 
 /// Positions of the order that are looked at in one go.
 const AT_ONCE: usize = 1 << 16;
@@ -85,7 +84,7 @@ fn go_through(
     progress: &Progress,
 ) -> Result<Epoch, Failure> {
     let Some(plan) = plans.first() else { return Ok(Epoch::default()) };
-    let of_epoch = packed.packed(plan.epoch())?;
+    let Some(of_epoch) = plan.packed() else { return Ok(Epoch::default()) };
     let mut found = Epoch { epoch: plan.epoch(), steps: plan.steps(), ..Epoch::default() };
     progress.lengthen(plan.steps());
     if let Some(rank) = plans.iter().position(|other| other.steps() != plan.steps()) {
@@ -94,7 +93,7 @@ fn go_through(
     }
     let (mut next, mut batch, len) = (0, BatchPlan::default(), of_epoch.len());
     for step in 0..plan.steps() {
-        let (mut stretches, mut packs) = (Vec::new(), Vec::new());
+        let (mut stretches, mut packs, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
         let mut of_shard = vec![None; plan.shard().count() as usize];
         for ((rank, plan), (own, first)) in plans.iter().enumerate().zip(ranks.iter_mut().zip(first)) {
             plan.fill(step, &mut batch)?;
@@ -108,10 +107,15 @@ fn go_through(
             if *first {
                 found.add(&batch);
                 packs.push(batch.packs.len());
+                let real = batch.pieces.len().saturating_sub(batch.pads);
+                lengths.extend(batch.pieces.iter().take(real).map(|piece| piece.length));
                 stretches.push((batch.first, batch.pieces.len() as u64));
             }
         }
         found.check_step(step, &packs, plan);
+        if packed.pack().algorithm == Algorithm::Buckets && plan.start() == 0 && !lengths.is_sorted() {
+            found.complain(format!("step {step}: the batches of the ranks are no neighbours in length"));
+        }
         stretches.sort_unstable();
         for (first, count) in stretches.into_iter().filter(|(_, count)| *count > 0) {
             if first != next {
@@ -256,6 +260,8 @@ impl Proof {
     }
 
     fn promises(&self, args: &SamplingArgs) -> Vec<&'static str> {
+        let pack = args.dealing.pack.as_ref().map(|pack| pack.pack.algorithm);
+        let buckets = pack == Some(Algorithm::Buckets);
         let mut promises = vec![
             "every rank takes the same number of steps",
             match args.dealing.tail() {
@@ -263,7 +269,10 @@ impl Proof {
                 _ => "every rank has the same number of packs at every step",
             },
             "every piece is dealt to one shard, once",
-            "no pack exceeds its capacity",
+            match buckets {
+                true => "the batches of a step are neighbours in length",
+                false => "no pack exceeds its capacity",
+            },
             match args.dealing.tail() {
                 Tail::Wrap => "every token once, but for pads",
                 Tail::Drop => "every token once, but for dropped packs",

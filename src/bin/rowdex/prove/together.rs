@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rowdex::Shard;
 use rowdex::order::{EpochOrder, Uses};
 use rowdex::sampler::EpochPlan;
 use rowdex::sampler::Tail;
@@ -161,10 +160,4 @@ impl std::fmt::Display for Named {
         write!(f, "{} {}", if self.1 == 1 { "row" } else { "rows" }, rows.join(", "))?;
         if more > 0 { write!(f, " and {more} more") } else { Ok(()) }
     }
-}
-
-/// The first rank of each shard, in the order of ranks.
-pub(super) fn first_of_each(shards: impl Iterator<Item = Shard>) -> Vec<bool> {
-    let mut seen = BTreeSet::new();
-    shards.map(|shard| seen.insert(shard.index())).collect()
 }
