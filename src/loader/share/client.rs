@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::Seat;
+use super::begun::Begun;
 use super::message::{About, Answer, Hello, PacksSent, Parcel, away, leaving, taken, waiting};
 use super::reader::{Meeting, Reader, Stopper};
 use crate::loader::assemble::Assembled;
@@ -151,7 +152,7 @@ impl Client {
             workers,
             state,
             own,
-            began: [state, own].map(|state| state.run.map_or(0, |run| run.start)),
+            begun: [state, own].map(|state| Begun::of(&state)),
             place: at.place,
             end: self.seat.options.epochs,
             facts: self.seat.group.facts.clone(),

@@ -1,5 +1,6 @@
 //! What the loaders of a machine and their reader say to each other.
 
+use super::begun::Begun;
 use super::facts::Fact;
 use crate::loader::{Batch, LoaderStats, NextBatch, Packs, Substituted, Unended};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -10,7 +11,7 @@ use rowdex_share::{Reader, Writer};
 use std::time::Duration;
 
 /// Changes when messages change. Processes with another one are refused.
-const PROTOCOL: u64 = 5;
+const PROTOCOL: u64 = 6;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const HELLO: u8 = 1;
@@ -43,8 +44,8 @@ pub(super) struct Hello {
     /// The state of the rank's sampler, and that of its own.
     pub(super) state: State,
     pub(super) own: State,
-    /// Where the world began the epochs of these two.
-    pub(super) began: [u64; 2],
+    /// What their runs say of these two's epochs.
+    pub(super) begun: [Begun; 2],
     /// The batch to begin with.
     pub(super) place: NextBatch,
     /// The epoch that the run ends before.
@@ -57,8 +58,9 @@ impl Hello {
         let mut message = Writer::tagged(HELLO);
         message.number(PROTOCOL).text(VERSION).number(self.visit).number(self.rank.into());
         message.number(self.worker).number(self.workers);
-        for (State { fingerprint, epoch, consumed, .. }, began) in [self.state, self.own].into_iter().zip(self.began) {
-            message.number(fingerprint).number(epoch).number(consumed).number(began);
+        for (State { fingerprint, epoch, consumed, .. }, begun) in [self.state, self.own].into_iter().zip(self.begun) {
+            message.number(fingerprint).number(epoch).number(consumed);
+            message.number(begun.start).number(begun.step.unwrap_or(0));
         }
         message.number(self.place.epoch).number(self.place.batch).number(self.end.unwrap_or(u64::MAX));
         message.number(self.facts.len() as u64);
@@ -103,10 +105,12 @@ impl Request {
                 let mut state = || {
                     let fingerprint = message.number()?;
                     let state = State { fingerprint, epoch: message.number()?, consumed: message.number()?, run: None };
-                    Ok((state, message.number()?))
+                    let start = message.number()?;
+                    let step = Some(message.number()?).filter(|step| *step > 0);
+                    Ok((state, Begun { start, step }))
                 };
                 let ((state, of_rank), (own, of_own)) = (state()?, state()?);
-                let began = [of_rank, of_own];
+                let begun = [of_rank, of_own];
                 let place = NextBatch { epoch: message.number()?, batch: message.number()? };
                 let end = Some(message.number()?).filter(|end| *end < u64::MAX);
                 let facts = (0..message.count()?).map(|_| {
@@ -114,7 +118,7 @@ impl Request {
                     Ok(Fact::new(name, value, message.number()? != 0))
                 });
                 let facts = facts.collect::<Result<_>>()?;
-                Self::Hello(Box::new(Hello { visit, rank, worker, workers, state, own, began, place, end, facts }))
+                Self::Hello(Box::new(Hello { visit, rank, worker, workers, state, own, begun, place, end, facts }))
             }
             TAKEN => Self::Taken(message.number()?, message.number()?),
             WAITING => Self::Waiting,
@@ -415,7 +419,7 @@ mod tests {
             workers: 11,
             state: State { fingerprint: 1, epoch: 2, consumed: 3, run: None },
             own: State { fingerprint: 4, epoch: 5, consumed: 6, run: None },
-            began: [2, 5],
+            begun: [Begun { start: 2, step: None }, Begun { start: 5, step: Some(7) }],
             place: NextBatch { epoch: 4, batch: 5 },
             end: None,
             facts: vec![Fact::new("memory", "7", true), Fact::new("threads", "2", false)],

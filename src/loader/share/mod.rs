@@ -5,6 +5,7 @@
 //! `docs/share.md`.
 
 #[cfg(target_os = "linux")]
+mod begun;
 mod client;
 mod facts;
 #[cfg(target_os = "linux")]

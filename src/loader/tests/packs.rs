@@ -455,6 +455,31 @@ fn ranks_that_share_a_reader_get_the_packs_that_they_would_have_read_themselves(
 }
 
 #[test]
+fn ranks_that_share_a_reader_go_on_with_buckets_that_other_ranks_cut() {
+    use super::share::{all, in_time, share};
+
+    in_time(|| {
+        let lengths: Vec<u64> = (0..300).map(|row| row * 7 % 50).collect();
+        let texts = texts(&lengths, 25);
+        let buckets = texts.global(Pack::buckets(60));
+        let state = of_packs(&buckets, 0, 5, 4, Tail::Uneven).state_after(0, 4).unwrap();
+        let fresh = |rank| of_packs(&buckets, rank, 3, 2, Tail::Uneven);
+        let mut samplers: Vec<_> = (0..3).map(fresh).collect();
+        samplers.iter_mut().for_each(|sampler| sampler.resume(&state).unwrap());
+        for serves in [false, true] {
+            let share = share(3);
+            let options = |sampler: &DistributedSampler| texts.builder(sampler).memory(20_000).threads(0).epochs(2);
+            let server = serves.then(|| options(&fresh(1)).share(share.clone()).serve().unwrap());
+            let loaders = samplers.iter().map(|sampler| options(sampler).share(share.clone()).build().unwrap());
+            let steps = samplers[0].steps_left() + fresh(0).plan(1).unwrap().steps();
+            let served = all(loaders.collect(), |rank, loader| texts.run(loader, &samplers[rank..=rank]));
+            assert_eq!(served, [steps; 3]);
+            drop(server);
+        }
+    });
+}
+
+#[test]
 fn lists_of_a_fixed_size_are_cut_as_others_are_and_come_as_lists_of_offsets() {
     let lists = (0..40_u64).map(|row| Some((0..48).map(move |at| Some(token(row, at)))));
     let fixed = arrow::array::FixedSizeListArray::from_iter_primitive::<Int32Type, _, _>(lists, 48);

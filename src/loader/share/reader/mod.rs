@@ -21,7 +21,7 @@ use super::message::{Answer, Hello, Request};
 use crate::loader::LoaderStats;
 use crate::loader::recovery::panicked;
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_order::sampler::{self, DistributedSampler, Shard};
+use rowdex_order::sampler::{DistributedSampler, Shard};
 use rowdex_share::{Connection, Listener, Received, Signal};
 
 mod roster;
@@ -336,11 +336,11 @@ impl Inner {
             .with_tail(shard.tail())
             .with_replicas(shard.replicas(), shard.layout())?;
         let mut sampler: DistributedSampler = own.with_shard(shard)?;
-        let [of_rank, of_own] = hello.began;
-        sampler.resume(&state_of(&sampler, &hello.state, of_rank))?;
+        let [of_rank, of_own] = hello.begun;
+        sampler.resume(&of_rank.in_state(sampler.state(), &hello.state))?;
         if hello.workers > 0 {
             sampler = sampler.worker(hello.worker, hello.workers)?;
-            sampler.resume(&state_of(&sampler, &hello.own, of_own))?;
+            sampler.resume(&of_own.in_state(sampler.state(), &hello.own))?;
         }
         Ok(Lane { sampler, epoch: hello.place.epoch, next: hello.place.batch, end: hello.end })
     }
@@ -408,15 +408,6 @@ impl Drop for Here {
             (roster.begun, roster.died, roster.left) = (false, None, Instant::now());
         }
     }
-}
-
-/// A state as another process has it of a sampler like this one, which began the epoch at this position.
-fn state_of(sampler: &DistributedSampler, state: &sampler::State, began: u64) -> sampler::State {
-    let mut run = sampler.state().run;
-    if let Some(run) = &mut run {
-        run.start = began;
-    }
-    sampler::State { run, ..*state }
 }
 
 fn internal(message: &'static str) -> Error {
