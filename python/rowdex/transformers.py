@@ -33,7 +33,7 @@ from .loader import Loader
 from .loading.functions import functions
 from .loading.share import Share
 from .order import Explicit
-from .packing import Pack
+from .packing import Buckets, Pack
 from .sampler import DistributedSampler
 
 _FILE = "rowdex_state.json"
@@ -149,6 +149,11 @@ class TrainerMixin:
         _trainer.check(args)
         if isinstance(options.get("pack"), Pack):
             return self._rowdex_packs(dataset, options)
+        if isinstance(options.get("pack"), Buckets):
+            raise ValueError(
+                "rowdex.Buckets with a Trainer: its models shift labels, and its collators pad samples; use "
+                "rowdex.Pack, or a loop of your own over a rowdex.Loader"
+            )
         if args.remove_unused_columns:
             trainer._set_signature_columns_if_needed()
             kept = [name for name in dataset.column_names if name in trainer._signature_columns]

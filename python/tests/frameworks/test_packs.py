@@ -111,7 +111,7 @@ def test_a_model_sees_each_document_as_if_it_were_alone(index: str, attention: s
     assert torch.allclose(loss, expected, atol=1e-5)
 
 
-def trainer(index: str, folder: pathlib.Path, model: Any, **options: Any) -> Any:
+def trainer(index: str, folder: pathlib.Path, model: Any, pack: Any = None, **options: Any) -> Any:
     class Trainer(rowdex.transformers.TrainerMixin, transformers.Trainer):  # type: ignore[misc]
         pass
 
@@ -120,7 +120,7 @@ def trainer(index: str, folder: pathlib.Path, model: Any, **options: Any) -> Any
         save_strategy="no", logging_strategy="no", **options,
     )  # fmt: skip
     dataset = rowdex.Dataset(index, columns=["input_ids"])
-    return Trainer(model, arguments, train_dataset=dataset, rowdex_options={"pack": packing()})
+    return Trainer(model, arguments, train_dataset=dataset, rowdex_options={"pack": pack or packing()})
 
 
 def test_a_model_that_joins_the_documents_of_a_pack_is_refused_before_it_learns(
@@ -138,6 +138,23 @@ def test_a_model_that_joins_the_documents_of_a_pack_is_refused_before_it_learns(
     assert run.evaluate(run.train_dataset)["eval_loss"] > 0
     with pytest.raises(ValueError, match="use_cache=True with a rowdex dataset: .* leave it out"):
         trainer(index, tmp_path, llama(), use_cache=True).train()
+
+
+def test_a_trainer_refuses_buckets_whose_labels_its_model_would_shift_once_more(
+    index: str, tmp_path: pathlib.Path
+) -> None:
+    for layout in ("rows", "flat", None):
+        buckets = rowdex.Buckets("input_ids", layout=layout)
+        with pytest.raises(ValueError, match=r"rowdex.Buckets with a Trainer: .* rowdex.Pack"):
+            trainer(index, tmp_path, llama(), pack=buckets).train()
+
+
+def test_accelerate_says_which_tail_buckets_can_have(index: str) -> None:
+    dataset, buckets = rowdex.Dataset(index), rowdex.Buckets("input_ids", layout="rows")
+    given: Any = {"num_replicas": 2, "rank": 0, "batch_size": 4, "pack": buckets}
+    with pytest.raises(ValueError, match="tail='drop'"):
+        rowdex.accelerate.Loader(dataset, **given)
+    assert len(rowdex.accelerate.Loader(dataset, tail="drop", **given)) == ROWS // 8
 
 
 def test_a_trainer_that_shares_sequences_among_ranks_is_refused() -> None:
@@ -225,25 +242,26 @@ def test_jax_has_arrays_of_one_shape_and_says_which_packs_it_cannot_serve(index:
         rowdex.jax.Loader(dataset, batch_size=2, pack=packing(layout="rows"), valid="valid", **given)
 
 
-def refusals(index: str) -> Iterator[tuple[str, Any]]:
+def refusals(index: str, pack: Any) -> Iterator[tuple[str, Any]]:
     rows, dataset = rowdex.Dataset(index), rowdex.torch.Dataset(index)
-    given: Any = {"pack": packing(), "num_replicas": 1, "rank": 0}
+    given: Any = {"pack": pack, "num_replicas": 1, "rank": 0}
     yield "BatchSampler", lambda: rowdex.torch.BatchSampler(dataset, 2, **given)
-    yield "GlobalBatchSampler", lambda: rowdex.torch.GlobalBatchSampler(dataset, 2, num_shards=1, pack=packing())
+    yield "GlobalBatchSampler", lambda: rowdex.torch.GlobalBatchSampler(dataset, 2, num_shards=1, pack=pack)
     yield "IterableDataset", lambda: rowdex.torch.IterableDataset(dataset, 2, **given)
     yield "sampler", lambda: list(torch.utils.data.DataLoader(
         dataset, batch_size=2, sampler=rowdex.DistributedSampler(dataset, batch_size=2, **given)
     ))  # fmt: skip
     yield "dali", lambda: rowdex.dali.Batches(rows, 2, **given)
     yield "dali", lambda: rowdex.dali.Samples(rows, 2, **given)
-    yield "Ordered", lambda: rowdex.grain.Ordered(rows, pack=packing())
-    yield "ray", lambda: rowdex.ray.read(rows, pack=packing())
+    yield "Ordered", lambda: rowdex.grain.Ordered(rows, pack=pack)
+    yield "ray", lambda: rowdex.ray.read(rows, pack=pack)
     yield "mp_prefetch", lambda: rowdex.grain.IterDataset(rows, 2, **given).set_slice(slice(0, None, 2))
-    yield "DataModule", lambda: rowdex.lightning.DataModule(dataset, batch_size=2, workers=1, pack=packing())
+    yield "DataModule", lambda: rowdex.lightning.DataModule(dataset, batch_size=2, workers=1, pack=pack)
 
 
-def test_what_serves_rows_refuses_packs_and_says_what_serves_them(index: str) -> None:
-    for name, attempt in refusals(index):
+@pytest.mark.parametrize("pack", [packing(), rowdex.Buckets("input_ids", layout="rows")])
+def test_what_serves_rows_refuses_packs_and_buckets_and_says_what_serves_them(index: str, pack: Any) -> None:
+    for name, attempt in refusals(index, pack):
         with pytest.raises((TypeError, ValueError)) as refused:
             attempt()
         assert "pack" in str(refused.value) and "rowdex.Loader" in str(refused.value), (name, refused.value)
