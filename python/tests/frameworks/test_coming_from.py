@@ -1,0 +1,79 @@
+"""The two programs of each page on coming from another loader, both run on the same files."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import rowdex
+
+from ..conftest import REPOSITORY
+from .conftest import ROWS
+from .need import need
+
+need("torch", "pyarrow")
+FOLDER = REPOSITORY / "docs/coming-from"
+PROGRAM = re.compile(r'^```python title="(.*?)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+PEERS = {"datasets": "datasets", "grain": "grain", "ray": "ray", "distributed-sampler": "torch"}
+"""What the program of before imports, by page."""
+
+
+@pytest.fixture(scope="module")
+def place(unequal: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """``data/`` and ``train.rdx``, as all pages expect them."""
+    place = tmp_path_factory.mktemp("moving")
+    shutil.copytree(unequal, place / "data", ignore=shutil.ignore_patterns("*.rdx"))
+    rowdex.build(place / "data", place / "train.rdx")
+    return place
+
+
+def seen(program: str, place: pathlib.Path) -> list[int]:
+    """The ids that a program saw."""
+    told = "\nimport json\nprint()\nprint(json.dumps(seen))\n"
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(place / "hub"), "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
+    # Not a cluster that somebody else has on this machine.
+    offline["RAY_ADDRESS"] = "local"
+    done = subprocess.run(
+        [sys.executable, "-c", program + told], cwd=place, capture_output=True, text=True, timeout=300,
+        env={**os.environ, **offline},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found: list[int] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def programs(page: str) -> list[tuple[str, str]]:
+    return PROGRAM.findall((FOLDER / f"{page}.md").read_text())
+
+
+def test_every_page_is_in_a_list_and_has_all_parts() -> None:
+    pages = {path.stem for path in FOLDER.glob("*.md")} - {"index"}
+    assert pages == {*PEERS, "petastorm", "dali"}
+    for page in pages:
+        text = (FOLDER / f"{page}.md").read_text()
+        for part in ("What is the same", "What changes", "What you lose", "Going back"):
+            assert f"\n## {part}\n" in text, (page, part)
+        assert f"({page}.md)" in (FOLDER / "index.md").read_text()
+
+
+@pytest.mark.parametrize("page", ["datasets", "grain", "petastorm", "ray"])
+def test_both_programs_of_a_page_serve_every_row_once(page: str, place: pathlib.Path) -> None:
+    if page in PEERS:
+        need(PEERS[page])
+    found = programs(page)
+    assert found
+    for title, program in found:
+        rows = seen(program, place)
+        assert sorted(rows) == list(range(ROWS)), title
+        assert title.startswith("before: streaming") or rows != sorted(rows), title
+
+
+def test_the_sampler_of_pytorch_and_its_order_here_serve_the_same_rows(place: pathlib.Path) -> None:
+    (_, before), (_, after) = programs("distributed-sampler")
+    assert seen(before, place) == seen(after, place)
