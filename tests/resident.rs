@@ -277,7 +277,12 @@ fn one_loader() {
     });
     let dataset = Dataset::open(std::env::var("ROWDEX_INDEX").unwrap()).unwrap();
     let orders = Arc::new(Global::new(dataset.len(), 1).unwrap());
-    let sampler = DistributedSampler::new(orders, Shard::new(0, 1).unwrap(), number("ROWDEX_BATCH") as usize).unwrap();
+    let (shard, batch_rows) = (Shard::new(0, 1).unwrap(), number("ROWDEX_BATCH"));
+    let mut sampler = DistributedSampler::new(orders, shard, batch_rows as usize).unwrap();
+    if std::env::var_os("ROWDEX_LONG").is_some() {
+        // In the last quarter of an epoch, so that the rows are of two.
+        sampler.resume(&sampler.state_after(0, dataset.len() / batch_rows * 3 / 4).unwrap()).unwrap();
+    }
     let builder = Loader::builder(&dataset, sampler).memory(number("ROWDEX_MEMORY")).threads(THREADS);
     let (predicted, mut loader) = (builder.predict().unwrap(), builder.build().unwrap());
     let began = std::time::Instant::now();
@@ -328,7 +333,7 @@ fn what_is_resident_of_a_loader_is_what_it_was_given_and_what_is_told_besides() 
                 .env("ROWDEX_INDEX", &index)
                 .env("ROWDEX_MEMORY", memory.to_string())
                 .env("ROWDEX_BATCH", shape.batch_rows.to_string())
-                .env("ROWDEX_ROWS", (if is_long { rows * 3 / 2 } else { rows * 3 / 4 }).to_string())
+                .env("ROWDEX_ROWS", (if is_long { rows / 2 } else { rows * 3 / 4 }).to_string())
                 .output()
                 .unwrap();
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
