@@ -141,8 +141,9 @@ impl Rewrite {
 
     /// About how many bytes of rows to hold. Default: 1 GiB.
     ///
-    /// It is exceeded by an eighth, two row groups of the input and of the output, 32 MiB, and 1 MiB a thread, and by
-    /// more at times: `docs/rewriting.md` has what was measured.
+    /// What the process has in memory of its own exceeds it by no more than an eighth, two row groups of the input and
+    /// of the output, 32 MiB, and 1 MiB a thread, in a program whose allocator is
+    /// [`MappedBlocks`](crate::MappedBlocks); others keep what is freed. `docs/rewriting.md` says what comes on top.
     #[must_use]
     pub fn with_memory(mut self, bytes: u64) -> Self {
         self.memory = bytes;
@@ -270,6 +271,12 @@ impl Rewrite {
             Options { page_bytes: Some(0), .. } => return zero("pages of 0 bytes"),
             Options { file_bytes: 0, .. } => return zero("files of 0 bytes"),
             _ => {}
+        }
+        if let Some(rows) = self.orders.rows().filter(|rows| *rows != self.dataset.len()) {
+            let message = format!("the order is over {rows} rows, and the dataset has {}", self.dataset.len());
+            return Err(
+                Error::new(ErrorKind::InvalidArgument, message).with_hint("make it for the rows of the dataset")
+            );
         }
         let columns = self.columns()?;
         within(pool, || decide::decide(&self.dataset, &columns, &*self.orders, &self.options))

@@ -44,9 +44,10 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
 
-/// Asks for huge pages, without which random reads of decoded rows wait for the page tables.
+/// Gives back what is let go, so that a budget is what the process takes; and asks for huge pages, without which random
+/// reads of decoded rows wait for the page tables.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: rowdex::MappedBlocks = rowdex::MappedBlocks::new().with_huge_pages();
 
 fn main() -> ExitCode {
     let given = Cli::command().get_matches();

@@ -26,6 +26,8 @@ const HEADER: usize = 64;
 /// With a quarter of it, decoding lists of tokens took twice the time, all of it for the kernel to clear pages.
 const MAPS: usize = 32;
 const MOST_IDLE: usize = 16 << 20;
+/// Maps of so many bytes and more may have huge pages.
+const HUGE: usize = 4 << 20;
 /// Longer ones do not wait. Columns of a decoded row group are rarely longer.
 const LONGEST_IDLE: usize = 8 << 20;
 
@@ -44,6 +46,7 @@ const LONGEST_IDLE: usize = 8 << 20;
 #[derive(Debug)]
 pub struct MappedBlocks {
     idle: Idle,
+    huge: bool,
 }
 
 /// What a large block is in.
@@ -58,7 +61,26 @@ const _: () = assert!(size_of::<Home>() <= HEADER);
 impl MappedBlocks {
     /// Without a block yet.
     pub const fn new() -> Self {
-        Self { idle: Idle::new() }
+        Self { idle: Idle::new(), huge: false }
+    }
+
+    /// Asks the kernel for huge pages for blocks of 4 MiB and more, so that random reads of them wait less for the page
+    /// tables. What is not written to of such a block then takes memory, too, 2 MiB at a time.
+    #[must_use]
+    pub const fn with_huge_pages(mut self) -> Self {
+        self.huge = true;
+        self
+    }
+
+    /// Asks for huge pages for a map, if it may have some.
+    fn advise(&self, map: &MmapMut) {
+        #[cfg(target_os = "linux")]
+        if self.huge && map.len() >= HUGE {
+            // A kernel without them has the map as it is.
+            let _ = map.advise(memmap2::Advice::HugePage);
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = map;
     }
 
     /// A large block, and whether all its bytes are zero.
@@ -66,7 +88,7 @@ impl MappedBlocks {
         let Some(length) = layout.size().checked_add(HEADER) else { return (ptr::null_mut(), false) };
         let waiting = self.idle.take(length);
         let is_new = waiting.is_none();
-        if let Some(map) = waiting.or_else(|| MmapMut::map_anon(length).ok()) {
+        if let Some(map) = waiting.or_else(|| MmapMut::map_anon(length).inspect(|map| self.advise(map)).ok()) {
             return (settle(map), is_new);
         }
         let Ok(whole) = Layout::from_size_align(length, HEADER) else { return (ptr::null_mut(), false) };
@@ -167,7 +189,7 @@ unsafe impl GlobalAlloc for MappedBlocks {
             // SAFETY: a block of a large layout is one of `large`; the header is written again below.
             match unsafe { home_of(block) } {
                 Home::Map(map) => {
-                    if let Some(moved) = resized(map, size, block) {
+                    if let Some(moved) = resized(map, size, block, |map| self.advise(map)) {
                         return moved;
                     }
                 }
@@ -188,7 +210,7 @@ unsafe impl GlobalAlloc for MappedBlocks {
 
 /// A block of another size in the map of this one; `None` if it cannot be had, and then the block is as it was.
 #[cfg(target_os = "linux")]
-fn resized(mut map: MmapMut, size: usize, block: *mut u8) -> Option<*mut u8> {
+fn resized(mut map: MmapMut, size: usize, block: *mut u8, advise: impl FnOnce(&MmapMut)) -> Option<*mut u8> {
     /// What a block may leave unused, as a part of it.
     const PART: usize = 16;
     let length = size.checked_add(HEADER);
@@ -200,6 +222,7 @@ fn resized(mut map: MmapMut, size: usize, block: *mut u8) -> Option<*mut u8> {
     // SAFETY: nobody but the owner of the block has an address in the map, and is told the new one.
     let moved =
         length.is_some_and(|length| unsafe { map.remap(length, memmap2::RemapOptions::new().may_move(true)) }.is_ok());
+    advise(&map);
     let place = settle(map);
     moved.then_some(place)
 }
@@ -322,6 +345,45 @@ mod tests {
                 let all: Vec<*mut u8> = (0..20).map(|_| blocks.alloc(layout(*size))).collect();
                 all.into_iter().for_each(|block| blocks.dealloc(block, layout(*size)));
                 assert!(waiting() <= MOST_IDLE, "{} after {size}", waiting());
+            }
+        }
+    }
+
+    /// Whether the map that an address is in was asked to have huge pages.
+    #[cfg(target_os = "linux")]
+    fn is_huge(block: *mut u8) -> bool {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut within = false;
+        for line in maps.lines() {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            if let Some((start, end)) = range
+                && let (Ok(start), Ok(end)) = (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16))
+            {
+                within = (start..end).contains(&(block as usize));
+            } else if within && let Some(flags) = line.strip_prefix("VmFlags:") {
+                return flags.split(' ').any(|flag| flag == "hg");
+            }
+        }
+        panic!("no map has the block");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn long_blocks_have_huge_pages_where_that_was_asked_for() {
+        if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+            return;
+        }
+        for (blocks, expected) in [(MappedBlocks::new(), false), (MappedBlocks::new().with_huge_pages(), true)] {
+            // SAFETY: blocks are used by their layouts.
+            unsafe {
+                let long = blocks.alloc(layout(HUGE));
+                assert_eq!(is_huge(long), expected);
+                blocks.dealloc(long, layout(HUGE));
+                let grown = blocks.alloc(layout(1 << 20));
+                assert!(!is_huge(grown));
+                let grown = blocks.realloc(grown, layout(1 << 20), 2 * HUGE);
+                assert_eq!(is_huge(grown), expected);
+                blocks.dealloc(grown, layout(2 * HUGE));
             }
         }
     }

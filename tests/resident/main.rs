@@ -1,10 +1,12 @@
-//! How much memory a loader really takes, as the kernel sees it: the growth of what is resident, whatever the allocator
-//! does with it. Every loader runs in a process of its own.
+//! How much memory a loader and a rewrite really take, as the kernel sees it: what is resident, whatever the allocator
+//! does with it. Each runs in a process of its own.
 //!
 //! `ROWDEX_LONG=1` runs the shapes at full size, and `ROWDEX_SHAPES=bool,blobs` only some of them.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot set up fails")]
+
+mod rewriting;
 
 use std::fs::File;
 use std::ops::Range;
@@ -49,7 +51,16 @@ struct Shape {
     is_compressed: bool,
 }
 
-const SHAPES: [Shape; 10] = [
+const SHAPES: [Shape; 11] = [
+    Shape {
+        name: "tab",
+        batch: tab,
+        group_rows: [100_000, 400_000],
+        rows: [1_000_000, 10_000_000],
+        memory: [[12_288, 24_576], [65_536, 204_800]],
+        batch_rows: 256,
+        is_compressed: true,
+    },
     Shape {
         name: "uint8",
         batch: bytes,
@@ -170,6 +181,22 @@ fn pairs(rows: Range<i64>) -> RecordBatch {
     RecordBatch::try_from_iter(columns).unwrap()
 }
 
+/// Ten columns of numbers, some of which compress.
+fn tab(rows: Range<i64>) -> RecordBatch {
+    let column = |number: i64| -> ArrayRef {
+        let value = |row: i64| mixed(row * 10 + number);
+        let rows = rows.clone();
+        match number % 4 {
+            0 => Arc::new(Int64Array::from_iter_values(rows)),
+            1 => Arc::new(Float64Array::from_iter_values(rows.map(|row| value(row) as f64))),
+            2 => Arc::new(Int32Array::from_iter_values(rows.map(|row| (value(row) >> 55) as i32))),
+            _ => Arc::new(rows.map(|row| (row % 7 > 0).then_some((value(row) >> 40) as f32)).collect::<Float32Array>()),
+        }
+    };
+    RecordBatch::try_from_iter_with_nullable((0..10).map(|number| (format!("c{number}"), column(number), true)))
+        .unwrap()
+}
+
 fn columns(rows: Range<i64>) -> RecordBatch {
     let column = |number: i64| -> ArrayRef {
         let value = |row: i64| (mixed(row * 5000 + number) >> 40) as f32;
@@ -250,12 +277,21 @@ fn written(shape: &Shape, size: usize, folder: &Path) -> PathBuf {
 
 /// Bytes of memory that this process has for itself, or shares as memory.
 fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let of = |name: &str| -> u64 {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        line.trim().trim_end_matches(" kB").parse().unwrap()
+    resident_of("self").unwrap()
+}
+
+/// The same of another process; `None` once it has none.
+fn resident_of(process: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let of = |name: &str| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().trim_end_matches(" kB").parse().ok()
     };
-    (of("RssAnon:") + of("RssShmem:")) << 10
+    Some((of("RssAnon:")? + of("RssShmem:")?) << 10)
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / MIB as f64
 }
 
 fn number(name: &str) -> u64 {
@@ -341,7 +377,6 @@ fn what_is_resident_of_a_loader_is_what_it_was_given_and_what_is_told_besides() 
             let Some(told) = told else { panic!("{text}\n{}", String::from_utf8_lossy(&output.stderr)) };
             let took: u64 = told.split(' ').next().unwrap().parse().unwrap();
             let allowed = memory + memory / 8 + 2 * group + footers + constant + THREADS as u64 * MIB;
-            let mib = |bytes: u64| bytes as f64 / MIB as f64;
             let [took_mib, allowed_mib, group] = [took, allowed, group].map(mib);
             let line = format!(
                 "{} memory {:.1} of {:.0} group {group:.1}: {took_mib:.1} of {allowed_mib:.1} MiB allowed; {told}",
