@@ -311,6 +311,11 @@ impl Dataset {
         }
     }
 
+    /// What a file says of leaves that Arrow's types do not, as [`FileMetadata::annotated`].
+    pub(crate) fn annotated(&self, file: u32) -> Result<Vec<(String, &'static str)>> {
+        Ok(self.inner.state()?.files.get(file)?.metadata.annotated())
+    }
+
     /// As [`read`](Self::read) in one batch, of the types that the dataset decodes to.
     pub(crate) fn read_whole(&self, row_group: u32) -> Result<RecordBatch> {
         let mut whole = WholeBatch::default();

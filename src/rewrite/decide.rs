@@ -52,7 +52,8 @@ pub(super) fn decide(
     let sample_bytes = bytes_of_part(&sample).max(sample.num_rows() as u64);
     let row_bytes = (sample_bytes as f64 / sampled).max(1.0);
     let chunk_rows = round(CHUNK / row_bytes, MOST_CHUNK_ROWS);
-    let leaves = leaves(columns, &sample, chunk_rows, options)?;
+    let mut leaves = leaves(columns, &sample, chunk_rows, options)?;
+    annotate(dataset, &mut leaves)?;
     let sample_encoded_bytes = encoded(columns, &sample, &leaves, chunk_rows)?.iter().sum::<u64>();
     let encoded_row_bytes = (sample_encoded_bytes as f64 / sampled).max(0.01);
     let files = match (options.files, rows) {
@@ -127,6 +128,7 @@ fn leaves(columns: &Columns, sample: &RecordBatch, chunk_rows: u64, options: &Op
         compression: Codec::None,
         dictionary: false,
         page_bytes: PAGE,
+        logical_type: None,
     });
     let mut leaves: Vec<ColumnPlan> = plain.collect();
     let tried = |leaves: &[ColumnPlan]| encoded(columns, sample, leaves, chunk_rows);
@@ -164,6 +166,25 @@ fn leaves(columns: &Columns, sample: &RecordBatch, chunk_rows: u64, options: &Op
         };
     }
     Ok(leaves)
+}
+
+/// Notes what all files say of leaves.
+fn annotate(dataset: &Dataset, leaves: &mut [ColumnPlan]) -> Result<()> {
+    let files = dataset.index().num_files();
+    let mut said = if files > 0 { dataset.annotated(0)? } else { Vec::new() };
+    for file in 1..files {
+        // Nothing is read of files that cannot change it.
+        if said.is_empty() {
+            return Ok(());
+        }
+        let of_file = dataset.annotated(file)?;
+        said.retain(|one| of_file.contains(one));
+    }
+    for leaf in leaves {
+        let name = said.iter().find(|(path, _)| *path == leaf.path).map(|(_, name)| *name);
+        leaf.logical_type = name.map(str::to_owned);
+    }
+    Ok(())
 }
 
 /// How many bytes each leaf of the sample takes when it is encoded so.

@@ -11,12 +11,12 @@ use parquet::arrow::arrow_writer::{
     ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, ArrowWriterOptions, compute_leaves,
 };
 use parquet::arrow::{ARROW_SCHEMA_META_KEY, ArrowWriter, encode_arrow_schema};
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{Compression, LogicalType, Type as PhysicalType, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::SchemaDescriptor;
+use parquet::schema::types::{SchemaDescriptor, Type, TypePtr};
 use rayon::prelude::*;
 
 use super::columns::Columns;
@@ -29,6 +29,7 @@ use rowdex_rows::Chunks;
 #[derive(Debug)]
 pub(super) struct Encoding {
     schema: SchemaRef,
+    described: SchemaDescriptor,
     properties: WriterProperties,
     chunk_rows: usize,
 }
@@ -57,12 +58,16 @@ impl Encoding {
                 .set_column_dictionary_enabled(path.clone(), plan.dictionary)
                 .set_column_data_page_size_limit(path, plan.page_bytes as usize);
         }
-        Ok(Self { schema, properties: builder.build(), chunk_rows })
+        let described = annotated(&descriptor, leaves).map_err(uncoded)?;
+        Ok(Self { schema, described, properties: builder.build(), chunk_rows })
     }
 
     /// A file of what is encoded, over anything that takes bytes.
     pub(super) fn file<W: Write + Send>(&self, out: W) -> Result<File<W>> {
-        let options = ArrowWriterOptions::new().with_properties(self.properties.clone()).with_skip_arrow_metadata(true);
+        let options = ArrowWriterOptions::new()
+            .with_properties(self.properties.clone())
+            .with_skip_arrow_metadata(true)
+            .with_parquet_schema(self.described.clone());
         let writer = ArrowWriter::try_new_with_options(out, Arc::clone(&self.schema), options);
         let (writer, factory) = writer.and_then(ArrowWriter::into_serialized_writer).map_err(uncoded)?;
         Ok(File { writer, factory: Arc::new(factory) })
@@ -72,6 +77,46 @@ impl Encoding {
 /// The leaves of a schema, as they are written.
 pub(super) fn described(schema: &SchemaRef) -> Result<SchemaDescriptor> {
     parquet::arrow::ArrowSchemaConverter::new().convert(schema).map_err(uncoded)
+}
+
+/// The same schema, whose leaves say what they are planned to say.
+fn annotated(described: &SchemaDescriptor, leaves: &[ColumnPlan]) -> parquet::errors::Result<SchemaDescriptor> {
+    if leaves.iter().all(|leaf| leaf.logical_type.is_none()) {
+        return Ok(described.clone());
+    }
+    let mut planned = leaves.iter();
+    Ok(SchemaDescriptor::new(annotated_type(described.root_schema_ptr(), &mut planned)?))
+}
+
+/// Leaves come in the order of their plans.
+fn annotated_type(node: TypePtr, planned: &mut std::slice::Iter<'_, ColumnPlan>) -> parquet::errors::Result<TypePtr> {
+    let info = node.get_basic_info();
+    if let Type::PrimitiveType { physical_type, type_length, .. } = &*node {
+        let name = planned.next().and_then(|leaf| leaf.logical_type.as_deref());
+        let is_free = matches!(info.logical_type_ref(), None | Some(LogicalType::String));
+        let fits = match name {
+            Some("UUID") => (*physical_type, *type_length) == (PhysicalType::FIXED_LEN_BYTE_ARRAY, 16),
+            _ => *physical_type == PhysicalType::BYTE_ARRAY,
+        };
+        let Some(name) = name.filter(|_| is_free && fits) else { return Ok(node) };
+        let built = Type::primitive_type_builder(info.name(), *physical_type)
+            .with_repetition(info.repetition())
+            .with_length(*type_length)
+            .with_id(info.has_id().then(|| info.id()))
+            .with_logical_type(Some(name.parse()?));
+        return built.build().map(Arc::new);
+    }
+    let fields: Vec<TypePtr> =
+        node.get_fields().iter().map(|field| annotated_type(Arc::clone(field), planned)).collect::<Result<_, _>>()?;
+    let mut built = Type::group_type_builder(info.name())
+        .with_converted_type(info.converted_type())
+        .with_logical_type(info.logical_type_ref().cloned())
+        .with_id(info.has_id().then(|| info.id()))
+        .with_fields(fields);
+    if info.has_repetition() {
+        built = built.with_repetition(info.repetition());
+    }
+    built.build().map(Arc::new)
 }
 
 pub(super) fn compression(codec: Codec) -> Result<Compression> {

@@ -67,6 +67,8 @@ pub struct ColumnPlan {
     pub dictionary: bool,
     /// Bytes of values after which a page ends.
     pub page_bytes: u64,
+    /// `JSON`, `BSON`, `ENUM` or `UUID`, if all files of the input say so.
+    pub logical_type: Option<String>,
 }
 
 /// What a rewrite will write, from [`Rewrite::plan`](super::Rewrite::plan): every choice that the files depend on.
@@ -144,12 +146,16 @@ impl RewritePlan {
     /// As JSON, always the same text for the same plan.
     pub fn to_json(&self) -> String {
         let columns = self.columns.iter().map(|column| {
-            json!({
+            let mut told = json!({
                 "path": column.path,
                 "compression": column.compression.to_string(),
                 "dictionary": column.dictionary,
                 "page_bytes": column.page_bytes,
-            })
+            });
+            if let (Some(told), Some(name)) = (told.as_object_mut(), &column.logical_type) {
+                told.insert("logical_type".to_owned(), json!(name));
+            }
+            told
         });
         let plan = json!({
             "rowdex_rewrite": VERSION,
@@ -187,6 +193,7 @@ impl RewritePlan {
                     compression: column.get("compression")?.as_str()?.parse().ok()?,
                     dictionary: column.get("dictionary")?.as_bool()?,
                     page_bytes: column.get("page_bytes")?.as_u64()?,
+                    logical_type: column.get("logical_type").and_then(Value::as_str).map(str::to_owned),
                 })
             };
             Some(Self {
@@ -219,6 +226,7 @@ mod tests {
             compression,
             dictionary: true,
             page_bytes: 1 << 17,
+            logical_type: (path == "a").then(|| "JSON".to_owned()),
         };
         RewritePlan {
             source: 1,

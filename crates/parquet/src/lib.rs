@@ -9,6 +9,7 @@
 //! group and, where it can be known, the column.
 
 mod adapt;
+mod annotated;
 #[cfg(feature = "filter")]
 mod bloom;
 mod columns;
