@@ -1016,6 +1016,92 @@ typedef struct rowdex_digest_info {
   uint64_t in_order;
 } rowdex_digest_info;
 
+// Is told of a row group that could not be read and was left out: its number in the index, how many rows of it the
+// order has, and why. The text is gone when the call returns.
+//
+// It is called by the thread that shuffles, and must return: by no exception, and by no longjmp.
+typedef void (*rowdex_skipped)(void *userdata, uint32_t row_group, uint64_t rows, const char *text);
+
+// How rows are written anew. All zeros are the defaults, but for the order and the output.
+typedef struct rowdex_shuffle_options {
+  // sizeof(rowdex_shuffle_options)
+  size_t struct_size;
+  // Row i of the output is row order(i) of the dataset, in epoch 0.
+  const struct rowdex_order *order;
+  // The folder to write to.
+  const char *output;
+  // About how many bytes of rows to hold. 0: 1 GiB.
+  uint64_t memory;
+  // Threads that decode and encode. 0: one for each available core, at most eight.
+  uint64_t threads;
+  // Writes so many files, of equal numbers of rows or one row more. 0: as many as make each about file_bytes.
+  uint64_t files;
+  // About how large a file is. 0: 512 MiB.
+  uint64_t file_bytes;
+  // Rows of a row group; the last one of a file may have fewer. 0: such that it takes 32 MiB in memory.
+  uint64_t row_group_rows;
+  // Bytes of values after which a page ends. 0: 128 KiB, and 1 MiB where a value takes 4 KiB or more.
+  uint64_t page_bytes;
+  // "none", "snappy", "lz4", "zstd" or "zstd:LEVEL". NULL: for each column what makes a sample smallest.
+  const char *compression;
+  // "yes" or "no". NULL: values go to dictionaries in columns where that saves a tenth of a sample.
+  const char *dictionary;
+  // Adds a column of this name with the row ids of the dataset. NULL: none.
+  const char *origin;
+  // Spills rows to a folder in this one. NULL: in the output folder.
+  const char *spill;
+  // One step of the work, where several machines share it: all tasks of "spill", then all of "write", then "index".
+  // "plan" decides and estimates, and writes nothing. NULL: all of it.
+  const char *step;
+  // The number of this task of the step "spill" or "write", from 0.
+  uint64_t task;
+  // How many tasks share the step. 0: 1.
+  uint64_t tasks;
+  // 1 goes on with what an earlier call left in the output folder.
+  uint32_t resume;
+  // 1 replaces what an earlier call wrote there.
+  uint32_t overwrite;
+  // 1 leaves out row groups that cannot be read.
+  uint32_t skip;
+  // 0.
+  uint32_t reserved;
+  // Is told rows that are done with and rows in all, both of two passes together, and bytes that were spilled and
+  // written so far. Any thread calls it, one at a time. NULL: nobody is told.
+  rowdex_progress progress;
+  // The first argument of progress.
+  void *progress_userdata;
+  // Is told of each row group that was left out, in the end. NULL: nobody is told.
+  rowdex_skipped skipped;
+  // The first argument of skipped.
+  void *skipped_userdata;
+} rowdex_shuffle_options;
+
+// What was written, or what it would take.
+typedef struct rowdex_shuffle_report {
+  // sizeof(rowdex_shuffle_report), set by the caller.
+  size_t struct_size;
+  // Rows that were written, or are in files that were there already.
+  uint64_t rows;
+  // Output files.
+  uint64_t files;
+  // Files that were finished before, by a call that this one goes on from.
+  uint64_t kept_files;
+  // Bytes of the files that this call wrote; with the step "plan" of all files, about.
+  uint64_t bytes_written;
+  // Bytes that this call spilled; with the step "plan" all, about.
+  uint64_t bytes_spilled;
+  // Row groups that were left out.
+  uint64_t skipped;
+  // With the step "plan", as all that follows: rows of a row group.
+  uint64_t row_group_rows;
+  // Passes over the rows: 1 if nothing is spilled, otherwise 2.
+  uint64_t passes;
+  // How often each row group is decoded, about.
+  double decodes;
+  // Seconds on this machine, about, from how long a sample takes; what disks and stores add is not in it.
+  double seconds;
+} rowdex_shuffle_report;
+
 // How the tokens of packs come. All zeros are the defaults.
 typedef struct rowdex_sequence_options {
   // sizeof(rowdex_sequence_options)
@@ -1628,6 +1714,17 @@ rowdex_status rowdex_dataset_digest(const struct rowdex_dataset *dataset,
                                     struct rowdex_digest_info *info,
                                     struct rowdex_error **difference,
                                     struct rowdex_error **error);
+
+// Writes the rows of a dataset anew, in the order of epoch 0 of options.order, as Parquet files of a local folder with
+// an index beside them, index.rdx. docs/rewriting.md says what is written, and what it takes.
+//
+// The files are the same to the byte whatever the memory, the threads and the tasks are. A call that was stopped
+// (rowdex_stop_when) or has failed leaves no file half written, and another one with options.resume goes on. `report`
+// may be NULL.
+rowdex_status rowdex_shuffle(const struct rowdex_dataset *dataset,
+                             const struct rowdex_shuffle_options *options,
+                             struct rowdex_shuffle_report *report,
+                             struct rowdex_error **error);
 
 // The tokens of a batch of packs as the arrays that a model takes: an Arrow struct array that the caller releases, and
 // its type (may be NULL if it is not wanted). The struct has one row, and its children are lists, each of which is one

@@ -3,6 +3,7 @@
 - :func:`build` writes an index: every row of all files gets a number, its *row id*.
 - :func:`select` chooses rows of it, and writes them as another index of the same files; :func:`count` counts rows.
 - :func:`rows_digest` is one number for all rows in any order; :func:`same_rows` shows that two datasets have the same.
+- :func:`shuffle` writes rows anew, as files in a shuffled order.
 - :class:`Dataset` answers what is in a row, :class:`Index` where it is.
 - :class:`DistributedSampler` says which rows are whose: shuffled over all files, and exactly as many on every rank.
 - :class:`Loader` serves batches in that order, fast: it knows what comes, so it decodes row groups seldom.
@@ -58,6 +59,7 @@ from .tier import DiskTier, TierCounters
 from . import order  # isort: skip
 from .digest import SameRows, noted_digest, rows_digest, same_rows  # isort: skip
 from .views import SelectReport, count, select  # isort: skip
+from .rewriting import ShufflePlan, ShuffleReport, SkippedGroup, shuffle  # isort: skip
 
 if not TYPE_CHECKING:
 
@@ -113,6 +115,9 @@ __all__ = [
     "SchemaError",
     "SelectReport",
     "Share",
+    "ShufflePlan",
+    "ShuffleReport",
+    "SkippedGroup",
     "StaleError",
     "StateError",
     "StoreOptions",
@@ -129,4 +134,5 @@ __all__ = [
     "same_rows",
     "scan_polars",
     "select",
+    "shuffle",
 ]

@@ -21,7 +21,7 @@ never, and a function is called."""
 
 
 @contextlib.contextmanager
-def told(progress: Progress, what: str, unit: str = "files") -> Iterator[Any]:
+def told(progress: Progress, what: str, unit: str = "files", beside: str = "rows") -> Iterator[Any]:
     """What the library calls while something is done; leaving raises what ``progress`` raised."""
     if progress is False or (progress is None and not _bar_wanted()):
         yield native.Progress()
@@ -31,7 +31,7 @@ def told(progress: Progress, what: str, unit: str = "files") -> Iterator[Any]:
     raised: list[BaseException] = []
     over = False
     with contextlib.ExitStack() as stack:
-        function = progress if callable(progress) else stack.enter_context(_bar(what, unit))
+        function = progress if callable(progress) else stack.enter_context(_bar(what, unit, beside))
 
         def tell(_: Any, done: int, files: int, rows: int) -> None:
             if not raised and not over:
@@ -54,7 +54,7 @@ def _bar_wanted() -> bool:
 
 
 @contextlib.contextmanager
-def _bar(what: str, unit: str) -> Iterator[Function]:
+def _bar(what: str, unit: str, beside: str) -> Iterator[Function]:
     try:
         tqdm = loaded("tqdm.auto").tqdm
     except ModuleNotFoundError as error:
@@ -64,7 +64,7 @@ def _bar(what: str, unit: str) -> Iterator[Function]:
         def show(done: int, total: int, rows: int) -> None:
             bar.total = total
             if rows:
-                bar.set_postfix_str(f"{rows:,} rows", refresh=False)
+                bar.set_postfix_str(f"{rows:,} {beside}", refresh=False)
             # Threads finish some at once, and may tell of them the other way round.
             bar.update(max(done - bar.n, 0))
 

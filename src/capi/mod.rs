@@ -35,6 +35,7 @@ mod sampler;
 mod select;
 mod sequences;
 mod served;
+mod shuffle;
 mod stop;
 mod store;
 #[cfg(test)]

@@ -33,6 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "arrow",
         "batch",
         "digest",
+        "shuffle",
         "sequences",
         "loader",
         "faults",

@@ -44,6 +44,7 @@ class Status(enum.IntEnum):
 
 Progress = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, c_uint64)
 Difference = CFUNCTYPE(None, c_void_p, c_char_p)
+Skipped = CFUNCTYPE(None, c_void_p, c_uint32, c_uint64, c_char_p)
 
 
 class ArrowSchema(Structure):
@@ -327,6 +328,25 @@ class DigestInfo(Versioned):
     ]
 
 
+class ShuffleOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("order", c_void_p), ("output", c_char_p), ("memory", c_uint64),
+        ("threads", c_uint64), ("files", c_uint64), ("file_bytes", c_uint64), ("row_group_rows", c_uint64),
+        ("page_bytes", c_uint64), ("compression", c_char_p), ("dictionary", c_char_p), ("origin", c_char_p),
+        ("spill", c_char_p), ("step", c_char_p), ("task", c_uint64), ("tasks", c_uint64), ("resume", c_uint32),
+        ("overwrite", c_uint32), ("skip", c_uint32), ("reserved", c_uint32), ("progress", Progress),
+        ("progress_userdata", c_void_p), ("skipped", Skipped), ("skipped_userdata", c_void_p),
+    ]
+
+
+class ShuffleReport(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("rows", c_uint64), ("files", c_uint64), ("kept_files", c_uint64),
+        ("bytes_written", c_uint64), ("bytes_spilled", c_uint64), ("skipped", c_uint64), ("row_group_rows", c_uint64),
+        ("passes", c_uint64), ("decodes", c_double), ("seconds", c_double),
+    ]
+
+
 class SequenceOptions(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("layout", c_char_p), ("without_labels", c_uint64), ("bos", c_void_p),
@@ -462,6 +482,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "dataset_digest": (
         c_int32, [c_void_p, POINTER(DigestOptions), POINTER(DigestInfo), POINTER(c_void_p), POINTER(c_void_p)],
     ),
+    "shuffle": (c_int32, [c_void_p, POINTER(ShuffleOptions), POINTER(ShuffleReport), POINTER(c_void_p)]),
     "batch_sequences": (
         c_int32, [c_void_p, POINTER(SequenceOptions), POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)],
     ),

@@ -1,0 +1,321 @@
+"""Writing rows anew, as Parquet files in another order: what ``rowdex shuffle`` does."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Union, overload
+
+from . import native
+from .building import build
+from .dataset import Dataset
+from .digest import same_rows
+from .errors import ArgumentError
+from .id_set import IdSet
+from .index import Index, Path
+from .native.library import call, count, is_remote, library, optional_path, optional_text, path_bytes, size, waiting
+from .order import Context, Order, Subset, open_order
+from .progress import Progress, told
+from .store import StoreOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+Source = Union[Dataset, Index, Path, Iterable[Path]]
+Step = Literal["spill", "write", "index"]
+
+
+class SkippedGroup(NamedTuple):
+    """A row group that could not be read, and was left out."""
+
+    row_group: int
+    """Its number in the index."""
+    rows: int
+    """Rows of it that the order has, each as often as it has it."""
+    error: str
+    """Why it could not be read, with its file."""
+
+
+class ShuffleReport(NamedTuple):
+    """What :func:`shuffle` wrote."""
+
+    rows: int
+    """Rows that were written, or are in files that were there already."""
+    files: int
+    """Output files."""
+    kept_files: int
+    """Files that were finished before, by a call that this one goes on from."""
+    bytes_written: int
+    """Bytes of the files that this call wrote."""
+    bytes_spilled: int
+    """Bytes that this call spilled."""
+    skipped: tuple[SkippedGroup, ...]
+    """Row groups that were left out."""
+    index_path: str | None
+    """The index of the output; ``None`` from a step that does not write it."""
+    rows_digest: str | None
+    """With ``verify``: the digest of the rows, as :func:`rowdex.rows_digest` has it."""
+
+
+class ShufflePlan(NamedTuple):
+    """What :func:`shuffle` would write, with ``dry_run=True``, and what it would take."""
+
+    rows: int
+    """Rows of the output."""
+    files: int
+    """Output files."""
+    row_group_rows: int
+    """Rows of a row group; the last one of a file may have fewer."""
+    passes: int
+    """Passes over the rows: 1 if nothing is spilled, otherwise 2."""
+    decodes: float
+    """How often each row group is decoded, about."""
+    spilled_bytes: int
+    """Bytes that are spilled, about."""
+    output_bytes: int
+    """Bytes of the output, about."""
+    seconds: float
+    """Seconds on this machine, about; what disks and stores add is not in it."""
+
+
+class _Options(TypedDict, total=False):
+    """What :func:`shuffle` takes by name, for whoever checks types."""
+
+    seed: int
+    order: Order
+    where: str | None
+    columns: Sequence[str] | None
+    root: Path | None
+    memory: int | str | None
+    threads: int | None
+    files: int | None
+    file_bytes: int | str | None
+    row_group_rows: int | None
+    page_bytes: int | str | None
+    compression: str | None
+    dictionary: bool | None
+    origin: str | None
+    spill: Path | None
+    on_fault: Literal["error", "skip"]
+    resume: bool
+    overwrite: bool
+    verify: bool
+    step: Step | None
+    task: int
+    tasks: int
+    progress: Progress
+    store: StoreOptions | None
+
+
+@overload
+def shuffle(source: Source, output: Path, *, dry_run: Literal[True], **options: Unpack[_Options]) -> ShufflePlan: ...
+@overload
+def shuffle(
+    source: Source, output: Path, *, dry_run: Literal[False] = False, **options: Unpack[_Options]
+) -> ShuffleReport: ...
+def shuffle(
+    source: Source,
+    output: Path,
+    *,
+    seed: int = 0,
+    order: Order = "global",
+    where: str | None = None,
+    columns: Sequence[str] | None = None,
+    root: Path | None = None,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    files: int | None = None,
+    file_bytes: int | str | None = None,
+    row_group_rows: int | None = None,
+    page_bytes: int | str | None = None,
+    compression: str | None = None,
+    dictionary: bool | None = None,
+    origin: str | None = None,
+    spill: Path | None = None,
+    on_fault: Literal["error", "skip"] = "error",
+    resume: bool = False,
+    overwrite: bool = False,
+    verify: bool = False,
+    dry_run: bool = False,
+    step: Step | None = None,
+    task: int = 0,
+    tasks: int = 1,
+    progress: Progress = None,
+    store: StoreOptions | None = None,
+) -> ShuffleReport | ShufflePlan:
+    """Writes rows anew, as Parquet files of a local folder with an index, ``index.rdx``: row ``i`` of the output is row
+    ``order(i)`` of the source, in epoch 0. ::
+
+        rowdex.shuffle("train.rdx", "shuffled", seed=42, memory="4GiB", verify=True)
+
+    ``docs/rewriting.md`` says what is written, when it pays and what it takes. Ctrl-C ends it, and ``resume=True`` goes
+    on with what was finished.
+
+    Args:
+        source: A dataset, an index, or Parquet files, folders and patterns, of which an index is built in ``output``.
+        output: The folder to write to.
+        seed: The seed of the order.
+        order: As for :class:`rowdex.DistributedSampler`: ``"global"``, ``"blocks(8)"``, ``"sequential"``, or one of
+            :mod:`rowdex.order`, such as a list of rows.
+        where: Writes only rows that meet this condition in SQL.
+        columns: Writes only these columns. Default: those that the dataset serves.
+        root: Finds the data files below this directory, where ``source`` is an index.
+        memory: Bytes of rows to hold: a number, or a text such as ``"4GiB"``. Default: 1 GiB.
+        threads: Threads that decode and encode. Default: one for each core, at most eight.
+        files: Writes so many files, of equal numbers of rows or one row more.
+        file_bytes: Writes files of about this size. Default: 512 MiB.
+        row_group_rows: Rows of a row group. Default: such that it takes 32 MiB in memory.
+        page_bytes: Bytes of values of a page. Default: 128 KiB, and 1 MiB where a value takes 4 KiB or more.
+        compression: ``"none"``, ``"snappy"``, ``"lz4"``, ``"zstd"`` or ``"zstd:LEVEL"``. Default: for each column what
+            makes a sample smallest.
+        dictionary: Whether values go to dictionaries. Default: in columns where that saves a tenth of a sample.
+        origin: Adds a column of this name with the row ids of the source.
+        spill: Spills rows to a folder in this one. Default: in ``output``.
+        on_fault: ``"skip"`` leaves out row groups that cannot be read, and reports them.
+        resume: Goes on with what an earlier call left in ``output``, if there is any.
+        overwrite: Replaces what an earlier call wrote there.
+        verify: Reads both once more, and raises unless every row is where it belongs.
+        dry_run: Writes nothing, and returns a :class:`ShufflePlan`.
+        step: Does one step of the work alone, where several machines share it: all tasks of ``"spill"``, then all of
+            ``"write"``, then ``"index"``. The source is an index or a dataset, then.
+        task: The number of this task of the step, from 0.
+        tasks: How many share the step.
+        progress: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in any case,
+            ``False`` never. A function is called with rows done, rows in all (of both passes, if there are two), and
+            bytes that were spilled and written.
+        store: How the object store is talked to, if the source is in one.
+
+    Raises:
+        Error: Which one depends on the fault: an :class:`AlreadyExistsError` if ``output`` has something, a
+            :class:`StateError` if another rewrite is to be resumed, an :class:`ArgumentError`, or what reading raises.
+    """
+    if on_fault not in ("error", "skip"):
+        raise ValueError(f"on_fault={on_fault!r}: use 'error' or 'skip'")
+    if verify and (dry_run or step not in (None, "index")):
+        raise ValueError("verify reads what is written: it is for the whole, or for step='index'")
+    if dry_run and step is not None:
+        raise ValueError("dry_run tells what the whole takes: leave out step")
+    with contextlib.ExitStack() as stack:
+        dataset = stack.enter_context(
+            _opened(source, output, columns, root, threads, store, dry_run, step, overwrite)
+        )
+        if where is not None:
+            kept = IdSet.where(dataset, where)
+            if len(kept) == 0:
+                raise ArgumentError(f"no row meets the condition: {where}")
+            order = Subset(order, kept)
+        orders = open_order(order, Context(dataset, len(dataset), seed % 2**64))
+        skipped: list[SkippedGroup] = []
+        options = native.ShuffleOptions(
+            order=orders.address,
+            output=path_bytes(output),
+            memory=size(memory, "memory"),
+            threads=count(threads, "threads"),
+            files=count(files, "files"),
+            file_bytes=size(file_bytes, "file_bytes"),
+            row_group_rows=count(row_group_rows, "row_group_rows"),
+            page_bytes=size(page_bytes, "page_bytes"),
+            compression=optional_text(compression, "compression"),
+            dictionary=None if dictionary is None else b"yes" if dictionary else b"no",
+            origin=optional_text(origin, "origin"),
+            spill=optional_path(spill),
+            step=b"plan" if dry_run else optional_text(step, "step"),
+            task=task,
+            tasks=tasks,
+            resume=resume and not dry_run,
+            overwrite=overwrite and not dry_run,
+            skip=on_fault == "skip",
+        )
+        options.skipped = native.Skipped(
+            lambda _, group, rows, text: skipped.append(SkippedGroup(group, rows, text.decode(errors="replace")))
+        )
+        made = native.ShuffleReport()
+        with told(progress, "shuffling", "rows", "bytes") as options.progress:
+            arguments = (dataset._pointer, ctypes.byref(options), ctypes.byref(made))
+            # Long enough for Ctrl-C to be listened for, wherever the data is.
+            waiting(True, lambda: call(library.shuffle, *arguments))
+        if dry_run:
+            return ShufflePlan(
+                made.rows, made.files, made.row_group_rows, made.passes, made.decodes, made.bytes_spilled,
+                made.bytes_written, made.seconds,
+            )  # fmt: skip
+        index = None if step not in (None, "index") else os.path.join(os.fsdecode(output), "index.rdx")
+        digest = _proven(dataset, index, order, seed, skipped, progress) if verify and index is not None else None
+        return ShuffleReport(
+            made.rows, made.files, made.kept_files, made.bytes_written, made.bytes_spilled, tuple(skipped), index,
+            digest,
+        )  # fmt: skip
+
+
+def _proven(
+    dataset: Dataset, index: str, order: Order, seed: int, skipped: list[SkippedGroup], progress: Progress
+) -> str:
+    """The digest of the output, if that has the rows of the dataset in their order."""
+    if skipped:
+        left_out = f"rows were left out, so the order of the others is not proven: {skipped[0].error}"
+        raise ArgumentError(f"{index}: {left_out}", file=index)
+    found = same_rows(dataset, Dataset(index, cache=1), order=order, seed=seed, progress=progress)
+    if found.difference is not None:
+        raise found.difference
+    return found.other_digest
+
+
+@contextlib.contextmanager
+def _opened(
+    source: Source,
+    output: Path,
+    columns: Sequence[str] | None,
+    root: Path | None,
+    threads: int | None,
+    store: StoreOptions | None,
+    dry_run: bool,
+    step: Step | None,
+    overwrite: bool,
+) -> Iterator[Dataset]:
+    if isinstance(source, Dataset):
+        if root is not None or store is not None:
+            raise TypeError("root and store are those of the dataset: leave them out")
+        yield source if columns is None else source.select(columns)
+        return
+    with contextlib.ExitStack() as stack:
+        if not isinstance(source, Index) and not _is_index(source):
+            if step is not None:
+                raise ValueError(f"step={step!r} shares one index: rowdex.build it first, and give that")
+            if root is not None:
+                raise TypeError("root is where the data of an index is: leave it out, or give an index")
+            folder = stack.enter_context(tempfile.TemporaryDirectory()) if dry_run else os.fsdecode(output)
+            source = _built(source, folder, os.fsdecode(output), store, overwrite)
+        dataset = Dataset(source, columns, root=root, cache=1, threads=threads, store=store)  # type: ignore[arg-type]
+        yield stack.enter_context(dataset)
+
+
+def _built(source: Any, folder: str, output: str, store: StoreOptions | None, overwrite: bool) -> str:
+    """The index of these files, built unless a call that is gone on with has built it: files are as they were then."""
+    path = os.path.join(folder, "_source.rdx")
+    if os.path.exists(os.path.join(folder, "_rewrite.json")) and os.path.exists(path) and not overwrite:
+        return path
+    inputs = [source] if isinstance(source, (str, bytes, os.PathLike)) else list(source)
+    for given in inputs:
+        found = os.path.abspath(os.fsdecode(given))
+        if not is_remote(given) and os.path.isdir(found):
+            if os.path.commonpath([found, os.path.abspath(output)]) == found:
+                raise ArgumentError(f"{output}: the output is within the input; choose a folder beside it")
+    os.makedirs(folder, exist_ok=True)
+    build(inputs, path, overwrite=True, progress=False, store=store)
+    return path
+
+
+def _is_index(source: Any) -> bool:
+    """Whether a path is an index, and not data to build one of."""
+    if not isinstance(source, (str, bytes, os.PathLike)):
+        return False
+    text = os.fsdecode(source)
+    if text.endswith((".parquet", ".parq", ".pq", "/")):
+        return False
+    return text.endswith(".rdx") if is_remote(text) else os.path.isfile(text)
+
+
+__all__ = ["ShufflePlan", "ShuffleReport", "SkippedGroup", "shuffle"]
