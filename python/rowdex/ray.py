@@ -2,6 +2,7 @@
 
 - In a training function of Ray Train a :class:`rowdex.Loader` takes rank and world size from Ray by itself.
 - :func:`build` builds an index with footers that tasks have read.
+- :func:`shuffle` writes rows anew, in a shuffled order, by tasks.
 - :func:`read` makes a ``ray.data.Dataset`` of a dataset's rows, in their order, and :func:`rows` makes a set of row ids
   of what a query of Ray Data picked.
 """
@@ -30,6 +31,8 @@ from .loading import options as _options
 from .native.imports import loaded
 from .native.library import call, library, located
 from .order import IdSet
+from .rewriting import ShuffleReport
+from .rewriting import shuffle as _shuffle
 from .store import StoreOptions
 
 _BLOCK_ROWS = 1 << 16
@@ -258,4 +261,70 @@ def _build_slice(paths: list[str], slice: tuple[int, int], shared: dict[str, Any
             return file.read()
 
 
-__all__ = ["Datasource", "build", "read", "rows"]
+def shuffle(
+    source: Dataset | Path,
+    output: Path,
+    *,
+    nodes: int | None = None,
+    num_cpus: float | None = None,
+    spill: Path | None = None,
+    verify: bool = False,
+    **options: Any,
+) -> ShuffleReport:
+    """Writes rows anew as :func:`rowdex.shuffle` does, to the very same files, by tasks on machines of a cluster: each
+    of as many tasks as there are nodes spills a part of the input, and then each writes some of the output files. The
+    index is written here. ::
+
+        rowdex.ray.shuffle("/shared/train.rdx", "/shared/out", nodes=16, spill="/scratch", seed=42, memory="64GiB")
+
+    All machines must see the input, ``output`` and ``spill`` by the same paths. A task whose process is lost is run
+    again by Ray, and goes on with what it had finished: files and parts appear whole. When a task raises an error, the
+    call raises it at once, while other tasks end by themselves; another call goes on from there.
+
+    Args:
+        source: A dataset, or the path of an index.
+        output: The folder to write to.
+        nodes: Tasks of each of the two steps, which Ray spreads over the machines. Default: one for each machine.
+        num_cpus: Processors that each task takes, and threads unless ``threads`` is given. Default: those that each of
+            the machines has.
+        spill: Spills rows to a folder in this one, which all machines share. Default: in ``output``.
+        verify: Reads both once more, here, and raises unless every row is where it belongs.
+        options: As :func:`rowdex.shuffle` has them, for the whole: ``seed``, ``order``, ``memory`` (of each task),
+            ``files``, ``compression`` and others. ``files`` of as many as there are nodes, or several times as many,
+            give all of them as much to do.
+
+    Raises:
+        Error: what shuffling raises, in a task or here.
+    """
+    for name in ("step", "task", "tasks", "dry_run", "resume", "overwrite"):
+        if name in options:
+            raise TypeError(f"{name} is of rowdex.shuffle; here nodes= divides the work, which goes on by itself")
+    if nodes is not None and nodes < 1:
+        raise ValueError(f"nodes={nodes}: use 1 or more")
+    machines = [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]]
+    count = nodes or max(1, len(machines))
+    cpus = num_cpus if num_cpus is not None else max(1.0, min((cpu for cpu in machines if cpu > 0), default=1.0))
+    options.setdefault("threads", max(1, int(cpus)))
+    shared: dict[str, Any] = {**options, "progress": False, "spill": None if spill is None else located(spill)}
+    given, to = source if isinstance(source, Dataset) else located(source), located(output)
+    task = ray.remote(num_cpus=cpus, scheduling_strategy="SPREAD")(_step)
+    done: list[ShuffleReport] = []
+    for step in ("spill", "write"):
+        try:
+            done += ray.get([task.remote(given, to, step, number, count, shared) for number in range(count)])
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+    report: ShuffleReport = _shuffle(given, to, step="index", verify=verify, **shared)
+    return report._replace(
+        kept_files=sum(each.kept_files for each in done),
+        bytes_written=sum(each.bytes_written for each in done),
+        bytes_spilled=sum(each.bytes_spilled for each in done),
+    )
+
+
+def _step(source: Any, output: str, step: Any, task: int, tasks: int, shared: Any) -> ShuffleReport:
+    report: ShuffleReport = _shuffle(source, output, step=step, task=task, tasks=tasks, **shared)
+    return report
+
+
+__all__ = ["Datasource", "build", "read", "rows", "shuffle"]

@@ -259,3 +259,28 @@ def test_loaders_and_the_program_of_the_page_under_the_torch_trainer_are_whole_o
     loader = rowdex.Loader(dataset, batch_size=64, seed=42, num_replicas=2, rank=0)
     loader.load_state_dict(state)
     assert (len(loader), loader.epoch, loader.steps_left) == (79, 0, 39)
+
+
+def data_files(folder: pathlib.Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.parquet"))}
+
+
+def test_a_shuffle_by_tasks_writes_the_very_files_of_a_local_one(unequal: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    options: dict[str, Any] = {"seed": 5, "files": 5, "memory": "1MiB"}
+    local = rowdex.shuffle(unequal / "train.rdx", tmp_path / "local", on_fault="skip", **options)
+    spill = tmp_path / "scratch"
+    spill.mkdir()
+    report = rowdex_ray.shuffle(
+        unequal / "train.rdx", tmp_path / "ray", nodes=3, num_cpus=1, spill=spill, verify=True, **options
+    )
+    assert data_files(tmp_path / "ray") == data_files(tmp_path / "local")
+    assert (report.rows, report.files, report.kept_files) == (10_007, 5, 0)
+    assert report.bytes_written == local.bytes_written and report.bytes_spilled > 0 and not list(spill.iterdir())
+    assert report.rows_digest == rowdex.rows_digest(unequal / "train.rdx")
+    # What is there is gone on with.
+    again = rowdex_ray.shuffle(unequal / "train.rdx", tmp_path / "ray", nodes=2, num_cpus=1, spill=spill, **options)
+    assert (again.kept_files, again.bytes_written) == (5, 0)
+    with pytest.raises(rowdex.StateError):
+        rowdex_ray.shuffle(unequal / "train.rdx", tmp_path / "ray", nodes=1, num_cpus=1, seed=6)
+    with pytest.raises(TypeError, match="nodes= divides the work"):
+        rowdex_ray.shuffle(unequal / "train.rdx", tmp_path / "x", tasks=2)
