@@ -45,7 +45,7 @@ def many_rows(rows: int) -> pa.Table:
             "x": pa.array(rng.random(rows)),
             "text": pa.array(texts, pa.string()),
             "color": pa.array(rng.choice(["red", "green", "blue"], rows)).dictionary_encode(),
-            "at": pa.array(np.arange(rows) * 1_000_000, pa.timestamp("us", tz="Europe/Berlin")),
+            "day": pa.array(np.arange(rows) * 1_000_000, pa.timestamp("us", tz="Europe/Berlin")),
             "tokens": pa.array(tokens, pa.list_(pa.int32())),
             "point": pa.array(points, pa.struct({"a": pa.int64(), "b": pa.string()})),
         }
@@ -83,7 +83,7 @@ def test_others_read_the_rows_of_the_input_in_the_order_and_its_metadata(
     duckdb, polars = (pytest.importorskip(name, reason=f"{name} is not installed") for name in ("duckdb", "polars"))
     files = str(tmp_path / "out/*.parquet")
     assert [row for (row,) in duckdb.sql(f"select id from '{files}'").fetchall()] == order
-    sums = "select count(text), sum(len(tokens)), sum(point.a), count(distinct color), max(epoch_us(at)), min(x) from"
+    sums = "select count(text), sum(len(tokens)), sum(point.a), count(distinct color), max(epoch_us(day)), min(x) from"
     of_input = duckdb.sql(f"{sums} '{large / 'data'}/*.parquet'").fetchall()
     assert duckdb.sql(f"{sums} '{files}'").fetchall() == of_input
     frame = polars.read_parquet(files)
