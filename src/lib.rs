@@ -173,10 +173,10 @@
 //!
 //! # Object stores
 //!
-//! With the feature `object-store`, URLs (`s3://`, `gs://`, `az://`, `https://`, `http://`, `file://`) work wherever a
-//! path does. [`source::StoreOptions`] has their settings; credentials come from the environment. TLS uses the
-//! cryptography that the application has installed as the default of `rustls`. If there is none when the first store
-//! is opened, rowdex installs `ring` as the default.
+//! With the feature `object-store`, URLs (`s3://`, `gs://`, `az://`, `hf://`, `https://`, `http://`, `file://`) work
+//! wherever a path does. [`source::StoreOptions`] has their settings; credentials come from the environment. TLS uses
+//! the cryptography that the application has installed as the default of `rustls`. If there is none when the first
+//! store is opened, rowdex installs `ring` as the default.
 //!
 //! # Errors
 //!

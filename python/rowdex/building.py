@@ -77,7 +77,8 @@ def build(
     The path holds what it held, or the whole new index, at any moment.
 
     Args:
-        inputs: Files, folders (searched for ``*.parquet``, ``*.parq`` and ``*.pq``) and patterns, one or several; or a
+        inputs: Files, folders (searched for ``*.parquet``, ``*.parq`` and ``*.pq``) and patterns, or URLs of these in a
+            store (``"s3://bucket/data/"``, ``"hf://datasets/owner/name"``), one or several; or a
             ``deltalake.DeltaTable``, a ``pyiceberg`` table or a scan of one, whose snapshot is indexed with the schema
             mode ``"union"`` and without its deleted rows (:mod:`rowdex.tables`).
         root: Stores paths relative to this directory, which must contain all files. Default: the deepest one that does.

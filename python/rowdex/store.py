@@ -12,10 +12,11 @@ from .native.library import count, no_nul
 
 class StoreOptions(NamedTuple):
     """How an object store is talked to, where an index or the data is in one (``s3://``, ``gs://``, ``az://``,
-    ``https://``).
+    ``hf://``, ``https://``).
 
     What a store needs to know comes from the environment, under the names that the stores' own tools use; ``config``
-    goes before it. A dataset's options are pickled with it, so workers get the values, secrets among them.
+    goes before it. A dataset's options are pickled with it, so workers get the values, secrets among them;
+    a token of the Hugging Face hub is therefore refused here: set ``HF_TOKEN``.
     """
 
     concurrency: int | None = None

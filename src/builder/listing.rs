@@ -42,7 +42,11 @@ impl Files {
 }
 
 /// The files of these inputs, all in one store. Asks only for listings: a file that is named is not looked at.
+///
+/// A branch of the hub is taken for the commit that it is of now, so what is found is all of one commit.
 pub(super) fn discover(inputs: &[Url], root: Option<Place>, options: &StoreOptions) -> Result<Found> {
+    let (inputs, root) = &pinned(inputs, root, options)?;
+    let root = root.clone();
     let Some(first) = inputs.first() else { return Err(Error::new(ErrorKind::Internal, "a listing of nothing")) };
     if let Some(other) = inputs.iter().find(|input| !input.same_store(first)) {
         return Err(Error::new(
@@ -91,6 +95,29 @@ pub(super) fn discover(inputs: &[Url], root: Option<Place>, options: &StoreOptio
     }
     paths.sort_unstable();
     Ok(Found { root: Place::Remote(root), paths, repeated: files.repeated, listed })
+}
+
+/// The same URLs, with commits for the branches of the hub; each branch is asked for once.
+fn pinned(inputs: &[Url], root: Option<Place>, options: &StoreOptions) -> Result<(Vec<Url>, Option<Place>)> {
+    let mut known: Vec<(Url, Url)> = Vec::new();
+    let mut pinned = |url: &Url| {
+        let store = url.with_key("");
+        let commit = match known.iter().find(|(branch, _)| *branch == store) {
+            Some((_, commit)) => commit.clone(),
+            None => {
+                let commit = ObjectSource::pinned(store.clone(), options)?;
+                known.push((store, commit.clone()));
+                commit
+            }
+        };
+        Ok(commit.with_key(&*url.key))
+    };
+    let inputs = inputs.iter().map(&mut pinned).collect::<Result<_>>()?;
+    let root = match root {
+        Some(Place::Remote(root)) => Some(Place::Remote(pinned(&root)?)),
+        other => other,
+    };
+    Ok((inputs, root))
 }
 
 /// Adds the files of one input and returns the folder they are below.

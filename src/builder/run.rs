@@ -136,7 +136,7 @@ impl IndexBuilder {
             if self.slice.is_some() { root::absolute(&found.root) } else { root::recorded(output, &found.root) }?;
         let parts = Parts::open(&self.parts, &found.root, &self.store)?;
         let unchanged = match old {
-            Some(old) => unchanged(old, found, source, *old.root() == root),
+            Some(old) => unchanged(old, found, source, *old.root() == root || is_older(old, &found.root)),
             None => HashMap::new(),
         };
         let kept = old.map_or(0, |old| old.files().take_while(|file| unchanged.contains_key(file.path())).count());
@@ -187,6 +187,14 @@ impl IndexBuilder {
                 .with_remedies("build it anew ({})", &[Remedy::Overwrite]));
         }
         Renames::new(before.iter().chain(more()).cloned())
+    }
+}
+
+/// Whether the files of an index are the same folder of the hub, at another commit.
+fn is_older(old: &Index, root: &Place) -> bool {
+    match (Place::of(&old.root().path), root) {
+        (Ok(Place::Remote(before)), Place::Remote(now)) => before.same_repository(now) && before.key == now.key,
+        _ => false,
     }
 }
 

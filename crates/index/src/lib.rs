@@ -139,8 +139,11 @@ impl Index {
         let open = || match Place::of(path)? {
             Place::Local(file) => Self::new(IndexBytes::open(&file)?, Some(file)),
             Place::Remote(url) => {
-                let bytes = ObjectSource::at(url, options)?.get_whole()?;
-                Self::new(IndexBytes::Memory(bytes), Some(path.to_owned()))
+                // With the files beside it that belong to it, whatever becomes of a branch.
+                let pinned = ObjectSource::pinned(url.clone(), options)?;
+                let path = if pinned == url { path.to_owned() } else { PathBuf::from(pinned.to_string()) };
+                let bytes = ObjectSource::at(pinned, options)?.get_whole()?;
+                Self::new(IndexBytes::Memory(bytes), Some(path))
             }
         };
         open().map_err(|error: Error| error.with_file(shown(path)))

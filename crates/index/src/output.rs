@@ -7,7 +7,7 @@ use super::Index;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop;
 use rowdex_io::fs::{self, atomic::AtomicFile};
-use rowdex_io::source::place::{Place, Url};
+use rowdex_io::source::place::{Place, Scheme, Url};
 use rowdex_io::source::{ObjectSource, StoreOptions};
 
 /// An index being written, which nobody sees before it is committed.
@@ -41,6 +41,11 @@ impl Output {
                     refuse_parquet(&path)?;
                 }
                 AtomicFile::create(path, overwrite).map(Self::File)
+            }
+            Place::Remote(url) if url.scheme == Scheme::Hf => {
+                Err(Error::new(ErrorKind::InvalidArgument, "the hub is read, and not written to")
+                    .with_file(url.to_string())
+                    .with_hint("write the index to a local file, and upload it"))
             }
             Place::Remote(url) => {
                 if url.key.is_empty() || url.key.ends_with('/') {

@@ -11,6 +11,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 pub use renames::Renames;
+use unknown::ambiguous;
 pub use unknown::unknown;
 
 /// The columns to serve, resolved once against the dataset's schema.
@@ -43,18 +44,22 @@ impl Projection {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] if there is no such column, or if a name repeats one that is chosen already.
+    /// [`ErrorKind::InvalidArgument`] if there is no such column or field, if several have the name, or if a name
+    /// repeats one that is chosen already.
     pub fn columns(schema: &SchemaRef, columns: &[impl AsRef<str>]) -> Result<Self> {
         let mut chosen: Vec<(usize, Pick)> = Vec::with_capacity(columns.len());
         for path in columns {
             let path = path.as_ref();
             let (column, pick) = match_struct(schema.fields(), path).ok_or_else(|| unknown(schema, path))?;
+            if let Some(name) = shared_name(schema.fields(), column, &pick) {
+                return Err(ambiguous(path, name));
+            }
             match chosen.iter_mut().find(|(known, _)| *known == column) {
                 None => chosen.push((column, pick)),
                 Some((_, known)) if known.overlaps(&pick) => {
-                    return Err(
-                        Error::new(ErrorKind::InvalidArgument, "the column is asked for twice").with_column(path)
-                    );
+                    return Err(Error::new(ErrorKind::InvalidArgument, "the column is asked for twice")
+                        .with_column(path)
+                        .with_hint("name each field once; the name of a struct means all of its fields"));
                 }
                 Some((_, known)) => known.merge(pick),
             }
@@ -302,6 +307,18 @@ fn match_map(entries: &Field, path: &str) -> Option<Pick> {
         .or_else(|| match_below(value.data_type(), path).map(with_keys))
 }
 
+/// The name on the way to what is picked that several fields side by side have, if there is one: which of them is meant
+/// nobody can say.
+fn shared_name<'a>(fields: &'a [FieldRef], place: usize, pick: &Pick) -> Option<&'a str> {
+    let field = fields.get(place)?;
+    if fields.iter().filter(|other| other.name() == field.name()).count() > 1 {
+        return Some(field.name());
+    }
+    let Pick::Below(below) = pick else { return None };
+    let fields = children(field.data_type());
+    below.iter().find_map(|(place, pick)| shared_name(fields, *place, pick))
+}
+
 fn prune(field: &FieldRef, pick: &Pick) -> FieldRef {
     let Pick::Below(below) = pick else { return Arc::clone(field) };
     let fields = children(field.data_type());
@@ -392,10 +409,46 @@ mod tests {
             assert_eq!((error.kind(), error.column()), (ErrorKind::InvalidArgument, Some(path)));
             assert!(error.to_string().contains(&format!("did you mean {meant:?}")), "{error}");
         }
-        for path in ["", ".", "a.", ".a", "a.b", "tokens.", "tokens.list", "s..b", "nothing like it at all"] {
+        for path in ["", ".", "a.", ".a", "a.b", "tokens.", "tokens.list", "nothing like it at all"] {
             let error = Projection::columns(&schema(), &[path]).unwrap_err();
             assert!(error.to_string().contains("the columns are: a, s, "), "{error}");
         }
+    }
+
+    #[test]
+    fn an_unknown_field_is_named_with_the_fields_beside_it() {
+        for (path, above, fields) in [
+            ("s.nothing_like_it", "s", "s.b, s.c, s.c.x, s.c.y"),
+            ("s..b", "s", "s.b, s.c, s.c.x, s.c.y"),
+            ("s.c.nothing_like_it", "s.c", "s.c.x, s.c.y"),
+            ("points.nothing_like_it", "points", "points.x, points.y"),
+            ("points.list.element.nothing_like_it", "points.list.element", "points.x, points.y"),
+            ("m.nothing_like_it", "m", "m.x, m.y"),
+        ] {
+            let error = Projection::columns(&schema(), &[path]).unwrap_err();
+            assert_eq!((error.kind(), error.column()), (ErrorKind::InvalidArgument, Some(path)));
+            let hint = error.hint().unwrap();
+            assert!(hint.ends_with(&format!("below {above:?} there are: {fields}")), "{path}: {hint}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_several_columns_is_refused_and_all_columns_are_not() {
+        let twins =
+            || field("t", DataType::Struct(vec![field("x", DataType::Int8), field("x", DataType::Int8)].into()));
+        let schema = Arc::new(Schema::new(vec![
+            field("a", DataType::Int8),
+            twins(),
+            field("a", DataType::Struct(vec![field("b", DataType::Int8)].into())),
+        ]));
+        for (path, name) in [("a", "a"), ("a.b", "a"), ("t.x", "x")] {
+            let error = Projection::columns(&schema, &[path]).unwrap_err();
+            assert_eq!((error.kind(), error.column()), (ErrorKind::InvalidArgument, Some(path)));
+            assert!(error.to_string().contains(&format!("several are called {name:?}")), "{error}");
+            assert!(error.hint().unwrap().contains("serve all columns"), "{error}");
+        }
+        assert_eq!(Projection::columns(&schema, &["t"]).unwrap().output().fields().len(), 1);
+        assert_eq!(Projection::all(&schema).output().fields().len(), 3);
     }
 
     #[test]

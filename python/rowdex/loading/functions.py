@@ -15,7 +15,7 @@ from ..mixed import MixedDataset
 from ..native.arrays import to_torch
 from ..native.columns import Codes, Masked, Ragged, is_tensor
 from ..native.imports import loaded
-from ..transforms import Pad
+from ..transforms import Image, Pad
 
 Function = Callable[[Any], Any]
 _NAMED_ROWS = 8
@@ -191,10 +191,31 @@ def _functions(argument: str, given: Mapping[str, Function] | None, dataset: Dat
         raise TypeError(f"{argument}={given!r}: give a dict of a function for each column, {{'name': function}}")
     for name, function in given.items():
         if name not in dataset.column_names:
-            raise KeyError(f"{argument}: no column is called {name!r}; there are {', '.join(dataset.column_names)}")
+            raise KeyError(f"{argument}: no column is called {name!r}{_meant(argument, name, dataset)}")
         if not callable(function):
             raise TypeError(f"{argument}[{name!r}] is {function!r}: give a function")
+        if isinstance(function, Image):
+            _check_bytes(argument, name, dataset)
     return dict(given)
+
+
+def _meant(argument: str, name: str, dataset: Dataset) -> str:
+    """What to write instead: the column, for the path of one of its fields."""
+    above = max((column for column in dataset.column_names if name.startswith(f"{column}.")), key=len, default=None)
+    if above is None:
+        return f"; there are {', '.join(dataset.column_names)}"
+    return f", which is a field: write {argument}={{{above!r}: …}}, and the function gets a dict of the fields served"
+
+
+def _check_bytes(argument: str, name: str, dataset: Dataset) -> None:
+    """Without its bytes no row of a column is an image, which need not be found out row by row."""
+    field = next(field for field in dataset.schema.fields if field.name == name)
+    fields = [child.name for child in field.children]
+    if field.format == "+s" and "bytes" not in fields:
+        raise ValueError(
+            f"{argument}: column {name!r} is served with its {', '.join(fields)} only, and an image needs its bytes: "
+            f"add {name + '.bytes'!r} to columns"
+        )
 
 
 def _pads(pad: Any, dataset: Dataset) -> tuple[dict[str, Pad], Pad | None]:

@@ -43,7 +43,7 @@ pub(crate) struct ThreadsArg {
 /// How the data of an index is read.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FilesArgs {
-    /// Read only these columns, in this order; `a.b` is field b of column a.
+    /// Read only these columns, in this order; `a.b` is field b of column a, and nothing else of a is read.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     columns: Option<Vec<String>>,
 

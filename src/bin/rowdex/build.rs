@@ -27,6 +27,7 @@ Examples:
   rowdex build data/ -o train.rdx --lengths tokens
   rowdex build data/ -o train.rdx --schema union --rename content=text
   rowdex build s3://bucket/data/ -o s3://bucket/train.rdx
+  rowdex build hf://datasets/owner/name@main -o train.rdx
   rowdex build data/ -o subset.rdx --rows rows.csv
   rowdex build data/ -o parts/3.rdx --slice 3/64        on one of 64 machines, then on one of them:
   rowdex build data/ -o train.rdx --parts parts/*.rdx")]

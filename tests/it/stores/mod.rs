@@ -13,6 +13,8 @@ mod credentials;
 mod faults;
 mod gcs;
 mod http;
+mod hub;
+mod hub_server;
 mod proxy;
 mod ranks;
 mod reading;

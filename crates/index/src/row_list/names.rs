@@ -116,6 +116,10 @@ pub(super) fn key_in(root: &Url, name: &str) -> Option<String> {
     let Some((scheme, rest)) = name.split_once("://") else {
         return name.strip_prefix(root.authority.as_str())?.strip_prefix('/').map(str::to_owned);
     };
+    if scheme == "hf" {
+        let url = Place::of(name).ok()?.url().filter(|url| url.same_repository(root))?.clone();
+        return Some(url.key);
+    }
     let (authority, key) = rest.split_once('/')?;
     // abfss://container@account.dfs.core.windows.net/key; nothing else may have a user.
     let authority = match authority.split_once('@') {

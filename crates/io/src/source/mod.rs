@@ -3,11 +3,13 @@
 //! Decoding asks a [`Source`] for byte ranges and never sees a file, so that a local directory, an object store and a
 //! buffer in a test are all the same to it.
 
+mod hub_place;
 mod local;
 #[cfg_attr(not(feature = "object-store"), path = "object_absent.rs")]
 mod object;
 mod options;
 mod pending;
+mod percent;
 pub mod place;
 
 use std::fmt::Debug;

@@ -21,6 +21,14 @@ impl ObjectSource {
     }
 
     #[doc(hidden)]
+    pub fn pinned(url: Url, options: &StoreOptions) -> Result<Url> {
+        match url.repository() {
+            Some(_) => Self::at(url, options).map(|absent| match absent {}),
+            None => Ok(url),
+        }
+    }
+
+    #[doc(hidden)]
     pub fn list(&self) -> Result<Vec<(String, FileStat)>> {
         match *self {}
     }

@@ -10,7 +10,11 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::hub_place::{self, Repository};
+use super::percent::percent_encoded;
 use rowdex_base::error::{Error, ErrorKind, Result};
+
+pub use super::percent::percent_decoded;
 
 /// Which store a URL belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,6 +29,8 @@ pub enum Scheme {
     Http,
     /// An HTTP server with TLS.
     Https,
+    /// A dataset of the Hugging Face hub.
+    Hf,
 }
 
 /// A URL of an object store.
@@ -32,7 +38,7 @@ pub enum Scheme {
 pub struct Url {
     /// Which kind of store.
     pub scheme: Scheme,
-    /// The bucket, the container, or the host and port.
+    /// The bucket, the container, the host and port, or the dataset of the hub with its revision.
     pub authority: String,
     /// The key, without the slash before it. May end in one.
     pub key: String,
@@ -55,6 +61,10 @@ impl Place {
         let refuse = |message: &'static str, hint: &'static str| {
             Err(Error::new(ErrorKind::InvalidArgument, message).with_file(shown(path)).with_hint(hint))
         };
+        if scheme == "hf" {
+            let (authority, key) = hub_place::parse(rest).map_err(|error| error.with_file(shown(path)))?;
+            return Ok(Self::Remote(Url { scheme: Scheme::Hf, authority, key }));
+        }
         let encoded = matches!(scheme, "http" | "https" | "file");
         let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
         if authority.contains('@') {
@@ -84,7 +94,7 @@ impl Place {
             "az" | "azure" | "abfs" | "abfss" => Scheme::Azure,
             "http" => Scheme::Http,
             "https" => Scheme::Https,
-            _ => return refuse("this scheme is not known", "use s3, gs, az, http, https or file, or a local path"),
+            _ => return refuse("this scheme is not known", "use s3, gs, az, hf, http, https or file, or a local path"),
         };
         if authority.is_empty() {
             return refuse("the URL names no bucket, container or host", "write `s3://bucket/path`");
@@ -122,6 +132,26 @@ impl Url {
         (self.scheme, &self.authority) == (other.scheme, &other.authority)
     }
 
+    /// The dataset of the hub that it names; `None` if it is a URL of another store.
+    pub(crate) fn repository(&self) -> Option<Repository> {
+        (self.scheme == Scheme::Hf).then(|| Repository::of(&self.authority))?
+    }
+
+    /// The same files of the hub at another revision. Any other URL stays as it is.
+    #[must_use]
+    pub fn at_revision(&self, revision: &str) -> Self {
+        match self.repository() {
+            Some(repository) => Self { authority: repository.at(revision), ..self.clone() },
+            None => self.clone(),
+        }
+    }
+
+    /// Whether both are in one dataset of the hub, at any revision. Its entity tags are those of contents: what has one
+    /// tag in both is the same file.
+    pub fn same_repository(&self, other: &Self) -> bool {
+        self.repository().zip(other.repository()).is_some_and(|(one, other)| one.name == other.name)
+    }
+
     /// The folder that the key is in.
     pub fn parent(&self) -> Self {
         self.with_key(self.key.rsplit_once('/').map_or("", |(folder, _)| folder))
@@ -149,6 +179,7 @@ impl fmt::Display for Url {
             Scheme::Azure => "az",
             Scheme::Http => "http",
             Scheme::Https => "https",
+            Scheme::Hf => "hf",
         };
         write!(f, "{scheme}://{}/", self.authority)?;
         match self.scheme {
@@ -164,7 +195,8 @@ pub fn shown(path: &Path) -> String {
     let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
     let bare = |text: &str| text.split(['?', '#']).next().unwrap_or_default().to_owned();
     let host = bare(authority.rsplit_once('@').map_or(authority, |(_, host)| host));
-    let cut = matches!(scheme, "http" | "https" | "file") || key.contains("?sig=") || key.contains("?X-Amz-");
+    let cut = matches!(scheme, "http" | "https" | "file")
+        || ["?sig=", "?X-Amz-", "?token="].iter().any(|secret| key.contains(secret));
     let key = if cut || host.len() < authority.len() { bare(key) } else { key.to_owned() };
     format!("{scheme}://{host}/{key}")
 }
@@ -175,34 +207,6 @@ fn split(path: &Path) -> Option<(&str, &str)> {
     let known = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
         && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     known.then_some((scheme, rest))
-}
-
-/// The text without its percent-encoding; `None` if that is wrong, or no text.
-pub fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let mut digit = || char::from(rest.next()?).to_digit(16);
-                u8::try_from(digit()? * 16 + digit()?).ok()?
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
-}
-
-fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => encoded.push(char::from(byte)),
-            b'/' | b'-' | b'.' | b'_' | b'~' | b'=' | b',' | b'+' | b'@' | b':' => encoded.push(char::from(byte)),
-            byte => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]
@@ -264,6 +268,58 @@ mod tests {
             let error = Place::of(text).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             assert!(!format!("{error} {error:?} {}", shown(Path::new(text))).contains("canary"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_url_names_a_dataset_a_revision_and_a_path() {
+        let commit = "0123456789abcdef0123456789abcdef01234567";
+        for (text, revision, key, written) in [
+            ("hf://datasets/o/n", "main", "", "hf://datasets/o/n/"),
+            ("hf://datasets/o/n/", "main", "", "hf://datasets/o/n/"),
+            ("hf://datasets/o/n/a b/*.parquet", "main", "a b/*.parquet", "hf://datasets/o/n/a b/*.parquet"),
+            ("hf://datasets/o/n@v1.0/x", "v1.0", "x", "hf://datasets/o/n@v1.0/x"),
+            ("hf://datasets/o/n@my%2Fbranch/x", "my/branch", "x", "hf://datasets/o/n@my%2Fbranch/x"),
+            ("hf://datasets/o/n@~parquet", "refs/convert/parquet", "", "hf://datasets/o/n@refs%2Fconvert%2Fparquet/"),
+            ("hf://datasets/o/n@refs/pr/7/x/y", "refs/pr/7", "x/y", "hf://datasets/o/n@refs%2Fpr%2F7/x/y"),
+            (&format!("hf://datasets/o/n@{commit}/x"), commit, "x", &format!("hf://datasets/o/n@{commit}/x")),
+        ] {
+            let found = remote(text);
+            let repository = found.repository().unwrap();
+            assert_eq!((repository.name.as_str(), repository.revision.as_str()), ("o/n", revision), "{text}");
+            assert_eq!((found.key.as_str(), found.to_string().as_str()), (key, written));
+            assert_eq!(repository.is_pinned(), revision == commit);
+            assert_eq!(remote(written), found, "{text}");
+            let pinned = found.at_revision(commit);
+            assert!(pinned.repository().unwrap().is_pinned() && pinned.key == found.key);
+            assert!(pinned.same_repository(&found) && pinned.same_store(&found) == (revision == commit));
+        }
+    }
+
+    #[test]
+    fn what_names_no_dataset_is_refused_with_how_to_write_it() {
+        for text in [
+            "hf://",
+            "hf://o/n",
+            "hf://models/o/n/x",
+            "hf://datasets",
+            "hf://datasets/",
+            "hf://datasets/o",
+            "hf://datasets/o/",
+            "hf://datasets/../n",
+            "hf://datasets/o/n?token=canary",
+            "hf://user:canary@datasets/o/n",
+            "hf://datasets/o/n@",
+            "hf://datasets/o/n@/x",
+            "hf://datasets/o/n@a..b",
+            "hf://datasets/o/n@%zz",
+            "hf://datasets/o/n@a b/x",
+            "hf://datasets/o/n@%2F%2F",
+        ] {
+            let error = Place::of(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
+            let told = format!("{error}");
+            assert!(told.contains("hf://datasets/OWNER/NAME") && !told.contains("canary"), "{told}");
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::connect::store;
+use super::connect::{Connection, connection};
 use super::fault::Fault;
 use super::meter::Meter;
 use super::requests::Shared;
@@ -43,7 +43,7 @@ pub(super) struct Part {
 
 impl Client {
     pub(super) fn new(url: &Url, options: &StoreOptions) -> Result<Self> {
-        let (store, credentials) = store(url, options)
+        let Connection { store, credentials, hub } = connection(url, options)
             .map_err(|error| Fault::of_configuration(&error, url).error.with_file(url.to_string()))?;
         let runtime =
             Builder::new_multi_thread().worker_threads(THREADS).thread_name("rowdex-store").enable_all().build();
@@ -52,6 +52,7 @@ impl Client {
         let shared = Arc::new(Shared {
             store,
             credentials,
+            hub,
             url: url.clone(),
             permits: Semaphore::new(options.concurrency.min(Semaphore::MAX_PERMITS)),
             deadline: options.deadline,
@@ -149,6 +150,11 @@ impl Client {
         expected: Option<FileStat>,
     ) -> Result<(FileStat, Bytes)> {
         self.start(move |shared| async move { shared.end(&path(&key)?, length, expected.as_ref()).await })?.wait()
+    }
+
+    /// The commit of the hub that the root names.
+    pub(super) fn commit(&self) -> Result<String> {
+        self.start(|shared| async move { shared.commit().await })?.wait()
     }
 
     /// All objects below a key, as folders go: what `a/b` names is not below `a/bc`.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use object_store::{ClientConfigKey, ClientOptions, ObjectStore, RetryConfig, aws, azure, gcp, http};
 
 use super::credentials::Credentials;
+use super::hub::{Hub, HubConnector};
 use super::transport::{Transport, truth};
 use crate::source::StoreOptions;
 use crate::source::place::{Scheme, Url};
@@ -22,11 +23,17 @@ fn install_cryptography() {
     }
 }
 
-/// The client of a store, and where it gets credentials from unless its requests go without.
-pub(super) fn store(
-    url: &Url,
-    options: &StoreOptions,
-) -> object_store::Result<(Arc<dyn ObjectStore>, Option<Credentials>)> {
+/// How a store is asked.
+pub(super) struct Connection {
+    pub(super) store: Arc<dyn ObjectStore>,
+    /// `None` if requests go without any.
+    pub(super) credentials: Option<Credentials>,
+    /// What the hub alone is asked.
+    pub(super) hub: Option<Arc<Hub>>,
+}
+
+/// The client of a store.
+pub(super) fn connection(url: &Url, options: &StoreOptions) -> object_store::Result<Connection> {
     install_cryptography();
     // Requests are repeated here, where they are counted and a deadline holds for all of it.
     let retry = RetryConfig { max_retries: 0, retry_timeout: options.deadline, ..RetryConfig::default() };
@@ -56,7 +63,7 @@ pub(super) fn store(
             let skips = builder.get_config_value(&<$keys>::SkipSignature).and_then(|skips| truth(&skips));
             let store = builder.$named(&url.authority).build()?;
             let credentials = (skips != Some(true)).then(|| Credentials::of(store.credentials()));
-            (Arc::new(store), credentials)
+            Connection { store: Arc::new(store), credentials, hub: None }
         }};
     }
     Ok(match url.scheme {
@@ -69,14 +76,25 @@ pub(super) fn store(
             let builder = azure::MicrosoftAzureBuilder::from_env();
             signed!(builder, azure::AzureConfigKey, "AZURE", with_container_name)
         }
-        Scheme::Http | Scheme::Https => {
-            let root = url.with_key("").to_string();
+        Scheme::Http | Scheme::Https | Scheme::Hf => {
             let client = timeouts
                 .into_iter()
                 .fold(ClientOptions::new(), |client, (key, _, value)| client.with_config(key, value));
-            let client = client.with_allow_http(url.scheme == Scheme::Http);
+            let hub = match url.repository() {
+                // The endpoint says whether there is encryption, and no token goes out without.
+                Some(repository) => {
+                    Some(Arc::new(Hub::new(repository, options, &client.clone().with_allow_http(true))?))
+                }
+                None => None,
+            };
+            let root = hub.as_ref().map_or_else(|| url.with_key("").to_string(), |hub| hub.root());
+            let client = client.with_allow_http(url.scheme != Scheme::Https);
             let store = http::HttpBuilder::new().with_url(root).with_client_options(client).with_retry(retry);
-            (Arc::new(store.with_http_connector(Transport { follows: true }).build()?), None)
+            let store = match &hub {
+                Some(hub) => store.with_http_connector(HubConnector(Arc::clone(hub))).build()?,
+                None => store.with_http_connector(Transport { follows: true }).build()?,
+            };
+            Connection { store: Arc::new(store), credentials: None, hub }
         }
     })
 }

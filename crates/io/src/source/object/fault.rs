@@ -5,9 +5,11 @@
 //! from the kind, the status and the store's own error code.
 
 use std::error::Error as StdError;
+use std::time::Duration;
 
 use object_store::client::{HttpError, HttpErrorKind};
 
+use super::hub_fault::HubFault;
 use super::transport::Refused;
 use crate::source::place::{Scheme, Url};
 use rowdex_base::error::{Error, ErrorKind};
@@ -18,6 +20,8 @@ use rowdex_base::remedy::{Hint, Remedy};
 pub(super) struct Fault {
     pub(super) error: Error,
     pub(super) sort: Sort,
+    /// How long the store asks to wait.
+    pub(super) wait: Option<Duration>,
 }
 
 /// What to do about a fault.
@@ -29,6 +33,8 @@ pub(super) enum Sort {
     Lasting,
     /// The range asked for is not there, or not served as one.
     Range,
+    /// The store has everything that the name is in, and nothing of this name.
+    NoEntry,
     /// There is something already.
     Exists,
     /// The store cannot do what was asked.
@@ -37,12 +43,15 @@ pub(super) enum Sort {
 
 impl Fault {
     pub(super) fn new(sort: Sort, kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { error: Error::new(kind, message.into()), sort }
+        Self { error: Error::new(kind, message.into()), sort, wait: None }
     }
 
     /// From an error of the client, on the way to `url`.
     pub(super) fn of(error: &object_store::Error, url: &Url) -> Self {
         use object_store::Error as Store;
+        if let Some(fault) = causes(error).find_map(|cause| cause.downcast_ref::<HubFault>()) {
+            return Self::of_hub(fault, url);
+        }
         let text = chain(error);
         let code = code(&text);
         let said = |message: &str| match (&code, status(&text)) {
@@ -88,6 +97,9 @@ impl Fault {
 
     /// What keeps a client from being made. Nothing of the text is shown: it may quote the value that it is about.
     pub(super) fn of_configuration(error: &object_store::Error, url: &Url) -> Self {
+        if let Some(fault) = causes(error).find_map(|cause| cause.downcast_ref::<HubFault>()) {
+            return Self::of_hub(fault, url);
+        }
         let text = chain(error);
         let lasting = |message| Self::new(Sort::Lasting, ErrorKind::Io, message);
         if text.contains("Account must be specified") {
@@ -146,6 +158,81 @@ impl Fault {
         let message = "the file in the store is not the one that was indexed, or changed while it was read";
         Self::new(Sort::Lasting, ErrorKind::Stale, message)
             .hint(Hint::new("build the index again, or update it ({})", vec![Remedy::Update]))
+    }
+
+    fn of_hub(fault: &HubFault, url: &Url) -> Self {
+        let lasting = |kind, message: String| Self::new(Sort::Lasting, kind, message);
+        match fault {
+            HubFault::Refused { status, code, with_token } => {
+                Self::of_refusal(*status, code.as_deref(), *with_token, url)
+            }
+            HubFault::Limited { wait } => {
+                let fault = Self::new(Sort::Passing, ErrorKind::Io, "the hub gets too many requests (HTTP status 429)");
+                let fault = fault.hint("try again later; with HF_TOKEN set, the hub allows more");
+                Self { wait: *wait, ..fault }
+            }
+            HubFault::Unsigned { status } => {
+                let message = format!("the hub's store refuses what the hub signed (HTTP status {status})");
+                Self::new(Sort::Passing, ErrorKind::Io, message).hint("try again later, and check the clock")
+            }
+            HubFault::Offline => lasting(
+                ErrorKind::Io,
+                "HF_HUB_OFFLINE is set, so the hub is not asked, and the disk tier does not have this".to_owned(),
+            )
+            .hint("unset HF_HUB_OFFLINE, or fill the disk tier while there is a network"),
+            HubFault::ReadOnly => lasting(ErrorKind::InvalidArgument, "the hub is read, and not written to".to_owned())
+                .hint("write to a local file, and upload it"),
+            HubFault::Open => lasting(
+                ErrorKind::InvalidArgument,
+                "HF_ENDPOINT is not encrypted, and the token would be sent to it".to_owned(),
+            )
+            .hint("set HF_ENDPOINT to a URL with https, or HF_HUB_DISABLE_IMPLICIT_TOKEN=1 to send no token"),
+            HubFault::Misread(what) => lasting(ErrorKind::Io, format!("the hub is not understood: {what}"))
+                .hint("check HF_ENDPOINT and HF_TOKEN"),
+        }
+    }
+
+    /// What the hub refuses, and what can be done about it.
+    fn of_refusal(status: u16, code: Option<&str>, with_token: bool, url: &Url) -> Self {
+        let Some(repository) = url.repository() else {
+            return Self::new(Sort::Lasting, ErrorKind::Io, format!("the hub refuses access (HTTP status {status})"));
+        };
+        let (name, revision) = (&repository.name, &repository.revision);
+        let told = |kind, message: String| Self::new(Sort::Lasting, kind, message);
+        match (code, status) {
+            (Some("GatedRepo"), _) => {
+                let do_this = format!("accept its terms at https://huggingface.co/datasets/{name}, ");
+                let then = if with_token { "as the account of the token" } else { "and set HF_TOKEN to a token" };
+                told(ErrorKind::Io, format!("the dataset {name} is gated")).hint(do_this + then)
+            }
+            (Some("RevisionNotFound"), _) => {
+                told(ErrorKind::NotFound, format!("the dataset {name} has no revision {revision:?}"))
+                    .hint("name a branch, a tag or a commit that it has")
+            }
+            (Some("EntryNotFound"), _) => {
+                let message = format!("the dataset {name} has no such file at revision {revision:?}");
+                let fault = Self::new(Sort::NoEntry, ErrorKind::NotFound, message);
+                fault.hint("check the path, or build the index again")
+            }
+            (Some("RepoNotFound"), _) | (None, 404) if with_token => {
+                told(ErrorKind::NotFound, format!("the account of the token sees no dataset {name}"))
+                    .hint("check the name, and which account HF_TOKEN is of")
+            }
+            (Some("RepoNotFound"), _) | (None, 401 | 404) if !with_token => {
+                told(ErrorKind::NotFound, format!("there is no dataset {name}, or it is private"))
+                    .hint("check the name; for a private dataset set HF_TOKEN")
+            }
+            (_, 401) => told(ErrorKind::Io, "the hub does not take the token".to_owned())
+                .hint("set HF_TOKEN to a token that is valid, or unset it for a public dataset"),
+            (_, 500..) => {
+                let message = format!("the hub fails (HTTP status {status})");
+                Self::new(Sort::Passing, ErrorKind::Io, message).hint("try again later")
+            }
+            (_, 403) => told(ErrorKind::Io, format!("the hub refuses access to the dataset {name} (HTTP status 403)"))
+                .hint("accept its terms if it has any, and let HF_TOKEN be a token that may read it"),
+            (_, status) => told(ErrorKind::Io, format!("the hub refuses the request (HTTP status {status})"))
+                .hint("check the URL, and HF_ENDPOINT"),
+        }
     }
 
     fn of_text(error: &object_store::Error, text: &str, said: &dyn Fn(&str) -> String, url: &Url) -> Self {
@@ -226,6 +313,7 @@ fn credentials(scheme: Scheme, given: bool) -> &'static str {
             "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_SKIP_SIGNATURE=true for a public \
              container"
         }
+        (Scheme::Hf, _) => "check HF_TOKEN, and what it may read",
         (Scheme::Http | Scheme::Https, _) => "the server must serve the files without a password",
     }
 }
@@ -244,6 +332,7 @@ fn address(scheme: Scheme) -> &'static str {
             "set AZURE_STORAGE_ENDPOINT to the address that serves the container; what is signed for one address is \
              sent to no other"
         }
+        Scheme::Hf => "set HF_ENDPOINT to the address of the hub",
         Scheme::Http | Scheme::Https => "name the URL that the server redirects to",
     }
 }

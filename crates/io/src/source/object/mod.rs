@@ -1,4 +1,4 @@
-//! Files in object stores: S3, GCS, Azure, and HTTP servers.
+//! Files in object stores: S3, GCS, Azure, HTTP servers, and the Hugging Face hub.
 //!
 //! A row group is read in a few large requests at once. What keeps them few and the bytes needed: ranges are joined
 //! over gaps, smallest first, as long as the gaps together stay below 2 % of what is needed (or 16 KiB) and each below
@@ -9,6 +9,10 @@ mod client;
 mod connect;
 mod credentials;
 mod fault;
+mod hub;
+mod hub_fault;
+mod hub_limits;
+mod hub_settings;
 mod meter;
 mod requests;
 #[cfg(test)]
@@ -51,8 +55,8 @@ pub struct ObjectSource {
 }
 
 impl ObjectSource {
-    /// Files below `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, `http://HOST/PREFIX` or
-    /// `https://HOST/PREFIX`.
+    /// Files below `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, `http://HOST/PREFIX`,
+    /// `https://HOST/PREFIX` or `hf://datasets/OWNER/NAME@REVISION/PREFIX`.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for any other URL, and for one that has a user, a password or a query.
@@ -103,6 +107,20 @@ impl ObjectSource {
     #[doc(hidden)]
     pub fn list(&self) -> Result<Vec<(String, FileStat)>> {
         self.client()?.list(self.key("")).map_err(|error| error.with_file(self.root.to_string()))
+    }
+
+    /// The URL with the commit in place of a branch or tag of the hub, which is asked for it. Any other URL, and one
+    /// that names a commit, stays as it is.
+    ///
+    /// # Errors
+    /// Those of the hub, and `InvalidArgument` where its answer is none.
+    #[doc(hidden)]
+    pub fn pinned(url: Url, options: &StoreOptions) -> Result<Url> {
+        if url.repository().is_none_or(|repository| repository.is_pinned()) {
+            return Ok(url);
+        }
+        let commit = Self::at(url.with_key(""), options)?.client()?.commit();
+        Ok(url.at_revision(&commit.map_err(|error| error.with_file(url.to_string()))?))
     }
 
     /// All of the object that the root names.

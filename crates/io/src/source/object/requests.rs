@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
+use object_store::client::HttpError;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 
 use super::credentials::Credentials;
 use super::fault::{Fault, Sort};
+use super::hub::Hub;
 use super::meter::{Meter, Sent};
 use super::upload::in_parts;
 use crate::source::FileStat;
@@ -34,6 +36,8 @@ pub(super) struct Shared {
     pub(super) store: Arc<dyn ObjectStore>,
     /// `None` if requests go without any.
     pub(super) credentials: Option<Credentials>,
+    /// What the hub alone is asked; `None` for any other store.
+    pub(super) hub: Option<Arc<Hub>>,
     pub(super) url: Url,
     pub(super) permits: Semaphore,
     pub(super) deadline: Duration,
@@ -71,6 +75,17 @@ impl Attempts<'_> {
         self.left -= 1;
         let pause = self.pause.mul_f64(0.5 + jitter() / 2.0);
         self.pause = (self.pause * 2).min(MAX_PAUSE);
+        if let Some(wait) = fault.wait
+            && Instant::now() + wait >= self.deadline
+        {
+            let (asked, whole) = (wait.as_secs_f64().ceil(), self.shared.deadline.as_secs_f64());
+            let message =
+                format!("{}: it asks to wait {asked} s, and a request may take {whole} s", fault.error.message());
+            let hint = fault.error.hint().unwrap_or_default();
+            return Err(Error::new(fault.error.kind(), message).with_hint(format!("give a longer deadline, or {hint}")));
+        }
+        // Not all at once, when the time has come.
+        let pause = fault.wait.map_or(pause, |wait| wait + pause);
         if Instant::now() + pause >= self.deadline {
             let seconds = self.shared.deadline.as_secs_f64();
             let message = format!("gave up after {seconds} s: {}", fault.error.message());
@@ -231,7 +246,53 @@ impl Shared {
         if body.len() == length { Ok(()) } else { Err(wrong()) }
     }
 
+    /// The commit that the hub has for the revision.
+    pub(super) async fn commit(&self) -> Result<String> {
+        let hub =
+            self.hub.as_ref().ok_or_else(|| Error::new(ErrorKind::Internal, "a commit of a store without any"))?;
+        let mut attempts = self.attempts().await?;
+        loop {
+            match attempts.limit(async { hub.commit().await.map_err(|error| self.hub_fault(error)) }).await {
+                Ok(commit) => return Ok(commit),
+                Err(fault) => attempts.again(fault).await?,
+            }
+        }
+    }
+
+    fn hub_fault(&self, error: HttpError) -> Fault {
+        Fault::of(&object_store::Error::Generic { store: "hub", source: Box::new(error) }, &self.url)
+    }
+
+    /// All files below a folder of the hub, page by page. Each page has the time of a request.
+    async fn listed(&self, hub: &Hub, folder: &str) -> Result<Vec<(String, FileStat)>> {
+        /// A million files.
+        const PAGES: usize = 1000;
+        let (mut listed, mut next) = (Vec::new(), None);
+        for _ in 0..PAGES {
+            let mut attempts = self.attempts().await?;
+            let page = loop {
+                let page = hub.page(folder, next.as_deref());
+                match attempts.limit(async { page.await.map_err(|error| self.hub_fault(error)) }).await {
+                    Ok(page) => break page,
+                    // What is no folder has nothing below it.
+                    Err(fault) if fault.sort == Sort::NoEntry && !folder.is_empty() => return Ok(Vec::new()),
+                    Err(fault) => attempts.again(fault).await?,
+                }
+            };
+            listed.extend(page.files);
+            next = page.next;
+            if next.is_none() {
+                return Ok(listed);
+            }
+        }
+        Err(Error::new(ErrorKind::Io, format!("the listing does not end after {} files", listed.len()))
+            .with_hint("name a folder of the dataset"))
+    }
+
     pub(super) async fn list(&self, prefix: &Path) -> Result<Vec<(String, FileStat)>> {
+        if let Some(hub) = &self.hub {
+            return self.listed(hub, prefix.as_ref()).await;
+        }
         let mut attempts = self.attempts().await?;
         // As long as pages come it goes on, so the deadline is for each object.
         let mut listed = Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! Requests to S3, GCS and Azure hold secrets, in headers or in the query, and are signed for one place. A redirect of
 //! such a store means that the address or the region is wrong, so it is an error and nobody follows it. Nothing that is
-//! asked of an HTTP server is secret, and hubs answer with redirects to the servers that have the bytes. These are
+//! asked of an HTTP server is secret, and some answer with redirects to the servers that have the bytes. These are
 //! followed, and the request that goes there has the range and the condition alone. No request says where it comes from
 //! (`Referer`): the URL of an earlier one may be signed.
 
@@ -25,7 +25,7 @@ use reqwest::{ClientBuilder, Method, NoProxy, Proxy, StatusCode, Url, dns, redir
 const KEPT: [HeaderName; 2] = [RANGE, IF_MATCH];
 
 /// Redirects that are followed, one after the other.
-const MOST: usize = 10;
+pub(super) const MOST: usize = 10;
 
 /// Makes the clients of a store, and those that ask for its credentials.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct Transport {
 
 impl HttpConnector for Transport {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Requests { client: Settings(options).client()?, follows: self.follows }))
+        Ok(HttpClient::new(Requests { client: client(options)?, follows: self.follows }))
     }
 }
 
@@ -96,7 +96,7 @@ impl Requests {
 }
 
 /// Where an answer to a request of `url` sends the client, if it does.
-fn redirected(url: &Url, answer: &HttpResponse) -> Result<Option<Url>, HttpError> {
+pub(super) fn redirected(url: &Url, answer: &HttpResponse) -> Result<Option<Url>, HttpError> {
     const STATUSES: [StatusCode; 5] = [
         StatusCode::MOVED_PERMANENTLY,
         StatusCode::FOUND,
@@ -126,7 +126,7 @@ fn redirected(url: &Url, answer: &HttpResponse) -> Result<Option<Url>, HttpError
 
 /// A part of a file with its length, which the server may tell by the range alone: it sends chunks then. How many bytes
 /// come is counted in any case.
-fn with_length(mut answer: HttpResponse) -> HttpResponse {
+pub(super) fn with_length(mut answer: HttpResponse) -> HttpResponse {
     if answer.status() == StatusCode::PARTIAL_CONTENT
         && !answer.headers().contains_key(CONTENT_LENGTH)
         && let Some(length) = length_of_range(answer.headers())
@@ -148,7 +148,7 @@ fn length_of_range(headers: &HeaderMap) -> Option<u64> {
 pub(super) struct Refused(String);
 
 impl Refused {
-    fn error(message: String) -> HttpError {
+    pub(super) fn error(message: String) -> HttpError {
         HttpError::new(HttpErrorKind::Unknown, Self(message))
     }
 }
@@ -160,6 +160,11 @@ impl fmt::Display for Refused {
 }
 
 impl std::error::Error for Refused {}
+
+/// The client that the environment and the options of a store describe. It follows no redirect by itself.
+pub(super) fn client(options: &ClientOptions) -> object_store::Result<reqwest::Client> {
+    Settings(options).client()
+}
 
 /// What the environment and the options of a store say of its client.
 struct Settings<'a>(&'a ClientOptions);
