@@ -1250,6 +1250,37 @@ typedef struct rowdex_loader_stats {
   uint64_t window_bytes;
 } rowdex_loader_stats;
 
+// What would let a loader decode less. Of each way: what it takes, 0 if it would not save a tenth of the passes, and
+// the passes and the bytes read in every epoch after the first.
+typedef struct rowdex_advice {
+  // sizeof(rowdex_advice), set by the caller.
+  size_t struct_size;
+  // So many bytes of memory in the options of the loader.
+  uint64_t memory;
+  // Passes with that memory.
+  double memory_passes;
+  // Bytes read with that memory.
+  uint64_t memory_bytes_read;
+  // The order "blocks" with this k.
+  uint64_t blocks;
+  // Passes with that order.
+  double blocks_passes;
+  // Bytes read with that order.
+  uint64_t blocks_bytes_read;
+  // 1: writing the rows anew in a random order (`rowdex shuffle`), and then the order "sequential".
+  uint64_t rewrite;
+  // Passes over what was written so.
+  double rewrite_passes;
+  // Bytes read of what was written so.
+  uint64_t rewrite_bytes_read;
+  // One loader shared by so many ranks of a machine, with the memory of all of them.
+  uint64_t share;
+  // Passes of that loader for each of the ranks.
+  double share_passes;
+  // Bytes that that loader reads for each of the ranks.
+  uint64_t share_bytes_read;
+} rowdex_advice;
+
 // How announced rows are served. All zeros are the defaults.
 typedef struct rowdex_announced_options {
   // sizeof(rowdex_announced_options)
@@ -1860,6 +1891,14 @@ rowdex_status rowdex_loader_begin_epoch(struct rowdex_loader *loader,
 rowdex_status rowdex_loader_get_stats(const struct rowdex_loader *loader,
                                       struct rowdex_loader_stats *stats,
                                       struct rowdex_error **error);
+
+// What would let a loader with these arguments decode less, from the index alone, by what rowdex_loader_predict goes
+// by. All is 0 where an epoch takes fewer than two passes. Takes some times as long as a prediction.
+rowdex_status rowdex_loader_advise(const struct rowdex_dataset *dataset,
+                                   const struct rowdex_sampler *sampler,
+                                   const struct rowdex_loader_options *options,
+                                   struct rowdex_advice *advice,
+                                   struct rowdex_error **error);
 
 // Why row groups could not be read so far, whose rows others stand in for: errors for rowdex_error_at, with
 // `lost_group` in what they say, which the caller frees by rowdex_error_free. NULL if there are none, as always unless

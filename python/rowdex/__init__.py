@@ -47,7 +47,7 @@ from .building import BuildReport, build
 from .index import FileInfo, Index, Location
 from .launch import Launch
 from .loader import Loader
-from .loading.reports import LostGroup, LostRow, Prediction
+from .loading.reports import Advice, LostGroup, LostRow, Prediction
 from .mixed import MixedDataset
 from .packing import Buckets, Budget, Pack
 from .sampler import DistributedSampler, SampledBatch
@@ -73,6 +73,7 @@ if not TYPE_CHECKING:
 __version__: str = _library.version().decode()
 
 __all__ = [
+    "Advice",
     "AlreadyExistsError",
     "Announced",
     "AnnouncedStats",

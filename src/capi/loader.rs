@@ -137,7 +137,7 @@ pub extern "C" fn rowdex_loader_reopen(
 
 /// # Safety
 /// `options` and the pointers in it are as the header says.
-unsafe fn builder(
+pub(super) unsafe fn builder(
     dataset: Option<&rowdex_dataset>,
     sampler: Option<&rowdex_sampler>,
     options: *const rowdex_loader_options,

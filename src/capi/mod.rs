@@ -11,6 +11,7 @@
 #![allow(non_camel_case_types, reason = "types are named as they are in C")]
 #![allow(unreachable_pub, reason = "what C sees must be `pub` for cbindgen")]
 
+mod advice;
 mod announced;
 mod arrow;
 mod batch;

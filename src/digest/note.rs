@@ -3,6 +3,8 @@
 use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
+use arrow::datatypes::FieldRef;
+
 use super::scan::{Done, Scan, sum};
 use super::{DigestColumn, DigestProgress, RowsDigest};
 use crate::dataset::Dataset;
@@ -11,6 +13,7 @@ use rowdex_index::output::Output;
 use rowdex_index::{Index, NotedDigests, RowGroupEntry, with_digests};
 use rowdex_io::source::StoreOptions;
 use rowdex_io::source::place::{Place, shown};
+use rowdex_projection::Projection;
 
 /// The digest that was noted in an index; `None` if none was, or not of all rows.
 ///
@@ -55,11 +58,12 @@ impl Dataset {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for an index that was not opened from a file or URL; [`ErrorKind::Stale`] if
-    /// another index is there by now; [`ErrorKind::Schema`] for a column of a type that has no digest; and those of
-    /// reading and writing.
+    /// [`ErrorKind::InvalidArgument`] for an index that was not opened from a file or URL, and where only some fields
+    /// of a struct are served; [`ErrorKind::Stale`] if another index is there by now; [`ErrorKind::Schema`] for a
+    /// column of a type that has no digest; and those of reading and writing.
     pub fn note_digest(&self, store: &StoreOptions, progress: &(dyn Fn(DigestProgress) + Sync)) -> Result<RowsDigest> {
         let index = reopened(self.index(), store)?;
+        refuse_parts(self)?;
         let columns = super::columns_of(self)?;
         let names: Vec<(String, String)> =
             columns.iter().map(|column| (column.name.clone(), column.kind.clone())).collect();
@@ -80,6 +84,24 @@ impl Dataset {
         let total = digests.total();
         let total = total.ok_or_else(|| Error::new(ErrorKind::Internal, "a row group has no digest"))?;
         Ok(RowsDigest { rows: index.len(), sum: total, columns })
+    }
+}
+
+/// Refuses columns that are served in part: what is noted goes by the names of columns, and whoever reads it again
+/// would take the whole ones.
+fn refuse_parts(dataset: &Dataset) -> Result<()> {
+    let is_part = |field: &&FieldRef| {
+        let whole = Projection::columns(dataset.index().schema(), &[field.name()]);
+        whole.is_ok_and(|whole| whole.output().fields().iter().all(|whole| whole.data_type() != field.data_type()))
+    };
+    match dataset.schema().fields().iter().find(is_part) {
+        None => Ok(()),
+        Some(field) => {
+            let message = "a digest is noted over whole columns, and of this one only some fields are served";
+            Err(Error::new(ErrorKind::InvalidArgument, message)
+                .with_column(field.name())
+                .with_hint("name the whole column, or take the digest without noting it"))
+        }
     }
 }
 

@@ -33,6 +33,7 @@
 //! # }
 //! ```
 
+mod advice;
 mod assemble;
 mod batch;
 mod builder;
@@ -74,6 +75,7 @@ use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
 
+pub use self::advice::{Advice, Means};
 pub use self::batch::{Batch, LoaderStats};
 pub use self::builder::LoaderBuilder;
 pub use self::control::Control;

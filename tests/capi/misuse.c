@@ -242,6 +242,7 @@ static void null_is_named(const char *folder) {
   rowdex_prediction prediction = {.struct_size = sizeof prediction};
   IS_NULL(rowdex_loader_predict(NULL, sampler, NULL, &prediction, &error), "dataset");
   IS_NULL(rowdex_loader_predict(dataset, sampler, NULL, NULL, &error), "prediction");
+  IS_NULL(rowdex_loader_advise(dataset, sampler, NULL, NULL, &error), "advice");
   rowdex_loader_options options = {.struct_size = sizeof options, .num_more_ranks = 1};
   IS_NULL(rowdex_loader_new(dataset, sampler, &options, &loader, &error), "options.more_ranks");
   const rowdex_sampler *more[] = {NULL};

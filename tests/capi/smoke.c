@@ -289,6 +289,9 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
   rowdex_prediction prediction = {.struct_size = sizeof prediction};
   OK(rowdex_loader_predict(dataset, sampler, &options, &prediction, &error));
   CHECK(prediction.passes > 0 && prediction.peak_bytes > 0);
+  rowdex_advice advice = {.struct_size = sizeof advice};
+  OK(rowdex_loader_advise(dataset, sampler, &options, &advice, &error));
+  CHECK(advice.memory_passes <= prediction.passes && advice.rewrite_passes <= prediction.passes);
   rowdex_loader *loader = NULL;
   OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
   rowdex_loader_info at = {.struct_size = sizeof at};

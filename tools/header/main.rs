@@ -36,6 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "shuffle",
         "sequences",
         "loader",
+        "advice",
         "faults",
         "announced",
         "stop",

@@ -184,8 +184,10 @@ def struct_lines(header: Header, name: str) -> list[str]:
     own = class_name(name)
     if any(re.search(rf"\b{own}\b", kind) for kind in types):
         # Its own name is known only behind the class.
-        return [f"class {own}({base}):", "    pass", "", "", f"{own}._fields_ = [", *filled(pairs, "    "), "]"]
-    return [f"class {own}({base}):", "    _fields_ = [", *filled(pairs, "        "), "    ]"]
+        return [f"class {own}({base}): ...", "", "", f"{own}._fields_ = [", *filled(pairs, "    "), "]"]
+    line = f"    _fields_ = [{', '.join(pairs)}]"
+    lines = [line] if len(line) <= WIDTH else ["    _fields_ = [", *filled(pairs, "        "), "    ]"]
+    return [f"class {own}({base}):", *lines]
 
 
 def function_lines(header: Header) -> list[str]:
@@ -194,11 +196,11 @@ def function_lines(header: Header) -> list[str]:
         kinds = ", ".join(header.taken_by(name))
         name, kind = name.removeprefix("rowdex_"), header.result_of(result)
         line = f'    "{name}": ({kind}, [{kinds}]),'
-        within = f"        {kind}, [{kinds}],"
+        within = f"        ({kind}, [{kinds}]),"
         if len(within) > WIDTH:
             wrapped = textwrap.wrap(kinds, WIDTH - 12)
-            within = "\n".join([f"        {kind}, [", *(f"            {part}" for part in wrapped), "        ],"])
-        lines += [line] if len(line) <= WIDTH else [f'    "{name}": (', within, "    ),"]
+            within = "\n".join([f"        ({kind}, [", *(f"            {part}" for part in wrapped), "        ]),"])
+        lines += [line] if len(line) <= WIDTH else [f'    "{name}":', within]
     return lines
 
 

@@ -1,10 +1,14 @@
-"""What a loader tells of: what it will do, and what it could not read."""
+"""What a loader tells of: what it will do, what would help it, and what it could not read."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import ctypes
+from typing import Any, NamedTuple, Protocol
 
+from .. import native
 from ..errors import Error, TransformError
+from ..native.library import call, library, waiting
+from ..sampler import DistributedSampler
 
 
 class LostGroup(NamedTuple):
@@ -23,6 +27,29 @@ class LostRow(NamedTuple):
     """Its row id."""
     error: TransformError
     """Why; names file, row group and column."""
+
+
+class Advice(NamedTuple):
+    """One way for a loader to decode less."""
+
+    means: str
+    """``"memory"``; ``"blocks"``, which is ``order="blocks(k)"``; ``"rewrite"``, which is ``rowdex shuffle`` and then
+    ``order="sequential"``; or ``"share"``, which is ``share="machine"``."""
+    value: int
+    """Bytes of memory; the ``k`` of blocks; ranks that share, with the memory of all of them; 1 for ``"rewrite"``."""
+    passes: float
+    """Decodes of each row group in every epoch after the first, then; where ranks share, the part of each."""
+    bytes_read: int
+    """Bytes read in every epoch after the first, then; where ranks share, the part of each."""
+
+    def __str__(self) -> str:
+        what = {
+            "memory": f"memory={self.value}",
+            "blocks": f"order='blocks({self.value})'",
+            "rewrite": "rowdex shuffle, and then order='sequential'",
+            "share": f"share='machine' for {self.value} ranks, with the memory of all",
+        }
+        return f"{what[self.means]}: {self.passes:.1f} passes and {self.bytes_read / 1e6:,.0f} MB an epoch"
 
 
 class Prediction(NamedTuple):
@@ -54,3 +81,34 @@ class Prediction(NamedTuple):
     """How many of ``peak_bytes`` are not rows: what is known of row groups, and of rows that are looked ahead at."""
     least_memory: int
     """The least ``memory`` that a loader takes."""
+
+
+class _Loading(Protocol):
+    """A dataset, of one index or of several."""
+
+    @property
+    def _pointer(self) -> Any: ...
+    @property
+    def _remote(self) -> bool: ...
+
+
+def predicted(dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions) -> Prediction:
+    """What a loader with these options will do."""
+    found = _asked(native.Prediction(), library.loader_predict, dataset, sampler, options)
+    return Prediction(*(getattr(found, name) for name in Prediction._fields))
+
+
+def advised(dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions) -> list[Advice]:
+    """What would let a loader with these options decode less."""
+    found = _asked(native.Advice(), library.loader_advise, dataset, sampler, options)
+    told = (
+        Advice(way, getattr(found, way), getattr(found, f"{way}_passes"), getattr(found, f"{way}_bytes_read"))
+        for way in ("memory", "blocks", "rewrite", "share")
+    )
+    return sorted((one for one in told if one.value), key=lambda one: one.passes)
+
+
+def _asked(found: Any, ask: Any, dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions) -> Any:
+    given = (dataset._pointer, sampler._at(sampler.epoch), ctypes.byref(options), ctypes.byref(found))
+    waiting(dataset._remote, lambda: call(ask, *given))
+    return found

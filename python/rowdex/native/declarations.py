@@ -47,8 +47,7 @@ Difference = CFUNCTYPE(None, c_void_p, c_char_p)
 Skipped = CFUNCTYPE(None, c_void_p, c_uint32, c_uint64, c_char_p)
 
 
-class ArrowSchema(Structure):
-    pass
+class ArrowSchema(Structure): ...
 
 
 ArrowSchema._fields_ = [
@@ -58,8 +57,7 @@ ArrowSchema._fields_ = [
 ]
 
 
-class ArrowArray(Structure):
-    pass
+class ArrowArray(Structure): ...
 
 
 ArrowArray._fields_ = [
@@ -86,9 +84,7 @@ class ErrorInfo(Versioned):
 
 
 class StoreConfig(Structure):
-    _fields_ = [
-        ("name", c_char_p), ("value", c_char_p),
-    ]
+    _fields_ = [("name", c_char_p), ("value", c_char_p)]
 
 
 class StoreOptions(Versioned):
@@ -119,9 +115,7 @@ class BuildReport(Versioned):
 
 
 class Str(Text):
-    _fields_ = [
-        ("data", c_void_p), ("len", c_size_t),
-    ]
+    _fields_ = [("data", c_void_p), ("len", c_size_t)]
 
 
 class IndexInfo(Versioned):
@@ -170,9 +164,7 @@ class LengthsInfo(Versioned):
 
 
 class DiskTier(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("folder", c_char_p), ("bytes", c_uint64), ("wait_ms", c_uint64),
-    ]
+    _fields_ = [("struct_size", c_size_t), ("folder", c_char_p), ("bytes", c_uint64), ("wait_ms", c_uint64)]
 
 
 class DatasetOptions(Versioned):
@@ -184,9 +176,7 @@ class DatasetOptions(Versioned):
 
 
 class VerifyInfo(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("files", c_uint64), ("rows", c_uint64), ("problems", c_uint64),
-    ]
+    _fields_ = [("struct_size", c_size_t), ("files", c_uint64), ("rows", c_uint64), ("problems", c_uint64)]
 
 
 class Counters(Versioned):
@@ -200,9 +190,7 @@ class Counters(Versioned):
 
 
 class Range(Structure):
-    _fields_ = [
-        ("start", c_uint64), ("end", c_uint64),
-    ]
+    _fields_ = [("start", c_uint64), ("end", c_uint64)]
 
 
 class IdSetOptions(Versioned):
@@ -216,9 +204,7 @@ class IdSetOptions(Versioned):
 
 
 class ListedInfo(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("repeated", c_uint64), ("unserved", c_uint64),
-    ]
+    _fields_ = [("struct_size", c_size_t), ("repeated", c_uint64), ("unserved", c_uint64)]
 
 
 class SelectOptions(Versioned):
@@ -240,8 +226,7 @@ class SelectReport(Versioned):
     ]
 
 
-class OrderOptions(Versioned):
-    pass
+class OrderOptions(Versioned): ...
 
 
 OrderOptions._fields_ = [
@@ -295,9 +280,7 @@ class Pieces(Versioned):
 
 
 class Substituted(Structure):
-    _fields_ = [
-        ("place", c_uint64), ("lost", c_uint64),
-    ]
+    _fields_ = [("place", c_uint64), ("lost", c_uint64)]
 
 
 class BatchInfo(Versioned):
@@ -309,9 +292,7 @@ class BatchInfo(Versioned):
 
 
 class ColumnBuffer(Structure):
-    _fields_ = [
-        ("column", c_size_t), ("values", c_void_p), ("values_bytes", c_size_t), ("validity", c_void_p),
-    ]
+    _fields_ = [("column", c_size_t), ("values", c_void_p), ("values_bytes", c_size_t), ("validity", c_void_p)]
 
 
 class DigestOptions(Versioned):
@@ -389,10 +370,17 @@ class LoaderStats(Versioned):
     ]
 
 
-class AnnouncedOptions(Versioned):
+class Advice(Versioned):
     _fields_ = [
-        ("struct_size", c_size_t), ("memory", c_uint64), ("threads", c_uint64), ("portion", c_uint64),
+        ("struct_size", c_size_t), ("memory", c_uint64), ("memory_passes", c_double), ("memory_bytes_read", c_uint64),
+        ("blocks", c_uint64), ("blocks_passes", c_double), ("blocks_bytes_read", c_uint64), ("rewrite", c_uint64),
+        ("rewrite_passes", c_double), ("rewrite_bytes_read", c_uint64), ("share", c_uint64), ("share_passes", c_double),
+        ("share_bytes_read", c_uint64),
     ]
+
+
+class AnnouncedOptions(Versioned):
+    _fields_ = [("struct_size", c_size_t), ("memory", c_uint64), ("threads", c_uint64), ("portion", c_uint64)]
 
 
 class AnnouncedStats(Versioned):
@@ -432,9 +420,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "dataset_decoded_bytes": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p)]),
     "dataset_schema": (c_int32, [c_void_p, POINTER(ArrowSchema), POINTER(c_void_p)]),
     "dataset_take": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
-    "dataset_verify": (
-        c_int32, [c_void_p, c_char_p, Progress, c_void_p, POINTER(VerifyInfo), POINTER(c_void_p), POINTER(c_void_p)],
-    ),
+    "dataset_verify":
+        (c_int32, [c_void_p, c_char_p, Progress, c_void_p, POINTER(VerifyInfo), POINTER(c_void_p), POINTER(c_void_p)]),
     "dataset_counters": (c_int32, [c_void_p, POINTER(Counters), POINTER(c_void_p)]),
     "dataset_tier_fault": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "id_set_new": (c_int32, [POINTER(IdSetOptions), POINTER(ListedInfo), POINTER(c_void_p), POINTER(c_void_p)]),
@@ -444,17 +431,14 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "id_set_contains": (c_bool, [c_void_p, c_uint64]),
     "id_set_fill": (c_int32, [c_void_p, c_uint64, c_void_p, c_size_t, c_void_p, POINTER(c_void_p)]),
     "select": (c_int32, [c_void_p, c_char_p, POINTER(SelectOptions), POINTER(SelectReport), POINTER(c_void_p)]),
-    "dataset_labels": (
-        c_int32, [c_void_p, c_char_p, c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)],
-    ),
-    "dataset_counts": (
-        c_int32, [c_void_p, c_char_p, c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)],
-    ),
+    "dataset_labels":
+        (c_int32, [c_void_p, c_char_p, c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
+    "dataset_counts":
+        (c_int32, [c_void_p, c_char_p, c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
     "dataset_weights": (c_int32, [c_void_p, c_char_p, c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
     "index_weights": (c_int32, [c_void_p, c_char_p, c_char_p, c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
-    "index_weights_stream": (
-        c_int32, [c_void_p, POINTER(ArrowArrayStream), c_char_p, c_void_p, c_void_p, c_size_t, POINTER(c_void_p)],
-    ),
+    "index_weights_stream":
+        (c_int32, [c_void_p, POINTER(ArrowArrayStream), c_char_p, c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
     "order_new": (c_int32, [POINTER(OrderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "order_free": (None, [c_void_p]),
     "launch_from_env": (c_int32, [POINTER(Launch), POINTER(c_void_p)]),
@@ -463,11 +447,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "sampler_get_info": (c_int32, [c_void_p, POINTER(SamplerInfo), POINTER(c_void_p)]),
     "sampler_set_epoch": (c_int32, [c_void_p, c_uint64, POINTER(c_void_p)]),
     "sampler_fill": (c_int32, [c_void_p, c_uint64, c_uint64, c_size_t, c_void_p, c_void_p, POINTER(c_void_p)]),
-    "sampler_batch": (
-        c_int32, [
+    "sampler_batch":
+        (c_int32, [
             c_void_p, c_uint64, c_uint64, c_void_p, c_size_t, c_void_p, c_void_p, POINTER(Pieces), POINTER(c_void_p)
-        ],
-    ),
+        ]),
     "sampler_state": (c_int32, [c_void_p, c_uint64, c_uint64, c_char_p, c_size_t, POINTER(c_void_p)]),
     "sampler_resume": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),
     "sampler_worker": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_void_p), POINTER(c_void_p)]),
@@ -479,13 +462,11 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "batch_stream": (c_int32, [c_void_p, POINTER(ArrowArrayStream), POINTER(c_void_p)]),
     "batch_copy_into": (c_int32, [c_void_p, POINTER(ColumnBuffer), c_size_t, POINTER(c_void_p)]),
     "batch_free": (None, [c_void_p]),
-    "dataset_digest": (
-        c_int32, [c_void_p, POINTER(DigestOptions), POINTER(DigestInfo), POINTER(c_void_p), POINTER(c_void_p)],
-    ),
+    "dataset_digest":
+        (c_int32, [c_void_p, POINTER(DigestOptions), POINTER(DigestInfo), POINTER(c_void_p), POINTER(c_void_p)]),
     "shuffle": (c_int32, [c_void_p, POINTER(ShuffleOptions), POINTER(ShuffleReport), POINTER(c_void_p)]),
-    "batch_sequences": (
-        c_int32, [c_void_p, POINTER(SequenceOptions), POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)],
-    ),
+    "batch_sequences":
+        (c_int32, [c_void_p, POINTER(SequenceOptions), POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
     "loader_new": (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_reopen": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_close": (None, [c_void_p]),
@@ -503,10 +484,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "loader_seek": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_void_p)]),
     "loader_begin_epoch": (c_int32, [c_void_p, POINTER(LoaderInfo), POINTER(c_void_p)]),
     "loader_get_stats": (c_int32, [c_void_p, POINTER(LoaderStats), POINTER(c_void_p)]),
+    "loader_advise": (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(Advice), POINTER(c_void_p)]),
     "loader_lost_groups": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "dataset_plan": (
-        c_int32, [c_void_p, c_void_p, c_size_t, POINTER(AnnouncedOptions), POINTER(c_void_p), POINTER(c_void_p)],
-    ),
+    "dataset_plan":
+        (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(AnnouncedOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "announced_close": (None, [c_void_p]),
     "announced_free": (None, [c_void_p]),
     "announced_announce": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),

@@ -7,7 +7,9 @@ mod served;
 use clap::{ArgMatches, Args, ValueEnum};
 use rowdex::loader::Fault;
 use rowdex::sampler::State;
+use rowdex::{Dataset, Loader};
 
+use crate::advice;
 use crate::args::{IndexArg, JsonArg};
 use crate::carousel::CarouselArgs;
 use crate::failure::{Failure, complain, said};
@@ -65,6 +67,19 @@ pub(crate) struct EpochArgs {
     json: JsonArg,
 }
 
+/// What would bring the passes of the loader down, best first.
+fn what_helps(dataset: &Dataset, sampling: &SamplingArgs, batch: BatchArg, memory: u64) -> Result<String, Failure> {
+    let chosen = sampling.choose(dataset)?;
+    let mut samplers = sampling.samplers(&chosen, batch)?.into_iter();
+    let Some(first) = samplers.next() else { return Ok(String::new()) };
+    let advice = Loader::builder(dataset, first).and_ranks(samplers).memory(memory).advise()?;
+    let lines: Vec<String> = advice.iter().map(advice::line).collect();
+    Ok(match lines.is_empty() {
+        true => "fewer columns (`--columns`) would help".to_owned(),
+        false => format!("what would help: {}", lines.join("; ")),
+    })
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Reader {
     Carousel,
@@ -78,6 +93,7 @@ pub(crate) fn run(args: &EpochArgs, given: &ArgMatches) -> Result<(), Failure> {
     }
     let index = args.index.open()?;
     let carousel = args.carousel.carousel(&index)?;
+    let memory = carousel.memory;
     let (dataset, reading) = match args.loader {
         Reader::Lru if carousel.fault != Fault::Fail => {
             return Err(Failure::usage("only the carousel substitutes rows that cannot be read (`--loader carousel`)"));
@@ -98,10 +114,11 @@ pub(crate) fn run(args: &EpochArgs, given: &ArgMatches) -> Result<(), Failure> {
     let report = report?;
     let most = report.epochs.iter().map(|epoch| epoch.passes).fold(0.0, f64::max);
     if most > MANY_PASSES {
-        complain(format!(
-            "row groups were decoded {most:.0} times each in an epoch; more memory (`--memory`) or fewer columns \
-             (`--columns`) would help, and `rowdex predict` says how much"
-        ));
+        let helps = match args.loader {
+            Reader::Carousel => what_helps(&dataset, &sampling, batch, memory)?,
+            Reader::Lru => "the loader `carousel` decodes them less often".to_owned(),
+        };
+        complain(format!("row groups were decoded {most:.0} times each in an epoch; {helps}"));
     }
     for lost in &report.lost {
         complain(format!("row group {} cannot be read: {}", lost.row_group, said(&lost.error)));

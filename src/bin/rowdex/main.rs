@@ -1,6 +1,7 @@
 //! The rowdex command: results on stdout, everything else on stderr; exit 0, 1 when it failed, 2 when it was called
 //! wrongly.
 
+mod advice;
 mod args;
 mod build;
 mod carousel;

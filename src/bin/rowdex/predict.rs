@@ -2,19 +2,19 @@
 
 use std::path::PathBuf;
 
+use arrow::datatypes::{DataType, Field};
 use clap::{ArgMatches, Args};
 use indicatif::{HumanBytes, HumanCount};
-use rowdex::loader::{LoaderBuilder, Prediction};
-use rowdex::order::OrderSpec;
+use rowdex::loader::{Advice, LoaderBuilder, Prediction};
 use rowdex::{Dataset, Index, Loader};
 use serde_json::{Value, json};
 
+use crate::advice;
 use crate::args::{FilesArgs, IndexArg, JsonArg};
-use crate::epoch::MANY_PASSES;
 use crate::failure::Failure;
 use crate::output::{self, Sink};
 use crate::predict_packs;
-use crate::sampling::{BatchArg, Chosen, DealingArgs, Rank, SamplingArgs};
+use crate::sampling::{BatchArg, Chosen, Rank, SamplingArgs};
 use crate::size::Memory;
 use crate::state_arg::StateArg;
 
@@ -123,7 +123,9 @@ struct Report {
     here: Line,
     machines: Option<Machines>,
     table: Vec<Line>,
-    advice: Vec<String>,
+    advice: Vec<Advice>,
+    /// The column or field with the most bytes, and its part of them, where that matters.
+    widest: Option<(String, f64)>,
 }
 
 /// What all machines do together in a later epoch, if there are several with several ranks each.
@@ -206,7 +208,8 @@ impl<'a> Job<'a> {
             epochs: sampling.epochs,
             machines: self.machines(&here.told)?,
             table: SHARES.iter().map(share).collect::<Result<_, _>>()?,
-            advice: if here.told.passes > MANY_PASSES { self.advice(&here.told)? } else { Vec::new() },
+            advice: self.loader.clone().memory(self.memory).advise()?,
+            widest: if here.told.passes < TOO_MANY { None } else { self.widest_column()? },
             here,
         })
     }
@@ -229,69 +232,39 @@ impl<'a> Job<'a> {
         }))
     }
 
-    /// Which dials would bring the passes down, and by how much.
-    fn advice(&self, told: &Prediction) -> Result<Vec<String>, Failure> {
-        let mut advice = Vec::new();
-        // Passes are in inverse proportion to the memory.
-        let memory = (self.memory.max(1) as f64 * told.passes / MANY_PASSES * 1.05) as u64;
-        let memory = memory.min(self.decoded_bytes).next_multiple_of(1 << 20);
-        let more = self.at(memory)?.told.passes;
-        if more < told.passes {
-            advice.push(format!("more memory: {more:.1} passes with --memory {}MiB", memory >> 20));
-        }
-        // Whichever orders this library has; windows of fewer row groups need less memory.
-        for order in ["blocks(16)", "blocks(4)", "blocks(1)"] {
-            let Ok(order) = order.parse::<OrderSpec>() else { continue };
-            let sampling = &self.args.sampling;
-            if self.dataset.len() > MOST_ROWS || order == sampling.dealing.order || !sampling.has_named_order() {
-                continue;
-            }
-            let dealing = DealingArgs { order, ..sampling.dealing.clone() };
-            let chosen = SamplingArgs { dealing, ..sampling.clone() }.choose(self.dataset)?;
-            let (loader, _) = builder(self.args, self.dataset, &chosen, self.args.ranks_per_node)?;
-            let passes = loader.memory(self.memory).predict()?.passes;
-            if passes < MANY_PASSES.min(told.passes) {
-                advice.push(format!("a more local order: {passes:.1} passes with --order {order}"));
-                break;
-            }
-        }
-        if let Some((name, share)) = self.widest_column()? {
-            advice.push(format!("fewer columns (--columns): {name:?} has {:.0} % of the bytes", share * 100.0));
-        }
-        let ranks = self.args.ranks_per_node;
-        if ranks > 1 {
-            let (loader, _) = builder(self.args, self.dataset, &self.chosen, ranks / 2)?;
-            let passes = loader.memory(self.memory).predict()?.passes;
-            advice.push(format!(
-                "fewer ranks per loader: {passes:.1} passes with --ranks-per-node {} and as much memory for each \
-                 loader",
-                ranks / 2
-            ));
-        }
-        Ok(advice)
-    }
-
-    /// The column with the most bytes, and its part of them; none where there is only one.
+    /// The column or field with the most bytes, and its part of them; none where there is only one.
     fn widest_column(&self) -> Result<Option<(String, f64)>, Failure> {
-        let names: Vec<&String> = self.dataset.schema().fields().iter().map(|field| field.name()).collect();
+        let mut names = Vec::new();
+        self.dataset.schema().fields().iter().for_each(|field| leaves(field, String::new(), &mut names));
         if names.len() < 2 {
             return Ok(None);
         }
         let mut widest = None;
         for name in names {
             // A name with a dot may be read as the path of a field, or be ambiguous; then it is not what is advised.
-            let Ok(alone) = open(self.dataset.index().clone(), name) else { continue };
+            let Ok(alone) = open(self.dataset.index().clone(), &name) else { continue };
             let share = alone.decoded_bytes() as f64 / self.decoded_bytes.max(1) as f64;
             if widest.as_ref().is_none_or(|(_, most)| share > *most) {
-                widest = Some((name.clone(), share));
+                widest = Some((name, share));
             }
         }
         Ok(widest)
     }
 }
 
-/// Orders whose prediction walks row by row are not tried as an alternative beyond this.
-const MOST_ROWS: u64 = 1 << 25;
+/// The paths of a column's fields that have no fields below them, as `--columns` takes them.
+fn leaves(field: &Field, above: String, names: &mut Vec<String>) {
+    let path = above + field.name();
+    match field.data_type() {
+        DataType::Struct(fields) if !fields.is_empty() => {
+            fields.iter().for_each(|child| leaves(child, format!("{path}."), names));
+        }
+        _ => names.push(path),
+    }
+}
+
+/// With so many passes there is something to advise.
+const TOO_MANY: f64 = 2.0;
 
 fn open(index: Index, column: &str) -> rowdex::Result<Dataset> {
     Dataset::builder(index).with_columns([column]).open()
@@ -359,7 +332,8 @@ impl Report {
                 "least_bytes_read": all.least_bytes_read,
             })),
             "table": self.table.iter().map(Line::to_json).collect::<Vec<_>>(),
-            "advice": self.advice,
+            "advice": self.advice_lines(),
+            "helps": self.advice.iter().map(advice::as_json).collect::<Vec<_>>(),
         });
         if let Some(report) = report.as_object_mut() {
             for part in [self.here.to_json(), rest] {
@@ -367,6 +341,14 @@ impl Report {
             }
         }
         report
+    }
+
+    /// What would help, best first.
+    fn advice_lines(&self) -> Vec<String> {
+        let widest = self.widest.iter().map(|(name, share)| {
+            format!("fewer columns (--columns): {name:?} has {:.0} % of the bytes", share * 100.0)
+        });
+        self.advice.iter().map(advice::line).chain(widest).collect()
     }
 
     fn to_text(&self) -> String {
@@ -444,11 +426,10 @@ impl Report {
                 HumanBytes(all.least_bytes_read),
             );
         }
-        if !self.advice.is_empty() {
-            text += &format!("\nMore than {MANY_PASSES:.0} passes an epoch; what would help:\n");
-            for advice in &self.advice {
-                text += &format!("  {advice}\n");
-            }
+        let lines = self.advice_lines();
+        if !lines.is_empty() {
+            text += &format!("\nAn epoch takes {:.1} passes; what would help:\n", self.here.told.passes);
+            lines.iter().for_each(|line| text += &format!("  {line}\n"));
         }
         text
     }

@@ -217,11 +217,6 @@ impl SamplingArgs {
         shard.with_replicas(self.dealing.replicas, self.dealing.replica_layout).map_err(Failure::usage)
     }
 
-    /// Whether `--order` decides, rather than a list, weights or classes.
-    pub(crate) fn has_named_order(&self) -> bool {
-        self.dealing.order_file.is_none() && !self.dealing.row_choice.draws()
-    }
-
     /// The ranks that are asked for.
     fn ranks(&self) -> Result<Range<u32>, Failure> {
         match self.rank {
