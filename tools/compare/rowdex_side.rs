@@ -15,9 +15,9 @@ use rowdex::dataset::DiskTier;
 use rowdex::order::{Global, Order, Sequential};
 use rowdex::{Dataset, DistributedSampler, Index, IndexBuilder, Loader, Result, Shard};
 
-/// As in the `rowdex` command; pyarrow has the same one.
+/// As in the `rowdex` command.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: rowdex::MappedBlocks = rowdex::MappedBlocks::new().with_huge_pages();
 
 /// Rows per batch of the take comparison.
 const BATCH: usize = 256;

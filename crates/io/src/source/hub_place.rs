@@ -36,17 +36,20 @@ impl Repository {
     }
 
     /// Whether the revision is a commit, whose files never change.
+    #[cfg(any(feature = "object-store", test))]
     pub(crate) fn is_pinned(&self) -> bool {
         is_commit(&self.revision)
     }
 
     /// The revision as one part of a path.
+    #[cfg(feature = "object-store")]
     pub(crate) fn encoded_revision(&self) -> String {
         encoded(&self.revision)
     }
 }
 
 /// Whether this is a whole commit hash, of SHA-1.
+#[cfg(any(feature = "object-store", test))]
 pub(crate) fn is_commit(revision: &str) -> bool {
     revision.len() == 40 && revision.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
