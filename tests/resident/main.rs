@@ -57,7 +57,7 @@ const SHAPES: [Shape; 11] = [
         batch: tab,
         group_rows: [100_000, 400_000],
         rows: [1_000_000, 10_000_000],
-        memory: [[12_288, 24_576], [65_536, 204_800]],
+        memory: [[8_192, 12_288], [65_536, 204_800]],
         batch_rows: 256,
         is_compressed: true,
     },
