@@ -9,7 +9,7 @@ import pytest
 from .conftest import run_python
 
 COMMON = r"""
-import gc, json, os, sys, time, weakref
+import gc, json, os, sys, tempfile, time, weakref
 import numpy, pyarrow, rowdex
 from rowdex import order
 gc.disable()
@@ -27,9 +27,11 @@ def loader(**options):
 def fails(found):
     raise KeyError(len(found))
 
+place = tempfile.TemporaryDirectory()
+
 def broken(**options):
     import pyarrow.parquet
-    folder = path + ".broken"
+    folder = place.name + "/broken"
     if not os.path.exists(folder):
         os.mkdir(folder)
         table = pyarrow.table({"text": [f"row {row} of a file" for row in range(1000)]})
