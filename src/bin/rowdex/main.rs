@@ -20,6 +20,7 @@ mod lengths;
 mod locate;
 mod output;
 mod predict;
+mod predict_line;
 mod predict_packs;
 mod progress;
 mod prove;

@@ -13,6 +13,7 @@ use crate::advice;
 use crate::args::{FilesArgs, IndexArg, JsonArg};
 use crate::failure::Failure;
 use crate::output::{self, Sink};
+use crate::predict_line::Line;
 use crate::predict_packs;
 use crate::sampling::{BatchArg, Chosen, Rank, SamplingArgs};
 use crate::size::Memory;
@@ -39,10 +40,10 @@ pub(crate) struct PredictArgs {
     index: IndexArg,
 
     #[command(flatten)]
-    pub(crate) sampling: SamplingArgs,
+    sampling: SamplingArgs,
 
     #[command(flatten)]
-    pub(crate) batch: BatchArg,
+    batch: BatchArg,
 
     #[command(flatten)]
     state: StateArg,
@@ -85,7 +86,7 @@ pub(crate) fn run(args: &PredictArgs, given: &ArgMatches) -> Result<(), Failure>
     let picture = args.plot.as_ref().map(|path| Sink::picture(path, args.force)).transpose()?;
     let index = args.index.open()?;
     if let Some(pack) = &args.sampling.dealing.pack {
-        let report = predict_packs::Report::new(pack, args, &index)?;
+        let report = predict_packs::Report::new(pack, &args.sampling, args.batch, &index, || of_packs(args, &index))?;
         if let Some(picture) = picture {
             picture.put(&report.plot(&index)?)?;
         }
@@ -138,43 +139,13 @@ struct Machines {
     least_bytes_read: u64,
 }
 
-/// What is predicted for one size of the memory.
-pub(crate) struct Line {
-    pub(crate) memory: u64,
-    pub(crate) told: Prediction,
-}
-
 /// What a loader reads of packs with the memory that is asked for.
-pub(crate) fn of_packs(args: &PredictArgs, index: &Index) -> Result<Line, Failure> {
+fn of_packs(args: &PredictArgs, index: &Index) -> Result<Line, Failure> {
     let dataset = args.files.builder(index.clone()).with_cache_bytes(0).open()?;
     let memory = args.memory.bytes(dataset.decoded_bytes());
     let chosen = args.sampling.choose(&dataset)?;
     let (loader, _) = builder(args, &dataset, &chosen, args.ranks_per_node)?;
     Ok(Line { memory, told: loader.memory(memory).predict()? })
-}
-
-impl Line {
-    pub(crate) fn to_json(&self) -> Value {
-        let told = &self.told;
-        json!({
-            "memory": self.memory,
-            "passes": told.passes,
-            "decodes": told.decodes,
-            "units": told.units,
-            "bytes_read": told.bytes_read,
-            "requests": told.requests,
-            "peak_held_bytes": told.peak_bytes,
-            "bookkeeping_bytes": told.bookkeeping_bytes,
-            "least_memory": told.least_memory,
-            "first_batch_decodes": told.first_batch_decodes,
-            "first_epoch": {
-                "passes": told.first_passes,
-                "decodes": told.first_decodes,
-                "bytes_read": told.first_bytes_read,
-                "requests": told.first_requests,
-            },
-        })
-    }
 }
 
 impl<'a> Job<'a> {

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output;
-use crate::predict::{self, Line, PredictArgs};
-use crate::sampling::Rank;
+use crate::predict_line::Line;
+use crate::sampling::{BatchArg, Rank, SamplingArgs};
 
 /// Steps that are looked at.
 const STEPS: u64 = 64;
@@ -45,8 +45,13 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(pack: &PackSpec, args: &PredictArgs, index: &Index) -> Result<Self, Failure> {
-        let (sampling, batch) = (&args.sampling, args.batch);
+    pub(crate) fn new(
+        pack: &PackSpec,
+        sampling: &SamplingArgs,
+        batch: BatchArg,
+        index: &Index,
+        reading: impl FnOnce() -> Result<Line, Failure>,
+    ) -> Result<Self, Failure> {
         let chosen = sampling.orders(index)?;
         let rank = if let Rank::One(rank) = sampling.rank { rank } else { 0 };
         let sampler = sampling.sampler(&chosen, rank, batch.batch_size)?;
@@ -64,7 +69,8 @@ impl Report {
             total_steps: sampler.total_steps(sampling.epochs)?,
             forecast: sampler.forecast(sampling.epoch, STEPS)?,
             seconds,
-            reading: match predict::of_packs(args, index) {
+            // Behind the planning, which it would find done.
+            reading: match reading() {
                 Err(Failure::Said(reason)) => Err(reason),
                 other => Ok(other?),
             },
