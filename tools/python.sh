@@ -25,7 +25,9 @@ case $python in /*) ;; *) python=$here/$python ;; esac
 # The types of what subclasses PyTorch are known where it is.
 [ "$torch" = no ] || "$python" -m mypy
 cd tests
-"$python" -m pytest -c ../pyproject.toml --rootdir .. --import-mode=append -p no:cacheprovider --ignore=frameworks "$@"
+# Most tests wait for processes that they start, so two at a time keep two cores busy.
+"$python" -m pytest -c ../pyproject.toml --rootdir .. --import-mode=append -p no:cacheprovider --ignore=frameworks \
+  -n 2 --dist loadfile "$@"
 
 if [ "$torch" != no ]; then
   cd "$here/examples"
