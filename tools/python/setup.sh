@@ -12,7 +12,7 @@ venv=${ROWDEX_VENV:-target/python-venv}
 python=$venv/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
-installed() { cmp -s "tools/python/$1" "$venv/$1"; }
+installed() { cmp -s "tools/python/$(basename "$1")" "$venv/$1"; }
 if ! installed requirements.txt; then
   [ -x "$python" ] || python3 -m venv "$venv"
   "$python" -m pip install --quiet --only-binary :all: -r tools/python/requirements.txt
@@ -30,4 +30,11 @@ if [ "${ROWDEX_FRAMEWORKS:-}" = required ] && ! installed frameworks.txt; then
   # The list is complete, so nothing is resolved, and no GPU library comes along.
   "$python" -m pip install --quiet --only-binary :all: --no-deps -r tools/python/frameworks.txt
   cp tools/python/frameworks.txt "$venv/frameworks.txt"
+fi
+
+if [ "${ROWDEX_FRAMEWORKS:-}" = required ] && ! installed peers/peers.txt; then
+  # Into a folder of their own, because they ask for other versions of packages than the frameworks do.
+  rm -rf "$venv/peers"
+  "$python" -m pip install --quiet --only-binary :all: --no-deps --target "$venv/peers" -r tools/python/peers.txt
+  cp tools/python/peers.txt "$venv/peers/peers.txt"
 fi

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import os
+import pathlib
+import sys
 from typing import Any
 
 import pytest
@@ -29,3 +32,15 @@ def need(*names: str) -> Any:
                 raise
             pytest.skip(f"{name} is not installed ({error})", allow_module_level=True)
     return found[0]
+
+
+def need_peer(name: str) -> str:
+    """The folder where ``tools/python/peers.txt`` is installed, for programs that import this module of it; or skips or
+    fails as :func:`need` does.
+    """
+    folder = str(pathlib.Path(sys.prefix, "peers"))
+    if importlib.machinery.PathFinder.find_spec(name, [folder]) is None:
+        if os.environ.get("ROWDEX_FRAMEWORKS") == "required":
+            raise ModuleNotFoundError(f"{name} is not in {folder}, where tools/python/setup.sh installs it")
+        pytest.skip(f"{name} is not in {folder}")
+    return folder
