@@ -65,11 +65,12 @@ cargo fmt --all --check
 step "what it depends on"
 python3 tools/dependencies.py
 
-step "what is generated: the public API as text, what Python declares of the C API, the pictures, the figures"
+step "what is generated: the public API as text, what Python declares of the C API, the pictures, notebooks, figures"
 bash tools/api.sh --check
 rustfmt --check --edition 2024 tools/api/main.rs
 python3 tools/python/declarations.py --check
 python3 -m tools.pictures --check
+python3 -m tools.notebooks --check
 python3 tools/compare/performance.py --check
 
 if [ -n "$quick" ]; then

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Union
 
-from . import native
+from . import native, notebook
 from .announced import Announced
 from .batch import Batch, LoaderStep, exported
 from .errors import Error
@@ -250,6 +250,10 @@ class Dataset:
     def __repr__(self) -> str:
         columns = ", ".join(self.column_names)
         return f"{type(self).__name__}({self._arguments['index']!r}, {len(self)} rows, columns {columns})"
+
+    def _repr_html_(self) -> str:
+        said = f"{type(self).__name__} of {len(self):,} rows"
+        return notebook.table(said, ("column", "type", ""), notebook.columns(self.schema.fields))
 
     @property
     def index(self) -> Index:

@@ -1,4 +1,4 @@
-"""Pages of the site whose source is not in docs/: the README, what else documents link, and rustdoc.
+"""Pages of the site whose source is no page in docs/: the README, what else documents link, notebooks, and rustdoc.
 
 A link from a document to a file of the repository becomes one to the file's page, so each text exists once.
 """
@@ -10,12 +10,16 @@ import pathlib
 import posixpath
 import re
 import shutil
+import sys
 from typing import Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tools import notebooks  # noqa: E402
 
 PAGES = {
     "README.md": "index.md",
@@ -46,6 +50,9 @@ def on_files(files: Files, config: Any) -> Files:
             if path.suffix != ".md":
                 text = f"# {source}\n\n```{LANGUAGES[path.suffix]}\n{text}```\n"
             files.append(File.generated(config, page, content=text))
+    for program in sorted(notebooks.FOLDER.glob("*.py")):
+        text = notebooks.page(program.stem, program.read_text())
+        files.append(File.generated(config, f"notebooks/{program.stem}.md", content=text))
     return files
 
 

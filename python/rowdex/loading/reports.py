@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, NamedTuple, Protocol
 
-from .. import native
+from .. import native, notebook
 from ..errors import Error, TransformError
 from ..native.library import call, library, waiting
 from ..sampler import DistributedSampler
@@ -81,6 +81,15 @@ class Prediction(NamedTuple):
     """How many of ``peak_bytes`` are not rows: what is known of row groups, and of rows that are looked ahead at."""
     least_memory: int
     """The least ``memory`` that a loader takes."""
+
+    def _repr_html_(self) -> str:
+        whole = ("first_batch_decodes", "peak_bytes", "bookkeeping_bytes", "least_memory", "units")
+        rows = [
+            (name, *(notebook.figure(name, getattr(self, each)) for each in (f"first_{name}", name)))
+            for name in ("passes", "decodes", "bytes_read", "requests")
+        ]
+        rows += [(name, notebook.figure(name, getattr(self, name)), "") for name in whole]
+        return notebook.table("What the loader will do", ("", "first epoch", "later epochs"), rows)
 
 
 class _Loading(Protocol):

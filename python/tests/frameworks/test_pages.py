@@ -1,7 +1,8 @@
-"""The programs and commands of the pages for newcomers, run in their order as the pages show them."""
+"""The programs and commands of the pages for newcomers, run in their order as the pages show them, and notebooks."""
 
 from __future__ import annotations
 
+import ast
 import os
 import pathlib
 import re
@@ -58,3 +59,28 @@ def test_the_programs_of_a_page_run_as_they_are_shown(
         else:
             for line in block.splitlines():
                 run(line)
+
+
+NOTEBOOKS = sorted((REPOSITORY / "docs/notebooks").glob("*.py"))
+
+
+@pytest.mark.parametrize("program", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_shows_what_its_cells_end_with(
+    program: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if program.stem != "first-training" and not os.environ.get("ROWDEX_LONG"):
+        pytest.skip("ROWDEX_LONG=1 runs all notebooks")
+    monkeypatch.chdir(tmp_path)
+    torch.set_num_threads(1)
+    names: dict[str, object] = {"__name__": "__main__"}
+    shown = 0
+    for cell in re.split(r"^# %%.*$", program.read_text(), flags=re.MULTILINE):
+        body = ast.parse(cell).body
+        last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+        exec(compile(ast.Module(body, []), str(program), "exec"), names)
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), str(program), "eval"), names)
+            table = getattr(value, "_repr_html_", None)
+            shown += table is not None and table().startswith("<table>")
+    # A notebook without a table of a dataset, a prediction or stats shows too little.
+    assert shown >= 1

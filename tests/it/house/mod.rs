@@ -148,7 +148,7 @@ fn no_line_of_a_file_that_people_write_is_longer_than_rustfmt_allows() {
     let (width, mut wrong, mut seen) = (max_width(), Vec::new(), 0);
     for path in String::from_utf8(listed.stdout).unwrap().split_terminator('\0') {
         // Programs write these.
-        if path.starts_with("tests/data/") || path.ends_with(".lock") || path.ends_with(".svg") {
+        if path.starts_with("tests/data/") || [".lock", ".svg", ".ipynb"].iter().any(|end| path.ends_with(end)) {
             continue;
         }
         // A file that is deleted and not committed yet is listed; one that is no text is an index or a picture.
