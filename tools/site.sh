@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the site of docs/ below target/site/html, and fails at every link, anchor or name that leads nowhere. Then
 # looks at all pages in Chromium, where that is installed or can be: errors in the console, the search, dark and light,
-# and whether a phone must scroll sideways.
+# and whether a phone must scroll sideways; and so at a page of `rowdex report`.
 #
 #   tools/site.sh           builds and looks
 #   tools/site.sh build     builds
@@ -34,4 +34,15 @@ if ! sh tools/site/chromium.sh >target/site/chromium; then
   printf '\n!! Chromium is not there: the pages of the site are built, and LOOKED AT BY NOBODY\n' >&2
   exit 0
 fi
-timeout 1200 "$venv/bin/python" tools/site/look.py target/site/html "$(cat target/site/chromium)"
+# What the command writes to be looked at, of data with an odd thing or two.
+rowdex=${ROWDEX_COMMAND:-}
+if [ -z "$rowdex" ]; then
+  cargo build --locked --quiet --all-features --bin rowdex
+  rowdex=${CARGO_TARGET_DIR:-target}/debug/rowdex
+fi
+rm -rf target/site/report && mkdir -p target/site/report
+"$rowdex" demo --keep target/site/report/demo >/dev/null
+"$rowdex" lengths target/site/report/demo/train.rdx --column embedding >/dev/null
+"$rowdex" report target/site/report/demo/train.rdx -o target/site/report/report.html --memory 10%
+timeout 1200 "$venv/bin/python" tools/site/look.py target/site/html "$(cat target/site/chromium)" \
+  target/site/report/report.html

@@ -17,6 +17,7 @@ mod place;
 mod predict;
 mod prove;
 mod quality;
+mod report;
 mod row_choice;
 mod same_rows;
 mod select;

@@ -2,7 +2,8 @@
 
 Every page is looked at wide and light, and narrow and dark. It fails where a page writes an error to the console, asks
 for anything from elsewhere, must be scrolled sideways on a phone, or has a link that leads nowhere; and where the
-search does not find "resume". Pictures of some pages are left in FOLDER/../looked.
+search does not find "resume". Pictures of some pages are left in FOLDER/../looked. What `rowdex report` wrote is looked
+at in the same way, as the file that it is: look.py FOLDER CHROMIUM [REPORT.html].
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 PICTURED = ("index.html", "first-training.html", "concepts/carousel.html", "comparison.html", "reference/python.html")
 SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+CHARTS = "[...document.querySelectorAll('svg')].map(chart => chart.getBoundingClientRect())"
+COLOURS = """['backgroundColor', 'color'].map(
+    name => getComputedStyle(document.body)[name].match(/\\d+/g).slice(0, 3).map(Number))"""
 SCHEME = "document.body.getAttribute('data-md-color-scheme')"
 
 
@@ -118,6 +122,27 @@ def look(browser: Browser, site: pathlib.Path, root: str, phone: bool) -> list[s
     return wrong
 
 
+def look_at_report(browser: Browser, report: pathlib.Path, kept: pathlib.Path) -> list[str]:
+    """What is wrong with a page that must work without a server, on any screen."""
+    wrong: list[str] = []
+    url = report.as_uri()
+    for size, scheme in ((WIDE, "light"), (PHONE, "dark")):
+        context = browser.new_context(viewport=size, color_scheme=scheme)
+        page = context.new_page()
+        watch(page, url, wrong)
+        page.goto(url, wait_until="load")
+        if page.evaluate(SIDEWAYS) > 0:
+            wrong.append(f"{report.name}: it must be scrolled sideways at {size['width']} pixels")
+        if not all(box["width"] > 100 and box["height"] > 50 for box in page.evaluate(CHARTS)):
+            wrong.append(f"{report.name}: a chart has no size at {size['width']} pixels")
+        paper, ink = page.evaluate(COLOURS)
+        if (sum(paper) < sum(ink)) != (scheme == "dark"):
+            wrong.append(f"{report.name}: it is not {scheme}: {ink} on {paper}")
+        page.screenshot(path=kept / f"report.{size['width']}.png", full_page=True)
+        context.close()
+    return wrong
+
+
 def search(browser: Browser, root: str, words: str) -> list[str]:
     """What the search finds."""
     page = browser.new_page(viewport=WIDE)
@@ -130,7 +155,7 @@ def search(browser: Browser, root: str, words: str) -> list[str]:
     return [link.removeprefix(root) for link in found]
 
 
-def main(folder: str, chromium: str) -> int:
+def main(folder: str, chromium: str, *reports: str) -> int:
     site = pathlib.Path(folder).resolve()
     wrong = broken(site)
     with served(site) as root, sync_playwright() as driver:
@@ -140,6 +165,8 @@ def main(folder: str, chromium: str) -> int:
         found = search(browser, root, "resume")
         if not any(link.startswith(("index.html", "first-training.html", "loader.html")) for link in found):
             wrong.append(f'the search for "resume" finds {found}')
+        for report in reports:
+            wrong += look_at_report(browser, pathlib.Path(report).resolve(), site.parent / "looked")
         browser.close()
     print("\n".join(wrong), file=sys.stderr)
     return bool(wrong)

@@ -15,6 +15,7 @@ use crate::locate::LocateArgs;
 use crate::predict::PredictArgs;
 use crate::prove::ProveArgs;
 use crate::quality::QualityArgs;
+use crate::report::ReportArgs;
 use crate::select::SelectArgs;
 use crate::serve::ServeArgs;
 use crate::shuffle::ShuffleArgs;
@@ -82,6 +83,8 @@ pub(crate) enum Command {
     Where(WhereArgs),
     /// Compare orders: how far they shuffle, and what their batches are made of.
     Quality(QualityArgs),
+    /// Write a page about indexes, from them alone: sizes, columns, costs, shards, and what is odd.
+    Report(ReportArgs),
     /// Make a small dataset, index it and train on it for show.
     Demo(DemoArgs),
 }

@@ -25,6 +25,7 @@ mod predict_packs;
 mod progress;
 mod prove;
 mod quality;
+mod report;
 mod row_choice;
 mod sampling;
 mod select;
@@ -85,6 +86,7 @@ fn run(command: &Command, given: &ArgMatches) -> Result<(), Failure> {
         Command::Prove(args) => prove::run(args, given),
         Command::Where(args) => where_cmd::run(args, given),
         Command::Quality(args) => quality::run(args),
+        Command::Report(args) => report::run(args),
         Command::Demo(args) => demo::run(args),
     }
 }

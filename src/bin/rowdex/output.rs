@@ -33,6 +33,19 @@ pub(crate) fn rate(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
+/// A number below or beside an axis, in few letters: `0`, `250`, `12.5k`, `2M`.
+pub(crate) fn tick(number: f64) -> String {
+    let (number, unit) = match number.abs() {
+        size if size >= 1e12 => (number / 1e12, "T"),
+        size if size >= 1e9 => (number / 1e9, "G"),
+        size if size >= 1e6 => (number / 1e6, "M"),
+        size if size >= 1e3 => (number / 1e3, "k"),
+        _ => (number, ""),
+    };
+    let text = format!("{number:.2}");
+    format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// Rows of cells with every column as wide as its widest cell; numbers to the right, as people compare them.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or_default();
@@ -180,4 +193,18 @@ fn exists(path: &Path) -> Failure {
         .with_file(path.display().to_string())
         .with_remedies("overwrite it ({}) or choose another path", &[Remedy::Overwrite])
         .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_short_and_have_no_digits_for_nothing() {
+        for (number, text) in
+            [(0.0, "0"), (0.5, "0.5"), (250.0, "250"), (12_500.0, "12.5k"), (2e6, "2M"), (3e9, "3G"), (1.5e12, "1.5T")]
+        {
+            assert_eq!(tick(number), text);
+        }
+    }
 }

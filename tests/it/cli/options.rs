@@ -281,6 +281,15 @@ fn cases() -> Vec<Case> {
     add("quality", "plot", quality, &format!("{quality} --plot out.svg"));
     add("quality", "force", &format!("{quality} --plot there.svg"), &format!("{quality} --plot there.svg --force"));
     add("quality", "json", "train.rdx", quality);
+    let report = "train.rdx -o out.html --json";
+    add("report", "output", report, "train.rdx --output out-other.html --json");
+    add("report", "force", "train.rdx -o there.html", "train.rdx -o there.html --force");
+    add("report", "memory", report, &format!("{report} --memory 50%"));
+    add("report", "world-size", report, &format!("{report} --world-size 3"));
+    add("report", "batch-size", report, &format!("{report} --batch-size 40"));
+    add("report", "order", report, &format!("{report} --order sequential"));
+    add("report", "columns", report, &format!("{report} --columns id"));
+    add("report", "json", "train.rdx -o out.html", report);
     add("demo", "keep", "--keep train.rdx", "--keep out-demo");
     cases.extend(sampling("epoch", epoch, ""));
     cases.extend(
@@ -423,7 +432,9 @@ fn place() -> Place {
     place.run("lengths noted-7.rdx --column id").succeeds();
     fs::copy(place.path("train.rdx"), place.path("packed.rdx")).unwrap();
     place.run("lengths packed.rdx --column id").succeeds();
-    fs::write(place.path("there.svg"), "").unwrap();
+    for there in ["there.svg", "there.html"] {
+        fs::write(place.path(there), "").unwrap();
+    }
     let list = |ids: Vec<u64>| ids.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>();
     fs::write(place.path("order.bin"), list((0..1000).rev().collect())).unwrap();
     fs::write(place.path("some.bin"), list((0..1000).map(|row| row / 2).collect())).unwrap();

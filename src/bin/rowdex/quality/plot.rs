@@ -9,6 +9,7 @@ use rowdex::order::quality::window;
 use super::Measured;
 use super::labels::Labels;
 use crate::failure::Failure;
+use crate::output::tick;
 
 const WIDTH: u32 = 440;
 const HEIGHT: u32 = 420;
@@ -201,19 +202,6 @@ impl<'a> Classes<'a> {
     }
 }
 
-/// A number below or beside an axis, in few letters: `0`, `250`, `12.5k`, `2M`.
-fn tick(number: f64) -> String {
-    let (number, unit) = match number.abs() {
-        size if size >= 1e12 => (number / 1e12, "T"),
-        size if size >= 1e9 => (number / 1e9, "G"),
-        size if size >= 1e6 => (number / 1e6, "M"),
-        size if size >= 1e3 => (number / 1e3, "k"),
-        _ => (number, ""),
-    };
-    let text = format!("{number:.2}");
-    format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
-}
-
 /// A name that has room in the key: of a long one the beginning and the end.
 fn short(name: &str) -> String {
     const ROOM: usize = 32;
@@ -246,15 +234,6 @@ fn is_number(rest: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ticks_are_short_and_have_no_digits_for_nothing() {
-        for (number, text) in
-            [(0.0, "0"), (0.5, "0.5"), (250.0, "250"), (12_500.0, "12.5k"), (2e6, "2M"), (3e9, "3G"), (1.5e12, "1.5T")]
-        {
-            assert_eq!(tick(number), text);
-        }
-    }
 
     #[test]
     fn names_that_begin_alike_stay_different() {
