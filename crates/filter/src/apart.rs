@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Result, exec_err};
 use datafusion_expr::expr::{BinaryExpr, InList, ScalarFunction};
 use datafusion_expr::{
@@ -31,7 +31,15 @@ fn equals() -> &'static Arc<ScalarUDF> {
 
 /// The expression simplified, with no list of values joined with another one.
 pub(super) fn simplified(expr: Expr, simplifier: &ExprSimplifier, deadline: Deadline) -> Result<Expr> {
-    let hidden = expr.transform_up(|expr| {
+    // Calls within calls are simplified at once: each by itself would be as many times as it is deep.
+    let at_once = |expr: Expr| {
+        deadline.check()?;
+        Ok(match is_call(&expr) && !expr.exists(|part| Ok(may_join(part)))? {
+            true => Transformed::new(simplify(simplifier, expr)?, true, TreeNodeRecursion::Jump),
+            false => Transformed::no(expr),
+        })
+    };
+    let hidden = expr.transform_down_up(at_once, |expr| {
         deadline.check()?;
         Ok(match expr {
             // Sums may be long, and are simplified with what they are compared with.
@@ -42,11 +50,38 @@ pub(super) fn simplified(expr: Expr, simplifier: &ExprSimplifier, deadline: Dead
             | Expr::Not(_)
             | Expr::Literal(..)
             | Expr::Column(_) => Transformed::no(expr),
-            other => Transformed::yes(simplifier.simplify(other)?.transform_up(hide)?.data),
+            other => Transformed::yes(simplify(simplifier, other)?.transform_up(hide)?.data),
         })
     })?;
-    let simple = simplifier.simplify(hidden.data)?;
+    let simple = simplify(simplifier, hidden.data)?;
     Ok(simple.transform_up(show)?.data)
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many operations this thread has simplified, those within others counted each time.
+    pub(super) static SIMPLIFIED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+fn simplify(simplifier: &ExprSimplifier, expr: Expr) -> Result<Expr> {
+    #[cfg(test)]
+    expr.apply(|_| {
+        SIMPLIFIED.set(SIMPLIFIED.get() + 1);
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    simplifier.simplify(expr)
+}
+
+fn is_call(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(_) | Expr::Cast(_) | Expr::TryCast(_))
+}
+
+/// Whether lists of values might be joined there.
+fn may_join(expr: &Expr) -> bool {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { op, .. }) => !op.is_numerical_operators() && *op != Operator::StringConcat,
+        other => !is_call(other) && !matches!(other, Expr::Literal(..) | Expr::Column(_) | Expr::Negative(_)),
+    }
 }
 
 fn hide(expr: Expr) -> Result<Transformed<Expr>> {

@@ -21,6 +21,7 @@ mod written;
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use arrow::array::{Array, BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
@@ -30,7 +31,8 @@ use datafusion_expr::sqlparser::ast;
 use datafusion_expr::{ColumnarValue, Expr};
 use datafusion_physical_expr::PhysicalExpr;
 
-use self::bounded::Deadline;
+use self::bounded::{Deadline, LONGEST};
+use self::plan::Planner;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::fork::undivided;
 
@@ -70,26 +72,30 @@ impl Condition {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] with what is wrong, and where it can be known, what to write instead.
     pub fn parse(texts: &[String], schema: &SchemaRef) -> Result<Self> {
-        Self::parse_until(texts, schema, Deadline::new())
+        Self::parse_within(texts, schema, LONGEST)
     }
 
-    fn parse_until(texts: &[String], schema: &SchemaRef, deadline: Deadline) -> Result<Self> {
-        let parse = || {
-            let mut parsed = Vec::with_capacity(texts.len());
+    fn parse_within(texts: &[String], schema: &SchemaRef, longest: Duration) -> Result<Self> {
+        let parse = |deadline: Deadline| {
+            let (mut parsed, mut planned) = (Vec::with_capacity(texts.len()), Vec::with_capacity(texts.len()));
+            let planner = Planner::new(schema, deadline)?;
             for text in texts {
-                let condition = sql::parse(text, schema, deadline).and_then(|condition| {
-                    plan::logical(std::slice::from_ref(&condition), schema, deadline)?;
-                    Ok(condition)
-                });
-                parsed.push(condition.map_err(|error| of(text, error))?);
+                let condition = sql::parse(text, schema, deadline);
+                let both = condition.and_then(|condition| Ok((planner.one(&condition)?, condition)));
+                let (plan, condition) = both.map_err(|error| of(text, error))?;
+                parsed.push(condition);
+                planned.push(plan);
             }
-            let expr = plan::logical(&parsed, schema, deadline)?;
+            let expr = planner.joined(planned)?;
             evaluated::physical(&expr, schema)?;
             let columns = plan::columns(&expr, schema);
             Ok(Self { texts: texts.to_vec(), parsed, schema: Arc::clone(schema), columns })
         };
-        let late = |error| if deadline.is_over() { of(&texts.join(" and "), deadline.error()) } else { error };
-        on_a_deep_stack(parse).map_err(late)
+        on_a_deep_stack(|| {
+            let deadline = Deadline::within(longest);
+            let late = |error| if deadline.is_over() { of(&texts.join(" and "), deadline.error()) } else { error };
+            parse(deadline).map_err(late)
+        })
     }
 
     /// The columns that it needs, as paths that a projection takes.
@@ -99,16 +105,20 @@ impl Condition {
 
     /// The condition over batches of this schema, which has its columns, and strings perhaps as views.
     pub fn over(&self, schema: &SchemaRef) -> Result<Predicate> {
-        let deadline = Deadline::new();
-        let plan = || {
-            let expr = plan::logical(&self.parsed, &completed(schema, &self.schema), deadline)?;
+        let plan = |deadline| {
+            let planner = Planner::new(&completed(schema, &self.schema), deadline)?;
+            let planned = self.parsed.iter().map(|condition| planner.one(condition));
+            let expr = planner.joined(planned.collect::<Result<Vec<_>>>()?)?;
             let evaluated = evaluated::physical(&expr, schema)?;
             let terms = truth::terms(&expr, schema);
             let equal = truth::equal(&expr, &terms);
             Ok(Predicate { expr, evaluated, terms, equal })
         };
-        let late = |error| if deadline.is_over() { deadline.error() } else { error };
-        on_a_deep_stack(plan).map_err(|error: Error| of(&self.texts.join(" and "), late(error)))
+        let planned = on_a_deep_stack(|| {
+            let deadline = Deadline::within(LONGEST);
+            plan(deadline).map_err(|error: Error| if deadline.is_over() { deadline.error() } else { error })
+        });
+        planned.map_err(|error| of(&self.texts.join(" and "), error))
     }
 }
 

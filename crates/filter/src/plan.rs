@@ -118,35 +118,47 @@ impl ContextProvider for Functions {
     }
 }
 
-/// The conditions as one expression: typed, with constants worked out, and simplified.
-pub(super) fn logical(parsed: &[ast::Expr], schema: &SchemaRef, deadline: Deadline) -> Result<Expr> {
-    let own = Arc::new(planned(schema)?);
-    let seen = DFSchema::try_from(of_one_unit(own.as_arrow()));
-    let seen = seen.map_err(|error| unfit("the columns cannot be used", &error))?;
-    let options = ParserOptions { enable_ident_normalization: false, ..ParserOptions::default() };
-    let planner = SqlToRel::new_with_options(functions(), options);
-    let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_schema(Arc::clone(&own)).build());
-    let mut all: Option<Expr> = None;
-    for condition in parsed {
-        let written = Written::new(condition, &own, &simplifier);
-        let expr = planner
-            .sql_to_expr(condition.clone(), &seen, &mut PlannerContext::new())
+/// Plans conditions over batches of one schema.
+pub(super) struct Planner {
+    own: Arc<DFSchema>,
+    /// As the planner is to see it.
+    seen: DFSchema,
+    simplifier: ExprSimplifier,
+    deadline: Deadline,
+}
+
+impl Planner {
+    pub(super) fn new(schema: &SchemaRef, deadline: Deadline) -> Result<Self> {
+        let own = Arc::new(planned(schema)?);
+        let seen = DFSchema::try_from(of_one_unit(own.as_arrow()));
+        let seen = seen.map_err(|error| unfit("the columns cannot be used", &error))?;
+        let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_schema(Arc::clone(&own)).build());
+        Ok(Self { own, seen, simplifier, deadline })
+    }
+
+    /// One condition: typed, with constants worked out, and simplified.
+    pub(super) fn one(&self, condition: &ast::Expr) -> Result<Expr> {
+        let Self { own, seen, simplifier, deadline } = self;
+        let options = ParserOptions { enable_ident_normalization: false, ..ParserOptions::default() };
+        let written = Written::new(condition, own, simplifier);
+        let expr = SqlToRel::new_with_options(functions(), options)
+            .sql_to_expr(condition.clone(), seen, &mut PlannerContext::new())
             .and_then(|expr| expr.transform_up(unaliased).map(|done| done.data))
             .map_err(|error| unfit("it cannot be understood", &error))?;
-        check(&expr, &own)?;
+        check(&expr, own)?;
         let expr = expr
             .transform_up(|expr| {
                 deadline.check()?;
-                divided(expr, &own)?.transform_data(|expr| written.adapt(expr))
+                divided(expr, own)?.transform_data(|expr| written.adapt(expr))
             })
             .map(|done| done.data)
-            .and_then(|expr| simplifier.coerce(expr, &own))
+            .and_then(|expr| simplifier.coerce(expr, own))
             .map_err(|error| unfit("its types do not fit", &error))?;
         if written_out(&expr) > MOST_WRITTEN_OUT {
             return Err(wrong("it nests `coalesce`, `nullif` or divisions too deep")
                 .with_hint("write `case when … then … else … end`"));
         }
-        let data_type = expr.get_type(&own).map_err(|error| unfit("its types do not fit", &error))?;
+        let data_type = expr.get_type(own).map_err(|error| unfit("its types do not fit", &error))?;
         if !matches!(data_type, DataType::Boolean | DataType::Null) {
             return Err(wrong(format!("it is of type {data_type}, and not true or false"))
                 .with_hint("compare it with something"));
@@ -159,15 +171,19 @@ pub(super) fn logical(parsed: &[ast::Expr], schema: &SchemaRef, deadline: Deadli
             .map(|done| done.data)
             .map_err(|error| unfit("it cannot be worked out", &error))?;
         check_depth(levels(&expr))?;
-        let expr = simplified(expr, &simplifier, deadline).map_err(|error| unfit("it cannot be simplified", &error))?;
-        all = Some(match all {
-            Some(before) => before.and(expr),
-            None => expr,
-        });
+        self.simplified(expr)
     }
-    let all = all.unwrap_or_else(|| lit(true));
-    let all = simplified(balanced(all), &simplifier, deadline);
-    all.map(balanced).map_err(|error| unfit("it cannot be simplified", &error))
+
+    /// Conditions that were planned, all of which rows have to meet, as one.
+    pub(super) fn joined(&self, conditions: impl IntoIterator<Item = Expr>) -> Result<Expr> {
+        let all = conditions.into_iter().reduce(Expr::and).unwrap_or_else(|| lit(true));
+        self.simplified(balanced(all)).map(balanced)
+    }
+
+    fn simplified(&self, expr: Expr) -> Result<Expr> {
+        let simple = simplified(expr, &self.simplifier, self.deadline);
+        simple.map_err(|error| unfit("it cannot be simplified", &error))
+    }
 }
 
 /// How many operations there are once functions that become `case` are written out: each repeats what it is of, so that

@@ -4,8 +4,11 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use proptest::prelude::*;
 
-use super::Deadline;
-use crate::Condition;
+use super::{Deadline, LONGEST};
+use crate::apart::SIMPLIFIED;
+use crate::plan::Planner;
+use crate::sql::parse;
+use crate::{Condition, on_a_deep_stack};
 use rowdex_base::error::{ErrorKind, Result};
 
 fn batch() -> RecordBatch {
@@ -109,6 +112,8 @@ fn what_nests_and_is_complete_is_evaluated() {
         (nested("case when id = 7 then 0 else ", "id", " end", 40) + " = 2", 1),
         (nested("- (", "id", ")", 40) + " = 1", 1),
         (nested("lower(", "text", ")", 80) + " = 'ab'", 1),
+        (nested("concat(", "text", ", '')", 80) + " = 'ab'", 1),
+        (nested("array_has([", "true", "], true)", 20) + " or array_has([0, 1], id) or array_has([1, 2], id)", 3),
         (nested("abs(", "id", ")", 80) + " = 2", 1),
         (nested("[", "id", "]", 40) + " is not null", 3),
         (nested("position('a' in ", "text", ")", 1) + " = 1", 2),
@@ -147,14 +152,50 @@ fn a_regular_expression_too_large_for_a_machine_is_an_error() {
 fn planning_ends_when_its_time_is_over() {
     let schema = batch().schema();
     for text in ["id = 1", "cast(cast(", "id in (1, 2, 3)"] {
-        let over = Deadline::within(Duration::ZERO);
-        let error = Condition::parse_until(&[text.to_owned()], &schema, over).unwrap_err();
+        let error = Condition::parse_within(&[text.to_owned()], &schema, Duration::ZERO).unwrap_err();
         assert!(
-            error.to_string().contains(&format!("in the condition `{text}`: it is not worked out within 0 s")),
+            error.to_string().contains(&format!("in the condition `{text}`: it is not worked out within 0 s of")),
             "{error}"
         );
         assert!(error.hint().is_some());
     }
+}
+
+#[test]
+fn calls_within_calls_are_simplified_a_few_times_however_deep_they_are() {
+    let schema = batch().schema();
+    let simplified = |levels: usize| {
+        let text = format!("{}text{} = 'a'", "concat(".repeat(levels), ", 'b')".repeat(levels));
+        let plan = || {
+            let deadline = Deadline::within(LONGEST);
+            let before = SIMPLIFIED.get();
+            Planner::new(&schema, deadline)?.one(&parse(&text, &schema, deadline)?)?;
+            Ok(SIMPLIFIED.get() - before)
+        };
+        on_a_deep_stack(plan).unwrap()
+    };
+    // Each time, operations are the calls, their constants, the comparison and its sides.
+    let most = |levels: usize| 8 * (2 * levels + 3);
+    for levels in [10, 20, 80] {
+        assert!(simplified(levels) <= most(levels), "{} of {} operations", simplified(levels), levels);
+    }
+}
+
+/// Other systems do not tell how long a thread was working.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_time_of_other_threads_is_none_of_planning() {
+    use super::worked;
+
+    let deadline = Deadline::within(Duration::from_millis(20));
+    let working = std::thread::spawn(|| {
+        let until = worked().unwrap() + Duration::from_millis(60);
+        while worked().unwrap() < until {}
+    });
+    working.join().unwrap();
+    assert!(!deadline.is_over());
+    while worked().unwrap() < deadline.worked.unwrap() + Duration::from_millis(21) {}
+    assert!(deadline.is_over());
 }
 
 fn word() -> impl Strategy<Value = &'static str> {
