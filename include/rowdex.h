@@ -648,15 +648,19 @@ typedef struct rowdex_id_set_options {
   uint64_t complement;
 } rowdex_id_set_options;
 
-// How rows were listed.
-typedef struct rowdex_listed_info {
-  // sizeof(rowdex_listed_info), set by the caller.
+// What is known of a set.
+typedef struct rowdex_id_set_info {
+  // sizeof(rowdex_id_set_info), set by the caller.
   size_t struct_size;
-  // How often rows were listed beyond the first time.
+  // How many rows are in the set.
+  uint64_t len;
+  // Out of how many.
+  uint64_t rows;
+  // How often rows were listed beyond the first time, if a list says which they are.
   uint64_t repeated;
   // Listed rows that are in the files and that the index does not serve.
   uint64_t unserved;
-} rowdex_listed_info;
+} rowdex_id_set_info;
 
 // Which rows a view serves. All zeros are all rows of the base. Every choice leaves rows out; only or_views adds rows,
 // to what the others leave.
@@ -731,6 +735,29 @@ typedef struct rowdex_select_report {
   // Files whose rows stay as they were chosen, in an update: nothing was read of them.
   uint64_t kept_files;
 } rowdex_select_report;
+
+// Where weights are. What is 0 or NULL has its default.
+//
+// They are those of a column of a `dataset`; or those that a list has for the rows of an `index`, as an engine worked
+// them out: a `list_file` or a `list`. A field that the chosen one has no use for is refused by name.
+typedef struct rowdex_weights_options {
+  // sizeof(rowdex_weights_options)
+  size_t struct_size;
+  // The column that has the weights: numbers that are finite and not negative.
+  const char *column;
+  // The dataset that the column is of; the column need not be among those served. It is decoded in every row group
+  // that has one of the rows, on the dataset's threads and past its cache.
+  const struct rowdex_dataset *dataset;
+  // The index whose rows are listed.
+  const struct rowdex_index *index;
+  // A table, or a folder of tables, as for the list_file of a rowdex_id_set_options. Every row that is asked for
+  // needs one weight; rows that the index does not serve are passed over.
+  const char *list_file;
+  // The same as an Arrow stream, which is moved from and released whatever happens.
+  struct ArrowArrayStream *list;
+  // The rows that are asked for. NULL: all.
+  const struct rowdex_id_set *of;
+} rowdex_weights_options;
 
 // Which rows come in which order, in epochs of which size. What is 0 or NULL has its default.
 //
@@ -1206,6 +1233,37 @@ typedef struct rowdex_prediction {
   uint64_t least_memory;
 } rowdex_prediction;
 
+// What would let a loader decode less. Of each way: what it takes, 0 if it would not save a tenth of the passes, and
+// the passes and the bytes read in every epoch after the first.
+typedef struct rowdex_advice {
+  // sizeof(rowdex_advice), set by the caller.
+  size_t struct_size;
+  // So many bytes of memory in the options of the loader.
+  uint64_t memory;
+  // Passes with that memory.
+  double memory_passes;
+  // Bytes read with that memory.
+  uint64_t memory_bytes_read;
+  // The order "blocks" with this k.
+  uint64_t blocks;
+  // Passes with that order.
+  double blocks_passes;
+  // Bytes read with that order.
+  uint64_t blocks_bytes_read;
+  // 1: writing the rows anew in a random order (`rowdex shuffle`), and then the order "sequential".
+  uint64_t rewrite;
+  // Passes over what was written so.
+  double rewrite_passes;
+  // Bytes read of what was written so.
+  uint64_t rewrite_bytes_read;
+  // One loader shared by so many ranks of a machine, with the memory of all of them.
+  uint64_t share;
+  // Passes of that loader for each of the ranks.
+  double share_passes;
+  // Bytes that that loader reads for each of the ranks.
+  uint64_t share_bytes_read;
+} rowdex_advice;
+
 // Where a loader stands.
 typedef struct rowdex_loader_info {
   // sizeof(rowdex_loader_info), set by the caller.
@@ -1249,37 +1307,6 @@ typedef struct rowdex_loader_stats {
   // Bytes of batches that were sent to ranks and not taken yet, if ranks share a reader.
   uint64_t window_bytes;
 } rowdex_loader_stats;
-
-// What would let a loader decode less. Of each way: what it takes, 0 if it would not save a tenth of the passes, and
-// the passes and the bytes read in every epoch after the first.
-typedef struct rowdex_advice {
-  // sizeof(rowdex_advice), set by the caller.
-  size_t struct_size;
-  // So many bytes of memory in the options of the loader.
-  uint64_t memory;
-  // Passes with that memory.
-  double memory_passes;
-  // Bytes read with that memory.
-  uint64_t memory_bytes_read;
-  // The order "blocks" with this k.
-  uint64_t blocks;
-  // Passes with that order.
-  double blocks_passes;
-  // Bytes read with that order.
-  uint64_t blocks_bytes_read;
-  // 1: writing the rows anew in a random order (`rowdex shuffle`), and then the order "sequential".
-  uint64_t rewrite;
-  // Passes over what was written so.
-  double rewrite_passes;
-  // Bytes read of what was written so.
-  uint64_t rewrite_bytes_read;
-  // One loader shared by so many ranks of a machine, with the memory of all of them.
-  uint64_t share;
-  // Passes of that loader for each of the ranks.
-  double share_passes;
-  // Bytes that that loader reads for each of the ranks.
-  uint64_t share_bytes_read;
-} rowdex_advice;
 
 // How announced rows are served. All zeros are the defaults.
 typedef struct rowdex_announced_options {
@@ -1411,6 +1438,15 @@ rowdex_status rowdex_index_locate(const struct rowdex_index *index,
 // data files, too.
 rowdex_status rowdex_index_verify(const struct rowdex_index *index, struct rowdex_error **error);
 
+// Builds the index at `output` from the footers of Parquet files. The path holds what it held, or the whole new index,
+// at any moment.
+//
+// Costs about one read for each file. `report` may be NULL.
+rowdex_status rowdex_index_build(const char *output,
+                                 const struct rowdex_build_options *options,
+                                 struct rowdex_build_report *report,
+                                 struct rowdex_error **error);
+
 // Notes how long the rows are in the index at `path`, a file or a URL: it holds the index as it was, or with all of
 // these lengths, at any moment. Lengths of the same names are replaced, others stay, and so does the fingerprint.
 //
@@ -1492,30 +1528,27 @@ rowdex_status rowdex_dataset_verify(const struct rowdex_dataset *dataset,
                                     struct rowdex_error **error);
 
 // What a dataset has done so far, in this process.
+//
+// `tier_fault` is why nothing more is kept in the disk tier since some time, which the caller frees by
+// rowdex_error_free: the disk is full, say, or the folder cannot be written to. NULL while all is well; rows are
+// served all the same. One of `counters` and `tier_fault` may be NULL.
 rowdex_status rowdex_dataset_counters(const struct rowdex_dataset *dataset,
                                       struct rowdex_counters *counters,
+                                      struct rowdex_error **tier_fault,
                                       struct rowdex_error **error);
 
-// Why nothing more is kept in the disk tier since some time, which the caller frees: the disk is full, say, or the
-// folder cannot be written to. NULL while all is well. Rows are served all the same.
-rowdex_status rowdex_dataset_tier_fault(const struct rowdex_dataset *dataset,
-                                        struct rowdex_error **fault,
-                                        struct rowdex_error **error);
-
-// A set of rows as it is described. `listed` may be NULL, and says how rows were listed that a list has.
+// A set of rows as it is described.
 rowdex_status rowdex_id_set_new(const struct rowdex_id_set_options *options,
-                                struct rowdex_listed_info *listed,
                                 struct rowdex_id_set **set,
                                 struct rowdex_error **error);
 
 // Ends the life of a set handle. Orders that were made with it have their own.
 void rowdex_id_set_free(struct rowdex_id_set *set);
 
-// How many rows are in the set.
-uint64_t rowdex_id_set_len(const struct rowdex_id_set *set);
-
-// Out of how many.
-uint64_t rowdex_id_set_rows(const struct rowdex_id_set *set);
+// What is known of a set.
+rowdex_status rowdex_id_set_get_info(const struct rowdex_id_set *set,
+                                     struct rowdex_id_set_info *info,
+                                     struct rowdex_error **error);
 
 // Whether a row is in the set.
 bool rowdex_id_set_contains(const struct rowdex_id_set *set, uint64_t row);
@@ -1576,39 +1609,12 @@ rowdex_status rowdex_dataset_counts(const struct rowdex_dataset *dataset,
                                     struct ArrowSchema *schema,
                                     struct rowdex_error **error);
 
-// The weights of the rows: numbers of a column that are finite and not negative. `num_weights` must be just as many as
-// there are rows.
-//
-// `of` has the rows that are asked for; NULL: all. Otherwise as rowdex_dataset_labels.
-rowdex_status rowdex_dataset_weights(const struct rowdex_dataset *dataset,
-                                     const char *column,
-                                     const struct rowdex_id_set *of,
-                                     double *weights,
-                                     size_t num_weights,
-                                     struct rowdex_error **error);
-
-// The weights that a list of rows has in one of its columns, for the rows of an index: what an engine worked out, and
-// the weights of a rowdex_order_options are. `num_weights` must be just as many as there are rows.
-//
-// `path` is a table, or a folder of tables, as for the list_file of a rowdex_id_set_options; rows that the index does
-// not serve are passed over. Every row needs one weight, which is finite and not negative. `of` has the rows that are
-// asked for; NULL: all.
-rowdex_status rowdex_index_weights(const struct rowdex_index *index,
-                                   const char *path,
-                                   const char *column,
-                                   const struct rowdex_id_set *of,
-                                   double *weights,
-                                   size_t num_weights,
-                                   struct rowdex_error **error);
-
-// As rowdex_index_weights, from an Arrow stream, which is moved from and released whatever happens.
-rowdex_status rowdex_index_weights_stream(const struct rowdex_index *index,
-                                          struct ArrowArrayStream *stream,
-                                          const char *column,
-                                          const struct rowdex_id_set *of,
-                                          double *weights,
-                                          size_t num_weights,
-                                          struct rowdex_error **error);
+// The weights of rows, as the weights of a rowdex_order_options take them. `num_weights` must be just as many as there
+// are rows.
+rowdex_status rowdex_weights(const struct rowdex_weights_options *options,
+                             double *weights,
+                             size_t num_weights,
+                             struct rowdex_error **error);
 
 // Orders as they are described.
 rowdex_status rowdex_order_new(const struct rowdex_order_options *options,
@@ -1801,13 +1807,6 @@ void rowdex_loader_close(const struct rowdex_loader *loader);
 // under way: close it first.
 void rowdex_loader_free(struct rowdex_loader *loader);
 
-// What a loader with these arguments will do, from the index alone. Takes a fraction of a second.
-rowdex_status rowdex_loader_predict(const struct rowdex_dataset *dataset,
-                                    const struct rowdex_sampler *sampler,
-                                    const struct rowdex_loader_options *options,
-                                    struct rowdex_prediction *prediction,
-                                    struct rowdex_error **error);
-
 // The columns of every batch, as an Arrow struct type that the caller releases: those of the dataset, or with views in
 // the place of strings.
 rowdex_status rowdex_loader_schema(const struct rowdex_loader *loader,
@@ -1854,6 +1853,18 @@ rowdex_status rowdex_loader_stream(struct rowdex_loader *loader,
                                    struct ArrowArrayStream *stream,
                                    struct rowdex_error **error);
 
+// What a loader with these arguments will do, and what would let it decode less, from the index alone. One of
+// `prediction` and `advice` may be NULL, and is not worked out then.
+//
+// A prediction takes a fraction of a second, advice some times as long. All of the advice is 0 where an epoch takes
+// fewer than two passes.
+rowdex_status rowdex_loader_predict(const struct rowdex_dataset *dataset,
+                                    const struct rowdex_sampler *sampler,
+                                    const struct rowdex_loader_options *options,
+                                    struct rowdex_prediction *prediction,
+                                    struct rowdex_advice *advice,
+                                    struct rowdex_error **error);
+
 // Where a loader stands.
 rowdex_status rowdex_loader_get_info(const struct rowdex_loader *loader,
                                      struct rowdex_loader_info *info,
@@ -1868,9 +1879,6 @@ rowdex_status rowdex_loader_state(const struct rowdex_loader *loader,
 // Goes on from a state. What was read ahead is dropped. The loader is unchanged on failure.
 rowdex_status rowdex_loader_resume(struct rowdex_loader *loader, const char *state, struct rowdex_error **error);
 
-// Goes on with the first batch of `epoch`. What was read ahead is dropped, unless that is what comes next anyway.
-rowdex_status rowdex_loader_set_epoch(struct rowdex_loader *loader, uint64_t epoch, struct rowdex_error **error);
-
 // Goes on with this step of an epoch. What was read ahead is dropped, unless that is what comes next anyway. After an
 // error, that error.
 rowdex_status rowdex_loader_seek(struct rowdex_loader *loader,
@@ -1878,12 +1886,13 @@ rowdex_status rowdex_loader_seek(struct rowdex_loader *loader,
                                  uint64_t step,
                                  struct rowdex_error **error);
 
-// Begins the next epoch that was not begun, or goes on with one that was resumed, and says which one that is and where
-// it begins.
+// Begins an epoch, or goes on with one that was resumed, and says which one that is and where it begins: `*epoch`, or
+// for NULL the next one that was not begun. `info` may be NULL.
 //
-// If some of the current epoch's batches were served and others not, these are dropped. The epoch's last batch is the
-// one with step + 1 == steps.
+// If some of the current epoch's batches were served and others not, these are dropped, and so is what was read ahead,
+// unless that is what comes next anyway. The epoch's last batch is the one with step + 1 == steps.
 rowdex_status rowdex_loader_begin_epoch(struct rowdex_loader *loader,
+                                        const uint64_t *epoch,
                                         struct rowdex_loader_info *info,
                                         struct rowdex_error **error);
 
@@ -1892,13 +1901,60 @@ rowdex_status rowdex_loader_get_stats(const struct rowdex_loader *loader,
                                       struct rowdex_loader_stats *stats,
                                       struct rowdex_error **error);
 
-// What would let a loader with these arguments decode less, from the index alone, by what rowdex_loader_predict goes
-// by. All is 0 where an epoch takes fewer than two passes. Takes some times as long as a prediction.
-rowdex_status rowdex_loader_advise(const struct rowdex_dataset *dataset,
-                                   const struct rowdex_sampler *sampler,
-                                   const struct rowdex_loader_options *options,
-                                   struct rowdex_advice *advice,
-                                   struct rowdex_error **error);
+// Why row groups could not be read so far, whose rows others stand in for: errors for rowdex_error_at, with
+// `lost_group` in what they say, which the caller frees by rowdex_error_free. NULL if there are none, as always unless
+// faults are to be substituted.
+rowdex_status rowdex_loader_lost_groups(const struct rowdex_loader *loader,
+                                        struct rowdex_error **lost,
+                                        struct rowdex_error **error);
+
+// Where a loader stands.
+rowdex_status rowdex_loader_get_info(const struct rowdex_loader *loader,
+                                     struct rowdex_loader_info *info,
+                                     struct rowdex_error **error);
+
+// Where the run stands after the last step of which all batches were handed out, as text of one line with a NUL.
+rowdex_status rowdex_loader_state(const struct rowdex_loader *loader,
+                                  char *buffer,
+                                  size_t capacity,
+                                  struct rowdex_error **error);
+
+// Goes on from a state. What was read ahead is dropped. The loader is unchanged on failure.
+rowdex_status rowdex_loader_resume(struct rowdex_loader *loader, const char *state, struct rowdex_error **error);
+
+// Goes on with this step of an epoch. What was read ahead is dropped, unless that is what comes next anyway. After an
+// error, that error.
+rowdex_status rowdex_loader_seek(struct rowdex_loader *loader,
+                                 uint64_t epoch,
+                                 uint64_t step,
+                                 struct rowdex_error **error);
+
+// Begins an epoch, or goes on with one that was resumed, and says which one that is and where it begins: `*epoch`, or
+// for NULL the next one that was not begun. `info` may be NULL.
+//
+// If some of the current epoch's batches were served and others not, these are dropped, and so is what was read ahead,
+// unless that is what comes next anyway. The epoch's last batch is the one with step + 1 == steps.
+rowdex_status rowdex_loader_begin_epoch(struct rowdex_loader *loader,
+                                        const uint64_t *epoch,
+                                        struct rowdex_loader_info *info,
+                                        struct rowdex_error **error);
+
+// What a loader with these arguments will do, and what would let it decode less, from the index alone. One of
+// `prediction` and `advice` may be NULL, and is not worked out then.
+//
+// A prediction takes a fraction of a second, advice some times as long. All of the advice is 0 where an epoch takes
+// fewer than two passes.
+rowdex_status rowdex_loader_predict(const struct rowdex_dataset *dataset,
+                                    const struct rowdex_sampler *sampler,
+                                    const struct rowdex_loader_options *options,
+                                    struct rowdex_prediction *prediction,
+                                    struct rowdex_advice *advice,
+                                    struct rowdex_error **error);
+
+// What a loader did since it was started, resumed or set to another epoch.
+rowdex_status rowdex_loader_get_stats(const struct rowdex_loader *loader,
+                                      struct rowdex_loader_stats *stats,
+                                      struct rowdex_error **error);
 
 // Why row groups could not be read so far, whose rows others stand in for: errors for rowdex_error_at, with
 // `lost_group` in what they say, which the caller frees by rowdex_error_free. NULL if there are none, as always unless

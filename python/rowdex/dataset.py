@@ -35,6 +35,7 @@ from .native.library import (
     text_bytes,
     texts,
     waiting,
+    weights,
 )
 from .progress import Progress, told
 from .row_ids import row_ids
@@ -288,7 +289,7 @@ class Dataset:
 
     def _counted(self) -> native.Counters:
         counters = native.Counters()
-        call(library.dataset_counters, self._pointer, ctypes.byref(counters))
+        call(library.dataset_counters, self._pointer, ctypes.byref(counters), None)
         return counters
 
     @property
@@ -302,7 +303,7 @@ class Dataset:
         """Why nothing more is kept in the disk tier since some time: the disk is full, say. ``None`` while all is well;
         rows are served all the same.
         """
-        fault = Handle(library.error_free, library.dataset_tier_fault, self._pointer)
+        fault = Handle(library.error_free, library.dataset_counters, self._pointer, None)
         return exception_of(fault) if fault else None
 
     def select(self, columns: Sequence[str]) -> Dataset:
@@ -465,13 +466,8 @@ class Dataset:
             ArgumentError: for a row without a value, or one that is negative, infinite or not a number.
         """
         kept, name = optional_set(of), text_bytes(column, "column name")
-        rows = len(self) if of is None else len(of)
-        found = array.array("d", bytes(8 * rows))
-        pointer = self._pointer
-        waiting(
-            self._remote, lambda: call(library.dataset_weights, pointer, name, kept, found.buffer_info()[0], rows)
-        )
-        return found
+        pointer, rows = self._pointer, len(self) if of is None else len(of)
+        return waiting(self._remote, lambda: weights(rows, column=name, dataset=pointer, of=kept))
 
     def _row_ids(self, rows: Any) -> array.array[int]:
         return row_ids(rows, len(self))

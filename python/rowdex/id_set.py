@@ -13,7 +13,19 @@ from . import native
 from .dataset import Dataset
 from .index import Index, Path
 from .native.capsule import stream_of
-from .native.library import Handle, PerProcess, RowSet, call, library, optional_set, path_bytes, text_bytes, waiting
+from .native.library import (
+    Handle,
+    PerProcess,
+    RowSet,
+    addresses,
+    call,
+    library,
+    optional_set,
+    path_bytes,
+    set_info,
+    text_bytes,
+    waiting,
+)
 from .native.numbers import Numbers
 
 Side = Literal["train", "validation"]
@@ -171,7 +183,7 @@ class IdSet(RowSet):
     @property
     def rows(self) -> int:
         """Out of how many rows."""
-        return int(library.id_set_rows(self._pointer))
+        return int(set_info(self._pointer).rows)
 
     def __contains__(self, row: object) -> bool:
         number = operator.index(row)  # type: ignore[arg-type]
@@ -234,18 +246,17 @@ def _set_again(*recipe: Any) -> IdSet:
     return made
 
 
-def new_set(listed: Any = None, **fields: Any) -> Handle:
-    """A ``rowdex_id_set`` as the fields of its options describe it; ``listed`` is told of a list."""
+def new_set(**fields: Any) -> Handle:
+    """A ``rowdex_id_set`` as the fields of its options describe it."""
     # The handles are in ``fields`` until the set is made.
-    given = {name: value.address if isinstance(value, Handle) else value for name, value in fields.items()}
-    options = native.IdSetOptions(**given)
-    return Handle(library.id_set_free, library.id_set_new, ctypes.byref(options), listed)
+    options = native.IdSetOptions(**addresses(fields))
+    return Handle(library.id_set_free, library.id_set_new, ctypes.byref(options))
 
 
 def listed(index: Handle | None, stream: Any) -> tuple[Handle, tuple[int, int]]:
     """The rows that an Arrow stream lists, how often any of them came again, and how many are not served."""
-    info = native.ListedInfo()
     owner, struct = stream_of(stream)
-    found = new_set(ctypes.byref(info), index=index, list=ctypes.pointer(struct))
+    found = new_set(index=index, list=ctypes.pointer(struct))
     del owner
+    info = set_info(found)
     return found, (info.repeated, info.unserved)

@@ -30,6 +30,7 @@ from .native.library import (
     text_bytes,
     texts,
     waiting,
+    weights,
 )
 from .progress import Progress, told
 from .schema import Schema
@@ -204,15 +205,13 @@ class Index:
         Raises:
             ArgumentError: for a row without a weight, or with two; OutOfRangeError: for a row that is not there.
         """
-        kept = optional_set(of)
-        found = array.array("d", bytes(8 * (len(self) if of is None else len(of))))
-        rest = (text_bytes(column, "column name"), kept, *found.buffer_info())
-        if hasattr(rows, "__arrow_c_stream__"):
-            owner, stream = stream_of(rows)
-            call(library.index_weights_stream, self._handle.get(), stream, *rest)
-            del owner
-        else:
-            call(library.index_weights, self._handle.get(), path_bytes(rows), *rest)
+        asked = {"column": text_bytes(column, "column name"), "index": self._handle.get(), "of": optional_set(of)}
+        total = len(self) if of is None else len(of)
+        if not hasattr(rows, "__arrow_c_stream__"):
+            return weights(total, list_file=path_bytes(rows), **asked)
+        owner, stream = stream_of(rows)
+        found = weights(total, list=ctypes.pointer(stream), **asked)
+        del owner
         return found
 
     def note_lengths(

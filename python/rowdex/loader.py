@@ -276,7 +276,7 @@ class Loader:
         loader = waiting(
             self.dataset._remote, lambda: Handle(library.loader_free, library.loader_new, *given)
         )
-        call(library.loader_set_epoch, loader, sampler.epoch)
+        call(library.loader_begin_epoch, loader, ctypes.byref(ctypes.c_uint64(sampler.epoch)), None)
         return loader
 
     def _info(self) -> native.LoaderInfo:
@@ -320,7 +320,7 @@ class Loader:
             type(self).__name__, self._made_in, any(self._sampler._assumed), self._told_epoch or self._iterations > 0
         )
         loader, begun = self._loader.get(), native.LoaderInfo()
-        call(library.loader_begin_epoch, loader, ctypes.byref(begun))
+        call(library.loader_begin_epoch, loader, None, ctypes.byref(begun))
         self._loaded_epoch = None
         self._begun = (int(begun.epoch), int(begun.step))
         self._iterations += 1
@@ -388,7 +388,7 @@ class Loader:
         if self._loaded_epoch is not None:
             refuse_earlier(epoch, self._loaded_epoch)
         self._begun = None
-        call(library.loader_set_epoch, self._loader.get(), epoch)
+        call(library.loader_begin_epoch, self._loader.get(), ctypes.byref(ctypes.c_uint64(epoch)), None)
 
     def state_dict(self) -> dict[str, str]:
         """Where the run stands: after the last batch that was handed out. It is the same on all ranks after the same
@@ -489,7 +489,7 @@ class Loader:
         call(library.loader_resume, own, state_text(self.state_dict()))
         stream = native.ArrowArrayStream()
         call(library.loader_stream, own, ctypes.byref(stream))
-        call(library.loader_set_epoch, loader, epoch + 1)
+        call(library.loader_begin_epoch, loader, ctypes.byref(ctypes.c_uint64(epoch + 1)), None)
         return _capsule.capsule(stream, b"arrow_array_stream")
 
 

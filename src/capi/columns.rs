@@ -1,4 +1,4 @@
-//! One column of all rows, for orders by weight and by class.
+//! The classes that a column puts rows in.
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -10,22 +10,18 @@ use arrow::array::{
 };
 use arrow::error::ArrowError;
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
-use arrow::ffi_stream::FFI_ArrowArrayStream;
 
-use super::arrow::{export_array, export_batch, stream_of};
+use super::arrow::{export_array, export_batch};
 use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, out_param, require};
 use super::id_set::rowdex_id_set;
-use super::index::rowdex_index;
 use crate::dataset::{Class, Column};
-use ::rowdex_index::Index;
-use ::rowdex_order::IdSet;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// # Safety
 /// The pointers are as the header says.
-unsafe fn column_of<'a>(
+pub(super) unsafe fn column_of<'a>(
     dataset: Option<&'a rowdex_dataset>,
     column: *const c_char,
     of: Option<&'a rowdex_id_set>,
@@ -134,102 +130,4 @@ fn values(classes: &[Option<Class>]) -> ArrayRef {
 
 fn defect(error: ArrowError) -> Error {
     Error::new(ErrorKind::Internal, error.to_string())
-}
-
-/// The weights of the rows: numbers of a column that are finite and not negative. `num_weights` must be just as many as
-/// there are rows.
-///
-/// `of` has the rows that are asked for; NULL: all. Otherwise as rowdex_dataset_labels.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_dataset_weights(
-    dataset: Option<&rowdex_dataset>,
-    column: *const c_char,
-    of: Option<&rowdex_id_set>,
-    weights: *mut f64,
-    num_weights: usize,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let rows = of.map_or(require(dataset, "dataset")?.map().len(), |of| of.0.len());
-        // SAFETY: the conventions of the header.
-        let out = unsafe { handle::buffer(weights, num_weights, "weights") }?;
-        if rows != num_weights as u64 {
-            return Err(handle::invalid(format!("room for {num_weights} weights, and there are {rows} rows")));
-        }
-        // SAFETY: as above.
-        let weights = unsafe { column_of(dataset, column, of) }?.weights()?;
-        if weights.len() != out.len() {
-            return Err(handle::invalid(format!("{} weights for {rows} rows", weights.len())));
-        }
-        out.write_copy_of_slice(&weights);
-        Ok(())
-    })
-}
-
-/// The weights that a list of rows has in one of its columns, for the rows of an index: what an engine worked out, and
-/// the weights of a rowdex_order_options are. `num_weights` must be just as many as there are rows.
-///
-/// `path` is a table, or a folder of tables, as for the list_file of a rowdex_id_set_options; rows that the index does
-/// not serve are passed over. Every row needs one weight, which is finite and not negative. `of` has the rows that are
-/// asked for; NULL: all.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_index_weights(
-    index: Option<&rowdex_index>,
-    path: *const c_char,
-    column: *const c_char,
-    of: Option<&rowdex_id_set>,
-    weights: *mut f64,
-    num_weights: usize,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        // SAFETY: the conventions of the header.
-        let path = unsafe { handle::path(path, "path") }?;
-        // SAFETY: as above.
-        let column = unsafe { handle::text(column, "column") }?;
-        // SAFETY: as above.
-        let out = unsafe { handle::buffer(weights, num_weights, "weights") }?;
-        fill(index, of, out, |index, of| index.read_weights(path, column, of))
-    })
-}
-
-/// As rowdex_index_weights, from an Arrow stream, which is moved from and released whatever happens.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_index_weights_stream(
-    index: Option<&rowdex_index>,
-    stream: *mut FFI_ArrowArrayStream,
-    column: *const c_char,
-    of: Option<&rowdex_id_set>,
-    weights: *mut f64,
-    num_weights: usize,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        // SAFETY: the conventions of the header.
-        let reader = unsafe { stream_of(stream) }?;
-        // SAFETY: as above.
-        let column = unsafe { handle::text(column, "column") }?;
-        // SAFETY: as above.
-        let out = unsafe { handle::buffer(weights, num_weights, "weights") }?;
-        fill(index, of, out, |index, of| index.read_weights_of(reader, column, of))
-    })
-}
-
-fn fill(
-    index: Option<&rowdex_index>,
-    of: Option<&rowdex_id_set>,
-    out: &mut [MaybeUninit<f64>],
-    read: impl FnOnce(&Index, Option<&IdSet>) -> Result<Vec<f64>>,
-) -> Result<()> {
-    let index = &require(index, "index")?.0;
-    let rows = of.map_or(index.len(), |of| of.0.len());
-    if rows != out.len() as u64 {
-        return Err(handle::invalid(format!("room for {} weights, and there are {rows} rows", out.len())));
-    }
-    let weights = read(index, of.map(|of| &*of.0))?;
-    if weights.len() != out.len() {
-        return Err(handle::invalid(format!("{} weights for {rows} rows", weights.len())));
-    }
-    out.write_copy_of_slice(&weights);
-    Ok(())
 }

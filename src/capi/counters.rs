@@ -5,7 +5,8 @@ use std::ptr;
 
 use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Versioned, out_param, require};
+use super::handle::{self, Versioned, require};
+use crate::dataset::Dataset;
 use rowdex_base::cache::Counters;
 
 /// What a dataset has done so far, in this process, with its cache and with its disk tier.
@@ -54,57 +55,58 @@ pub struct rowdex_counters {
 unsafe impl Versioned for rowdex_counters {}
 
 /// What a dataset has done so far, in this process.
+///
+/// `tier_fault` is why nothing more is kept in the disk tier since some time, which the caller frees by
+/// rowdex_error_free: the disk is full, say, or the folder cannot be written to. NULL while all is well; rows are
+/// served all the same. One of `counters` and `tier_fault` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_dataset_counters(
     dataset: Option<&rowdex_dataset>,
     counters: *mut rowdex_counters,
+    tier_fault: Option<&mut MaybeUninit<*mut rowdex_error>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
         let dataset = require(dataset, "dataset")?.one()?;
         // SAFETY: the conventions of the header.
-        let out = unsafe { handle::struct_out(counters, "counters") }?;
-        let told = dataset.counters();
-        let Counters { hits, misses, decodes, bytes_decoded, bytes_read, evictions, held_bytes, .. } = told;
-        let Counters { requests, bytes_fetched, .. } = told;
-        let (struct_size, tier) = (0, dataset.tier_counters());
-        out.write(rowdex_counters {
-            struct_size,
-            hits,
-            misses,
-            decodes,
-            bytes_decoded,
-            bytes_read,
-            evictions,
-            held_bytes,
-            requests,
-            bytes_fetched,
-            tier_hits: tier.hits,
-            tier_misses: tier.misses,
-            tier_writes: tier.writes,
-            tier_bytes_written: tier.bytes_written,
-            tier_evictions: tier.evictions,
-            tier_bytes_evicted: tier.bytes_evicted,
-            tier_discards: tier.discards,
-            tier_timeouts: tier.timeouts,
-        });
+        let counters = unsafe { handle::optional_struct_out(counters, "counters") }?;
+        if counters.is_none() && tier_fault.is_none() {
+            return Err(handle::null("counters"));
+        }
+        if let Some(out) = counters {
+            out.write(told(dataset));
+        }
+        if let Some(out) = tier_fault {
+            let fault = dataset.tier_fault();
+            out.write(fault.map_or(ptr::null_mut(), |error| handle::handle(rowdex_error::new(&error))));
+        }
         Ok(())
     })
 }
 
-/// Why nothing more is kept in the disk tier since some time, which the caller frees: the disk is full, say, or the
-/// folder cannot be written to. NULL while all is well. Rows are served all the same.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_dataset_tier_fault(
-    dataset: Option<&rowdex_dataset>,
-    fault: Option<&mut MaybeUninit<*mut rowdex_error>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let dataset = require(dataset, "dataset")?.one()?;
-        let out = out_param(fault, "fault")?;
-        let told = dataset.tier_fault();
-        out.write(told.map_or(ptr::null_mut(), |error| handle::handle(rowdex_error::new(&error))));
-        Ok(())
-    })
+fn told(dataset: &Dataset) -> rowdex_counters {
+    let told = dataset.counters();
+    let Counters { hits, misses, decodes, bytes_decoded, bytes_read, evictions, held_bytes, .. } = told;
+    let Counters { requests, bytes_fetched, .. } = told;
+    let tier = dataset.tier_counters();
+    rowdex_counters {
+        struct_size: 0,
+        hits,
+        misses,
+        decodes,
+        bytes_decoded,
+        bytes_read,
+        evictions,
+        held_bytes,
+        requests,
+        bytes_fetched,
+        tier_hits: tier.hits,
+        tier_misses: tier.misses,
+        tier_writes: tier.writes,
+        tier_bytes_written: tier.bytes_written,
+        tier_evictions: tier.evictions,
+        tier_bytes_evicted: tier.bytes_evicted,
+        tier_discards: tier.discards,
+        tier_timeouts: tier.timeouts,
+    }
 }

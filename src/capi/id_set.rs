@@ -21,7 +21,14 @@ use rowdex_base::error::{Error, ErrorKind};
 
 /// A set of row ids, out of a number of rows. At most 1.0625 bits for each of the rows. Concurrent use is fine.
 #[derive(Debug)]
-pub struct rowdex_id_set(pub(super) Arc<IdSet>);
+pub struct rowdex_id_set(pub(super) Arc<IdSet>, Listed);
+
+/// How rows were listed: how often any were listed again, and how many were listed that are not served.
+#[derive(Debug, Clone, Copy, Default)]
+struct Listed {
+    repeated: u64,
+    unserved: u64,
+}
 
 /// Row ids from start up to end, which is not one of them.
 #[repr(C)]
@@ -98,26 +105,10 @@ pub struct rowdex_id_set_options {
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
 unsafe impl Versioned for rowdex_id_set_options {}
 
-/// How rows were listed.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_listed_info {
-    /// sizeof(rowdex_listed_info), set by the caller.
-    pub struct_size: usize,
-    /// How often rows were listed beyond the first time.
-    pub repeated: u64,
-    /// Listed rows that are in the files and that the index does not serve.
-    pub unserved: u64,
-}
-
-// SAFETY: repr(C) and integers of 8 bytes only.
-unsafe impl Versioned for rowdex_listed_info {}
-
-/// A set of rows as it is described. `listed` may be NULL, and says how rows were listed that a list has.
+/// A set of rows as it is described.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_id_set_new(
     options: *const rowdex_id_set_options,
-    listed: *mut rowdex_listed_info,
     set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
@@ -129,31 +120,26 @@ pub unsafe extern "C" fn rowdex_id_set_new(
         let list = (!options.list.is_null()).then(|| unsafe { stream_of(options.list) }).transpose()?;
         let out = out_param(set, "set")?;
         // SAFETY: as above.
-        let listed = unsafe { handle::optional_struct_out(listed, "listed") }?;
-        // SAFETY: as above.
-        let (rows, repeated, unserved) = unsafe { chosen(&options, list) }?;
+        let (rows, listed) = unsafe { chosen(&options, list) }?;
         // SAFETY: as above.
         let rows = match unsafe { options.or_set.as_ref() } {
             Some(more) => Cow::Owned(rows.union(&more.0)?),
             None => rows,
         };
         let rows = if options.complement == 0 { rows.into_owned() } else { rows.complement()? };
-        if let Some(listed) = listed {
-            listed.write(rowdex_listed_info { struct_size: 0, repeated, unserved });
-        }
-        out.write(handle::handle(rowdex_id_set(Arc::new(rows))));
+        out.write(handle::handle(rowdex_id_set(Arc::new(rows), listed)));
         Ok(())
     })
 }
 
-/// Rows, how often any were listed again, and how many were listed that are not served.
-type Chosen<'a> = (Cow<'a, IdSet>, u64, u64);
-
-/// The rows that one of the choices has, of those that are asked for.
+/// The rows that one of the choices has, of those that are asked for, and how they were listed.
 ///
 /// # Safety
 /// What the struct points to is valid, as the header says.
-unsafe fn chosen<'a>(options: &rowdex_id_set_options, list: Option<ArrowArrayStreamReader>) -> Result<Chosen<'a>> {
+unsafe fn chosen<'a>(
+    options: &rowdex_id_set_options,
+    list: Option<ArrowArrayStreamReader>,
+) -> Result<(Cow<'a, IdSet>, Listed)> {
     // SAFETY: the caller's promise.
     let (index, dataset) = unsafe { (options.index.as_ref(), options.dataset.as_ref()) };
     // SAFETY: as above.
@@ -186,14 +172,14 @@ unsafe fn chosen<'a>(options: &rowdex_id_set_options, list: Option<ArrowArrayStr
     let split = || Split::new(options.split_fraction, options.split_seed);
     let rows = match (filter, side, column) {
         // These read nothing of the rows that are not asked for.
-        (Some(condition), ..) => return Ok((Cow::Owned(filtered(of_dataset()?, condition, of)?), 0, 0)),
+        (Some(condition), ..) => return Ok((Cow::Owned(filtered(of_dataset()?, condition, of)?), Listed::default())),
         (_, Some(side), Some(column)) => {
             let column = of_dataset()?.column(column);
             let column = match of {
                 Some(of) => column.of(&of.0),
                 None => column,
             };
-            return Ok((Cow::Owned(column.split(&split()?, side.parse()?)?), 0, 0));
+            return Ok((Cow::Owned(column.split(&split()?, side.parse()?)?), Listed::default()));
         }
         (_, Some(side), None) => split()?.rows(side.parse()?, options.rows)?,
         _ if some_ids => IdSet::from_ids(options.rows, ids.iter().copied())?,
@@ -202,11 +188,11 @@ unsafe fn chosen<'a>(options: &rowdex_id_set_options, list: Option<ArrowArrayStr
             (Some(path), ..) => return of_list(of_index()?.read_rows(path)?, of),
             (_, Some(list), ..) => return of_list(of_index()?.read_rows_of(list)?, of),
             (.., Some(view), _) => of_index()?.rows_of(&view.0)?,
-            (.., Some(set)) => return Ok((only(Cow::Borrowed(&set.0), of)?, 0, 0)),
+            (.., Some(set)) => return Ok((only(Cow::Borrowed(&set.0), of)?, Listed::default())),
             (None, None, None, None) => return Err(handle::null("set")),
         },
     };
-    Ok((only(Cow::Owned(rows), of)?, 0, 0))
+    Ok((only(Cow::Owned(rows), of)?, Listed::default()))
 }
 
 /// Refuses what would change nothing of the rows that are asked for.
@@ -224,8 +210,9 @@ fn refuse_needless(options: &rowdex_id_set_options) -> Result<()> {
     handle::refuse_unused(fields, "the rows that are asked for")
 }
 
-fn of_list<'a>(listed: ListedRows, of: Option<&rowdex_id_set>) -> Result<Chosen<'a>> {
-    Ok((only(Cow::Owned(listed.rows), of)?, listed.repeated, listed.unserved))
+fn of_list<'a>(list: ListedRows, of: Option<&rowdex_id_set>) -> Result<(Cow<'a, IdSet>, Listed)> {
+    let ListedRows { rows, repeated, unserved, .. } = list;
+    Ok((only(Cow::Owned(rows), of)?, Listed { repeated, unserved }))
 }
 
 fn only<'a>(rows: Cow<'a, IdSet>, of: Option<&rowdex_id_set>) -> Result<Cow<'a, IdSet>> {
@@ -262,16 +249,45 @@ pub extern "C" fn rowdex_id_set_free(set: Option<Box<rowdex_id_set>>) {
     handle::free(set);
 }
 
-/// How many rows are in the set.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_id_set_len(set: Option<&rowdex_id_set>) -> u64 {
-    set.map_or(0, |set| set.0.len())
+/// What is known of a set.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_id_set_info {
+    /// sizeof(rowdex_id_set_info), set by the caller.
+    pub struct_size: usize,
+    /// How many rows are in the set.
+    pub len: u64,
+    /// Out of how many.
+    pub rows: u64,
+    /// How often rows were listed beyond the first time, if a list says which they are.
+    pub repeated: u64,
+    /// Listed rows that are in the files and that the index does not serve.
+    pub unserved: u64,
 }
 
-/// Out of how many.
+// SAFETY: repr(C) and integers of 8 bytes only.
+unsafe impl Versioned for rowdex_id_set_info {}
+
+/// What is known of a set.
 #[unsafe(no_mangle)]
-pub extern "C" fn rowdex_id_set_rows(set: Option<&rowdex_id_set>) -> u64 {
-    set.map_or(0, |set| set.0.rows())
+pub unsafe extern "C" fn rowdex_id_set_get_info(
+    set: Option<&rowdex_id_set>,
+    info: *mut rowdex_id_set_info,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let rowdex_id_set(rows, Listed { repeated, unserved }) = require(set, "set")?;
+        // SAFETY: the conventions of the header.
+        let out = unsafe { handle::struct_out(info, "info") }?;
+        out.write(rowdex_id_set_info {
+            struct_size: 0,
+            len: rows.len(),
+            rows: rows.rows(),
+            repeated: *repeated,
+            unserved: *unserved,
+        });
+        Ok(())
+    })
 }
 
 /// Whether a row is in the set.

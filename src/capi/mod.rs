@@ -11,7 +11,6 @@
 #![allow(non_camel_case_types, reason = "types are named as they are in C")]
 #![allow(unreachable_pub, reason = "what C sees must be `pub` for cbindgen")]
 
-mod advice;
 mod announced;
 mod arrow;
 mod batch;
@@ -21,7 +20,6 @@ mod counters;
 mod dataset;
 mod digest;
 mod error;
-mod faults;
 mod fork;
 mod handle;
 mod id_set;
@@ -32,10 +30,10 @@ mod loader;
 mod option;
 mod orders;
 mod packs;
+mod progress;
 mod sampler;
 mod select;
 mod sequences;
-mod served;
 mod shuffle;
 mod stop;
 mod store;
@@ -43,4 +41,5 @@ mod store;
 mod tests;
 mod tier;
 mod version;
+mod weights;
 mod worker;

@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, require};
-use super::index::{Progress, rowdex_progress};
 use super::option::{Count, bytes, count};
 use super::orders::rowdex_order;
+use super::progress::{Progress, rowdex_progress};
 use crate::rewrite::{Phase, Rewrite, RewriteProgress, RewriteReport, RewriteTask, SkippedGroup};
 use rowdex_base::error::Result;
 

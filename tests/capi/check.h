@@ -204,8 +204,24 @@ static inline rowdex_sampler_info order_info(const rowdex_order *orders) {
 static inline rowdex_id_set *set_of(rowdex_id_set_options options) {
   options.struct_size = sizeof options;
   rowdex_id_set *set = NULL;
-  OK(rowdex_id_set_new(&options, NULL, &set, &error));
+  OK(rowdex_id_set_new(&options, &set, &error));
   return set;
+}
+
+/* What is known of a set. */
+static inline rowdex_id_set_info set_info(const rowdex_id_set *set) {
+  rowdex_id_set_info info;
+  memset(&info, 0, sizeof info);
+  info.struct_size = sizeof info;
+  OK(rowdex_id_set_get_info(set, &info, &error));
+  return info;
+}
+
+/* Weights, as their options say where they are. */
+static inline rowdex_status weights_of(rowdex_weights_options options, double *weights, size_t num_weights,
+                                       rowdex_error **error) {
+  options.struct_size = sizeof options;
+  return rowdex_weights(&options, weights, num_weights, error);
 }
 
 /* The codes of labels. */

@@ -135,7 +135,7 @@ static void unknown_words_are_refused_with_the_known_ones(const char *folder) {
   rowdex_order_free(orders);
   rowdex_id_set *set = NULL;
   rowdex_id_set_options split = {.struct_size = sizeof split, .rows = 5, .split_side = "test", .split_fraction = 0.5};
-  FAILS(rowdex_id_set_new(&split, NULL, &set, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "train or validation");
+  FAILS(rowdex_id_set_new(&split, &set, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "train or validation");
   CHECK(set == NULL);
 
   rowdex_dataset *dataset = NULL;
@@ -233,7 +233,7 @@ static void a_bad_file_is_named(const char *folder) {
   OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
   rowdex_batch *batch = NULL;
   FAILS(rowdex_loader_next(loader, &batch, &error), ROWDEX_STATUS_STALE, "bad.parquet");
-  OK(rowdex_loader_set_epoch(loader, 3, &error));
+  OK(rowdex_loader_begin_epoch(loader, &(uint64_t){3}, NULL, &error));
   FAILS(rowdex_loader_next(loader, &batch, &error), ROWDEX_STATUS_STALE, "bad.parquet");
   FAILS(rowdex_loader_peek(loader, 0, 0, 1, &batch, &error), ROWDEX_STATUS_STALE, "bad.parquet");
   FAILS(rowdex_loader_seek(loader, 0, 1, &error), ROWDEX_STATUS_STALE, "bad.parquet");

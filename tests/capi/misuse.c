@@ -22,7 +22,7 @@ static void questions_without_a_status_take_null(void) {
   CHECK(rowdex_index_len(NULL) == 0);
   CHECK(rowdex_dataset_len(NULL) == 0);
   CHECK(rowdex_error_at(NULL, 0) == NULL && rowdex_error_at(NULL, SIZE_MAX) == NULL);
-  CHECK(rowdex_id_set_len(NULL) == 0 && rowdex_id_set_rows(NULL) == 0 && !rowdex_id_set_contains(NULL, 0));
+  CHECK(!rowdex_id_set_contains(NULL, 0));
 }
 
 #define IS_NULL(call, name) FAILS(call, ROWDEX_STATUS_INVALID_ARGUMENT, "`" name "` is NULL")
@@ -35,12 +35,12 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   struct ArrowArray labels;
   const uint64_t ids[] = {5};
   OK(rowdex_id_set_new(&(rowdex_id_set_options){.struct_size = sizeof(rowdex_id_set_options), .rows = DEMO_ROWS,
-                                                .ids = ids}, NULL, &set, &error));
+                                                .ids = ids}, &set, &error));
   size_t size;
 
 #define SET(...)                                                                                          \
   rowdex_id_set_new(&(rowdex_id_set_options){.struct_size = sizeof(rowdex_id_set_options), __VA_ARGS__}, \
-                    NULL, &no_set, &error)
+                    &no_set, &error)
   IS_NULL(SET(.rows = 5, .num_ids = 1), "ids");
   IS_NULL(SET(.rows = 5, .num_ranges = 1), "ranges");
   IS_NULL(SET(.list_file = "x"), "index");
@@ -63,9 +63,11 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   FAILS(SET(.rows = 5, .dataset = dataset, .split_side = "train"), ROWDEX_STATUS_INVALID_ARGUMENT, "`dataset`");
   FAILS(SET(.set = set, .split_fraction = 0.5), ROWDEX_STATUS_INVALID_ARGUMENT, "`split_fraction`");
   FAILS(SET(.set = set, .split_seed = 5), ROWDEX_STATUS_INVALID_ARGUMENT, "`split_seed`");
-  FAILS(rowdex_id_set_new(NULL, NULL, &no_set, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
-  IS_NULL(rowdex_id_set_new(NULL, NULL, NULL, &error), "set");
+  FAILS(rowdex_id_set_new(NULL, &no_set, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
+  IS_NULL(rowdex_id_set_new(NULL, NULL, &error), "set");
 #undef SET
+  IS_NULL(rowdex_id_set_get_info(NULL, NULL, &error), "set");
+  IS_NULL(rowdex_id_set_get_info(set, NULL, &error), "info");
   IS_NULL(rowdex_id_set_fill(NULL, 0, NULL, 0, &size, &error), "set");
   IS_NULL(rowdex_id_set_fill(set, 0, NULL, 1, &size, &error), "ids");
   IS_NULL(rowdex_id_set_fill(set, 0, NULL, 0, NULL, &error), "filled");
@@ -76,9 +78,17 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   IS_NULL(rowdex_dataset_counts(NULL, "id", NULL, &labels, NULL, &error), "dataset");
   IS_NULL(rowdex_dataset_counts(dataset, NULL, NULL, &labels, NULL, &error), "column");
   IS_NULL(rowdex_dataset_counts(dataset, "id", NULL, NULL, NULL, &error), "counts");
-  IS_NULL(rowdex_dataset_weights(NULL, "id", NULL, NULL, 0, &error), "dataset");
-  IS_NULL(rowdex_dataset_weights(dataset, NULL, set, NULL, 0, &error), "column");
-  IS_NULL(rowdex_dataset_weights(dataset, "id", NULL, NULL, DEMO_ROWS, &error), "weights");
+  static double weights[DEMO_ROWS];
+#define WEIGHTS(...) \
+  weights_of((rowdex_weights_options){.column = "id", __VA_ARGS__}, weights, DEMO_ROWS, &error)
+  IS_NULL(rowdex_weights(NULL, weights, 1, &error), "column");
+  IS_NULL(weights_of((rowdex_weights_options){.dataset = dataset, .column = "id"}, NULL, DEMO_ROWS, &error), "weights");
+  IS_NULL(weights_of((rowdex_weights_options){.dataset = dataset}, weights, DEMO_ROWS, &error), "column");
+  IS_NULL(WEIGHTS(.list_file = "x"), "index");
+  FAILS(WEIGHTS(.of = set), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
+  FAILS(WEIGHTS(.dataset = dataset, .list_file = "x"), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
+  FAILS(WEIGHTS(.dataset = dataset, .index = index), ROWDEX_STATUS_INVALID_ARGUMENT, "`index`");
+#undef WEIGHTS
 
   rowdex_order_options order = {.struct_size = sizeof order, .index = index};
   IS_NULL(rowdex_order_new(NULL, &no_orders, &error), "options");
@@ -213,8 +223,8 @@ static void null_is_named(const char *folder) {
   IS_NULL(take_into(dataset, NULL, 0, NULL, 1, &error), "columns");
   rowdex_column_buffer column = {.column = 0, .values = NULL, .values_bytes = 8};
   IS_NULL(take_into(dataset, &number, 1, &column, 1, &error), "values");
-  IS_NULL(rowdex_dataset_counters(NULL, NULL, &error), "dataset");
-  IS_NULL(rowdex_dataset_counters(dataset, NULL, &error), "counters");
+  IS_NULL(rowdex_dataset_counters(NULL, NULL, NULL, &error), "dataset");
+  IS_NULL(rowdex_dataset_counters(dataset, NULL, NULL, &error), "counters");
   rowdex_error *problems = NULL;
   IS_NULL(rowdex_dataset_verify(NULL, "off", NULL, NULL, NULL, &problems, &error), "dataset");
   IS_NULL(rowdex_dataset_verify(dataset, NULL, NULL, NULL, NULL, &problems, &error), "level");
@@ -240,22 +250,20 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_loader_new(dataset, NULL, NULL, &loader, &error), "sampler");
   IS_NULL(rowdex_loader_new(dataset, sampler, NULL, NULL, &error), "loader");
   rowdex_prediction prediction = {.struct_size = sizeof prediction};
-  IS_NULL(rowdex_loader_predict(NULL, sampler, NULL, &prediction, &error), "dataset");
-  IS_NULL(rowdex_loader_predict(dataset, sampler, NULL, NULL, &error), "prediction");
-  IS_NULL(rowdex_loader_advise(dataset, sampler, NULL, NULL, &error), "advice");
+  IS_NULL(rowdex_loader_predict(NULL, sampler, NULL, &prediction, NULL, &error), "dataset");
+  IS_NULL(rowdex_loader_predict(dataset, sampler, NULL, NULL, NULL, &error), "prediction");
   rowdex_loader_options options = {.struct_size = sizeof options, .num_more_ranks = 1};
   IS_NULL(rowdex_loader_new(dataset, sampler, &options, &loader, &error), "options.more_ranks");
   const rowdex_sampler *more[] = {NULL};
   options.more_ranks = more;
   IS_NULL(rowdex_loader_new(dataset, sampler, &options, &loader, &error), "options.more_ranks[…]");
   IS_NULL(rowdex_loader_next(NULL, &batch, &error), "loader");
-  IS_NULL(rowdex_loader_begin_epoch(NULL, NULL, &error), "loader");
+  IS_NULL(rowdex_loader_begin_epoch(NULL, NULL, NULL, &error), "loader");
   IS_NULL(rowdex_loader_get_info(NULL, NULL, &error), "loader");
   IS_NULL(rowdex_loader_peek(NULL, 0, 0, 1, &batch, &error), "loader");
   IS_NULL(rowdex_loader_advance(NULL, 0, 0, &error), "loader");
   IS_NULL(rowdex_loader_seek(NULL, 0, 0, &error), "loader");
   IS_NULL(rowdex_loader_reopen(NULL, &loader, &error), "loader");
-  IS_NULL(rowdex_loader_set_epoch(NULL, 0, &error), "loader");
   IS_NULL(rowdex_loader_resume(NULL, "", &error), "loader");
   IS_NULL(rowdex_loader_state(NULL, state, sizeof state, &error), "loader");
   IS_NULL(rowdex_loader_stream(NULL, &stream, &error), "loader");
@@ -265,7 +273,6 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_loader_lost_groups(NULL, &lost, &error), "loader");
   OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
   IS_NULL(rowdex_loader_next(loader, NULL, &error), "batch");
-  IS_NULL(rowdex_loader_begin_epoch(loader, NULL, &error), "info");
   IS_NULL(rowdex_loader_get_info(loader, NULL, &error), "info");
   IS_NULL(rowdex_loader_peek(loader, 0, 0, 1, NULL, &error), "batch");
   IS_NULL(rowdex_loader_reopen(loader, NULL, &error), "reopened");
@@ -360,14 +367,14 @@ static void structs_of_another_version_are_understood_or_refused(const char *fol
   } more;
   memset(&more, 1, sizeof more);
   more.counters.struct_size = sizeof more;
-  OK(rowdex_dataset_counters(dataset, &more.counters, &error));
+  OK(rowdex_dataset_counters(dataset, &more.counters, NULL, &error));
   CHECK(more.newer == 0 && more.counters.hits == 0 && more.counters.struct_size == sizeof more);
   memset(&more, 1, sizeof more);
   more.counters.struct_size = offsetof(rowdex_counters, misses);
-  OK(rowdex_dataset_counters(dataset, &more.counters, &error));
+  OK(rowdex_dataset_counters(dataset, &more.counters, NULL, &error));
   CHECK(more.counters.hits == 0 && more.counters.misses == 0x0101010101010101 && more.newer == more.counters.misses);
   more.counters.struct_size = 0;
-  FAILS(rowdex_dataset_counters(dataset, &more.counters, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "struct_size");
+  FAILS(rowdex_dataset_counters(dataset, &more.counters, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "struct_size");
   rowdex_dataset_free(dataset);
   rowdex_index_free(index);
 }

@@ -202,11 +202,13 @@ static void a_column_says_which_classes_and_weights_rows_have(const char *folder
   const rowdex_range some[] = {{10, 12}, {199999, 200000}};
   rowdex_id_set *set = set_of((rowdex_id_set_options){.rows = DEMO_ROWS, .ranges = some, .num_ranges = 2});
   double weights[3] = {-1, -1, -1};
-  FAILS(rowdex_dataset_weights(dataset, "id", set, weights, 2, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "3 rows");
+  rowdex_weights_options ids = {.dataset = dataset, .column = "id", .of = set};
+  FAILS(weights_of(ids, weights, 2, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "3 rows");
   CHECK(weights[0] == -1);
-  OK(rowdex_dataset_weights(dataset, "id", set, weights, 3, &error));
+  OK(weights_of(ids, weights, 3, &error));
   CHECK(weights[0] == 10 && weights[1] == 11 && weights[2] == 199999);
-  FAILS(rowdex_dataset_weights(dataset, "label", set, weights, 3, &error), ROWDEX_STATUS_SCHEMA, "label");
+  ids.column = "label";
+  FAILS(weights_of(ids, weights, 3, &error), ROWDEX_STATUS_SCHEMA, "label");
   CHECK(weights[0] == 10);
   rowdex_id_set_free(set);
   rowdex_dataset_free(dataset);
@@ -216,14 +218,14 @@ static void a_column_says_which_classes_and_weights_rows_have(const char *folder
 static void no_set_of(rowdex_id_set_options options, int status, const char *what) {
   options.struct_size = sizeof options;
   rowdex_id_set *set = NULL;
-  FAILS(rowdex_id_set_new(&options, NULL, &set, &error), status, what);
+  FAILS(rowdex_id_set_new(&options, &set, &error), status, what);
   CHECK(set == NULL);
 }
 
 static void sets_of_rows_are_made_and_put_together(const char *folder) {
   const uint64_t ids[] = {7, 3, 7, 5};
   rowdex_id_set *set = set_of((rowdex_id_set_options){.rows = 10, .ids = ids, .num_ids = 4});
-  CHECK(rowdex_id_set_len(set) == 3 && rowdex_id_set_rows(set) == 10);
+  CHECK(set_info(set).len == 3 && set_info(set).rows == 10);
   CHECK(rowdex_id_set_contains(set, 5) && !rowdex_id_set_contains(set, 6) && !rowdex_id_set_contains(set, UINT64_MAX));
   uint64_t found[4] = {0, 0, 0, 99};
   size_t filled = 0;
@@ -232,9 +234,9 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
   OK(rowdex_id_set_fill(set, UINT64_MAX, found, 4, &filled, &error));
   CHECK(filled == 0);
   rowdex_id_set *rest = set_of((rowdex_id_set_options){.set = set, .complement = 1});
-  CHECK(rowdex_id_set_len(rest) == 7 && !rowdex_id_set_contains(rest, 5));
+  CHECK(set_info(rest).len == 7 && !rowdex_id_set_contains(rest, 5));
   rowdex_id_set *common = set_of((rowdex_id_set_options){.set = set, .of = rest});
-  CHECK(rowdex_id_set_len(common) == 0);
+  CHECK(set_info(common).len == 0);
   rowdex_id_set_free(common);
   rowdex_id_set_free(rest);
   /* Those of the set that are in the range, and 9; and all others. */
@@ -248,7 +250,7 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
   rowdex_id_set_free(rest);
   steps.complement = 1;
   rest = set_of(steps);
-  CHECK(rowdex_id_set_len(rest) == 7 && rowdex_id_set_contains(rest, 3) && !rowdex_id_set_contains(rest, 9));
+  CHECK(set_info(rest).len == 7 && rowdex_id_set_contains(rest, 3) && !rowdex_id_set_contains(rest, 9));
   rowdex_id_set_free(rest);
   rowdex_id_set_free(last);
   no_set_of((rowdex_id_set_options){.rows = 7, .ids = ids, .num_ids = 4}, ROWDEX_STATUS_OUT_OF_RANGE, "row id 7");
@@ -262,11 +264,10 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
   FILE *file = fopen(path, "w");
   CHECK(file != NULL && fputs("# bad rows\n17\n100..110\npart-01.parquet:0\n17\n", file) > 0 && fclose(file) == 0);
   rowdex_index *index = open_index(folder);
-  rowdex_listed_info listed = {.struct_size = sizeof listed};
   rowdex_id_set_options from_file = {.struct_size = sizeof from_file, .index = index, .list_file = path};
-  OK(rowdex_id_set_new(&from_file, &listed, &rest, &error));
-  CHECK(rowdex_id_set_len(rest) == 1 + 10 + 6250 && rowdex_id_set_contains(rest, 25000));
-  CHECK(listed.repeated == 1 && listed.unserved == 0);
+  OK(rowdex_id_set_new(&from_file, &rest, &error));
+  CHECK(set_info(rest).len == 1 + 10 + 6250 && rowdex_id_set_contains(rest, 25000));
+  CHECK(set_info(rest).repeated == 1 && set_info(rest).unserved == 0);
   no_set_of((rowdex_id_set_options){.set = set, .of = rest}, ROWDEX_STATUS_INVALID_ARGUMENT, "10");
   CHECK(remove(path) == 0);
   rowdex_id_set_free(set);
@@ -277,9 +278,9 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
   split.split_side = "validation";
   rowdex_id_set *validation = set_of(split);
   common = set_of((rowdex_id_set_options){.set = train, .of = validation});
-  CHECK(rowdex_id_set_len(common) == 0);
-  CHECK(rowdex_id_set_len(train) + rowdex_id_set_len(validation) == DEMO_ROWS);
-  CHECK(rowdex_id_set_len(validation) > 19000 && rowdex_id_set_len(validation) < 21000);
+  CHECK(set_info(common).len == 0);
+  CHECK(set_info(train).len + set_info(validation).len == DEMO_ROWS);
+  CHECK(set_info(validation).len > 19000 && set_info(validation).len < 21000);
   rowdex_id_set_free(common);
   rowdex_dataset *dataset = open_dataset(folder, "id");
   struct ArrowArray labels;
@@ -312,7 +313,7 @@ static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
   rowdex_id_set_options split = {.rows = DEMO_ROWS, .split_side = "validation", .split_fraction = 0.01,
                                  .split_seed = 3};
   rowdex_id_set *kept = set_of(split);
-  uint64_t len = rowdex_id_set_len(kept);
+  uint64_t len = set_info(kept).len;
   uint64_t *rows = (uint64_t *)malloc(len * sizeof *rows);
   static const char *specs[] = {"global", "blocks(2)", "sequential"};
   for (int i = 0; i < 3; i++) {
@@ -394,7 +395,7 @@ static void several_datasets_are_served_by_proportion(const char *folder) {
   rowdex_announced *announced = NULL;
   struct ArrowArray labels;
   rowdex_dataset *unlike = NULL, *times = open_dataset(folder, "time");
-  FAILS(rowdex_dataset_counters(mixed, &counters, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
+  FAILS(rowdex_dataset_counters(mixed, &counters, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
   FAILS(rowdex_dataset_plan(mixed, rows, 3, NULL, &announced, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
   FAILS(rowdex_dataset_labels(mixed, "label", NULL, &labels, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
   CHECK(announced == NULL);

@@ -215,8 +215,8 @@ static void make_a_set(void) {
   if (below(16) == 0) options.rows = of;
   if (below(16) == 0) options.index = any_index();
   if (below(16) == 0) options.dataset = any_dataset();
-  if (!well(rowdex_id_set_new(&options, NULL, &set, &error), &error)) return;
-  CHECK(set != NULL && rowdex_id_set_len(set) <= rowdex_id_set_rows(set));
+  if (!well(rowdex_id_set_new(&options, &set, &error), &error)) return;
+  CHECK(set != NULL && set_info(set).len <= set_info(set).rows);
   size_t filled = 0;
   OK(rowdex_id_set_fill(set, number(DEMO_ROWS), rows, MOST_ROWS, &filled, &error));
   for (size_t i = 0; i < filled; i++) CHECK(rowdex_id_set_contains(set, rows[i]));
@@ -329,7 +329,7 @@ static void make_a_loader(void) {
   rowdex_sampler *sampler = any_sampler();
   /* Some orders are walked row by row, which takes as long as the epoch is. */
   if (below(8) == 0 && (sampler == NULL || sampler_info(sampler).len <= 4096)) {
-    well(rowdex_loader_predict(any_dataset(), sampler, &options, &prediction, &error), &error);
+    well(rowdex_loader_predict(any_dataset(), sampler, &options, &prediction, NULL, &error), &error);
   } else if (below(8) == 0) {
     if (well(rowdex_loader_reopen(any_loader(), &loader, &error), &error)) keep_loader(loader);
   } else if (well(rowdex_loader_new(any_dataset(), any_sampler(), &options, &loader, &error), &error)) {
@@ -345,10 +345,10 @@ static void use_a_loader(void) {
   rowdex_loader_stats stats = {.struct_size = sizeof stats};
   char text[ROWDEX_STATE_CAPACITY];
   switch (below(8)) {
-    case 0: well(rowdex_loader_set_epoch(loader, number(5), &error), &error); break;
+    case 0: well(rowdex_loader_begin_epoch(loader, &(uint64_t){number(5)}, &info, &error), &error); break;
     case 1: well(rowdex_loader_seek(loader, number(3), number(20), &error), &error); break;
     case 2:
-      if (well(rowdex_loader_begin_epoch(loader, &info, &error), &error)) {
+      if (well(rowdex_loader_begin_epoch(loader, NULL, &info, &error), &error)) {
         if (well(rowdex_loader_peek(loader, info.epoch, number(3), number(500), &batch, &error), &error)) {
           rowdex_batch_free(batch);
         }

@@ -100,7 +100,7 @@ static void views_serve_what_was_chosen(const char *folder) {
   rowdex_index *low = view_of(base, &options, low_path);
   CHECK(rowdex_index_len(low) == 1000);
   rowdex_id_set *found = set_of((rowdex_id_set_options){.index = base, .view = low});
-  CHECK(rowdex_id_set_len(found) == 1000 && rowdex_id_set_contains(found, 999));
+  CHECK(set_info(found).len == 1000 && rowdex_id_set_contains(found, 999));
 
   const rowdex_index *others[] = {low};
   rowdex_select_options rest = {.struct_size = sizeof rest, .not_views = others, .num_not = 1, .sample = 0.5};
@@ -117,25 +117,24 @@ static void views_serve_what_was_chosen(const char *folder) {
 
   list rows = {{5, 2000, 5, 3}, 0, 0};
   struct ArrowArrayStream stream = stream_of(&rows);
-  rowdex_listed_info info = {.struct_size = sizeof info};
   rowdex_id_set *listed = NULL;
   rowdex_id_set_options from_stream = {.struct_size = sizeof from_stream, .index = base, .list = &stream};
-  OK(rowdex_id_set_new(&from_stream, &info, &listed, &error));
+  OK(rowdex_id_set_new(&from_stream, &listed, &error));
   CHECK(rows.released && stream.release == NULL);
-  CHECK(rowdex_id_set_len(listed) == 3 && info.repeated == 1 && info.unserved == 0);
+  CHECK(set_info(listed).len == 3 && set_info(listed).repeated == 1 && set_info(listed).unserved == 0);
   rowdex_id_set *both = set_of((rowdex_id_set_options){.set = first, .or_set = listed});
-  CHECK(rowdex_id_set_len(both) == 1001);
+  CHECK(set_info(both).len == 1001);
 
   /* A list that cannot be right is released as well. */
   list wrong = {{0, 1, 2, DEMO_ROWS}, 0, 0};
   stream = stream_of(&wrong);
   rowdex_id_set *none = NULL;
-  FAILS(rowdex_id_set_new(&from_stream, NULL, &none, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+  FAILS(rowdex_id_set_new(&from_stream, &none, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
   CHECK(wrong.released && none == NULL);
   list alone = {{0, 1, 2, 3}, 0, 0};
   stream = stream_of(&alone);
   from_stream.index = NULL;
-  FAILS(rowdex_id_set_new(&from_stream, NULL, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`index` is NULL");
+  FAILS(rowdex_id_set_new(&from_stream, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`index` is NULL");
   CHECK(alone.released && none == NULL);
   FAILS(rowdex_select(NULL, path, NULL, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "base");
 
@@ -155,14 +154,14 @@ static void conditions_choose_rows(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "label");
   rowdex_id_set_options where = {.struct_size = sizeof where, .dataset = dataset, .filter = "id >= 10 and id < 20"};
   rowdex_id_set *found = set_of(where);
-  CHECK(rowdex_id_set_len(found) == 10 && rowdex_id_set_contains(found, 19) && !rowdex_id_set_contains(found, 20));
+  CHECK(set_info(found).len == 10 && rowdex_id_set_contains(found, 19) && !rowdex_id_set_contains(found, 20));
   where.filter = "id % 2 = 0";
   where.of = found;
   rowdex_id_set *some = set_of(where);
-  CHECK(rowdex_id_set_len(some) == 5);
+  CHECK(set_info(some).len == 5);
   rowdex_id_set *none = NULL;
   where.filter = "idd > 3";
-  FAILS(rowdex_id_set_new(&where, NULL, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "did you mean");
+  FAILS(rowdex_id_set_new(&where, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "did you mean");
   CHECK(none == NULL);
 
   char path[4096];
@@ -220,21 +219,24 @@ static void weights_come_from_a_list(const char *folder) {
   list rows = {{4, 2, 3, 9}, 0, 0};
   struct ArrowArrayStream stream = stream_of(&rows);
   double weights[4];
-  OK(rowdex_index_weights_stream(base, &stream, "row_id", some, weights, 3, &error));
+  rowdex_weights_options listed = {.index = base, .list = &stream, .column = "row_id", .of = some};
+  OK(weights_of(listed, weights, 3, &error));
   CHECK(rows.released && weights[0] == 2 && weights[1] == 3 && weights[2] == 4);
   list few = {{4, 2, 9, 8}, 0, 0};
   stream = stream_of(&few);
-  FAILS(rowdex_index_weights_stream(base, &stream, "row_id", some, weights, 3, &error),
-        ROWDEX_STATUS_INVALID_ARGUMENT, "row id 3 is not listed");
+  FAILS(weights_of(listed, weights, 3, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "row id 3 is not listed");
   CHECK(few.released);
   list again = {{4, 2, 9, 8}, 0, 0};
   stream = stream_of(&again);
-  FAILS(rowdex_index_weights_stream(base, &stream, "row_id", some, weights, 4, &error),
-        ROWDEX_STATUS_INVALID_ARGUMENT, "room for 4");
+  FAILS(weights_of(listed, weights, 4, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "room for 4");
   CHECK(again.released);
-  FAILS(rowdex_index_weights(base, "nowhere.csv", "w", some, weights, 3, &error), ROWDEX_STATUS_NOT_FOUND, "nowhere");
-  FAILS(rowdex_index_weights(base, "nowhere.csv", NULL, some, weights, 3, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
-        "column");
+  /* A list is released whatever else is wrong. */
+  list unused = {{4, 2, 9, 8}, 0, 0};
+  stream = stream_of(&unused);
+  FAILS(weights_of(listed, NULL, 4, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`weights` is NULL");
+  CHECK(unused.released && stream.release == NULL);
+  rowdex_weights_options nowhere = {.index = base, .list_file = "nowhere.csv", .column = "w", .of = some};
+  FAILS(weights_of(nowhere, weights, 3, &error), ROWDEX_STATUS_NOT_FOUND, "nowhere");
   rowdex_id_set_free(some);
   rowdex_index_free(base);
 }
@@ -251,10 +253,10 @@ static void rows_are_counted_by_class(const char *folder) {
   CHECK(counts.length == 2 && counts.n_children == 2);
   CHECK(text_is(counts.children[0], 0, "fair") && text_is(counts.children[0], 1, "good"));
   const uint64_t *rows = (const uint64_t *)counts.children[1]->buffers[1];
-  CHECK(rows[0] > 0 && rows[1] > 0 && rows[0] + rows[1] == rowdex_id_set_len(some));
+  CHECK(rows[0] > 0 && rows[1] > 0 && rows[0] + rows[1] == set_info(some).len);
   counts.release(&counts);
   OK(rowdex_dataset_counts(dataset, "id", some, &counts, &schema, &error));
-  CHECK((uint64_t)counts.length == rowdex_id_set_len(some) && strcmp(schema.children[0]->format, "l") == 0);
+  CHECK((uint64_t)counts.length == set_info(some).len && strcmp(schema.children[0]->format, "l") == 0);
   schema.release(&schema);
   counts.release(&counts);
   FAILS(rowdex_dataset_counts(dataset, "labels", NULL, &counts, &schema, &error), ROWDEX_STATUS_INVALID_ARGUMENT,

@@ -202,7 +202,7 @@ static void rows_come_as_arrow_in_the_order_asked(const char *folder) {
   OK(take_array(dataset, &(uint64_t){12345}, 1, &one, NULL, &error));
   /* Arrow structs live on when everything else is gone. */
   rowdex_counters counters = {.struct_size = sizeof counters};
-  OK(rowdex_dataset_counters(dataset, &counters, &error));
+  OK(rowdex_dataset_counters(dataset, &counters, NULL, &error));
   CHECK(counters.decodes > 0 && counters.bytes_read > 0);
   rowdex_dataset_free(dataset);
   CHECK(one.length == 1 && int64_values(&one, 0)[0] == 12345 && int64_values(&array, 0)[3] == 199999);
@@ -287,15 +287,15 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
   rowdex_sampler *sampler = new_sampler(dataset, "global", 1, 4, 1000);
   rowdex_loader_options options = {.struct_size = sizeof options, .memory = 1 << 20, .threads = 1, .epochs = 1};
   rowdex_prediction prediction = {.struct_size = sizeof prediction};
-  OK(rowdex_loader_predict(dataset, sampler, &options, &prediction, &error));
+  OK(rowdex_loader_predict(dataset, sampler, &options, &prediction, NULL, &error));
   CHECK(prediction.passes > 0 && prediction.peak_bytes > 0);
   rowdex_advice advice = {.struct_size = sizeof advice};
-  OK(rowdex_loader_advise(dataset, sampler, &options, &advice, &error));
+  OK(rowdex_loader_predict(dataset, sampler, &options, NULL, &advice, &error));
   CHECK(advice.memory_passes <= prediction.passes && advice.rewrite_passes <= prediction.passes);
   rowdex_loader *loader = NULL;
   OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
   rowdex_loader_info at = {.struct_size = sizeof at};
-  OK(rowdex_loader_begin_epoch(loader, &at, &error));
+  OK(rowdex_loader_begin_epoch(loader, NULL, &at, &error));
   CHECK(at.epoch == 0 && at.step == 0 && at.steps == 50 && at.steps_left == 50);
 
   char state[ROWDEX_STATE_CAPACITY], same[ROWDEX_STATE_CAPACITY];
@@ -349,7 +349,7 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
   FAILS(rowdex_sampler_state(sampler, 0, 0, same, sizeof same, &error), ROWDEX_STATUS_OUT_OF_RANGE, "21");
   OK(rowdex_sampler_set_epoch(sampler, 3, &error));
   CHECK(sampler_info(sampler).epoch == 3 && sampler_info(sampler).steps == 50);
-  OK(rowdex_loader_set_epoch(loader, 0, &error));
+  OK(rowdex_loader_begin_epoch(loader, &(uint64_t){0}, NULL, &error));
   /* Freed in the middle of an epoch, with threads at work, and before what it was made from. */
   rowdex_loader_free(loader);
   rowdex_sampler_free(sampler);
@@ -519,10 +519,14 @@ static void several_batches_are_looked_at_and_the_loader_stands_before_the_first
   look_at(loader, sampler, 1, 0);
   look_at(loader, sampler, 1, 1);
   OK(rowdex_loader_advance(loader, 1, 0, &error));
-  OK(rowdex_loader_begin_epoch(loader, &at, &error));
+  OK(rowdex_loader_begin_epoch(loader, NULL, &at, &error));
   CHECK(at.epoch == 2 && at.step == 0);
   look_at(loader, sampler, 2, 0);
   look_at(loader, sampler, 2, 1);
+  OK(rowdex_loader_begin_epoch(loader, &(uint64_t){5}, &at, &error));
+  CHECK(at.epoch == 5 && at.step == 0 && at.steps_left == at.steps);
+  look_at(loader, sampler, 5, 0);
+  OK(rowdex_loader_begin_epoch(loader, &(uint64_t){2}, NULL, &error));
   rowdex_loader_close(loader);
   FAILS(rowdex_loader_advance(loader, 2, 0, &error), ROWDEX_STATUS_CLOSED, "closed");
   stands_at(loader, sampler, 2, 0);
@@ -565,13 +569,12 @@ static void row_groups_are_kept_on_a_local_disk(const char *folder) {
     CHECK(array.length == 300);
     array.release(&array);
     rowdex_counters counters = {.struct_size = sizeof counters};
-    OK(rowdex_dataset_counters(dataset, &counters, &error));
+    rowdex_error *fault = NULL;
+    OK(rowdex_dataset_counters(dataset, &counters, &fault, &error));
+    CHECK(fault == NULL);
     /* An earlier run may have left it. */
     CHECK(counters.tier_hits + counters.tier_misses == 1 && counters.tier_writes == counters.tier_misses);
     CHECK(turn == 0 || counters.tier_hits == 1);
-    rowdex_error *fault = NULL;
-    OK(rowdex_dataset_tier_fault(dataset, &fault, &error));
-    CHECK(fault == NULL);
     rowdex_dataset_free(dataset);
   }
   rowdex_dataset *dataset = NULL;

@@ -168,7 +168,7 @@ static void share_a_tier(const char *folder, const char *root) {
       read_on(loader);
       take_a_few(dataset);
       rowdex_counters counters = {.struct_size = sizeof counters};
-      OK(rowdex_dataset_counters(dataset, &counters, &error));
+      OK(rowdex_dataset_counters(dataset, &counters, NULL, &error));
       CHECK(counters.tier_hits > 0 && counters.tier_timeouts == 0);
       rowdex_loader_free(loader);
       rowdex_sampler_free(sampler);

@@ -103,13 +103,15 @@ class _Loading(Protocol):
 
 def predicted(dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions) -> Prediction:
     """What a loader with these options will do."""
-    found = _asked(native.Prediction(), library.loader_predict, dataset, sampler, options)
+    found = native.Prediction()
+    _ask(dataset, sampler, options, ctypes.byref(found), None)
     return Prediction(*(getattr(found, name) for name in Prediction._fields))
 
 
 def advised(dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions) -> list[Advice]:
     """What would let a loader with these options decode less."""
-    found = _asked(native.Advice(), library.loader_advise, dataset, sampler, options)
+    found = native.Advice()
+    _ask(dataset, sampler, options, None, ctypes.byref(found))
     told = (
         Advice(way, getattr(found, way), getattr(found, f"{way}_passes"), getattr(found, f"{way}_bytes_read"))
         for way in ("memory", "blocks", "rewrite", "share")
@@ -117,7 +119,6 @@ def advised(dataset: _Loading, sampler: DistributedSampler, options: native.Load
     return sorted((one for one in told if one.value), key=lambda one: one.passes)
 
 
-def _asked(found: Any, ask: Any, dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions) -> Any:
-    given = (dataset._pointer, sampler._at(sampler.epoch), ctypes.byref(options), ctypes.byref(found))
-    waiting(dataset._remote, lambda: call(ask, *given))
-    return found
+def _ask(dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions, *out: Any) -> None:
+    given = (dataset._pointer, sampler._at(sampler.epoch), ctypes.byref(options), *out)
+    waiting(dataset._remote, lambda: call(library.loader_predict, *given))

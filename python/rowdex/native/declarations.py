@@ -203,8 +203,11 @@ class IdSetOptions(Versioned):
     ]
 
 
-class ListedInfo(Versioned):
-    _fields_ = [("struct_size", c_size_t), ("repeated", c_uint64), ("unserved", c_uint64)]
+class IdSetInfo(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("len", c_uint64), ("rows", c_uint64), ("repeated", c_uint64),
+        ("unserved", c_uint64),
+    ]
 
 
 class SelectOptions(Versioned):
@@ -223,6 +226,13 @@ class SelectReport(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("rows", c_uint64), ("base_rows", c_uint64), ("source_rows", c_uint64),
         ("repeated", c_uint64), ("unserved", c_uint64), ("index_bytes", c_uint64), ("kept_files", c_uint64),
+    ]
+
+
+class WeightsOptions(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("column", c_char_p), ("dataset", c_void_p), ("index", c_void_p),
+        ("list_file", c_char_p), ("list", POINTER(ArrowArrayStream)), ("of", c_void_p),
     ]
 
 
@@ -354,6 +364,15 @@ class Prediction(Versioned):
     ]
 
 
+class Advice(Versioned):
+    _fields_ = [
+        ("struct_size", c_size_t), ("memory", c_uint64), ("memory_passes", c_double), ("memory_bytes_read", c_uint64),
+        ("blocks", c_uint64), ("blocks_passes", c_double), ("blocks_bytes_read", c_uint64), ("rewrite", c_uint64),
+        ("rewrite_passes", c_double), ("rewrite_bytes_read", c_uint64), ("share", c_uint64), ("share_passes", c_double),
+        ("share_bytes_read", c_uint64),
+    ]
+
+
 class LoaderInfo(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("epoch", c_uint64), ("step", c_uint64), ("steps", c_uint64),
@@ -367,15 +386,6 @@ class LoaderStats(Versioned):
         ("held_bytes", c_uint64), ("peak_bytes", c_uint64), ("planning_ns", c_uint64), ("decoding_ns", c_uint64),
         ("extracting_ns", c_uint64), ("assembling_ns", c_uint64), ("substituted", c_uint64), ("drift", c_uint64),
         ("window_bytes", c_uint64),
-    ]
-
-
-class Advice(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("memory", c_uint64), ("memory_passes", c_double), ("memory_bytes_read", c_uint64),
-        ("blocks", c_uint64), ("blocks_passes", c_double), ("blocks_bytes_read", c_uint64), ("rewrite", c_uint64),
-        ("rewrite_passes", c_double), ("rewrite_bytes_read", c_uint64), ("share", c_uint64), ("share_passes", c_double),
-        ("share_bytes_read", c_uint64),
     ]
 
 
@@ -422,12 +432,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "dataset_take": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
     "dataset_verify":
         (c_int32, [c_void_p, c_char_p, Progress, c_void_p, POINTER(VerifyInfo), POINTER(c_void_p), POINTER(c_void_p)]),
-    "dataset_counters": (c_int32, [c_void_p, POINTER(Counters), POINTER(c_void_p)]),
-    "dataset_tier_fault": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "id_set_new": (c_int32, [POINTER(IdSetOptions), POINTER(ListedInfo), POINTER(c_void_p), POINTER(c_void_p)]),
+    "dataset_counters": (c_int32, [c_void_p, POINTER(Counters), POINTER(c_void_p), POINTER(c_void_p)]),
+    "id_set_new": (c_int32, [POINTER(IdSetOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "id_set_free": (None, [c_void_p]),
-    "id_set_len": (c_uint64, [c_void_p]),
-    "id_set_rows": (c_uint64, [c_void_p]),
+    "id_set_get_info": (c_int32, [c_void_p, POINTER(IdSetInfo), POINTER(c_void_p)]),
     "id_set_contains": (c_bool, [c_void_p, c_uint64]),
     "id_set_fill": (c_int32, [c_void_p, c_uint64, c_void_p, c_size_t, c_void_p, POINTER(c_void_p)]),
     "select": (c_int32, [c_void_p, c_char_p, POINTER(SelectOptions), POINTER(SelectReport), POINTER(c_void_p)]),
@@ -435,10 +443,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         (c_int32, [c_void_p, c_char_p, c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
     "dataset_counts":
         (c_int32, [c_void_p, c_char_p, c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
-    "dataset_weights": (c_int32, [c_void_p, c_char_p, c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
-    "index_weights": (c_int32, [c_void_p, c_char_p, c_char_p, c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
-    "index_weights_stream":
-        (c_int32, [c_void_p, POINTER(ArrowArrayStream), c_char_p, c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
+    "weights": (c_int32, [POINTER(WeightsOptions), c_void_p, c_size_t, POINTER(c_void_p)]),
     "order_new": (c_int32, [POINTER(OrderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "order_free": (None, [c_void_p]),
     "launch_from_env": (c_int32, [POINTER(Launch), POINTER(c_void_p)]),
@@ -471,20 +476,21 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "loader_reopen": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_close": (None, [c_void_p]),
     "loader_free": (None, [c_void_p]),
-    "loader_predict": (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(Prediction), POINTER(c_void_p)]),
     "loader_schema": (c_int32, [c_void_p, POINTER(ArrowSchema), POINTER(c_void_p)]),
     "loader_next": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_peek": (c_int32, [c_void_p, c_uint64, c_uint64, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_advance": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_void_p)]),
     "loader_stream": (c_int32, [c_void_p, POINTER(ArrowArrayStream), POINTER(c_void_p)]),
+    "loader_predict":
+        (c_int32, [
+            c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(Prediction), POINTER(Advice), POINTER(c_void_p)
+        ]),
     "loader_get_info": (c_int32, [c_void_p, POINTER(LoaderInfo), POINTER(c_void_p)]),
     "loader_state": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(c_void_p)]),
     "loader_resume": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),
-    "loader_set_epoch": (c_int32, [c_void_p, c_uint64, POINTER(c_void_p)]),
     "loader_seek": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_void_p)]),
-    "loader_begin_epoch": (c_int32, [c_void_p, POINTER(LoaderInfo), POINTER(c_void_p)]),
+    "loader_begin_epoch": (c_int32, [c_void_p, c_void_p, POINTER(LoaderInfo), POINTER(c_void_p)]),
     "loader_get_stats": (c_int32, [c_void_p, POINTER(LoaderStats), POINTER(c_void_p)]),
-    "loader_advise": (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(Advice), POINTER(c_void_p)]),
     "loader_lost_groups": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "dataset_plan":
         (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(AnnouncedOptions), POINTER(c_void_p), POINTER(c_void_p)]),

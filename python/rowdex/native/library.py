@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
 import inspect
 import itertools
@@ -303,7 +304,26 @@ class RowSet:
 
     def __len__(self) -> int:
         """How many rows are in the set."""
-        return int(library.id_set_len(self._pointer))
+        return int(set_info(self._pointer).len)
+
+
+def addresses(fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a struct with addresses in the place of handles. Whoever asks keeps these until the call is over."""
+    return {name: value.address if isinstance(value, Handle) else value for name, value in fields.items()}
+
+
+def weights(rows: int, **fields: Any) -> array.array[float]:
+    """The weights of so many rows, which are where the fields of a ``rowdex_weights_options`` say."""
+    options, found = native.WeightsOptions(**addresses(fields)), array.array("d", bytes(8 * rows))
+    call(library.weights, ctypes.byref(options), *found.buffer_info())
+    return found
+
+
+def set_info(handle: Handle) -> native.IdSetInfo:
+    """What is known of a ``rowdex_id_set``."""
+    info = native.IdSetInfo()
+    call(library.id_set_get_info, handle, ctypes.byref(info))
+    return info
 
 
 def optional_set(of: RowSet | None) -> Handle | None:

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use super::handle::Exclusive;
+use crate::capi::handle::Exclusive;
 use crate::loader::{Batch, Control, Loader, Standing, closed};
 use rowdex_base::error::Result;
 

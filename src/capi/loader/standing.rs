@@ -1,0 +1,132 @@
+//! Where a loader stands, and how it is set elsewhere.
+
+use std::ffi::c_char;
+use std::mem::MaybeUninit;
+
+use super::rowdex_loader;
+use crate::capi::error::{call, rowdex_error, rowdex_status};
+use crate::capi::handle::{self, Versioned, require};
+use crate::loader::Standing;
+
+/// Where a loader stands.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_loader_info {
+    /// sizeof(rowdex_loader_info), set by the caller.
+    pub struct_size: usize,
+    /// The epoch that the next batch is of.
+    pub epoch: u64,
+    /// The step that it is of.
+    pub step: u64,
+    /// How many steps every epoch has in all, wherever the run was resumed.
+    pub steps: u64,
+    /// How many of them are left of this epoch.
+    pub steps_left: u64,
+}
+
+// SAFETY: repr(C) and integers of 8 bytes only.
+unsafe impl Versioned for rowdex_loader_info {}
+
+impl From<&Standing> for rowdex_loader_info {
+    fn from(standing: &Standing) -> Self {
+        let Standing { step, steps, steps_left, .. } = *standing;
+        Self { struct_size: 0, epoch: standing.epoch(), step, steps, steps_left }
+    }
+}
+
+/// Where a loader stands.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_get_info(
+    loader: Option<&rowdex_loader>,
+    info: *mut rowdex_loader_info,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let seen = require(loader, "loader")?.served.seen();
+        // SAFETY: the conventions of the header.
+        let out = unsafe { handle::struct_out(info, "info") }?;
+        out.write((&seen.standing).into());
+        Ok(())
+    })
+}
+
+/// Where the run stands after the last step of which all batches were handed out, as text of one line with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_state(
+    loader: Option<&rowdex_loader>,
+    buffer: *mut c_char,
+    capacity: usize,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let seen = require(loader, "loader")?.served.seen();
+        // SAFETY: the conventions of the header.
+        let buffer = unsafe { handle::buffer(buffer.cast(), capacity, "buffer") }?;
+        handle::write_text(&seen.standing.state.to_string(), buffer)
+    })
+}
+
+/// Goes on from a state. What was read ahead is dropped. The loader is unchanged on failure.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_resume(
+    loader: *mut rowdex_loader,
+    state: *const c_char,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let loader = unsafe { handle::borrow(loader, "loader") }?;
+        // SAFETY: as above.
+        let state = unsafe { handle::text(state, "state") }?.parse()?;
+        loader.served.anew(|loader| loader.resume(&state))
+    })
+}
+
+/// Goes on with this step of an epoch. What was read ahead is dropped, unless that is what comes next anyway. After an
+/// error, that error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_seek(
+    loader: *mut rowdex_loader,
+    epoch: u64,
+    step: u64,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let loader = unsafe { handle::borrow(loader, "loader") }?;
+        loader.served.with(|loader| loader.seek(epoch, step))
+    })
+}
+
+/// Begins an epoch, or goes on with one that was resumed, and says which one that is and where it begins: `*epoch`, or
+/// for NULL the next one that was not begun. `info` may be NULL.
+///
+/// If some of the current epoch's batches were served and others not, these are dropped, and so is what was read ahead,
+/// unless that is what comes next anyway. The epoch's last batch is the one with step + 1 == steps.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_begin_epoch(
+    loader: *mut rowdex_loader,
+    epoch: *const u64,
+    info: *mut rowdex_loader_info,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let loader = unsafe { handle::borrow(loader, "loader") }?;
+        // SAFETY: as above.
+        let epoch = unsafe { handle::slice(epoch, usize::from(!epoch.is_null()), "epoch") }?;
+        // SAFETY: as above.
+        let out = unsafe { handle::optional_struct_out(info, "info") }?;
+        let standing = loader.served.with(|loader| {
+            match epoch {
+                [epoch, ..] => loader.set_epoch(*epoch),
+                [] => drop(loader.epoch()),
+            }
+            Ok(loader.standing())
+        })?;
+        if let Some(out) = out {
+            out.write((&standing).into());
+        }
+        Ok(())
+    })
+}

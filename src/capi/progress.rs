@@ -1,0 +1,38 @@
+//! Telling how far something has come.
+
+use std::ffi::c_void;
+
+use rowdex_base::stop;
+
+/// Is told how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not
+/// counted).
+///
+/// It is called by one thread at a time, not always the same one, and never after the call that it was given to has
+/// returned. It must return: by no exception, and by no longjmp.
+pub type rowdex_progress = Option<unsafe extern "C" fn(userdata: *mut c_void, files_done: u64, files: u64, rows: u64)>;
+
+/// A progress callback with its userdata.
+#[derive(Clone, Copy)]
+pub(super) struct Progress {
+    callback: rowdex_progress,
+    userdata: *mut c_void,
+}
+
+// SAFETY: the header says that the callback is called from other threads than the one that gave it, and userdata with
+// it.
+unsafe impl Send for Progress {}
+// SAFETY: as above; calls are kept from overlapping by those who make them.
+unsafe impl Sync for Progress {}
+
+impl Progress {
+    pub(super) fn new(callback: rowdex_progress, userdata: *mut c_void) -> Self {
+        Self { callback, userdata }
+    }
+
+    pub(super) fn tell(&self, files_done: u64, files: u64, rows: u64) {
+        if let Some(callback) = self.callback.filter(|_| stop::check().is_ok()) {
+            // SAFETY: a function of this type, by the caller's promise, with the userdata that came with it.
+            unsafe { callback(self.userdata, files_done, files, rows) }
+        }
+    }
+}
