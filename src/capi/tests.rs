@@ -1,6 +1,8 @@
 //! What the C programs under `tests/capi` cannot reach: columns of every fixed width, nulls inside lists, panics, names
 //! with a NUL.
 
+mod handles;
+
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Arc;

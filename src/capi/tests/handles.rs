@@ -1,0 +1,263 @@
+//! Handles, structs and arrays as C hands them over. Miri runs these tests, and sees each byte that is read or freed
+//! wrongly.
+
+use std::ffi::{CStr, c_char};
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::{ptr, thread};
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader, StringArray, UInt64Array};
+use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+
+use crate::capi::arrow::{rowdex_array_release, rowdex_schema_copy, rowdex_schema_release};
+use crate::capi::batch::{
+    rowdex_batch, rowdex_batch_export, rowdex_batch_free, rowdex_batch_get_info, rowdex_batch_info, rowdex_batch_stream,
+};
+use crate::capi::error::{rowdex_error, rowdex_error_at, rowdex_error_free, rowdex_error_message, rowdex_status};
+use crate::capi::handle::{Exclusive, Snapshot, shared_number};
+use crate::capi::id_set::{
+    rowdex_id_set, rowdex_id_set_contains, rowdex_id_set_fill, rowdex_id_set_free, rowdex_id_set_get_info,
+    rowdex_id_set_info, rowdex_id_set_new, rowdex_id_set_options,
+};
+use crate::capi::orders::{rowdex_order, rowdex_order_free, rowdex_order_new, rowdex_order_options};
+use crate::capi::sampler::{
+    rowdex_sampler, rowdex_sampler_batch, rowdex_sampler_fill, rowdex_sampler_free, rowdex_sampler_new,
+    rowdex_sampler_options, rowdex_sampler_resume, rowdex_sampler_state,
+};
+use rowdex_base::error::{Error, ErrorKind};
+
+/// What a call made, which goes through a pointer as in C, or the message of its error.
+fn made<T>(
+    call: impl FnOnce(Option<&mut MaybeUninit<*mut T>>, Option<&mut MaybeUninit<*mut rowdex_error>>) -> rowdex_status,
+) -> Result<Box<T>, String> {
+    let (mut out, mut error) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    match call(Some(&mut out), Some(&mut error)) {
+        // SAFETY: written, because the call succeeded, and owned by us.
+        rowdex_status::Ok => Ok(unsafe { Box::from_raw(out.assume_init()) }),
+        // SAFETY: written, because the call failed, and owned by us.
+        _ => Err(message(unsafe { Box::from_raw(error.assume_init()) })),
+    }
+}
+
+fn message(error: Box<rowdex_error>) -> String {
+    // SAFETY: the message lives as long as the error, and ends with a NUL.
+    let text = unsafe { CStr::from_ptr(rowdex_error_message(Some(&error))) }.to_str().unwrap().to_owned();
+    rowdex_error_free(Some(error));
+    text
+}
+
+/// A struct of options as C begins it: its size, and zeros.
+fn zeroed<T: Copy>() -> T {
+    // SAFETY: structs of options are valid when all of their bytes are 0.
+    let mut options: T = unsafe { MaybeUninit::zeroed().assume_init() };
+    // SAFETY: each begins with its size.
+    unsafe { (&raw mut options).cast::<usize>().write(size_of::<T>()) };
+    options
+}
+
+/// The set of these row ids out of ten.
+fn set_of(ids: &[u64]) -> Box<rowdex_id_set> {
+    let options = rowdex_id_set_options { rows: 10, ids: ids.as_ptr(), num_ids: ids.len(), ..zeroed() };
+    // SAFETY: the options are valid, and so is what they point to.
+    made(|set, error| unsafe { rowdex_id_set_new(&raw const options, set, error) }).unwrap()
+}
+
+#[test]
+fn a_set_is_asked_through_buffers_that_nobody_wrote_to() {
+    let set = set_of(&[7, 3, 7, 5]);
+    let mut ids = [MaybeUninit::<u64>::uninit(); 4];
+    let mut filled = MaybeUninit::uninit();
+    // SAFETY: there is room for as many ids as is said.
+    let status =
+        unsafe { rowdex_id_set_fill(Some(&set), 1, ids.as_mut_ptr().cast(), ids.len(), Some(&mut filled), None) };
+    assert_eq!(status, rowdex_status::Ok);
+    // SAFETY: written, because the call succeeded.
+    let filled = unsafe { filled.assume_init() };
+    // SAFETY: so many were written.
+    assert_eq!((filled, unsafe { [ids[0].assume_init(), ids[1].assume_init()] }), (2, [5, 7]));
+    let mut info: rowdex_id_set_info = zeroed();
+    // SAFETY: a struct of the size that it says.
+    assert_eq!(unsafe { rowdex_id_set_get_info(Some(&set), &raw mut info, None) }, rowdex_status::Ok);
+    assert_eq!((info.len, info.rows, info.repeated), (3, 10, 0));
+    let others = rowdex_id_set_options { set: &raw const *set, complement: 1, ..zeroed() };
+    // SAFETY: as above.
+    let rest = made(|set, error| unsafe { rowdex_id_set_new(&raw const others, set, error) }).unwrap();
+    rowdex_id_set_free(Some(set));
+    assert!(rowdex_id_set_contains(Some(&rest), 4) && !rowdex_id_set_contains(Some(&rest), 5));
+    rowdex_id_set_free(Some(rest));
+    rowdex_id_set_free(None);
+}
+
+#[test]
+fn a_sampler_outlives_the_orders_and_sets_that_it_was_made_from() {
+    let (kept, groups) = (set_of(&[1, 2, 3, 5, 8]), [6_u64, 4]);
+    let options = rowdex_order_options {
+        group_rows: groups.as_ptr(),
+        num_groups: 2,
+        kept: &raw const *kept,
+        seed: 3,
+        ..zeroed()
+    };
+    // SAFETY: the options are valid, and so is what they point to.
+    let orders =
+        made::<rowdex_order>(|out, error| unsafe { rowdex_order_new(&raw const options, out, error) }).unwrap();
+    rowdex_id_set_free(Some(kept));
+    let options = rowdex_sampler_options { rank: 1, world_size: 2, batch_size: 2, tail: c"wrap".as_ptr(), ..zeroed() };
+    // SAFETY: as above.
+    let sampler =
+        made(|out, error| unsafe { rowdex_sampler_new(Some(&orders), &raw const options, out, error) }).unwrap();
+    rowdex_order_free(Some(orders));
+    let (mut rows, mut pads) = ([0_u64; 3], [9_u8; 3]);
+    // SAFETY: there is room for three of each.
+    let status = unsafe { rowdex_sampler_fill(Some(&sampler), 0, 0, 3, rows.as_mut_ptr(), pads.as_mut_ptr(), None) };
+    assert_eq!(status, rowdex_status::Ok);
+    assert!(rows.iter().all(|row| [1, 2, 3, 5, 8].contains(row)) && pads == [0, 0, 1], "{rows:?} {pads:?}");
+    let (mut batch, mut len) = ([0_u64; 2], MaybeUninit::uninit());
+    // SAFETY: as above.
+    let status = unsafe {
+        rowdex_sampler_batch(Some(&sampler), 0, 1, batch.as_mut_ptr(), 2, Some(&mut len), None, ptr::null(), None)
+    };
+    // SAFETY: written, because the call succeeded.
+    assert_eq!((status, unsafe { len.assume_init() }, batch[0]), (rowdex_status::Ok, 1, rows[2]));
+    let mut state = [MaybeUninit::<c_char>::uninit(); 512];
+    // SAFETY: there is room for as many bytes as is said.
+    let status = unsafe { rowdex_sampler_state(Some(&sampler), 0, 1, state.as_mut_ptr().cast(), state.len(), None) };
+    assert_eq!(status, rowdex_status::Ok);
+    let sampler = Box::<rowdex_sampler>::into_raw(sampler);
+    // SAFETY: a handle that nobody frees meanwhile, and a text that ends with a NUL.
+    assert_eq!(unsafe { rowdex_sampler_resume(sampler, state.as_ptr().cast(), None) }, rowdex_status::Ok);
+    // SAFETY: it is ours again.
+    rowdex_sampler_free(Some(unsafe { Box::from_raw(sampler) }));
+}
+
+#[test]
+fn no_byte_is_read_or_written_beyond_a_struct_of_an_older_header() {
+    // On the heap, and no longer than it says.
+    let oldest: Box<usize> = Box::new(size_of::<usize>());
+    // SAFETY: as many bytes as it says.
+    let refused = made::<rowdex_order>(|out, error| unsafe {
+        rowdex_order_new((&raw const *oldest).cast::<rowdex_order_options>(), out, error)
+    });
+    assert!(refused.unwrap_err().contains("rows"));
+    let set = set_of(&[1, 9]);
+    let mut older: Box<[u64; 2]> = Box::new([16, 0]);
+    // SAFETY: as above.
+    let status = unsafe { rowdex_id_set_get_info(Some(&set), (&raw mut *older).cast::<rowdex_id_set_info>(), None) };
+    assert_eq!((status, older[1]), (rowdex_status::Ok, 2));
+    let words = size_of::<rowdex_id_set_info>() / 8 + 1;
+    let mut newer: Box<[u64]> = vec![7; words].into();
+    newer[0] = words as u64 * 8;
+    // SAFETY: as above.
+    let status = unsafe { rowdex_id_set_get_info(Some(&set), newer.as_mut_ptr().cast(), None) };
+    assert_eq!((status, newer[1], newer[words - 1]), (rowdex_status::Ok, 2, 0));
+    rowdex_id_set_free(Some(set));
+}
+
+#[test]
+fn what_is_not_aligned_is_refused_before_it_is_read() {
+    let ids = [7_u64; 4];
+    // One byte behind where a number may lie.
+    let crooked = ids.as_ptr().cast::<u8>().wrapping_add(1);
+    let options = rowdex_id_set_options { rows: 10, ids: crooked.cast(), num_ids: 2, ..zeroed() };
+    // SAFETY: the options are valid, and what they point to is checked.
+    let refused = made(|set, error| unsafe { rowdex_id_set_new(&raw const options, set, error) });
+    assert!(refused.unwrap_err().contains("is not aligned to 8 bytes"));
+    // SAFETY: as above.
+    let refused = made(|set, error| unsafe { rowdex_id_set_new(crooked.cast(), set, error) });
+    assert!(refused.unwrap_err().contains("`options` is not aligned"));
+    let number = 5_u32;
+    // SAFETY: NULL, not aligned, or a number that is there until the end.
+    let told = |number: *const u32| unsafe { shared_number(number, "flag") };
+    assert!(told(ptr::null()).unwrap().is_none());
+    assert!(told((&raw const number).cast::<u8>().wrapping_add(1).cast()).is_err());
+}
+
+#[test]
+fn several_errors_are_one_handle() {
+    let errors = (0..3).map(|n| rowdex_error::new(&Error::new(ErrorKind::Stale, format!("file {n}"))));
+    // SAFETY: there is one, and it is ours.
+    let first = unsafe { Box::from_raw(rowdex_error::several(errors)) };
+    for place in 0..3 {
+        // SAFETY: one of three, which live as long as the first one.
+        let error = unsafe { rowdex_error_at(Some(&first), place).as_ref() };
+        // SAFETY: its message lives as long as it.
+        let text = unsafe { CStr::from_ptr(rowdex_error_message(error)) };
+        assert!(text.to_str().unwrap().ends_with(&place.to_string()), "{text:?}");
+    }
+    assert!(rowdex_error_at(Some(&first), 3).is_null() && rowdex_error_at(Some(&first), usize::MAX).is_null());
+    rowdex_error_free(Some(first));
+}
+
+fn rows() -> RecordBatch {
+    let columns: [(&str, ArrayRef); 2] = [
+        ("id", Arc::new(UInt64Array::from(vec![4, 5]))),
+        ("text", Arc::new(StringArray::from(vec![Some("vier"), None]))),
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+#[test]
+fn what_was_exported_of_a_batch_outlives_it() {
+    let batch = Box::new(rowdex_batch::of_rows(rows(), &[40, 50]));
+    let mut info: rowdex_batch_info = zeroed();
+    // SAFETY: a struct of the size that it says.
+    assert_eq!(unsafe { rowdex_batch_get_info(Some(&batch), &raw mut info, None) }, rowdex_status::Ok);
+    // SAFETY: as many as there are rows, and the batch lives.
+    assert_eq!(unsafe { std::slice::from_raw_parts(info.row_ids, 2) }, [40, 50]);
+    let (mut array, mut schema) = (MaybeUninit::<FFI_ArrowArray>::uninit(), MaybeUninit::<FFI_ArrowSchema>::uninit());
+    let status = rowdex_batch_export(Some(&batch), Some(&mut array), Some(&mut schema), None);
+    assert_eq!(status, rowdex_status::Ok);
+    let mut stream = MaybeUninit::<FFI_ArrowArrayStream>::uninit();
+    assert_eq!(rowdex_batch_stream(Some(&batch), Some(&mut stream), None), rowdex_status::Ok);
+    rowdex_batch_free(Some(batch));
+    // SAFETY: all were written, because the calls succeeded.
+    let (mut array, mut schema, stream) = unsafe { (array.assume_init(), schema.assume_init(), stream.assume_init()) };
+    let mut copy = MaybeUninit::uninit();
+    assert_eq!(rowdex_schema_copy(Some(&schema), Some(&mut copy), None), rowdex_status::Ok);
+    rowdex_schema_release(Some(&mut schema));
+    rowdex_schema_release(Some(&mut schema));
+    // SAFETY: as above.
+    rowdex_schema_release(Some(unsafe { copy.assume_init_mut() }));
+    rowdex_array_release(Some(&mut array));
+    rowdex_array_release(Some(&mut array));
+    let mut stream = ArrowArrayStreamReader::try_new(stream).unwrap();
+    assert_eq!(stream.schema().fields().len(), 2);
+    assert_eq!(stream.next().unwrap().unwrap(), rows());
+    assert!(stream.next().is_none());
+}
+
+#[test]
+fn a_stream_is_released_that_goes_with_options_that_are_wrong() {
+    let reader = arrow::array::RecordBatchIterator::new([Ok(rows())], rows().schema());
+    let mut stream = FFI_ArrowArrayStream::new(Box::new(reader));
+    let options = rowdex_id_set_options { list: &raw mut stream, ..zeroed() };
+    // SAFETY: the options are valid, and so is what they point to.
+    let refused = made(|set, error| unsafe { rowdex_id_set_new(&raw const options, set, error) });
+    assert!(refused.unwrap_err().contains("`index` is NULL"));
+    assert!(stream.release.is_none());
+}
+
+#[test]
+fn many_threads_change_a_value_and_one_at_a_time_has_an_exclusive_one() {
+    let (snapshot, exclusive) = (Snapshot::new(0_u64), Exclusive::new(0_u64));
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    snapshot
+                        .change(|value| {
+                            *value += 1;
+                            Ok(())
+                        })
+                        .unwrap();
+                    if let Ok(mut value) = exclusive.lock("value") {
+                        *value += 1;
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(*snapshot.load(), 60);
+    assert!((1..=60).contains(&*exclusive.lock("value").unwrap()));
+}
