@@ -21,16 +21,21 @@
 //! together, and whoever drives it walks the order and [`push`](Plan::push)es one segment whenever it
 //! asks for one ([`Next::Look`]).
 
+mod ahead;
+mod listing;
 mod told;
 mod tuning;
 
 use std::collections::VecDeque;
 
+use self::ahead::{Ahead, Stair};
+use self::listing::Listing;
+pub(crate) use self::listing::fixed;
 pub(crate) use self::told::{Extract, Neighbours, Next, Segment};
-use self::tuning::{LARGE, Ratio, Tuned};
+use self::tuning::{Budget, Estimates, LARGE, Totals, Tuned};
 use super::cuts::{Cut, CutList};
 use super::groups::UnitSize;
-use super::slot_list::{self, SlotList};
+use super::slot_list::SlotList;
 use rowdex_rows::Cutting;
 
 #[derive(Debug)]
@@ -56,66 +61,30 @@ struct Mark {
     rows: u32,
 }
 
-#[derive(Debug)]
-struct Upcoming {
-    /// How many rows come before it.
-    start: u64,
-    rows: u64,
-    /// Units whose first row not yet asked for is in this segment; with `stair`, by falling end of horizon.
-    due: Vec<u32>,
-    /// Set when it becomes the oldest segment.
-    stair: Option<Stair>,
-    parts: Vec<(u32, u32)>,
-    held: f64,
-}
-
-/// How the memory that is left is dealt out among the units that are due together: the `i`-th gets `i` shares.
-#[derive(Debug, Clone, Copy)]
-struct Stair {
-    bytes: f64,
-    units: f64,
-    step: f64,
+/// The bytes of rows held, as planned.
+#[derive(Debug, Default)]
+struct Held {
+    /// On the carousel.
+    waiting: f64,
+    /// In units that stay.
+    staying: f64,
+    /// The most of both that ever was, with what is known of rows.
+    peak: f64,
 }
 
 /// The state machine.
 #[derive(Debug)]
 pub(crate) struct Plan {
     units: Vec<Tracked>,
-    memory: f64,
-    rows: u64,
-    bytes: f64,
-    largest: f64,
-    batch_rows: u64,
-    /// Bytes per byte estimated, of rows that are kept.
-    kept: Ratio,
-    /// The same of units as they are decoded.
-    decoded: Ratio,
-    /// The same of the lists of slots: those that follow each other take next to nothing.
-    listed: Ratio,
-    /// Bytes of a slot in a list, as estimated, and what is known of all units, however few rows are looked at.
-    slot: f64,
-    fixed: f64,
-    /// Units with rows, and the rows of the largest.
-    with_rows: f64,
-    most_rows: f64,
-    /// How rows that are kept are cut.
-    cutting: Cutting,
-    /// One of the plan's rows stands for so many.
-    scale: f64,
-    /// Bytes of what is known of the rows that are looked ahead at.
-    listing: usize,
-    most_listed: usize,
-    tuned: Tuned,
     /// The bytes of the units before each in the order of choice, as a part of all.
     rank: Vec<f64>,
-    ahead: VecDeque<Upcoming>,
-    /// The number of `ahead`'s first segment.
-    first: u64,
-    walked: u64,
-    ended: bool,
-    held: f64,
-    staying: f64,
-    peak: f64,
+    totals: Totals,
+    budget: Budget,
+    estimates: Estimates,
+    listing: Listing,
+    tuned: Tuned,
+    ahead: Ahead,
+    held: Held,
 }
 
 /// By this part of what they may take rows that are held exceed it, as units come due together: an extraction that has
@@ -125,10 +94,6 @@ pub(crate) const SWING: u64 = 8;
 const MADE: f64 = 16.0;
 /// Bytes that a segment has of a unit with rows in it: how many of them are due, and how many were asked for.
 const MARK: f64 = (size_of::<Mark>() + size_of::<(u32, u32)>()) as f64 * 1.25;
-/// Bytes of what is known of units, and as many of what is known of rows, that are not counted.
-const FREE: u64 = 1 << 20;
-/// Bytes that are known of a unit here, on the carousel, and where units begin.
-const UNIT: u64 = 512;
 /// Bytes of a row while it is got out of a unit: its slot, and its place in its chunk and among those that are due.
 pub(crate) const PICKED: u64 = 12;
 /// What it takes to decode a unit besides its bytes, in bytes that could be decoded meanwhile.
@@ -143,7 +108,6 @@ impl Plan {
         let known = |size: &UnitSize| UnitSize { bytes: size.bytes.max(size.rows), ..*size };
         let sizes: Vec<UnitSize> = sizes.iter().map(known).collect();
         let bytes: f64 = sizes.iter().map(|size| size.bytes as f64).sum();
-        let rows: u64 = sizes.iter().map(|size| size.rows).sum();
         let weight = |size: &UnitSize| ((size.cost as f64 + CALL) / (size.bytes as f64).max(1.0)).sqrt();
         let mean = sizes.iter().map(|size| size.bytes as f64 * weight(size)).sum::<f64>() / bytes.max(1.0);
         let mut order: Vec<usize> = (0..sizes.len()).collect();
@@ -165,75 +129,56 @@ impl Plan {
         });
         let mut plan = Self {
             units: units.collect(),
-            memory: memory as f64,
-            rows,
-            bytes,
-            largest: sizes.iter().map(|size| size.cost.max(size.bytes) as f64).fold(0.0, f64::max),
-            batch_rows: batch_rows.max(1),
-            kept: Ratio::default(),
-            decoded: Ratio::default(),
-            listed: Ratio::default(),
-            slot: 0.0,
-            fixed: 0.0,
-            with_rows: sizes.iter().filter(|size| size.rows > 0).count() as f64,
-            most_rows: sizes.iter().map(|size| size.rows).max().unwrap_or(0) as f64,
-            cutting: Cutting::Packed,
-            scale: 1.0,
-            listing: 0,
-            most_listed: 0,
-            tuned: Tuned::default(),
             rank,
-            ahead: VecDeque::new(),
-            first: 0,
-            walked: 0,
-            ended: false,
-            held: 0.0,
-            staying: 0.0,
-            peak: 0.0,
+            totals: Totals::of(&sizes),
+            budget: Budget { memory: memory as f64, batch_rows: batch_rows.max(1), cutting: Cutting::Packed },
+            estimates: Estimates::default(),
+            listing: Listing::new(sizes.iter(), 1),
+            tuned: Tuned::default(),
+            ahead: Ahead::default(),
+            held: Held::default(),
         };
-        plan.set_scale(1);
+        plan.tune();
         plan
+    }
+
+    /// Deals the memory out anew.
+    fn tune(&mut self) {
+        self.tuned = Tuned::new(&self.budget, &self.totals, &self.estimates, &self.listing);
     }
 
     /// The same of rows that are cut like this.
     pub(crate) fn with_cutting(mut self, cutting: Cutting) -> Self {
-        self.cutting = cutting;
+        self.budget.cutting = cutting;
         self.tune();
         self
     }
 
     /// Says that each row of each unit stands for so many, before there is any.
     pub(crate) fn set_scale(&mut self, scale: u64) {
-        let mut slots = 0.0;
         for unit in &mut self.units {
-            let rows = unit.size.rows.saturating_mul(scale);
-            unit.pending = SlotList::new(rows);
-            slots += f64::from(slot_list::width(rows)) * unit.size.rows as f64;
+            unit.pending = SlotList::new(unit.size.rows.saturating_mul(scale));
         }
-        // A list has room for up to an eighth more.
-        self.slot = slots / (self.rows as f64).max(1.0) * 17.0 / 16.0;
-        self.scale = scale as f64;
-        self.fixed = fixed(self.units.len() as u64) as f64 / self.scale;
+        self.listing = Listing::new(self.units.iter().map(|unit| &unit.size), scale);
         self.tune();
     }
 
     /// How many rows the next segment should have: one batch at the very beginning, so that the first batch waits for
     /// no unit but its own, and then more and more.
     pub(crate) fn segment_rows(&self) -> u64 {
-        let number = self.first + self.ahead.len() as u64;
-        let early = self.batch_rows.saturating_mul(1 << number.min(32));
+        let early = self.budget.batch_rows.saturating_mul(1 << self.ahead.next().min(32));
         early.min(self.tuned.segment as u64).max(1)
     }
 
     /// About how many bytes the largest row group takes when decoded.
     pub(crate) fn largest(&self) -> u64 {
-        (self.largest * self.decoded.value) as u64
+        (self.totals.largest * self.estimates.decoded.value) as u64
     }
 
     /// How many segments may wait for the consumer.
     pub(crate) fn segments_ready(&self) -> usize {
         // As many as are reserved for, besides the one that the consumer has.
-        if self.tuned.segment * (self.tuned.row + MADE) > self.memory / LARGE { 1 } else { 2 }
+        if self.tuned.segment * (self.tuned.row + MADE) > self.budget.memory / LARGE { 1 } else { 2 }
     }
 
     /// About how many bytes the batches of a segment take.
@@ -243,78 +188,74 @@ impl Plan {
 
     /// Bytes of what is known of units, and of the rows that are looked ahead at, as far as they are counted.
     pub(crate) fn listing(&self) -> u64 {
-        self.counted(self.listing)
+        self.listing.counted()
     }
 
     /// The most that this ever was.
     pub(crate) fn most_listed(&self) -> u64 {
-        self.counted(self.most_listed)
-    }
-
-    fn counted(&self, listing: usize) -> u64 {
-        (self.fixed + (listing as f64 - FREE as f64 / self.scale).max(0.0)) as u64
+        self.listing.most_counted()
     }
 
     /// Adds a segment of rows. Some of the runs are a row of which a part is due.
     pub(crate) fn push(&mut self, runs: &[Neighbours], cuts: &[(usize, Cut)]) {
-        let number = (self.first + self.ahead.len() as u64) as u32;
+        let number = self.ahead.next() as u32;
         let (mut due, mut rows, mut cuts) = (Vec::new(), 0, cuts.iter().peekable());
         for (place, run) in runs.iter().enumerate() {
             let cut = cuts.next_if(|(other, _)| *other == place);
             let Some(state) = self.units.get_mut(run.unit as usize) else { continue };
             rows += u64::from(run.rows);
             if let Some((_, cut)) = cut {
-                self.listing -= state.cuts.bytes();
+                let before = state.cuts.bytes();
                 state.cuts.push(state.pending.len(), *cut);
-                self.listing += state.cuts.bytes();
+                self.listing.replace(before, state.cuts.bytes());
             }
-            self.listing -= state.pending.bytes();
+            let before = state.pending.bytes();
             state.pending.push(run.slot, run.rows);
-            self.listing += state.pending.bytes();
+            self.listing.replace(before, state.pending.bytes());
             match state.marks.back_mut() {
                 Some(mark) if mark.segment == number => mark.rows += run.rows,
                 last => {
                     if last.is_none() {
                         due.push(run.unit);
                     }
-                    self.listing += size_of::<Mark>();
+                    self.listing.replace(0, size_of::<Mark>());
                     state.marks.push_back(Mark { segment: number, rows: run.rows });
                 }
             }
         }
-        self.most_listed = self.most_listed.max(self.listing);
-        self.ahead.push_back(Upcoming { start: self.walked, rows, due, stair: None, parts: Vec::new(), held: 0.0 });
-        self.walked += rows;
+        self.listing.note();
+        self.ahead.push(rows, due);
     }
 
     /// Says that the order ends here.
     pub(crate) fn end(&mut self) {
-        self.ended = true;
+        self.ahead.ended = true;
     }
 
     /// Whether it was said that the order has ended.
     pub(crate) fn is_ended(&self) -> bool {
-        self.ended
+        self.ahead.ended
     }
 
     /// Says that the order goes on after all.
     pub(crate) fn reopen(&mut self) {
-        self.ended = false;
+        self.ahead.ended = false;
     }
 
     /// Says what rows that were estimated at `estimate` bytes really take where they are kept.
     pub(crate) fn measure_kept(&mut self, estimate: u64, real: u64) {
-        if self.kept.measure(estimate, real, self.memory) {
+        if self.estimates.kept.measure(estimate, real, self.budget.memory) {
             self.tune();
         }
     }
 
     /// Says what a unit, or rows of it, that was estimated at `estimate` bytes really takes when it is decoded.
     pub(crate) fn measure_decoded(&mut self, estimate: u64, real: u64) {
-        if self.decoded.measure(estimate, real, self.memory) {
+        let Estimates { kept, decoded, .. } = &mut self.estimates;
+        if decoded.measure(estimate, real, self.budget.memory) {
             // Until rows were kept, the unit that they are in is the best guess at their size.
-            if self.kept.estimated == 0.0 {
-                self.kept.value = self.decoded.value;
+            if kept.estimated == 0.0 {
+                kept.value = decoded.value;
             }
             self.tune();
         }
@@ -322,14 +263,14 @@ impl Plan {
 
     /// Holds about so many bytes from now on.
     pub(crate) fn set_memory(&mut self, bytes: u64) {
-        self.memory = bytes as f64;
+        self.budget.memory = bytes as f64;
         self.tune();
     }
 
     /// Holds so many bytes less, because something is kept of all units that do not stay decoded.
     pub(crate) fn set_aside(&mut self, bytes: u64) {
         if bytes > 0 && !self.keeps_all() {
-            self.memory -= (bytes as f64).min(self.memory / 2.0);
+            self.budget.memory -= (bytes as f64).min(self.budget.memory / 2.0);
             self.tune();
         }
     }
@@ -341,34 +282,34 @@ impl Plan {
 
     /// The bytes of rows held after all that was asked for, as planned.
     pub(crate) fn held(&self) -> u64 {
-        (self.held + self.staying) as u64
+        (self.held.waiting + self.held.staying) as u64
     }
 
     /// The most bytes of rows held so far, as planned.
     pub(crate) fn peak(&self) -> u64 {
-        self.peak as u64
+        self.held.peak as u64
     }
 
     /// What to do next. Unless it `may_look` further, what is known so far must do for the extractions that the oldest
     /// segment needs.
     pub(crate) fn next(&mut self, may_look: bool) -> Next {
         loop {
-            let Some(oldest) = self.ahead.front() else {
-                return if self.ended { Next::End } else { Next::Look };
+            let Some(oldest) = self.ahead.oldest() else {
+                return if self.ahead.ended { Next::End } else { Next::Look };
             };
             if oldest.stair.is_none() {
                 self.arrive();
                 continue;
             }
             let Some(&unit) = oldest.due.last() else {
-                let Some(oldest) = self.ahead.pop_front() else { return Next::End };
-                self.first += 1;
-                self.held -= oldest.held;
-                self.listing -= oldest.parts.len() * size_of::<(u32, u32)>();
+                let Some(oldest) = self.ahead.pass() else { return Next::End };
+                self.held.waiting -= oldest.held;
+                self.listing.replace(oldest.parts.len() * size_of::<(u32, u32)>(), 0);
                 return Next::Segment(Segment { parts: oldest.parts });
             };
             let until = self.until(unit, oldest.start);
-            if self.walked < until && !self.ended && may_look && !self.is_listed() {
+            let is_known = self.ahead.walked() >= until || self.ahead.ended || self.listing.fills(self.tuned.lists);
+            if may_look && !is_known {
                 return Next::Look;
             }
             return Next::Extract(self.extract(unit, until));
@@ -378,8 +319,8 @@ impl Plan {
     /// Puts the units that the oldest segment needs in order, those with the nearest ends of horizon first, so that
     /// the first of them need not wait for a walk over the whole horizon.
     fn arrive(&mut self) {
-        let free = (self.tuned.carousel * (1.0 + 1.0 / SWING as f64) - self.held).max(0.0);
-        let Some(oldest) = self.ahead.front() else { return };
+        let free = (self.tuned.carousel * (1.0 + 1.0 / SWING as f64) - self.held.waiting).max(0.0);
+        let Some(oldest) = self.ahead.oldest() else { return };
         let start = oldest.start;
         let mut due: Vec<(u64, u64, u32)> = oldest
             .due
@@ -389,7 +330,7 @@ impl Plan {
         due.sort_unstable_by(|a, b| b.cmp(a));
         let due: Vec<u32> = due.into_iter().map(|(_, _, unit)| unit).collect();
         let count = due.iter().filter(|&&unit| !self.stays(unit)).count() as f64;
-        if let Some(oldest) = self.ahead.front_mut() {
+        if let Some(oldest) = self.ahead.oldest_mut() {
             oldest.due = due;
             oldest.stair = Some(Stair { bytes: free, units: count, step: 0.0 });
         }
@@ -405,7 +346,7 @@ impl Plan {
             return start.saturating_add(self.tuned.short as u64);
         }
         let state = &self.units[unit as usize];
-        let horizon = (self.tuned.horizon * state.weight).min(self.rows as f64).max(1.0);
+        let horizon = (self.tuned.horizon * state.weight).min(self.totals.rows as f64).max(1.0);
         let mut until = start as f64 + horizon;
         if !state.seen && (start as f64) < horizon {
             let phase = state.phase * horizon;
@@ -416,22 +357,18 @@ impl Plan {
 
     fn extract(&mut self, unit: u32, until: u64) -> Extract {
         let keep = self.stays(unit);
-        let first = self.first as u32;
-        let Some(oldest) = self.ahead.front_mut() else { return Extract { unit, ..Extract::default() } };
+        let Some(oldest) = self.ahead.oldest_mut() else { return Extract { unit, ..Extract::default() } };
         oldest.due.pop();
         let limit = match &mut oldest.stair {
-            Some(stair) if !keep => {
-                stair.step += 1.0;
-                2.0 * stair.bytes * stair.step / (stair.units * (stair.units + 1.0)).max(1.0)
-            }
+            Some(stair) if !keep => stair.climb(),
             _ => f64::INFINITY,
         };
         let state = &mut self.units[unit as usize];
-        let bytes_of = state.size.bytes as f64 * self.kept.value / (state.size.rows as f64).max(1.0);
-        let bytes_of = if keep { self.cutting.beside(bytes_of) } else { bytes_of };
+        let bytes_of = state.size.bytes as f64 * self.estimates.kept.value / (state.size.rows as f64).max(1.0);
+        let bytes_of = if keep { self.budget.cutting.beside(bytes_of) } else { bytes_of };
         let (mut rows, mut taken) = (0usize, 0usize);
         for mark in &state.marks {
-            let Some(segment) = self.ahead.get_mut(mark.segment.wrapping_sub(first) as usize) else { break };
+            let Some(segment) = self.ahead.numbered(mark.segment) else { break };
             let bytes = f64::from(mark.rows) * bytes_of;
             // The segment that is due is asked for in any case.
             if taken > 0 && (segment.start + segment.rows / 2 >= until || rows as f64 * bytes_of + bytes > limit) {
@@ -443,39 +380,34 @@ impl Plan {
             taken += 1;
         }
         state.marks.drain(..taken);
-        self.listing -= state.cuts.bytes();
+        let before = state.cuts.bytes();
         let cuts = state.cuts.split_front(rows);
-        self.listing += state.cuts.bytes();
+        self.listing.replace(before, state.cuts.bytes());
         let before = state.pending.bytes();
         let slots = state.pending.split_front(rows);
         let freed = before.saturating_sub(state.pending.bytes());
-        self.listing = self.listing + state.pending.bytes() - before;
-        self.listing = self.listing + taken * size_of::<(u32, u32)>() - taken * size_of::<Mark>();
+        self.listing.replace(before, state.pending.bytes());
+        self.listing.replace(taken * size_of::<Mark>(), taken * size_of::<(u32, u32)>());
         if let Some(next) = state.marks.front()
-            && let Some(segment) = self.ahead.get_mut(next.segment.wrapping_sub(first) as usize)
+            && let Some(segment) = self.ahead.numbered(next.segment)
         {
             segment.due.push(unit);
         }
         let bytes = rows as f64 * bytes_of;
-        let whole = state.size.bytes.max(state.size.cost) as f64 * self.decoded.value;
+        let whole = state.size.bytes.max(state.size.cost) as f64 * self.estimates.decoded.value;
         let (decode, of_rows) = (!state.stays, state.size.rows);
         let was = if state.stays { whole } else { 0.0 };
-        self.staying += if keep { whole } else { 0.0 } - was;
+        self.held.staying += if keep { whole } else { 0.0 } - was;
         (state.seen, state.stays) = (true, keep);
-        self.held += bytes;
-        self.peak = self.peak.max(self.held + self.staying + self.listing() as f64);
-        let slot_bytes = (rows as f64 * self.slot) as u64;
-        if self.listed.measure(slot_bytes, freed.max(1) as u64, self.memory) {
+        self.held.waiting += bytes;
+        self.held.peak = self.held.peak.max(self.held.waiting + self.held.staying + self.listing() as f64);
+        let slot_bytes = (rows as f64 * self.listing.slot) as u64;
+        if self.estimates.listed.measure(slot_bytes, freed.max(1) as u64, self.budget.memory) {
             self.tune();
         }
-        let estimate = (bytes / self.kept.value) as u64;
+        let estimate = (bytes / self.estimates.kept.value) as u64;
         Extract { unit, slots, cuts, keep, decode, of_rows, estimate, bytes: bytes as u64, whole: whole as u64 }
     }
-}
-
-/// Bytes that are counted of what is known of so many units.
-pub(crate) fn fixed(units: u64) -> u64 {
-    (units * UNIT).saturating_sub(FREE)
 }
 
 /// A number that looks random and depends on nothing else (the finaliser of SplitMix64).

@@ -1,3 +1,4 @@
+use super::listing::FREE;
 use super::*;
 use rowdex_order::{Global, Order, Sequential};
 
@@ -7,8 +8,8 @@ fn decodes(sizes: &[UnitSize], memory: u64, orders: &dyn Order, batch: u64, epoc
     (run.decodes, run.peak)
 }
 
-/// What came of a run.
-struct Run {
+/// What came of a run over an order.
+struct Outcome {
     /// Decodes of each epoch, as a part of all units.
     decodes: Vec<f64>,
     /// Extractions of all epochs.
@@ -16,7 +17,7 @@ struct Run {
     peak: u64,
 }
 
-fn run(mut plan: Plan, sizes: &[UnitSize], orders: &dyn Order, batch: u64, epochs: u64) -> Run {
+fn run(mut plan: Plan, sizes: &[UnitSize], orders: &dyn Order, batch: u64, epochs: u64) -> Outcome {
     let mut starts = vec![0u64];
     for size in sizes {
         starts.push(starts[starts.len() - 1] + size.rows);
@@ -49,7 +50,7 @@ fn run(mut plan: Plan, sizes: &[UnitSize], orders: &dyn Order, batch: u64, epoch
                     (served, decodes) = (0, 0);
                 }
             }
-            Next::End => return Run { decodes: counts, extractions, peak: plan.peak() },
+            Next::End => return Outcome { decodes: counts, extractions, peak: plan.peak() },
         }
     }
 }
@@ -89,7 +90,7 @@ fn long_rows_of_small_units_are_kept_as_long_as_those_of_large_ones() {
     for (part, ideal) in [(0.2, 2.5), (0.4, 1.25)] {
         let memory = (bytes(&sizes) * part) as u64;
         let plan = Plan::new(&sizes, memory, 8, 1).with_cutting(Cutting::Long(1280));
-        let Run { decodes, peak, .. } = run(plan, &sizes, &orders, 8, 4);
+        let Outcome { decodes, peak, .. } = run(plan, &sizes, &orders, 8, 4);
         assert!((ideal * 0.99..ideal * 1.15 + 0.1).contains(&decodes[2]), "{part}: {decodes:?}");
         assert!(peak as f64 <= memory as f64 * 1.1, "{part}: {peak} of {memory}");
     }

@@ -1,6 +1,8 @@
 //! How the memory is dealt out: to rows on the carousel, to units that stay, to batches, and to what is known of rows.
 
-use super::{FREE, MADE, MARK, PICKED, Plan};
+use super::listing::Listing;
+use super::{MADE, MARK, PICKED, UnitSize};
+use rowdex_rows::Cutting;
 
 /// No segment is larger than this, so that its rows, and the batches made of them, are still in a core's cache.
 const SEGMENT_BYTES: f64 = (1 << 20) as f64;
@@ -67,55 +69,91 @@ pub(super) struct Tuned {
     pub(super) lists: f64,
 }
 
-impl Plan {
-    pub(super) fn tune(&mut self) {
-        let all = self.bytes * self.decoded.value;
-        let largest = self.largest * self.decoded.value;
-        let rows = (self.rows as f64).max(1.0);
-        let row = (self.bytes * self.kept.value / rows).max(1e-3);
-        let batch = self.batch_rows as f64;
+/// What a plan may hold, in batches of which size, and how rows that are kept are cut.
+#[derive(Debug)]
+pub(super) struct Budget {
+    pub(super) memory: f64,
+    pub(super) batch_rows: u64,
+    pub(super) cutting: Cutting,
+}
+
+/// How far estimates are off: of rows that are kept, of units as they are decoded, and of the lists of slots, where
+/// those that follow each other take next to nothing.
+#[derive(Debug, Default)]
+pub(super) struct Estimates {
+    pub(super) kept: Ratio,
+    pub(super) decoded: Ratio,
+    pub(super) listed: Ratio,
+}
+
+/// All units together.
+#[derive(Debug)]
+pub(super) struct Totals {
+    units: f64,
+    /// Units with rows.
+    with_rows: f64,
+    pub(super) rows: u64,
+    /// Those of the unit that has most.
+    most_rows: f64,
+    bytes: f64,
+    pub(super) largest: f64,
+}
+
+impl Totals {
+    pub(super) fn of(sizes: &[UnitSize]) -> Self {
+        Self {
+            units: sizes.len() as f64,
+            with_rows: sizes.iter().filter(|size| size.rows > 0).count() as f64,
+            rows: sizes.iter().map(|size| size.rows).sum(),
+            most_rows: sizes.iter().map(|size| size.rows).max().unwrap_or(0) as f64,
+            bytes: sizes.iter().map(|size| size.bytes as f64).sum(),
+            largest: sizes.iter().map(|size| size.cost.max(size.bytes) as f64).fold(0.0, f64::max),
+        }
+    }
+}
+
+impl Tuned {
+    pub(super) fn new(budget: &Budget, totals: &Totals, estimates: &Estimates, listing: &Listing) -> Self {
+        let all = totals.bytes * estimates.decoded.value;
+        let largest = totals.largest * estimates.decoded.value;
+        let rows = (totals.rows as f64).max(1.0);
+        let row = (totals.bytes * estimates.kept.value / rows).max(1e-3);
+        let batch = budget.batch_rows as f64;
         let segment_of = |memory: f64, batch: f64| (SEGMENT_BYTES.min(memory / SEGMENTS) / (row + MADE)).max(batch);
-        let segment = segment_of(self.memory, batch);
-        let marks = (self.with_rows / segment_of(self.memory * self.scale, batch * self.scale)).min(1.0);
-        let listed = self.slot * self.listed.value + MARK * marks;
+        let segment = segment_of(budget.memory, batch);
+        let marks = (totals.with_rows / segment_of(budget.memory * listing.scale, batch * listing.scale)).min(1.0);
+        let listed = listing.slot * estimates.listed.value + MARK * marks;
         // What rows that wait take beside a unit that stays, and what is known of them.
-        let beside = self.cutting.beside(row) + listed;
+        let beside = budget.cutting.beside(row) + listed;
         // Long enough that picking rows out of a unit is not all overhead, a small part of the memory, and a moment's
         // walk.
-        let most = (self.memory / SHORT_PART / beside).min(SHORT_WALK / self.scale).max(largest / 2.0 / row);
-        let short = (1024.0 * self.units.len() as f64).min(most).max(segment);
+        let most = (budget.memory / SHORT_PART / beside).min(SHORT_WALK / listing.scale).max(largest / 2.0 / row);
+        let short = (1024.0 * totals.units).min(most).max(segment);
         let made = segment * (row + MADE);
-        let under_way = UNDER_WAY.min(1.0 + self.memory / (made * 8.0));
-        let memory = (self.memory - self.fixed).max(self.memory / 2.0);
+        let under_way = UNDER_WAY.min(1.0 + budget.memory / (made * 8.0));
+        let memory = (budget.memory - listing.fixed).max(budget.memory / 2.0);
         let free = (memory - under_way * made).max(memory / 4.0);
-        let tuned = Tuned { horizon: rows, short, stay: 1.0, carousel: memory, segment, row, lists: short * listed };
-        self.tuned = if all + short * beside <= memory + largest {
+        let tuned = Self { horizon: rows, short, stay: 1.0, carousel: memory, segment, row, lists: short * listed };
+        if all + short * beside <= memory + largest {
             tuned
         } else {
-            let spare = FREE as f64 / self.scale;
+            let spare = listing.spare();
             let stay = staying(all, free - short * (beside - listed), row, (listed - spare / rows).max(0.0));
             let share = (1.0 - stay).max(1e-9);
             let rest = free - if stay > 0.0 { stay * (all + short * (beside - listed)) } else { 0.0 };
             // Of each row of the horizon, what is held of it and what is known of it, on average.
             let (held, known) = (share * row / 2.0, (1.0 + stay) * listed / 2.0);
             // What it takes to get rows out of the largest unit, if that is more than the unit itself.
-            let picked = PICKED as f64 * self.most_rows / rows;
+            let picked = PICKED as f64 * totals.most_rows / rows;
             let counted = (rest / held).min((rest + spare) / (held + known));
             let reach = counted.min((rest + spare + largest) / (held + known + picked));
             let carousel = reach * held;
-            let extraction = 2.0 * carousel * self.scale / (self.with_rows * share).max(1.0);
-            let used = self.cutting.used(extraction, row).min(1.0);
+            let extraction = 2.0 * carousel * listing.scale / (totals.with_rows * share).max(1.0);
+            let used = budget.cutting.used(extraction, row).min(1.0);
             let carousel = carousel / (1.0 + used);
             let horizon = (2.0 * carousel / (row * share)).min(rows).max(1.0);
-            Tuned { horizon, stay, carousel, lists: horizon * known, ..tuned }
-        };
-    }
-
-    /// Whether the lists of rows that are looked ahead at take all that they may.
-    pub(super) fn is_listed(&self) -> bool {
-        /// Rows of other units may be due sooner than on average.
-        const MORE: f64 = 1.25;
-        self.listing as f64 > self.tuned.lists * MORE + FREE as f64 / self.scale
+            Self { horizon, stay, carousel, lists: horizon * known, ..tuned }
+        }
     }
 }
 
