@@ -98,10 +98,16 @@ struct Shared {
     batches: Arc<Buffers<Vec<u8>>>,
     /// The threads, which help one that decodes when the schedule has nothing for them; `None` if there is no other.
     crew: Option<Arc<Crew>>,
+    progress: Mutex<Progress>,
+    signals: Signals,
+}
+
+/// What wakes threads that wait for the progress to change.
+#[derive(Default)]
+struct Signals {
     /// Whether the threads are to end. It is set under the lock of the progress, and read without one where a thread
     /// waits for a store.
     stop: AtomicBool,
-    progress: Mutex<Progress>,
     /// There may be something to do.
     work: Condvar,
     /// There may be something to serve.
@@ -179,10 +185,8 @@ impl Engine {
             batch_rows: settings.batch_rows,
             buffers: Arc::new(Buffers::keeping(most_idle)),
             batches: Arc::new(Buffers::keeping(batches_idle)),
-            stop: AtomicBool::new(false),
             progress: Mutex::new(progress),
-            work: Condvar::new(),
-            ready: Condvar::new(),
+            signals: Signals::default(),
         });
         let mut engine = Self { shared, threads: Vec::new() };
         for number in 0..settings.threads {
@@ -190,7 +194,7 @@ impl Engine {
             let thread = std::thread::Builder::new().name(format!("rowdex-loader-{number}"));
             let work = move || {
                 let ends = Arc::clone(&shared);
-                let _asked = Asked::new(move || ends.stop.load(Ordering::Relaxed)).enter();
+                let _asked = Asked::new(move || ends.signals.stop.load(Ordering::Relaxed)).enter();
                 shared.work();
             };
             let thread = thread.spawn(work).map_err(|error| {
@@ -208,7 +212,7 @@ impl Engine {
             progress.schedule.reopen();
         }
         drop(progress);
-        self.shared.work.notify_all();
+        self.shared.signals.work.notify_all();
     }
 }
 
@@ -218,7 +222,7 @@ fn wake(shared: Weak<Shared>) -> impl Fn() + Send + Sync {
         if let Some(shared) = shared.upgrade() {
             // A thread that has just looked in vain waits once the lock is free, and not before.
             drop(shared.lock());
-            shared.work.notify_all();
+            shared.signals.work.notify_all();
         }
     }
 }
@@ -234,13 +238,13 @@ impl Deliver for Engine {
             let number = progress.schedule.next_out();
             if let Some(assembled) = progress.out.remove(&number) {
                 progress.schedule.handed_out();
-                shared.work.notify_all();
+                shared.signals.work.notify_all();
                 return Ok(Some(assembled));
             }
             if progress.schedule.is_over() {
                 return progress.error.clone().map_or(Ok(None), Err);
             }
-            if shared.stop.load(Ordering::Relaxed) {
+            if shared.signals.stop.load(Ordering::Relaxed) {
                 return Err(closed());
             }
             stop::check()?;
@@ -258,8 +262,10 @@ impl Deliver for Engine {
                 (progress, worked) = (shared.lock(), true);
             } else {
                 progress = match left.into_iter().chain(stop::tick()).min() {
-                    None => shared.ready.wait(progress).unwrap_or_else(PoisonError::into_inner),
-                    Some(left) => shared.ready.wait_timeout(progress, left).unwrap_or_else(PoisonError::into_inner).0,
+                    None => shared.signals.ready.wait(progress).unwrap_or_else(PoisonError::into_inner),
+                    Some(left) => {
+                        shared.signals.ready.wait_timeout(progress, left).unwrap_or_else(PoisonError::into_inner).0
+                    }
                 };
             }
         }
@@ -290,10 +296,10 @@ impl Watched for Shared {
     /// from a store.
     fn stop(&self) {
         let progress = self.lock();
-        self.stop.store(true, Ordering::Relaxed);
+        self.signals.stop.store(true, Ordering::Relaxed);
         drop(progress);
-        self.work.notify_all();
-        self.ready.notify_all();
+        self.signals.work.notify_all();
+        self.signals.ready.notify_all();
     }
 
     fn stats(&self) -> LoaderStats {
@@ -310,7 +316,7 @@ impl Shared {
 
     fn work(&self) {
         let mut progress = self.lock();
-        while !self.stop.load(Ordering::Relaxed) {
+        while !self.signals.stop.load(Ordering::Relaxed) {
             match self.pick(&mut progress) {
                 Some(work) => {
                     drop(progress);
@@ -319,7 +325,7 @@ impl Shared {
                 }
                 None => match &self.crew {
                     Some(crew) => progress = self.help_or_wait(crew, progress),
-                    None => progress = self.work.wait(progress).unwrap_or_else(PoisonError::into_inner),
+                    None => progress = self.signals.work.wait(progress).unwrap_or_else(PoisonError::into_inner),
                 },
             }
         }
@@ -328,7 +334,7 @@ impl Shared {
     /// Does a part of what another thread decodes, or waits for something to do.
     fn help_or_wait<'a>(&'a self, crew: &Crew, progress: MutexGuard<'a, Progress>) -> MutexGuard<'a, Progress> {
         let Some(job) = crew.find() else {
-            let progress = self.work.wait(progress).unwrap_or_else(PoisonError::into_inner);
+            let progress = self.signals.work.wait(progress).unwrap_or_else(PoisonError::into_inner);
             crew.back();
             return progress;
         };

@@ -34,24 +34,47 @@ pub(super) const MAX_ROWS: u64 = 1 << 63;
 pub(super) struct Contents {
     pub(super) rows: u64,
     pub(super) source_rows: u64,
-    pub(super) guide_shift: u32,
     pub(super) files: Table<FileRecord>,
     pub(super) row_groups: Table<RowGroupRecord>,
-    pub(super) guide: Table<U32>,
+    pub(super) guide: Guide,
     pub(super) strings: Bytes,
     pub(super) selections: Option<Selections>,
-    pub(super) partition_columns: Vec<String>,
-    /// Per file one value for each partition column.
-    pub(super) partition_values: Table<StringRef>,
+    pub(super) partitions: Partitions,
     pub(super) schema: SchemaRef,
     pub(super) renames: Renames,
+    pub(super) origin: Origin,
+    pub(super) unread: Unread,
+}
+
+/// For each bucket of rows, and for the end of the last one, the row group that its first row is in.
+#[derive(Debug)]
+pub(super) struct Guide {
+    /// A bucket has `1 << shift` rows.
+    pub(super) shift: u32,
+    pub(super) row_groups: Table<U32>,
+}
+
+/// The columns that the folders of the files say.
+#[derive(Debug)]
+pub(super) struct Partitions {
+    pub(super) columns: Vec<String>,
+    /// Their names, and then for each file one value for each of them.
+    pub(super) values: Table<StringRef>,
+}
+
+/// Where the files were, and what built the index, as JSON.
+#[derive(Debug)]
+pub(super) struct Origin {
     pub(super) root: Root,
     pub(super) build_info: String,
-    /// Stored footers, compressed. They are read when they are asked for.
+}
+
+/// Sections that are read when they are asked for; empty where they are not there.
+#[derive(Debug)]
+pub(super) struct Unread {
+    /// Stored footers, compressed.
     pub(super) footers: IndexBytes,
-    /// LENGTHS, which is read when it is asked for; nothing where it is not there.
     pub(super) lengths: IndexBytes,
-    /// DIGESTS, the same.
     pub(super) digests: IndexBytes,
 }
 
@@ -79,12 +102,7 @@ impl Contents {
         let files = checked_files(envelope, (files, row_groups), (text, footers.len()))?;
         let groups = Table::<RowGroupRecord>::new(envelope.require(id::ROW_GROUPS)?, row_groups)?;
         check_row_groups(files.as_slice(), groups.as_slice(), rows)?;
-        let guide_shift = meta.guide_shift.get();
-        let Some(guide_len) = guide_len(rows, guide_shift) else {
-            return Err(invalid(format!("the guide has buckets of 2^{guide_shift} rows")));
-        };
-        let guide = Table::<U32>::new(envelope.require(id::GUIDE)?, guide_len)?;
-        check_guide(guide.as_slice(), guide_shift, groups.as_slice())?;
+        let guide = checked_guide(envelope, rows, meta.guide_shift.get(), groups.as_slice())?;
 
         let selections = selections(envelope, groups.as_slice())?;
         let source_rows = meta.source_rows.get();
@@ -93,7 +111,7 @@ impl Contents {
         }
 
         let schema = schema::decode(&envelope.require(id::SCHEMA)?.bytes)?;
-        let (partition_columns, partition_values) = partitions(envelope, files.as_slice().len(), text, &schema)?;
+        let partitions = partitions(envelope, files.as_slice().len(), text, &schema)?;
         let renames = renames(envelope, text)?;
         let root = root(envelope, text)?;
         let build_info = envelope.get(id::BUILD_INFO).map(|section| self::text(section, "BUILD_INFO")).transpose()?;
@@ -101,21 +119,16 @@ impl Contents {
         Ok(Self {
             rows,
             source_rows,
-            guide_shift,
             files,
             row_groups: groups,
             guide,
             strings,
             selections,
-            partition_columns,
-            partition_values,
+            partitions,
             schema,
             renames,
-            root,
-            build_info,
-            footers,
-            lengths: envelope.stored(id::LENGTHS),
-            digests: envelope.stored(id::DIGESTS),
+            origin: Origin { root, build_info },
+            unread: Unread { footers, lengths: envelope.stored(id::LENGTHS), digests: envelope.stored(id::DIGESTS) },
         })
     }
 
@@ -249,6 +262,15 @@ pub(super) fn guide_len(rows: u64, shift: u32) -> Option<u64> {
     }
 }
 
+fn checked_guide(envelope: &Envelope, rows: u64, shift: u32, groups: &[RowGroupRecord]) -> Result<Guide> {
+    let Some(len) = guide_len(rows, shift) else {
+        return Err(invalid(format!("the guide has buckets of 2^{shift} rows")));
+    };
+    let row_groups = Table::<U32>::new(envelope.require(id::GUIDE)?, len)?;
+    check_guide(row_groups.as_slice(), shift, groups)?;
+    Ok(Guide { shift, row_groups })
+}
+
 /// Entry `b` must be the first row group that ends after row `b << shift`, which two neighbours prove.
 fn check_guide(guide: &[U32], shift: u32, groups: &[RowGroupRecord]) -> Result<()> {
     for (bucket, entry) in (0_u64..).zip(guide) {
@@ -297,13 +319,10 @@ fn selections(envelope: &Envelope, groups: &[RowGroupRecord]) -> Result<Option<S
     Ok(Some(Selections { records, data }))
 }
 
-fn partitions(
-    envelope: &Envelope,
-    files: usize,
-    text: &str,
-    schema: &SchemaRef,
-) -> Result<(Vec<String>, Table<StringRef>)> {
-    let Some(section) = envelope.get(id::PARTITIONS) else { return Ok((Vec::new(), Table::empty())) };
+fn partitions(envelope: &Envelope, files: usize, text: &str, schema: &SchemaRef) -> Result<Partitions> {
+    let Some(section) = envelope.get(id::PARTITIONS) else {
+        return Ok(Partitions { columns: Vec::new(), values: Table::empty() });
+    };
     let refs = Table::<StringRef>::new(section, section.bytes.len() as u64 / STRING_REF)?;
     let columns = refs.as_slice().len().checked_div(files.saturating_add(1)).unwrap_or_default();
     if columns == 0 || columns.checked_mul(files.saturating_add(1)) != Some(refs.as_slice().len()) {
@@ -319,7 +338,7 @@ fn partitions(
         names.push(name.to_owned());
     }
     refs.as_slice().iter().try_for_each(|&at| resolve(text, at).map(drop))?;
-    Ok((names, refs))
+    Ok(Partitions { columns: names, values: refs })
 }
 
 fn renames(envelope: &Envelope, text: &str) -> Result<Renames> {

@@ -85,7 +85,7 @@ impl Index {
     /// # Errors
     /// [`ErrorKind::InvalidIndex`] when the section with them is damaged, or of another index.
     pub fn noted_digests(&self) -> Result<Option<NotedDigests>> {
-        let stored = &self.inner.contents.digests;
+        let stored = &self.inner.contents.unread.digests;
         if stored.len() == 0 {
             return Ok(None);
         }

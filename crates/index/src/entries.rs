@@ -83,9 +83,9 @@ impl<'a> FileEntry<'a> {
     /// Its value of each partition column, `None` for null.
     pub fn partition_values(&self) -> impl ExactSizeIterator<Item = Option<&'a str>> + use<'a> {
         let contents = self.contents;
-        let columns = contents.partition_columns.len();
+        let columns = contents.partitions.columns.len();
         let start = columns.saturating_mul(self.index as usize + 1);
-        let values = contents.partition_values.as_slice();
+        let values = contents.partitions.values.as_slice();
         let own = values.get(start..start.saturating_add(columns)).unwrap_or_default();
         own.iter().map(move |&value| contents.string(value))
     }
@@ -96,7 +96,8 @@ impl<'a> FileEntry<'a> {
             return Ok(None);
         }
         let start = self.record.footer_offset.get();
-        let stored = self.contents.footers.read(start..start.saturating_add(self.record.footer_length.get().into()))?;
+        let stored =
+            self.contents.unread.footers.read(start..start.saturating_add(self.record.footer_length.get().into()))?;
         Ok(Some((stored, self.record.footer_raw_length.get())))
     }
 

@@ -199,8 +199,8 @@ impl Index {
             return None;
         }
         let groups = contents.row_groups.as_slice();
-        let guide = contents.guide.as_slice();
-        let bucket = usize::try_from(row >> contents.guide_shift).ok()?;
+        let guide = contents.guide.row_groups.as_slice();
+        let bucket = usize::try_from(row >> contents.guide.shift).ok()?;
         let first = guide.get(bucket)?.get() as usize;
         let last = guide.get(bucket.checked_add(1)?)?.get() as usize;
         // The row group is one of first..=last: it ends after `row`, as the last does and no earlier one may.
@@ -269,7 +269,7 @@ impl Index {
 
     /// The names of the columns whose value is constant in each file and comes from its path.
     pub fn partition_columns(&self) -> &[String] {
-        &self.inner.contents.partition_columns
+        &self.inner.contents.partitions.columns
     }
 
     /// Columns that some files call otherwise than they are served: the name in the files, and the one that is served.
@@ -285,12 +285,12 @@ impl Index {
 
     /// Where the files were when the index was built.
     pub fn root(&self) -> &Root {
-        &self.inner.contents.root
+        &self.inner.contents.origin.root
     }
 
     /// What built the index and with which options, as JSON; empty where that was not recorded.
     pub fn build_info(&self) -> &str {
-        &self.inner.contents.build_info
+        &self.inner.contents.origin.build_info
     }
 
     /// The stored footer of a file, decompressed; `None` where footers were not stored, or for no such file.

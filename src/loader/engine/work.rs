@@ -37,7 +37,7 @@ impl Shared {
             prefetch.when_arrived(move || {
                 if let Some(shared) = me.upgrade() {
                     shared.lock().schedule.arrived(number);
-                    shared.work.notify_all();
+                    shared.signals.work.notify_all();
                 }
             });
         }
@@ -50,7 +50,7 @@ impl Shared {
             }
             progress.prefetch.insert(read.number, prefetch);
         }
-        self.work.notify_all();
+        self.signals.work.notify_all();
     }
 
     pub(super) fn plan(&self, mut driver: Box<Driver>, measured: &[Measured]) {
@@ -87,13 +87,13 @@ impl Shared {
             Planned::End(None) if driver.has_more() => Step::Walked,
             Planned::End(error) => {
                 progress.error = error;
-                self.ready.notify_all();
+                self.signals.ready.notify_all();
                 Step::End
             }
         };
         progress.schedule.planned(step, outlook);
         progress.driver = Some(driver);
-        self.work.notify_all();
+        self.signals.work.notify_all();
     }
 
     pub(super) fn extract(&self, mut extraction: Extraction, held: Option<Held>, prefetch: Option<Prefetch>) {
@@ -136,7 +136,7 @@ impl Shared {
             progress.carousel.stay(unit, stays);
         }
         progress.carousel.insert(unit, extraction.number, rows);
-        self.work.notify_all();
+        self.signals.work.notify_all();
     }
 
     pub(super) fn assemble(&self, segment: u64, range: &BatchRange, mut claimed: Claimed) {
@@ -162,7 +162,7 @@ impl Shared {
         progress.stats.rows += assembled.batches.iter().map(|batch| batch.row_ids.len() as u64).sum::<u64>();
         progress.schedule.assembled(segment, assembled.batches.len(), assembled.bytes, freed);
         progress.out.insert(segment, assembled);
-        self.work.notify_all();
-        self.ready.notify_all();
+        self.signals.work.notify_all();
+        self.signals.ready.notify_all();
     }
 }

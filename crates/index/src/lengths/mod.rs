@@ -123,7 +123,7 @@ impl Index {
     }
 
     fn lengths_section(&self) -> Result<Option<&Arc<LengthsSection>>> {
-        let stored = &self.inner.contents.lengths;
+        let stored = &self.inner.contents.unread.lengths;
         if stored.len() == 0 {
             return Ok(None);
         }
@@ -133,7 +133,7 @@ impl Index {
 
     /// Checks the section and all of its blocks.
     pub(crate) fn verify_lengths(&self) -> Result<()> {
-        let stored = &self.inner.contents.lengths;
+        let stored = &self.inner.contents.unread.lengths;
         if stored.len() == 0 {
             return Ok(());
         }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use self::roster::{Member, Roster};
+use self::roster::{Gathering, Member, Roster};
 use self::send::sum;
 use super::Seat;
 use super::facts::{advice, difference};
@@ -68,14 +68,11 @@ impl Reader {
             joined: 0,
             connected: 0,
             left: Instant::now(),
-            begun: false,
             died: None,
-            new: false,
-            again: false,
-            since: Instant::now(),
             engine: None,
             before: LoaderStats::default(),
             listeners: Vec::new(),
+            gathering: Gathering { begun: false, new: false, again: false, since: Instant::now() },
         };
         let inner = Inner { seat, meeting, stop: Signal::new()?, roster: Mutex::new(roster), changed: Condvar::new() };
         let mut reader = Self { inner: Arc::new(inner), acceptor: None, sender: None };
@@ -366,7 +363,7 @@ impl Inner {
         let member = Member { rank, worker, visit, connection, lane, batches: 0, bytes: 0, waits: true, lost };
         let process = member.connection.peer();
         roster.members.insert(id, member);
-        (roster.new, roster.since) = (true, Instant::now());
+        (roster.gathering.new, roster.gathering.since) = (true, Instant::now());
         self.stop_engine(&roster);
         drop(roster);
         self.changed.notify_all();
@@ -405,7 +402,7 @@ impl Drop for Here {
         let mut roster = self.0.lock();
         roster.connected -= 1;
         if roster.connected == 0 {
-            (roster.begun, roster.died, roster.left) = (false, None, Instant::now());
+            (roster.gathering.begun, roster.died, roster.left) = (false, None, Instant::now());
         }
     }
 }

@@ -28,20 +28,26 @@ pub(super) struct Roster {
     pub(super) connected: usize,
     /// When the last one ended.
     pub(super) left: Instant,
-    /// An engine was started. Nobody is waited for any more who was not there.
-    pub(super) begun: bool,
     /// Why nobody is to go on.
     pub(super) died: Option<Error>,
+    pub(super) engine: Option<Weak<dyn Watched>>,
+    /// What the engines before this one did.
+    pub(super) before: LoaderStats,
+    pub(super) listeners: Vec<JoinHandle<()>>,
+    pub(super) gathering: Gathering,
+}
+
+/// Whom an engine is started for.
+#[derive(Debug)]
+pub(super) struct Gathering {
+    /// An engine was started. Nobody is waited for any more who was not there.
+    pub(super) begun: bool,
     /// A rank came since the engine was started.
     pub(super) new: bool,
     /// The engine is to be started anew without waiting for anyone.
     pub(super) again: bool,
     /// When the last rank came.
     pub(super) since: Instant,
-    pub(super) engine: Option<Weak<dyn Watched>>,
-    /// What the engines before this one did.
-    pub(super) before: LoaderStats,
-    pub(super) listeners: Vec<JoinHandle<()>>,
 }
 
 impl Roster {
@@ -114,19 +120,20 @@ impl Inner {
                 return None;
             }
             if roster.members.is_empty() {
-                roster.again = false;
+                roster.gathering.again = false;
             }
-            if !(roster.new || roster.again) || roster.members.is_empty() {
+            if !(roster.gathering.new || roster.gathering.again) || roster.members.is_empty() {
                 roster = self.changed.wait(roster).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let (most, waited) = (self.patience(&roster), roster.since.elapsed());
-            if roster.again || waited >= most {
+            let (most, waited) = (self.patience(&roster), roster.gathering.since.elapsed());
+            if roster.gathering.again || waited >= most {
                 break;
             }
             roster = self.changed.wait_timeout(roster, most - waited).unwrap_or_else(PoisonError::into_inner).0;
         }
-        (roster.new, roster.again, roster.begun) = (false, false, true);
+        let gathering = &mut roster.gathering;
+        (gathering.new, gathering.again, gathering.begun) = (false, false, true);
         Some(roster.lanes())
     }
 
@@ -135,9 +142,9 @@ impl Inner {
         let most = self.seat.group.wait;
         let here = roster.members.len() + roster.away.len();
         match self.meeting {
-            Meeting::First(ranks) if !roster.begun && here < ranks => return most,
-            Meeting::Again(ranks) if !roster.begun && here < ranks => return most.min(STRAGGLERS),
-            Meeting::Served if !roster.begun => {
+            Meeting::First(ranks) if !roster.gathering.begun && here < ranks => return most,
+            Meeting::Again(ranks) if !roster.gathering.begun && here < ranks => return most.min(STRAGGLERS),
+            Meeting::Served if !roster.gathering.begun => {
                 let members = roster.members.values().chain(roster.away.values());
                 let ranks = members.map(|member| self.seat.group.consumers(&member.lane.sampler)).max();
                 if here < ranks.unwrap_or(0) {

@@ -111,7 +111,7 @@ impl Inner {
         };
         let engine = Engine::start(Arc::clone(&seat.units), Arc::clone(&seat.faults), Box::new(walk), &settings)?;
         let mut roster = self.lock();
-        if roster.stop || roster.new {
+        if roster.stop || roster.gathering.new {
             return Ok(());
         }
         roster.engine = Some(engine.watched());
@@ -134,7 +134,7 @@ impl Inner {
                 }
                 Err(error) => {
                     let roster = self.lock();
-                    let ended = roster.stop || roster.new;
+                    let ended = roster.stop || roster.gathering.new;
                     drop(roster);
                     if !ended {
                         self.fail_lane(round.marks.failed(), round, &error);
@@ -232,7 +232,7 @@ impl Inner {
     fn wait_for_room(&self, of: &[u64], batches: u64, bytes: u64, window: u64) -> Room {
         let mut roster = self.lock();
         loop {
-            if roster.stop || roster.new {
+            if roster.stop || roster.gathering.new {
                 return Room::Over;
             }
             let here: Vec<&Member> = of.iter().filter_map(|id| roster.members.get(id)).collect();
@@ -295,7 +295,7 @@ impl Inner {
     fn fail_lane(&self, lane: Option<usize>, round: &Round, error: &Error) {
         let all: Vec<u64> = round.members.iter().flatten().copied().collect();
         self.fail(lane.and_then(|lane| round.members.get(lane)).unwrap_or(&all), error);
-        self.lock().again = true;
+        self.lock().gathering.again = true;
     }
 
     fn let_go(&self, members: &[u64], answer: &Answer) {
