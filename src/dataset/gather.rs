@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_rows::{self as rows, Place, compact, uncopied};
+use rowdex_rows::{self as rows, BatchRow, compact, uncopied};
 
 /// The rows of one call, by row group.
 #[derive(Debug)]
@@ -103,6 +103,6 @@ impl GroupRows {
 }
 
 /// The rows at these places, of the types in `output`, in memory of their own.
-pub(super) fn gather(batches: &[&RecordBatch], places: &[Place], output: &SchemaRef) -> Result<RecordBatch> {
+pub(super) fn gather(batches: &[&RecordBatch], places: &[BatchRow], output: &SchemaRef) -> Result<RecordBatch> {
     compact(rows::gather(batches, places, output)?).map_err(uncopied)
 }

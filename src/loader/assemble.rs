@@ -16,7 +16,7 @@ use super::walk::BatchRange;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::BatchPlan;
 use rowdex_rows::{
-    Held, Place, Stretch, Together, bytes_of_part, bytes_shown, collect, make_alike, record_batch, uncopied,
+    BatchRow, Held, Stretch, Together, bytes_of_part, bytes_shown, collect, make_alike, record_batch, uncopied,
 };
 
 /// The batches of a segment, up to the first that cannot be made.
@@ -62,7 +62,7 @@ struct Located<'a> {
     errors: &'a [(u32, Error)],
     cursors: Vec<Cursor>,
     /// Where each row is: in which piece, and where in what that lies in.
-    places: Vec<Place>,
+    places: Vec<BatchRow>,
 }
 
 impl<'a> Located<'a> {

@@ -14,7 +14,7 @@ use crate::dataset::{Prefetch, Slots};
 use rowdex_base::crew;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_parquet::{AHEAD_FROM, RowSink};
-use rowdex_rows::{self as rows, ChunkBytes, Held, Layout, Packer, Picker, Place, Way, bytes_of, bytes_of_part};
+use rowdex_rows::{self as rows, BatchRow, ChunkBytes, Held, Layout, Packer, Picker, Way, bytes_of, bytes_of_part};
 
 /// Rows got out of a unit, and what that took.
 #[derive(Debug, Default)]
@@ -245,7 +245,7 @@ fn decode_due(
     units.read(unit, Slots::Due(&wanted), prefetch, &mut chunks)?;
     let began = Instant::now();
     let Collected { chunks, own, places_bytes, .. } = chunks;
-    let mut places: Vec<Place> = Vec::with_capacity(wanted.len());
+    let mut places: Vec<BatchRow> = Vec::with_capacity(wanted.len());
     for (number, chunk) in (0..).zip(&chunks) {
         places.extend((0..chunk.num_rows() as u32).map(|row| (number, row)));
     }
@@ -258,7 +258,7 @@ fn decode_due(
     let pieces = match lie {
         true => Held::in_turn(chunks),
         false => {
-            let places: Vec<Place> = ranks.iter().filter_map(|rank| places.get(*rank as usize).copied()).collect();
+            let places: Vec<BatchRow> = ranks.iter().filter_map(|rank| places.get(*rank as usize).copied()).collect();
             Held::merged(&chunks, &places, own)?
         }
     };

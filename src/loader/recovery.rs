@@ -30,7 +30,7 @@ use crate::dataset::Prefetch;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_order::{EpochOrder, Global, Order};
-use rowdex_rows::{self as rows, Held, PIECES, Place};
+use rowdex_rows::{self as rows, BatchRow, Held, PIECES};
 
 /// What to do about a row group that cannot be read: its file is missing or was replaced, a read fails, its bytes are
 /// damaged, its values do not fit the dataset's schema, or it takes more memory than is allowed.
@@ -269,7 +269,7 @@ impl<'a> Recovery<'a> {
         let units = self.serving.units;
         let mut parts: HashMap<u32, u32> = HashMap::new();
         let mut batches = Vec::new();
-        let mut places: Vec<Place> = Vec::with_capacity(slots.len());
+        let mut places: Vec<BatchRow> = Vec::with_capacity(slots.len());
         let mut failed = None;
         for slot in slots {
             let row_group = units.row_group_of(unit, *slot);
@@ -316,7 +316,7 @@ impl<'a> Recovery<'a> {
             }
         };
         let ids: Vec<u64> = rows.iter().map(|(row, _)| *row).collect();
-        let places: Vec<Place> =
+        let places: Vec<BatchRow> =
             rows.iter().map(|(_, place)| found.at.get(place).copied().unwrap_or_default()).collect();
         let batch = rows::gather(&found.parts.iter().collect::<Vec<_>>(), &places, &units.form().decoded)?;
         let all: Vec<u32> = (0..batch.num_rows() as u32).collect();
@@ -376,7 +376,7 @@ impl<'a> Recovery<'a> {
 pub(super) struct Found {
     parts: Vec<RecordBatch>,
     /// Which part has a unit's slot, and where.
-    at: HashMap<(u32, u32), Place>,
+    at: HashMap<(u32, u32), BatchRow>,
 }
 
 fn is_lost(slots: &[u32], lost: &[Range<u32>]) -> bool {

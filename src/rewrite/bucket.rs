@@ -11,10 +11,10 @@ use super::scatter::Scatter;
 use super::shape::Buckets;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop;
-use rowdex_rows::{Place, gather};
+use rowdex_rows::{BatchRow, gather};
 
 /// No row goes to this place, or it was lost.
-const NONE: Place = (u32::MAX, u32::MAX);
+const NONE: BatchRow = (u32::MAX, u32::MAX);
 
 /// Rows in memory for consecutive positions.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Bucket {
     pub(super) positions: Range<u64>,
     batches: Vec<RecordBatch>,
     /// Where the row of each position lies.
-    places: Vec<Place>,
+    places: Vec<BatchRow>,
 }
 
 impl Bucket {
@@ -31,7 +31,7 @@ impl Bucket {
         let from = (positions.start - self.positions.start) as usize;
         let to = (positions.end - self.positions.start) as usize;
         let there = self.places[from..to].iter().zip(positions).filter(|(place, _)| **place != NONE);
-        let (places, positions): (Vec<Place>, Vec<u64>) = there.map(|(place, position)| (*place, position)).unzip();
+        let (places, positions): (Vec<BatchRow>, Vec<u64>) = there.map(|(place, position)| (*place, position)).unzip();
         let batches: Vec<&RecordBatch> = self.batches.iter().collect();
         Ok((gather(&batches, &places, schema)?, positions))
     }
@@ -51,7 +51,7 @@ pub(super) struct Loading<'a> {
 }
 
 /// Memory of a place.
-const PLACE_BYTES: u64 = size_of::<Place>() as u64;
+const PLACE_BYTES: u64 = size_of::<BatchRow>() as u64;
 
 impl Loading<'_> {
     /// Loads a bucket for some of its positions, and hands it over in pieces that fit, in order.

@@ -26,7 +26,7 @@ use rowdex_base::stop::{Asked, check};
 use rowdex_order::EpochOrder;
 
 /// A rewrite at work.
-struct Run<'a> {
+struct Rewriting<'a> {
     rewrite: &'a Rewrite,
     plan: RewritePlan,
     columns: Columns,
@@ -110,7 +110,7 @@ impl Rewrite {
         }
     }
 
-    fn begin(&self, found: Found, is_alone: bool) -> Result<Run<'_>> {
+    fn begin(&self, found: Found, is_alone: bool) -> Result<Rewriting<'_>> {
         let pool = self.pool(self.threads)?;
         let mut folder = Folder::new(&self.output, &self.dataset)?;
         let plan = self.planned(&pool)?;
@@ -122,11 +122,11 @@ impl Rewrite {
         let columns = self.columns()?;
         let encoding = Encoding::new(&columns, &plan.columns, plan.chunk_rows as usize)?;
         let (order, meter) = (self.orders.epoch(0)?, Meter::new(self.progress.clone()));
-        Ok(Run { rewrite: self, plan, columns, encoding, order, folder, spill, meter, pool })
+        Ok(Rewriting { rewrite: self, plan, columns, encoding, order, folder, spill, meter, pool })
     }
 }
 
-impl Run<'_> {
+impl Rewriting<'_> {
     /// Runs of files that are not there, of these.
     fn missing(&self, files: Range<u64>) -> Vec<Range<u64>> {
         let mut missing: Vec<Range<u64>> = Vec::new();

@@ -55,9 +55,9 @@ fn write(path: &Path, rows: &RecordBatch, group_rows: usize) {
 }
 
 /// A folder with data, an index, and room for outputs.
-struct Place(tempfile::TempDir);
+struct Fixture(tempfile::TempDir);
 
-impl Place {
+impl Fixture {
     fn new(files: &[usize], group_rows: usize) -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         fs::create_dir(place.path("data")).unwrap();
@@ -120,7 +120,7 @@ const GROUPS: [u64; 16] = [400, 400, 400, 400, 400, 400, 400, 200, 1, 400, 400, 
 
 #[test]
 fn rows_are_written_in_the_order_by_every_way_to_the_same_bytes() {
-    let place = Place::new(&[3000, 1, 2500], 400);
+    let place = Fixture::new(&[3000, 1, 2500], 400);
     type Made = fn() -> Arc<dyn Order>;
     let orders: [(&str, Made); 4] = [
         ("global", || Arc::new(Global::new(5501, 42).unwrap())),
@@ -159,7 +159,7 @@ fn rows_are_written_in_the_order_by_every_way_to_the_same_bytes() {
 
 #[test]
 fn tasks_write_the_bytes_of_one_run_in_whatever_number_and_memory() {
-    let place = Place::new(&[2000, 3000], 300);
+    let place = Fixture::new(&[2000, 3000], 300);
     place.rewrite("whole", Global::new(5000, 1).unwrap()).run().unwrap();
     for tasks in [1, 2, 5] {
         let folder = format!("tasks-{tasks}");
@@ -184,7 +184,7 @@ fn tasks_write_the_bytes_of_one_run_in_whatever_number_and_memory() {
 
 #[test]
 fn a_run_that_is_stopped_anywhere_leaves_nothing_half_and_goes_on() {
-    let place = Place::new(&[2000, 3000], 300);
+    let place = Fixture::new(&[2000, 3000], 300);
     let rewrite =
         |folder: &str| place.rewrite(folder, Global::new(5000, 1).unwrap()).with_memory(TINY).with_skipping(true);
     rewrite("whole").run().unwrap();
@@ -219,7 +219,7 @@ fn a_run_that_is_stopped_anywhere_leaves_nothing_half_and_goes_on() {
 
 #[test]
 fn what_is_in_the_way_is_refused_and_replaced_only_if_asked_for() {
-    let place = Place::new(&[1000], 300);
+    let place = Fixture::new(&[1000], 300);
     let rewrite = |seed| place.rewrite("out", Global::new(1000, seed).unwrap());
     rewrite(1).run().unwrap();
     let first = place.files("out");
@@ -248,7 +248,7 @@ fn what_is_in_the_way_is_refused_and_replaced_only_if_asked_for() {
 
 #[test]
 fn two_processes_do_not_write_to_one_folder() {
-    let place = Place::new(&[1000], 300);
+    let place = Fixture::new(&[1000], 300);
     fs::create_dir(place.path("out")).unwrap();
     let lock = File::open(place.path("out")).unwrap();
     lock.try_lock().unwrap();
@@ -260,7 +260,7 @@ fn two_processes_do_not_write_to_one_folder() {
 
 #[test]
 fn row_groups_that_cannot_be_read_are_errors_or_left_out_and_told() {
-    let place = Place::new(&[2000, 2000], 500);
+    let place = Fixture::new(&[2000, 2000], 500);
     let path = place.path("data/01.parquet");
     let (mut bytes, times) = (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
     let group = {
@@ -297,7 +297,7 @@ fn row_groups_that_cannot_be_read_are_errors_or_left_out_and_told() {
 
 #[test]
 fn schema_metadata_types_and_lengths_are_those_of_the_input() {
-    let place = Place::new(&[1500], 500);
+    let place = Fixture::new(&[1500], 500);
     LengthsBuilder::new(place.path("train.rdx")).with_column("tags").write().unwrap();
     let words: Vec<u64> = (0..1500).map(|row| row * 3).collect();
     LengthsBuilder::new(place.path("train.rdx")).with_given("words", words).write().unwrap();
@@ -324,7 +324,7 @@ fn schema_metadata_types_and_lengths_are_those_of_the_input() {
 
 #[test]
 fn nothing_is_written_where_there_are_no_rows_but_files_that_say_so() {
-    let place = Place::new(&[10], 5);
+    let place = Fixture::new(&[10], 5);
     let none = Explicit::new(Vec::new(), 10).unwrap();
     let report = place.rewrite("none", none).run().unwrap();
     assert_eq!((report.rows, report.files), (0, 1));
@@ -336,7 +336,7 @@ fn nothing_is_written_where_there_are_no_rows_but_files_that_say_so() {
 
 #[test]
 fn an_estimate_tells_the_way_and_writes_nothing() {
-    let place = Place::new(&[5000], 500);
+    let place = Fixture::new(&[5000], 500);
     let of = |memory| {
         let rewrite = place.rewrite("out", Global::new(5000, 1).unwrap()).with_memory(memory);
         rewrite.estimate().unwrap()

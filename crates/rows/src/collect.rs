@@ -8,7 +8,7 @@ use arrow::datatypes::{Field, SchemaRef};
 use super::gather::{copy_span, gather_runs};
 use super::held::Held;
 use super::packed::{Packed, unpack};
-use super::picks::{Place, Runs};
+use super::picks::{BatchRow, Runs};
 use super::views::is_view;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -35,7 +35,7 @@ pub struct Together {
 
 impl Together {
     /// Where rows begin, if they do.
-    pub fn of(places: &[Place], held: &[Held]) -> Option<Self> {
+    pub fn of(places: &[BatchRow], held: &[Held]) -> Option<Self> {
         let (&(first, row), &(last, last_row)) = (places.first()?, places.last()?);
         let piece = held.get(first as usize).filter(|piece| piece.is_contiguous() && piece.in_columns().is_some())?;
         let close = first == last && u64::from(last_row) == u64::from(row) + places.len() as u64 - 1;
@@ -73,7 +73,7 @@ pub fn make_alike(held: &mut [Held], schema: &SchemaRef) -> Result<()> {
 /// As [`gather`](super::gather).
 pub fn collect(
     held: &[Held],
-    places: &[Place],
+    places: &[BatchRow],
     stretches: &[Stretch],
     schema: &SchemaRef,
     served: &SchemaRef,

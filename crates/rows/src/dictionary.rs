@@ -20,7 +20,7 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 
 use super::flat::copy;
-use super::picks::{Picks, Place};
+use super::picks::{BatchRow, Picks};
 use super::uncopied;
 use rowdex_base::error::Result;
 
@@ -140,9 +140,9 @@ struct Codes<'a> {
     /// The code of every value by its bytes.
     codes: HashMap<&'a [u8], u32>,
     /// Where the values that have a code are, in the order of the codes.
-    values: Vec<Place>,
+    values: Vec<BatchRow>,
     /// The values that have an entry in `known`.
-    seen: Vec<Place>,
+    seen: Vec<BatchRow>,
 }
 
 impl<'a> Codes<'a> {

@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 
 use super::memory::{Footprint, bytes_of_array};
 use super::nested::copy;
-use super::picks::{Place, Runs, Spans};
+use super::picks::{BatchRow, Runs, Spans};
 use super::{record_batch, uncopied};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -19,7 +19,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 ///
 /// # Errors
 /// [`ErrorKind::TooLarge`](rowdex_base::error::ErrorKind) if the rows do not fit the offsets or keys of a column.
-pub fn gather(batches: &[&RecordBatch], places: &[Place], output: &SchemaRef) -> Result<RecordBatch> {
+pub fn gather(batches: &[&RecordBatch], places: &[BatchRow], output: &SchemaRef) -> Result<RecordBatch> {
     if batches.is_empty() {
         return Ok(RecordBatch::new_empty(output.clone()));
     }
@@ -220,7 +220,7 @@ mod tests {
         ) {
             let lengths: Vec<usize> = batches.iter().map(Vec::len).collect();
             let batches: Vec<RecordBatch> = batches.iter().map(|values| batch(values)).collect();
-            let places: Vec<Place> = picks.iter().map(|(batch, row)| {
+            let places: Vec<BatchRow> = picks.iter().map(|(batch, row)| {
                 let batch = batch.index(lengths.len());
                 (batch as u32, row.index(lengths[batch]) as u32)
             }).collect();

@@ -38,7 +38,7 @@ pub use held::Held;
 pub use memory::{ChunkBytes, Footprint, bytes_of, bytes_of_part, bytes_shown, show_what_they_keep};
 pub use packed::{Layout, Packed, Packer};
 pub use picker::{Picked, Picker, Way};
-pub use picks::Place;
+pub use picks::BatchRow;
 pub use pieces::{Cutting, PIECES};
 pub use sequences::{Between, NO_LABEL, PackLayout, Room, Sequences, Sequencing, Then};
 pub use tokens::{Cutter, Numbers, Part, Tokens, listed, to_lists};

@@ -18,7 +18,7 @@ use arrow::datatypes::{
     ArrowNativeType, BinaryType, ByteArrayType, DataType, LargeBinaryType, LargeUtf8Type, Schema, SchemaRef, Utf8Type,
 };
 
-use super::picks::Place;
+use super::picks::BatchRow;
 use super::views::{BUFFER, INLINE, is_view};
 use super::{record_batch, uncopied};
 pub(crate) use unpack::unpack;
@@ -218,7 +218,7 @@ impl Packed {
     /// # Errors
     /// [`ErrorKind::TooLarge`] if the rows do not fit one batch.
     pub fn take(&self, slots: &[u32], schema: &SchemaRef) -> Result<RecordBatch> {
-        let places: Vec<Place> = slots.iter().map(|slot| (0, *slot)).collect();
+        let places: Vec<BatchRow> = slots.iter().map(|slot| (0, *slot)).collect();
         let mut columns = unpack(&[self], &places, schema)?;
         for (column, field) in columns.iter_mut().zip(schema.fields()) {
             if column.data_type() != field.data_type() {

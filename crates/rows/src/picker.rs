@@ -13,7 +13,7 @@ use arrow::array::RecordBatch;
 use super::held::Held;
 use super::memory::{ChunkBytes, bytes_of, show_what_they_keep};
 use super::packed::Layout;
-use super::picks::Place;
+use super::picks::BatchRow;
 use super::pieces::{PIECES, placer};
 use super::placing::{Pick, Placer};
 use super::take;
@@ -176,7 +176,7 @@ impl Picker {
             (_, Some(placer), _) => Held::packed_in_turn(placer.finish()),
             (_, _, Wanted::Run { .. }) => Held::in_turn(self.picked),
             (_, _, Wanted::Picks { rows, starts }) => {
-                let mut places: Vec<Place> = vec![(0, 0); rows.len()];
+                let mut places: Vec<BatchRow> = vec![(0, 0); rows.len()];
                 for (chunk, span) in (0..).zip(starts.windows(2)) {
                     for (place, (_, due)) in (0..).zip(rows.get(span[0]..span[1]).unwrap_or_default()) {
                         places[*due as usize] = (chunk, place);

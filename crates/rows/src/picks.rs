@@ -6,7 +6,7 @@ use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::BooleanBuffer;
 
 /// A row: which source, and which row of it.
-pub type Place = (u32, u32);
+pub type BatchRow = (u32, u32);
 
 /// Rows of several sources, in the order in which they are copied.
 ///
@@ -43,7 +43,7 @@ pub(super) trait Picks: Copy {
     }
 }
 
-impl Picks for &[Place] {
+impl Picks for &[BatchRow] {
     const SINGLE: bool = true;
 
     fn count(&self) -> usize {
@@ -99,7 +99,7 @@ impl Spans {
     }
 
     /// The rows at these places, if most of them follow each other.
-    fn joined(places: &[Place]) -> Option<Self> {
+    fn joined(places: &[BatchRow]) -> Option<Self> {
         /// Rows of a span, in the mean, for which one call that copies them all is faster than a load for each.
         const LONG: usize = 8;
         let mut spans = Self::default();
@@ -126,7 +126,7 @@ impl Spans {
 /// they follow each other.
 #[derive(Debug, Default)]
 pub(crate) struct Runs<'a> {
-    pub(super) single: Vec<&'a [Place]>,
+    pub(super) single: Vec<&'a [BatchRow]>,
     pub(super) spans: Vec<Spans>,
     /// For each run, whether it is one of spans.
     pub(super) in_spans: Vec<bool>,
@@ -134,7 +134,7 @@ pub(crate) struct Runs<'a> {
 
 impl<'a> Runs<'a> {
     /// These runs.
-    pub(crate) fn of(runs: impl IntoIterator<Item = &'a [Place]>) -> Self {
+    pub(crate) fn of(runs: impl IntoIterator<Item = &'a [BatchRow]>) -> Self {
         let mut found = Self::default();
         for places in runs {
             let spans = Spans::joined(places);

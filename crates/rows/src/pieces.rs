@@ -9,7 +9,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use super::held::{Held, POINTER};
 use super::memory::{Footprint, bytes_of};
 use super::packed::{Layout, Packed};
-use super::picks::Place;
+use super::picks::BatchRow;
 use super::placing::{Pick, Placer};
 use super::views::{compact_pieces, forget_unseen};
 use super::{gather, take, uncopied};
@@ -93,7 +93,7 @@ impl Held {
     ///
     /// # Errors
     /// As [`gather`].
-    pub fn merged(batches: &[RecordBatch], places: &[Place], own: bool) -> Result<Vec<Self>> {
+    pub fn merged(batches: &[RecordBatch], places: &[BatchRow], own: bool) -> Result<Vec<Self>> {
         let pieces = number_of(batches, places.len(), PIECES);
         let batches: Vec<&RecordBatch> = batches.iter().collect();
         let Some(first) = batches.first() else {

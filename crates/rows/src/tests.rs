@@ -216,7 +216,7 @@ fn differ(ours: &RecordBatch, at: usize, source: &RecordBatch, row: usize) -> Op
     })
 }
 
-fn check(ours: &RecordBatch, batches: &[RecordBatch], places: &[Place]) {
+fn check(ours: &RecordBatch, batches: &[RecordBatch], places: &[BatchRow]) {
     assert_eq!(ours.num_rows(), places.len());
     for column in ours.columns() {
         column.to_data().validate_full().unwrap();
@@ -240,16 +240,16 @@ proptest! {
             let batch = random.below(batches.len());
             (batch as u32, random.below(batches[batch].num_rows()) as u32)
         };
-        let places: Vec<Place> = (0..random.below(40)).map(|_| place(&mut random)).collect();
+        let places: Vec<BatchRow> = (0..random.below(40)).map(|_| place(&mut random)).collect();
         check(&gather(&borrowed, &places, batches[0].schema_ref()).unwrap(), &batches, &places);
 
         let slots: Vec<u32> = (0..random.below(30)).map(|_| random.below(batches[0].num_rows()) as u32).collect();
-        let places: Vec<Place> = slots.iter().map(|&slot| (0, slot)).collect();
+        let places: Vec<BatchRow> = slots.iter().map(|&slot| (0, slot)).collect();
         check(&take(&batches[0], &slots).unwrap(), &batches, &places);
 
         let parts: Vec<&[ArrayRef]> = batches.iter().map(RecordBatch::columns).collect();
         let rows_of = |(batch, rows): (u32, &RecordBatch)| (0..rows.num_rows() as u32).map(move |row| (batch, row));
-        let places: Vec<Place> = (0..).zip(&batches).flat_map(rows_of).collect();
+        let places: Vec<BatchRow> = (0..).zip(&batches).flat_map(rows_of).collect();
         let whole = record_batch(batches[0].schema_ref(), concat(&parts).unwrap(), places.len()).unwrap();
         check(&whole, &batches, &places);
     }
@@ -264,7 +264,7 @@ proptest! {
         let count = 1 + random.below(4);
         let batches = random.batches(count);
         // Runs of many rows, of few, and of both.
-        let runs: Vec<Vec<Place>> = (0..1 + random.below(4)).map(|_| {
+        let runs: Vec<Vec<BatchRow>> = (0..1 + random.below(4)).map(|_| {
             let most = 1 + random.below(40);
             let run = |_| {
                 let batch = random.below(batches.len());
@@ -291,7 +291,7 @@ fn words<K: arrow::datatypes::ArrowDictionaryKeyType>(words: &[&str]) -> ArrayRe
     Arc::new(words.iter().copied().collect::<DictionaryArray<K>>())
 }
 
-fn only(arrays: &[ArrayRef], places: &[Place]) -> ArrayRef {
+fn only(arrays: &[ArrayRef], places: &[BatchRow]) -> ArrayRef {
     let sources: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
     gather_runs(&sources, &Runs::of([places]), arrays[0].data_type()).unwrap().pop().unwrap()
 }
@@ -316,7 +316,7 @@ fn many_dictionaries_become_one_with_the_values_that_are_used() {
         words::<Int8Type>(&names)
     };
     let arrays: Vec<ArrayRef> = (0..40).map(turned).collect();
-    let places: Vec<Place> = (0..40).flat_map(|source| (0..64).map(move |row| (source, row))).collect();
+    let places: Vec<BatchRow> = (0..40).flat_map(|source| (0..64).map(move |row| (source, row))).collect();
     let rows = only(&arrays, &places);
     let rows = rows.as_any_dictionary();
     assert_eq!(rows.values().len(), 64);
@@ -334,7 +334,7 @@ fn values_that_do_not_fit_the_keys_are_an_error_and_no_panic() {
     let other = words::<Int8Type>(&others.iter().map(String::as_str).collect::<Vec<_>>());
     let batches = [part(0), part(50), other].map(|array| RecordBatch::try_from_iter([("word", array)]).unwrap());
     let batches: Vec<&RecordBatch> = batches.iter().collect();
-    let places: Vec<Place> = (0..50).map(|row| (0, row)).chain((0..100).map(|row| (2, row))).collect();
+    let places: Vec<BatchRow> = (0..50).map(|row| (0, row)).chain((0..100).map(|row| (2, row))).collect();
     let error = gather(&batches, &places, batches[0].schema_ref()).unwrap_err();
     assert_eq!((error.kind(), error.column()), (ErrorKind::TooLarge, Some("word")));
     assert_eq!(gather(&batches, &places[..120], batches[0].schema_ref()).unwrap().num_rows(), 120);
@@ -394,8 +394,8 @@ fn pieces_share_one_copy_of_the_values_that_repeat_in_them() {
     let chunks: Vec<RecordBatch> =
         [0, 5].map(|from| RecordBatch::try_from_iter_with_nullable([("word", chunk(from), true)]).unwrap()).into();
     let sources: Vec<&RecordBatch> = chunks.iter().collect();
-    let places: Vec<Place> = (0..2000).map(|row| (row % 2, row * 7 % 1000)).collect();
-    let taken = |places: &[Place]| gather(&sources, places, chunks[0].schema_ref()).unwrap();
+    let places: Vec<BatchRow> = (0..2000).map(|row| (row % 2, row * 7 % 1000)).collect();
+    let taken = |places: &[BatchRow]| gather(&sources, places, chunks[0].schema_ref()).unwrap();
     let expected = taken(&places);
     let pieces = compact_pieces(places.chunks(100).map(taken).collect()).unwrap();
     let joined = arrow::compute::concat_batches(chunks[0].schema_ref(), &pieces).unwrap();
@@ -511,7 +511,7 @@ proptest! {
         let wholes: Vec<RecordBatch> = sources.iter()
             .map(|chunks| arrow::compute::concat_batches(&schema, chunks).unwrap()).collect();
         let filled: Vec<usize> = (0..wholes.len()).filter(|source| wholes[*source].num_rows() > 0).collect();
-        let places: Vec<Place> = (0..if filled.is_empty() { 0 } else { random.below(3000) }).map(|_| {
+        let places: Vec<BatchRow> = (0..if filled.is_empty() { 0 } else { random.below(3000) }).map(|_| {
             let source = filled[random.below(filled.len())];
             (source as u32, random.below(wholes[source].num_rows()) as u32)
         }).collect();
@@ -616,10 +616,10 @@ proptest! {
         let pieces = placer.finish();
         prop_assert!(pieces.iter().all(|piece| piece.is_like(&pieces[0])));
         prop_assert!(pieces.iter().rev().skip(1).all(|packed| packed.num_rows() == piece));
-        let places: Vec<Place> = (0..slots.len()).map(|row| ((row / piece) as u32, (row % piece) as u32)).collect();
+        let places: Vec<BatchRow> = (0..slots.len()).map(|row| ((row / piece) as u32, (row % piece) as u32)).collect();
         let columns = unpack(&pieces.iter().collect::<Vec<_>>(), &places, &served).unwrap();
         let ours = record_batch(&served, columns, places.len()).unwrap();
-        let picked: Vec<Place> = slots.iter().map(|slot| (0, *slot)).collect();
+        let picked: Vec<BatchRow> = slots.iter().map(|slot| (0, *slot)).collect();
         prop_assert_eq!(&ours, &gather(&[&whole], &picked, &served).unwrap());
         ours.columns().iter().for_each(|column| column.to_data().validate_full().unwrap());
     }
@@ -694,7 +694,7 @@ fn pages_of_chunks_that_are_gone_are_told_from_those_that_come() {
         placer.put(&batch, &(0..rows).map(|row| (row, chunk * rows + row)).collect::<Vec<Pick>>()).unwrap();
     }
     let pieces = placer.finish();
-    let places: Vec<Place> = (0..chunks * rows).map(|row| (row / 500, row % 500)).collect();
+    let places: Vec<BatchRow> = (0..chunks * rows).map(|row| (row / 500, row % 500)).collect();
     let columns = unpack(&pieces.iter().collect::<Vec<_>>(), &places, &served_as_text()).unwrap();
     let expected = (0..chunks).flat_map(|chunk| words(chunk).into_iter().cycle().take(rows as usize));
     assert!(columns[0].as_string::<i32>().iter().flatten().eq(expected));

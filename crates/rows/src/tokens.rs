@@ -11,7 +11,7 @@ use arrow::datatypes::{ArrowNativeType, DataType, FieldRef, Fields, Schema, Sche
 
 use super::flat::ends;
 use super::nested::copy;
-use super::picks::{Place, Spans};
+use super::picks::{BatchRow, Spans};
 use super::views::compact;
 use super::{gather, record_batch, uncopied};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -68,7 +68,7 @@ impl Numbers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     /// Which of several batches, and which row of it.
-    pub place: Place,
+    pub place: BatchRow,
     /// Which of the row's items is the first.
     pub offset: u64,
     /// How many there are.
@@ -231,7 +231,7 @@ impl Cutter<'_> {
         let (Some(lists), Some(rest)) = (self.lists.first(), self.rest.first()) else { return Err(tokens.no_row()) };
         let copied = copy(&values, &[&spans], lists.values().data_type()).map_err(uncopied)?.pop();
         let leaf = lists.of(lengths, copied.ok_or_else(|| tokens.no_row())?)?;
-        let places: Vec<Place> = parts.iter().map(|part| part.place).collect();
+        let places: Vec<BatchRow> = parts.iter().map(|part| part.place).collect();
         let rows = gather(&self.rest.iter().collect::<Vec<_>>(), &places, rest.schema_ref())?;
         // Views must not keep the rows that they were cut from.
         Ok((compact(tokens.with(&rows, leaf)?).map_err(uncopied)?, next))

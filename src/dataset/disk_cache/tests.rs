@@ -135,9 +135,9 @@ fn write(path: &Path, batch: &RecordBatch, rows: usize) {
 }
 
 /// A folder with `data/a.parquet`, its index, and room for a tier.
-struct Place(TempDir);
+struct Fixture(TempDir);
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
         let place = Self(TempDir::new().unwrap());
         write(&place.path("data/a.parquet"), &columns(0..ROWS), GROUP);
@@ -293,7 +293,7 @@ fn aligned(bytes: &[u8]) -> Bytes {
 
 #[test]
 fn rows_of_every_type_are_the_same_by_way_of_the_tier_and_without_it() {
-    let place = Place::new();
+    let place = Fixture::new();
     let rows: Vec<u64> = (0..ROWS as u64).map(|row| row * 1999 % ROWS as u64).collect();
     let without = place.plain();
     let expected = without.take(&rows).unwrap();
@@ -314,7 +314,7 @@ fn rows_of_every_type_are_the_same_by_way_of_the_tier_and_without_it() {
 
 #[test]
 fn a_loader_serves_the_same_batches_from_the_tier_with_and_without_views_and_decodes_nothing() {
-    let place = Place::new();
+    let place = Fixture::new();
     let all = place.plain().decoded_bytes();
     for (views, percent, threads) in [(false, 10, 2), (true, 10, 2), (false, 60, 0), (true, 200, 1), (false, 200, 2)] {
         let expected = epochs(&place.plain(), all * percent / 100, threads, views);
@@ -335,7 +335,7 @@ fn a_loader_serves_the_same_batches_from_the_tier_with_and_without_views_and_dec
 
 #[test]
 fn few_rows_of_a_row_group_wanted_by_a_loader_put_all_of_it_into_the_tier_and_a_get_puts_nothing() {
-    let place = Place::new();
+    let place = Fixture::new();
     let dataset = place.kept();
     let expected = place.plain();
     dataset.get(3).unwrap();
@@ -358,7 +358,7 @@ fn few_rows_of_a_row_group_wanted_by_a_loader_put_all_of_it_into_the_tier_and_a_
 
 #[test]
 fn other_columns_and_other_rows_are_other_entries() {
-    let place = Place::new();
+    let place = Fixture::new();
     let rows: Vec<u64> = (0..200).collect();
     let (one, two) = (["id", "text"], ["text", "id"]);
     let open = |columns: &[&str]| {
@@ -383,7 +383,7 @@ fn other_columns_and_other_rows_are_other_entries() {
 
 #[test]
 fn an_index_of_some_rows_keeps_those_and_no_others() {
-    let place = Place::new();
+    let place = Fixture::new();
     let list = RecordBatch::try_from_iter([(
         "row_id",
         Arc::new(UInt64Array::from_iter_values((0..ROWS as u64).filter(|row| row % 3 == 1))) as ArrayRef,
@@ -406,7 +406,7 @@ fn an_index_of_some_rows_keeps_those_and_no_others() {
 
 #[test]
 fn values_from_folder_names_are_kept_with_the_rows() {
-    let place = Place(TempDir::new().unwrap());
+    let place = Fixture(TempDir::new().unwrap());
     for day in 1..4 {
         write(&place.path(&format!("data/day={day}/a.parquet")), &columns(0..50), 100);
     }
@@ -423,7 +423,7 @@ fn values_from_folder_names_are_kept_with_the_rows() {
 
 #[test]
 fn rows_of_a_file_that_was_replaced_are_never_served() {
-    let place = Place::new();
+    let place = Fixture::new();
     let replaced = columns(100_000..100_000 + ROWS);
     write(&place.path("data/a.parquet"), &columns(0..ROWS), GROUP);
     place.index();
@@ -448,7 +448,7 @@ fn rows_of_a_file_that_was_replaced_are_never_served() {
 
 #[test]
 fn verifying_reads_the_files_and_not_the_tier() {
-    let place = Place::new();
+    let place = Fixture::new();
     let dataset = place.kept();
     dataset.take(&(0..ROWS as u64).collect::<Vec<_>>()).unwrap();
     let before = dataset.counters().decodes;
@@ -458,14 +458,14 @@ fn verifying_reads_the_files_and_not_the_tier() {
 
 #[test]
 fn a_tier_needs_files_that_are_compared() {
-    let place = Place::new();
+    let place = Fixture::new();
     let builder = place.builder().with_staleness(Staleness::Off).with_disk_tier(place.tier(PLENTY));
     assert_eq!(builder.open().unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
 #[test]
 fn damaged_entries_and_a_tier_that_is_deleted_meanwhile_cost_time_and_nothing_else() {
-    let place = Place::new();
+    let place = Fixture::new();
     let rows: Vec<u64> = (0..ROWS as u64).rev().collect();
     let expected = place.plain().take(&rows).unwrap();
     place.kept().take(&rows).unwrap();
@@ -504,7 +504,7 @@ fn damaged_entries_and_a_tier_that_is_deleted_meanwhile_cost_time_and_nothing_el
 
 #[test]
 fn a_tier_that_holds_a_part_of_the_data_goes_on_serving_that_part() {
-    let place = Place::new();
+    let place = Fixture::new();
     let rows: Vec<u64> = (0..ROWS as u64).collect();
     place.kept().take(&rows).unwrap();
     let size = |path: &std::path::PathBuf| fs::metadata(path).unwrap().len();
@@ -523,7 +523,7 @@ fn a_tier_that_holds_a_part_of_the_data_goes_on_serving_that_part() {
 
 #[test]
 fn rows_that_are_handed_out_do_not_keep_an_entry_mapped() {
-    let place = Place::new();
+    let place = Fixture::new();
     let folder = place.path("tier").to_str().unwrap().to_owned();
     let mapped = || fs::read_to_string("/proc/self/maps").unwrap().contains(&folder);
     let rows: Vec<u64> = (0..ROWS as u64).rev().collect();

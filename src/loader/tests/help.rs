@@ -15,12 +15,12 @@ use rowdex_base::crew::{self, Job};
 /// A part that only another thread than the one that offers it does.
 #[derive(Debug, Default)]
 pub(super) struct Offered {
-    state: Mutex<State>,
+    state: Mutex<OfferState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OfferState {
     is_open: bool,
     /// Who offered it, and who did it.
     threads: Option<(ThreadId, Option<ThreadId>)>,

@@ -17,7 +17,7 @@ pub(super) const FIRST: &str = "1111111111111111111111111111111111111111";
 pub(super) const SECOND: &str = "2222222222222222222222222222222222222222";
 
 /// What the hub is like at the moment.
-pub(super) struct State {
+pub(super) struct HubState {
     /// The folder of each commit.
     commits: Mutex<BTreeMap<String, PathBuf>>,
     /// The commit of each branch.
@@ -35,14 +35,14 @@ pub(super) struct State {
 pub(super) struct Hub {
     pub(super) hub: Answers,
     pub(super) store: Answers,
-    pub(super) state: Arc<State>,
+    pub(super) state: Arc<HubState>,
     home: TempDir,
 }
 
 impl Hub {
     /// A dataset `o/n` with the files of a folder, in a listing of two files a page.
     pub(super) fn start(folder: &Path, private: bool) -> Self {
-        let state = Arc::new(State {
+        let state = Arc::new(HubState {
             commits: Mutex::new(BTreeMap::from([(FIRST.to_owned(), folder.to_owned())])),
             branches: Mutex::default(),
             good: AtomicU64::new(0),
@@ -123,7 +123,7 @@ fn decoded(text: &str) -> String {
     rowdex_io::source::place::percent_decoded(text).unwrap()
 }
 
-fn answered(state: &State, head: &str, store: &str) -> Vec<u8> {
+fn answered(state: &HubState, head: &str, store: &str) -> Vec<u8> {
     let mut limited = state.limited.lock().unwrap();
     if limited.0 > 0 {
         limited.0 -= 1;
@@ -207,7 +207,7 @@ fn page(folder: &Path, path: &str, query: &str, target: &str) -> Option<Vec<u8>>
 }
 
 /// The store: it takes a signature, and neither tokens nor conditions.
-fn stored(state: &State, head: &str) -> Vec<u8> {
+fn stored(state: &HubState, head: &str) -> Vec<u8> {
     if ["authorization", "cookie", "referer", "if-match"].iter().any(|name| field(head, name).is_some()) {
         return answer("400 Bad Request", "", b"");
     }

@@ -142,7 +142,7 @@ impl Drop for Rank {
 }
 
 /// A store that takes a while to answer, with an index, and room for a tier.
-struct Place {
+struct Fixture {
     folder: TempDir,
     http: Http,
     /// Of all row groups.
@@ -151,7 +151,7 @@ struct Place {
     wait: Duration,
 }
 
-impl Place {
+impl Fixture {
     fn new(wait: Duration) -> Self {
         let folder = TempDir::new().unwrap();
         write_data(&folder.path().join("data"));
@@ -204,7 +204,7 @@ fn litter(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn two_ranks_in_step_ask_the_store_for_each_row_group_once_between_them() {
-    let place = Place::new(LONG);
+    let place = Fixture::new(LONG);
     for (number, threads) in [2, 2, 1, 0].into_iter().enumerate() {
         let tier = format!("step-{number}");
         let mut ranks: Vec<Rank> = (0..2).map(|rank| place.rank(&tier, rank, 2, threads)).collect();
@@ -232,7 +232,7 @@ fn two_ranks_in_step_ask_the_store_for_each_row_group_once_between_them() {
 
 #[test]
 fn a_rank_that_pauses_holds_the_other_up_with_nothing() {
-    let place = Place::new(LONG);
+    let place = Fixture::new(LONG);
     let tier = "pause".to_owned();
     let mut ranks: Vec<Rank> = (0..2).map(|rank| place.rank(&tier, rank, 2, 2)).collect();
     ranks[0].go();
@@ -247,7 +247,7 @@ fn a_rank_that_pauses_holds_the_other_up_with_nothing() {
 
 #[test]
 fn a_rank_that_is_killed_or_stopped_does_not_keep_the_other_from_all_rows_nor_makes_it_ask_twice() {
-    let place = Place::new(Duration::from_millis(500));
+    let place = Fixture::new(Duration::from_millis(500));
     for signal in ["-KILL", "-STOP"] {
         for pause in [0, 35] {
             let tier = format!("{signal}-{pause}");

@@ -13,11 +13,11 @@ pub(super) struct Hybrid {
     /// Where the next run begins.
     at: usize,
     width: u32,
-    run: Run,
+    run: HybridRun,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Run {
+enum HybridRun {
     Repeated {
         value: u32,
         left: usize,
@@ -54,7 +54,7 @@ impl Hybrid {
         if width > 32 {
             return Err(damaged(format!("has integers of {width} bits")));
         }
-        Ok(Self { bytes, at: 0, width, run: Run::Repeated { value: 0, left: 0 } })
+        Ok(Self { bytes, at: 0, width, run: HybridRun::Repeated { value: 0, left: 0 } })
     }
 
     /// Hands over the next `count` values, piece by piece.
@@ -64,17 +64,17 @@ impl Hybrid {
     pub(super) fn each(&mut self, mut count: usize, mut take: impl FnMut(Piece<'_>) -> Result<()>) -> Result<()> {
         while count > 0 {
             let taken = match &mut self.run {
-                Run::Repeated { left: 0, .. } | Run::Packed { left: 0, .. } => {
+                HybridRun::Repeated { left: 0, .. } | HybridRun::Packed { left: 0, .. } => {
                     self.next_run()?;
                     continue;
                 }
-                Run::Repeated { value, left } => {
+                HybridRun::Repeated { value, left } => {
                     let taken = count.min(*left);
                     take(Piece::Repeated(*value, taken))?;
                     *left -= taken;
                     taken
                 }
-                Run::Packed { start, first, left } => {
+                HybridRun::Packed { start, first, left } => {
                     let taken = count.min(*left);
                     let bytes = self.bytes.get(*start..).unwrap_or_default();
                     take(Piece::Packed(Packed { bytes, width: self.width, first: *first, count: taken }))?;
@@ -94,12 +94,12 @@ impl Hybrid {
 
     /// The next value and how often it is repeated, if it is, without going on.
     pub(super) fn repeated(&mut self) -> Result<Option<(u32, usize)>> {
-        if matches!(self.run, Run::Repeated { left: 0, .. } | Run::Packed { left: 0, .. }) {
+        if matches!(self.run, HybridRun::Repeated { left: 0, .. } | HybridRun::Packed { left: 0, .. }) {
             self.next_run()?;
         }
         Ok(match self.run {
-            Run::Repeated { value, left } => Some((value, left)),
-            Run::Packed { .. } => None,
+            HybridRun::Repeated { value, left } => Some((value, left)),
+            HybridRun::Packed { .. } => None,
         })
     }
 
@@ -114,7 +114,7 @@ impl Hybrid {
             let mut word = [0; 4];
             word[..bytes].copy_from_slice(value);
             self.at += bytes;
-            self.run = Run::Repeated { value: u32::from_le_bytes(word), left: count };
+            self.run = HybridRun::Repeated { value: u32::from_le_bytes(word), left: count };
             return Ok(());
         }
         let start = self.at;
@@ -129,7 +129,7 @@ impl Hybrid {
         let values = count.saturating_mul(8);
         let left = (bytes * 8).checked_div(self.width as usize).map_or(values, |whole| values.min(whole));
         self.at += bytes;
-        self.run = Run::Packed { start, first: 0, left };
+        self.run = HybridRun::Packed { start, first: 0, left };
         Ok(())
     }
 

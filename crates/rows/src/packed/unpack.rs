@@ -11,7 +11,7 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 
 use super::super::flat::primitive;
-use super::super::picks::Place;
+use super::super::picks::BatchRow;
 use super::super::uncopied;
 use super::super::views::{BUFFER, INLINE, PLACE};
 use super::{Beside, Lie, Packed};
@@ -26,7 +26,7 @@ const TOUCHED: usize = 256;
 ///
 /// # Errors
 /// [`ErrorKind::TooLarge`] if the rows do not fit the offsets of a column.
-pub(crate) fn unpack(sources: &[&Packed], places: &[Place], served: &Schema) -> Result<Vec<ArrayRef>> {
+pub(crate) fn unpack(sources: &[&Packed], places: &[BatchRow], served: &Schema) -> Result<Vec<ArrayRef>> {
     let Some(first) = sources.first() else {
         return Ok(served.fields().iter().map(|field| arrow::array::new_empty_array(field.data_type())).collect());
     };
@@ -69,7 +69,7 @@ pub(crate) fn unpack(sources: &[&Packed], places: &[Place], served: &Schema) -> 
 
 /// Loads a byte of each cache line that a row begins or ends in. No load waits for another, as they would behind the
 /// copies of whole rows.
-fn touch(places: &[Place], sources: &[&Packed], stride: usize) {
+fn touch(places: &[BatchRow], sources: &[&Packed], stride: usize) {
     let mut any = 0;
     for (source, row) in places {
         let bytes = &sources[*source as usize].bytes;
@@ -82,20 +82,27 @@ fn touch(places: &[Place], sources: &[&Packed], stride: usize) {
 /// A bit of every row, if any source has such bits for the column.
 fn bits_of<'a>(
     sources: &[&'a Packed],
-    places: &[Place],
+    places: &[BatchRow],
     bits: impl Fn(&'a Beside) -> Option<&'a BooleanBuffer>,
     column: usize,
 ) -> Option<BooleanBuffer> {
     let of = |source: &&'a Packed| Some((source.beside.columns.get(column).and_then(&bits)?, source.beside.first));
     let all: Vec<Option<(&BooleanBuffer, usize)>> = sources.iter().map(of).collect();
-    let bit = |(source, row): Place| all[source as usize].is_none_or(|(bits, first)| bits.value(first + row as usize));
+    let bit =
+        |(source, row): BatchRow| all[source as usize].is_none_or(|(bits, first)| bits.value(first + row as usize));
     all.iter().any(Option::is_some).then(|| BooleanBuffer::collect_bool(places.len(), |row| bit(places[row])))
 }
 
 /// A column that is taken out of rows, block by block.
 trait Column {
     /// Adds the values of these rows, which come from these places.
-    fn append(&mut self, rows: &[u8], stride: usize, places: &[Place], sources: &[&Packed]) -> Result<(), ArrowError>;
+    fn append(
+        &mut self,
+        rows: &[u8],
+        stride: usize,
+        places: &[BatchRow],
+        sources: &[&Packed],
+    ) -> Result<(), ArrowError>;
 
     fn finish(
         self: Box<Self>,
@@ -164,7 +171,7 @@ impl<N: Word<W>, const W: usize> Words<N, W> {
 }
 
 impl<N: Word<W>, const W: usize> Column for Words<N, W> {
-    fn append(&mut self, rows: &[u8], stride: usize, _: &[Place], _: &[&Packed]) -> Result<(), ArrowError> {
+    fn append(&mut self, rows: &[u8], stride: usize, _: &[BatchRow], _: &[&Packed]) -> Result<(), ArrowError> {
         let value = |row: &[u8]| row[self.at..].first_chunk::<W>().map(N::of).unwrap_or_default();
         self.values.extend(rows.chunks_exact(stride).map(value));
         Ok(())
@@ -188,7 +195,7 @@ struct Bytes {
 }
 
 impl Column for Bytes {
-    fn append(&mut self, rows: &[u8], stride: usize, _: &[Place], _: &[&Packed]) -> Result<(), ArrowError> {
+    fn append(&mut self, rows: &[u8], stride: usize, _: &[BatchRow], _: &[&Packed]) -> Result<(), ArrowError> {
         rows.chunks_exact(stride).for_each(|row| self.values.extend_from_slice(&row[self.at..self.at + self.width]));
         Ok(())
     }
@@ -229,7 +236,13 @@ impl<T: ByteArrayType> Texts<T> {
 }
 
 impl<T: ByteArrayType> Column for Texts<T> {
-    fn append(&mut self, rows: &[u8], stride: usize, places: &[Place], sources: &[&Packed]) -> Result<(), ArrowError> {
+    fn append(
+        &mut self,
+        rows: &[u8],
+        stride: usize,
+        places: &[BatchRow],
+        sources: &[&Packed],
+    ) -> Result<(), ArrowError> {
         self.reserve(rows, stride);
         for (row, (source, _)) in rows.chunks_exact(stride).zip(places) {
             let number = row[self.at..].first_chunk().map_or(0, |view| u128::from_ne_bytes(*view));

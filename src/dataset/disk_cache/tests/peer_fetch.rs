@@ -87,11 +87,11 @@ struct Process {
 }
 
 impl Process {
-    fn new(place: &Place, wait: Duration) -> Self {
+    fn new(place: &Fixture, wait: Duration) -> Self {
         Self::of(place.builder(), place, wait)
     }
 
-    fn of(builder: DatasetBuilder, place: &Place, wait: Duration) -> Self {
+    fn of(builder: DatasetBuilder, place: &Fixture, wait: Duration) -> Self {
         let local = Arc::new(LocalSource::new(place.path("data")));
         let store = Arc::new(Gated { local, gate: Arc::default(), reads: AtomicU64::new(0) });
         let source: Arc<dyn Source> = store.clone();
@@ -120,7 +120,7 @@ impl Process {
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn two(place: &Place) -> (Process, Process) {
+fn two(place: &Fixture) -> (Process, Process) {
     (Process::new(place, LONG), Process::new(place, LONG))
 }
 
@@ -134,14 +134,14 @@ fn arrived(prefetch: &Prefetch) {
 }
 
 /// Whether only entries are in the folder.
-fn is_tidy(place: &Place) -> bool {
+fn is_tidy(place: &Fixture) -> bool {
     place.entries().iter().all(|path| path.extension().is_some_and(|suffix| suffix == "rdxt"))
 }
 
 #[test]
 fn what_one_process_reads_ahead_another_does_not_fetch_whoever_gets_to_it_first() {
     for first_decodes_first in [true, false] {
-        let place = Place::new();
+        let place = Fixture::new();
         let (first, second) = two(&place);
         let prefetch = first.prefetch(1).unwrap();
         assert!(second.prefetch(1).is_none() && first.prefetch(1).is_none(), "it is on its way");
@@ -167,7 +167,7 @@ fn what_one_process_reads_ahead_another_does_not_fetch_whoever_gets_to_it_first(
 
 #[test]
 fn a_process_that_does_not_come_back_for_what_it_read_ahead_holds_nobody_up() {
-    let place = Place::new();
+    let place = Fixture::new();
     let (first, second) = two(&place);
     let prefetches: Vec<_> = (0..GROUPS as u32).map(|group| first.prefetch(group).unwrap()).collect();
     first.store.set(true);
@@ -180,7 +180,7 @@ fn a_process_that_does_not_come_back_for_what_it_read_ahead_holds_nobody_up() {
 
 #[test]
 fn two_processes_that_need_first_what_the_other_has_read_ahead_both_get_on() {
-    let place = Place::new();
+    let place = Fixture::new();
     let (first, second) = two(&place);
     let (one, two) = (first.prefetch(1).unwrap(), second.prefetch(2).unwrap());
     thread::scope(|scope| {
@@ -202,7 +202,7 @@ fn two_processes_that_need_first_what_the_other_has_read_ahead_both_get_on() {
 
 #[test]
 fn a_process_does_not_wait_for_itself() {
-    let place = Place::new();
+    let place = Fixture::new();
     let process = Process::new(&place, LONG);
     let prefetch = process.prefetch(3).unwrap();
     process.store.set(true);
@@ -214,7 +214,7 @@ fn a_process_does_not_wait_for_itself() {
 #[test]
 fn two_loaders_of_one_dataset_take_turns_on_one_thread_and_on_their_own() {
     for threads in [0, 2] {
-        let place = Place::new();
+        let place = Fixture::new();
         let process = Process::new(&place, LONG);
         process.store.set(true);
         let loader = |seed| {
@@ -239,7 +239,7 @@ fn two_loaders_of_one_dataset_take_turns_on_one_thread_and_on_their_own() {
 
 #[test]
 fn a_read_that_is_given_up_is_anybodys_again() {
-    let place = Place::new();
+    let place = Fixture::new();
     let (first, second) = two(&place);
     drop(first.prefetch(1).unwrap());
     assert!(place.entries().is_empty(), "{:?}", place.entries());
@@ -254,7 +254,7 @@ fn a_read_that_is_given_up_is_anybodys_again() {
 
 #[test]
 fn what_a_stopped_process_reads_ahead_is_not_waited_for_for_ever() {
-    let place = Place::new();
+    let place = Fixture::new();
     let wait = Duration::from_millis(300);
     let (stopped, other) = (Process::new(&place, wait), Process::new(&place, wait));
     let prefetches: Vec<_> = (0..GROUPS as u32).map(|group| stopped.prefetch(group).unwrap()).collect();
@@ -266,7 +266,7 @@ fn what_a_stopped_process_reads_ahead_is_not_waited_for_for_ever() {
 
 #[test]
 fn what_a_killed_process_had_fetched_is_used_and_cleared() {
-    let place = Place::new();
+    let place = Fixture::new();
     let (killed, other) = two(&place);
     let prefetch = killed.prefetch(2).unwrap();
     killed.store.set(true);
@@ -280,7 +280,7 @@ fn what_a_killed_process_had_fetched_is_used_and_cleared() {
 
 #[test]
 fn fetched_bytes_that_are_damaged_are_fetched_again() {
-    let place = Place::new();
+    let place = Fixture::new();
     let (first, second) = two(&place);
     let prefetch = first.prefetch(2).unwrap();
     first.store.set(true);
@@ -298,7 +298,7 @@ fn fetched_bytes_that_are_damaged_are_fetched_again() {
 
 #[test]
 fn locks_are_so_few_that_files_can_be_opened_still() {
-    let place = Place(TempDir::new().unwrap());
+    let place = Fixture(TempDir::new().unwrap());
     write(&place.path("data/a.parquet"), &columns(0..400).project(&[0]).unwrap(), 1);
     place.index();
     let (first, second) = two(&place);
@@ -325,7 +325,7 @@ fn locks_are_so_few_that_files_can_be_opened_still() {
 
 #[test]
 fn few_rows_of_each_row_group_are_kept_as_what_they_are() {
-    let place = Place::new();
+    let place = Fixture::new();
     let rows = Arc::new(UInt64Array::from_iter_values((0..ROWS as u64).filter(|row| row % 211 == 5))) as ArrayRef;
     write(&place.path("rows.parquet"), &RecordBatch::try_from_iter([("row_id", rows)]).unwrap(), 1 << 20);
     let some = place.path("some.rdx");

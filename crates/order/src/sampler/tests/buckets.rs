@@ -5,13 +5,13 @@ use super::*;
 
 /// A run of some ranks: rows, seed of the lengths, `within`.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct Case {
     rows: u64,
     seed: u64,
     within: u64,
 }
 
-impl Run {
+impl Case {
     fn orders(self) -> Arc<dyn Order> {
         Arc::new(crate::Global::new(self.rows, 7).unwrap())
     }
@@ -67,7 +67,7 @@ proptest! {
     fn the_batches_of_a_step_are_neighbours_in_the_sorted_rows_of_a_window(
         rows in 1_u64..400, seed: u64, within in 1_u64..150, ranks in 1_u32..6, batch in 1_usize..7, epoch in 0_u64..3,
     ) {
-        let run = Run { rows, seed, within };
+        let run = Case { rows, seed, within };
         let world = run.world(ranks, batch, Tail::Uneven);
         let (windows, rest) = run.windows(epoch, u64::from(ranks) * batch as u64);
         let mut steps = steps_of(&world, epoch);
@@ -93,7 +93,7 @@ proptest! {
         rows in 1_u64..300, seed: u64, within in 1_u64..150,
         worlds in prop::collection::vec((1_u32..10, 1_usize..6, 0_u64..4), 1..5),
     ) {
-        let run = Run { rows, seed, within };
+        let run = Case { rows, seed, within };
         let (mut state, mut served) = (None::<State>, Vec::new());
         let mut whole = Vec::new();
         for (ranks, batch, steps) in worlds {
@@ -138,7 +138,7 @@ proptest! {
         rows in 1_u64..200, seed: u64, ranks in 1_u32..5, batch in 1_usize..6, workers in 1_u64..4,
         tail in prop::sample::select(vec![Tail::Wrap, Tail::Drop, Tail::Uneven]), drop_last: bool,
     ) {
-        let run = Run { rows, seed, within: 40 };
+        let run = Case { rows, seed, within: 40 };
         let of = |sampler: DistributedSampler| sampler.with_drop_last_batch(drop_last);
         let world: Vec<_> = run.world(ranks, batch, tail).into_iter().map(of).collect();
         let plain: Vec<_> = (0..ranks)
@@ -184,7 +184,7 @@ proptest! {
 fn rows_that_come_again_are_in_buckets_as_often_as_they_come() {
     let listed: Vec<u64> = (0..97).map(|place| place * place % 13).collect();
     let orders: Arc<dyn Order> = Arc::new(crate::Explicit::new(listed.clone(), 13).unwrap());
-    let run = Run { rows: 13, seed: 3, within: 24 };
+    let run = Case { rows: 13, seed: 3, within: 24 };
     let shard = |rank| Shard::new(rank, 3).unwrap().with_tail(Tail::Uneven);
     let packed = run.packed(orders);
     let of = |rank| DistributedSampler::of_packs(Arc::clone(&packed), shard(rank), 4, None).unwrap();
@@ -194,7 +194,7 @@ fn rows_that_come_again_are_in_buckets_as_often_as_they_come() {
 
 #[test]
 fn what_buckets_cannot_be_is_refused() {
-    let run = Run { rows: 100, seed: 1, within: 24 };
+    let run = Case { rows: 100, seed: 1, within: 24 };
     let packed = run.packed(run.orders());
     let shard = |ranks, tail| Shard::new(0, ranks).unwrap().with_tail(tail);
     let cost = Some(Cost { linear: 1, quadratic: 0 });
@@ -224,9 +224,9 @@ fn what_buckets_cannot_be_is_refused() {
 /// Changing these changes what runs serve that people have begun, and refuses states that they have saved.
 #[test]
 fn buckets_of_version_1_and_their_states_are_frozen() {
-    let run = Run { rows: 20, seed: 9, within: 8 };
+    let run = Case { rows: 20, seed: 9, within: 8 };
     let world = run.world(2, 2, Tail::Uneven);
-    let large = Run { rows: 50_000, seed: 9, within: 1 << 12 };
+    let large = Case { rows: 50_000, seed: 9, within: 1 << 12 };
     let rows = steps_of(&large.world(8, 16, Tail::Uneven), 3).concat().concat();
     let bytes: Vec<u8> = rows.into_iter().flat_map(u64::to_le_bytes).collect();
     let text = world[0].state_after(1, 2).unwrap().to_string();
