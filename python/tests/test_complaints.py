@@ -248,8 +248,7 @@ class Bucket:
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"x": pa.array([1, 2], pa.int64())}), sink)
-    keys, page = (100_000, 1000) if os.environ.get("ROWDEX_LONG") else (2_000, 100)
-    found = Bucket(sink.getvalue().to_pybytes(), keys, page)
+    found = Bucket(sink.getvalue().to_pybytes(), keys=2_000, page=100)
     monkeypatch.setenv("AWS_ENDPOINT_URL", found.server.place)
     for name in ("AWS_ALLOW_HTTP", "AWS_SKIP_SIGNATURE"):
         monkeypatch.setenv(name, "true")
