@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pyarrow
 import pytest
@@ -32,10 +33,11 @@ COPIES = {
 """The same for loaders that have a format of their own, and the folder of their copy."""
 
 
-@pytest.fixture(scope="module")
-def place(unequal: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+@pytest.fixture()
+def place(unequal: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
     """``data/`` and ``train.rdx``, as all pages expect them."""
-    place = tmp_path_factory.mktemp("moving")
+    # Each page has its own, because some programs leave files beside the data.
+    place = tmp_path / "here"
     shutil.copytree(unequal, place / "data", ignore=shutil.ignore_patterns("*.rdx"))
     rowdex.build(place / "data", place / "train.rdx")
     return place
@@ -50,19 +52,20 @@ def seen(program: str, place: pathlib.Path, peers: str = "") -> list[int]:
 
 def run(program: str, place: pathlib.Path, peers: str = "") -> str:
     """What a program printed, which finds packages in the folder ``peers`` first."""
-    paths = [peers, *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = filter(None, [peers, os.environ.get("PYTHONPATH")])
     offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(place / "hub"), "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
     # Not a cluster that somebody else has on this machine.
     offline["RAY_ADDRESS"] = "local"
-    # A copy of a peer's own, or what it has downloaded, stays here as well.
-    offline.update({"PYTHONPATH": os.pathsep.join(paths), "DATA_OPTIMIZER_CACHE_FOLDER": str(place / "cache")})
+    offline["PYTHONPATH"] = os.pathsep.join(paths)
     # As a file, which processes that are spawned import again.
     file = place / "program.py"
     file.write_text(program)
-    done = subprocess.run(
-        [sys.executable, file.name], cwd=place, capture_output=True, text=True, timeout=300,
-        env={**os.environ, **offline},
-    )  # fmt: skip
+    # MosaicML's and LitData's leave files with names of their own in the folder for temporary files.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        done = subprocess.run(
+            [sys.executable, file.name], cwd=place, capture_output=True, text=True, timeout=300,
+            env={**os.environ, **offline, **({"TMPDIR": scratch} if peers else {})},
+        )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -109,9 +112,11 @@ def test_a_copy_is_made_served_and_becomes_parquet_files_with_the_same_rows(
     before = seen(found["before"], place, peers)
     assert sorted(before) == list(range(ROWS)) and before != sorted(before)
     # The way here begins with nothing but the copy.
-    shutil.move(place / folder, tmp_path / folder)
-    run(found["once"], tmp_path, peers)
-    after = seen(found["after"], tmp_path)
+    new = tmp_path / "new"
+    new.mkdir()
+    shutil.move(place / folder, new / folder)
+    run(found["once"], new, peers)
+    after = seen(found["after"], new)
     assert sorted(after) == list(range(ROWS)) and after != sorted(after)
-    rows = [pyarrow.table(rowdex.Dataset(at / "train.rdx")).sort_by("id").to_pydict() for at in (place, tmp_path)]
+    rows = [pyarrow.table(rowdex.Dataset(at / "train.rdx")).sort_by("id").to_pydict() for at in (place, new)]
     assert rows[0] == rows[1]
