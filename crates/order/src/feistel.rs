@@ -23,6 +23,9 @@ const SECOND: u64 = 0x94d0_49bb_1331_11eb;
 /// Elements that [`Feistel::forward_all`] takes through the network together.
 const LANES: usize = 64;
 
+/// Elements whose rounds are computed side by side: as many as the registers hold.
+const TOGETHER: usize = 4;
+
 /// The round function; the caller takes its top bits.
 ///
 /// Only the top bits of a product depend on all bits of its factors, hence the shift that brings them down between the
@@ -59,9 +62,9 @@ impl Feistel {
     #[inline]
     pub(crate) fn forward(&self, x: u64) -> u64 {
         debug_assert!(x < self.len);
-        let mut y = self.encrypt(x);
+        let [mut y] = self.encrypt([x]);
         while y >= self.len {
-            y = self.encrypt(y);
+            [y] = self.encrypt([y]);
         }
         y
     }
@@ -83,37 +86,39 @@ impl Feistel {
     /// to walk on is therefore written to a list without branching, rather than walked at once.
     pub(crate) fn forward_all(&self, xs: &mut [u64]) {
         for lanes in xs.chunks_mut(LANES) {
-            let mut outside = [0_u8; LANES];
-            let mut count = 0;
-            for (lane, x) in lanes.iter_mut().enumerate() {
-                *x = self.encrypt(*x);
-                outside[count] = lane as u8;
-                count += usize::from(*x >= self.len);
-            }
+            let mut outside: [u8; LANES] = std::array::from_fn(|lane| lane as u8);
+            let mut count = lanes.len();
             while count > 0 {
                 let walking = count;
                 count = 0;
-                for i in 0..walking {
-                    let lane = outside[i];
-                    let x = &mut lanes[usize::from(lane)];
-                    *x = self.encrypt(*x);
-                    outside[count] = lane;
-                    count += usize::from(*x >= self.len);
+                for first in (0..walking).step_by(TOGETHER) {
+                    // Where they are fewer, the last one goes along more than once.
+                    let at: [u8; TOGETHER] = std::array::from_fn(|i| outside[(first + i).min(walking - 1)]);
+                    let ys = self.encrypt(at.map(|lane| lanes[usize::from(lane)]));
+                    for (lane, y) in at.into_iter().zip(ys).take(walking - first) {
+                        lanes[usize::from(lane)] = y;
+                        outside[count] = lane;
+                        count += usize::from(y >= self.len);
+                    }
                 }
             }
         }
     }
 
-    /// One pass through the network, over all of `[0, 2^b)`.
+    /// One pass of each element through the network, over all of `[0, 2^b)`.
     #[inline(always)]
-    fn encrypt(&self, x: u64) -> u64 {
-        let mut left = x >> self.right_bits;
-        let mut right = x & (u64::MAX >> self.right_shift);
+    fn encrypt<const N: usize>(&self, xs: [u64; N]) -> [u64; N] {
+        let mut left = xs.map(|x| x >> self.right_bits);
+        let mut right = xs.map(|x| x & (u64::MAX >> self.right_shift));
         for [first, second] in self.keys {
-            left ^= mix(right, first) >> self.left_shift;
-            right ^= mix(left, second) >> self.right_shift;
+            for i in 0..N {
+                left[i] ^= mix(right[i], first) >> self.left_shift;
+            }
+            for i in 0..N {
+                right[i] ^= mix(left[i], second) >> self.right_shift;
+            }
         }
-        left << self.right_bits | right
+        std::array::from_fn(|i| left[i] << self.right_bits | right[i])
     }
 
     /// Undoes [`encrypt`](Self::encrypt).
@@ -182,10 +187,10 @@ mod tests {
         let feistel = feistel(len, 1);
         let mut walks = 0_u64;
         for x in 0..len {
-            let mut y = feistel.encrypt(x);
+            let [mut y] = feistel.encrypt([x]);
             walks += 1;
             while y >= len {
-                y = feistel.encrypt(y);
+                [y] = feistel.encrypt([y]);
                 walks += 1;
             }
         }

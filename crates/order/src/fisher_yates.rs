@@ -58,10 +58,10 @@ fn look_up(table: &[u16], x: u64) -> Option<u64> {
 /// Written out on raw words, rather than asked of `rand`, because the crate may change how it draws ranges and the
 /// order may not change.
 fn below(bound: u32, words: &mut impl Rng) -> u32 {
-    let threshold = bound.wrapping_neg() % bound;
     loop {
         let product = u64::from(words.next_u32()) * u64::from(bound);
-        if product as u32 >= threshold {
+        // What is rejected is below 2^32 modulo the bound, hence below the bound: so the division is hardly ever made.
+        if product as u32 >= bound || product as u32 >= bound.wrapping_neg() % bound {
             return (product >> 32) as u32;
         }
     }

@@ -1,5 +1,7 @@
 //! One block of positions: its pieces, and the packs that they are in.
 
+use std::iter;
+
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 use super::fit::{best_fit, next_fit};
@@ -55,11 +57,13 @@ pub(super) struct InBlock {
 #[derive(Debug)]
 pub(crate) struct Block {
     /// The rows at its positions.
-    pub(super) rows: Vec<u64>,
-    /// In the sequence in which they are served.
-    pub(super) pieces: Vec<InBlock>,
+    rows: Vec<u64>,
+    /// The pieces as they were cut.
+    cut: Vec<InBlock>,
+    /// Which of them come one after the other: so millions of small numbers are moved about, and not the pieces.
+    sequence: Vec<u32>,
     /// The number of the first piece after each pack.
-    pub(super) ends: Vec<u32>,
+    ends: Vec<u32>,
 }
 
 impl Pack {
@@ -103,17 +107,22 @@ impl Pack {
         let longest = self.longest();
         let mut counts = PackCounts::default();
         for ((at, row), length) in (0..).zip(rows).zip(lengths) {
-            let Some(kept) = self.kept(*row, *length, &mut counts)? else { continue };
-            if kept <= longest {
+            // Almost all rows: with tokens, and not too long.
+            if length.wrapping_sub(1) < longest {
+                counts.tokens = counts.tokens.saturating_add(*length);
                 counts.pieces += 1;
-                put(at, 0, kept, 1);
+                put(at, 0, *length, 1);
                 continue;
             }
+            let Some(kept) = self.kept(*row, *length, &mut counts)? else { continue };
             let (full, rest) = (kept / longest, kept % longest);
-            counts.rows_split += 1;
-            counts.pieces = check_pieces(counts.pieces.saturating_add(full + u64::from(rest > 0)))?;
-            put(at, 0, longest, full as u32);
-            if rest > 0 {
+            let pieces = (full + u64::from(rest > 0)).max(1);
+            counts.rows_split += u64::from(pieces > 1);
+            counts.pieces = check_pieces(counts.pieces.saturating_add(pieces))?;
+            if full > 0 {
+                put(at, 0, longest, full as u32);
+            }
+            if full < pieces {
                 put(at, full * longest, rest, 1);
             }
         }
@@ -150,7 +159,7 @@ impl Pack {
                     ends.resize(pack as usize + 1, 0);
                     ends[pack as usize] = pieces.len() as u32;
                 })?;
-                Ok(Block { rows, pieces, ends })
+                Ok(Block::as_cut(rows, pieces, ends))
             }
             Algorithm::Buckets => self.bucketed(rows, lengths, seeds, number, step),
         }
@@ -172,48 +181,49 @@ impl Pack {
     }
 
     fn fitted(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds, number: u64) -> Result<Block> {
-        let (mut cut, mut counts) = (Vec::with_capacity(rows.len()), vec![0; self.units() as usize + 1]);
+        let (mut cut, mut next) = (Vec::with_capacity(rows.len()), vec![0_u32; self.units() as usize + 1]);
         let longest = self.longest();
         self.cut(&rows, lengths, |at, offset, length, count| {
-            counts[self.units_of(length) as usize] += count;
+            next[self.units_of(length) as usize] += count;
             let part = |i| InBlock { offset: offset + u64::from(i) * longest, length: length as u32, at };
-            cut.extend((0..count).map(part));
+            match count {
+                1 => cut.push(part(0)),
+                _ => cut.extend((0..count).map(part)),
+            }
         })?;
         // Which pack each piece is put into, the largest pieces first, those of one size by position.
-        let (mut of, mut sizes) = (Vec::with_capacity(cut.len()), Vec::new());
-        let packs = self.fit(runs(&counts), |pack, count| {
-            of.resize(of.len() + count as usize, pack);
+        let (mut places, mut sizes) = (Vec::with_capacity(cut.len()), Vec::new());
+        let packs = self.fit(runs(&next), |pack, count| {
+            places.extend(iter::repeat_n(pack, count as usize));
             sizes.resize(sizes.len().max(pack as usize + 1), 0_u32);
             sizes[pack as usize] += count;
         });
         let permutation = Permutation::new(packs.into(), &Key::tagged(TAG, seeds.seed, seeds.epoch).numbered(number));
-        let mut places = vec![0; packs as usize];
         let (mut ends, mut end) = (Vec::with_capacity(packs as usize), 0);
         let mut numbers: Vec<u64> = (0..packs.into()).collect();
         permutation.forward_all(&mut numbers);
         for pack in numbers {
-            places[pack as usize] = end;
-            end += sizes[pack as usize];
+            let size = &mut sizes[pack as usize];
+            (*size, end) = (end, end + *size);
             ends.push(end);
         }
-        let mut next = 0;
-        for count in counts.iter_mut().rev() {
-            (*count, next) = (next, next + *count);
+        // From here on, `sizes` has the place of the next piece of each pack, and `places` that of each piece.
+        for place in &mut places {
+            let of_pack = &mut sizes[*place as usize];
+            (*place, *of_pack) = (*of_pack, *of_pack + 1);
         }
-        let mut sorted = vec![0_u32; cut.len()];
+        let mut before = 0;
+        for count in next.iter_mut().rev() {
+            (*count, before) = (before, before + *count);
+        }
+        let mut sequence = vec![0; cut.len()];
         for (i, piece) in (0..).zip(&cut) {
-            let next = &mut counts[self.units_of(piece.length.into()) as usize];
-            sorted[*next as usize] = i;
+            let next = &mut next[self.units_of(piece.length.into()) as usize];
+            sequence[places[*next as usize] as usize] = i;
             *next += 1;
         }
-        let mut pieces = vec![InBlock::default(); cut.len()];
-        for (i, pack) in sorted.into_iter().zip(of) {
-            let place = &mut places[pack as usize];
-            pieces[*place as usize] = cut[i as usize];
-            *place += 1;
-        }
-        shuffle_within(&mut pieces, &ends, seeds, number);
-        Ok(Block { rows, pieces, ends })
+        shuffle_within(&mut sequence, &ends, seeds, number);
+        Ok(Block { rows, cut, sequence, ends })
     }
 
     /// Row after row, cut where a pack is full. `put` is told of each piece and its pack.
@@ -244,6 +254,12 @@ impl Pack {
 }
 
 impl Block {
+    /// Pieces that come as they are cut.
+    pub(super) fn as_cut(rows: Vec<u64>, cut: Vec<InBlock>, ends: Vec<u32>) -> Self {
+        let sequence = (0..cut.len() as u32).collect();
+        Self { rows, cut, sequence, ends }
+    }
+
     /// How many packs it has.
     pub(crate) fn packs(&self) -> u64 {
         self.ends.len() as u64
@@ -262,18 +278,18 @@ impl Block {
 
     /// The pieces from one number up to another one.
     pub(crate) fn pieces(&self, numbers: std::ops::Range<u64>) -> impl Iterator<Item = Piece> + '_ {
-        let pieces = self.pieces.get(numbers.start as usize..numbers.end as usize).unwrap_or_default();
-        pieces.iter().map(|piece| self.piece(piece))
+        let sequence = self.sequence.get(numbers.start as usize..numbers.end as usize).unwrap_or_default();
+        sequence.iter().map(|i| {
+            let InBlock { offset, length, at } = self.cut[*i as usize];
+            Piece { row: self.rows[at as usize], offset, length: length.into() }
+        })
     }
 
     /// The number of the first piece of the row at a position of the block.
     pub(crate) fn first_piece_at(&self, at: u64) -> Option<u64> {
-        let of_row = self.pieces.iter().zip(0..).filter(|(piece, _)| u64::from(piece.at) == at);
-        of_row.min_by_key(|(piece, _)| piece.offset).map(|(_, number)| number)
-    }
-
-    fn piece(&self, piece: &InBlock) -> Piece {
-        Piece { row: self.rows[piece.at as usize], offset: piece.offset, length: piece.length.into() }
+        let of_row = (0..).zip(&self.cut).filter(|(_, piece)| u64::from(piece.at) == at);
+        let (first, _) = of_row.min_by_key(|(_, piece)| piece.offset)?;
+        self.sequence.iter().position(|i| *i == first).map(|number| number as u64)
     }
 }
 
@@ -284,18 +300,23 @@ fn runs(counts: &[u32]) -> impl Iterator<Item = (u32, u32)> {
 }
 
 /// Shuffles the pieces of each pack, by the words of the block one after the other.
-fn shuffle_within(pieces: &mut [InBlock], ends: &[u32], seeds: Seeds, number: u64) {
+fn shuffle_within(pieces: &mut [u32], ends: &[u32], seeds: Seeds, number: u64) {
     let words = Philox::new(TAG, seeds.seed, seeds.epoch);
-    let (mut start, mut drawn, mut pair) = (0, 0_u64, [0; 2]);
+    // Words are computed some hundred at a time, which do not wait for each other.
+    let (mut drawn, mut at, mut first) = ([0; 256], usize::MAX, number << 24);
+    let mut start = 0;
     for end in ends {
         let pack = &mut pieces[start..*end as usize];
         start = *end as usize;
         for last in (1..pack.len()).rev() {
-            if drawn.is_multiple_of(2) {
-                pair = words.words((number << 24) + drawn / 2);
+            if at >= drawn.len() {
+                for (number, pair) in (first..).zip(drawn.as_chunks_mut::<2>().0) {
+                    *pair = words.words(number);
+                }
+                (at, first) = (0, first + drawn.len() as u64 / 2);
             }
-            pack.swap(last, below(last as u64 + 1, pair[(drawn % 2) as usize]) as usize);
-            drawn += 1;
+            pack.swap(last, below(last as u64 + 1, drawn[at]) as usize);
+            at += 1;
         }
     }
 }

@@ -64,7 +64,7 @@ impl Pack {
         }
         pieces.extend_from_slice(&cut[whole..]);
         let ends = (1..=pieces.len() as u32).collect();
-        Ok(Block { rows, pieces, ends })
+        Ok(Block::as_cut(rows, pieces, ends))
     }
 
     /// Whether each row is a pack of its own.
