@@ -88,7 +88,7 @@ impl Pack {
                     counts.rows_dropped += 1;
                     counts.tokens_dropped = counts.tokens_dropped.saturating_add(length);
                 }
-                Overflow::Error => return Err(too_long(row, length, longest)),
+                Overflow::Error => return Err(self.too_long(row, length)),
             }
         }
         counts.tokens = counts.tokens.saturating_add(kept.unwrap_or(0));
@@ -163,6 +163,18 @@ impl Pack {
             }
             Algorithm::Buckets => self.bucketed(rows, lengths, seeds, number, step),
         }
+    }
+
+    fn too_long(&self, row: u64, length: u64) -> Error {
+        // Those that `check` allows.
+        let policies = match self.algorithm {
+            Algorithm::BestFit | Algorithm::Concat => "\"split\", \"truncate\" or \"drop\"",
+            Algorithm::Budget | Algorithm::Padded => "\"truncate\" or \"drop\"",
+            Algorithm::Buckets => "\"truncate\"",
+        };
+        let message = format!("row {row} has {length} tokens, and a piece at most {}", self.longest());
+        Error::new(ErrorKind::InvalidArgument, message)
+            .with_hint(format!("use a larger capacity, or overflow {policies}"))
     }
 
     fn most(&self) -> u32 {
@@ -328,9 +340,4 @@ fn check_pieces(pieces: u64) -> Result<u64> {
     let message = format!("a block of positions has {pieces} pieces or more, and {} are possible", Pack::MAX_PIECES);
     Err(Error::new(ErrorKind::TooLarge, message)
         .with_hint("use a smaller block, a larger capacity, or overflow \"truncate\" or \"drop\""))
-}
-
-fn too_long(row: u64, length: u64, longest: u64) -> Error {
-    Error::new(ErrorKind::InvalidArgument, format!("row {row} has {length} tokens, and a piece at most {longest}"))
-        .with_hint("use a larger capacity, or overflow \"split\", \"truncate\" or \"drop\"")
 }

@@ -272,6 +272,22 @@ fn rows_that_may_not_be_too_long_are_named() {
 }
 
 #[test]
+fn who_has_too_long_a_row_is_told_the_policies_that_there_are_for_such_packs() {
+    let others = [Overflow::Split, Overflow::Truncate, Overflow::Drop];
+    let concat = Pack { algorithm: Algorithm::Concat, ..Pack::of(8) };
+    let buckets = Pack { capacity: 8, ..Pack::buckets(4) };
+    for pack in [Pack::of(8), concat, Pack::budget(8, false), Pack::budget(8, true), buckets] {
+        let pack = Pack { overflow: Overflow::Error, block: 2, ..pack };
+        let epoch = packed(vec![9; 5], pack).packed(0);
+        let error = epoch.and_then(|epoch| epoch.read(0, 1, &mut Vec::new())).unwrap_err();
+        for overflow in others {
+            let named = error.to_string().contains(&format!("\"{overflow}\""));
+            assert_eq!(named, Pack { overflow, ..pack }.check().is_ok(), "{}, {overflow}: {error}", pack.algorithm);
+        }
+    }
+}
+
+#[test]
 fn a_row_with_more_tokens_than_pieces_can_be_is_refused_and_others_are_not() {
     for algorithm in [Algorithm::BestFit, Algorithm::Concat] {
         let pack = Pack { algorithm, ..Pack::of(8192) };
