@@ -83,6 +83,16 @@ pub(crate) fn widest(width: u32) -> u64 {
     }
 }
 
+/// One of these values of so many bytes.
+#[inline]
+pub(crate) fn value(values: &[u8], width: u32, slot: usize) -> Option<u64> {
+    Some(match width {
+        1 => u64::from(*values.get(slot)?),
+        2 => u64::from(u16::from_le_bytes(*values.as_chunks().0.get(slot)?)),
+        _ => u64::from(u32::from_le_bytes(*values.as_chunks().0.get(slot)?)),
+    })
+}
+
 /// Appends the block of these lengths, and returns the width of its values and the number of its escapes.
 ///
 /// Both follow from the lengths alone, so that equal lengths are equal bytes. Without escapes the widest value is a
@@ -147,12 +157,7 @@ impl<'a> Block<'a> {
     }
 
     fn value(&self, slot: u64) -> Option<u64> {
-        let slot = usize::try_from(slot).ok()?;
-        Some(match self.width {
-            1 => u64::from(*self.values.get(slot)?),
-            2 => u64::from(u16::from_le_bytes(*self.values.as_chunks().0.get(slot)?)),
-            _ => u64::from(u32::from_le_bytes(*self.values.as_chunks().0.get(slot)?)),
-        })
+        value(self.values, self.width, usize::try_from(slot).ok()?)
     }
 
     /// The length of a row; `None` behind the last one.

@@ -312,6 +312,16 @@ proptest! {
         let base = of_sizes(&[lengths.len() as u64], 1).unwrap();
         let index = Index::from_bytes(with_lengths(&base, &[("tokens", ITEMS, &lengths)], 333)).unwrap();
         index.verify().unwrap();
-        prop_assert_eq!(all(&index.lengths("tokens").unwrap()), lengths);
+        let tokens = index.lengths("tokens").unwrap();
+        // Twice: of blocks that are not checked yet, and of checked ones.
+        for _ in 0..2 {
+            let rows: Vec<u64> = (0..lengths.len() as u64).rev().collect();
+            let mut filled = vec![0; rows.len()];
+            tokens.fill(&rows, &mut filled).unwrap();
+            filled.reverse();
+            prop_assert_eq!(&filled, &lengths);
+            prop_assert_eq!(tokens.length(lengths.len() as u64).unwrap_err().kind(), ErrorKind::OutOfRange);
+        }
+        prop_assert_eq!(all(&tokens), lengths);
     }
 }
