@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import random
+import re
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import rowdex
 
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 CASES = 300 if os.environ.get("ROWDEX_LONG") == "1" else 12
 IGNORED = -100
 
@@ -98,6 +100,29 @@ def test_steps_are_the_cuts_of_sorted_windows_and_their_batches_are_neighbours(c
         assert sorted(steps[: len(cuts)]) == sorted(expected)
         steps = steps[len(cuts) :]
     assert flat(steps) == sorted(rest, key=case.length) and len(steps) == bool(rest)
+
+
+def test_the_page_has_the_steps_of_its_example(tmp_path: pathlib.Path) -> None:
+    text = (REPOSITORY / "docs/sequences.md").read_text()
+    example = re.search(r"An example: 22 rows.*?```text\n(.*?)```.*?```text\n(.*?)```", text, re.DOTALL)
+    assert example is not None
+    order = [int(row) for row in example[1].split()]
+    written = [
+        [[int(row.split(":")[0]) for row in batch.split()] for batch in step.split(",")]
+        for step in example[2].replace("\n", " ").split("|")
+    ]
+    lengths = [7 * row * row % 23 for row in range(22)]
+    assert re.findall(r"(\d+):(\d+)", example[2]) == [(str(row), str(lengths[row])) for row in flat(written)]
+    dataset = built(tmp_path, [[row] * length for row, length in enumerate(lengths)])
+    samplers = [
+        rowdex.DistributedSampler(dataset, 2, rank, seed=42, batch_size=2, pack=rowdex.Buckets("tokens", within=8))
+        for rank in range(2)
+    ]
+    plain = rowdex.DistributedSampler(dataset, 1, 0, seed=42)
+    for sampler in (*samplers, plain):
+        sampler.set_epoch(1)
+    assert (list(plain), steps_of(samplers)) == (order, written)
+    dataset.close()
 
 
 def test_any_number_of_ranks_goes_on_where_others_stopped(case: Case) -> None:
