@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 
 use super::carousel::DueRows;
 use super::groups::UnitSize;
-use super::route::{Alone, Facts, Lies, Route, Values, breaks, chunk_rows, is_sparse, route};
+use super::route::{Alone, Facts, Lies, Route, Values, breaks, chunk_rows, columns_at_once, is_sparse, route};
 use super::units::{Units, some};
 use crate::dataset::{Prefetch, Slots};
 use rowdex_base::crew;
@@ -49,6 +49,13 @@ pub(crate) struct Serving<'a> {
     pub(crate) batch_rows: u64,
     /// How rows are packed, if their columns can be.
     pub(crate) layout: Option<&'a Arc<Layout>>,
+}
+
+impl Serving<'_> {
+    /// Whether columns of a unit can be read and packed before others.
+    fn packs_columns_apart(&self, unit: u32) -> bool {
+        self.layout.is_some_and(|layout| layout.packs_columns_apart()) && self.units.unit(unit).reads_columns_apart
+    }
 }
 
 impl Facts {
@@ -136,7 +143,8 @@ pub(crate) fn from_file(
     };
     let read = some(wanted.as_deref());
     let route = route(&facts);
-    let chunk = chunk_rows(route, &facts, serving.batch_rows);
+    let columns = columns_at_once(route, &facts).filter(|_| serving.packs_columns_apart(unit));
+    let chunk = Chunk { rows: chunk_rows(route, &facts.of_columns(columns), serving.batch_rows), columns };
     let extracted = match (route, serving.layout) {
         (Route::StayPacked, Some(layout)) => {
             let (whole, staged_bytes) = read_packed(units, unit, prefetch, Arc::clone(layout), chunk)?;
@@ -209,20 +217,20 @@ fn pick(
     units: &Units,
     unit: u32,
     (way, slots): (Way, Vec<u32>),
-    (read_rows, chunk_rows): (usize, usize),
+    (read_rows, chunk): (usize, Chunk),
     read: Slots<'_>,
     prefetch: Option<Prefetch>,
 ) -> Result<Extracted> {
     let began = Instant::now();
     let due = slots.len();
-    let picker = Picker::new(way, &slots, read_rows, chunk_rows);
+    let picker = Picker::new(way, &slots, read_rows, chunk.rows);
     drop(slots);
-    let mut picking = Picking { picker, chunk_rows, took: began.elapsed() };
+    let mut picking = Picking { picker, chunk, took: began.elapsed() };
     units.read(unit, read, prefetch, &mut picking)?;
     let began = Instant::now();
     let picked = picking.picker.finish(due)?;
     let picking = picking.took + began.elapsed();
-    let chunks = read_rows.div_ceil(chunk_rows);
+    let chunks = read_rows.div_ceil(chunk.rows);
     // The chunk behind the one that is picked from.
     let ahead = crew::current().filter(|_| chunks >= AHEAD_FROM).map_or(0, |_| picked.decoded_bytes / chunks as u64);
     let (decoded_bytes, staged_bytes) = (Some(picked.decoded_bytes), picked.staged_bytes + ahead);
@@ -240,8 +248,8 @@ fn decode_due(
     let units = serving.units;
     let mut ranks = slots;
     let wanted = distinct(&mut ranks);
-    let chunk_rows = chunk_rows(Route::DecodeDue, facts, serving.batch_rows);
-    let mut chunks = Collected { chunk_rows, ..Collected::default() };
+    let rows = chunk_rows(Route::DecodeDue, facts, serving.batch_rows);
+    let mut chunks = Collected::in_chunks(Chunk { rows, columns: None });
     units.read(unit, Slots::Due(&wanted), prefetch, &mut chunks)?;
     let began = Instant::now();
     let Collected { chunks, own, places_bytes, .. } = chunks;
@@ -302,7 +310,7 @@ fn beside_lost(
 /// copied in which a decoder left much room.
 fn read_to_stay(units: &Units, unit: u32, prefetch: Option<Prefetch>) -> Result<RecordBatch> {
     let form = units.form();
-    let mut chunks = Collected { chunk_rows: usize::MAX, ..Collected::default() };
+    let mut chunks = Collected::in_chunks(Chunk { rows: usize::MAX, columns: None });
     units.read(unit, Slots::All, prefetch, &mut chunks)?;
     match <[RecordBatch; 1]>::try_from(chunks.chunks) {
         Ok([only]) if form.chunks_are_own && bytes_of(&only) <= bytes_of_part(&only) / 16 * 17 => Ok(only),
@@ -318,10 +326,10 @@ fn read_packed(
     unit: u32,
     prefetch: Option<Prefetch>,
     layout: Arc<Layout>,
-    chunk_rows: usize,
+    chunk: Chunk,
 ) -> Result<(Held, u64)> {
     let rows = units.size(unit).rows as usize;
-    let mut chunks = Collected { chunk_rows, packs: Some((layout, rows)), ..Collected::default() };
+    let mut chunks = Collected { packs: Some((layout, rows)), ..Collected::in_chunks(chunk) };
     units.read(unit, Slots::All, prefetch, &mut chunks)?;
     let Collected { packer, chunks, largest, .. } = chunks;
     let whole = match packer {
@@ -332,10 +340,18 @@ fn read_packed(
     Ok((whole, staged_bytes))
 }
 
+/// What comes of a unit at once.
+#[derive(Debug, Clone, Copy, Default)]
+struct Chunk {
+    rows: usize,
+    /// How many columns, if rows need not come whole.
+    columns: Option<usize>,
+}
+
 /// All chunks of a unit.
 #[derive(Default)]
 struct Collected {
-    chunk_rows: usize,
+    chunk: Chunk,
     /// How to pack so many rows, if the first chunk says that it pays.
     packs: Option<(Arc<Layout>, usize)>,
     packer: Option<Packer>,
@@ -348,9 +364,24 @@ struct Collected {
     places_bytes: u64,
 }
 
+impl Collected {
+    fn in_chunks(chunk: Chunk) -> Self {
+        Self { chunk, ..Self::default() }
+    }
+}
+
 impl RowSink for Collected {
     fn chunk_rows(&self) -> usize {
-        self.chunk_rows
+        self.chunk.rows
+    }
+
+    fn columns_at_once(&self) -> Option<usize> {
+        self.chunk.columns
+    }
+
+    fn begin_columns(&mut self, first: usize) -> Result<()> {
+        self.packer.iter_mut().for_each(|packer| packer.begin_columns(first));
+        Ok(())
     }
 
     fn values_are_own(&mut self) {
@@ -383,13 +414,21 @@ impl RowSink for Collected {
 /// Picks the rows that are due out of each chunk, and measures the time that takes.
 struct Picking {
     picker: Picker,
-    chunk_rows: usize,
+    chunk: Chunk,
     took: Duration,
 }
 
 impl RowSink for Picking {
     fn chunk_rows(&self) -> usize {
-        self.chunk_rows
+        self.chunk.rows
+    }
+
+    fn columns_at_once(&self) -> Option<usize> {
+        self.chunk.columns
+    }
+
+    fn begin_columns(&mut self, first: usize) -> Result<()> {
+        self.picker.begin_columns(first)
     }
 
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {

@@ -102,6 +102,13 @@ pub(crate) fn route(facts: &Facts) -> Route {
 }
 
 impl Facts {
+    /// The same of some of the columns.
+    pub(crate) fn of_columns(&self, columns: Option<usize>) -> Self {
+        let Some(columns) = columns else { return *self };
+        let bytes = u128::from(self.size.bytes) * columns as u128 / self.columns.max(1) as u128;
+        Self { size: UnitSize { bytes: bytes as u64, ..self.size }, columns, ..*self }
+    }
+
     fn has_long_values(&self) -> bool {
         has_long_values(self.size, self.columns)
     }
@@ -147,6 +154,24 @@ pub(crate) fn is_sparse(due: usize, rows: u64) -> bool {
 pub(crate) fn breaks(slots: &[u32]) -> usize {
     let next = slots.get(1..).unwrap_or_default();
     slots.iter().zip(next).filter(|(slot, next)| slot.wrapping_add(1) != **next).count()
+}
+
+/// How many columns of a unit are decoded before the others, where they can be packed one by one and are many.
+///
+/// While a row group is decoded, its compressed bytes are in memory, and a page and some hundred bytes more of each
+/// column: of hundreds of columns that is more than what they become. A row that is packed in a few turns takes a few
+/// more misses of the caches, and the pages that they come from fewer.
+pub(crate) fn columns_at_once(route: Route, facts: &Facts) -> Option<usize> {
+    /// Decoded bytes of the columns.
+    const BYTES: u64 = 2 << 20;
+    const LEAST: usize = 32;
+    const MOST: usize = 256;
+    let by_bytes = u128::from(BYTES) * facts.columns as u128 / u128::from(facts.size.bytes.max(1));
+    let columns = usize::try_from(by_bytes).unwrap_or(usize::MAX).clamp(LEAST, MOST);
+    (matches!(route, Route::Place | Route::StayPacked) && columns < facts.columns).then(|| {
+        // All turns have about as many.
+        facts.columns.div_ceil(facts.columns.div_ceil(columns))
+    })
 }
 
 /// Decoded bytes of a chunk, about: two or three of them fit a core's own cache.
@@ -251,6 +276,28 @@ mod tests {
         for (what, facts, expected) in table {
             assert_eq!(route(&facts), expected, "{what}: {facts:?}");
         }
+    }
+
+    #[test]
+    fn of_hundreds_of_columns_some_are_decoded_at_once_and_in_larger_chunks() {
+        let wide = |rows: u64, columns: usize, width: u64| {
+            let bytes = rows * columns as u64 * width;
+            Facts { size: UnitSize { rows, bytes, cost: 0 }, columns, ..goes() }
+        };
+        let at_once = |rows, columns, width| columns_at_once(Route::Place, &wide(rows, columns, width));
+        assert_eq!(at_once(400_000, 10, 6), None);
+        assert_eq!(at_once(400_000, 32, 6), None);
+        assert_eq!(at_once(400_000, 64, 6), Some(32));
+        assert_eq!(at_once(20_000, 200, 2), Some(50));
+        assert_eq!(at_once(200, 5000, 4), Some(250));
+        assert_eq!(at_once(100, 200, 4), None);
+        assert_eq!(columns_at_once(Route::StayPacked, &wide(200, 5000, 4)), Some(250));
+        for route in [Route::Pick, Route::Lie, Route::StayInColumns, Route::DecodeDue] {
+            assert_eq!(columns_at_once(route, &wide(200, 5000, 4)), None, "{route:?}");
+        }
+        let facts = wide(20_000, 200, 2);
+        assert_eq!(chunk_rows(Route::Place, &facts.of_columns(Some(50)), 1), 10_485);
+        assert_eq!(chunk_rows(Route::Place, &facts.of_columns(None), 1), 2621);
     }
 
     fn shorter(facts: Facts) -> Facts {

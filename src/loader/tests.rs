@@ -124,7 +124,7 @@ impl Groups for Fake {
         let rows = self.starts[row_group as usize + 1] - first_row;
         let bytes = (rows as f64 * self.row_bytes() as f64 * self.lie) as u64;
         let size = UnitSize { rows, bytes, cost: bytes };
-        Unit { size, first_row, decodes_due: false }
+        Unit { size, first_row, decodes_due: false, reads_columns_apart: false }
     }
 
     fn fetch(&self, row_group: u32, reads: Reads) -> Fetch {

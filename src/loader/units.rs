@@ -139,7 +139,13 @@ impl Units {
         let row_groups = self.row_groups(unit);
         let first = self.groups.unit(row_groups.start);
         let size = joined.sizes.get(unit as usize).copied().unwrap_or_default();
-        Unit { size, first_row: first.first_row, decodes_due: first.decodes_due && row_groups.len() == 1 }
+        let is_alone = row_groups.len() == 1;
+        Unit {
+            size,
+            first_row: first.first_row,
+            decodes_due: first.decodes_due && is_alone,
+            reads_columns_apart: first.reads_columns_apart && is_alone,
+        }
     }
 
     /// How large a unit is.

@@ -5,13 +5,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int8Array, Int32Array, Int64Array, RecordBatch, StringArray,
+};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Field, Int64Type, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use rowdex::dataset::MapDataset;
 use rowdex::dataset::MixedDataset;
+use rowdex::loader::Loadable;
 use rowdex::order::Order;
 use rowdex::order::{Global, Mixed, MixedPart, Sequential};
 use rowdex::{Dataset, DistributedSampler, ErrorKind, Index, IndexBuilder, Loader, Shard};
@@ -165,4 +168,55 @@ fn an_error_names_the_dataset_and_the_file() {
         assert!(error.message().contains("in dataset 2"), "{error}");
     }
     assert_eq!(mixed.get(429).unwrap().num_rows(), 1);
+}
+
+/// So many rows of four hundred narrow columns, with nulls or without.
+fn wide(rows: i64, nullable: bool) -> RecordBatch {
+    let column = |number: i64| -> ArrayRef {
+        let value = move |row: i64| (!nullable || (row + number) % 5 > 0).then_some(row * 400 + number);
+        match number % 4 {
+            0 => Arc::new((0..rows).map(|row| value(row).map(|value| value as i8)).collect::<Int8Array>()),
+            1 => Arc::new((0..rows).map(|row| value(row).map(|value| value as i32)).collect::<Int32Array>()),
+            2 => Arc::new((0..rows).map(|row| value(row).map(|value| value % 3 > 0)).collect::<BooleanArray>()),
+            _ => Arc::new((0..rows).map(value).collect::<Int64Array>()),
+        }
+    };
+    RecordBatch::try_from_iter_with_nullable((0..400).map(|number| (format!("c{number}"), column(number), nullable)))
+        .unwrap()
+}
+
+#[test]
+fn rows_of_hundreds_of_columns_are_served_as_the_dataset_takes_them_alone_and_in_a_mixture() {
+    let folders = [TempDir::new().unwrap(), TempDir::new().unwrap()];
+    let datasets: Vec<Dataset> = folders
+        .iter()
+        .zip([(5000, false), (3000, true)])
+        .map(|(folder, (rows, nullable))| {
+            let (path, batch) = (folder.path().join("data/a.parquet"), wide(rows, nullable));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let properties = WriterProperties::builder().set_max_row_group_row_count(Some(2000)).build();
+            let file = std::fs::File::create(path).unwrap();
+            let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+            writer.write(&batch).unwrap();
+            writer.close().unwrap();
+            open(folder.path())
+        })
+        .collect();
+    let mixed = MixedDataset::new(datasets.clone()).unwrap();
+    serves_what_it_takes(&datasets[0]);
+    serves_what_it_takes(&datasets[1]);
+    serves_what_it_takes(&mixed);
+}
+
+fn serves_what_it_takes(dataset: &(impl Loadable + MapDataset)) {
+    // Row groups go, some stay, all stay.
+    for (memory, threads) in [(1 << 20, 0), (8 << 20, 2), (64 << 20, 2)] {
+        let orders = Arc::new(Global::new(dataset.len(), 1).unwrap());
+        let sampler = DistributedSampler::new(orders, Shard::new(0, 1).unwrap(), 100).unwrap();
+        let mut loader = Loader::builder(dataset, sampler).memory(memory).threads(threads).build().unwrap();
+        for _ in 0..dataset.len() / 100 * 3 / 2 {
+            let batch = loader.next().unwrap().unwrap();
+            assert_eq!(batch.records, dataset.take(&batch.row_ids).unwrap(), "{memory}");
+        }
+    }
 }

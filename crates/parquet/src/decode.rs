@@ -90,6 +90,46 @@ impl GroupDecoder<'_> {
     }
 
     fn run(&self, rows: Rows<'_>, bytes: &dyn FileBytes, sink: &mut dyn RowSink) -> Result<u64> {
+        let origins = origins(self.file, self.projection, self.partitions);
+        let Some(width) = self.columns_at_once(rows, &origins, bytes, sink) else {
+            return self.run_columns(rows, &origins, bytes, sink);
+        };
+        let mut decoded = 0_u64;
+        for (band, origins) in origins.chunks(width).enumerate() {
+            let first = band * width;
+            let projection = self.projection.part(first..first + origins.len());
+            sink.begin_columns(first)?;
+            let part = GroupDecoder { projection: &projection, ..*self };
+            decoded = decoded.saturating_add(part.run_columns(rows, origins, bytes, sink)?);
+        }
+        Ok(decoded)
+    }
+
+    /// How many columns are read and decoded before the others, if not all are at once: then only their compressed
+    /// bytes and pages are in memory. Where reads take long there is one for all.
+    fn columns_at_once(
+        &self,
+        rows: Rows<'_>,
+        origins: &[Origin<'_>],
+        bytes: &dyn FileBytes,
+        sink: &dyn RowSink,
+    ) -> Option<usize> {
+        let width = sink.columns_at_once().filter(|width| (1..origins.len()).contains(width) && bytes.is_near())?;
+        let group = self.file.group(self.row_group).filter(|_| !matches!(rows, Rows::Due(_)))?;
+        let leaves = leaves_from(self.file, self.projection, origins);
+        let declared = leaves.iter().map(|leaf| group.column(*leaf).uncompressed_size().unsigned_abs());
+        self.within_limit(declared.fold(0, u64::saturating_add)).ok()?;
+        Some(width)
+    }
+
+    /// Decodes the columns of the projection, which come from there, together.
+    fn run_columns(
+        &self,
+        rows: Rows<'_>,
+        origins: &[Origin<'_>],
+        bytes: &dyn FileBytes,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
         let chunk_rows = sink.chunk_rows().max(1);
         let mut decoded = 0_u64;
         let mut each = |chunk: RecordBatch| {
@@ -103,14 +143,12 @@ impl GroupDecoder<'_> {
         let total = self.file.row_group_rows(self.row_group);
         let selected = selected(rows, total)?;
         let count = selected.map_or(total as usize, <[u32]>::len);
-        let origins = origins(self.file, self.projection, self.partitions);
-        let mut leaves = leaves_from(self.file, self.projection, &origins);
+        let mut leaves = leaves_from(self.file, self.projection, origins);
         if let (Rows::Due(_), Some(due)) = (rows, selected) {
-            let alone = self.read_alone(&origins, &leaves, bytes);
+            let alone = self.read_alone(origins, &leaves, bytes);
             leaves.retain(|leaf| alone.iter().all(|alone| alone.leaf != *leaf));
             if !alone.is_empty() {
-                let wanted =
-                    Wanted { leaves: &leaves, origins: &origins, alone: &alone, selected: Some(due), chunk_rows };
+                let wanted = Wanted { leaves: &leaves, origins, alone: &alone, selected: Some(due), chunk_rows };
                 return self.decode_due(group, &wanted, due, bytes, sink);
             }
         }
@@ -118,7 +156,7 @@ impl GroupDecoder<'_> {
             let mut left = count;
             loop {
                 let rows = left.min(chunk_rows);
-                each(self.batch(self.columns(&self.sources(&origins, &[], &[]), &[], rows)?, rows)?)?;
+                each(self.batch(self.columns(&self.sources(origins, &[], &[]), &[], rows)?, rows)?)?;
                 left -= rows;
                 if left == 0 {
                     return Ok(decoded);
@@ -133,7 +171,7 @@ impl GroupDecoder<'_> {
         let is_due = matches!(rows, Rows::Due(_)) && bytes.is_near() && !Pages::is_left_to_parquet();
         let is_first = is_due && !self.file.has_value_places(self.row_group);
         let places = is_first.then(|| self.find_values(&pages, group, &leaves));
-        let wanted = Wanted { leaves: &leaves, origins: &origins, alone: &[], selected, chunk_rows };
+        let wanted = Wanted { leaves: &leaves, origins, alone: &[], selected, chunk_rows };
         let done = self.decode_pages(&pages, &wanted, bytes, &mut each);
         done.map_err(|error| self.blame(&pages, &leaves, error))?;
         if let Some(places) = places {

@@ -176,6 +176,12 @@ impl FileMetadata {
         self.inner.leaves.get(field).cloned().unwrap_or(0..0)
     }
 
+    /// The field of the Arrow schema that a column in the file belongs to.
+    pub(super) fn field_of(&self, leaf: usize) -> Option<usize> {
+        let field = self.inner.leaves.partition_point(|leaves| leaves.end <= leaf);
+        self.inner.leaves.get(field).is_some_and(|leaves| leaves.contains(&leaf)).then_some(field)
+    }
+
     /// How much memory the values of a column take.
     pub(super) fn measure(&self, leaf: usize) -> Measure {
         self.inner.measures.get(leaf).copied().unwrap_or_default()

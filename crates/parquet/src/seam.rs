@@ -56,6 +56,19 @@ pub trait RowSink {
     /// How many rows each chunk has; the last one may have fewer.
     fn chunk_rows(&self) -> usize;
 
+    /// How many columns it takes at once at most, if it can do without the others: of wide rows less is then in memory
+    /// while they are decoded.
+    fn columns_at_once(&self) -> Option<usize> {
+        None
+    }
+
+    /// Hears, if it takes some [columns at once](Self::columns_at_once), that the chunks to come have the columns from
+    /// this one on, and begin with the first row again.
+    fn begin_columns(&mut self, first: usize) -> Result<()> {
+        let _ = first;
+        Ok(())
+    }
+
     /// Hears, before chunks come, that each value that their views show has memory of its own.
     fn values_are_own(&mut self) {}
 

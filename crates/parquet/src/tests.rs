@@ -113,6 +113,34 @@ pub(super) fn decode(
     Ok(Decoded { batch: whole.into_batch()?, bytes_read: bytes.bytes.get(), reads: bytes.reads.get() })
 }
 
+/// Keeps the chunks that come, of so many columns at once, by their first column.
+struct InTurns {
+    chunk_rows: usize,
+    width: usize,
+    first: usize,
+    turns: Vec<(usize, RecordBatch)>,
+}
+
+impl RowSink for InTurns {
+    fn chunk_rows(&self) -> usize {
+        self.chunk_rows
+    }
+
+    fn columns_at_once(&self) -> Option<usize> {
+        Some(self.width)
+    }
+
+    fn begin_columns(&mut self, first: usize) -> Result<()> {
+        self.first = first;
+        Ok(())
+    }
+
+    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
+        self.turns.push((self.first, chunk));
+        Ok(())
+    }
+}
+
 /// Keeps the chunks that come.
 pub(super) struct Collected {
     pub(super) chunk_rows: usize,
@@ -264,6 +292,55 @@ fn chunks_are_whole_where_the_decoders_batches_do_not_divide_them() {
     assert_eq!(lengths, [64, 64, 22]);
     let expected = arrow::compute::take_record_batch(&batch, &UInt32Array::from(rows)).unwrap();
     assert_eq!(found, expected);
+}
+
+#[test]
+fn columns_that_are_decoded_in_turns_are_those_of_the_whole_group() {
+    let batch = varied(300);
+    let source = write(&batch, WriterProperties::builder().set_data_page_row_count_limit(70).build());
+    let file = &open(&source, "f").unwrap();
+    // Columns that come from elsewhere, and are not in the file, have their turns, too.
+    let mut fields: Vec<_> = batch.schema().fields().iter().map(|field| field.as_ref().clone()).collect();
+    fields.insert(2, Field::new("day", DataType::Int32, true));
+    fields.push(Field::new("missing", DataType::Utf8, true));
+    let projection = Projection::all(&Arc::new(Schema::new(fields)));
+    let columns = projection.output().fields().len();
+    let partitions: &[(&str, Option<&str>)] = &[("day", Some("7"))];
+    let all = Rows::All;
+    let expected = decode(&source, file, 0, &projection, partitions, all, MAX_DECODED_BYTES).unwrap();
+    let decoder = GroupDecoder { file, row_group: 0, projection: &projection, partitions, max_decoded_bytes: 1 << 20 };
+    for (width, chunk_rows) in [(1, 64), (2, 1000), (3, 1), (5, 299), (columns - 1, 150), (columns, 64), (99, 64)] {
+        let bytes = Counted::new(&source, "f");
+        let mut sink = InTurns { chunk_rows, width, first: 0, turns: Vec::new() };
+        decoder.decode(all, &bytes, &mut sink).unwrap();
+        let turns: Vec<usize> = (0..columns).step_by(width).collect();
+        let chunks = 300_usize.div_ceil(chunk_rows);
+        let firsts: Vec<usize> = sink.turns.iter().map(|(first, _)| *first).collect();
+        assert_eq!(firsts, turns.iter().flat_map(|first| vec![*first; chunks]).collect::<Vec<_>>(), "{width}");
+        let mut found: Vec<ArrayRef> = Vec::new();
+        for turn in sink.turns.chunks(chunks) {
+            let schema = turn[0].1.schema();
+            let whole = arrow::compute::concat_batches(&schema, turn.iter().map(|(_, chunk)| chunk)).unwrap();
+            found.extend(whole.columns().iter().cloned());
+        }
+        assert_eq!(found, expected.batch.columns(), "{width}");
+        assert_eq!(bytes.bytes.get(), expected.bytes_read, "{width}");
+    }
+    let some = Rows::Selected(&[1, 200, 201]);
+    let expected = decode(&source, file, 0, &projection, partitions, some, MAX_DECODED_BYTES).unwrap().batch;
+    let mut sink = InTurns { chunk_rows: 64, width: 2, first: 0, turns: Vec::new() };
+    decoder.decode(some, &Counted::new(&source, "f"), &mut sink).unwrap();
+    let found: Vec<ArrayRef> = sink.turns.iter().flat_map(|(_, chunk)| chunk.columns().to_vec()).collect();
+    assert_eq!(found, expected.columns());
+    // What is due comes whole.
+    let mut sink = InTurns { chunk_rows: 64, width: 2, first: 0, turns: Vec::new() };
+    decoder.decode(Rows::Due(&[1, 200]), &Counted::new(&source, "f"), &mut sink).unwrap();
+    assert_eq!(sink.turns[0].1.num_columns(), columns);
+    // What all columns take together is limited, however many come at once.
+    let narrow = GroupDecoder { max_decoded_bytes: 3000, ..decoder };
+    let mut sink = InTurns { chunk_rows: 64, width: 1, first: 0, turns: Vec::new() };
+    let error = narrow.decode(all, &Counted::new(&source, "f"), &mut sink).unwrap_err();
+    assert_eq!((error.kind(), sink.turns.len()), (ErrorKind::TooLarge, 0));
 }
 
 proptest::proptest! {

@@ -4,6 +4,7 @@ mod renames;
 mod unknown;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
@@ -107,6 +108,18 @@ impl Projection {
     pub fn serving_views(self) -> Self {
         let viewed = self.with_views(|_| true);
         Self { output: Arc::clone(&viewed.internal), ..viewed }
+    }
+
+    /// Some of the columns, one behind the other. Their schema has no metadata.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn part(&self, columns: Range<usize>) -> Self {
+        let part = |schema: &Schema| -> SchemaRef {
+            let fields = schema.fields().get(columns.clone()).unwrap_or_default();
+            Arc::new(Schema::new(fields.iter().cloned().collect::<Fields>()))
+        };
+        let occurrence = self.occurrence.get(columns.clone()).unwrap_or_default().into();
+        Self { output: part(&self.output), internal: part(&self.internal), occurrence }
     }
 
     /// The schema of the batches that the dataset serves.

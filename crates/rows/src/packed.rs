@@ -84,6 +84,18 @@ impl Layout {
         (values >= LEAST && stride > 0).then(|| Arc::new(Self { types, columns, stride }))
     }
 
+    /// Whether columns may be packed before others: then how long values are decides nothing.
+    pub fn packs_columns_apart(&self) -> bool {
+        !self.columns.iter().any(|lie| matches!(lie, Lie::View { .. }))
+    }
+
+    /// The columns of a chunk that begins with this one; `None` if it has others.
+    pub(super) fn part(&self, first: usize, chunk: &RecordBatch) -> Option<&[Lie]> {
+        let columns = first..first + chunk.num_columns();
+        let types = chunk.columns().iter().map(|column| column.data_type());
+        types.eq(self.types.get(columns.clone())?).then(|| self.columns.get(columns)).flatten()
+    }
+
     /// Whether rows like these hardly take more memory when they are packed: short strings take a view each.
     pub fn is_worth(&self, chunk: &RecordBatch) -> bool {
         /// The part of the memory that they may take besides.
@@ -163,6 +175,30 @@ impl Beside {
     pub(super) fn is_empty(&self) -> bool {
         self.there.is_none() && self.bits.is_none() && self.buffers.is_empty()
     }
+
+    /// Moves the bits of all columns to one block: hundreds of small ones that stay would keep the memory between them
+    /// from being given back, where pages come and go.
+    pub(super) fn settle_bits(columns: &mut [Self]) {
+        /// A whole number of words, so that no column begins inside of one.
+        const ALIGN: usize = 8;
+        let bytes = |bits: &BooleanBuffer| bits.len().div_ceil(8).next_multiple_of(ALIGN);
+        let mut all: Vec<u8> = Vec::with_capacity(columns.iter().flat_map(Self::all_bits).map(bytes).sum());
+        for bits in columns.iter().flat_map(Self::all_bits) {
+            let end = all.len() + bytes(bits);
+            all.extend_from_slice(bits.sliced().get(..bits.len().div_ceil(8)).unwrap_or_default());
+            all.resize(end, 0);
+        }
+        let (all, mut at) = (Buffer::from_vec(all), 0);
+        for bits in columns.iter_mut().flat_map(|column| [&mut column.there, &mut column.bits]).flatten() {
+            let length = bytes(bits);
+            *bits = BooleanBuffer::new(all.slice_with_length(at, length), 0, bits.len());
+            at += length;
+        }
+    }
+
+    fn all_bits(&self) -> impl Iterator<Item = &BooleanBuffer> {
+        [&self.there, &self.bits].into_iter().flatten()
+    }
 }
 
 impl Packed {
@@ -202,9 +238,8 @@ impl Packed {
     /// Bytes of memory that it keeps alive, without what was `seen`, by its address.
     pub fn bytes_but(&self, seen: &mut HashSet<usize>) -> u64 {
         let mut bytes = (self.bytes.capacity() + self.own.iter().map(Buffer::capacity).sum::<usize>()) as u64;
-        for Beside { there, bits, buffers } in self.beside.columns.iter() {
-            let bits = [there, bits].into_iter().flatten().map(BooleanBuffer::inner);
-            for buffer in bits.chain(buffers) {
+        for beside in self.beside.columns.iter() {
+            for buffer in beside.all_bits().map(BooleanBuffer::inner).chain(&beside.buffers) {
                 if seen.insert(buffer.data_ptr().as_ptr() as usize) {
                     bytes = bytes.saturating_add(buffer.capacity() as u64);
                 }
@@ -240,6 +275,8 @@ impl Packed {
 #[derive(Debug)]
 pub struct Packer {
     layout: Arc<Layout>,
+    /// The first column of the next chunk, and its first row.
+    first: usize,
     rows: usize,
     bytes: Vec<u8>,
     columns: Vec<Packing>,
@@ -264,22 +301,30 @@ impl Packer {
         // The number of rows comes from a file. If it cannot be true, the rows that there are grow to what they need.
         let _ = bytes.try_reserve_exact(rows.saturating_mul(layout.stride));
         let columns = layout.columns.iter().map(|_| Packing::default()).collect();
-        Self { layout, rows: 0, bytes, columns }
+        Self { layout, first: 0, rows: 0, bytes, columns }
     }
 
-    /// Adds the rows of a chunk.
+    /// Says that the chunks to come have the columns from this one on, and begin with the first row again.
+    pub fn begin_columns(&mut self, first: usize) {
+        (self.first, self.rows) = (first, 0);
+    }
+
+    /// Adds the rows of a chunk, or some of their columns.
     ///
     /// # Errors
     /// [`ErrorKind::Internal`] if it has other columns than the layout.
     pub fn push(&mut self, chunk: &RecordBatch) -> Result<()> {
-        let types = chunk.columns().iter().map(|column| column.data_type());
-        if !types.eq(&self.layout.types) {
+        let Some(lies) = self.layout.part(self.first, chunk) else {
             return Err(Error::new(ErrorKind::Internal, "a chunk has other columns than the rows that it goes to"));
+        };
+        let (count, stride) = (chunk.num_rows(), self.layout.stride);
+        let start = self.rows * stride;
+        if self.bytes.len() < start + count * stride {
+            self.bytes.resize(start + count * stride, 0);
         }
-        let (start, count, stride) = (self.bytes.len(), chunk.num_rows(), self.layout.stride);
-        self.bytes.resize(start + count * stride, 0);
-        let mut values = Vec::with_capacity(self.columns.len());
-        for ((packing, lie), column) in self.columns.iter_mut().zip(&self.layout.columns).zip(chunk.columns()) {
+        let mut values = Vec::with_capacity(lies.len());
+        let columns = self.columns.get_mut(self.first..).unwrap_or_default();
+        for ((packing, lie), column) in columns.iter_mut().zip(lies).zip(chunk.columns()) {
             packing.note_nulls(column.nulls(), self.rows, count);
             match *lie {
                 Lie::Bits => {
@@ -295,7 +340,7 @@ impl Packer {
             }
         }
         let rows_of_block = self.layout.rows_of_block();
-        for (block, rows) in self.bytes[start..].chunks_mut(rows_of_block * stride).enumerate() {
+        for (block, rows) in self.bytes[start..start + count * stride].chunks_mut(rows_of_block * stride).enumerate() {
             for (at, width, values) in &values {
                 let values = &values[block * rows_of_block * width..];
                 match width {
@@ -327,7 +372,9 @@ impl Packer {
                 buffers: packing.buffers,
             }
         };
-        let beside = Shared { columns: self.columns.into_iter().map(beside).collect(), first: 0 };
+        let mut columns: Vec<Beside> = self.columns.into_iter().map(beside).collect();
+        Beside::settle_bits(&mut columns);
+        let beside = Shared { columns: columns.into(), first: 0 };
         Packed { layout: self.layout, rows: self.rows, bytes: self.bytes, beside, own: Vec::new() }
     }
 }

@@ -36,6 +36,8 @@ pub enum Way {
 pub struct Picker {
     way: Way,
     wanted: Wanted,
+    /// Rows of the unit, and of each chunk but the last.
+    rows: usize,
     chunk_rows: usize,
     /// Rows of the unit that were not seen yet, and chunks that were.
     left: usize,
@@ -110,7 +112,34 @@ impl Picker {
         let (left, chunks, placer, copied) = (rows, 0, None, None);
         let picked = Vec::with_capacity(rows.div_ceil(chunk_rows));
         let (chunk_bytes, decoded_bytes, largest) = (ChunkBytes::default(), 0, 0);
-        Self { way, wanted, chunk_rows, left, chunks, placer, picked, copied, chunk_bytes, decoded_bytes, largest }
+        Self {
+            way,
+            wanted,
+            rows,
+            chunk_rows,
+            left,
+            chunks,
+            placer,
+            picked,
+            copied,
+            chunk_bytes,
+            decoded_bytes,
+            largest,
+        }
+    }
+
+    /// Says that the chunks to come have the columns from this one on, and begin with the first row again. Only rows
+    /// that are placed, in columns that are [packed apart](Layout::packs_columns_apart), come so.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if rows of the columns before are missing.
+    pub fn begin_columns(&mut self, first: usize) -> Result<()> {
+        if first > 0 && (self.left > 0 || self.placer.is_none()) {
+            return Err(Error::new(ErrorKind::Internal, "columns of rows that come one by one are not placed"));
+        }
+        (self.left, self.chunks) = (self.rows, 0);
+        self.placer.iter_mut().for_each(|placer| placer.begin_columns(first));
+        Ok(())
     }
 
     /// Takes the wanted rows out of the next chunk.
@@ -167,7 +196,8 @@ impl Picker {
     /// # Errors
     /// [`ErrorKind::Internal`] if there were fewer, and as [`take`].
     pub fn finish(self, wanted: usize) -> Result<Picked> {
-        if self.left > 0 || self.chunks == 0 || self.wanted.len() != wanted {
+        let has_all_columns = self.placer.as_ref().is_none_or(Placer::is_whole);
+        if self.left > 0 || self.chunks == 0 || self.wanted.len() != wanted || !has_all_columns {
             return Err(Error::new(ErrorKind::Internal, "fewer rows than a row group has"));
         }
         let mut staged = 0;
@@ -277,6 +307,40 @@ mod tests {
             }
             prop_assert!(found.iter().copied().eq(slots.iter().map(|slot| i64::from(*slot))));
         }
+    }
+
+    #[test]
+    fn columns_that_come_in_turns_are_placed_if_all_of_their_rows_come() {
+        let column = |first: i64| Arc::new(Int64Array::from_iter_values(first..first + 10)) as ArrayRef;
+        let batch = RecordBatch::try_from_iter([("a", column(0)), ("b", column(10)), ("c", column(20))]).unwrap();
+        let layout = Layout::of(batch.schema_ref(), batch.schema_ref()).unwrap();
+        let picker = || Picker::new(Way::Place(Arc::clone(&layout)), &[7, 0, 7, 4], 10, 4);
+        let turn = |picker: &mut Picker, columns: &[usize], rows: usize| {
+            picker.begin_columns(columns[0])?;
+            let part = batch.project(columns).unwrap();
+            (0..rows).step_by(4).try_for_each(|start| picker.take(&part.slice(start, 4.min(rows - start))))
+        };
+        let mut whole = picker();
+        turn(&mut whole, &[0, 1], 10).unwrap();
+        turn(&mut whole, &[2], 10).unwrap();
+        let picked = whole.finish(4).unwrap();
+        let found = picked.rows[0].in_rows().unwrap().take(&[0, 1, 2, 3], batch.schema_ref()).unwrap();
+        assert_eq!(found, take(&batch, &[7, 0, 7, 4]).unwrap());
+        // The last column is missing, or some rows of it, or of the one before.
+        let mut narrow = picker();
+        turn(&mut narrow, &[0, 1], 10).unwrap();
+        assert_eq!(narrow.finish(4).unwrap_err().kind(), ErrorKind::Internal);
+        let mut short = picker();
+        turn(&mut short, &[0, 1], 10).unwrap();
+        turn(&mut short, &[2], 8).unwrap();
+        assert_eq!(short.finish(4).unwrap_err().kind(), ErrorKind::Internal);
+        let mut early = picker();
+        turn(&mut early, &[0, 1], 8).unwrap();
+        assert_eq!(turn(&mut early, &[2], 10).unwrap_err().kind(), ErrorKind::Internal);
+        // Rows that are picked come whole.
+        let mut other = Picker::new(Way::Pick, &[1], 10, 4);
+        turn(&mut other, &[0, 1], 10).unwrap();
+        assert_eq!(turn(&mut other, &[2], 10).unwrap_err().kind(), ErrorKind::Internal);
     }
 
     #[test]

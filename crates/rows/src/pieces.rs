@@ -19,12 +19,14 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 pub const PIECES: usize = 64;
 /// Fewer rows that are packed are not worth a piece: its headers would take more memory than freeing them early saves.
 const LEAST_PIECE: usize = 32;
-/// Bytes of a piece of rows that are packed, and how many there are even if they have fewer. Pieces are large enough
-/// for maps of their own, if that leaves some: smaller ones would lie between what comes and goes while row groups are
-/// decoded, and keep its memory from being given back.
+/// Bytes of a piece of rows that are packed, and how many of them there must be. Such pieces are large enough for maps
+/// of their own: smaller ones would lie between what comes and goes while row groups are decoded, and keep its memory
+/// from being given back.
 const PACKED_PIECE: usize = 128 << 10;
 /// See [`PACKED_PIECE`].
-const FEWEST_PACKED: usize = 32;
+const FEWEST_PACKED: usize = 16;
+/// How many smaller ones there are otherwise.
+const SMALL_PACKED: usize = 32;
 /// Bytes of a piece, and of each array in it, besides values.
 const HEADER: u64 = 256;
 
@@ -57,10 +59,7 @@ impl Cutting {
     /// so many bytes. Rows wait in the half of an extraction on average, and half a piece of them was used.
     pub fn used(self, extraction: f64, row: f64) -> f64 {
         let (pieces, least) = match self {
-            Self::Packed => {
-                let pieces = (extraction / PACKED_PIECE as f64).clamp(FEWEST_PACKED as f64, PIECES as f64);
-                (pieces, LEAST_PIECE as f64)
-            }
+            Self::Packed => (packed_pieces(extraction as usize) as f64, LEAST_PIECE as f64),
             Self::Long(headers) | Self::Short(headers) => {
                 (best_number(extraction, headers).clamp(1.0, PIECES as f64), 1.0)
             }
@@ -124,8 +123,16 @@ impl Held {
 
 /// Packs so many rows in pieces.
 pub(super) fn placer(layout: Arc<Layout>, rows: usize) -> Placer {
-    let pieces = PIECES.min((rows * layout.row_bytes() / PACKED_PIECE).max(FEWEST_PACKED));
+    let pieces = packed_pieces(rows * layout.row_bytes());
     Placer::new(layout, rows, rows.div_ceil(pieces).max(LEAST_PIECE))
+}
+
+/// Into how many pieces so many bytes of packed rows are cut.
+fn packed_pieces(bytes: usize) -> usize {
+    match bytes / PACKED_PIECE {
+        few if few < FEWEST_PACKED => SMALL_PACKED,
+        pieces => pieces.min(PIECES),
+    }
 }
 
 /// Bytes of the headers of a piece's arrays.

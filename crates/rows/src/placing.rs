@@ -26,6 +26,9 @@ const OWN: u32 = 0;
 #[derive(Debug)]
 pub(crate) struct Placer {
     layout: Arc<Layout>,
+    /// The first column of the next chunk, and how many have come.
+    first: usize,
+    come: usize,
     rows: usize,
     /// Rows of each piece but the last.
     piece: usize,
@@ -83,7 +86,7 @@ impl Placer {
         let of = |start: usize| Piece { bytes: vec![0; piece.min(rows - start) * layout.stride], long: Vec::new() };
         let pieces = (0..rows).step_by(piece).map(of).collect();
         let columns = (0..width).map(|_| Column::default()).collect();
-        Self { layout, rows, piece, pieces, columns }
+        Self { layout, first: 0, come: 0, rows, piece, pieces, columns }
     }
 
     /// Rows of each piece but the last.
@@ -91,23 +94,33 @@ impl Placer {
         self.piece
     }
 
-    /// Puts rows of a chunk to their places.
+    /// Says that the chunks to come have the columns from this one on.
+    pub(crate) fn begin_columns(&mut self, first: usize) {
+        self.first = first;
+    }
+
+    /// Whether all columns have come.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.come == self.layout.columns.len()
+    }
+
+    /// Puts rows of a chunk, or some columns of them, to their places.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Internal`] if the chunk has other columns than the layout, or a row or a place is not there.
     pub(crate) fn put(&mut self, chunk: &RecordBatch, picks: &[Pick]) -> Result<()> {
-        let types = chunk.columns().iter().map(|column| column.data_type());
+        let layout = Arc::clone(&self.layout);
         let is_there = |&(row, due): &Pick| (row as usize) < chunk.num_rows() && (due as usize) < self.rows;
-        if !types.eq(&self.layout.types) || !picks.iter().all(is_there) {
+        let Some(lies) = layout.part(self.first, chunk).filter(|_| picks.iter().all(is_there)) else {
             return Err(Error::new(ErrorKind::Internal, "a chunk has other columns or rows than those that are due"));
-        }
+        };
+        self.come = self.first + lies.len();
         if picks.is_empty() {
             return Ok(());
         }
-        let layout = Arc::clone(&self.layout);
-        let mut sources = Vec::with_capacity(layout.columns.len());
-        for (number, (lie, column)) in layout.columns.iter().zip(chunk.columns()).enumerate() {
+        let mut sources = Vec::with_capacity(lies.len());
+        for (number, (lie, column)) in (self.first..).zip(lies.iter().zip(chunk.columns())) {
             self.note_nulls(number, column.nulls(), picks);
             match *lie {
                 Lie::Bits => self.note_bits(number, column.as_boolean().values(), picks),
@@ -156,7 +169,7 @@ impl Placer {
 
     /// The pieces, in the order in which they are due.
     pub(crate) fn finish(self) -> Vec<Packed> {
-        let Self { layout, rows, piece, pieces, columns } = self;
+        let Self { layout, rows, piece, pieces, columns, .. } = self;
         let whole = |mut column: Column| Beside {
             there: column.there.as_mut().map(BooleanBufferBuilder::finish),
             bits: column.bits.as_mut().map(BooleanBufferBuilder::finish),
@@ -172,6 +185,7 @@ impl Placer {
         if columns.iter().all(Beside::is_empty) {
             columns.clear();
         }
+        Beside::settle_bits(&mut columns);
         let columns: Arc<[Beside]> = columns.into();
         let packed = |(number, Piece { bytes, long }): (usize, Piece)| {
             let first = number * piece;

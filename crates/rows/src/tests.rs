@@ -505,7 +505,11 @@ proptest! {
         let packed: Vec<Packed> = sources.iter().map(|chunks| {
             let rows = chunks.iter().map(RecordBatch::num_rows).sum();
             let mut packer = Packer::new(Arc::clone(&layout), rows);
-            chunks.iter().for_each(|chunk| packer.push(chunk).unwrap());
+            let width = 1 + random.below(schema.fields().len());
+            for first in (0..schema.fields().len()).step_by(width) {
+                packer.begin_columns(first);
+                chunks.iter().for_each(|chunk| packer.push(&columns_of(chunk, first, width)).unwrap());
+            }
             packer.finish()
         }).collect();
         let wholes: Vec<RecordBatch> = sources.iter()
@@ -606,12 +610,17 @@ proptest! {
             .map(|_| random.below(whole.num_rows()) as u32).collect();
         let piece = 1 + random.below(80);
         let mut placer = Placer::new(Arc::clone(&layout), slots.len(), piece);
-        let mut start = 0;
-        for chunk in &chunks {
-            let end = start + chunk.num_rows() as u32;
-            let due = (0..).zip(&slots).filter(|(_, slot)| (start..end).contains(*slot));
-            placer.put(chunk, &due.map(|(due, slot)| (slot - start, due)).collect::<Vec<Pick>>()).unwrap();
-            start = end;
+        let width = 1 + random.below(schema.fields().len());
+        for first in (0..schema.fields().len()).step_by(width) {
+            placer.begin_columns(first);
+            let mut start = 0;
+            for chunk in &chunks {
+                let end = start + chunk.num_rows() as u32;
+                let due = (0..).zip(&slots).filter(|(_, slot)| (start..end).contains(*slot));
+                let picks: Vec<Pick> = due.map(|(due, slot)| (slot - start, due)).collect();
+                placer.put(&columns_of(chunk, first, width), &picks).unwrap();
+                start = end;
+            }
         }
         let pieces = placer.finish();
         prop_assert!(pieces.iter().all(|piece| piece.is_like(&pieces[0])));
@@ -650,9 +659,15 @@ fn rows_and_places_that_are_not_there_are_refused() {
     let put = |pick: Pick| Placer::new(Arc::clone(&layout), 4, 2).put(&batch, &[pick]).map_err(|error| error.kind());
     assert_eq!(put((9, 3)), Ok(()));
     assert_eq!([put((10, 0)), put((0, 4))], [Err(ErrorKind::Internal); 2]);
-    let one = batch.project(&[0]).unwrap();
-    let error = Placer::new(layout, 4, 2).put(&one, &[(0, 0)]).unwrap_err();
+    let more = batch.project(&[0, 1, 0]).unwrap();
+    let error = Placer::new(layout, 4, 2).put(&more, &[(0, 0)]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Internal);
+}
+
+/// At most so many columns of a batch, from this one on.
+fn columns_of(batch: &RecordBatch, first: usize, width: usize) -> RecordBatch {
+    let columns: Vec<usize> = (first..batch.num_columns().min(first + width)).collect();
+    batch.project(&columns).unwrap()
 }
 
 /// Rows that show these words in turn, which lie in a buffer of their own, with a number each.

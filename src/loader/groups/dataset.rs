@@ -86,10 +86,12 @@ impl Groups for DatasetGroups {
             cost: (entry.decoded_bytes() as f64 * self.chosen) as u64,
         };
         let is_long = size.bytes / size.rows.max(1) >= self.long;
+        let is_decoded_here = !self.dataset.has_disk_tier() && entry.selection().is_none();
         Unit {
             size,
             first_row: entry.first_row(),
-            decodes_due: is_long && !self.dataset.has_disk_tier() && entry.selection().is_none(),
+            decodes_due: is_long && is_decoded_here,
+            reads_columns_apart: is_decoded_here && !self.dataset.is_remote(),
         }
     }
 

@@ -1,7 +1,9 @@
 //! The row groups of several datasets as one.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Fields, Schema, SchemaRef};
 
 use super::{DatasetGroups, Fetch, Groups, LongValues, Reads, RowForm, Unit};
 use crate::dataset::{Dataset, MixedDataset, Prefetch, RunPart, Slots};
@@ -12,6 +14,8 @@ use rowdex_parquet::{RowSink, finish};
 /// Brings rows to the types that all datasets have in common.
 struct Finishing<'a> {
     schema: &'a SchemaRef,
+    /// The first column of the next chunk.
+    first: usize,
     sink: &'a mut dyn RowSink,
 }
 
@@ -20,8 +24,22 @@ impl RowSink for Finishing<'_> {
         self.sink.chunk_rows()
     }
 
+    fn columns_at_once(&self) -> Option<usize> {
+        self.sink.columns_at_once()
+    }
+
+    fn begin_columns(&mut self, first: usize) -> Result<()> {
+        self.first = first;
+        self.sink.begin_columns(first)
+    }
+
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {
-        self.sink.take(finish(&chunk, self.schema)?)
+        let all = self.schema.fields();
+        if chunk.num_columns() == all.len() {
+            return self.sink.take(finish(&chunk, self.schema)?);
+        }
+        let part = all.iter().skip(self.first).take(chunk.num_columns()).cloned();
+        self.sink.take(finish(&chunk, &Arc::new(Schema::new(part.collect::<Fields>())))?)
     }
 
     fn values_are_own(&mut self) {
@@ -149,7 +167,7 @@ impl Groups for MixedGroups {
         let Some((number, part, own)) = self.part(row_group) else {
             return Err(Error::new(ErrorKind::OutOfRange, format!("no row group {row_group}")));
         };
-        let sink = &mut Finishing { schema: &self.form.decoded, sink };
+        let sink = &mut Finishing { schema: &self.form.decoded, first: 0, sink };
         part.read(own, slots, prefetch, sink).map_err(|error| error.within_dataset(number))
     }
 
@@ -157,7 +175,7 @@ impl Groups for MixedGroups {
         let Some((number, part, own)) = self.run(parts) else {
             return Err(Error::new(ErrorKind::Internal, "a run of no row groups"));
         };
-        let sink = &mut Finishing { schema: &self.form.decoded, sink };
+        let sink = &mut Finishing { schema: &self.form.decoded, first: 0, sink };
         part.read_run(&own, prefetch, sink).map_err(|error| error.within_dataset(number))
     }
 

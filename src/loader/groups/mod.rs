@@ -36,6 +36,8 @@ pub(crate) struct Unit {
     pub(crate) first_row: u64,
     /// Whether rows are decoded faster if the others are not, where many of them are wanted.
     pub(crate) decodes_due: bool,
+    /// Whether all its rows are read for some columns before others: a near file is asked for each of them then.
+    pub(crate) reads_columns_apart: bool,
 }
 
 /// What the footers say of the long values of a unit that [decodes due rows](Unit::decodes_due) alone.

@@ -10,7 +10,6 @@ use super::{GroupDecoder, Wanted};
 use crate::columns::Origin;
 use crate::masked::masked;
 use crate::pages::Pages;
-use crate::types::has_some_of;
 use crate::{FileBytes, adapt, caught_panic};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_rows::{Chunks, Footprint, compact_sparse, record_batch};
@@ -98,8 +97,9 @@ impl GroupDecoder<'_> {
 
     /// The fields of the file that have some of the leaves.
     pub(crate) fn roots(&self, leaves: &[usize]) -> Vec<usize> {
-        let all = 0..self.file.arrow_schema().fields().len();
-        all.filter(|&root| has_some_of(leaves, &self.file.leaves(root))).collect()
+        let mut roots: Vec<usize> = leaves.iter().filter_map(|leaf| self.file.field_of(*leaf)).collect();
+        roots.dedup();
+        roots
     }
 
     /// What the output columns are made of, where the file's fields `roots` are decoded, and behind them those that are
