@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{SchemaRef, UInt32Type};
 
-use super::part::{Part, PartWriter};
+use super::part::{Part, PartWriter, Segment};
 use super::scatter::Scatter;
 use super::shape::Buckets;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -44,6 +44,8 @@ pub(super) struct Loading<'a> {
     /// Bytes that a bucket may take; a larger one is split.
     pub(super) most: u64,
     pub(super) batch_rows: usize,
+    /// Whether parts are compressed that a bucket is split to.
+    pub(super) compresses: bool,
     /// Where a bucket is split.
     pub(super) folder: &'a Path,
     /// Whether the row at a position was lost.
@@ -66,7 +68,7 @@ impl Loading<'_> {
         let segments = || parts.iter().flat_map(|part| part.segments(bucket));
         let all = buckets.bucket(bucket);
         let rows = all.end - all.start;
-        let bytes = segments().map(|segment| segment.bytes).sum::<u64>() + rows * PLACE_BYTES;
+        let bytes = segments().map(Segment::memory).sum::<u64>() + rows * PLACE_BYTES;
         let pieces = bytes.div_ceil(self.most.max(1));
         let split = Buckets { positions: all.clone(), rows: rows.div_ceil(pieces.max(1)).max(1) };
         if pieces <= 1 || split.rows == rows {
@@ -88,7 +90,7 @@ impl Loading<'_> {
 
     /// Spills the rows of a bucket once more, to smaller ones.
     fn split(&self, parts: &[Part], bucket: u64, into: &Buckets, path: &Path) -> Result<Part> {
-        let writer = PartWriter::create(path)?;
+        let writer = PartWriter::create(path, self.compresses)?;
         let mut scatter = Scatter::new(into, self.rows, self.batch_rows, self.most, writer);
         self.each(parts, bucket, &mut |batch, places| {
             let first = into.positions.start;
@@ -168,7 +170,7 @@ mod tests {
             RecordBatch::try_from_iter([("id", Arc::new(ids) as _)]).unwrap()
         };
         let schema = Arc::new(Schema::new(batch(0, 0).schema().fields().clone()));
-        let part = PartWriter::create(&folder.path().join("0.part")).unwrap();
+        let part = PartWriter::create(&folder.path().join("0.part"), true).unwrap();
         let mut scatter = Scatter::new(&buckets, &schema, 64, 4096, part);
         let position = |id: u64| id * 1543 % rows;
         for first in (0..rows).step_by(100) {
@@ -176,7 +178,8 @@ mod tests {
         }
         let parts = [scatter.finish().unwrap().finish(&[]).unwrap()];
         for most in [1, 700, 5000, 1 << 20] {
-            let loading = Loading { rows: &schema, most, batch_rows: 64, folder: folder.path(), is_lost: None };
+            let folder = folder.path();
+            let loading = Loading { rows: &schema, most, batch_rows: 64, compresses: false, folder, is_lost: None };
             let (mut at, mut pieces) = (0, 0);
             for bucket in 0..buckets.count() {
                 let wanted = buckets.bucket(bucket);
@@ -195,7 +198,7 @@ mod tests {
             }
             assert_eq!(at, rows);
             assert!(pieces >= if most > 50_000 { 2 } else { rows * 16 / most.max(16) / 2 }, "{most}: {pieces}");
-            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "what was split is gone");
+            assert_eq!(std::fs::read_dir(folder).unwrap().count(), 1, "what was split is gone");
         }
     }
 }

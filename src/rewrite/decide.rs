@@ -4,7 +4,7 @@ use arrow::array::RecordBatch;
 
 use super::Options;
 use super::columns::{Columns, as_read};
-use super::encode::{Encoding, GroupEncoder, described};
+use super::encode::{Encoding, described};
 use super::part::spilled_bytes;
 use super::plan::{Codec, ColumnPlan, RewritePlan};
 use super::spread::may_skip;
@@ -86,7 +86,10 @@ pub(super) fn decide(
         sample_rows: sample.num_rows() as u64,
         sample_bytes,
         sample_encoded_bytes,
-        sample_spilled_bytes: spilled_bytes(&sample)?,
+        sample_spilled_bytes: match spilled_bytes(&sample, true)? {
+            bytes if RewritePlan::is_worth_compressing(bytes, sample_bytes) => bytes,
+            _ => spilled_bytes(&sample, false)?,
+        },
     })
 }
 
@@ -196,7 +199,7 @@ pub(super) fn encoded(
 ) -> Result<Vec<u64>> {
     let encoding = Encoding::new(columns, leaves, chunk_rows as usize)?;
     let mut file = encoding.file(Vec::new())?;
-    let mut group = GroupEncoder::new(&encoding, &file.factory)?;
+    let mut group = encoding.group()?;
     // Row ids in no order, as they will be.
     let ids = || (0..sample.num_rows() as u64).map(|row| row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24).collect();
     group.add(columns.encoded_of(sample, ids)?)?;

@@ -31,6 +31,7 @@ pub(super) struct Encoding {
     schema: SchemaRef,
     described: SchemaDescriptor,
     properties: WriterProperties,
+    factory: ArrowRowGroupWriterFactory,
     chunk_rows: usize,
 }
 
@@ -59,19 +60,34 @@ impl Encoding {
                 .set_column_data_page_size_limit(path, plan.page_bytes as usize);
         }
         let described = annotated(&descriptor, leaves).map_err(uncoded)?;
-        Ok(Self { schema, described, properties: builder.build(), chunk_rows })
+        let properties = builder.build();
+        let (_, factory) = writer(std::io::sink(), &schema, &described, &properties)?;
+        Ok(Self { schema, described, properties, factory, chunk_rows })
     }
 
     /// A file of what is encoded, over anything that takes bytes.
     pub(super) fn file<W: Write + Send>(&self, out: W) -> Result<File<W>> {
-        let options = ArrowWriterOptions::new()
-            .with_properties(self.properties.clone())
-            .with_skip_arrow_metadata(true)
-            .with_parquet_schema(self.described.clone());
-        let writer = ArrowWriter::try_new_with_options(out, Arc::clone(&self.schema), options);
-        let (writer, factory) = writer.and_then(ArrowWriter::into_serialized_writer).map_err(uncoded)?;
-        Ok(File { writer, factory: Arc::new(factory) })
+        writer(out, &self.schema, &self.described, &self.properties).map(|(writer, _)| File { writer })
     }
+
+    /// A row group of any of the files.
+    pub(super) fn group(&self) -> Result<GroupEncoder<'_>> {
+        GroupEncoder::new(self)
+    }
+}
+
+fn writer<W: Write + Send>(
+    out: W,
+    schema: &SchemaRef,
+    described: &SchemaDescriptor,
+    properties: &WriterProperties,
+) -> Result<(SerializedFileWriter<W>, ArrowRowGroupWriterFactory)> {
+    let options = ArrowWriterOptions::new()
+        .with_properties(properties.clone())
+        .with_skip_arrow_metadata(true)
+        .with_parquet_schema(described.clone());
+    let writer = ArrowWriter::try_new_with_options(out, Arc::clone(schema), options);
+    writer.and_then(ArrowWriter::into_serialized_writer).map_err(uncoded)
 }
 
 /// The leaves of a schema, as they are written.
@@ -133,7 +149,6 @@ pub(super) fn compression(codec: Codec) -> Result<Compression> {
 /// A file being encoded.
 pub(super) struct File<W: Write + Send> {
     writer: SerializedFileWriter<W>,
-    pub(super) factory: Arc<ArrowRowGroupWriterFactory>,
 }
 
 impl<W: Write + Send> File<W> {
@@ -171,8 +186,8 @@ pub(super) struct GroupEncoder<'a> {
 }
 
 impl<'a> GroupEncoder<'a> {
-    pub(super) fn new(encoding: &'a Encoding, factory: &ArrowRowGroupWriterFactory) -> Result<Self> {
-        let mut leaves = factory.create_column_writers(0).map_err(uncoded)?.into_iter();
+    fn new(encoding: &'a Encoding) -> Result<Self> {
+        let mut leaves = encoding.factory.create_column_writers(0).map_err(uncoded)?.into_iter();
         let fields = encoding.schema.fields().iter();
         let writers = fields.map(|field| leaves.by_ref().take(count_leaves(field.data_type())).collect()).collect();
         Ok(Self { encoding, writers, chunks: Chunks::of(encoding.chunk_rows), rows: 0 })
@@ -219,7 +234,7 @@ fn count_leaves(data_type: &arrow::datatypes::DataType) -> usize {
 /// A file of the output folder being encoded.
 pub(super) struct OpenFile {
     path: PathBuf,
-    pub(super) file: File<AtomicFile>,
+    file: File<AtomicFile>,
 }
 
 impl OpenFile {

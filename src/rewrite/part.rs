@@ -4,15 +4,16 @@
 //! the end come the table, what was lost as JSON, the lengths of both, their checksum and a mark.
 
 use std::fs::File;
-use std::io::{self, Cursor, Write};
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
+use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::CompressionType;
-use arrow::ipc::reader::StreamReader;
+use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::{IpcWriteOptions, StreamWriter};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
@@ -32,10 +33,18 @@ pub(super) struct Segment {
     pub(super) bucket: u64,
     offset: u64,
     length: u64,
-    pub(super) rows: u64,
-    /// Bytes that the rows take in memory.
-    pub(super) bytes: u64,
+    rows: u64,
+    /// Bytes that the rows take in memory of just their size.
+    bytes: u64,
     hash: u64,
+}
+
+impl Segment {
+    /// Bytes that the rows take in memory when they are read.
+    pub(super) fn memory(&self) -> u64 {
+        // What is not compressed stays as it is.
+        self.bytes.max(self.length)
+    }
 }
 
 /// A row group that could not be read.
@@ -50,15 +59,16 @@ pub(super) struct Lost {
 pub(super) struct PartWriter {
     file: AtomicFile,
     path: PathBuf,
+    compresses: bool,
     at: u64,
     segments: Vec<Segment>,
 }
 
 impl PartWriter {
-    /// A part that will be at this path.
-    pub(super) fn create(path: &Path) -> Result<Self> {
+    /// A part that will be at this path, compressed or not.
+    pub(super) fn create(path: &Path, compresses: bool) -> Result<Self> {
         let file = AtomicFile::create(path, true)?;
-        Ok(Self { file, path: path.to_owned(), at: 0, segments: Vec::new() })
+        Ok(Self { file, path: path.to_owned(), compresses, at: 0, segments: Vec::new() })
     }
 
     /// Adds rows of a bucket, in batches of this schema that are made one by one.
@@ -71,7 +81,8 @@ impl PartWriter {
         let mut counted = Counted { file: &mut self.file, length: 0, hash: Xxh3Default::new() };
         let (mut rows, mut bytes) = (0, 0);
         let failed = |error: ArrowError| cannot_write(&self.path, error);
-        let mut writer = StreamWriter::try_new_with_options(&mut counted, schema, options()?).map_err(failed)?;
+        let options = options(self.compresses)?;
+        let mut writer = StreamWriter::try_new_with_options(&mut counted, schema, options).map_err(failed)?;
         for batch in batches {
             let (batch, size) = batch?;
             rows += batch.num_rows() as u64;
@@ -160,7 +171,8 @@ impl Part {
         self.segments.iter().filter(move |segment| segment.bucket == bucket)
     }
 
-    /// The batches of a segment, whose checksum is compared.
+    /// The batches of a segment, whose checksum is compared. What is not compressed is not copied: batches keep all of
+    /// their segment in memory.
     pub(super) fn read(&self, segment: &Segment) -> Result<impl Iterator<Item = Result<RecordBatch>> + use<>> {
         let path = self.path.display().to_string();
         let read = || {
@@ -170,26 +182,31 @@ impl Part {
             if bytes.len() as u64 != segment.length || xxh3_64(&bytes) != segment.hash {
                 return Err(damaged());
             }
-            StreamReader::try_new(Cursor::new(bytes), None).map_err(|error| unread(&error))
+            Ok(Buffer::from(bytes))
         };
-        let reader = read().map_err(|error| error.with_file(path.clone()))?;
-        Ok(reader.map(move |batch| batch.map_err(|error| unread(&error).with_file(path.clone()))))
+        let mut rest = read().map_err(|error| error.with_file(path.clone()))?;
+        let mut decoder = StreamDecoder::new();
+        Ok(std::iter::from_fn(move || {
+            let batch = decoder.decode(&mut rest).map_err(|error| unread(&error).with_file(path.clone()));
+            batch.transpose()
+        }))
     }
 }
 
-/// How many bytes a batch takes when it is spilled.
-pub(super) fn spilled_bytes(batch: &RecordBatch) -> Result<u64> {
+/// How many bytes a batch takes when it is spilled, compressed or not.
+pub(super) fn spilled_bytes(batch: &RecordBatch, compresses: bool) -> Result<u64> {
     let failed = |error: ArrowError| Error::new(ErrorKind::Internal, format!("cannot encode rows: {error}"));
     let mut bytes = Vec::new();
-    let mut writer = StreamWriter::try_new_with_options(&mut bytes, &batch.schema(), options()?).map_err(failed)?;
+    let options = options(compresses)?;
+    let mut writer = StreamWriter::try_new_with_options(&mut bytes, &batch.schema(), options).map_err(failed)?;
     writer.write(batch).and_then(|()| writer.finish()).map_err(failed)?;
     drop(writer);
     Ok(bytes.len() as u64)
 }
 
-fn options() -> Result<IpcWriteOptions> {
+fn options(compresses: bool) -> Result<IpcWriteOptions> {
     IpcWriteOptions::default()
-        .try_with_compression(Some(CompressionType::LZ4_FRAME))
+        .try_with_compression(compresses.then_some(CompressionType::LZ4_FRAME))
         .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))
 }
 
@@ -248,6 +265,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::Int64Array;
+    use rowdex_rows::Footprint;
 
     use super::*;
 
@@ -256,8 +274,8 @@ mod tests {
         RecordBatch::try_from_iter([("id", Arc::new(ids) as _)]).unwrap()
     }
 
-    fn written(path: &Path) {
-        let mut writer = PartWriter::create(path).unwrap();
+    fn written(path: &Path, compresses: bool) {
+        let mut writer = PartWriter::create(path, compresses).unwrap();
         let lost = [Lost { row_group: 7, error: "a \"quoted\" reason".to_owned() }];
         for (bucket, first) in [(2, 0), (5, 100), (2, 200)] {
             let rows = batch(first, 50);
@@ -270,20 +288,37 @@ mod tests {
     fn segments_of_a_bucket_come_back_with_what_was_lost() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("0.part");
-        written(&path);
-        let part = Part::open(&path, 0..3).unwrap();
-        assert_eq!(part.lost, [Lost { row_group: 7, error: "a \"quoted\" reason".to_owned() }]);
-        let read = |segment| part.read(segment).unwrap().map(Result::unwrap).collect::<Vec<_>>();
-        let found: Vec<_> = part.segments(2).flat_map(read).collect();
-        assert_eq!(found, [batch(0, 50), batch(200, 50)]);
-        assert_eq!((part.segments(5).count(), part.segments(2).map(|segment| segment.bytes).sum::<u64>()), (0, 800));
+        for compresses in [false, true] {
+            written(&path, compresses);
+            let part = Part::open(&path, 0..3).unwrap();
+            assert_eq!(part.lost, [Lost { row_group: 7, error: "a \"quoted\" reason".to_owned() }]);
+            let read = |segment| part.read(segment).unwrap().map(Result::unwrap).collect::<Vec<_>>();
+            let found: Vec<_> = part.segments(2).flat_map(read).collect();
+            assert_eq!(found, [batch(0, 50), batch(200, 50)]);
+            let bytes = part.segments(2).map(|segment| segment.bytes).sum::<u64>();
+            assert_eq!((part.segments(5).count(), bytes), (0, 800));
+        }
+    }
+
+    #[test]
+    fn batches_that_are_not_compressed_share_the_memory_of_their_segment() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0.part");
+        let mut writer = PartWriter::create(&path, false).unwrap();
+        let rows = batch(0, 5000);
+        writer.add(0, &rows.schema(), [Ok((rows.clone(), 40_000)), Ok((rows.clone(), 40_000))].into_iter()).unwrap();
+        let part = writer.finish(&[]).unwrap();
+        let segment = part.segments(0).next().unwrap();
+        let read: Vec<_> = part.read(segment).unwrap().map(Result::unwrap).collect();
+        let mut footprint = Footprint::default();
+        assert_eq!(read.iter().map(|batch| footprint.add(batch)).collect::<Vec<_>>(), [segment.memory(), 0]);
     }
 
     #[test]
     fn every_flipped_byte_is_noticed_and_so_is_every_missing_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("0.part");
-        written(&path);
+        written(&path, true);
         let whole = std::fs::read(&path).unwrap();
         let check = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();

@@ -102,7 +102,7 @@ pub struct RewritePlan {
     pub sample_bytes: u64,
     /// Bytes that it takes in a file.
     pub sample_encoded_bytes: u64,
-    /// Bytes that it takes when it is spilled.
+    /// Bytes that it takes when it is spilled, compressed if that saves half.
     pub sample_spilled_bytes: u64,
 }
 
@@ -126,6 +126,17 @@ impl RewritePlan {
     /// Bytes of a row that is spilled, about.
     pub(super) fn spilled_row_bytes(&self) -> f64 {
         self.of_a_row(self.sample_spilled_bytes)
+    }
+
+    /// Whether what is spilled is compressed.
+    pub(super) fn compresses_spill(&self) -> bool {
+        Self::is_worth_compressing(self.sample_spilled_bytes, self.sample_bytes)
+    }
+
+    /// Whether a spill is worth compressing to so many bytes that takes `bytes` otherwise: if that is half. Compressing
+    /// and decompressing a gigabyte takes longer than writing and reading a third of it on a local disk.
+    pub(super) fn is_worth_compressing(compressed: u64, bytes: u64) -> bool {
+        compressed <= bytes / 2
     }
 
     fn of_a_row(&self, sample: u64) -> f64 {

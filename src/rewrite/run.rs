@@ -173,7 +173,8 @@ impl Rewriting<'_> {
             columns: &self.columns,
             encoding: &self.encoding,
             order: &*self.order,
-            lanes: lanes.clamp(1, self.rewrite.threads),
+            // Two row groups are beside the memory.
+            lanes: lanes.max(2).min(self.rewrite.threads),
             meter: &self.meter,
         }
     }
@@ -212,6 +213,7 @@ impl Rewriting<'_> {
             spill: &self.spill,
             layout: &layout,
             chunk_rows: self.plan.chunk_rows as usize,
+            compresses: self.plan.compresses_spill(),
             held: (memory - memory / 4).saturating_sub(destinations.bytes()) / threads as u64,
             skips: self.rewrite.options.skips,
             meter: &self.meter,
@@ -240,6 +242,7 @@ impl Rewriting<'_> {
             rows: &self.columns.plain,
             most: self.rewrite.memory / 3,
             batch_rows: self.plan.chunk_rows as usize,
+            compresses: self.plan.compresses_spill(),
             folder: &self.spill.path,
             is_lost: if lost.is_empty() { None } else { Some(&is_lost) },
         };
@@ -376,7 +379,7 @@ impl Rewrite {
         let threads = self.spill_threads() as u64;
         let most_buckets = (self.memory / threads / LEAST_SEGMENT).max(LEAST_BUCKETS);
         // Something less than fits, because sizes of rows differ.
-        let fits = (self.memory / 3) as f64 * 0.85 / (plan.row_bytes() + 8.0);
+        let fits = (self.memory / 3) as f64 * 0.85 / (plan.row_bytes() + 12.0);
         let rows = (fits as u64).max(plan.rows.div_ceil(most_buckets)).clamp(1, u64::from(u32::MAX));
         let rows = if rows >= plan.row_group_rows { rows / plan.row_group_rows * plan.row_group_rows } else { rows };
         let index = self.dataset.index();

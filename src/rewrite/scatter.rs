@@ -9,7 +9,7 @@ use super::part::PartWriter;
 use super::shape::Buckets;
 use rowdex_base::error::Result;
 use rowdex_base::stop;
-use rowdex_rows::{bytes_of, bytes_of_part, gather, record_batch, uncopied};
+use rowdex_rows::{Footprint, bytes_of_part, gather, record_batch, uncopied};
 
 /// Memory of what is known of a row that is held: its bucket and place, and where it lies.
 const PLACE_BYTES: u64 = (size_of::<Held>() + size_of::<u32>()) as u64;
@@ -35,6 +35,8 @@ pub(super) struct Scatter<'a> {
     /// Bytes to hold before they are written.
     budget: u64,
     batches: Vec<RecordBatch>,
+    /// Of these: batches may share memory.
+    footprint: Footprint,
     held: Vec<Held>,
     bytes: u64,
     part: PartWriter,
@@ -61,13 +63,14 @@ impl<'a> Scatter<'a> {
             batch_rows: batch_rows.max(1),
             budget,
             batches: Vec::new(),
+            footprint: Footprint::default(),
             held: Vec::new(),
             bytes: 0,
             part,
         }
     }
 
-    /// Takes rows of a batch, each to its position. The batch has memory of its own.
+    /// Takes rows of a batch, each to its position.
     pub(super) fn add(&mut self, batch: RecordBatch, rows: impl Iterator<Item = (u32, u64)>) -> Result<()> {
         stop::check()?;
         let (number, before) = (self.batches.len() as u32, self.held.len());
@@ -78,7 +81,7 @@ impl<'a> Scatter<'a> {
         if self.held.len() == before {
             return Ok(());
         }
-        self.bytes += bytes_of(&batch) + (self.held.len() - before) as u64 * PLACE_BYTES;
+        self.bytes += self.footprint.add(&batch) + (self.held.len() - before) as u64 * PLACE_BYTES;
         self.batches.push(batch);
         if self.bytes >= self.budget { self.write() } else { Ok(()) }
     }
@@ -106,6 +109,7 @@ impl<'a> Scatter<'a> {
             self.part.add(bucket, &self.spilled, pieces)?;
         }
         self.batches.clear();
+        self.footprint = Footprint::default();
         self.held.clear();
         self.bytes = 0;
         Ok(())

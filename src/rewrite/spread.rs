@@ -26,6 +26,8 @@ pub(super) struct Spread<'a> {
     pub(super) spill: &'a Spill,
     pub(super) layout: &'a Layout,
     pub(super) chunk_rows: usize,
+    /// Whether parts are compressed.
+    pub(super) compresses: bool,
     /// Bytes of rows that a thread may hold.
     pub(super) held: u64,
     /// Whether row groups that cannot be read are left out.
@@ -81,7 +83,7 @@ impl Spread<'_> {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Io) => {}
             Err(error) => return Err(error),
         }
-        let writer = PartWriter::create(&path)?;
+        let writer = PartWriter::create(&path, self.compresses)?;
         let (buckets, plain) = (&self.layout.buckets, &self.columns.plain);
         let mut scatter = Scatter::new(buckets, plain, self.chunk_rows, self.held, writer);
         let mut lost = Vec::new();

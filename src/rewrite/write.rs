@@ -1,7 +1,6 @@
 //! The last pass: rows in their places, encoded row group by row group, file by file.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
@@ -14,7 +13,7 @@ use super::folder::Folder;
 use super::plan::RewritePlan;
 use super::progress::Meter;
 use super::shape::{Group, Shape};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::Result;
 use rowdex_base::stop;
 use rowdex_order::EpochOrder;
 
@@ -39,6 +38,13 @@ pub(super) struct Writer<'a> {
     group: Option<GroupEncoder<'a>>,
 }
 
+/// What became of the rows of a row group.
+enum Encoded<'a> {
+    Whole(EncodedGroup),
+    /// It goes on in the next bucket.
+    Part(GroupEncoder<'a>),
+}
+
 impl<'a> Writer<'a> {
     pub(super) fn new(writing: &'a Writing<'a>) -> Self {
         Self { writing, shape: writing.plan.shape(), file: None, group: None }
@@ -46,89 +52,53 @@ impl<'a> Writer<'a> {
 
     /// Takes the rows of a bucket. Runs in the pool that encodes.
     pub(super) fn add(&mut self, bucket: &Bucket) -> Result<()> {
-        let mut whole: Vec<Group> = Vec::new();
-        for group in self.shape.groups(bucket.positions.clone()) {
-            let positions = &group.positions;
-            let is_whole = positions.start >= bucket.positions.start && positions.end <= bucket.positions.end;
-            if is_whole {
-                let ends_file = group.is_last;
-                whole.push(group);
-                if whole.len() == self.writing.lanes || ends_file {
-                    self.add_whole(bucket, std::mem::take(&mut whole))?;
+        let groups: Vec<Group> = self.shape.groups(bucket.positions.clone()).collect();
+        for groups in groups.chunks(self.writing.lanes) {
+            let asked = stop::Asked::of_thread();
+            // The first row group may have begun in the bucket before.
+            let begun = std::iter::once(self.group.take()).chain(std::iter::repeat_with(|| None));
+            let begun: Vec<_> = groups.iter().zip(begun).collect();
+            let encode = |(group, begun)| {
+                let _asked = asked.clone().map(stop::Asked::enter);
+                self.writing.encode(bucket, group, begun)
+            };
+            let encoded: Vec<Result<Encoded<'a>>> = begun.into_par_iter().map(encode).collect();
+            for (group, encoded) in groups.iter().zip(encoded) {
+                match encoded? {
+                    Encoded::Whole(encoded) => self.put(group, encoded)?,
+                    Encoded::Part(encoder) => self.group = Some(encoder),
                 }
-                continue;
             }
-            self.add_whole(bucket, std::mem::take(&mut whole))?;
-            let start = positions.start.max(bucket.positions.start);
-            let end = positions.end.min(bucket.positions.end);
-            for step in steps(start..end, self.writing.plan.chunk_rows as usize) {
-                stop::check()?;
-                let rows = self.writing.rows(bucket, step.clone())?;
-                self.add_rows(&group, step, rows)?;
-            }
-        }
-        self.add_whole(bucket, whole)
-    }
-
-    /// Row groups of one file that are all in the bucket.
-    fn add_whole(&mut self, bucket: &Bucket, groups: Vec<Group>) -> Result<()> {
-        let Some(first) = groups.first() else { return Ok(()) };
-        let writing = self.writing;
-        let factory = Arc::clone(&self.open(first)?.file.factory);
-        let asked = stop::Asked::of_thread();
-        let encode = |group: &Group| {
-            let _asked = asked.clone().map(stop::Asked::enter);
-            let mut encoder = GroupEncoder::new(writing.encoding, &factory)?;
-            for step in steps(group.positions.clone(), writing.plan.chunk_rows as usize) {
-                stop::check()?;
-                encoder.add(writing.rows(bucket, step)?)?;
-            }
-            encoder.finish()
-        };
-        let encoded: Vec<Result<EncodedGroup>> = groups.par_iter().map(encode).collect();
-        for (group, encoded) in groups.iter().zip(encoded) {
-            self.put(group, encoded?)?;
         }
         Ok(())
     }
 
     /// Rows at the next positions of a row group.
     pub(super) fn add_rows(&mut self, group: &Group, positions: Range<u64>, rows: RecordBatch) -> Result<()> {
-        let encoding = self.writing.encoding;
-        let factory = Arc::clone(&self.open(group)?.file.factory);
-        let made = match self.group.take() {
-            Some(encoder) => Ok(encoder),
-            None => GroupEncoder::new(encoding, &factory),
-        };
-        let encoder = self.group.insert(made?);
+        let mut encoder = self.group.take().map_or_else(|| self.writing.encoding.group(), Ok)?;
         encoder.add(rows)?;
-        if positions.end == group.positions.end
-            && let Some(encoder) = self.group.take()
-        {
-            self.put(group, encoder.finish()?)?;
+        match positions.end == group.positions.end {
+            true => self.put(group, encoder.finish()?)?,
+            false => self.group = Some(encoder),
         }
         Ok(())
     }
 
-    fn open(&mut self, group: &Group) -> Result<&OpenFile> {
-        let made = match self.file.take() {
-            Some(file) => Ok(file),
+    fn put(&mut self, group: &Group, encoded: EncodedGroup) -> Result<()> {
+        let mut file = match self.file.take() {
+            Some(file) => file,
             None => {
                 let path = self.writing.folder.file(self.writing.plan, group.file);
-                OpenFile::create(path, false, self.writing.encoding)
+                OpenFile::create(path, false, self.writing.encoding)?
             }
         };
-        Ok(self.file.insert(made?))
-    }
-
-    fn put(&mut self, group: &Group, encoded: EncodedGroup) -> Result<()> {
-        let nothing = || Error::new(ErrorKind::Internal, "a row group of no file");
-        self.file.as_mut().ok_or_else(nothing)?.add(encoded)?;
+        file.add(encoded)?;
         self.writing.meter.advance(group.positions.end - group.positions.start);
-        if group.is_last
-            && let Some(file) = self.file.take()
-        {
-            self.writing.meter.bytes_written.fetch_add(file.commit()?, Ordering::Relaxed);
+        match group.is_last {
+            true => {
+                self.writing.meter.bytes_written.fetch_add(file.commit()?, Ordering::Relaxed);
+            }
+            false => self.file = Some(file),
         }
         Ok(())
     }
@@ -142,7 +112,19 @@ impl<'a> Writer<'a> {
     }
 }
 
-impl Writing<'_> {
+impl<'a> Writing<'a> {
+    /// Encodes those rows of a row group that are in the bucket.
+    fn encode(&self, bucket: &Bucket, group: &Group, begun: Option<GroupEncoder<'a>>) -> Result<Encoded<'a>> {
+        let mut encoder = begun.map_or_else(|| self.encoding.group(), Ok)?;
+        let start = group.positions.start.max(bucket.positions.start);
+        let end = group.positions.end.min(bucket.positions.end);
+        for step in steps(start..end, self.plan.chunk_rows as usize) {
+            stop::check()?;
+            encoder.add(self.rows(bucket, step)?)?;
+        }
+        Ok(if end == group.positions.end { Encoded::Whole(encoder.finish()?) } else { Encoded::Part(encoder) })
+    }
+
     /// Rows of a bucket as they are encoded.
     fn rows(&self, bucket: &Bucket, positions: Range<u64>) -> Result<RecordBatch> {
         let (rows, positions) = bucket.rows(positions, &self.columns.plain)?;

@@ -17,7 +17,7 @@ from __future__ import annotations
 import io
 import pathlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -144,6 +144,8 @@ def hub_images(random: Generator) -> Iterator[pa.Table]:
         image = pa.array(pictures, pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
         yield pa.table({"image": image, "label": pa.array(random.integers(0, 1_000, rows))})
 
+
+Makes = Callable[[Generator], Iterator[pa.Table]]
 
 # What makes the row groups, how many of them a file has, and the codec.
 SHAPES = {
