@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import tempfile
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -155,6 +156,15 @@ def build(
         waiting(remote, lambda: call(library.index_build, *build_to))
     counts = {name: getattr(report, name) for name in BuildReport._fields if name != "differences"}
     return BuildReport(**counts, differences=tuple(differences))
+
+
+def part(paths: list[str], slice: tuple[int, int], shared: dict[str, Any]) -> bytes:
+    """The bytes of an index of a slice of the files, for a task on another machine."""
+    with tempfile.TemporaryDirectory(prefix="rowdex-part-") as folder:
+        path = os.path.join(folder, "part.rdx")
+        build(paths, path, slice=slice, progress=False, **shared)
+        with open(path, "rb") as file:
+            return file.read()
 
 
 def _paths(given: Any, name: str) -> list[bytes]:

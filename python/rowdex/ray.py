@@ -24,6 +24,7 @@ from ray.data.datasource import ReadTask
 from . import native
 from .building import BuildReport
 from .building import build as _build
+from .building import part as _part
 from .dataset import Dataset
 from .errors import AlreadyExistsError, ArgumentError
 from .index import Path
@@ -236,7 +237,7 @@ def build(
         path = located(output)
         raise AlreadyExistsError(f"{path}: the index exists already; {hint}", file=path, hint=hint)
     count = tasks or max(1, int(ray.cluster_resources().get("CPU", 1) / max(num_cpus, 1e-3)))
-    task = ray.remote(num_cpus=num_cpus)(_build_slice)
+    task = ray.remote(num_cpus=num_cpus)(_part)
     running = {task.remote(paths, (slice, count), shared): slice for slice in range(count)}
     with tempfile.TemporaryDirectory(prefix="rowdex-parts-") as folder:
         parts = [os.path.join(folder, f"{slice}.rdx") for slice in range(count)]
@@ -251,14 +252,6 @@ def build(
             # task is cancelled whose result is just arriving ("Tried to complete task that was not pending").
             raise error.cause from error
         return _build(paths, output, parts=parts, **shared, **others)
-
-
-def _build_slice(paths: list[str], slice: tuple[int, int], shared: dict[str, Any]) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="rowdex-part-") as folder:
-        part = os.path.join(folder, "part.rdx")
-        _build(paths, part, slice=slice, progress=False, **shared)
-        with open(part, "rb") as file:
-            return file.read()
 
 
 def shuffle(
@@ -307,11 +300,13 @@ def shuffle(
     options.setdefault("threads", max(1, int(cpus)))
     shared: dict[str, Any] = {**options, "progress": False, "spill": None if spill is None else located(spill)}
     given, to = source if isinstance(source, Dataset) else located(source), located(output)
-    task = ray.remote(num_cpus=cpus, scheduling_strategy="SPREAD")(_step)
+    # A process that begins for this task imports neither ray.data nor this module, which take two thirds of its start.
+    task = ray.remote(num_cpus=cpus, scheduling_strategy="SPREAD")(_shuffle)
     done: list[ShuffleReport] = []
     for step in ("spill", "write"):
         try:
-            done += ray.get([task.remote(given, to, step, number, count, shared) for number in range(count)])
+            steps = [task.remote(given, to, step=step, task=number, tasks=count, **shared) for number in range(count)]
+            done += ray.get(steps)
         except ray.exceptions.RayTaskError as error:
             raise error.cause from error
     report: ShuffleReport = _shuffle(given, to, step="index", verify=verify, **shared)
@@ -320,11 +315,6 @@ def shuffle(
         bytes_written=sum(each.bytes_written for each in done),
         bytes_spilled=sum(each.bytes_spilled for each in done),
     )
-
-
-def _step(source: Any, output: str, step: Any, task: int, tasks: int, shared: Any) -> ShuffleReport:
-    report: ShuffleReport = _shuffle(source, output, step=step, task=task, tasks=tasks, **shared)
-    return report
 
 
 __all__ = ["Datasource", "build", "read", "rows", "shuffle"]

@@ -1,0 +1,77 @@
+"""Ray on more than one machine, or what Ray takes for machines: nodes of one processor each."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import rowdex
+
+from .need import need
+
+ray = need("ray", "ray.cluster_utils", "ray.data")
+
+from rowdex import ray as rowdex_ray  # noqa: E402
+
+DEADLINE = 300
+
+
+class _Late(BaseException):
+    """No ``TimeoutError``, because Ray tries again after those."""
+
+
+@pytest.fixture(autouse=True)
+def watchdog() -> Iterator[None]:
+    """Nothing here waits for longer."""
+
+    def bite(*_: Any) -> None:
+        raise _Late(f"a test took more than {DEADLINE} seconds")
+
+    before = signal.signal(signal.SIGALRM, bite)
+    signal.setitimer(signal.ITIMER_REAL, DEADLINE, 5)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture()
+def nodes(watchdog: None) -> Iterator[set[str]]:
+    """The ids of two nodes of a cluster that this process is connected to."""
+    cluster = ray.cluster_utils.Cluster()
+    try:
+        for options in ({"include_dashboard": False}, {}):
+            cluster.add_node(num_cpus=1, object_store_memory=100 << 20, **options)
+        ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
+        yield {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def test_a_shuffle_on_two_nodes_uses_both_and_writes_the_files_of_one_machine(
+    nodes: set[str], unequal: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shuffle, notes = rowdex.shuffle, tmp_path / "notes"
+    notes.mkdir()
+
+    def noted(*arguments: Any, **options: Any) -> rowdex.ShuffleReport:
+        node = ray.get_runtime_context().get_node_id()
+        (notes / f"{options['step']} {options.get('task')} {node}").touch()
+        report: rowdex.ShuffleReport = shuffle(*arguments, **options)
+        return report
+
+    options: dict[str, Any] = {"seed": 5, "files": 5, "memory": "1MiB"}
+    local = rowdex.shuffle(unequal / "train.rdx", tmp_path / "local", on_fault="skip", **options)
+    monkeypatch.setattr(rowdex_ray, "_shuffle", noted)
+    report = rowdex_ray.shuffle(unequal / "train.rdx", tmp_path / "ray", verify=True, **options)
+    files = [sorted((tmp_path / name).glob("*.parquet")) for name in ("local", "ray")]
+    assert [file.name for file in files[0]] == [file.name for file in files[1]]
+    assert all(one.read_bytes() == other.read_bytes() for one, other in zip(*files))
+    assert (report.rows, report.bytes_written) == (10_007, local.bytes_written)
+    ran = [note.name.split() for note in notes.iterdir()]
+    steps = sorted((step, task) for step, task, _ in ran if step != "index")
+    assert steps == [("spill", "0"), ("spill", "1"), ("write", "0"), ("write", "1")]
+    assert {node for _, _, node in ran} == nodes
