@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import signal
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from .need import need
 ray = need("ray", "ray.cluster_utils", "ray.data")
 
 from rowdex import ray as rowdex_ray  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not os.environ.get("ROWDEX_LONG"), reason="ROWDEX_LONG=1 begins a cluster")
 
 DEADLINE = 300
 
