@@ -1201,6 +1201,41 @@ typedef struct rowdex_loader_options {
   const char *tokens;
 } rowdex_loader_options;
 
+// What an epoch of packs comes to on all ranks together; all 0 where rows are served.
+typedef struct rowdex_pack_forecast {
+  // Steps of every rank.
+  uint64_t steps;
+  // Packs that all ranks are served, those that come twice and opened ones included.
+  uint64_t packs;
+  // Packs that opening others made, so that steps are equal.
+  uint64_t opened;
+  // Pieces of rows, each counted once.
+  uint64_t pieces;
+  // How many a pack has, on average.
+  double pieces_a_pack;
+  // The part of all places that has tokens.
+  double fill;
+  // Tokens that all ranks are served, those that come twice counted twice.
+  uint64_t tokens;
+  // Tokens that are lost because their rows are longer than a pack, and cut or left out.
+  uint64_t tokens_truncated;
+  uint64_t tokens_dropped;
+  // Tokens that the tail leaves out, and serves twice.
+  uint64_t tokens_left_out;
+  uint64_t tokens_repeated;
+  // Rows that are several pieces, are cut, are left out, and have no tokens.
+  uint64_t rows_split;
+  uint64_t rows_truncated;
+  uint64_t rows_dropped;
+  uint64_t rows_empty;
+  // What the rank with the most work has at a step, by the cost of the sampler, as a multiple of the mean: on
+  // average over the steps that were looked at.
+  double cost_imbalance;
+  uint64_t steps_looked_at;
+  // How long planning the epoch took: hardly any time where its plan was kept.
+  double seconds_to_plan;
+} rowdex_pack_forecast;
+
 // What a loader will do.
 typedef struct rowdex_prediction {
   // sizeof(rowdex_prediction), set by the caller.
@@ -1231,6 +1266,8 @@ typedef struct rowdex_prediction {
   uint64_t bookkeeping_bytes;
   // The least memory that a loader takes.
   uint64_t least_memory;
+  // What the packs of the sampler come to.
+  struct rowdex_pack_forecast packs;
 } rowdex_prediction;
 
 // What would let a loader decode less. Of each way: what it takes, 0 if it would not save a tenth of the passes, and
@@ -1856,8 +1893,8 @@ rowdex_status rowdex_loader_stream(struct rowdex_loader *loader,
 // What a loader with these arguments will do, and what would let it decode less, from the index alone. One of
 // `prediction` and `advice` may be NULL, and is not worked out then.
 //
-// A prediction takes a fraction of a second, advice some times as long. All of the advice is 0 where an epoch takes
-// fewer than two passes.
+// A prediction takes a fraction of a second, with packs as long as planning an epoch and packing some of its blocks;
+// advice takes some times as long. All of the advice is 0 where an epoch takes fewer than two passes.
 rowdex_status rowdex_loader_predict(const struct rowdex_dataset *dataset,
                                     const struct rowdex_sampler *sampler,
                                     const struct rowdex_loader_options *options,
@@ -1942,8 +1979,8 @@ rowdex_status rowdex_loader_begin_epoch(struct rowdex_loader *loader,
 // What a loader with these arguments will do, and what would let it decode less, from the index alone. One of
 // `prediction` and `advice` may be NULL, and is not worked out then.
 //
-// A prediction takes a fraction of a second, advice some times as long. All of the advice is 0 where an epoch takes
-// fewer than two passes.
+// A prediction takes a fraction of a second, with packs as long as planning an epoch and packing some of its blocks;
+// advice takes some times as long. All of the advice is 0 where an epoch takes fewer than two passes.
 rowdex_status rowdex_loader_predict(const struct rowdex_dataset *dataset,
                                     const struct rowdex_sampler *sampler,
                                     const struct rowdex_loader_options *options,

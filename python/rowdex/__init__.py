@@ -47,7 +47,7 @@ from .building import BuildReport, build
 from .index import FileInfo, Index, Location
 from .launch import Launch
 from .loader import Loader
-from .loading.reports import Advice, LostGroup, LostRow, Prediction
+from .loading.reports import Advice, LostGroup, LostRow, PackForecast, Prediction
 from .mixed import MixedDataset
 from .packing import Buckets, Budget, Pack
 from .sampler import DistributedSampler, SampledBatch
@@ -107,6 +107,7 @@ __all__ = [
     "NotFoundError",
     "OutOfRangeError",
     "Pack",
+    "PackForecast",
     "Prediction",
     "Ragged",
     "SameRows",

@@ -3,10 +3,11 @@
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::str::FromStr;
+use std::time::Instant;
 
 use super::handle::{self, Versioned};
-use ::rowdex_order::sampler::{BatchPlan, PackSpec};
-use ::rowdex_order::{Algorithm, Cost, Pack};
+use ::rowdex_order::sampler::{BatchPlan, DistributedSampler, PackForecast, PackSpec};
+use ::rowdex_order::{Algorithm, Cost, Pack, PackCounts};
 use rowdex_base::error::{Error, Result};
 
 /// How rows are packed by their lengths. What is 0 or NULL has its default; lengths and capacity have none, but for the
@@ -69,6 +70,86 @@ pub struct rowdex_pieces {
 
 // SAFETY: repr(C), begins with its size, has only fields of 8 bytes for which 0 is valid.
 unsafe impl Versioned for rowdex_pieces {}
+
+/// What an epoch of packs comes to on all ranks together; all 0 where rows are served.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct rowdex_pack_forecast {
+    /// Steps of every rank.
+    pub steps: u64,
+    /// Packs that all ranks are served, those that come twice and opened ones included.
+    pub packs: u64,
+    /// Packs that opening others made, so that steps are equal.
+    pub opened: u64,
+    /// Pieces of rows, each counted once.
+    pub pieces: u64,
+    /// How many a pack has, on average.
+    pub pieces_a_pack: f64,
+    /// The part of all places that has tokens.
+    pub fill: f64,
+    /// Tokens that all ranks are served, those that come twice counted twice.
+    pub tokens: u64,
+    /// Tokens that are lost because their rows are longer than a pack, and cut or left out.
+    pub tokens_truncated: u64,
+    pub tokens_dropped: u64,
+    /// Tokens that the tail leaves out, and serves twice.
+    pub tokens_left_out: u64,
+    pub tokens_repeated: u64,
+    /// Rows that are several pieces, are cut, are left out, and have no tokens.
+    pub rows_split: u64,
+    pub rows_truncated: u64,
+    pub rows_dropped: u64,
+    pub rows_empty: u64,
+    /// What the rank with the most work has at a step, by the cost of the sampler, as a multiple of the mean: on
+    /// average over the steps that were looked at.
+    pub cost_imbalance: f64,
+    pub steps_looked_at: u64,
+    /// How long planning the epoch took: hardly any time where its plan was kept.
+    pub seconds_to_plan: f64,
+}
+
+impl rowdex_pack_forecast {
+    /// That of the current epoch of a sampler.
+    pub(super) fn of(sampler: &DistributedSampler) -> Result<Self> {
+        if sampler.packed().is_none() {
+            return Ok(Self::default());
+        }
+        let (started, epoch) = (Instant::now(), sampler.epoch());
+        sampler.plan(epoch)?;
+        let seconds_to_plan = started.elapsed().as_secs_f64();
+        let told = sampler.forecast(epoch, PackForecast::STEPS)?;
+        let PackCounts {
+            pieces,
+            rows_split,
+            rows_dropped,
+            tokens_dropped,
+            rows_truncated,
+            tokens_truncated,
+            rows_empty,
+            ..
+        } = told.counts;
+        Ok(Self {
+            steps: told.steps,
+            packs: told.packs,
+            opened: told.opened,
+            pieces,
+            pieces_a_pack: told.pieces_a_pack(),
+            fill: told.fill,
+            tokens: told.tokens(),
+            tokens_truncated,
+            tokens_dropped,
+            tokens_left_out: told.tokens_left_out,
+            tokens_repeated: told.tokens_repeated,
+            rows_split,
+            rows_truncated,
+            rows_dropped,
+            rows_empty,
+            cost_imbalance: told.imbalance,
+            steps_looked_at: told.steps_looked_at,
+            seconds_to_plan,
+        })
+    }
+}
 
 /// The packing that is described; `None` for NULL.
 ///

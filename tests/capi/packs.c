@@ -305,6 +305,19 @@ static rowdex_sampler *sampler_of(const rowdex_index *index, uint32_t rank, uint
   return sampler;
 }
 
+/* What is told of an epoch of which no token is lost, and none comes twice. */
+static void check_prediction(const rowdex_dataset *dataset, const rowdex_sampler *sampler,
+                             const rowdex_loader_options *options) {
+  rowdex_prediction told = {.struct_size = sizeof told};
+  OK(rowdex_loader_predict(dataset, sampler, options, &told, NULL, &error));
+  uint64_t tokens = 0;
+  for (uint64_t row = 0; row < ROWS; row++) tokens += length_of(row);
+  CHECK(told.packs.steps == sampler_info(sampler).steps && told.packs.tokens == tokens);
+  CHECK(told.packs.tokens_left_out == 0 && told.packs.tokens_repeated == 0 && told.packs.tokens_truncated == 0);
+  CHECK(told.packs.pieces >= told.packs.packs - told.packs.opened && told.packs.fill > 0 && told.packs.fill <= 1);
+  CHECK(told.packs.cost_imbalance >= 1 && told.packs.steps_looked_at > 0 && told.packs.seconds_to_plan >= 0);
+}
+
 /* Serves an epoch on some ranks, from a state on if there is one, for so many steps at most. Writes the state behind
  * them. */
 static void serve(const rowdex_dataset *dataset, const rowdex_index *index, uint32_t ranks, const packing *of,
@@ -317,6 +330,7 @@ static void serve(const rowdex_dataset *dataset, const rowdex_index *index, uint
     rowdex_sampler_info info = sampler_info(sampler);
     rowdex_loader_options options = {.struct_size = sizeof options, .memory = 1 << 20, .epochs = 1,
                                      .threads = rank % 2 == 0 ? ROWDEX_NONE : 2};
+    if (*state == 0) check_prediction(dataset, sampler, &options);
     rowdex_loader *loader = NULL;
     OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
     uint64_t done = 0;

@@ -52,6 +52,50 @@ class Advice(NamedTuple):
         return f"{what[self.means]}: {self.passes:.1f} passes and {self.bytes_read / 1e6:,.0f} MB an epoch"
 
 
+class PackForecast(NamedTuple):
+    """What an epoch of packs comes to, on all ranks together."""
+
+    steps: int
+    """Steps of every rank."""
+    packs: int
+    """Packs that all ranks are served, those that come twice and opened ones included."""
+    opened: int
+    """Packs that opening others made, so that steps are equal."""
+    pieces: int
+    """Pieces of rows, each counted once."""
+    pieces_a_pack: float
+    """How many a pack has, on average."""
+    fill: float
+    """The part of all places that has tokens, the ``extra`` ones included. Of buckets, in batches that are padded to
+    their longest row, of the steps that were looked at."""
+    tokens: int
+    """Tokens that all ranks are served, those that come twice counted twice."""
+    tokens_truncated: int
+    """Tokens that are cut off rows that are too long."""
+    tokens_dropped: int
+    """Tokens of rows that are left out because they are too long."""
+    tokens_left_out: int
+    """Tokens that the tail leaves out."""
+    tokens_repeated: int
+    """Tokens that the tail serves twice."""
+    rows_split: int
+    """Rows that are several pieces."""
+    rows_truncated: int
+    """Rows that are cut short."""
+    rows_dropped: int
+    """Rows that are left out because they are too long."""
+    rows_empty: int
+    """Rows without tokens, served or not."""
+    cost_imbalance: float
+    """What the rank with the most work has at a step, by the ``cost`` of the packs or that of a model of 7 billion
+    parameters, as a multiple of the mean: on average over the steps that were looked at."""
+    steps_looked_at: int
+    """Steps that were looked at: 64 or a few more, evenly spread, or all."""
+    seconds_to_plan: float
+    """How long planning the epoch took: hardly any time where this process, or the user's cache folder, had its
+    plan."""
+
+
 class Prediction(NamedTuple):
     """What a loader will do."""
 
@@ -81,6 +125,8 @@ class Prediction(NamedTuple):
     """How many of ``peak_bytes`` are not rows: what is known of row groups, and of rows that are looked ahead at."""
     least_memory: int
     """The least ``memory`` that a loader takes."""
+    packs: PackForecast | None
+    """What its packs come to, in the loader's current epoch; ``None`` where rows are served."""
 
     def _repr_html_(self) -> str:
         whole = ("first_batch_decodes", "peak_bytes", "bookkeeping_bytes", "least_memory", "units")
@@ -89,6 +135,8 @@ class Prediction(NamedTuple):
             for name in ("passes", "decodes", "bytes_read", "requests")
         ]
         rows += [(name, notebook.figure(name, getattr(self, name)), "") for name in whole]
+        if self.packs is not None:
+            rows += [(f"packs.{name}", notebook.figure(name, each), "") for name, each in self.packs._asdict().items()]
         return notebook.table("What the loader will do", ("", "first epoch", "later epochs"), rows)
 
 
@@ -101,17 +149,20 @@ class _Loading(Protocol):
     def _remote(self) -> bool: ...
 
 
-def predicted(dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions) -> Prediction:
-    """What a loader with these options will do."""
+def predicted(
+    dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions, epoch: int
+) -> Prediction:
+    """What a loader with these options will do, and what the packs of an epoch come to."""
     found = native.Prediction()
-    _ask(dataset, sampler, options, ctypes.byref(found), None)
-    return Prediction(*(getattr(found, name) for name in Prediction._fields))
+    _ask(dataset, sampler, options, epoch, ctypes.byref(found), None)
+    packs = PackForecast(*(getattr(found.packs, name) for name in PackForecast._fields)) if sampler.spec.pack else None
+    return Prediction._make([*(getattr(found, name) for name in Prediction._fields[:-1]), packs])
 
 
 def advised(dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions) -> list[Advice]:
     """What would let a loader with these options decode less."""
     found = native.Advice()
-    _ask(dataset, sampler, options, None, ctypes.byref(found))
+    _ask(dataset, sampler, options, sampler.epoch, None, ctypes.byref(found))
     told = (
         Advice(way, getattr(found, way), getattr(found, f"{way}_passes"), getattr(found, f"{way}_bytes_read"))
         for way in ("memory", "blocks", "rewrite", "share")
@@ -119,6 +170,8 @@ def advised(dataset: _Loading, sampler: DistributedSampler, options: native.Load
     return sorted((one for one in told if one.value), key=lambda one: one.passes)
 
 
-def _ask(dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions, *out: Any) -> None:
-    given = (dataset._pointer, sampler._at(sampler.epoch), ctypes.byref(options), *out)
+def _ask(
+    dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions, epoch: int, *out: Any
+) -> None:
+    given = (dataset._pointer, sampler._at(epoch), ctypes.byref(options), *out)
     waiting(dataset._remote, lambda: call(library.loader_predict, *given))

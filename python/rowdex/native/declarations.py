@@ -355,12 +355,22 @@ class LoaderOptions(Versioned):
     ]
 
 
+class PackForecast(Structure):
+    _fields_ = [
+        ("steps", c_uint64), ("packs", c_uint64), ("opened", c_uint64), ("pieces", c_uint64),
+        ("pieces_a_pack", c_double), ("fill", c_double), ("tokens", c_uint64), ("tokens_truncated", c_uint64),
+        ("tokens_dropped", c_uint64), ("tokens_left_out", c_uint64), ("tokens_repeated", c_uint64),
+        ("rows_split", c_uint64), ("rows_truncated", c_uint64), ("rows_dropped", c_uint64), ("rows_empty", c_uint64),
+        ("cost_imbalance", c_double), ("steps_looked_at", c_uint64), ("seconds_to_plan", c_double),
+    ]
+
+
 class Prediction(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("first_passes", c_double), ("passes", c_double), ("decodes", c_double),
         ("first_batch_decodes", c_uint64), ("peak_bytes", c_uint64), ("first_decodes", c_double),
         ("first_bytes_read", c_uint64), ("bytes_read", c_uint64), ("first_requests", c_uint64), ("requests", c_uint64),
-        ("units", c_uint64), ("bookkeeping_bytes", c_uint64), ("least_memory", c_uint64),
+        ("units", c_uint64), ("bookkeeping_bytes", c_uint64), ("least_memory", c_uint64), ("packs", PackForecast),
     ]
 
 

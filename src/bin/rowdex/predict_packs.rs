@@ -16,9 +16,6 @@ use crate::output;
 use crate::predict_line::Line;
 use crate::sampling::{BatchArg, Rank, SamplingArgs};
 
-/// Steps that are looked at.
-const STEPS: u64 = 64;
-
 /// Rows whose lengths are in the picture.
 const ROWS: u64 = 1 << 20;
 
@@ -67,7 +64,7 @@ impl Report {
             epoch: sampling.epoch,
             epochs: sampling.epochs,
             total_steps: sampler.total_steps(sampling.epochs)?,
-            forecast: sampler.forecast(sampling.epoch, STEPS)?,
+            forecast: sampler.forecast(sampling.epoch, PackForecast::STEPS)?,
             seconds,
             // Behind the planning, which it would find done.
             reading: match reading() {
@@ -105,16 +102,6 @@ impl Report {
         }
     }
 
-    /// Tokens that ranks are served, those that come twice counted twice.
-    fn served(&self) -> u64 {
-        let PackForecast { counts, tokens_left_out, tokens_repeated, .. } = &self.forecast;
-        counts.tokens - tokens_left_out + tokens_repeated
-    }
-
-    fn pieces_a_pack(&self) -> f64 {
-        self.forecast.counts.pieces as f64 / self.forecast.counts.packs.max(1) as f64
-    }
-
     pub(crate) fn to_json(&self) -> Value {
         let PackForecast { counts, .. } = &self.forecast;
         json!({
@@ -130,9 +117,9 @@ impl Report {
             "packs": self.forecast.packs,
             "opened": self.forecast.opened,
             "pieces": counts.pieces,
-            "pieces_a_pack": self.pieces_a_pack(),
+            "pieces_a_pack": self.forecast.pieces_a_pack(),
             "fill": self.forecast.fill,
-            "tokens": self.served(),
+            "tokens": self.forecast.tokens(),
             "tokens_truncated": counts.tokens_truncated,
             "tokens_dropped": counts.tokens_dropped,
             "tokens_left_out": self.forecast.tokens_left_out,
@@ -154,7 +141,7 @@ impl Report {
         let number = |number: u64| HumanCount(number).to_string();
         let (unit, of_unit) = match self.has_buckets() {
             true => ("row", "of batches that are padded to their longest row".to_owned()),
-            false => ("pack", format!("{:.1} pieces a pack", self.pieces_a_pack())),
+            false => ("pack", format!("{:.1} pieces a pack", self.forecast.pieces_a_pack())),
         };
         let epoch = match self.epochs {
             1 => String::new(),
@@ -172,7 +159,7 @@ impl Report {
                 ),
             ),
             ("fill", format!("{:.3} %, {of_unit}", fill * 100.0)),
-            ("tokens", number(self.served())),
+            ("tokens", number(self.forecast.tokens())),
             ("lost", lost(&self.forecast)),
             ("rows split", number(counts.rows_split)),
             ("cost", format!("the slowest rank has {:.3} times the mean", imbalance)),

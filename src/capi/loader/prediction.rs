@@ -6,6 +6,7 @@ use super::options::{builder, rowdex_loader_options};
 use crate::capi::dataset::rowdex_dataset;
 use crate::capi::error::{call, rowdex_error, rowdex_status};
 use crate::capi::handle::{self, Versioned};
+use crate::capi::packs::rowdex_pack_forecast;
 use crate::capi::sampler::rowdex_sampler;
 use crate::loader::{Advice, Means, Prediction};
 
@@ -41,13 +42,15 @@ pub struct rowdex_prediction {
     pub bookkeeping_bytes: u64,
     /// The least memory that a loader takes.
     pub least_memory: u64,
+    /// What the packs of the sampler come to.
+    pub packs: rowdex_pack_forecast,
 }
 
 // SAFETY: repr(C) and numbers of 8 bytes only.
 unsafe impl Versioned for rowdex_prediction {}
 
-impl From<Prediction> for rowdex_prediction {
-    fn from(told: Prediction) -> Self {
+impl rowdex_prediction {
+    fn of(told: Prediction, packs: rowdex_pack_forecast) -> Self {
         let Prediction {
             first_passes,
             passes,
@@ -78,6 +81,7 @@ impl From<Prediction> for rowdex_prediction {
             units,
             bookkeeping_bytes,
             least_memory,
+            packs,
         }
     }
 }
@@ -149,8 +153,8 @@ impl From<Vec<Advice>> for rowdex_advice {
 /// What a loader with these arguments will do, and what would let it decode less, from the index alone. One of
 /// `prediction` and `advice` may be NULL, and is not worked out then.
 ///
-/// A prediction takes a fraction of a second, advice some times as long. All of the advice is 0 where an epoch takes
-/// fewer than two passes.
+/// A prediction takes a fraction of a second, with packs as long as planning an epoch and packing some of its blocks;
+/// advice takes some times as long. All of the advice is 0 where an epoch takes fewer than two passes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_predict(
     dataset: Option<&rowdex_dataset>,
@@ -170,10 +174,15 @@ pub unsafe extern "C" fn rowdex_loader_predict(
         }
         // SAFETY: as above.
         let builder = unsafe { builder(dataset, sampler, options) }?;
-        let predicted = prediction.is_some().then(|| builder.predict()).transpose()?;
+        let predict = || {
+            // First, as it times the planning.
+            let packs = rowdex_pack_forecast::of(&handle::require(sampler, "sampler")?.0.load())?;
+            Ok(rowdex_prediction::of(builder.predict()?, packs))
+        };
+        let predicted = prediction.is_some().then(predict).transpose()?;
         let advised = advice.is_some().then(|| builder.advise()).transpose()?;
         if let (Some(out), Some(told)) = (prediction, predicted) {
-            out.write(told.into());
+            out.write(told);
         }
         if let (Some(out), Some(told)) = (advice, advised) {
             out.write(told.into());

@@ -35,6 +35,19 @@ pub struct PackForecast {
 impl PackForecast {
     /// What packs of a model of 7 billion parameters cost.
     pub const COST: Cost = Cost { linear: 24_576, quadratic: 1 };
+
+    /// Steps that a report looks at: a second of packing blocks at the most.
+    pub const STEPS: u64 = 64;
+
+    /// Tokens that all ranks are served, those that come twice counted twice, and the extra ones not.
+    pub fn tokens(&self) -> u64 {
+        (self.counts.tokens - self.tokens_left_out).saturating_add(self.tokens_repeated)
+    }
+
+    /// Pieces of a pack on average, before any pack is opened.
+    pub fn pieces_a_pack(&self) -> f64 {
+        self.counts.pieces as f64 / self.counts.packs.max(1) as f64
+    }
 }
 
 impl DistributedSampler {
@@ -91,8 +104,7 @@ impl DistributedSampler {
             forecast.opened = forecast.packs.saturating_sub(counts.packs);
         }
         let pack = packed.pack();
-        let served_tokens = (counts.tokens - tokens_left_out).saturating_add(tokens_repeated);
-        let taken = served_tokens as f64 + pack.extra as f64 * served as f64;
+        let taken = forecast.tokens() as f64 + pack.extra as f64 * served as f64;
         let padded = self.look(&plans, &mut forecast, most_steps, pack.extra)?;
         if pack.is_of_rows() {
             let looked_at: u64 = forecast.pack_tokens.iter().sum();
@@ -187,8 +199,7 @@ mod tests {
             }
             let all: u64 = lengths.iter().sum();
             let counts = forecast.counts;
-            let served = counts.tokens - forecast.tokens_left_out + forecast.tokens_repeated;
-            assert_eq!((forecast.packs, served, forecast.tokens_repeated), (packs, tokens, pads), "{tail}");
+            assert_eq!((forecast.packs, forecast.tokens(), forecast.tokens_repeated), (packs, tokens, pads), "{tail}");
             assert_eq!(all, counts.tokens + counts.tokens_dropped + counts.tokens_truncated);
             assert_eq!(forecast.pack_tokens.len() as u64, packs);
             let places: u64 = forecast.pack_tokens.iter().sum();

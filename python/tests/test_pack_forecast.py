@@ -1,0 +1,118 @@
+"""What is told of packs before training, compared with what all ranks are served, and with what the command tells."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import rowdex
+
+COMMAND = os.environ.get("ROWDEX_COMMAND") or shutil.which("rowdex") or ""
+ROWS, WORLD, BATCH = 700, 3, 4
+LENGTHS = [row * row % 90 for row in range(ROWS)]
+
+
+@pytest.fixture(autouse=True)
+def no_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROWDEX_PLAN_FOLDER", "")
+
+
+@pytest.fixture
+def dataset(tmp_path: pathlib.Path) -> Any:
+    table = pa.table({"tokens": [[row] * length for row, length in enumerate(LENGTHS)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=100)
+    rowdex.build(tmp_path / "a.parquet", tmp_path / "train.rdx", lengths=["tokens"], progress=False)
+    with rowdex.Dataset(tmp_path / "train.rdx") as dataset:
+        yield dataset
+
+
+CASES = {
+    "even": ({"extra": 2}, "tokens:64,extra=2,block=128"),
+    "wrap": ({"overflow": "truncate", "cost": (500, 1)}, "tokens:64,overflow=truncate,cost=500-1,block=128"),
+    "drop": ({"overflow": "drop", "max_pieces": 3}, "tokens:64,overflow=drop,max_pieces=3,block=128"),
+    "uneven": (
+        {"algorithm": "concat", "empty": "keep", "multiple": 8},
+        "tokens:64,algorithm=concat,empty=keep,multiple=8,block=128",
+    ),
+}
+
+
+def loaders_of(dataset: Any, tail: Any) -> list[rowdex.Loader]:
+    pack = rowdex.Pack("tokens", capacity=64, block=128, **CASES[tail][0])
+    samplers = [
+        rowdex.DistributedSampler(dataset, WORLD, rank, seed=3, batch_size=BATCH, pack=pack, tail=tail)
+        for rank in range(WORLD)
+    ]
+    return [rowdex.Loader(dataset, sampler, output="numpy") for sampler in samplers]
+
+
+@pytest.mark.parametrize("tail", CASES)
+def test_what_is_told_of_packs_is_what_all_ranks_are_served(dataset: Any, tail: Any) -> None:
+    loaders = loaders_of(dataset, tail)
+    for loader in loaders:
+        loader.set_epoch(1)
+    told = loaders[1].predict().packs
+    assert told is not None
+    ranks = [list(loader) for loader in loaders]
+    assert {len(batches) for batches in ranks} == {told.steps}
+    served = [batch for batches in ranks for batch in batches]
+    pieces = [
+        (int(row), int(offset), int(length))
+        for batch in served
+        for row, offset, length in zip(batch["row_ids"], batch["offsets"], batch["lengths"])
+    ]
+    tokens, distinct = sum(length for *_, length in pieces), set(pieces)
+    assert sum(len(batch["pack_offsets"]) - 1 for batch in served) == told.packs
+    assert (tokens, tokens - sum(length for *_, length in distinct)) == (told.tokens, told.tokens_repeated)
+    lost = told.tokens_truncated + told.tokens_dropped + told.tokens_left_out
+    assert tokens == sum(LENGTHS) - lost + told.tokens_repeated
+    long, empty = [length for length in LENGTHS if length > 64], LENGTHS.count(0)
+    assert told.tokens_truncated == (sum(long) - 64 * len(long) if tail == "wrap" else 0)
+    assert told.tokens_dropped == (sum(long) if tail == "drop" else 0)
+    assert (told.rows_truncated, told.rows_dropped) == (len(long) * (tail == "wrap"), len(long) * (tail == "drop"))
+    assert told.rows_empty == empty
+    if tail != "drop":
+        assert len(distinct) == told.pieces
+        rows = [row for row, *_ in distinct]
+        assert told.rows_split == sum(rows.count(row) > 1 for row in set(rows))
+    if tail in ("even", "wrap"):
+        extra = 2 if tail == "even" else 0
+        assert told.fill == pytest.approx((tokens + extra * len(pieces)) / (64 * told.packs))
+    assert (told.opened > 0) == (tail == "even") and told.cost_imbalance >= 1
+    assert told.pieces_a_pack > 1 and told.steps_looked_at == told.steps and told.seconds_to_plan >= 0
+
+
+@pytest.mark.skipif(not COMMAND, reason="there is no rowdex command: ROWDEX_COMMAND names it")
+@pytest.mark.parametrize("tail", CASES)
+def test_the_command_tells_the_same(dataset: Any, tail: Any) -> None:
+    arguments = ["--world-size", str(WORLD), "--batch-size", str(BATCH), "--seed", "3", "--tail", tail, "--json"]
+    done = subprocess.run(
+        [COMMAND, "predict", str(dataset.index.path), "--pack", CASES[tail][1], *arguments],
+        capture_output=True, check=True, timeout=60,
+    )  # fmt: skip
+    told = loaders_of(dataset, tail)[0].predict().packs
+    assert told is not None
+    by_command = {name: value for name, value in json.loads(done.stdout).items() if name in told._fields}
+    mine = told._asdict()
+    assert by_command.keys() == mine.keys()
+    for timed in (by_command, mine):
+        del timed["seconds_to_plan"]
+    assert by_command == pytest.approx(mine)
+
+
+def test_a_loader_of_rows_tells_of_no_packs_and_one_of_buckets_of_its_padding(dataset: Any) -> None:
+    assert rowdex.Loader(dataset, batch_size=5).predict().packs is None
+    loader = rowdex.Loader(dataset, batch_size=5, pack=rowdex.Buckets("tokens", within=100), output="numpy")
+    prediction = loader.predict()
+    told = prediction.packs
+    assert told is not None and "<td style='text-align: left'>packs.fill</td>" in prediction._repr_html_()
+    assert (told.steps, told.packs, told.rows_empty) == (ROWS // 5, ROWS, LENGTHS.count(0))
+    # Rows of like lengths are padded by little.
+    assert told.tokens == sum(LENGTHS) and 0.8 < told.fill < 1
