@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pathlib
+import signal
+from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,6 +14,11 @@ import rowdex
 
 SIZES = (4000, 3001, 2001, 1000, 5)
 ROWS = sum(SIZES)
+DEADLINE = 300
+
+
+class _Late(BaseException):
+    """No ``TimeoutError``, because Ray tries again after those."""
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +39,17 @@ def unequal(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         first += rows
     rowdex.build(folder, folder / "train.rdx")
     return folder
+
+
+@pytest.fixture()
+def watchdog() -> Iterator[None]:
+    """Ends a test that waits for longer."""
+
+    def bite(*_: Any) -> None:
+        raise _Late(f"a test took more than {DEADLINE} seconds")
+
+    before = signal.signal(signal.SIGALRM, bite)
+    signal.setitimer(signal.ITIMER_REAL, DEADLINE, 5)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,11 +19,7 @@ ray = need("ray", "ray.data", "ray.data.expressions", "ray.train")
 
 from rowdex import ray as rowdex_ray  # noqa: E402
 
-DEADLINE = 300
-
-
-class _Late(BaseException):
-    """No ``TimeoutError``, because Ray tries again after those."""
+pytestmark = pytest.mark.usefixtures("watchdog")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,20 +32,6 @@ def cluster() -> Iterator[None]:
     ray.data.DataContext.get_current().enable_progress_bars = False
     yield
     ray.shutdown()
-
-
-@pytest.fixture(autouse=True)
-def watchdog() -> Iterator[None]:
-    """Nothing here waits for longer."""
-
-    def bite(*_: Any) -> None:
-        raise _Late(f"a test took more than {DEADLINE} seconds")
-
-    before = signal.signal(signal.SIGALRM, bite)
-    signal.setitimer(signal.ITIMER_REAL, DEADLINE, 5)
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-import signal
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,26 +18,6 @@ ray = need("ray", "ray.cluster_utils", "ray.data")
 from rowdex import ray as rowdex_ray  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not os.environ.get("ROWDEX_LONG"), reason="ROWDEX_LONG=1 begins a cluster")
-
-DEADLINE = 300
-
-
-class _Late(BaseException):
-    """No ``TimeoutError``, because Ray tries again after those."""
-
-
-@pytest.fixture(autouse=True)
-def watchdog() -> Iterator[None]:
-    """Nothing here waits for longer."""
-
-    def bite(*_: Any) -> None:
-        raise _Late(f"a test took more than {DEADLINE} seconds")
-
-    before = signal.signal(signal.SIGALRM, bite)
-    signal.setitimer(signal.ITIMER_REAL, DEADLINE, 5)
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture()
@@ -63,6 +43,11 @@ def test_a_shuffle_on_two_nodes_uses_both_and_writes_the_files_of_one_machine(
     def noted(*arguments: Any, **options: Any) -> rowdex.ShuffleReport:
         node = ray.get_runtime_context().get_node_id()
         (notes / f"{options['step']} {options.get('task')} {node}").touch()
+        # A node has room for one task: while each waits for the other one, no node can run both.
+        end = time.monotonic() + 60
+        while options["step"] != "index" and len(list(notes.glob(f"{options['step']} *"))) < 2:
+            assert time.monotonic() < end, "the tasks of a step do not run at the same time"
+            time.sleep(0.01)
         report: rowdex.ShuffleReport = shuffle(*arguments, **options)
         return report
 

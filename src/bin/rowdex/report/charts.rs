@@ -2,11 +2,15 @@
 
 use std::error::Error;
 
+use plotters::coord::Shift;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use super::costs::{Costs, Point};
 use crate::failure::Failure;
 use crate::output::tick;
+
+type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 const SIZE: (u32, u32) = (560, 260);
 /// The page's style gives every black its own colour, and these to marks.
@@ -14,7 +18,7 @@ const MARK: RGBColor = RGBColor(0, 114, 178);
 const OTHER: RGBColor = RGBColor(213, 94, 0);
 
 fn drawn(
-    draw: impl FnOnce(&DrawingArea<SVGBackend<'_>, plotters::coord::Shift>) -> Result<(), Box<dyn Error>>,
+    draw: impl FnOnce(&DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), Box<dyn Error>>,
 ) -> Result<String, Failure> {
     let mut text = String::new();
     let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
@@ -24,16 +28,21 @@ fn drawn(
     Ok(text)
 }
 
+/// A chart from 0 on, with room for its labels.
+fn framed<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, right: f64, top: f64) -> Result<Chart<'a>, Box<dyn Error>> {
+    Ok(ChartBuilder::on(area)
+        .margin(8)
+        .margin_right(28)
+        .x_label_area_size(36)
+        .y_label_area_size(56)
+        .build_cartesian_2d(0.0..right, 0.0..top)?)
+}
+
 /// How many things there are from one number to another, by bars whose numbers double.
 pub(super) fn bars(bars: &[(u64, u64, u64)], name: &str, label: fn(u64) -> String) -> Result<String, Failure> {
     let most = bars.iter().map(|bar| bar.2).max().unwrap_or_default().max(1);
     drawn(|area| {
-        let mut chart = ChartBuilder::on(area)
-            .margin(8)
-            .margin_right(28)
-            .x_label_area_size(36)
-            .y_label_area_size(56)
-            .build_cartesian_2d(0.0..bars.len().max(1) as f64, 0.0..most as f64 * 1.05)?;
+        let mut chart = framed(area, bars.len().max(1) as f64, most as f64 * 1.05)?;
         let mut mesh = chart.configure_mesh();
         let from = |at: &f64| bars.get(at.round() as usize).map_or_else(String::new, |bar| label(bar.0));
         mesh.light_line_style(TRANSPARENT).disable_x_mesh().x_labels(bars.len().clamp(1, 8)).y_labels(5).x_desc(name);
@@ -51,12 +60,7 @@ pub(super) fn curve(costs: &Costs, decoded: u64) -> Result<String, Failure> {
     let most = costs.curve.iter().map(|point| point.passes).fold(1.0, f64::max);
     let share = |point: &Point| (point.memory as f64 / decoded.max(1) as f64).min(1.0) * 100.0;
     drawn(|area| {
-        let mut chart = ChartBuilder::on(area)
-            .margin(8)
-            .margin_right(28)
-            .x_label_area_size(36)
-            .y_label_area_size(56)
-            .build_cartesian_2d(0.0..102.0, 0.0..most * 1.08)?;
+        let mut chart = framed(area, 102.0, most * 1.08)?;
         let mut mesh = chart.configure_mesh();
         mesh.light_line_style(TRANSPARENT)
             .x_labels(6)
