@@ -379,6 +379,7 @@ mod tests {
 
     /// Within a class all rows are equally likely at every position, and classes do not predict each other.
     #[test]
+    #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
     fn classes_and_rows_come_without_a_pattern() {
         let labels: Vec<u32> = (0..3000).map(|row| row % 8).collect();
         let orders = Balanced::new(&labels, 200_000, 3).unwrap();

@@ -20,11 +20,13 @@ pub(crate) struct Feistel {
 const FIRST: u64 = 0xbf58_476d_1ce4_e5b9;
 const SECOND: u64 = 0x94d0_49bb_1331_11eb;
 
-/// Elements that [`Feistel::forward_all`] takes through the network together.
-const LANES: usize = 64;
+/// Elements that [`Feistel::forward_all`] takes through the network together: so many that the last group of each walk,
+/// which is hardly ever a full one, costs little.
+const LANES: usize = 512;
 
-/// Elements whose rounds are computed side by side: as many as the registers hold.
-const TOGETHER: usize = 4;
+/// Elements whose rounds are computed side by side: twice as many as the registers hold, because the processor waits
+/// longer for multiplications than for the stack.
+const TOGETHER: usize = 8;
 
 /// The round function; the caller takes its top bits.
 ///
@@ -86,14 +88,31 @@ impl Feistel {
     /// to walk on is therefore written to a list without branching, rather than walked at once.
     pub(crate) fn forward_all(&self, xs: &mut [u64]) {
         for lanes in xs.chunks_mut(LANES) {
-            let mut outside: [u8; LANES] = std::array::from_fn(|lane| lane as u8);
-            let mut count = lanes.len();
+            let (mut outside, mut count) = ([0_u16; LANES], 0);
+            let mut look_at = |lane: u16, y: u64| {
+                outside[count] = lane;
+                count += usize::from(y >= self.len);
+            };
+            let (groups, rest) = lanes.as_chunks_mut::<TOGETHER>();
+            let mut lane = 0;
+            for group in groups {
+                *group = self.encrypt(*group);
+                for y in group {
+                    look_at(lane, *y);
+                    lane += 1;
+                }
+            }
+            for x in rest {
+                [*x] = self.encrypt([*x]);
+                look_at(lane, *x);
+                lane += 1;
+            }
             while count > 0 {
                 let walking = count;
                 count = 0;
                 for first in (0..walking).step_by(TOGETHER) {
                     // Where they are fewer, the last one goes along more than once.
-                    let at: [u8; TOGETHER] = std::array::from_fn(|i| outside[(first + i).min(walking - 1)]);
+                    let at: [u16; TOGETHER] = std::array::from_fn(|i| outside[(first + i).min(walking - 1)]);
                     let ys = self.encrypt(at.map(|lane| lanes[usize::from(lane)]));
                     for (lane, y) in at.into_iter().zip(ys).take(walking - first) {
                         lanes[usize::from(lane)] = y;
@@ -155,14 +174,14 @@ mod tests {
 
     #[test]
     fn every_small_length_is_a_bijection_with_its_inverse() {
-        for len in 1..=4096 {
+        for len in (1..=4096).step_by(if cfg!(miri) { 400 } else { 1 }) {
             assert_bijection(len);
         }
     }
 
     #[test]
     fn lengths_around_powers_of_two_are_bijections() {
-        for power in 12..=19 {
+        for power in 12..=if cfg!(miri) { 12 } else { 19 } {
             for len in [(1 << power) - 1, 1 << power, (1 << power) + 1] {
                 assert_bijection(len);
             }

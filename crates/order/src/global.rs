@@ -124,7 +124,8 @@ mod tests {
 
     #[test]
     fn every_epoch_serves_every_row_once() {
-        for len in (0..300).chain([4096, 65_535, 65_536, 65_537, 70_000]) {
+        let longer = [4096, 65_537, 65_535, 65_536, 70_000].into_iter().take(if cfg!(miri) { 2 } else { 5 });
+        for len in (0..300).step_by(if cfg!(miri) { 23 } else { 1 }).chain(longer) {
             let mut rows = rows(len, 5, 1, 0, len as usize + 1);
             rows.sort_unstable();
             assert!(rows.into_iter().eq(0..len), "{len}");

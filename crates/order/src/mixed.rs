@@ -243,6 +243,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
     fn steps_of_a_world_and_samples_of_a_rank_have_their_share() {
         // Strides through a pattern would meet one dataset only; 2 and 4 are the periods of this one.
         let orders = mixed(&[(50_000, 0.5), (50_000, 0.25), (50_000, 0.25)], 100_000, 9);
@@ -263,6 +264,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
     fn neighbours_are_of_one_dataset_as_often_as_chance_has_it() {
         let rows = rows(&mixed(&[(1000, 0.3), (1000, 0.7)], 400_000, 2), 0);
         for lag in 1..=8 {

@@ -154,6 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
     fn sides_are_as_large_as_asked_for_within_chance() {
         for (fraction, seed) in [(0.5, 0), (0.1, 0), (0.1, 1), (0.1, u64::MAX), (0.001, 3), (0.9, 4)] {
             let n = 1_000_000;
@@ -189,6 +190,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
     fn seeds_split_independently() {
         let sets = [0, 1].map(|seed| Split::new(0.5, seed).unwrap().rows(Side::Validation, 100_000).unwrap());
         let both = sets[0].intersection(&sets[1]).unwrap().len() as f64;
@@ -196,6 +198,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
     fn a_sample_is_as_large_as_asked_for_and_knows_nothing_of_the_split_of_its_seed() {
         let n = 1_000_000;
         let sample = Sample::new(0.1, 3).unwrap().rows(n).unwrap();

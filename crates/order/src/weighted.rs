@@ -356,6 +356,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
     fn rows_come_as_often_as_their_weights_say() {
         for (rows, seed) in [(2, 0), (10, 1), (1000, 2)] {
             let weights = ragged(rows);
@@ -373,6 +374,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
     fn positions_and_epochs_draw_independently() {
         let n = 200_000;
         let orders = Weighted::with_replacement(&[1.0; 16], n, 5).unwrap();
@@ -391,6 +393,7 @@ mod tests {
 
     /// Of three rows the first is row i with probability w_i / W, and the second is j with w_j / (W - w_i).
     #[test]
+    #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
     fn without_replacement_each_position_draws_among_the_rows_that_are_left() {
         let weights = [1.0, 2.0, 5.0];
         let orders = Weighted::without_replacement(&weights, 3, 11).unwrap();

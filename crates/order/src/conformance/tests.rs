@@ -14,10 +14,10 @@ fn rows(order: &dyn EpochOrder, first: u64, stride: u64, room: usize) -> Vec<u64
     rows
 }
 
-const LENGTHS: [u64; 10] = [0, 1, 2, 3, 19, 21, 64, 100, 599, 1200];
+const LENGTHS: &[u64] = if cfg!(miri) { &[0, 1, 3] } else { &[0, 1, 2, 3, 19, 21, 64, 100, 599, 1200] };
 
 fn each(mut check: impl FnMut(&str, &dyn EpochOrder)) {
-    for len in LENGTHS {
+    for len in LENGTHS.iter().copied() {
         for (name, orders) in every(len, 11).unwrap() {
             for epoch in [0, 1, u64::MAX] {
                 let order = orders.epoch(epoch).unwrap();

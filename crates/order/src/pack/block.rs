@@ -153,11 +153,15 @@ impl Pack {
         match self.algorithm {
             Algorithm::BestFit | Algorithm::Budget | Algorithm::Padded => self.fitted(rows, lengths, seeds, number),
             Algorithm::Concat => {
-                let (mut pieces, mut ends) = (Vec::new(), Vec::new());
+                let (mut pieces, mut ends) = (Vec::with_capacity(rows.len()), Vec::new());
                 self.concatenated(&rows, lengths, |piece, pack| {
                     pieces.push(piece);
-                    ends.resize(pack as usize + 1, 0);
-                    ends[pack as usize] = pieces.len() as u32;
+                    let end = pieces.len() as u32;
+                    // No pack is begun but for a piece.
+                    match ends.get_mut(pack as usize) {
+                        Some(known) => *known = end,
+                        None => ends.push(end),
+                    }
                 })?;
                 Ok(Block::as_cut(rows, pieces, ends))
             }
@@ -229,10 +233,17 @@ impl Pack {
             (*count, before) = (before, before + *count);
         }
         let mut sequence = vec![0; cut.len()];
-        for (i, piece) in (0..).zip(&cut) {
-            let next = &mut next[self.units_of(piece.length.into()) as usize];
-            sequence[places[*next as usize] as usize] = i;
-            *next += 1;
+        // Some pieces at a time: were the next number of a size read where it is not yet known which place of the
+        // sequence was written last, the processor would wait for that with each piece.
+        let mut of_pieces = [0; 64];
+        for (first, pieces) in (0..).step_by(of_pieces.len()).zip(cut.chunks(of_pieces.len())) {
+            for (number, piece) in of_pieces.iter_mut().zip(pieces) {
+                let next = &mut next[self.units_of(piece.length.into()) as usize];
+                (*number, *next) = (*next, *next + 1);
+            }
+            for (i, number) in (first..).zip(&of_pieces[..pieces.len()]) {
+                sequence[places[*number as usize] as usize] = i;
+            }
         }
         shuffle_within(&mut sequence, &ends, seeds, number);
         Ok(Block { rows, cut, sequence, ends })
@@ -243,6 +254,15 @@ impl Pack {
         let mut counts = PackCounts::default();
         let (mut left, mut inside) = (0, 0);
         for ((at, row), length) in (0..).zip(rows).zip(lengths) {
+            let holds = (u64::from(left) * self.multiple).saturating_sub(self.extra);
+            // Almost all rows: with tokens, and none too many for what is left of the pack.
+            if length.wrapping_sub(1) < holds && inside < self.most() {
+                (left, inside) = (left - self.units_of(*length), inside + 1);
+                counts.tokens = counts.tokens.saturating_add(*length);
+                counts.pieces = check_pieces(counts.pieces + 1)?;
+                put(InBlock { offset: 0, length: *length as u32, at }, counts.packs - 1);
+                continue;
+            }
             let Some(kept) = self.kept(*row, *length, &mut counts)? else { continue };
             let (mut offset, before) = (0, counts.pieces);
             while counts.pieces == before || offset < kept {
@@ -333,11 +353,14 @@ fn shuffle_within(pieces: &mut [u32], ends: &[u32], seeds: Seeds, number: u64) {
     }
 }
 
+#[inline]
 fn check_pieces(pieces: u64) -> Result<u64> {
-    if pieces <= Pack::MAX_PIECES {
-        return Ok(pieces);
-    }
+    if pieces <= Pack::MAX_PIECES { Ok(pieces) } else { Err(too_many(pieces)) }
+}
+
+#[cold]
+fn too_many(pieces: u64) -> Error {
     let message = format!("a block of positions has {pieces} pieces or more, and {} are possible", Pack::MAX_PIECES);
-    Err(Error::new(ErrorKind::TooLarge, message)
-        .with_hint("use a smaller block, a larger capacity, or overflow \"truncate\" or \"drop\""))
+    Error::new(ErrorKind::TooLarge, message)
+        .with_hint("use a smaller block, a larger capacity, or overflow \"truncate\" or \"drop\"")
 }

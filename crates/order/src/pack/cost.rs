@@ -136,6 +136,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
     fn ranks_with_eight_packs_have_about_as_much_to_do() {
         let [web, web_long] = [8192, 32_768].map(|capacity| imbalance(898.0, 1.2, capacity));
         let [mixed, mixed_long] = [8192, 32_768].map(|capacity| imbalance(2424.0, 1.6, capacity));

@@ -183,7 +183,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(600))]
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 600 }))]
         #[test]
         fn runs_are_packed_just_as_their_pieces_would_be_one_by_one(
             (units, sizes) in (1_u32..300)

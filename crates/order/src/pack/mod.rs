@@ -4,6 +4,7 @@ mod block;
 mod buckets;
 mod cost;
 mod fit;
+mod near;
 mod packed;
 mod sums;
 #[cfg(test)]

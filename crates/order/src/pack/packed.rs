@@ -6,7 +6,7 @@ use std::thread;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 use super::block::{Block, Seeds};
-use super::sums::{KeptSums, PackSums, Source};
+use super::sums::{KeptSums, Looked, PackSums, Source};
 use super::{Pack, PackCounts, Piece};
 use crate::{EpochOrder, Lengths, Order, Outline, Uses, fingerprint, reachable};
 
@@ -327,9 +327,9 @@ impl PackedEpoch {
             return Ok(Arc::clone(&recent[0].1));
         }
         let source = Source { order: &*self.order, lengths: &*self.lengths, pack: &self.pack };
-        let (mut rows, mut lengths) = (Vec::new(), Vec::new());
-        source.read(number, &mut rows, &mut lengths)?;
-        let block = Arc::new(self.pack.pack(rows, &lengths, self.seeds(), number, self.step)?);
+        let mut looked = Looked::default();
+        source.read(number..number + 1, &mut looked)?;
+        let block = Arc::new(self.pack.pack(looked.rows, &looked.lengths, self.seeds(), number, self.step)?);
         let (before, after) = (self.sums.before(number), self.sums.before(number + 1));
         if (before.0 + block.packs(), before.1 + block.start(block.packs())) != after {
             let message =

@@ -1,12 +1,14 @@
 //! How many packs, pieces and tokens the blocks of an epoch have, summed up: all that has to be kept to find any pack.
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::near::{Near, at_once};
 use super::{Pack, PackCounts};
 use crate::{EpochOrder, Lengths};
 
@@ -43,45 +45,73 @@ pub(super) struct Source<'a> {
     pub(super) pack: &'a Pack,
 }
 
+/// The rows at the positions of some blocks, and their lengths; kept from one reading to the next, which allocates
+/// nothing then.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    pub(super) rows: Vec<u64>,
+    pub(super) lengths: Vec<u64>,
+    near: Near,
+}
+
 impl Source<'_> {
-    /// The rows at the positions of a block, and their lengths.
-    pub(super) fn read(&self, block: u64, rows: &mut Vec<u64>, lengths: &mut Vec<u64>) -> Result<()> {
-        let (len, size) = (self.order.len(), self.pack.block);
-        let first = block * size;
-        let end = if block + 1 == self.pack.blocks(len) { len } else { first + size };
+    /// The rows at the positions of some blocks that follow each other, and their lengths.
+    pub(super) fn read(&self, blocks: Range<u64>, looked: &mut Looked) -> Result<()> {
+        let Looked { rows, lengths, near } = looked;
+        let (first, end) = (self.start(blocks.start), self.start(blocks.end));
         rows.resize((end - first) as usize, 0);
-        lengths.resize(rows.len(), 0);
         let filled = self.order.fill(first, rows);
         if filled < rows.len() {
-            let message = format!("an order of {len} positions has no row at position {}", first + filled as u64);
+            let (len, at) = (self.order.len(), first + filled as u64);
+            let message = format!("an order of {len} positions has no row at position {at}");
             return Err(
                 Error::new(ErrorKind::Internal, message).with_hint("the implementation of this EpochOrder is at fault")
             );
         }
-        self.lengths.fill(rows, lengths)
+        near.fill(self.lengths, rows, lengths)
+    }
+
+    /// The first position of a block.
+    fn start(&self, block: u64) -> u64 {
+        let len = self.order.len();
+        if block == self.pack.blocks(len) { len } else { block * self.pack.block }
+    }
+
+    /// What each of some blocks comes to.
+    fn count(&self, blocks: Range<u64>, looked: &mut Looked, scratch: &mut Vec<u32>) -> Result<Vec<PackCounts>> {
+        self.read(blocks.clone(), looked)?;
+        let (mut rows, mut lengths) = (looked.rows.as_slice(), looked.lengths.as_slice());
+        let counts = blocks.map(|block| {
+            let len = (self.start(block + 1) - self.start(block)) as usize;
+            let (of_block, lengths_of_block);
+            (of_block, rows) = rows.split_at(len);
+            (lengths_of_block, lengths) = lengths.split_at(len);
+            self.pack.count(of_block, lengths_of_block, scratch)
+        });
+        counts.collect()
     }
 
     /// What each block comes to, by so many threads.
     fn counted(&self, threads: usize) -> Result<Vec<PackCounts>> {
         let blocks = self.pack.blocks(self.order.len());
+        let threads = threads.clamp(1, usize::try_from(blocks).unwrap_or(usize::MAX).max(1));
+        let rows = at_once(self.lengths, threads);
+        let some = (rows / self.pack.block).clamp(1, blocks.div_ceil(threads as u64).max(1));
         let next = AtomicU64::new(0);
         let work = || {
-            let (mut counted, mut rows, mut lengths, mut scratch) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+            let (mut counted, mut looked, mut scratch) = (Vec::new(), Looked::default(), Vec::new());
             loop {
-                let block = next.fetch_add(1, Ordering::Relaxed);
-                if block >= blocks {
+                let first = next.fetch_add(some, Ordering::Relaxed);
+                if first >= blocks {
                     return counted;
                 }
-                let counts = self
-                    .read(block, &mut rows, &mut lengths)
-                    .and_then(|()| self.pack.count(&rows, &lengths, &mut scratch));
+                let counts = self.count(first..blocks.min(first + some), &mut looked, &mut scratch);
                 if counts.is_err() {
                     next.store(blocks, Ordering::Relaxed);
                 }
-                counted.push((block, counts));
+                counted.push((first, counts));
             }
         };
-        let threads = threads.clamp(1, usize::try_from(blocks).unwrap_or(usize::MAX).max(1));
         let mut counted = thread::scope(|scope| {
             let others: Vec<_> =
                 (1..threads).filter_map(|_| thread::Builder::new().spawn_scoped(scope, work).ok()).collect();
@@ -91,9 +121,9 @@ impl Source<'_> {
             }
             counted
         });
-        counted.sort_unstable_by_key(|(block, _)| *block);
+        counted.sort_unstable_by_key(|(first, _)| *first);
         // Of several errors, that of the first block.
-        let counted = counted.into_iter().map(|(_, counts)| counts).collect::<Result<Vec<_>>>()?;
+        let counted = counted.into_iter().map(|(_, counts)| counts).collect::<Result<Vec<_>>>()?.concat();
         if counted.len() as u64 == blocks {
             return Ok(counted);
         }

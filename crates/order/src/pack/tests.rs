@@ -149,7 +149,7 @@ fn lengths() -> impl Strategy<Value = Vec<u64>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 400 }))]
     #[test]
     fn packs_are_those_of_the_model(pack in packings(), lengths in lengths(), seed: u64, epoch in 0_u64..3) {
         let n = lengths.len() as u64;
@@ -432,6 +432,9 @@ fn packs_v1_are_frozen() {
         written(&packs),
         "10:0+10 9:0+15 | 4:0+20 | 2:0+5 | 11:0+19 | 7:0+21 | 6:0+22 | 12:0+19 | 3:0+17 | 13:0+10 1:0+7 | 8:0+11 5:0+14"
     );
+    if cfg!(miri) {
+        return;
+    }
     // More packs in a block than a permutation has a table for.
     for (pack, expected) in [
         (pack, (12251963665374016549, 146281, 7386752193125362578)),

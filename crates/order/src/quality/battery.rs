@@ -49,6 +49,7 @@ fn floats(rows: &[u64]) -> Vec<f64> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "draws too many rows for Miri")]
 fn rows_do_not_depend_on_the_rows_shortly_before() {
     for (name, rows) in epochs() {
         let rows = floats(&rows);
@@ -61,6 +62,7 @@ fn rows_do_not_depend_on_the_rows_shortly_before() {
 
 /// What a generator that is correlated with itself at some distance would fail, at every distance.
 #[test]
+#[cfg_attr(miri, ignore = "draws too many rows for Miri")]
 fn rows_do_not_depend_on_the_rows_at_any_distance_before() {
     for (name, rows) in one_of_each() {
         let rows = floats(&rows[..3 * LAGS]);
@@ -77,6 +79,7 @@ fn rows_do_not_depend_on_the_rows_at_any_distance_before() {
 /// The steps from row to row, around the end of the rows: a permutation by addition or by a lattice has few different
 /// ones.
 #[test]
+#[cfg_attr(miri, ignore = "draws too many rows for Miri")]
 fn differences_of_rows_at_any_distance_are_uniform() {
     for (name, rows) in one_of_each() {
         let len = rows.len() as u64;
@@ -99,6 +102,7 @@ fn assert_mean_square(name: &str, mean: f64) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "draws too many rows for Miri")]
 fn every_window_of_positions_draws_evenly_from_all_rows() {
     for (name, rows) in epochs() {
         let len = rows.len() as u64;
@@ -111,6 +115,7 @@ fn every_window_of_positions_draws_evenly_from_all_rows() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "draws too many rows for Miri")]
 fn low_bits_of_rows_do_not_depend_on_low_bits_of_positions() {
     for (name, rows) in epochs() {
         for buckets in [2, 16, 64] {
@@ -122,6 +127,7 @@ fn low_bits_of_rows_do_not_depend_on_low_bits_of_positions() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "draws too many rows for Miri")]
 fn consecutive_rows_do_not_depend_on_each_other_in_any_window() {
     for (name, rows) in epochs() {
         let len = rows.len() as u64;
@@ -134,6 +140,7 @@ fn consecutive_rows_do_not_depend_on_each_other_in_any_window() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "draws too many rows for Miri")]
 fn epochs_and_seeds_are_independent_of_each_other() {
     for len in [65_537, 131_071] {
         let base = shuffled(len, 0, 0);
@@ -152,6 +159,7 @@ fn epochs_and_seeds_are_independent_of_each_other() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "draws too many rows for Miri")]
 fn the_beginning_of_a_very_long_order_is_as_random_as_a_whole_one() {
     for len in [1_000_000_000, (1 << 40) + 7, (1 << 63) - 1] {
         let feistel = Feistel::new(len, Key::order_v1(3, 0).rounds());
@@ -169,6 +177,7 @@ fn the_beginning_of_a_very_long_order_is_as_random_as_a_whole_one() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "draws too many rows for Miri")]
 fn windows_anywhere_in_a_very_long_order_are_as_random_as_a_whole_one() {
     for len in [1_000_000_007, 1_000_000_000_000] {
         let feistel = Feistel::new(len, Key::order_v1(4, 2).rounds());
@@ -201,6 +210,7 @@ fn positions_and_rows_of_very_long_orders_are_inverses_of_each_other() {
 
 /// Fixed points over many keys: their number is Poisson with mean 1, so the sum over 2,000 keys spreads by 45.
 #[test]
+#[cfg_attr(miri, ignore = "draws too many rows for Miri")]
 fn rows_stay_where_they_are_as_often_as_chance_has_it() {
     let (keys, len) = (2_000, 300);
     let fixed: usize =

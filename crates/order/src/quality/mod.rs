@@ -244,6 +244,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
     fn a_global_order_is_what_chance_makes_of_it() {
         let len = 200_000_u64;
         let labels: Vec<u32> = (0..len).map(|row| (row * row / len / (len / 10)) as u32).collect();

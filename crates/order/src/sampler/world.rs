@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::batching::Rest;
 use super::shard::Tail;
-use crate::{EpochOrder, PackedEpoch};
+use crate::{EpochOrder, PackCounts, PackedEpoch};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// What is left of an epoch of packs, from where this world took over: packs that are closed, the first of which may
@@ -31,6 +31,14 @@ pub(super) struct World {
 impl World {
     /// What a world has that takes over at a position.
     pub(super) fn from(epoch: Arc<PackedEpoch>, batch_size: u64, rest: Rest, began: u64) -> Result<Self> {
+        let PackCounts { rows_dropped, rows_empty, .. } = *epoch.sums().counts();
+        if epoch.len() == 0 && rows_dropped + rows_empty > 0 {
+            let message = format!(
+                "no row of the epoch has a piece: {rows_empty} are empty, and {rows_dropped} longer than a pack takes"
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message)
+                .with_hint("keep empty rows, split or truncate long ones, or give packs a larger capacity"));
+        }
         let (first, len) = (epoch.pack_of(began)?, epoch.len());
         let packs = epoch.packs() - first;
         let mut deal = Self { epoch, batch_size, rest, began, first, closed: packs, cut: len, packs };

@@ -61,7 +61,7 @@ fn sorted(mut rows: Vec<u64>) -> Vec<u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 100 }))]
 
     #[test]
     fn the_batches_of_a_step_are_neighbours_in_the_sorted_rows_of_a_window(
@@ -223,6 +223,7 @@ fn what_buckets_cannot_be_is_refused() {
 
 /// Changing these changes what runs serve that people have begun, and refuses states that they have saved.
 #[test]
+#[cfg_attr(miri, ignore = "draws too many rows for Miri")]
 fn buckets_of_version_1_and_their_states_are_frozen() {
     let run = Case { rows: 20, seed: 9, within: 8 };
     let world = run.world(2, 2, Tail::Uneven);

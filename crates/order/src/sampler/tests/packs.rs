@@ -1,8 +1,8 @@
 //! What plans of packs promise beyond what all plans do, against a model that opens one pack at a time.
 
-use super::plans::packed;
+use super::plans::{DrawnLengths, packed};
 use super::*;
-use crate::{PackedEpoch, Piece};
+use crate::{Lengths, Overflow, Pack, Packed, PackedEpoch, Piece};
 
 type Packs = Vec<Vec<Piece>>;
 
@@ -252,6 +252,24 @@ fn too_few_pieces_for_the_ranks_are_refused_and_counted() {
     let message = error.to_string();
     assert!(message.contains("16 shards") && message.contains("pieces") && message.contains("uneven"), "{message}");
     assert_eq!((world[5].steps(), world[5].len()), (0, 0));
+}
+
+#[test]
+fn an_epoch_whose_rows_are_all_left_out_is_an_error_and_no_epoch_without_steps() {
+    let lengths = DrawnLengths { rows: 9, seed: 1 };
+    let empty = (0..9).filter(|row| lengths.length(*row).unwrap() == 0).count();
+    let pack = Pack { overflow: Overflow::Drop, extra: 1, ..Pack::of(2) };
+    let longer = (0..9).filter(|row| lengths.length(*row).unwrap() > 1).count();
+    assert_eq!(empty + longer, 9);
+    for tail in [Tail::Even, Tail::Wrap, Tail::Drop, Tail::Uneven, Tail::Error] {
+        let orders = Arc::new(Packed::new(global(9), Arc::new(DrawnLengths { rows: 9, seed: 1 }), pack).unwrap());
+        let shard = Shard::new(0, 2).unwrap().with_tail(tail);
+        let error = DistributedSampler::of_packs(orders, shard, 1, None).unwrap().plan(0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        let message = error.to_string();
+        assert!(message.contains(&format!("no row of the epoch has a piece: {empty} are empty")), "{message}");
+        assert!(message.contains(&format!("{longer} longer")) && message.contains("larger capacity"), "{message}");
+    }
 }
 
 #[test]

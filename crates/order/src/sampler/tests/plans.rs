@@ -47,7 +47,7 @@ pub(crate) fn packed(orders: Arc<dyn Order>, seed: u64) -> Packed {
     Packed::new(orders, lengths, Pack { block: 16, ..Pack::of(40) }).unwrap()
 }
 
-/// Lengths from 0 to 60, short ones more often.
+/// Lengths from 0 to 60, short ones more often. Row 0 has tokens, because an epoch without a piece is refused.
 #[derive(Debug)]
 pub(crate) struct DrawnLengths {
     pub(crate) rows: u64,
@@ -61,7 +61,7 @@ impl Lengths for DrawnLengths {
 
     fn length(&self, row: u64) -> Result<u64> {
         let drawn = (row ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31).wrapping_mul(0x9e37_79b9);
-        Ok((drawn >> 40) % 61 * ((drawn >> 20) % 4 + 1) / 4)
+        Ok(((drawn >> 40) % 61 * ((drawn >> 20) % 4 + 1) / 4).max(u64::from(row == 0)))
     }
 
     fn fingerprint(&self) -> u64 {
